@@ -1,0 +1,56 @@
+package inventoryv1
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// The limits of the contract. They bound what either end has to bear.
+const (
+	// DigestSize is the length of a digest and of a fingerprint, in bytes.
+	DigestSize = 16
+	// MaxChunk is the greatest number of upserts, or of removed names, in one message (R3).
+	MaxChunk = 500
+	// MaxMessageSize is the greatest size of a message of the server, in bytes (R3).
+	MaxMessageSize = 4 << 20
+	// MaxDoubtObservations is the longest series of observations a client can ask for.
+	MaxDoubtObservations = 10
+
+	maxEpochLength = 64
+	maxNameLength  = 253 // a DNS subdomain, RFC 1123
+	maxNames       = 1000
+)
+
+// Validate reports what makes the request malformed, if anything: a server answers
+// it with INVALID_ARGUMENT.
+func (r *WatchNodesRequest) Validate() error {
+	if r.GetCursor() == nil {
+		if len(r.GetDigest()) != 0 {
+			return fmt.Errorf("digest without a cursor: send both or neither")
+		}
+	} else {
+		if l := len(r.GetCursor().GetEpoch()); l == 0 || l > maxEpochLength {
+			return fmt.Errorf("cursor.epoch has %d bytes: 1 to %d are expected", l, maxEpochLength)
+		}
+		if l := len(r.GetDigest()); l != DigestSize {
+			return fmt.Errorf("digest has %d bytes: %d are expected beside a cursor", l, DigestSize)
+		}
+	}
+	if n := r.GetDoubtObservations(); n > MaxDoubtObservations {
+		return fmt.Errorf("doubt_observations is %d: at most %d are possible", n, MaxDoubtObservations)
+	}
+	return nil
+}
+
+// Validate reports what makes the request malformed, if anything.
+func (r *ListNodesRequest) Validate() error {
+	if n := len(r.GetNames()); n > maxNames {
+		return fmt.Errorf("%d names: at most %d are possible; an empty list stands for all", n, maxNames)
+	}
+	for i, name := range r.GetNames() {
+		if name == "" || len(name) > maxNameLength || !utf8.ValidString(name) {
+			return fmt.Errorf("names[%d] is no node name: 1 to %d bytes are expected", i, maxNameLength)
+		}
+	}
+	return nil
+}
