@@ -1,0 +1,66 @@
+package link
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// Client is the end that dials.
+type Client struct {
+	creds    credentials.TransportCredentials
+	reloader *reloader
+	metrics  *grpcprom.ClientMetrics
+	log      logging.Logger
+}
+
+// NewClient makes the end that dials the server of the given name. A bad or missing file
+// is an error that names it.
+func NewClient(cfg Config, server SAN) (*Client, error) {
+	if _, err := ParseSAN(string(server)); err != nil {
+		return nil, fmt.Errorf("name of the server: %w", err)
+	}
+	r := newReloader(&cfg)
+	id, err := newIdentity(&cfg, x509.ExtKeyUsageClientAuth, r)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := id.clientCredentials(server)
+	if err != nil {
+		return nil, fmt.Errorf("client credentials: %w", err)
+	}
+	c := &Client{
+		creds: creds, reloader: r, log: logger(cfg.Logger.With("link", cfg.Name)),
+		metrics: grpcprom.NewClientMetrics(grpcprom.WithClientCounterOptions(
+			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Half))),
+	}
+	cfg.registerer().MustRegister(c.metrics)
+	return c, nil
+}
+
+// Run keeps the files fresh until ctx is done.
+func (c *Client) Run(ctx context.Context) error { return c.reloader.run(ctx) }
+
+// DialOptions are those for grpc.NewClient. Received messages are the caller's to check:
+// there is no validating interceptor for what a client receives in a stream.
+func (c *Client) DialOptions() []grpc.DialOption {
+	finish := logging.WithLogOnEvents(logging.FinishCall)
+	levels := logging.WithLevels(level)
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(c.creds),
+		grpc.WithKeepaliveParams(clientKeepalive()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect(), MinConnectTimeout: handshakeTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse), grpc.MaxCallSendMsgSize(maxRequest)),
+		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDisableServiceConfig(), // what DNS says must not steer the channel
+		grpc.WithChainUnaryInterceptor(
+			c.metrics.UnaryClientInterceptor(), logging.UnaryClientInterceptor(c.log, finish, levels)),
+		grpc.WithChainStreamInterceptor(
+			c.metrics.StreamClientInterceptor(), logging.StreamClientInterceptor(c.log, finish, levels)),
+	}
+}

@@ -1,0 +1,202 @@
+package link
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/security/advancedtls"
+)
+
+// identity is our certificate and the CAs of our peers, kept fresh from their files.
+//
+// grpc's own pemfile provider was rejected: it drops its errors into grpc's log without a
+// way to count them, prints the private key there when it does not fit the certificate, and
+// wants certificate and key in one directory. advancedtls takes what is current from here.
+type identity struct {
+	files Files
+	usage x509.ExtKeyUsage
+	leaf  atomic.Pointer[tls.Certificate]
+	roots atomic.Pointer[x509.CertPool]
+
+	certPEM, keyPEM, caPEM []byte // of what is in use; read and written by loading only
+}
+
+// fileError says which of the files cannot be used.
+type fileError struct {
+	file string // cert, key, ca or clients: the label of the metric
+	path string
+	err  error
+}
+
+func (e *fileError) Error() string { return fmt.Sprintf("%s: %v", e.path, e.err) }
+func (e *fileError) Unwrap() error { return e.err }
+
+var usageNames = map[x509.ExtKeyUsage]string{
+	x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth",
+}
+
+func (i *identity) loadLeaf() (bool, error) {
+	certPEM, err := os.ReadFile(i.files.Cert)
+	if err != nil {
+		return false, &fileError{"cert", i.files.Cert, reason(err)}
+	}
+	keyPEM, err := os.ReadFile(i.files.Key)
+	if err != nil {
+		return false, &fileError{"key", i.files.Key, reason(err)}
+	}
+	if bytes.Equal(certPEM, i.certPEM) && bytes.Equal(keyPEM, i.keyPEM) {
+		return false, nil
+	}
+	certs, err := parseCertificates(certPEM)
+	if err != nil {
+		return false, &fileError{"cert", i.files.Cert, err}
+	}
+	if !slices.Contains(certs[0].ExtKeyUsage, i.usage) {
+		return false, &fileError{"cert", i.files.Cert, fmt.Errorf(
+			"the certificate's extended key usage does not include %q, so no peer will accept it", usageNames[i.usage])}
+	}
+	if len(names(certs[0])) == 0 {
+		return false, &fileError{"cert", i.files.Cert, errors.New("the certificate has no URI or DNS SAN, so no peer can know it")}
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil { // the certificate is fine, so it is the key, or the two are of different rotations
+		return false, &fileError{"key", i.files.Key, err}
+	}
+	i.certPEM, i.keyPEM = certPEM, keyPEM
+	i.leaf.Store(&pair)
+	return true, nil
+}
+
+func (i *identity) loadRoots() (bool, error) {
+	caPEM, err := os.ReadFile(i.files.PeerCA)
+	if err != nil {
+		return false, &fileError{"ca", i.files.PeerCA, reason(err)}
+	}
+	if bytes.Equal(caPEM, i.caPEM) {
+		return false, nil
+	}
+	certs, err := parseCertificates(caPEM)
+	if err != nil {
+		return false, &fileError{"ca", i.files.PeerCA, err}
+	}
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	i.caPEM = caPEM
+	i.roots.Store(pool)
+	return true, nil
+}
+
+// parseCertificates wants every block to be a whole certificate: half of a CA bundle is a
+// file in the middle of being written, and would lock peers out.
+func parseCertificates(text []byte) ([]*x509.Certificate, error) {
+	var certs []*x509.Certificate
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("holds a PEM block %q, want only certificates", block.Type)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", len(certs)+1, err)
+		}
+		certs, text = append(certs, c), rest
+	}
+	if bytes.Contains(text, []byte("-----BEGIN")) {
+		return nil, fmt.Errorf("the PEM block after certificate %d is not whole", len(certs))
+	}
+	if len(certs) == 0 {
+		return nil, errors.New("holds no certificate in PEM form")
+	}
+	return certs, nil
+}
+
+// reason strips the path off an error of os, since fileError names it.
+func reason(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+func (i *identity) expiry() float64 { return float64(i.leaf.Load().Leaf.NotAfter.Unix()) }
+
+// newIdentity loads the files, all problems at once, and has them re-read by r.
+func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, error) {
+	i := &identity{files: cfg.Files, usage: usage}
+	_, errLeaf := i.loadLeaf()
+	_, errRoots := i.loadRoots()
+	if err := errors.Join(errLeaf, errRoots); err != nil {
+		return nil, err
+	}
+	cfg.registerer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "certificate_expiry_timestamp_seconds",
+		Help: "When our own certificate of this link expires.",
+	}, i.expiry))
+	r.add("certificate", i.loadLeaf)
+	r.add("peer CAs", i.loadRoots)
+	return i, nil
+}
+
+// options are what both ends demand of the other: TLS 1.3, a chain to the peer's CA, the
+// usage that its role asks for, and what accept says.
+//
+// A certificate without any extended key usage passes crypto/x509's check for every
+// usage; hence the check here.
+func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certificate) error) *advancedtls.Options {
+	return &advancedtls.Options{
+		MinTLSVersion: tls.VersionTLS13, MaxTLSVersion: tls.VersionTLS13,
+		RequireClientCert: true,
+		VerificationType:  advancedtls.CertVerification,
+		RootOptions: advancedtls.RootCertificateOptions{
+			GetRootCertificates: func(*advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
+				return &advancedtls.RootCertificates{TrustCerts: i.roots.Load()}, nil
+			},
+		},
+		AdditionalPeerVerification: func(h *advancedtls.HandshakeVerificationInfo) (*advancedtls.PostHandshakeVerificationResults, error) {
+			if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {
+				return nil, fmt.Errorf("the peer's certificate is not for %s", usageNames[peerUsage])
+			}
+			return &advancedtls.PostHandshakeVerificationResults{}, accept(h.Leaf)
+		},
+	}
+}
+
+// clientCredentials are those of an end that dials the server of the given name. The name
+// replaces host name verification: addresses differ from cluster to cluster.
+func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentials, error) {
+	o := i.options(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
+		if !slices.Contains(names(leaf), server) {
+			return fmt.Errorf("the server's certificate is for %q, want %q", names(leaf), server)
+		}
+		return nil
+	})
+	o.IdentityOptions.GetIdentityCertificatesForClient = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return i.leaf.Load(), nil
+	}
+	return advancedtls.NewClientCreds(o)
+}
+
+// serverCredentials are those of an end that listens. Who the client is and what it may do
+// is asked at each call, not in the handshake, so that a stranger is told PERMISSION_DENIED.
+func (i *identity) serverCredentials() (credentials.TransportCredentials, error) {
+	o := i.options(x509.ExtKeyUsageClientAuth, func(*x509.Certificate) error { return nil })
+	o.IdentityOptions.GetIdentityCertificatesForServer = func(*tls.ClientHelloInfo) ([]*tls.Certificate, error) {
+		return []*tls.Certificate{i.leaf.Load()}, nil
+	}
+	return advancedtls.NewServerCreds(o)
+}

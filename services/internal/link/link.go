@@ -1,0 +1,80 @@
+// Package link is both ends of the connection between the halves, and of the writer's own
+// service: mutual TLS 1.3 whose files are re-read without a restart, who the peer is and
+// what it may see, and one set of limits that fits at both ends. It refuses a peer that
+// it cannot name: there is no plaintext, no host name fallback and no default permission.
+package link
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Both ends live in one place so that these numbers can be seen to fit. A server that
+// allows pings less often than its clients send them answers GOAWAY too_many_pings.
+const (
+	pingAfter   = 30 * time.Second // either end pings a connection idle for that long
+	pingTimeout = 10 * time.Second // and gives it up without an answer
+	pingAllowed = 10 * time.Second // the server's least interval between a client's pings
+
+	maxAge      = 30 * time.Minute // of a connection (grpc adds jitter of 10%): spreads clients anew, bounds a revoked CA
+	maxAgeGrace = 30 * time.Second // for calls under way then; grpc's default is for ever
+
+	handshakeTimeout = 10 * time.Second
+	maxBackoff       = 15 * time.Second // grpc's default of 2 min outlasts most outages
+
+	maxMessage    = 4 << 20             // the contract's bound of what a server sends (R3)
+	maxResponse   = maxMessage + 64<<10 // what a client accepts: a margin for framing, not for more nodes
+	maxRequest    = 64 << 10            // requests are a cursor and a few names
+	maxHeaders    = 16 << 10            // of one call, in bytes
+	maxStreams    = 16                  // calls under way in one connection
+	shutdownGrace = 10 * time.Second    // for calls under way when the server stops
+
+	// defaultRefresh is how often files are read again. Reading beats watching here: what
+	// kubelet mounts are symbolic links that are swapped, and a missed event would be silent.
+	defaultRefresh = 10 * time.Second
+)
+
+// Files are the PEM files of one end.
+type Files struct {
+	Cert   string // our certificate and its intermediates
+	Key    string // its private key
+	PeerCA string // the CAs that sign the *other* side's certificates
+}
+
+// Config is what either end needs.
+type Config struct {
+	Half       string // "inventory" or "writer": metrics are slicefeed_<half>_…
+	Name       string // which link of that half, the label `link` of its metrics: a source's name, or the listener's
+	Files      Files
+	Refresh    time.Duration // how often files are re-read; 0: 10 s
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (c *Config) registerer() prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"link": c.Name}, c.Registerer)
+}
+
+func (c *Config) refresh() time.Duration { return cmp.Or(c.Refresh, defaultRefresh) }
+
+func clientKeepalive() keepalive.ClientParameters {
+	return keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true}
+}
+
+func serverKeepalive() (keepalive.ServerParameters, keepalive.EnforcementPolicy) {
+	return keepalive.ServerParameters{
+		Time: pingAfter, Timeout: pingTimeout,
+		MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace,
+	}, keepalive.EnforcementPolicy{MinTime: pingAllowed, PermitWithoutStream: true}
+}
+
+func reconnect() backoff.Config {
+	c := backoff.DefaultConfig
+	c.MaxDelay = maxBackoff
+	return c
+}

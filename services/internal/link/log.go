@@ -1,0 +1,42 @@
+package link
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"google.golang.org/grpc/codes"
+)
+
+// logger lets the interceptors write to our log: one line at the end of each call, never
+// a message's content.
+func logger(log *slog.Logger) logging.Logger {
+	return logging.LoggerFunc(func(ctx context.Context, l logging.Level, msg string, fields ...any) {
+		log.Log(ctx, slog.Level(l), msg, fields...)
+	})
+}
+
+// peerFields name the peer, by the name that authorisation goes by.
+func peerFields(ctx context.Context) logging.Fields {
+	certs := peerCertificates(ctx)
+	if len(certs) == 0 {
+		return nil
+	}
+	if all := names(certs[0]); len(all) > 0 {
+		return logging.Fields{"peer.san", string(all[0])}
+	}
+	return nil
+}
+
+// level of the line about a finished call. UNAVAILABLE is how streams end in the ordinary
+// course of things (R11).
+func level(code codes.Code) logging.Level {
+	switch code {
+	case codes.OK, codes.Canceled, codes.Unavailable, codes.NotFound, codes.DeadlineExceeded:
+		return logging.LevelInfo
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return logging.LevelError
+	default:
+		return logging.LevelWarn
+	}
+}

@@ -1,0 +1,344 @@
+// Package settings fills a service's configuration struct, which is the single source
+// of its flags, environment names, defaults, help and documentation, and promises to
+// report every problem at once. It refuses to take a secret from a flag or to print one.
+//
+// A field is described by its tags:
+//
+//	flag:"listen-address"   the flag; in SCREAMING_SNAKE_CASE, LISTEN_ADDRESS, the environment name
+//	default:":9443"         the value when neither flag nor environment says otherwise
+//	help:"where to listen"  one sentence for --help and the documentation
+//	placeholder:"host:port" what a value looks like; by default the field's type
+//	secret:"true"           environment only: no flag, its value is never printed
+//	env:"OLD_NAME"          deprecated environment names, comma-separated, still understood
+//	enum:"keep,drain"       the only values allowed
+//	min:"1s" max:"1m"       bounds, both inclusive, of an int or a duration
+//	required:"true"         must be set
+//	group:"The link"        heading in the documentation; on a nested struct, of all its fields
+//
+// A field is a string, bool, int, uint, time.Duration, an encoding.TextUnmarshaler such as
+// netip.Prefix, or a slice of these (a comma-separated list, or a repeated flag). Untagged
+// structs within are flattened, so that parts of a configuration can be shared.
+package settings
+
+import (
+	"cmp"
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// ErrConfiguration is matched by every error of a configuration that cannot work.
+var ErrConfiguration = errors.New("the configuration cannot work")
+
+// ExitCode is the code to exit with: 0 for nil, 2 for a configuration that cannot
+// work, else 1.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, ErrConfiguration):
+		return 2
+	default:
+		return 1
+	}
+}
+
+// FlagError marks what pflag says about a command line (an unknown flag, say) as a problem
+// of the configuration; for cobra's SetFlagErrorFunc.
+func FlagError(err error) error { return fmt.Errorf("%w:\n- %w", ErrConfiguration, err) }
+
+// Problem is what is wrong with one setting. Validate methods return these, joined, so
+// that their problems read like those found here.
+type Problem struct {
+	Setting string // environment name, such as LISTEN_ADDRESS
+	Value   string // as it was given; empty: not set. Leave it empty for a secret
+	Secret  bool   // it is set, and its value is not for printing
+	Want    string // what is expected, e.g. "a duration such as 5s"
+}
+
+func (p *Problem) Error() string {
+	switch {
+	case p.Secret:
+		return fmt.Sprintf("%s (its value is secret): want %s", p.Setting, p.Want)
+	case p.Value == "":
+		return fmt.Sprintf("%s is not set: want %s", p.Setting, p.Want)
+	default:
+		return fmt.Sprintf("%s=%q: want %s", p.Setting, p.Value, p.Want)
+	}
+}
+
+// Register adds the flags of cfg, a pointer to a configuration struct, to flags. It panics
+// on a struct whose tags make no sense: that is a mistake in the program.
+func Register(flags *pflag.FlagSet, cfg any) {
+	for _, f := range fields(cfg) {
+		if f.secret {
+			continue
+		}
+		help := f.help
+		if f.fallback != "" {
+			help += fmt.Sprintf(" (default %s)", f.fallback)
+		}
+		flag := flags.VarPF(&raw{list: f.list(), kind: f.placeholder()}, f.flag, "", help+" [$"+f.env+"]")
+		if f.value.Kind() == reflect.Bool {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// Load fills cfg, from flags (parsed, after Register; nil: none), else from the
+// environment, else from the defaults, and then asks cfg's own Validate() error, if it has
+// one. An empty environment variable counts as not set. The error names every problem.
+func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
+	var problems []error
+	seen := map[string]bool{}
+	add := func(p *Problem) {
+		seen[p.Setting] = true
+		problems = append(problems, p)
+	}
+	for _, f := range fields(cfg) {
+		text, p := f.source(flags, getenv)
+		switch {
+		case p != nil:
+			add(p)
+			continue
+		case text == "" && f.required:
+			add(&Problem{Setting: f.env, Want: f.wanted()})
+			continue
+		}
+		if err := f.set(text); err != nil {
+			if f.secret {
+				add(&Problem{Setting: f.env, Secret: true, Want: f.wanted()}) // err may quote the value
+			} else {
+				add(&Problem{Setting: f.env, Value: text, Want: err.Error()})
+			}
+			if err := f.set(f.fallback); err != nil { // so that Validate sees something sensible
+				f.value.SetZero()
+			}
+		}
+	}
+	if v, ok := cfg.(interface{ Validate() error }); ok {
+		for _, err := range flatten(v.Validate()) {
+			var p *Problem
+			if errors.As(err, &p) && seen[p.Setting] {
+				continue // one report for each setting: the first is the cause
+			}
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &report{problems}
+}
+
+// report is all that is wrong, a line each.
+type report struct{ problems []error }
+
+func (r *report) Error() string {
+	var b strings.Builder
+	b.WriteString(ErrConfiguration.Error() + ":")
+	for _, p := range r.problems {
+		b.WriteString("\n- " + p.Error())
+	}
+	return b.String()
+}
+
+func (r *report) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
+
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}
+
+// raw is a flag as it was typed. Conversion waits for Load, since pflag stops at the first
+// value that it cannot convert.
+type raw struct {
+	text, kind string
+	list, set  bool
+}
+
+func (r *raw) String() string { return r.text }
+func (r *raw) Type() string   { return r.kind }
+func (r *raw) Set(text string) error {
+	if r.list && r.set {
+		text = r.text + "," + text
+	}
+	r.text, r.set = text, true
+	return nil
+}
+
+type field struct {
+	value                                  reflect.Value
+	flag, env, fallback, help, hint, group string
+	old, enum                              []string
+	min, max                               string
+	secret, required                       bool
+}
+
+func fields(cfg any) []field {
+	v := reflect.ValueOf(cfg)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		panic(fmt.Sprintf("settings: %T is no pointer to a struct", cfg))
+	}
+	return walk(v.Elem(), "")
+}
+
+func walk(v reflect.Value, group string) []field {
+	var all []field
+	for i := range v.NumField() {
+		sf, tag := v.Type().Field(i), v.Type().Field(i).Tag
+		name, tagged := tag.Lookup("flag")
+		if !tagged {
+			if sf.IsExported() && sf.Type.Kind() == reflect.Struct {
+				all = append(all, walk(v.Field(i), cmp.Or(tag.Get("group"), group))...)
+			}
+			continue
+		}
+		f := field{
+			value: v.Field(i), flag: name, env: strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
+			fallback: tag.Get("default"), help: tag.Get("help"), hint: tag.Get("placeholder"),
+			group: cmp.Or(tag.Get("group"), group), old: split(tag.Get("env")), enum: split(tag.Get("enum")),
+			min: tag.Get("min"), max: tag.Get("max"),
+			secret: tag.Get("secret") == "true", required: tag.Get("required") == "true",
+		}
+		probe := f
+		probe.value = reflect.New(sf.Type).Elem()
+		if err := probe.set(f.fallback); err != nil {
+			panic(fmt.Sprintf("settings: default of %s: want %v", f.env, err))
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// source finds the text of the setting: flag, else environment, else default.
+func (f *field) source(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
+	if flags != nil && !f.secret {
+		if flag := flags.Lookup(f.flag); flag != nil && flag.Changed {
+			return flag.Value.String(), nil
+		}
+	}
+	text, from := "", ""
+	for _, name := range append([]string{f.env}, f.old...) {
+		switch given := getenv(name); {
+		case given == "" || given == text:
+		case text == "":
+			text, from = given, name
+		default:
+			want := fmt.Sprintf("no other value than %s has (one of the two names is enough)", from)
+			if f.secret {
+				return "", &Problem{Setting: name, Secret: true, Want: want}
+			}
+			return "", &Problem{Setting: name, Value: given, Want: want}
+		}
+	}
+	return cmp.Or(text, f.fallback), nil
+}
+
+func (f *field) list() bool {
+	_, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler)
+	return f.value.Kind() == reflect.Slice && !ok
+}
+
+// set converts text into the field. Its error says what is wanted.
+func (f *field) set(text string) error {
+	f.value.SetZero()
+	if !f.list() {
+		if text == "" {
+			return nil
+		}
+		return f.convert(f.value, text)
+	}
+	for _, part := range split(text) {
+		element := reflect.New(f.value.Type().Elem()).Elem()
+		if err := f.convert(element, part); err != nil {
+			return fmt.Errorf("a comma-separated list, each %w (not %q)", err, part)
+		}
+		f.value.Set(reflect.Append(f.value, element))
+	}
+	return nil
+}
+
+func (f *field) convert(v reflect.Value, text string) error {
+	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
+		return errors.New(f.wanted())
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(text)); err != nil {
+			return fmt.Errorf("%s (%w)", f.wanted(), err)
+		}
+		return nil
+	}
+	var err error
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		v.SetInt(int64(d))
+	case v.Kind() == reflect.String:
+		v.SetString(text)
+	case v.Kind() == reflect.Bool:
+		var b bool
+		b, err = strconv.ParseBool(text)
+		v.SetBool(b)
+	case v.CanInt():
+		var n int64
+		n, err = strconv.ParseInt(text, 10, v.Type().Bits())
+		v.SetInt(n)
+	case v.CanUint():
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, v.Type().Bits())
+		v.SetUint(n)
+	default:
+		panic(fmt.Sprintf("settings: %s has the type %s, which cannot be set", f.env, v.Type()))
+	}
+	if err != nil || !f.within(v) {
+		return errors.New(f.wanted())
+	}
+	return nil
+}
+
+// within says whether v is between the field's bounds.
+func (f *field) within(v reflect.Value) bool {
+	bound := func(text string) reflect.Value {
+		b := field{value: reflect.New(v.Type()).Elem(), env: f.env}
+		if err := b.set(text); err != nil {
+			panic(fmt.Sprintf("settings: bound of %s: want %v", f.env, err))
+		}
+		return b.value
+	}
+	compare := func(a, b reflect.Value) int {
+		if a.CanUint() {
+			return cmp.Compare(a.Uint(), b.Uint())
+		}
+		return cmp.Compare(a.Int(), b.Int())
+	}
+	return (f.min == "" || compare(v, bound(f.min)) >= 0) && (f.max == "" || compare(v, bound(f.max)) <= 0)
+}
+
+func split(text string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}

@@ -1,0 +1,101 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Table renders the settings of cfg, a pointer to a configuration struct, as Markdown:
+// a table for each group, in the order of the fields.
+func Table(cfg any) string {
+	var b strings.Builder
+	group, first := "", true
+	for _, f := range fields(cfg) {
+		if first || f.group != group {
+			if !first {
+				b.WriteString("\n")
+			}
+			if f.group != "" {
+				fmt.Fprintf(&b, "**%s**\n\n", f.group)
+			}
+			b.WriteString("| environment | flag | default | meaning |\n|---|---|---|---|\n")
+		}
+		group, first = f.group, false
+		flag := "`--" + f.flag + "`"
+		if f.secret {
+			flag = "none: a secret"
+		}
+		fallback := ""
+		switch {
+		case f.required:
+			fallback = "*required*"
+		case f.fallback != "":
+			fallback = "`" + cell(f.fallback) + "`"
+		}
+		meaning := f.help + "; " + f.wanted()
+		if len(f.old) > 0 {
+			meaning += "; deprecated names: `" + strings.Join(f.old, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.env, flag, fallback, cell(meaning))
+	}
+	return b.String()
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// placeholder is what a value looks like, in a word.
+func (f *field) placeholder() string {
+	if f.hint != "" {
+		return f.hint
+	}
+	t, suffix := f.value.Type(), ""
+	if f.list() {
+		t, suffix = t.Elem(), ",…"
+	}
+	switch {
+	case len(f.enum) > 0:
+		return strings.Join(f.enum, "|")
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration" + suffix
+	default:
+		return cmp.Or(strings.ToLower(t.Name()), "value") + suffix
+	}
+}
+
+// wanted says what is expected of one value.
+func (f *field) wanted() string {
+	t, text := f.value.Type(), ""
+	if f.list() {
+		t = t.Elem()
+	}
+	switch {
+	case len(f.enum) > 0:
+		return "one of " + strings.Join(f.enum, ", ")
+	case f.hint != "":
+		text = f.hint
+	case t == reflect.TypeFor[time.Duration]():
+		text = "a duration such as 5s"
+	case t.Kind() == reflect.Bool:
+		text = "true or false"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Uint, t.Kind() == reflect.Uint16, t.Kind() == reflect.Int64:
+		text = "a whole number"
+	case t.Kind() == reflect.String:
+		text = "text"
+	case t.Name() == "Prefix":
+		text = "a CIDR such as 10.0.0.0/24"
+	default:
+		text = "a " + strings.ToLower(t.Name())
+	}
+	switch {
+	case f.min != "" && f.max != "":
+		text += ", " + f.min + " to " + f.max
+	case f.min != "":
+		text += ", at least " + f.min
+	case f.max != "":
+		text += ", at most " + f.max
+	}
+	return text
+}
