@@ -1,0 +1,159 @@
+// Package admin is a process's side doors over HTTP: metrics and probes for the cluster on
+// one listener, and on another, loopback by default, what only whoever is on the machine
+// should see. It promises that readiness says which check fails and why, and refuses to
+// change anything: every door is for looking.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/reflection"
+)
+
+// Check is one named condition. OK returns what is wrong, nil when nothing is; it is
+// called for each request, from several goroutines, and answers at once.
+type Check struct {
+	Name string
+	OK   func() error
+}
+
+// Server serves the side doors.
+type Server struct {
+	Admin net.Listener // /metrics /livez /readyz
+	Debug net.Listener // /statusz /debug/pprof/ and gRPC channelz; nil: off
+
+	Gatherer prometheus.Gatherer
+	Live     []Check // failing means that only a restart helps; usually none
+	Ready    []Check
+	Status   http.Handler // /statusz; nil: none
+	Logger   *slog.Logger
+}
+
+// Listen opens the listener of a setting, and says which setting to change when it cannot.
+func Listen(ctx context.Context, setting, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s=%q: another process listens there already; stop it or choose another port: %w", setting, address, err)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s=%q: this user may not listen there; ports below 1024 need a privilege: %w", setting, address, err)
+	default:
+		return nil, fmt.Errorf("%s=%q: want host:port or :port of this machine: %w", setting, address, err)
+	}
+}
+
+// Run serves until ctx is done.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.serve(ctx, s.Admin, s.adminDoors(), 30*time.Second) })
+	if s.Debug != nil {
+		if a, ok := s.Debug.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			s.Logger.Warn("debug listener is open to other machines", "address", a.String())
+		}
+		g.Go(func() error { return s.serve(ctx, s.Debug, s.debugDoors(), 0) }) // profiles take as long as they are asked to
+	}
+	return g.Wait()
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout time.Duration) error {
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
+		Protocols:      new(http.Protocols),
+	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true) // for channelz, which is gRPC
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	// Nobody is owed an answer here: a scrape or profile under way gets a second.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if srv.Shutdown(grace) != nil {
+		srv.Close()
+	}
+	<-failed
+	return nil
+}
+
+func (s *Server) adminDoors() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelError), MaxRequestsInFlight: 4,
+	}))
+	mux.Handle("GET /livez", checks("livez", s.Live))
+	mux.Handle("GET /readyz", checks("readyz", s.Ready))
+	return mux
+}
+
+func (s *Server) debugDoors() http.Handler {
+	mux := http.NewServeMux()
+	if s.Status != nil {
+		mux.Handle("GET /statusz", s.Status)
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+
+	channelz := grpc.NewServer() // never listens: it only answers through ServeHTTP
+	service.RegisterChannelzServiceToServer(channelz)
+	reflection.Register(channelz)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+			channelz.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// checks answers as Kubernetes' own probes do: "ok", or each check's line when one fails or
+// ?verbose asks. Unlike there the reason is not withheld: it is what the asker came for.
+func checks(name string, all []Check) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b strings.Builder
+		b.WriteString("[+]ping ok\n")
+		code, verdict := http.StatusOK, name+" check passed\n"
+		for _, c := range all {
+			if err := c.OK(); err != nil {
+				fmt.Fprintf(&b, "[-]%s failed: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+				code, verdict = http.StatusServiceUnavailable, name+" check failed\n"
+				continue
+			}
+			fmt.Fprintf(&b, "[+]%s ok\n", c.Name)
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(code)
+		if _, verbose := r.URL.Query()["verbose"]; code == http.StatusOK && !verbose {
+			fmt.Fprint(w, "ok")
+			return
+		}
+		fmt.Fprint(w, b.String()+verdict)
+	})
+}
