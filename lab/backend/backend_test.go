@@ -1,0 +1,205 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/lab/netns"
+)
+
+var address = netip.MustParseAddrPort("10.0.0.21:30080")
+
+func TestMain(m *testing.M) { netns.Main(m, address.Addr()) }
+
+func start(t *testing.T) *Backend {
+	t.Helper()
+	b, err := Start("worker-1", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func set(t *testing.T, b *Backend, mode Mode) {
+	t.Helper()
+	if err := b.Set(mode); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Mode(); got != mode {
+		t.Fatalf("the mode is %s, want %s", got, mode)
+	}
+}
+
+// What a probe would see, as a word.
+func connect() string {
+	conn, err := net.DialTimeout("tcp", address.String(), 300*time.Millisecond)
+	if err != nil {
+		return outcome(err)
+	}
+	_ = conn.Close()
+	return "connected"
+}
+
+func get(client *http.Client, within time.Duration) string {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address.String(), nil)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return outcome(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return outcome(err)
+	}
+	return fmt.Sprintf("%d from %s", response.StatusCode, response.Header.Get(NameHeader))
+}
+
+func outcome(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	default:
+		return err.Error()
+	}
+}
+
+const patience = 300 * time.Millisecond
+
+func fresh() *http.Client { return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} }
+
+func TestModesLookFromOutsideLikeWhatTheyStandFor(t *testing.T) {
+	b := start(t)
+	for _, row := range []struct {
+		mode         Mode
+		connect, get string
+	}{
+		{Serve, "connected", "200 from worker-1"},
+		{Refuse, "refused", "refused"},
+		{Serve, "connected", "200 from worker-1"},
+		{Silent, "timeout", "timeout"},
+		{Error, "connected", "500 from worker-1"},
+		{Silent, "timeout", "timeout"},
+		{Refuse, "refused", "refused"},
+		{Silent, "timeout", "timeout"},
+		{Hang, "connected", "timeout"},
+		{Refuse, "refused", "refused"},
+		{Serve, "connected", "200 from worker-1"},
+	} {
+		set(t, b, row.mode)
+		if got := connect(); got != row.connect {
+			t.Errorf("%s: connecting: %s, want %s", row.mode, got, row.connect)
+		}
+		if got := get(fresh(), patience); got != row.get {
+			t.Errorf("%s: a request: %s, want %s", row.mode, got, row.get)
+		}
+	}
+}
+
+func TestASwitchHoldsForConnectionsThatAreOpen(t *testing.T) {
+	for _, row := range []struct {
+		mode Mode
+		want string
+	}{{Silent, "timeout"}, {Hang, "timeout"}, {Error, "500 from worker-1"}, {Serve, "200 from worker-1"}} {
+		t.Run(string(row.mode), func(t *testing.T) {
+			b := start(t)
+			dialled := 0
+			client := &http.Client{Transport: &http.Transport{
+				DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					dialled++
+					var d net.Dialer
+					return d.DialContext(ctx, network, addr)
+				},
+			}}
+			defer client.CloseIdleConnections()
+			if got := get(client, patience); got != "200 from worker-1" {
+				t.Fatal(got)
+			}
+			set(t, b, row.mode)
+			if got := get(client, patience); got != row.want {
+				t.Errorf("got %s, want %s", got, row.want)
+			}
+			if dialled != 1 {
+				t.Errorf("dialled %d times", dialled)
+			}
+		})
+	}
+}
+
+func TestADeathClosesOpenConnections(t *testing.T) {
+	b := start(t)
+	conn, err := net.DialTimeout("tcp", address.String(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// A request and its answer, so that the connection has been accepted for certain.
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	buf := make([]byte, 4096)
+	if _, err := conn.Read(buf); err != nil {
+		t.Fatal(err)
+	}
+	set(t, b, Refuse)
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v, want an end", err)
+	}
+}
+
+func TestWhatHangsIsAnsweredWhenTheBackendRecovers(t *testing.T) {
+	b := start(t)
+	set(t, b, Hang)
+	answer := make(chan string)
+	go func() { answer <- get(fresh(), 10*time.Second) }()
+	for b.Requests() == 0 {
+		select {
+		case early := <-answer:
+			t.Fatalf("answered while hanging: %s", early)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	set(t, b, Serve)
+	if got := <-answer; got != "200 from worker-1" {
+		t.Error(got)
+	}
+}
+
+func TestASilentBackendHeardNothing(t *testing.T) {
+	b := start(t)
+	set(t, b, Silent)
+	_ = get(fresh(), patience)
+	if diff := cmp.Diff(int64(0), b.Requests()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnUnknownModeChangesNothing(t *testing.T) {
+	b := start(t)
+	if err := b.Set("tired"); err == nil {
+		t.Error("no error")
+	}
+	if got := get(fresh(), patience); got != "200 from worker-1" {
+		t.Error(got)
+	}
+}
