@@ -1,0 +1,50 @@
+package prober
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	probes   *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	targets  *prometheus.GaugeVec
+	inFlight prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	m := &metrics{
+		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_writer_probes_total",
+			Help: "Probes by mode and result. A void one says nothing of the backend: the writer could not ask.",
+		}, []string{"mode", "result"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "slicefeed_writer_probe_duration_seconds",
+			Help:    "Time from the start of a probe to its result.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"mode"}),
+		targets: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slicefeed_writer_probe_targets",
+			Help: "What is probed (address, port and spec, however many Services share it), by the word on it.",
+		}, []string{"health"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slicefeed_writer_probes_in_flight",
+			Help: "Probes under way.",
+		}),
+	}
+	registerer.MustRegister(m.probes, m.duration, m.targets, m.inFlight)
+	return m
+}
+
+func (m *metrics) finished(mode Mode, outcome Outcome, took time.Duration) {
+	m.probes.WithLabelValues(mode.String(), outcome.String()).Inc()
+	m.duration.WithLabelValues(mode.String()).Observe(took.Seconds())
+}
+
+func (m *metrics) state(s *Schedule) {
+	for health, n := range s.counts {
+		m.targets.WithLabelValues(Health(health).String()).Set(float64(n))
+	}
+	m.inFlight.Set(float64(s.inFlight))
+}
