@@ -1,0 +1,299 @@
+package planner
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// group is what shares slices: one family of one source.
+type group struct {
+	family discoveryv1.AddressType
+	source string
+}
+
+// slot is one slice on its way to what it should be. A plan changes slots in place where it
+// can; repacking would write slices whose endpoints did not change.
+type slot struct {
+	was    *discoveryv1.EndpointSlice
+	create bool // was is a blank that does not exist yet
+	group  group
+	keep   []kept // endpoints of was that stay
+	add    []int  // endpoints it gains, as indexes of wanted.list
+	change bool   // it must be written anyway
+	give   bool   // it loses an endpoint to another slice
+	gains  bool   // it lists an address that it did not, or makes one ready
+}
+
+// kept says that the endpoint at an index of the slice stays as an index of wanted.list.
+type kept struct{ at, want int }
+
+func (s *slot) len() int { return len(s.keep) + len(s.add) }
+
+// wanted is the desired endpoints by address, and where each has found its place.
+type wanted struct {
+	list   []Endpoint
+	group  []group
+	index  map[netip.Addr]int
+	placed []bool
+	moved  []bool // listed now by a slice that cannot keep it
+}
+
+// Make plans the fewest writes after which our slices list exactly the desired endpoints.
+// It never changes what it is given.
+//
+// Endpoints stay in the slice they are in. What is new goes into slices that are written
+// anyway, else into the one slice that it fills best, else into new ones: so the change of
+// one endpoint is one write. An endpoint that has to move (its source changed, its slice is
+// over the limit) never goes to a slice that gives one away itself; so writing those that
+// give last leaves no moment in which it is listed nowhere, without writing a slice twice.
+func Make(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
+	if len(d.Families) == 0 {
+		return Plan{}
+	}
+	w := d.wanted()
+	slots := d.claim(w, existing)
+	slots = d.fill(w, slots, d.names(existing))
+	return d.write(w, slots)
+}
+
+func (d Desired) wanted() *wanted {
+	w := &wanted{index: make(map[netip.Addr]int, len(d.Endpoints))}
+	for _, e := range d.Endpoints {
+		e.Address = e.Address.Unmap()
+		e.Source = cmp.Or(e.Source, DefaultSource)
+		g := group{familyOf(e.Address), e.Source}
+		if !e.Address.IsValid() || e.Address.Zone() != "" || !slices.Contains(d.Families, g.family) {
+			continue
+		}
+		if _, twice := w.index[e.Address]; twice {
+			continue
+		}
+		w.index[e.Address] = len(w.list)
+		w.list = append(w.list, e)
+		w.group = append(w.group, g)
+	}
+	w.placed = make([]bool, len(w.list))
+	w.moved = make([]bool, len(w.list))
+	return w
+}
+
+// claim lets each of our slices keep what belongs into it.
+func (d Desired) claim(w *wanted, existing []*discoveryv1.EndpointSlice) []*slot {
+	var slots []*slot
+	for _, slice := range d.ours(existing) {
+		s := &slot{was: slice, group: group{slice.AddressType, sourceOf(slice)}}
+		s.claim(w, d.maxPerSlice())
+		slots = append(slots, s)
+	}
+	// A slice all of whose endpoints now belong to another source changes its label instead
+	// of its endpoints changing their slice.
+	for _, s := range slots {
+		if len(s.keep) > 0 {
+			continue
+		}
+		for i := range s.was.Endpoints {
+			if want, ok := w.find(&s.was.Endpoints[i]); ok && !w.placed[want] && w.group[want].family == s.group.family {
+				s.group = w.group[want]
+				s.claim(w, d.maxPerSlice())
+				break
+			}
+		}
+	}
+	for _, s := range slots {
+		s.compare(d, w)
+	}
+	return slots
+}
+
+func (s *slot) claim(w *wanted, limit int) {
+	s.keep = make([]kept, 0, min(len(s.was.Endpoints), limit))
+	for i := range s.was.Endpoints {
+		want, ok := w.find(&s.was.Endpoints[i])
+		if ok && !w.placed[want] && w.group[want] == s.group && len(s.keep) < limit {
+			w.placed[want] = true
+			s.keep = append(s.keep, kept{i, want})
+		}
+	}
+}
+
+// compare finds out whether the slice must be written at all, and what it gives away.
+func (s *slot) compare(d Desired, w *wanted) {
+	s.change = len(s.keep) != len(s.was.Endpoints) || !samePorts(s.was.Ports, d.Ports) || !d.sameMetadata(s)
+	for _, k := range s.keep {
+		is, want := &s.was.Endpoints[k.at], &w.list[k.want]
+		if !sameEndpoint(is, want) {
+			s.change = true
+			s.gains = s.gains || want.Ready && !*orTrue(is.Conditions.Ready)
+		}
+	}
+	if len(s.keep) == len(s.was.Endpoints) {
+		return
+	}
+	for i := range s.was.Endpoints {
+		if want, ok := w.find(&s.was.Endpoints[i]); ok && !w.placed[want] {
+			w.moved[want] = true
+			s.give = true
+		}
+	}
+}
+
+// fill finds a slice for every endpoint that has none.
+func (d Desired) fill(w *wanted, slots []*slot, names *names) []*slot {
+	limit := d.maxPerSlice()
+	for _, g := range d.missing(w) {
+		var moved, fresh []int
+		for want := range w.list {
+			switch {
+			case w.placed[want] || w.group[want] != g:
+			case w.moved[want]:
+				moved = append(moved, want)
+			default:
+				fresh = append(fresh, want)
+			}
+		}
+		byAddress := func(a, b int) int { return w.list[a].Address.Compare(w.list[b].Address) }
+		slices.SortFunc(moved, byAddress)
+		slices.SortFunc(fresh, byAddress)
+
+		var mine []*slot
+		for _, s := range slots {
+			if s.group == g {
+				mine = append(mine, s)
+			}
+		}
+		// Fullest first: emptied slices are left over, to be deleted.
+		open := slices.DeleteFunc(slices.Clone(mine), func(s *slot) bool { return !s.change })
+		slices.SortStableFunc(open, func(a, b *slot) int { return cmp.Compare(b.len(), a.len()) })
+		for _, s := range open {
+			if !s.give {
+				moved = s.take(moved, limit)
+			}
+		}
+		for _, s := range open {
+			fresh = s.take(fresh, limit)
+		}
+		for rest := append(moved, fresh...); len(rest) > 0; {
+			s := bestFit(mine, len(rest), limit)
+			if s == nil {
+				s = spare(slots, g)
+			}
+			if s == nil {
+				s = &slot{group: g, create: true, was: d.blank(names.next(d, g), g.family)}
+				slots = append(slots, s)
+			}
+			rest = s.take(rest, limit)
+		}
+	}
+	return slots
+}
+
+// missing lists the groups that have endpoints without a slice: families in the Service's
+// order, the default source first, then by name.
+func (d Desired) missing(w *wanted) []group {
+	var groups []group
+	for want, g := range w.group {
+		if !w.placed[want] && !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	slices.SortFunc(groups, func(a, b group) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(d.Families, a.family), slices.Index(d.Families, b.family)),
+			cmp.Compare(b2i(a.source != DefaultSource), b2i(b.source != DefaultSource)),
+			cmp.Compare(a.source, b.source))
+	})
+	return groups
+}
+
+// take fills the slot up and returns what did not fit.
+func (s *slot) take(wants []int, limit int) []int {
+	n := max(min(limit-s.len(), len(wants)), 0)
+	if n > 0 {
+		s.add = append(s.add, wants[:n]...)
+		s.change, s.gains = true, true
+	}
+	return wants[n:]
+}
+
+// bestFit is the untouched slice that all n endpoints fit into and that is fullest then.
+func bestFit(slots []*slot, n, limit int) *slot {
+	var best *slot
+	for _, s := range slots {
+		if !s.change && s.len()+n <= limit && (best == nil || s.len() > best.len()) {
+			best = s
+		}
+	}
+	return best
+}
+
+// spare is a slice of the family that would be left empty, and so deleted, in another group.
+func spare(slots []*slot, g group) *slot {
+	for _, s := range slots {
+		if s.group.family == g.family && s.len() == 0 && !s.give {
+			s.group = g
+			return s
+		}
+	}
+	return nil
+}
+
+// write turns slots into requests. Consumers are known to miss deletions, so the last slice
+// of a family is emptied; only surplus ones are deleted.
+func (d Desired) write(w *wanted, slots []*slot) Plan {
+	var plan Plan
+	var updates []*slot
+	for _, s := range slots {
+		switch {
+		case s.create:
+			plan.Create = append(plan.Create, d.render(s, w))
+		case s.len() == 0 && d.surplus(s, slots):
+			plan.Delete = append(plan.Delete, s.was)
+		case s.change:
+			updates = append(updates, s)
+		}
+	}
+	// Those that add, those that only remove, then those that give to the former.
+	slices.SortStableFunc(updates, func(a, b *slot) int {
+		return cmp.Or(cmp.Compare(b2i(a.give), b2i(b.give)), cmp.Compare(b2i(!a.gains), b2i(!b.gains)))
+	})
+	for _, s := range updates {
+		plan.Update = append(plan.Update, d.render(s, w))
+	}
+	return plan
+}
+
+// surplus reports whether an empty slice may go: its family is not the Service's, another
+// slice of the family has endpoints, or an earlier one is kept empty already.
+func (d Desired) surplus(s *slot, slots []*slot) bool {
+	if !slices.Contains(d.Families, s.group.family) {
+		return true
+	}
+	first := true
+	for _, other := range slots {
+		if other == s {
+			first = false
+		} else if other.group.family == s.group.family && (other.len() > 0 || first) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *wanted) find(e *discoveryv1.Endpoint) (int, bool) {
+	addr, ok := address(e)
+	if !ok {
+		return 0, false
+	}
+	want, ok := w.index[addr]
+	return want, ok
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

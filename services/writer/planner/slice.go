@@ -1,0 +1,252 @@
+package planner
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// blank is a slice that does not exist yet.
+func (d Desired) blank(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Namespace: d.Namespace},
+		AddressType: family,
+	}
+}
+
+// render makes the object to send. If only the metadata differs, endpoints and ports are
+// left as they are, to the byte; otherwise every endpoint is written out in full.
+func (d Desired) render(s *slot, w *wanted) *discoveryv1.EndpointSlice {
+	out := &discoveryv1.EndpointSlice{
+		TypeMeta:    s.was.TypeMeta,
+		ObjectMeta:  *s.was.ObjectMeta.DeepCopy(),
+		AddressType: s.was.AddressType,
+	}
+	// The server keeps what it knows of field managers when an update brings none.
+	out.ManagedFields = nil
+	out.Labels = maps.Clone(out.Labels)
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	maps.Copy(out.Labels, d.labels(s.group.source))
+	out.OwnerReferences = d.owners(out.OwnerReferences)
+
+	if samePorts(s.was.Ports, d.Ports) && s.was.Ports != nil {
+		out.Ports = deepCopyPorts(s.was.Ports)
+	} else {
+		out.Ports = deepCopyPorts(d.Ports)
+	}
+	if s.endpointsUnchanged(w) && !s.create {
+		out.Endpoints = make([]discoveryv1.Endpoint, len(s.was.Endpoints))
+		for i := range s.was.Endpoints {
+			s.was.Endpoints[i].DeepCopyInto(&out.Endpoints[i])
+		}
+		return out
+	}
+	out.Endpoints = make([]discoveryv1.Endpoint, 0, s.len())
+	for _, k := range s.keep {
+		out.Endpoints = append(out.Endpoints, written(&w.list[k.want]))
+	}
+	for _, want := range s.add {
+		out.Endpoints = append(out.Endpoints, written(&w.list[want]))
+	}
+	return out
+}
+
+func (s *slot) endpointsUnchanged(w *wanted) bool {
+	if len(s.add) > 0 || len(s.keep) != len(s.was.Endpoints) {
+		return false
+	}
+	for _, k := range s.keep {
+		if !sameEndpoint(&s.was.Endpoints[k.at], &w.list[k.want]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d Desired) labels(source string) map[string]string {
+	labels := map[string]string{
+		discoveryv1.LabelServiceName: d.Service,
+		discoveryv1.LabelManagedBy:   d.ManagedBy,
+		LabelSource:                  source,
+	}
+	if d.Writer != "" {
+		labels[LabelWriter] = d.Writer
+	}
+	return labels
+}
+
+func (d Desired) sameMetadata(s *slot) bool {
+	if s.was.Labels[LabelSource] != s.group.source ||
+		s.was.Labels[discoveryv1.LabelServiceName] != d.Service ||
+		d.Writer != "" && s.was.Labels[LabelWriter] != d.Writer {
+		return false
+	}
+	if d.Owner.UID == "" {
+		return true
+	}
+	found := false
+	for _, owner := range s.was.OwnerReferences {
+		switch {
+		case d.isOwner(owner):
+			found = true
+		case isService(owner):
+			return false // a Service of before, of the same name perhaps
+		}
+	}
+	return found
+}
+
+// owners has our Service among the owners, and no other Service; owners of other kinds stay.
+func (d Desired) owners(was []metav1.OwnerReference) []metav1.OwnerReference {
+	if d.Owner.UID == "" || slices.ContainsFunc(was, d.isOwner) && !slices.ContainsFunc(was, d.isStaleOwner) {
+		return was
+	}
+	owners := slices.DeleteFunc(slices.Clone(was), isService)
+	return append(owners, *d.Owner.DeepCopy())
+}
+
+func (d Desired) isOwner(owner metav1.OwnerReference) bool {
+	return owner.UID == d.Owner.UID && owner.Name == d.Owner.Name &&
+		owner.Kind == d.Owner.Kind && owner.APIVersion == d.Owner.APIVersion
+}
+
+func (d Desired) isStaleOwner(owner metav1.OwnerReference) bool {
+	return isService(owner) && !d.isOwner(owner)
+}
+
+func isService(owner metav1.OwnerReference) bool {
+	return owner.Kind == "Service" && owner.APIVersion == "v1"
+}
+
+func sourceOf(slice *discoveryv1.EndpointSlice) string {
+	if source := slice.Labels[LabelSource]; source != "" {
+		return source
+	}
+	return DefaultSource
+}
+
+func familyOf(addr netip.Addr) discoveryv1.AddressType {
+	if addr.Is4() {
+		return discoveryv1.AddressTypeIPv4
+	}
+	return discoveryv1.AddressTypeIPv6
+}
+
+// address is the endpoint's first address, the only one that consumers use.
+func address(e *discoveryv1.Endpoint) (netip.Addr, bool) {
+	if len(e.Addresses) == 0 {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(e.Addresses[0])
+	return addr.Unmap(), err == nil
+}
+
+func readBack(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
+	return Endpoint{
+		Address:     addr,
+		Ready:       *orTrue(e.Conditions.Ready),
+		Serving:     *orTrue(e.Conditions.Serving),
+		Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
+		Zone:        deref(e.Zone),
+		Source:      source,
+	}
+}
+
+// written is an endpoint in full: all three conditions set, since some consumers stumble
+// over nil ones.
+func written(e *Endpoint) discoveryv1.Endpoint {
+	conditions := [3]bool{e.Ready, e.Serving, e.Terminating}
+	out := discoveryv1.Endpoint{
+		Addresses: []string{e.Address.String()},
+		Conditions: discoveryv1.EndpointConditions{
+			Ready: &conditions[0], Serving: &conditions[1], Terminating: &conditions[2],
+		},
+	}
+	if e.Zone != "" {
+		zone := e.Zone
+		out.Zone = &zone
+	}
+	return out
+}
+
+// sameEndpoint compares what the two mean, not how they are written: nil conditions are
+// what the API says they are. Whatever we never write makes a difference.
+func sameEndpoint(is *discoveryv1.Endpoint, want *Endpoint) bool {
+	return len(is.Addresses) == 1 &&
+		*orTrue(is.Conditions.Ready) == want.Ready &&
+		*orTrue(is.Conditions.Serving) == want.Serving &&
+		(is.Conditions.Terminating != nil && *is.Conditions.Terminating) == want.Terminating &&
+		deref(is.Zone) == want.Zone &&
+		deref(is.Hostname) == "" && deref(is.NodeName) == "" &&
+		is.TargetRef == nil && is.Hints == nil && len(is.DeprecatedTopology) == 0
+}
+
+// samePorts ignores the order and how defaults are written.
+func samePorts(a, b []discoveryv1.EndpointPort) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if len(a) == 1 {
+		return keyOf(a[0]) == keyOf(b[0])
+	}
+	count := make(map[portKey]int, len(a))
+	for _, port := range a {
+		count[keyOf(port)]++
+	}
+	for _, port := range b {
+		key := keyOf(port)
+		if count[key] == 0 {
+			return false
+		}
+		count[key]--
+	}
+	return true
+}
+
+type portKey struct {
+	name, app string
+	protocol  corev1.Protocol
+	number    int32
+	any       bool // no number: all ports
+}
+
+func keyOf(p discoveryv1.EndpointPort) portKey {
+	key := portKey{name: deref(p.Name), app: deref(p.AppProtocol), protocol: corev1.ProtocolTCP, any: p.Port == nil}
+	if p.Protocol != nil {
+		key.protocol = *p.Protocol
+	}
+	if p.Port != nil {
+		key.number = *p.Port
+	}
+	return key
+}
+
+func deepCopyPorts(ports []discoveryv1.EndpointPort) []discoveryv1.EndpointPort {
+	out := make([]discoveryv1.EndpointPort, len(ports))
+	for i := range ports {
+		ports[i].DeepCopyInto(&out[i])
+	}
+	return out
+}
+
+var yes = true
+
+func orTrue(b *bool) *bool {
+	if b == nil {
+		return &yes
+	}
+	return b
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
