@@ -1,0 +1,131 @@
+package verdict
+
+import (
+	"fmt"
+	"time"
+)
+
+// emptyGap is how far apart, by our clock, observations must come to count as two.
+const emptyGap = 4 * time.Second
+
+// observed is what is remembered of a source's complete observations.
+type observed struct {
+	source string
+	epoch  string
+	// last is the observation that counted last; before any did, the one in force when
+	// the view was last seen not to be empty, or first seen at all: what came before the view
+	// was empty does not speak for its being so.
+	last  uint64
+	count int       // observations in a row that say "empty"
+	at    time.Time // when the last of them was received
+}
+
+// gate keeps sources from speaking that were not synced since this process started.
+func (c *court) gate() {
+	for i := range c.sources {
+		if w := &c.sources[i]; !w.Heard {
+			w.rule, w.why = RuleGate, "not heard yet"
+		}
+	}
+}
+
+// empty counts the observations that say that a source has nothing for this target, and
+// keeps it from speaking until they are enough.
+func (c *court) empty() {
+	for i := range c.sources {
+		w := &c.sources[i]
+		w.distrust(c.in.Limits.MaxStaleness, c.now)
+		if !w.believed() {
+			w.observed = c.remembered(w)
+			continue
+		}
+		empty := c.isEmpty(i)
+		w.observed = c.remembered(w).observe(w, empty)
+		if empty && w.trusted && w.observed.count < c.in.Limits.EmptyThreshold {
+			w.rule, w.why = RuleEmpty, "empty, not confirmed yet"
+		}
+	}
+}
+
+// isEmpty says whether a source has nothing for this target that could serve. What its
+// fence refuses counts for nothing: otherwise a lie outside the fence would do what
+// an empty one may not. Without probes, a node that is not ready cannot serve either.
+func (c *court) isEmpty(source int) bool {
+	for i := range c.subjects {
+		if m := c.claimed(i, source); m != nil && (c.in.Limits.Probing || m.State != NotReady) {
+			return false
+		}
+	}
+	return true
+}
+
+// remembered returns what is known of a source's observations from before; of a source, or
+// an epoch, that is met for the first time that is the observation in force.
+func (c *court) remembered(w *witness) observed {
+	for _, o := range c.past.sources {
+		if o.source == w.Name && o.epoch == w.Epoch {
+			return o
+		}
+	}
+	return observed{source: w.Name, epoch: w.Epoch, last: w.Observation}
+}
+
+// observe takes into account what a source that was heard says now.
+func (o observed) observe(w *witness, empty bool) observed {
+	switch {
+	case !empty:
+		o.last, o.count = w.Observation, 0
+	case w.trusted && w.Observation > o.last && (o.count == 0 || w.ObservationAt.Sub(o.at) >= emptyGap):
+		o.last, o.at = w.Observation, w.ObservationAt
+		o.count++
+	}
+	return o
+}
+
+// distrust finds out whether a source can be believed by itself.
+func (w *witness) distrust(maxStaleness time.Duration, now time.Time) (why string) {
+	switch {
+	case !w.Heard:
+		why = "not heard yet"
+	case !w.Alive:
+		why = "its link is down"
+	case !w.MembershipSynced:
+		why = "its own source is not synced"
+	case now.Sub(w.MembershipAt) > maxStaleness:
+		why = "its word is too old"
+	}
+	w.trusted = why == ""
+	return why
+}
+
+// trust keeps sources from speaking that cannot be believed at present.
+func (c *court) trust() {
+	for i := range c.sources {
+		w := &c.sources[i]
+		if why := w.distrust(c.in.Limits.MaxStaleness, c.now); why != "" && w.believed() {
+			w.rule, w.why = RuleTrust, "not trusted: "+why
+		}
+	}
+}
+
+// guard returns what a guard has to tell of this source; false: it does not act.
+func (w *witness) guard(rule Rule) (Guard, bool) {
+	if rule == RuleFence {
+		return Guard{Rule: rule, Source: w.Name, Held: w.refused, Message: fmt.Sprintf(
+			"Source %s: %d addresses are refused, the first is %s: %s. They are never written; if they are right, "+
+				"allow them in this writer's settings.", w.Name, w.refused, w.example, w.cause)}, w.refused > 0
+	}
+	g := Guard{Rule: rule, Source: w.Name, Held: w.holds}
+	switch rule {
+	case RuleGate:
+		g.Message = fmt.Sprintf("Source %s was not heard since this writer started: its %d endpoints stay, and follow "+
+			"their probes alone; look at the link to its inventory if this lasts.", w.Name, w.holds)
+	case RuleEmpty:
+		g.Message = fmt.Sprintf("Source %s has nothing for this Service, by %d complete observations so far: %d endpoints "+
+			"stay until enough of them agree; opt the Service out to empty it at once.", w.Name, w.observed.count, w.holds)
+	case RuleTrust:
+		g.Message = fmt.Sprintf("Source %s is %s: its %d endpoints stay, and follow their probes alone; look at its "+
+			"inventory and the link to it.", w.Name, w.why, w.holds)
+	}
+	return g, w.rule == rule && w.holds > 0
+}
