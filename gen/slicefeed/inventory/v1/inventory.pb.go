@@ -237,8 +237,9 @@ func (OmissionReason) EnumDescriptor() ([]byte, []int) {
 // Cursor names a state of a set: the revision counts the changes of one epoch.
 type Cursor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// epoch identifies one life of one replica: random, new at each start. Compare
-	// for equality only. Never empty in a message of a server.
+	// epoch identifies one life of one replica and the view: random, new at each start, and
+	// another one when the client's view is altered. Compare for equality only. 1 to 64
+	// bytes; never empty in a message of a server.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// revision grows by one or more with each change of the view's set within the epoch.
 	// Cursors of different epochs cannot be compared. 0 is the set before the first change.
@@ -382,7 +383,7 @@ type WatchNodesResponse struct {
 	Reset_ bool `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
 	// upserts are nodes that are new or changed, whole. At most 500 (R3), each name once.
 	Upserts []*Node `protobuf:"bytes,3,rep,name=upserts,proto3" json:"upserts,omitempty"`
-	// removed are names of nodes that left the set. At most 500 (R3).
+	// removed are names of nodes that left the set. At most 500 (R3), each name once.
 	Removed []string `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
 	// synced makes the staged set current (R1).
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
@@ -393,7 +394,8 @@ type WatchNodesResponse struct {
 	// digest of the set at the cursor, 16 bytes (R4). Meaningful when synced.
 	Digest []byte `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
 	// heartbeat_interval is set in the first message of a stream and holds for
-	// its whole life; ignored later (R9). A client may bound it to 1 s to 60 s.
+	// its whole life; ignored later (R9). A client may bound it to 1 s to 60 s, and
+	// takes an absent one for 5 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -498,11 +500,11 @@ type Node struct {
 	// name of the Kubernetes Node; unique in the set; 1 to 253 bytes. The node's key.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// uid of the Kubernetes Node object: a node that was replaced by one of the same name
-	// has another. May be empty where the source knows none.
+	// has another. May be empty where the source knows none. At most 128 bytes.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// addresses on the private network, in canonical text form (RFC 5952 for IPv6, no zone,
-	// no IPv4-mapped form): at least one, at most one of each family. No two nodes
-	// of a set share one.
+	// no IPv4-mapped form, not the unspecified address): at least one, at most one of each
+	// family. No two nodes of a set share one.
 	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// state of the node as the control plane sees it.
 	State NodeState `protobuf:"varint,4,opt,name=state,proto3,enum=slicefeed.inventory.v1.NodeState" json:"state,omitempty"`
@@ -510,11 +512,12 @@ type Node struct {
 	// A duration, since clocks of two clusters differ. Not part of the fingerprint, so a
 	// node that did not change is not sent again for its age.
 	StateAge *durationpb.Duration `protobuf:"bytes,5,opt,name=state_age,json=stateAge,proto3" json:"state_age,omitempty"`
-	// zone is topology.kubernetes.io/zone. Empty: unknown.
+	// zone is topology.kubernetes.io/zone. Empty: unknown. At most 63 bytes.
 	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
-	// region is topology.kubernetes.io/region. Empty: unknown.
+	// region is topology.kubernetes.io/region. Empty: unknown. At most 63 bytes.
 	Region string `protobuf:"bytes,7,opt,name=region,proto3" json:"region,omitempty"`
-	// labels of the node that the client's view exports. Others are not sent.
+	// labels of the node that the client's view exports. Others are not sent. At most 256,
+	// with keys of at most 317 bytes and values of at most 63.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// fingerprint of all of the above but state_age: 16 bytes, opaque (R4). Replicas
 	// that see the same node mint the same fingerprint for the same view.

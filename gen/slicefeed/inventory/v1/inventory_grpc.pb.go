@@ -81,10 +81,11 @@ const (
 // `synced` message without upserts, whatever the epoch of the cursor, so a change of
 // replicas costs nothing while nothing changed.
 //
-// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own and its
-// revision is within the server's window (the last 4,096 changes), the answer is what
-// changed since: each changed node once, in its newest state, and every node removed
-// since, by name. The result is digest-checked (R4) as always.
+// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its
+// revision is within the server's window (the last 4,096 changes) and the digest is the one
+// that the set had at that revision, the answer is what changed since: each changed node
+// once, in its newest state, and by name every node of that set which is no longer there. One
+// that came and went in between is not mentioned. The result is digest-checked (R4) as always.
 //
 // R7 (otherwise a reset): any other request, a revision of the future included, is
 // answered with a reset. A server never guesses.
@@ -92,6 +93,8 @@ const (
 // R8 (empty is not blind): the source status says how much the set is worth, and the
 // number of the last complete observation says how fresh it is. A server that has not
 // completed a first look sends status messages without `synced`, never an empty set.
+// An observation number counts for a client with the `synced` message that bears it: one
+// in a chunk says nothing of the set in force.
 // An error of the server's own sources never shrinks the set: it degrades the status.
 //
 // R9 (heartbeats): the first message of a stream, sent at once, states the heartbeat
@@ -116,12 +119,14 @@ const (
 //
 // R13 (breaches): these a server never sends, and a client that receives one ends the
 // stream, keeps its set, and starts over without cursor and digest after a delay that grows
-// with each breach: an upsert without a name, without a valid address or with a fingerprint of another length than
-// 16 bytes; two nodes of one name in a message, or of one address in a synced set; a
-// name both removed and upserted in one message; the removal of a node that the staged set does not have; a
-// count or digest that does not fit; a revision that goes back within one epoch; an
-// observation number that goes back within one epoch; an epoch that changes within a stream
-// without a reset; a `synced` without status or cursor.
+// with each breach: an upsert without a name, without a valid address or with a fingerprint
+// of another length than 16 bytes; two nodes of one name in a message, or of one address in
+// a synced set; a name both removed and upserted in one message; the removal of a node that
+// the staged set does not have; a count or digest that does not fit; a revision that goes
+// back within one epoch; an observation number that goes back within one epoch; an epoch
+// that changes within a stream without a reset; a `synced` without status or cursor; anything
+// above a limit that this file states, except for a reason, which is cut. What is compared
+// with an earlier stream is forgotten with the cursor.
 //
 // R14 (reconnecting): after any end of the stream a client connects again with full
 // jitter between 1 s and 30 s, growing; the delay falls back to its start only after
@@ -226,10 +231,11 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // `synced` message without upserts, whatever the epoch of the cursor, so a change of
 // replicas costs nothing while nothing changed.
 //
-// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own and its
-// revision is within the server's window (the last 4,096 changes), the answer is what
-// changed since: each changed node once, in its newest state, and every node removed
-// since, by name. The result is digest-checked (R4) as always.
+// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its
+// revision is within the server's window (the last 4,096 changes) and the digest is the one
+// that the set had at that revision, the answer is what changed since: each changed node
+// once, in its newest state, and by name every node of that set which is no longer there. One
+// that came and went in between is not mentioned. The result is digest-checked (R4) as always.
 //
 // R7 (otherwise a reset): any other request, a revision of the future included, is
 // answered with a reset. A server never guesses.
@@ -237,6 +243,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // R8 (empty is not blind): the source status says how much the set is worth, and the
 // number of the last complete observation says how fresh it is. A server that has not
 // completed a first look sends status messages without `synced`, never an empty set.
+// An observation number counts for a client with the `synced` message that bears it: one
+// in a chunk says nothing of the set in force.
 // An error of the server's own sources never shrinks the set: it degrades the status.
 //
 // R9 (heartbeats): the first message of a stream, sent at once, states the heartbeat
@@ -261,12 +269,14 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // R13 (breaches): these a server never sends, and a client that receives one ends the
 // stream, keeps its set, and starts over without cursor and digest after a delay that grows
-// with each breach: an upsert without a name, without a valid address or with a fingerprint of another length than
-// 16 bytes; two nodes of one name in a message, or of one address in a synced set; a
-// name both removed and upserted in one message; the removal of a node that the staged set does not have; a
-// count or digest that does not fit; a revision that goes back within one epoch; an
-// observation number that goes back within one epoch; an epoch that changes within a stream
-// without a reset; a `synced` without status or cursor.
+// with each breach: an upsert without a name, without a valid address or with a fingerprint
+// of another length than 16 bytes; two nodes of one name in a message, or of one address in
+// a synced set; a name both removed and upserted in one message; the removal of a node that
+// the staged set does not have; a count or digest that does not fit; a revision that goes
+// back within one epoch; an observation number that goes back within one epoch; an epoch
+// that changes within a stream without a reset; a `synced` without status or cursor; anything
+// above a limit that this file states, except for a reason, which is cut. What is compared
+// with an earlier stream is forgotten with the cursor.
 //
 // R14 (reconnecting): after any end of the stream a client connects again with full
 // jitter between 1 s and 30 s, growing; the delay falls back to its start only after

@@ -16,9 +16,22 @@ const (
 	// MaxDoubtObservations is the longest series of observations a client can ask for.
 	MaxDoubtObservations = 10
 
-	maxEpochLength = 64
-	maxNameLength  = 253 // a DNS subdomain, RFC 1123
-	maxNames       = 1000
+	// MaxEpochLength is the greatest length of an epoch, in bytes.
+	MaxEpochLength = 64
+	// MaxNameLength is that of a node's name: a DNS subdomain, RFC 1123.
+	MaxNameLength = 253
+	// MaxUIDLength is that of a node's UID.
+	MaxUIDLength = 128
+	// MaxReasonLength is that of a reason.
+	MaxReasonLength = 1024
+	// MaxLabels is the greatest number of labels of a node.
+	MaxLabels = 256
+	// MaxLabelKeyLength is Kubernetes' own limit: a prefix of 253 bytes, a slash, a name of 63.
+	MaxLabelKeyLength = 317
+	// MaxLabelValueLength is Kubernetes' own limit; it holds for zone and region too.
+	MaxLabelValueLength = 63
+
+	maxNames = 1000
 )
 
 // Validate reports what makes the request malformed, if anything: a server answers
@@ -29,8 +42,8 @@ func (r *WatchNodesRequest) Validate() error {
 			return fmt.Errorf("digest without a cursor: send both or neither")
 		}
 	} else {
-		if l := len(r.GetCursor().GetEpoch()); l == 0 || l > maxEpochLength {
-			return fmt.Errorf("cursor.epoch has %d bytes: 1 to %d are expected", l, maxEpochLength)
+		if l := len(r.GetCursor().GetEpoch()); l == 0 || l > MaxEpochLength {
+			return fmt.Errorf("cursor.epoch has %d bytes: 1 to %d are expected", l, MaxEpochLength)
 		}
 		if l := len(r.GetDigest()); l != DigestSize {
 			return fmt.Errorf("digest has %d bytes: %d are expected beside a cursor", l, DigestSize)
@@ -48,8 +61,8 @@ func (r *ListNodesRequest) Validate() error {
 		return fmt.Errorf("%d names: at most %d are possible; an empty list stands for all", n, maxNames)
 	}
 	for i, name := range r.GetNames() {
-		if name == "" || len(name) > maxNameLength || !utf8.ValidString(name) {
-			return fmt.Errorf("names[%d] is no node name: 1 to %d bytes are expected", i, maxNameLength)
+		if name == "" || len(name) > MaxNameLength || !utf8.ValidString(name) {
+			return fmt.Errorf("names[%d] is no node name: 1 to %d bytes are expected", i, MaxNameLength)
 		}
 	}
 	return nil

@@ -1,0 +1,103 @@
+// Package feed keeps what each view of the roster is told: a set that checks itself by a
+// digest, and what changed in it of late. It promises that any reader, from wherever it
+// comes, is led to the present set in one answer, and that no reader costs it anything
+// between two questions. It refuses to know its readers: no queue, no client, no clock.
+package feed
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Window is how many changes back a reader can resume by its cursor (rule R6).
+const Window = 4096
+
+// View is the part of the roster that a client is told.
+type View struct {
+	Selector labels.Selector // which nodes; nil: all of them
+	Labels   []string        // keys of the node labels that are told, in any order
+}
+
+// Key is the same for two views only if they tell the same of every roster.
+func (v View) Key() string {
+	selector := ""
+	if v.Selector != nil {
+		selector = v.Selector.String()
+	}
+	b := binary.AppendUvarint(nil, uint64(len(selector)))
+	b = append(b, selector...)
+	for _, key := range v.exported() {
+		b = binary.AppendUvarint(b, uint64(len(key)))
+		b = append(b, key...)
+	}
+	return string(b)
+}
+
+func (v View) exported() []string {
+	return slices.Compact(slices.Sorted(slices.Values(v.Labels)))
+}
+
+func (v View) selects(n *roster.Node) bool {
+	return v.Selector == nil || v.Selector.Matches(labels.Set(n.Labels))
+}
+
+// pick returns those labels of the node that the view tells.
+func (v View) pick(n *roster.Node) map[string]string {
+	var picked map[string]string
+	for _, key := range v.Labels {
+		value, ok := n.Labels[key]
+		if !ok {
+			continue
+		}
+		if picked == nil {
+			picked = make(map[string]string, len(v.Labels))
+		}
+		picked[key] = value
+	}
+	return picked
+}
+
+// Entry is a node as one view tells it. Entries are immutable.
+type Entry struct {
+	Node        *roster.Node
+	Labels      map[string]string // those that the view tells
+	Fingerprint Digest
+}
+
+// Position is a state of a view: a cursor and the digest of the set at it.
+type Position struct {
+	Epoch    string
+	Revision uint64
+	Digest   Digest
+}
+
+// Update is what leads a reader to the present set.
+type Update struct {
+	At     Position // where it leads to; meaningful when Synced
+	Count  int      // nodes in the set there; meaningful when Synced
+	Status roster.Status
+
+	// Synced is false while the first word has not been given (rule R8): then there is
+	// nothing but the status.
+	Synced bool
+
+	Reset   bool     // what follows is the whole set
+	Upserts []*Entry // sorted by name; shared between readers, not to be altered
+	Removed []string // sorted
+}
+
+// Empty reports whether the set did not change.
+func (u Update) Empty() bool { return !u.Reset && len(u.Upserts) == 0 && len(u.Removed) == 0 }
+
+// SameWord reports whether two statuses say the same but for how long they have said it.
+func SameWord(a, b roster.Status) bool {
+	same := func(a, b roster.Part) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
+	return a.Told == b.Told && a.Observation == b.Observation &&
+		same(a.Membership, b.Membership) && same(a.Addresses, b.Addresses)
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

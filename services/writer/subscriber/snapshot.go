@@ -1,0 +1,127 @@
+// Package subscriber holds what one inventory tells, checked message by message against the
+// contract slicefeed.inventory.v1. It promises that nothing but a whole, checked state is
+// ever published, and that a peer which breaks the contract loses its stream and changes
+// nothing. It refuses to judge: what is to be believed is for others to decide.
+package subscriber
+
+import (
+	"net/netip"
+	"time"
+)
+
+// State is what the secured cluster's control plane says of a node.
+type State uint8
+
+// The states. Unknown is one that a newer inventory tells and we cannot read (rule R12).
+const (
+	Unknown State = iota
+	Ready
+	Draining
+	NotReady
+)
+
+// String is the state's name, as metrics label it.
+func (s State) String() string { return word(s, "unknown", "ready", "draining", "not_ready") }
+
+// Sync is how far a part of the source can be believed.
+type Sync uint8
+
+// The states of a part. A value that we do not know is Degraded (rule R12), and
+// so is the zero value.
+const (
+	Degraded Sync = iota
+	Synced
+	Unsynced
+)
+
+// String is the name of the state of a part.
+func (s Sync) String() string { return word(s, "degraded", "synced", "unsynced") }
+
+func word[T ~uint8](n T, words ...string) string {
+	if int(n) < len(words) {
+		return words[n]
+	}
+	return words[0]
+}
+
+// Member is a node as the inventory tells it. Members are immutable.
+type Member struct {
+	Name, UID string
+
+	// Addresses are in the order of the message: at least one, at most one of each family,
+	// and no two members of a set share one.
+	Addresses []netip.Addr
+
+	State State
+	Since time.Time // when it entered the state, by our clock
+
+	Zone, Region string
+	Labels       map[string]string // those that the inventory's list of clients grants us
+
+	fingerprint [16]byte
+}
+
+// Cursor names a state of the set. The zero value is none.
+type Cursor struct {
+	Epoch    string
+	Revision uint64
+}
+
+// Part is the state of one part of the source.
+type Part struct {
+	State  Sync
+	Reason string    // for people, when not Synced; at most 1,024 bytes
+	Since  time.Time // when it entered the state, by our clock
+}
+
+// Snapshot is what one source says at a moment. It is immutable.
+type Snapshot struct {
+	Source string
+
+	Synced      bool // there was a synced state since this process started
+	SyncedEpoch bool // there was one since the present stream started; false while there is no stream
+	Alive       bool // the present stream has been heard within three heartbeat intervals
+
+	// Members of the last synced state, sorted by name. The slice is shared with other
+	// snapshots: it is not to be altered. Generation grows when it changes, and only then.
+	Members    []*Member
+	Generation uint64
+
+	// Cursor and Digest name the last synced state: of which inventory's life it is, too.
+	// After a breach of the contract they are zero until the next synced state.
+	Cursor Cursor
+	Digest [16]byte
+
+	// Membership (which nodes there are) and Addresses (where they are) are as the last
+	// message said, whether it was synced or not.
+	Membership, Addresses Part
+
+	// WordAt is when a synced message last said that membership is Synced, by our clock.
+	WordAt time.Time
+
+	// Observation is the number of the last complete observation that a synced state told
+	// (0: none), in the epoch of the cursor then; ObservedAt when it was complete, and
+	// ObservationReceivedAt when we first heard of that number, both by our clock.
+	// ObservationEpoch is that epoch: numbers of different epochs cannot be compared.
+	Observation           uint64
+	ObservationEpoch      string
+	ObservedAt            time.Time
+	ObservationReceivedAt time.Time
+}
+
+// Member finds a member by name, or returns nil.
+func (s Snapshot) Member(name string) *Member {
+	if i, ok := search(s.Members, name); ok {
+		return s.Members[i]
+	}
+	return nil
+}
+
+// differs reports whether two snapshots say different things, ages and times apart.
+func (s Snapshot) differs(o Snapshot) bool {
+	same := func(a, b Part) bool { return a.State == b.State && a.Reason == b.Reason }
+	return s.Synced != o.Synced || s.SyncedEpoch != o.SyncedEpoch || s.Alive != o.Alive ||
+		s.Generation != o.Generation || s.Cursor.Epoch != o.Cursor.Epoch ||
+		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
+		!same(s.Membership, o.Membership) || !same(s.Addresses, o.Addresses)
+}

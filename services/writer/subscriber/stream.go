@@ -1,0 +1,76 @@
+package subscriber
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"google.golang.org/grpc"
+)
+
+// stream is a call to WatchNodes that is read by a goroutine of its own.
+type stream struct {
+	cancel   context.CancelFunc
+	messages <-chan *inventoryv1.WatchNodesResponse // closed at the end
+	err      error                                  // why it ended; valid once messages is closed
+}
+
+// open calls WatchNodes with what the view holds now (rules R5, R6, R7).
+func (s *Subscriber) open(ctx context.Context, observe bool) *stream {
+	req := &inventoryv1.WatchNodesRequest{
+		DoubtObservations: uint32(min(max(s.cfg.DoubtObservations, 0), inventoryv1.MaxDoubtObservations)),
+		ObserveNow:        observe,
+	}
+	if cursor, digest, ok := s.view.Held(); ok {
+		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
+		req.Digest = digest[:]
+	}
+	if observe {
+		s.asked = time.Now()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	messages := make(chan *inventoryv1.WatchNodesResponse)
+	st := &stream{cancel: cancel, messages: messages}
+	go func() {
+		defer close(messages)
+		st.err = read(ctx, s.cfg.Conn, req, messages)
+	}()
+	return st
+}
+
+// read hands over messages until the stream ends. Nothing is read ahead of what is taken.
+func read(ctx context.Context, conn grpc.ClientConnInterface, req *inventoryv1.WatchNodesRequest, to chan<- *inventoryv1.WatchNodesResponse) error {
+	// Waiting for the connection loses no time when the inventory comes back, and is cut
+	// short by the watch for silence.
+	call, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, req, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := call.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- m:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// close ends the stream and waits for its reader. It may be called twice, and on nil.
+func (st *stream) close() {
+	if st == nil {
+		return
+	}
+	st.cancel()
+	for range st.messages {
+	}
+}
+
+// oversized recognises what grpc says of a message above the limit of the connection.
+func oversized(text string) bool {
+	return strings.Contains(text, "larger than max")
+}

@@ -1,0 +1,324 @@
+package subscriber
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+)
+
+// View is the client's state of the contract: a set, a cursor, a digest, and what is staged.
+// It is pure: messages and times come in. It is not safe for concurrent use.
+type View struct {
+	members    []*Member // of the set in force, sorted by name; never altered in place
+	byName     map[string]*Member
+	owner      map[netip.Addr]string // which member has an address
+	digest     [16]byte              // of the set in force
+	generation uint64
+
+	cursor     Cursor // zero: none, the next stream starts without
+	everSynced bool
+	inStream   bool // synced in the present stream
+	staged     *staged
+
+	membership, addresses Part
+	wordAt                time.Time
+
+	observed    uint64 // the number that the present stream told last, since its last reset
+	observation observation
+}
+
+type observation struct {
+	number       uint64
+	epoch        string
+	at, received time.Time
+	forgotten    bool // the number binds the peer no longer
+}
+
+// staged is a set in the making: what is to change in the set in force, or in an empty one.
+type staged struct {
+	reset   bool
+	changed map[string]*Member // nil: removed
+	count   int
+	digest  [16]byte
+}
+
+// NewView returns a view that holds nothing.
+func NewView() *View {
+	return &View{byName: map[string]*Member{}, owner: map[netip.Addr]string{}}
+}
+
+// Begin says that a new stream begins: what the last one staged is lost (rule R1).
+func (v *View) Begin() {
+	v.staged = nil
+	v.inStream = false
+	v.observed = 0
+}
+
+// Forget drops cursor and digest after a breach, so that the next stream starts over
+// without them. The set stays (rule R13).
+func (v *View) Forget() {
+	v.Begin()
+	v.cursor = Cursor{}
+	v.observation.forgotten = true
+}
+
+// Held returns the cursor and digest for a request; ok is false when there are none.
+func (v *View) Held() (cursor Cursor, digest [16]byte, ok bool) {
+	return v.cursor, v.digest, v.cursor != Cursor{}
+}
+
+// Snapshot returns what the view says. Source and Alive are the shell's to fill in.
+func (v *View) Snapshot() Snapshot {
+	s := Snapshot{
+		Synced: v.everSynced, SyncedEpoch: v.inStream,
+		Members: v.members, Generation: v.generation, Cursor: v.cursor,
+		Membership: v.membership, Addresses: v.addresses, WordAt: v.wordAt,
+		Observation: v.observation.number, ObservationEpoch: v.observation.epoch,
+		ObservedAt: v.observation.at, ObservationReceivedAt: v.observation.received,
+	}
+	if v.cursor != (Cursor{}) {
+		s.Digest = v.digest
+	}
+	return s
+}
+
+// Apply takes in the next message of the stream, and reports whether it put a synced state
+// in force. An error is a *Breach: then the set is as it was, and the stream has to end.
+func (v *View) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (synced bool, err error) {
+	b := v.stage(received, m)
+	if b == nil && m.GetSynced() {
+		b = v.check(m)
+	}
+	if b != nil {
+		v.staged = nil
+		return false, b
+	}
+	if m.GetSynced() {
+		v.commit(received, m)
+	}
+	if m.GetStatus() != nil {
+		v.membership = decodePart(received, m.GetStatus().GetMembership(), v.membership)
+		v.addresses = decodePart(received, m.GetStatus().GetAddresses(), v.addresses)
+		if m.GetSynced() && v.membership.State == Synced {
+			v.wordAt = received
+		}
+	}
+	return m.GetSynced(), nil
+}
+
+// stage checks the message by itself and against what is staged, and applies it to that.
+func (v *View) stage(received time.Time, m *inventoryv1.WatchNodesResponse) *Breach {
+	if len(m.GetUpserts()) > inventoryv1.MaxChunk || len(m.GetRemoved()) > inventoryv1.MaxChunk {
+		return breach(OverLimit, "a message with %d upserts and %d removed names: at most %d of each",
+			len(m.GetUpserts()), len(m.GetRemoved()), inventoryv1.MaxChunk)
+	}
+	number := m.GetStatus().GetObservation()
+	switch {
+	case m.GetReset_():
+		v.staged = &staged{reset: true, changed: make(map[string]*Member, len(m.GetUpserts()))}
+		v.observed = 0 // another epoch may begin, which only the synced message tells
+	case m.GetStatus() != nil && number < v.observed:
+		return breach(ObservationBack, "from %d to %d in one stream", v.observed, number)
+	case v.staged == nil && (m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0):
+		v.staged = &staged{changed: map[string]*Member{}, count: len(v.byName), digest: v.digest}
+	}
+	if m.GetStatus() != nil {
+		v.observed = number
+	}
+
+	inMessage := make(map[string]bool, len(m.GetRemoved())+len(m.GetUpserts())) // true: removed
+	for _, name := range m.GetRemoved() {
+		if inMessage[name] {
+			return breach(DuplicateName, "node %.253q is removed twice in one message", name)
+		}
+		inMessage[name] = true
+		if v.stagedMember(name) == nil {
+			return breach(UnknownRemoval, "node %.253q is not in the set", name)
+		}
+		v.stageRemoval(name)
+	}
+	for _, n := range m.GetUpserts() {
+		member, b := decode(received, n)
+		if b != nil {
+			return b
+		}
+		if removed, twice := inMessage[member.Name]; removed {
+			return breach(RemovedAndUpserted, "node %q, in one message", member.Name)
+		} else if twice {
+			return breach(DuplicateName, "node %q twice in one message", member.Name)
+		}
+		inMessage[member.Name] = false
+		v.stageUpsert(member)
+		if v.staged.count > maxMembers {
+			return breach(OverLimit, "more than %d nodes", maxMembers)
+		}
+	}
+	return nil
+}
+
+func (v *View) stagedMember(name string) *Member {
+	if m, ok := v.staged.changed[name]; ok {
+		return m
+	}
+	if v.staged.reset {
+		return nil
+	}
+	return v.byName[name]
+}
+
+func (v *View) stageRemoval(name string) {
+	toggle(&v.staged.digest, v.stagedMember(name).fingerprint)
+	v.staged.count--
+	v.staged.changed[name] = nil
+}
+
+func (v *View) stageUpsert(m *Member) {
+	if old := v.stagedMember(m.Name); old != nil {
+		toggle(&v.staged.digest, old.fingerprint)
+		v.staged.count--
+	}
+	toggle(&v.staged.digest, m.fingerprint)
+	v.staged.count++
+	v.staged.changed[m.Name] = m
+}
+
+func toggle(d *[16]byte, o [16]byte) {
+	for i := range d {
+		d[i] ^= o[i]
+	}
+}
+
+// check holds a synced message against the staged set and against what was told before.
+func (v *View) check(m *inventoryv1.WatchNodesResponse) *Breach {
+	epoch, revision := m.GetCursor().GetEpoch(), m.GetCursor().GetRevision()
+	number := m.GetStatus().GetObservation()
+	switch {
+	case m.GetStatus() == nil:
+		return breach(Incomplete, "synced without status")
+	case epoch == "":
+		return breach(Incomplete, "synced without cursor")
+	case len(epoch) > inventoryv1.MaxEpochLength:
+		return breach(OverLimit, "an epoch of %d bytes: at most %d", len(epoch), inventoryv1.MaxEpochLength)
+	case v.inStream && epoch != v.cursor.Epoch && !v.staged.reset:
+		return breach(EpochChanged, "from %q to %q without a reset", v.cursor.Epoch, epoch)
+	case epoch == v.cursor.Epoch && revision < v.cursor.Revision:
+		return breach(RevisionBack, "from %d to %d in epoch %q", v.cursor.Revision, revision, epoch)
+	case epoch == v.observation.epoch && !v.observation.forgotten && number < v.observation.number:
+		return breach(ObservationBack, "from %d to %d in epoch %q", v.observation.number, number, epoch)
+	case int64(m.GetCount()) != int64(v.staged.count):
+		return breach(BadCount, "%d nodes were told, and there are %d", m.GetCount(), v.staged.count)
+	case !bytes.Equal(m.GetDigest(), v.staged.digest[:]):
+		return breach(BadDigest, "%x was told, and it is %x", m.GetDigest(), v.staged.digest)
+	}
+	return v.checkAddresses()
+}
+
+// checkAddresses finds an address that two nodes of the staged set have. Of the set in force
+// only what changes is looked at.
+func (v *View) checkAddresses() *Breach {
+	claimed := make(map[netip.Addr]string, len(v.staged.changed))
+	for _, name := range slices.Sorted(maps.Keys(v.staged.changed)) {
+		m := v.staged.changed[name]
+		if m == nil {
+			continue
+		}
+		for _, a := range m.Addresses {
+			other, taken := claimed[a]
+			if !taken && !v.staged.reset {
+				if other, taken = v.owner[a]; taken {
+					_, gone := v.staged.changed[other] // what it has now is in claimed, if anything
+					taken = !gone
+				}
+			}
+			if taken {
+				return breach(DuplicateAddress, "%s of both %q and %q", a, other, name)
+			}
+			claimed[a] = name
+		}
+	}
+	return nil
+}
+
+// commit puts the staged set in force.
+func (v *View) commit(received time.Time, m *inventoryv1.WatchNodesResponse) {
+	s := v.staged
+	v.staged = nil
+	if s.reset || len(s.changed) > 0 {
+		v.merge(s)
+		v.generation++
+	}
+	v.digest = s.digest
+	v.cursor = Cursor{Epoch: m.GetCursor().GetEpoch(), Revision: m.GetCursor().GetRevision()}
+	v.everSynced, v.inStream = true, true
+	number := m.GetStatus().GetObservation()
+	if o := v.observation; number != o.number || v.cursor.Epoch != o.epoch {
+		v.observation = observation{number: number, epoch: v.cursor.Epoch, received: received}
+		if number > 0 {
+			v.observation.at = received.Add(-age(m.GetStatus().GetObservationAge()))
+		}
+	}
+	v.observation.forgotten = false
+}
+
+// merge applies what is staged. The maps cost what changed; the published slice is
+// copied, a pointer per member.
+func (v *View) merge(s *staged) {
+	old := v.byName
+	if s.reset {
+		v.byName = make(map[string]*Member, len(s.changed))
+		v.owner = make(map[netip.Addr]string, len(s.changed))
+	} else {
+		for name := range s.changed {
+			if was := old[name]; was != nil {
+				for _, a := range was.Addresses {
+					delete(v.owner, a)
+				}
+			}
+		}
+	}
+	changed := make([]*Member, 0, len(s.changed))
+	for name, m := range s.changed {
+		was := old[name]
+		if m == nil {
+			delete(v.byName, name)
+			continue
+		}
+		// Another replica, or the same one after a restart, may have seen the node in
+		// its state for a shorter time than we have.
+		if was != nil && was.fingerprint == m.fingerprint && was.State == m.State && was.Since.Before(m.Since) {
+			m.Since = was.Since
+		}
+		v.byName[name] = m
+		for _, a := range m.Addresses {
+			v.owner[a] = name
+		}
+		changed = append(changed, m)
+	}
+	slices.SortFunc(changed, byName)
+	kept := v.members
+	if s.reset {
+		kept = nil
+	}
+	members := make([]*Member, 0, len(v.byName))
+	for _, m := range kept {
+		if _, ok := s.changed[m.Name]; ok {
+			continue
+		}
+		for len(changed) > 0 && changed[0].Name < m.Name {
+			members, changed = append(members, changed[0]), changed[1:]
+		}
+		members = append(members, m)
+	}
+	v.members = append(members, changed...)
+}
+
+func byName(a, b *Member) int { return cmp.Compare(a.Name, b.Name) }
+
+func search(members []*Member, name string) (int, bool) {
+	return slices.BinarySearchFunc(members, name, func(m *Member, name string) int { return cmp.Compare(m.Name, name) })
+}
