@@ -2,10 +2,17 @@
 // nodes. It promises that neither an error nor an odd answer ever shrinks the list,
 // and that each address belongs to one node. It refuses to do anything: no client,
 // no clock, no goroutine; events and time come in, changes and questions go out.
+//
+// Read it in the order of the flow: match.go (which machine is this node), address.go
+// (which of its addresses count), claim.go (which node bears an address), look.go,
+// listing.go and observe.go (how fresh is all this), status.go (what it is worth).
 package roster
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -29,66 +36,230 @@ type Config struct {
 
 // Roster is the list and what is known of its worth. It is not safe for concurrent
 // use: one goroutine owns it.
-type Roster struct{}
+type Roster struct {
+	cfg Config
+
+	members map[string]*member                // every Node that Kubernetes has, eligible or not
+	owners  map[netip.Addr]*member            // who bears an address: one address, one node
+	waiting map[netip.Addr]map[string]*member // who would bear it if its owner let go
+	dirty   map[string]*Node                  // names that changed since the last Take, as they were then
+
+	eligible   int                // members that are not excluded
+	unresolved map[string]*member // the eligible ones without any address
+	odd        map[string]*member // the eligible ones whose machine's data cannot be read
+	states     [NotReady + 1]int
+	omitted    [BadRecord + 1]int
+	published  int
+
+	cloud cloud // the last whole listing, indexed
+	lists listings
+	looks looks
+	obs   observations
+
+	membership, addresses Part
+}
+
+// member is a Node of Kubernetes and what the roster made of it.
+type member struct {
+	Candidate
+	firstSeen time.Time // of this UID
+	since     time.Time // in its state
+
+	server string // the machine that it matched last
+	odd    bool   // the machine's data could not be read
+	want   pair   // what the last whole answer gives it
+	held   pair   // what it bears
+	waits  pair   // what it waits for
+	why    omission
+	misses misses
+
+	node *Node    // as published; nil: left out,
+	left omission // and why
+}
+
+// omission is why a member is left out.
+type omission struct {
+	reason   Reason
+	advice   string
+	excluded bool // by Kubernetes' own word: not eligible at all
+}
 
 // New returns an empty roster.
-func New(Config) *Roster { return &Roster{} }
+func New(cfg Config) *Roster {
+	cfg.Poll = cmp.Or(cfg.Poll, time.Minute)
+	cfg.Pace = cmp.Or(cfg.Pace, 5*time.Second)
+	return &Roster{
+		cfg:        cfg,
+		members:    map[string]*member{},
+		owners:     map[netip.Addr]*member{},
+		waiting:    map[netip.Addr]map[string]*member{},
+		dirty:      map[string]*Node{},
+		unresolved: map[string]*member{},
+		odd:        map[string]*member{},
+		obs:        observations{depth: 1, lost: map[string]struct{}{}, joined: map[string]struct{}{}},
+	}
+}
 
 // Upsert takes in a Node as the watch tells it, new or changed. A new UID under a
-// known name is another node: nothing of the old one is kept.
-func (r *Roster) Upsert(now time.Time, c Candidate) {}
+// known name is another node: nothing of the old one is kept. The candidate's
+// slices and maps must not be changed afterwards.
+func (r *Roster) Upsert(now time.Time, c Candidate) {
+	m := r.members[c.Name]
+	if m != nil && m.UID != c.UID {
+		r.drop(m)
+		m = nil
+	}
+	if m == nil {
+		m = &member{firstSeen: now, misses: misses{next: now}}
+		r.members[c.Name] = m
+	}
+	if m.State != c.State {
+		m.since = now
+	}
+	if m.ProviderID != c.ProviderID || m.SystemUUID != c.SystemUUID || m.Excluded != 0 {
+		m.misses = misses{next: now} // worth a fresh try
+	}
+	if m.Excluded != 0 && c.Excluded == 0 {
+		m.firstSeen = now
+	}
+	m.Candidate = c
+	r.resolve(m)
+	r.settle(append([]*member{m}, r.waiters(m.held)...))
+	r.plead(m)
+	r.reckon(now)
+}
 
 // Remove takes out a Node that the watch tells as deleted.
-func (r *Roster) Remove(now time.Time, name string) {}
+func (r *Roster) Remove(now time.Time, name string) {
+	if m := r.members[name]; m != nil {
+		r.drop(m)
+		r.reckon(now)
+	}
+}
 
-// Heard takes in that the watch of the Nodes has spoken, by an event or a bookmark,
-// and the resourceVersion it has reached. Call it after the Upserts and Removes that led there.
-func (r *Roster) Heard(now time.Time, resourceVersion uint64) {}
+// drop forgets a member; its addresses go to whoever waits for them.
+func (r *Roster) drop(m *member) {
+	freed := m.held
+	for _, a := range m.held.list() {
+		delete(r.owners, a)
+	}
+	m.held, m.want = pair{}, pair{}
+	r.wait(m, pair{})
+	r.show(m, nil, omission{})
+	r.count(m, -1)
+	delete(r.members, m.Name)
+	delete(r.unresolved, m.Name)
+	delete(r.odd, m.Name)
+	r.settle(r.waiters(freed))
+}
 
-// WatchFailed takes in what the watch said when it failed, for the status text.
-func (r *Roster) WatchFailed(now time.Time, reason string) {}
+// show publishes what became of a member, and keeps the counts.
+func (r *Roster) show(m *member, node *Node, left omission) {
+	before := m.node
+	if before == node && m.left == left {
+		return
+	}
+	if _, ok := r.dirty[m.Name]; !ok && before != node {
+		r.dirty[m.Name] = before
+	}
+	r.count(m, -1)
+	m.node, m.left = node, left
+	r.count(m, +1)
+	switch {
+	case before == nil && node != nil:
+		m.misses = misses{}
+		r.obs.join(m.Name)
+	case before != nil && node == nil:
+		r.obs.leave(m.Name)
+	}
+	delete(r.unresolved, m.Name)
+	if node == nil && m.Excluded == 0 {
+		r.unresolved[m.Name] = m
+	}
+}
 
-// Looked answers Ask.Look, which began at that time; rv is the LIST's resourceVersion.
-// For Full, a nil error means that the informer's set equalled the listed one.
-// Call it after the Upserts and Removes that were told before the look ended.
-func (r *Roster) Looked(now, began time.Time, look Look, rv uint64, err error) {}
-
-// Listed answers Ask.List, which began at that time. With an error the listing is ignored;
-// retryAfter is what the cloud asked for, 0: nothing.
-func (r *Roster) Listed(now, began time.Time, l Listing, err error, retryAfter time.Duration) {}
-
-// Doubt takes in that a subscriber or one of its views wants a series of complete
-// observations (1 to 10). Series are shared: the larger of what remains and what is asked holds.
-func (r *Roster) Doubt(now time.Time, observations int) {}
-
-// SetDoubtDepth says how many observations a series has that the roster starts by
-// itself (1 to 10): the largest number that a connected subscriber wants.
-func (r *Roster) SetDoubtDepth(n int) {}
-
-// Ask returns what to begin now, and when to ask again. What it asks for counts as under
-// way until it is answered by Looked or Listed, so each question must be answered once.
-func (r *Roster) Ask(now time.Time) Ask { return Ask{} }
+// count adds what is shown of a member to the counts, or takes it out of them.
+func (r *Roster) count(m *member, by int) {
+	switch {
+	case m.node != nil:
+		r.published += by
+		r.eligible += by
+		r.states[min(m.node.State, NotReady)] += by
+	case m.left.reason != 0:
+		r.omitted[min(m.left.reason, BadRecord)] += by
+		if !m.left.excluded {
+			r.eligible += by
+		}
+	}
+}
 
 // Take returns what changed since the last Take, sorted by name, each name once.
 // Before the first word (Status.Told), and while it is withdrawn, there is nothing to
 // take: what changed meanwhile comes with the Take after it.
-func (r *Roster) Take() []Change { return nil }
-
-// Status returns what the roster is worth at this time.
-func (r *Roster) Status(now time.Time) Status { return Status{} }
+func (r *Roster) Take() []Change {
+	if len(r.dirty) == 0 || !r.told() {
+		return nil
+	}
+	changes := make([]Change, 0, len(r.dirty))
+	for _, name := range slices.Sorted(maps.Keys(r.dirty)) {
+		before := r.dirty[name]
+		var node *Node
+		if m := r.members[name]; m != nil {
+			node = m.node
+		}
+		if node == before || same(node, before) {
+			continue
+		}
+		changes = append(changes, Change{Name: name, Node: node})
+	}
+	clear(r.dirty)
+	return changes
+}
 
 // Nodes returns the whole roster, sorted by name. Its cost is that of the fleet.
-func (r *Roster) Nodes() []*Node { return nil }
+func (r *Roster) Nodes() []*Node {
+	var nodes []*Node
+	for _, name := range slices.Sorted(maps.Keys(r.members)) {
+		if n := r.members[name].node; n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
 
 // Omitted returns the Nodes that are left out, sorted by name. Its cost is that of the fleet.
-func (r *Roster) Omitted() []Omission { return nil }
-
-// Counts returns how many nodes there are in each state, and how many are left out for
-// each reason, in the order of the constants. Cheap.
-func (r *Roster) Counts() Counts { return Counts{} }
+func (r *Roster) Omitted() []Omission {
+	var omitted []Omission
+	for _, name := range slices.Sorted(maps.Keys(r.members)) {
+		if m := r.members[name]; m.node == nil {
+			omitted = append(omitted, Omission{
+				Name: name, Reason: m.left.reason, Advice: m.left.advice, ProviderID: m.ProviderID,
+			})
+		}
+	}
+	return omitted
+}
 
 // Counts are numbers of nodes: in the roster by state, left out by reason.
 type Counts struct {
 	States  map[State]int
 	Omitted map[Reason]int
+}
+
+// Counts returns how many nodes there are in each state, and how many are left out for
+// each reason; every state and reason is there. Cheap.
+func (r *Roster) Counts() Counts {
+	c := Counts{States: map[State]int{}, Omitted: map[Reason]int{}}
+	for s := Ready; s <= NotReady; s++ {
+		c.States[s] = r.states[s]
+	}
+	for w := ControlPlane; w <= BadRecord; w++ {
+		c.Omitted[w] = r.omitted[w]
+	}
+	return c
+}
+
+// same reports whether two published nodes tell the same, their time in a state included.
+func same(a, b *Node) bool {
+	return a != nil && b != nil && a.Since.Equal(b.Since) && a.Equal(*b)
 }

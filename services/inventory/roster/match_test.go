@@ -1,0 +1,77 @@
+package roster
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestMatchesTheMachineOfANode(t *testing.T) {
+	const le = "aabbccdd-eeff-4011-8222-333344445555"
+	const be = "ddccbbaa-ffee-1140-8222-333344445555"
+	l := listing(server(s1, "one"), server(s2, "two"), server(s3, "twin"), server(le, "twin"))
+	l.Bad = map[string]string{"BADBADBA-DBAD-4BAD-8BAD-BADBADBADBAD": "no name"}
+	const bad = "badbadba-dbad-4bad-8bad-badbadbadbad"
+	for _, tc := range []struct {
+		name     string
+		node     Candidate
+		id       string
+		reason   Reason
+		mentions []string
+	}{
+		{"by the short provider ID, in any case", Candidate{ProviderID: "IONOS://" + strings.ToUpper(s1)}, s1, 0, nil},
+		{"by the long provider ID", Candidate{ProviderID: "ionos:///" + dc + "/" + s1}, s1, 0, nil},
+		{"not by a long provider ID of another datacenter", Candidate{ProviderID: "ionos:///" + s3 + "/" + s1}, "", AmbiguousServer, []string{s3, dc}},
+		{"by system UUID", Candidate{SystemUUID: strings.ToUpper(s2)}, s2, 0, nil},
+		{"by the byte-swapped system UUID", Candidate{SystemUUID: be}, le, 0, nil},
+		{"by system UUID when the provider ID is another cloud's", Candidate{ProviderID: "aws:///eu/i-1", SystemUUID: s2}, s2, 0, nil},
+		{"by a unique name", Candidate{Name: "one", SystemUUID: "nonsense"}, s1, 0, nil},
+		{"not by a name that two servers have", Candidate{Name: "twin"}, "", AmbiguousServer, []string{"twin", s3, le}},
+		{"not at all", Candidate{Name: "x", ProviderID: "ionos://?"}, "", NotFoundInIONOS, []string{`"x"`, "ionos://?"}},
+		{"provider ID and system UUID agree", Candidate{ProviderID: "ionos://" + s1, SystemUUID: s1}, s1, 0, nil},
+		{"provider ID and byte-swapped system UUID agree", Candidate{ProviderID: "ionos://" + le, SystemUUID: be}, le, 0, nil},
+		{"provider ID and system UUID name two servers", Candidate{ProviderID: "ionos://" + s1, SystemUUID: s2}, "", AmbiguousServer, []string{s1, s2}},
+		{"the provider ID names no server, the system UUID one", Candidate{ProviderID: "ionos://" + be, SystemUUID: s2}, "", AmbiguousServer, []string{be, s2}},
+		{"a system UUID that no server has contradicts nothing", Candidate{ProviderID: "ionos://" + s1, SystemUUID: "ffffffff-ffff-4fff-8fff-ffffffffffff"}, s1, 0, nil},
+		{"a name does not mend a provider ID that names no server", Candidate{Name: "one", ProviderID: "ionos://" + be}, "", NotFoundInIONOS, []string{be, s1}},
+		{"a server whose data cannot be read", Candidate{ProviderID: "ionos://" + bad}, bad, BadRecord, []string{bad, "no name"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := index(l, t0)
+			m := c.match(tc.node)
+			if m.id != tc.id || m.why.reason != tc.reason {
+				t.Errorf("got %q, reason %s; want %q, %s (%s)", m.id, m.why.reason, tc.id, tc.reason, m.why.advice)
+			}
+			if (m.server == nil) == (tc.reason == 0) {
+				t.Errorf("server %v with reason %s", m.server, m.why.reason)
+			}
+			for _, s := range tc.mentions {
+				if !strings.Contains(m.why.advice, s) {
+					t.Errorf("advice %q does not mention %q", m.why.advice, s)
+				}
+			}
+		})
+	}
+}
+
+func TestASystemUUIDThatFitsTwoServersInItsTwoByteOrdersMatchesNone(t *testing.T) {
+	const le, be = "aabbccdd-eeff-4011-8222-333344445555", "ddccbbaa-ffee-1140-8222-333344445555"
+	c := index(listing(server(le, ""), server(be, "")), t0)
+	if m := c.match(Candidate{SystemUUID: le}); m.why.reason != AmbiguousServer {
+		t.Errorf("got %q %s, want %s", m.id, m.why.reason, AmbiguousServer)
+	}
+}
+
+func FuzzParseProviderID(f *testing.F) {
+	for _, s := range []string{"", "ionos://" + s1, "ionos:///" + dc + "/" + s1, "ionos:////" + s1, "ionos://" + s1 + "/", "aws:///x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		datacenter, id, ok := parseProviderID(s)
+		if ok != isUUID(id) || datacenter != "" && !isUUID(datacenter) {
+			t.Errorf("%q gave %q %q %v", s, datacenter, id, ok)
+		}
+		if ok && swapUUID(swapUUID(id)) != id {
+			t.Errorf("%q swapped twice is %q", id, swapUUID(swapUUID(id)))
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package roster
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status returns what the roster is worth at this time.
+func (r *Roster) Status(now time.Time) Status {
+	r.judge(now)
+	return Status{
+		Membership: r.membership, Addresses: r.addresses,
+		Observation: r.obs.number, ObservedAt: r.obs.at, Told: r.told(),
+	}
+}
+
+// judge brings both parts up to date.
+func (r *Roster) judge(now time.Time) {
+	r.membership = turn(r.membership, now, r.looks.judge)
+	r.addresses = turn(r.addresses, now, r.judgeAddresses)
+}
+
+func turn(was Part, now time.Time, judge func(time.Time) (Sync, string)) Part {
+	sync, reason := judge(now)
+	if sync != was.Sync {
+		was.Since = now
+	}
+	return Part{Sync: sync, Reason: reason, Since: was.Since}
+}
+
+// judge says what the watch of the Nodes is worth. Reasons bear no running numbers, so
+// that a state which lasts does not look like news.
+func (l *looks) judge(now time.Time) (Sync, string) {
+	switch {
+	case !l.complete && l.err != "":
+		return Unsynced, "no complete look at the Nodes yet: " + l.err
+	case !l.complete:
+		return Unsynced, join("no complete look at the Nodes yet", l.failure)
+	case l.err != "":
+		return Degraded, "look at the Nodes: " + l.err
+	case now.Sub(l.okAt) > silence:
+		return Degraded, fmt.Sprintf("no LIST of the Nodes was answered for more than %s", silence)
+	case now.Sub(l.heardAt) > silence:
+		return Degraded, join(fmt.Sprintf("the watch of the Nodes is silent for more than %s", silence), l.failure)
+	case l.target.rv != 0 && now.Sub(l.target.at) > silence:
+		return Degraded, join(fmt.Sprintf("the watch of the Nodes has not reached resourceVersion %d in %s", l.target.rv, silence), l.failure)
+	}
+	return Synced, ""
+}
+
+func (r *Roster) judgeAddresses(now time.Time) (Sync, string) {
+	l := &r.lists
+	blind := r.eligible > 0 && r.published == 0
+	if r.cfg.Resolver == ByNodeAddress {
+		switch {
+		case !r.looks.complete:
+			return Unsynced, "no complete look at the Nodes yet"
+		case blind:
+			return Unsynced, fmt.Sprintf("none of %d eligible nodes has a usable InternalIP", r.eligible)
+		}
+		return Synced, ""
+	}
+	switch {
+	case l.whole.IsZero() && l.err != "":
+		return Unsynced, "the cloud has not been listed yet: " + l.err
+	case l.whole.IsZero():
+		return Unsynced, "the cloud has not been listed yet"
+	case blind:
+		return Unsynced, join(fmt.Sprintf("none of %d eligible nodes has an address", r.eligible), l.err)
+	case l.err != "":
+		return Degraded, "listing of the cloud: " + l.err
+	case now.Sub(l.whole) >= r.stale():
+		return Degraded, fmt.Sprintf("the cloud has not been listed for %s", r.stale())
+	case len(r.odd) > 0:
+		return Degraded, fmt.Sprintf("the data of %d nodes' servers cannot be used", len(r.odd))
+	}
+	return Synced, ""
+}
+
+// stale is the age at which a whole listing is no longer fresh.
+func (r *Roster) stale() time.Duration { return 3 * r.cfg.Poll }
+
+// nextTurn is when time alone may change the status; at the latest in a minute.
+func (r *Roster) nextTurn(now time.Time) time.Time {
+	wake := now.Add(lookEvery)
+	late := []time.Time{r.looks.heardAt.Add(silence + 1), r.looks.okAt.Add(silence + 1), r.lists.whole.Add(r.stale())}
+	if r.looks.target.rv != 0 {
+		late = append(late, r.looks.target.at.Add(silence+1))
+	}
+	for _, t := range late {
+		if t.After(now) {
+			wake = earlier(wake, t)
+		}
+	}
+	return wake
+}
+
+func join(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
