@@ -1,0 +1,412 @@
+package ionos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+
+func addrs(list ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range list {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+func TestListsServersWithTheirNICsOnTheConfiguredLANsOnly(t *testing.T) {
+	servers := collection("",
+		server(2, nic("2", "10.0.0.12", "10.0.0.11"), nic("7", "192.0.2.9")),
+		strings.ToUpper(server(1)[:44])+server(1)[44:], // an ID in capitals
+	)
+	servers = strings.Replace(servers, `"ID"`, `"id"`, 1)
+	lan := `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99","nicUuid":"n"},{"ip":"10.0.0.98"},{"ip":"10.0.0.99"}]}}`
+	cfg, j := cloud(t, fixed(servers, lan))
+	got, err := client(t, cfg).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := roster.Listing{
+		Servers: []roster.Server{
+			{ID: uuid(1), Datacenter: dc, Name: "node-1"},
+			{ID: uuid(2), Datacenter: dc, Name: "node-2", NICs: []roster.NIC{
+				{ID: "nic-2-10.0.0.12-10.0.0.11", LAN: "2", Addresses: addrs("10.0.0.12", "10.0.0.11")},
+			}},
+		},
+		Failover: addrs("10.0.0.98", "10.0.0.99"),
+		Bad:      map[string]string{},
+	}
+	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+		t.Error(diff)
+	}
+	q := j.all()[0].URL.Query()
+	if q.Get("depth") != "3" || q.Get("limit") != "1000" || q.Get("orderBy") == "" {
+		t.Errorf("asked with %v", q)
+	}
+}
+
+func TestReadsIPv6AndMakesAddressesCanonical(t *testing.T) {
+	s := strings.Replace(server(1, nic("2", "::ffff:10.0.0.5", "10.0.0.5")), `"ips"`, `"ipv6Ips":["2001:DB8:0::1"],"ips"`, 1)
+	cfg, _ := cloud(t, fixed(collection("", s), plainLAN))
+	got, err := client(t, cfg).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(addrs("10.0.0.5", "2001:db8::1"), got.Servers[0].NICs[0].Addresses, sameAddr); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadsServersOnceForSeveralLANsOfADatacenter(t *testing.T) {
+	cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lan, ok := strings.CutPrefix(r.URL.Path, dcPath+"/lans/"); ok {
+			respond(w, 200, fmt.Sprintf(`{"id":%q,"type":"lan","properties":{"ipFailover":[{"ip":"10.0.%s.1"}]}}`, lan, lan))
+			return
+		}
+		respond(w, 200, collection("", server(1, nic("2", "10.0.2.5"), nic("3", "10.0.3.5"), nic("4", "10.0.4.5"))))
+	}))
+	cfg.Pairs = []Pair{{dc, "2"}, {strings.ToUpper(dc), "3"}, {dc, "2"}}
+	got, err := client(t, cfg).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(j.all()) != 3 || len(got.Servers) != 1 || len(got.Servers[0].NICs) != 2 {
+		t.Errorf("%d requests, %+v", len(j.all()), got.Servers)
+	}
+	if diff := cmp.Diff(addrs("10.0.2.1", "10.0.3.1"), got.Failover, sameAddr); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What the SDK takes for success, or could: none may pass for an empty or a partial cloud.
+func TestOddAnswersAreErrorsNeverAnEmptyListing(t *testing.T) {
+	good := collection("", server(1, nic("2", "10.0.0.5")))
+	for name, tc := range map[string]struct {
+		status int
+		kind   string // content type
+		body   string
+		want   string
+	}{
+		"a 200 with an empty body":          {200, "", "", "lacks its type or id"},
+		"a 200 with {}":                     {200, "", "{}", "lacks its type or id"},
+		"a 200 with null":                   {200, "", "null", "lacks its type or id"},
+		"items that are null":               {200, "", `{"id":"` + dc + `/servers","type":"collection","items":null}`, "no items"},
+		"items that are absent":             {200, "", `{"id":"` + dc + `/servers","type":"collection"}`, "no items"},
+		"a 204":                             {204, "", "", "lacks its type or id"},
+		"a 200 with an error body":          {200, "", `{"httpStatus":500,"messages":[{"errorCode":"1","message":"oops"}]}`, "lacks its type or id"},
+		"a collection of another id":        {200, "", strings.Replace(collection(""), dc, uuid(9), 1), "expected the collection"},
+		"a collection without id":           {200, "", `{"type":"collection","items":[]}`, "lacks its type or id"},
+		"another type":                      {200, "", strings.Replace(collection(""), "collection", "server", 1), "expected the collection"},
+		"a type that the SDK does not know": {200, "", strings.Replace(good, `"type":"nic"`, `"type":"quantum-nic"`, 1), "quantum-nic"},
+		"a lan that is a string":            {200, "", strings.Replace(good, `"lan":2`, `"lan":"2"`, 1), "unreadable"},
+		"a date that cannot be read":        {200, "", strings.Replace(good, "03:04:05Z", "03:04:05+01:00", 1), "unreadable"},
+		"JSON that is cut":                  {200, "", good[:len(good)-30], "unreadable"},
+		"JSON with a tail":                  {200, "", good + "{}", "unreadable"},
+		"a content type that is not JSON":   {200, "text/plain", good, "undefined response type"},
+		"XML":                               {200, "application/xml", "<Servers></Servers>", "lacks its type or id"},
+		"a server without id":               {200, "", collection("", server(1), `{"type":"server"}`), "position 1 has no id"},
+		"a server that is null":             {200, "", collection("", "null"), "position 0 has no id"},
+		"a 500":                             {500, "", `{"httpStatus":500,"messages":[{"message":"it burns"}]}`, "HTTP 500 Internal Server Error: it burns"},
+		"a 502 with HTML":                   {502, "text/html", "<html>Bad Gateway</html>", "HTTP 502 Bad Gateway"},
+		"a 503":                             {503, "", "", "HTTP 503"},
+		"a 404":                             {404, "", "{}", "HTTP 404"},
+		"a status that is none":             {599, "", "{}", "HTTP 599"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasSuffix(r.URL.Path, "/servers") {
+					respond(w, 200, plainLAN)
+					return
+				}
+				kind := tc.kind
+				if kind == "" {
+					kind = "application/json"
+				}
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(tc.status)
+				w.Write([]byte(tc.body))
+			}))
+			got, err := client(t, cfg).List(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dc) {
+				t.Fatalf("got %v, want an error with %q and the datacenter", err, tc.want)
+			}
+			if diff := cmp.Diff(roster.Listing{}, got, sameAddr); diff != "" {
+				t.Errorf("an error came with values: %s", diff)
+			}
+		})
+	}
+}
+
+func TestAnEmptyCollectionOfTheRightIDAndTypeIsEmpty(t *testing.T) {
+	cfg, _ := cloud(t, fixed(collection(""), plainLAN))
+	got, err := client(t, cfg).List(t.Context())
+	if err != nil || len(got.Servers) != 0 || len(got.Bad) != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestAnOddLANIsAnErrorThatNamesDatacenterAndLAN(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status     int
+		body, want string
+	}{
+		"a LAN that is missing":            {404, `{"httpStatus":404,"messages":[{"message":"Resource does not exist"}]}`, "Resource does not exist"},
+		"an empty body":                    {200, "", "lacks its type"},
+		"another LAN":                      {200, `{"id":"3","type":"lan","properties":{}}`, "expected the lan 2"},
+		"no properties":                    {200, `{"id":"2","type":"lan"}`, "no properties"},
+		"a failover group without address": {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"nicUuid":"n"}]}}`, "no address"},
+		"a failover address that is none":  {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.300"}]}}`, "10.0.0.300"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/lans/2") {
+					respond(w, tc.status, tc.body)
+					return
+				}
+				respond(w, 200, collection("", server(1)))
+			}))
+			got, err := client(t, cfg).List(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "LAN 2 of datacenter "+dc) {
+				t.Errorf("got %v", err)
+			}
+			if got.Servers != nil {
+				t.Error("servers came with the error")
+			}
+		})
+	}
+}
+
+func TestAServerThatCannotBeReadIsBadAndTheOthersAreListed(t *testing.T) {
+	id1 := `"id":"` + uuid(1) + `","type":"server"`
+	for name, bad := range map[string]string{
+		"a server of another type":    strings.Replace(server(1), `"server"`, `"volume"`, 1),
+		"a server without type":       strings.Replace(server(1), `"type":"server",`, ``, 1),
+		"a server without properties": `{` + id1 + `,"entities":{"nics":{"items":[]}}}`,
+		"a server without entities":   `{` + id1 + `,"properties":{"name":"x"}}`,
+		"entities that are null":      `{` + id1 + `,"properties":{"name":"x"},"entities":null}`,
+		"no collection of NICs":       `{` + id1 + `,"properties":{"name":"x"},"entities":{}}`,
+		"NICs without items":          `{` + id1 + `,"properties":{"name":"x"},"entities":{"nics":{"id":"y"}}}`,
+		"NICs with a next page":       `{` + id1 + `,"properties":{"name":"x"},"entities":{"nics":{"items":[],"_links":{"next":"z"}}}}`,
+		"a NIC that is null":          server(1, "null"),
+		"a NIC without id":            server(1, `{"type":"nic","properties":{"lan":2}}`),
+		"a NIC of another type":       server(1, strings.Replace(nic("2"), `"type":"nic"`, `"type":"lan"`, 1)),
+		"a NIC without properties":    server(1, `{"id":"n","type":"nic"}`),
+		"a NIC without LAN":           server(1, `{"id":"n","type":"nic","properties":{"ips":["10.0.0.5"]}}`),
+		"an address that is none":     server(1, nic("2", "10.0.0.256")),
+		"an address with a zone":      server(1, nic("2", "fe80::1%eth0")),
+		"an address that is null":     server(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":[null]}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := cloud(t, fixed(collection("", bad, server(2, nic("2", "10.0.0.6"))), plainLAN))
+			got, err := client(t, cfg).List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Bad) != 1 || got.Bad[uuid(1)] == "" || len(got.Servers) != 1 || got.Servers[0].ID != uuid(2) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestWhatMayBeMissingIsTolerated(t *testing.T) {
+	for name, s := range map[string]string{
+		"a name that is null":       strings.Replace(server(1), `"node-1"`, `null`, 1),
+		"ips that are null":         server(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":null}}`),
+		"no metadata":               strings.Replace(server(1), `"metadata":{"state":"AVAILABLE"},`, ``, 1),
+		"a server that is BUSY":     strings.Replace(server(1), "AVAILABLE", "BUSY", 1),
+		"rubbish on another's LAN":  server(1, nic("7", "rubbish")),
+		"fields that nobody knows":  strings.Replace(server(1), `"metadata"`, `"novelty":[1],"metadata"`, 1),
+		"a state that nobody knows": strings.Replace(server(1), "AVAILABLE", "DREAMING", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := cloud(t, fixed(collection("", s), plainLAN))
+			got, err := client(t, cfg).List(t.Context())
+			if err != nil || len(got.Servers) != 1 || len(got.Bad) != 0 {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestAsksOnceAndDoesNotRetry(t *testing.T) {
+	for _, status := range []int{429, 500, 502, 503, 504} {
+		cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { respond(w, status, "{}") }))
+		if _, err := client(t, cfg).List(t.Context()); err == nil {
+			t.Errorf("%d: no error", status)
+		}
+		if n := len(j.all()); n != 1 {
+			t.Errorf("%d: asked %d times", status, n)
+		}
+	}
+}
+
+func TestARejectedTokenSaysWhatToCheckAndNeverTheToken(t *testing.T) {
+	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		respond(w, 401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized `+r.Header.Get("Authorization")+`"}]}`)
+	}))
+	_, err := client(t, cfg).List(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "IONOS_TOKEN") || strings.Contains(err.Error(), secret) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestACloudThatRepeatsTheTokenDoesNotGetItIntoTheError(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"in an error": func(w http.ResponseWriter, r *http.Request) {
+			respond(w, 500, `{"messages":[{"message":"`+secret+`"}]}`)
+		},
+		"in an answer": func(w http.ResponseWriter, r *http.Request) { respond(w, 200, `{"id":"x","type":"`+secret+`"}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := cloud(t, h)
+			_, err := client(t, cfg).List(t.Context())
+			if err == nil || strings.Contains(fmt.Sprintf("%+v", err), secret) {
+				t.Errorf("got %v", err)
+			}
+			for e := err; e != nil; e = errors.Unwrap(e) {
+				if strings.Contains(e.Error(), secret) {
+					t.Errorf("wrapped: %v", e)
+				}
+			}
+		})
+	}
+}
+
+func TestRedirectsAreRefusedAndTheTokenGoesNowhereElse(t *testing.T) {
+	elsewhere, j := cloud(t, fixed(collection(""), plainLAN))
+	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.APIURL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	_, err := client(t, cfg).List(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "redirect") || !strings.Contains(err.Error(), strings.TrimPrefix(elsewhere.APIURL, "https://")) {
+		t.Errorf("got %v", err)
+	}
+	if len(j.all()) != 0 {
+		t.Error("the redirect was followed")
+	}
+}
+
+func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
+	body := collection("", server(1))
+	cfg, _ := cloud(t, fixed(body, plainLAN))
+	cfg.MaxResponse = int64(len(body)) - 1
+	if _, err := client(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("got %v", err)
+	}
+	cfg.MaxResponse, cfg.Registerer = int64(len(body)), prometheus.NewRegistry()
+	if _, err := client(t, cfg).List(t.Context()); err != nil {
+		t.Errorf("one of exactly the largest size: %v", err)
+	}
+}
+
+func TestACloudThatHangsTimesOut(t *testing.T) {
+	for name, begin := range map[string]string{"before its answer": "", "within its answer": `{"id":`} {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan struct{})
+			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if begin != "" {
+					respond(w, 200, begin)
+					w.(http.Flusher).Flush()
+				}
+				<-done
+			}))
+			defer close(done)
+			cfg.Timeout = 50 * time.Millisecond
+			_, err := client(t, cfg).List(t.Context())
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestAConnectionThatBreaksIsAnError(t *testing.T) {
+	cfg, _ := cloud(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	if _, err := client(t, cfg).List(t.Context()); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestACertificateOfAnotherCAIsRefused(t *testing.T) {
+	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+	cfg.CAFile = ""
+	if _, err := client(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got %v", err)
+	}
+	if len(j.all()) != 0 {
+		t.Error("the token was sent")
+	}
+}
+
+func TestCancellingEndsTheListing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }))
+	if _, err := client(t, cfg).List(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestKeepsTheConnectionBetweenRequests(t *testing.T) {
+	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+	c := client(t, cfg)
+	for range 3 {
+		if _, err := c.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := make(map[string]bool)
+	for _, r := range j.all() {
+		from[r.RemoteAddr] = true
+	}
+	if len(from) != 1 {
+		t.Errorf("%d connections for %d requests", len(from), len(j.all()))
+	}
+}
+
+func TestTellsMetrics(t *testing.T) {
+	// {"exp":1900000000}
+	jwt := "eyJhbGciOiJub25lIn0.eyJleHAiOjE5MDAwMDAwMDB9.c2ln"
+	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-RateLimit-Remaining", "41")
+		if strings.HasSuffix(r.URL.Path, "/lans/2") {
+			respond(w, 503, "{}")
+			return
+		}
+		respond(w, 200, collection(""))
+	}))
+	reg := prometheus.NewRegistry()
+	cfg.Registerer, cfg.Token = reg, jwt
+	if _, err := client(t, cfg).List(t.Context()); err == nil {
+		t.Fatal("no error")
+	}
+	want := `
+# HELP slicefeed_inventory_ionos_rate_limit_remaining Requests that the cloud API still allows, as its last answer said.
+# TYPE slicefeed_inventory_ionos_rate_limit_remaining gauge
+slicefeed_inventory_ionos_rate_limit_remaining 41
+# HELP slicefeed_inventory_ionos_requests_total Requests to the cloud API by HTTP status code; error: no answer.
+# TYPE slicefeed_inventory_ionos_requests_total counter
+slicefeed_inventory_ionos_requests_total{code="200"} 1
+slicefeed_inventory_ionos_requests_total{code="503"} 1
+# HELP slicefeed_inventory_ionos_token_expiry_timestamp_seconds When the token last used expires; absent while it does not say.
+# TYPE slicefeed_inventory_ionos_token_expiry_timestamp_seconds gauge
+slicefeed_inventory_ionos_token_expiry_timestamp_seconds 1.9e+09
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "slicefeed_inventory_ionos_rate_limit_remaining",
+		"slicefeed_inventory_ionos_requests_total", "slicefeed_inventory_ionos_token_expiry_timestamp_seconds"); err != nil {
+		t.Error(err)
+	}
+}

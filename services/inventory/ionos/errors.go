@@ -1,0 +1,145 @@
+package ionos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+)
+
+// Bounds of what the cloud may ask us to wait.
+const (
+	// defaultWait is taken when it says "too many requests" and not, or not legibly, until when.
+	defaultWait = 30 * time.Second
+	// longestWait bounds a slip of theirs (a date in another century), not their right.
+	longestWait = 24 * time.Hour
+)
+
+// cloudError is a call that failed, in words that contain no secret.
+type cloudError struct {
+	text  string
+	err   error // nil when the SDK's own error says nothing more, or might say too much
+	asked bool
+	wait  time.Duration
+}
+
+func (e *cloudError) Error() string { return e.text }
+func (e *cloudError) Unwrap() error { return e.err }
+
+// RetryAfter says how long the cloud asked us to wait, if err comes from an answer that
+// asked (429 always does, others by their Retry-After header).
+func RetryAfter(err error) (time.Duration, bool) {
+	var e *cloudError
+	if errors.As(err, &e) && e.asked {
+		return e.wait, true
+	}
+	return 0, false
+}
+
+// asksToWait reads Retry-After: seconds or an HTTP date, which counts from the
+// response's own Date, since the clocks may differ.
+func asksToWait(status int, h http.Header, now time.Time) (time.Duration, bool) {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if status < 300 || (value == "" && status != http.StatusTooManyRequests) {
+		return 0, false
+	}
+	if value != "" && strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || time.Duration(seconds)*time.Second > longestWait {
+			return longestWait, true
+		}
+		return time.Duration(seconds) * time.Second, true
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return defaultWait, true
+	}
+	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = theirs
+	}
+	return min(max(until.Sub(now), 0), longestWait), true
+}
+
+// call makes one request of the SDK, within its own deadline.
+func (c *Client) call(ctx context.Context, do func(context.Context) error) error {
+	ctx, x := watched(ctx)
+	timed, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := do(timed)
+	if err == nil {
+		return nil
+	}
+	e := &cloudError{asked: x.asked, wait: x.wait}
+	switch {
+	case ctx.Err() != nil:
+		e.text, e.err = ctx.Err().Error(), ctx.Err()
+	case timed.Err() != nil:
+		e.text, e.err = fmt.Sprintf("no whole answer within %s", c.timeout), err
+	case x.status == http.StatusUnauthorized:
+		// The body is left out: it may repeat what was sent.
+		e.text = "the token is not accepted (HTTP 401): it is wrong or expired, check " + c.tokenFrom
+	case x.status >= 300 && x.status < 400:
+		e.text = fmt.Sprintf("refused to follow a redirect (HTTP %d) to %s: check IONOS_API_URL", x.status, host(x.location))
+	case x.status >= 300:
+		e.text = fmt.Sprintf("HTTP %d %s%s", x.status, http.StatusText(x.status), messages(err))
+	case x.status != 0:
+		e.text, e.err = fmt.Sprintf("unreadable answer (HTTP %d): %s", x.status, short(err.Error())), err
+	default:
+		e.text, e.err = err.Error(), err
+	}
+	if x.token != "" {
+		if strings.Contains(e.text, x.token) {
+			e.text, e.err = strings.ReplaceAll(e.text, x.token, "<token>"), nil
+		}
+	}
+	return e
+}
+
+// messages are the cloud's own words about an error, as far as it used its own form.
+func messages(err error) string {
+	var e ionoscloud.GenericOpenAPIError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	model, ok := e.Model().(ionoscloud.Error)
+	if !ok || model.Messages == nil {
+		return ""
+	}
+	var words []string
+	for _, m := range *model.Messages {
+		if m.Message != nil {
+			words = append(words, *m.Message)
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return ": " + short(strings.Join(words, "; "))
+}
+
+// short keeps foreign text from filling logs.
+func short(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, s), "")
+}
+
+func host(location string) string {
+	if u, err := url.Parse(location); err == nil && u.Host != "" {
+		return short(u.Host)
+	}
+	return "another place"
+}

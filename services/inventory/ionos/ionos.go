@@ -1,0 +1,233 @@
+// Package ionos reads one whole listing of servers and LANs from the IONOS Cloud API.
+// It promises that a listing is complete and consistent or an error, never a part, and
+// that no odd answer passes for an empty cloud. It refuses to retry, to pace itself or to
+// judge addresses: that is the roster's, and the one door is List.
+package ionos
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Defaults of Config.
+const (
+	DefaultAPIURL      = "https://api.ionos.com"
+	DefaultTimeout     = 10 * time.Second
+	DefaultPageSize    = 1000
+	DefaultMaxResponse = 64 << 20
+)
+
+const basePath = "/cloudapi/v6"
+
+// Pair is a LAN of a datacenter, by the cloud's identifiers.
+type Pair struct {
+	Datacenter string // UUID
+	LAN        string // a number, as the cloud writes it
+}
+
+// Config says what to read, from where and as whom. Pairs, Registerer and one of
+// Token and TokenFile are mandatory.
+type Config struct {
+	APIURL    string // https; with or without /cloudapi/v6; empty: DefaultAPIURL
+	CAFile    string // PEM, trusted instead of the system's roots; read once; empty: the system's
+	TokenFile string // read again for each request, so that a rotated token needs no restart
+	Token     string // used when there is no TokenFile
+	Pairs     []Pair
+
+	Timeout     time.Duration // of each request with its whole answer; 0: DefaultTimeout
+	PageSize    int           // servers asked for at once, 2 to 10000; 0: DefaultPageSize
+	MaxResponse int64         // bytes of one answer, unpacked; 0: DefaultMaxResponse
+	UserAgent   string        // empty: slicefeed-inventory
+	Log         *slog.Logger  // nil: discarded
+	Registerer  prometheus.Registerer
+}
+
+// Client reads listings; it is safe for concurrent use.
+type Client struct {
+	api         *ionoscloud.APIClient
+	datacenters []datacenter
+	timeout     time.Duration
+	pageSize    int
+	tokenFrom   string // for people: where the token comes from
+	log         *slog.Logger
+}
+
+// datacenter is one that is read, with its LANs in the order of the configuration.
+type datacenter struct {
+	id   string
+	lans []string
+}
+
+// New checks the configuration, all of it, and makes a client. It asks the cloud nothing
+// yet. It refuses IONOS_PINNED_CERT, with which the SDK replaces our transport by one that
+// verifies no chain; all other variables that the SDK reads on its own are without effect.
+func New(cfg Config) (*Client, error) {
+	var problems []error
+	if os.Getenv(ionoscloud.IonosPinnedCertEnvVar) != "" {
+		problems = append(problems, errors.New("IONOS_PINNED_CERT is set, which turns certificate verification off: unset it and give IONOS_CA_FILE instead"))
+	}
+	base, err := apiURL(cfg.APIURL)
+	problems = append(problems, err)
+	datacenters, err := group(cfg.Pairs)
+	problems = append(problems, err)
+	roots, err := readCA(cfg.CAFile)
+	problems = append(problems, err)
+
+	token := tokenSource{file: cfg.TokenFile, fixed: cfg.Token}
+	problems = append(problems, token.check())
+	if cfg.PageSize == 0 {
+		cfg.PageSize = DefaultPageSize
+	}
+	if cfg.PageSize < 2 || cfg.PageSize > 10000 {
+		// Pages overlap by one server (see pages.go), so one a page would never advance.
+		problems = append(problems, fmt.Errorf("page size %d: expected 2 to 10000", cfg.PageSize))
+	}
+	if cfg.Timeout < 0 || cfg.MaxResponse < 0 {
+		problems = append(problems, errors.New("the timeout and the largest response must not be negative"))
+	}
+	if cfg.Registerer == nil {
+		problems = append(problems, errors.New("no metrics registry given"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	raw := http.DefaultTransport.(*http.Transport).Clone()
+	raw.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	raw.MaxResponseHeaderBytes = 256 << 10
+	c := &Client{
+		datacenters: datacenters,
+		timeout:     positive(cfg.Timeout, DefaultTimeout),
+		pageSize:    cfg.PageSize,
+		tokenFrom:   token.String(),
+		log:         log,
+	}
+	// The configuration is built by hand: NewConfiguration reads IONOS_LOG_LEVEL, whose
+	// "trace" writes the bearer token to stderr.
+	c.api = ionoscloud.NewAPIClient(&ionoscloud.Configuration{
+		Host:       base.Host,
+		Scheme:     base.Scheme,
+		Servers:    ionoscloud.ServerConfigurations{{URL: base.String()}},
+		UserAgent:  orElse(cfg.UserAgent, "slicefeed-inventory"),
+		LogLevel:   ionoscloud.Off,
+		Logger:     silent{},
+		MaxRetries: 1, // counts attempts: the SDK's own pauses ignore what the cloud asks for
+		HTTPClient: &http.Client{
+			Transport: &transport{
+				base:  raw,
+				token: token,
+				limit: positive(cfg.MaxResponse, DefaultMaxResponse),
+				m:     m,
+				now:   time.Now,
+			},
+			// A redirect would carry the token to whatever host it names.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	})
+	return c, nil
+}
+
+// apiURL brings the address into the one form that the SDK does not spoil: it doubles the
+// base path after a slash, and guesses schemes.
+func apiURL(s string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(orElse(s, DefaultAPIURL)))
+	switch {
+	case err != nil: // its text repeats the URL, which may hold a password by mistake
+		return nil, errors.New("API URL: it cannot be parsed, expected https://host[:port]")
+	case u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("API URL %q: expected https://host[:port], since the token is sent there", u.Redacted())
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("API URL %q: expected neither user, query nor fragment", u.Redacted())
+	}
+	prefix := strings.TrimSuffix(strings.TrimRight(u.Path, "/"), basePath)
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Join("/", prefix, basePath)}, nil
+}
+
+var (
+	uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	// lanForm is the number of a LAN without leading zeros, of which the cloud's int32 knows none.
+	lanForm = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
+)
+
+// group gathers the LANs of each datacenter, so that its servers are read once.
+func group(pairs []Pair) ([]datacenter, error) {
+	var out []datacenter
+	var problems []error
+	for _, p := range pairs {
+		id := strings.ToLower(p.Datacenter)
+		if !uuidForm.MatchString(id) {
+			problems = append(problems, fmt.Errorf("datacenter %q: expected a UUID", p.Datacenter))
+		}
+		if _, err := strconv.ParseInt(p.LAN, 10, 32); err != nil || !lanForm.MatchString(p.LAN) {
+			problems = append(problems, fmt.Errorf("LAN %q: expected the LAN's number, such as 2", p.LAN))
+		}
+		i := slices.IndexFunc(out, func(d datacenter) bool { return d.id == id })
+		if i < 0 {
+			i, out = len(out), append(out, datacenter{id: id})
+		}
+		if !slices.Contains(out[i].lans, p.LAN) {
+			out[i].lans = append(out[i].lans, p.LAN)
+		}
+	}
+	if len(pairs) == 0 {
+		problems = append(problems, errors.New("no pair of datacenter and LAN given"))
+	}
+	return out, errors.Join(problems...)
+}
+
+func readCA(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the API's CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("the API's CA file %s: expected a certificate in PEM form", file)
+	}
+	return pool, nil
+}
+
+// silent takes what the SDK would log by itself.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+func positive[T ~int64](v, fallback T) T {
+	if v > 0 {
+		return v
+	}
+	return fallback
+}

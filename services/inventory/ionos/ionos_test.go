@@ -1,0 +1,278 @@
+package ionos
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	dc     = "aaaaaaaa-0000-4000-8000-000000000001"
+	dcPath = basePath + "/datacenters/" + dc
+	secret = "s3cr3t-t0ken"
+)
+
+// uuid is the n-th ID of a server.
+func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+// nic is a NIC in the cloud's words.
+func nic(lan string, ips ...string) string {
+	quoted := make([]string, len(ips))
+	for i, ip := range ips {
+		quoted[i] = fmt.Sprintf("%q", ip)
+	}
+	return fmt.Sprintf(`{"id":"nic-%s","type":"nic","metadata":{"state":"AVAILABLE","createdDate":"2026-01-02T03:04:05Z"},"properties":{"lan":%s,"ips":[%s]}}`,
+		strings.Join(append([]string{lan}, ips...), "-"), lan, strings.Join(quoted, ","))
+}
+
+// server is a server in the cloud's words.
+func server(n int, nics ...string) string {
+	return fmt.Sprintf(`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":"node-%d"},"entities":{"nics":{"id":"x/nics","type":"collection","items":[%s]}}}`,
+		uuid(n), n, strings.Join(nics, ","))
+}
+
+// collection is the answer that lists the servers; links may be empty.
+func collection(links string, servers ...string) string {
+	if links != "" {
+		links = `,"_links":{"next":"` + links + `"}`
+	}
+	return fmt.Sprintf(`{"id":"%s/servers","type":"collection","items":[%s]%s}`, dc, strings.Join(servers, ","), links)
+}
+
+const plainLAN = `{"id":"2","type":"lan","properties":{"name":"private"}}`
+
+func respond(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	io.WriteString(w, body)
+}
+
+// fixed is a cloud that answers the server list and the LAN with these bodies.
+func fixed(servers, lan string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, dcPath+"/lans/") {
+			respond(w, 200, lan)
+			return
+		}
+		respond(w, 200, servers)
+	})
+}
+
+// journal keeps the requests that came.
+type journal struct {
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+func (j *journal) all() []*http.Request {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]*http.Request(nil), j.requests...)
+}
+
+// cloud starts h over TLS and returns a configuration that reaches it.
+func cloud(t *testing.T, h http.Handler) (Config, *journal) {
+	t.Helper()
+	j := new(journal)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		j.mu.Lock()
+		j.requests = append(j.requests, r.Clone(context.Background()))
+		j.mu.Unlock()
+		h.ServeHTTP(w, r)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are meant to fail
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	return Config{
+		APIURL: s.URL, CAFile: ca, Token: secret, Pairs: []Pair{{dc, "2"}},
+		Registerer: prometheus.NewRegistry(), Timeout: time.Minute, // far beyond a busy machine
+	}, j
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func client(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.api.GetConfig().HTTPClient.Transport.(*transport).base.(*http.Transport).CloseIdleConnections)
+	return c
+}
+
+func TestRefusesConfigurationThatCannotWorkNamingEachProblem(t *testing.T) {
+	rubbish := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, rubbish, []byte("rubbish"))
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"an address without scheme":         {func(c *Config) { c.APIURL = "127.0.0.1:8443" }, "https://host"},
+		"a host name without scheme":        {func(c *Config) { c.APIURL = "localhost:8443" }, "https://host"},
+		"a bare name":                       {func(c *Config) { c.APIURL = "api.ionos.com" }, "https://host"},
+		"plain http, which shows the token": {func(c *Config) { c.APIURL = "http://api.ionos.com" }, "https://host"},
+		"a URL with a user":                 {func(c *Config) { c.APIURL = "https://u:p4ss@api.ionos.com" }, "neither user"},
+		"no pairs":                          {func(c *Config) { c.Pairs = nil }, "no pair"},
+		"a datacenter that is no UUID":      {func(c *Config) { c.Pairs = []Pair{{"frankfurt", "2"}} }, `"frankfurt"`},
+		"a LAN that is no number":           {func(c *Config) { c.Pairs = []Pair{{dc, "private"}} }, `"private"`},
+		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{dc, "9999999999"}} }, `"9999999999"`},
+		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{dc, "02"}} }, `"02"`},
+		"no token":                          {func(c *Config) { c.Token = "" }, "IONOS_TOKEN_FILE or IONOS_TOKEN"},
+		"two tokens":                        {func(c *Config) { c.TokenFile = "/x" }, "expected one"},
+		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "one bare token"},
+		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
+		"a CA that is none":                 {func(c *Config) { c.CAFile = rubbish }, "PEM"},
+		"a page of one":                     {func(c *Config) { c.PageSize = 1 }, "page size 1"},
+		"no registry":                       {func(c *Config) { c.Registerer = nil }, "registry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Token: secret, Pairs: []Pair{{dc, "2"}}, Registerer: prometheus.NewRegistry()}
+			tc.change(&cfg)
+			_, err := New(cfg)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got %v, want an error with %q", err, tc.want)
+			}
+			if strings.Contains(err.Error(), "p4ss") {
+				t.Errorf("the error contains a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestUnderstandsTheAPIURLInAllItsForms(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                       "https://api.ionos.com/cloudapi/v6",
+		"https://api.ionos.com":                  "https://api.ionos.com/cloudapi/v6",
+		"https://api.ionos.com///":               "https://api.ionos.com/cloudapi/v6",
+		"https://api.ionos.com/cloudapi/v6":      "https://api.ionos.com/cloudapi/v6",
+		"https://127.0.0.1:8443/cloudapi/v6//":   "https://127.0.0.1:8443/cloudapi/v6",
+		" https://proxy.example/ionos/ ":         "https://proxy.example/ionos/cloudapi/v6",
+		"https://proxy.example/a/cloudapi/v6/":   "https://proxy.example/a/cloudapi/v6",
+		"https://[2001:db8::1]:8443/cloudapi/v6": "https://[2001:db8::1]:8443/cloudapi/v6",
+	} {
+		got, err := apiURL(in)
+		if err != nil || got.String() != want {
+			t.Errorf("%q: got %v, %v, want %s", in, got, err, want)
+		}
+	}
+}
+
+func TestASlashAtTheEndOfTheURLDoesNotDoubleThePath(t *testing.T) {
+	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+	cfg.APIURL += "/cloudapi/v6/"
+	if _, err := client(t, cfg).List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := j.all()[0].URL.Path; got != dcPath+"/servers" {
+		t.Errorf("asked for %s", got)
+	}
+}
+
+func TestRefusesThePinnedCertificateOfTheSDK(t *testing.T) {
+	t.Setenv("IONOS_PINNED_CERT", "aa:bb")
+	cfg, _ := cloud(t, fixed(collection(""), plainLAN))
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "IONOS_PINNED_CERT") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestVariablesOfTheSDKHaveNoEffect(t *testing.T) {
+	for k, v := range map[string]string{
+		"IONOS_LOG_LEVEL": "trace", "IONOS_CONTRACT_NUMBER": "4711", "IONOS_USERNAME": "someone",
+		"IONOS_PASSWORD": "p4ss", "IONOS_TOKEN": "another", "IONOS_API_URL": "https://elsewhere.invalid",
+	} {
+		t.Setenv(k, v)
+	}
+	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+	// The SDK's logger writes to stderr as it is when the logger is made.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := os.Stderr
+	os.Stderr = w
+	c, err := New(cfg)
+	if err == nil {
+		_, err = c.List(t.Context())
+	}
+	os.Stderr = stderr
+	w.Close()
+	said, _ := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(said, []byte(secret)) || bytes.Contains(said, []byte("IONOSLOG")) {
+		t.Errorf("the SDK logged: %s", said)
+	}
+	for _, r := range j.all() {
+		if got := r.Header["X-Contract-Number"]; got != nil {
+			t.Errorf("contract number sent: %q", got)
+		}
+		if got := r.Header["Authorization"]; len(got) != 1 || got[0] != "Bearer "+secret {
+			t.Errorf("authorization sent: %q", got)
+		}
+	}
+}
+
+func TestReadsTheTokenFileForEachRequestWithoutItsNewlines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("first\r\n\n"))
+	cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/servers") {
+			write(t, file, []byte("second\n"))
+		}
+		fixed(collection(""), plainLAN).ServeHTTP(w, r)
+	}))
+	cfg.Token, cfg.TokenFile = "", file
+	if _, err := client(t, cfg).List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range j.all() {
+		got = append(got, r.Header.Get("Authorization"))
+	}
+	if strings.Join(got, ",") != "Bearer first,Bearer second" {
+		t.Errorf("sent %q", got)
+	}
+}
+
+func TestATokenFileThatIsMissingOrEmptyIsAnErrorWithItsNameAndNoRequest(t *testing.T) {
+	for name, content := range map[string]string{"missing": "", "empty": " \n", "two lines": "p4ss\np4ss\n"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "token")
+			if content != "" {
+				write(t, file, []byte(content))
+			}
+			cfg, j := cloud(t, fixed(collection(""), plainLAN))
+			cfg.Token, cfg.TokenFile = "", file
+			_, err := client(t, cfg).List(t.Context())
+			if err == nil || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "p4ss") {
+				t.Errorf("got %v", err)
+			}
+			if len(j.all()) != 0 {
+				t.Error("a request was sent")
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package ionos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// List reads one whole, consistent listing of all pairs, or gives an error. A server
+// whose data cannot be read is in the listing's Bad, and not among its Servers. Servers are
+// sorted by ID. A state such as BUSY means only that a change is pending, and is not looked at.
+func (c *Client) List(ctx context.Context) (roster.Listing, error) {
+	out := roster.Listing{Bad: make(map[string]string)}
+	home := make(map[string]string) // server ID → datacenter
+	for _, dc := range c.datacenters {
+		servers, err := c.servers(ctx, dc.id)
+		if err != nil {
+			return roster.Listing{}, err
+		}
+		for _, s := range servers {
+			sid := id(s)
+			if other, ok := home[sid]; ok {
+				return roster.Listing{}, fmt.Errorf("server %s is listed by datacenter %s and by %s", short(sid), other, dc.id)
+			}
+			home[sid] = dc.id
+			if server, err := convert(s, dc); err != nil {
+				out.Bad[sid] = err.Error()
+			} else {
+				out.Servers = append(out.Servers, server)
+			}
+		}
+		// The LANs come second: an address is put on its NICs before it is declared as
+		// failover, so that of an address seen above the declaration is seen here.
+		for _, lan := range dc.lans {
+			shared, err := c.failover(ctx, dc.id, lan)
+			if err != nil {
+				return roster.Listing{}, fmt.Errorf("read LAN %s of datacenter %s: %w", lan, dc.id, err)
+			}
+			out.Failover = append(out.Failover, shared...)
+		}
+	}
+	slices.SortFunc(out.Servers, func(a, b roster.Server) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Failover, netip.Addr.Compare)
+	out.Failover = slices.Compact(out.Failover)
+	return out, nil
+}
+
+// failover reads the addresses that a LAN declares as shared. One that cannot be read
+// fails the call: without it, an address of several servers could be taken for one's own.
+func (c *Client) failover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
+	var lan ionoscloud.Lan
+	err := c.call(ctx, func(ctx context.Context) error {
+		var err error
+		lan, _, err = c.api.LANsApi.DatacentersLansFindById(ctx, dc, number).Depth(0).Pretty(false).Execute()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := isThe("lan", number, lan.Type, lan.Id); err != nil {
+		return nil, err
+	}
+	if lan.Properties == nil {
+		return nil, errors.New("the answer has no properties")
+	}
+	if lan.Properties.IpFailover == nil {
+		return nil, nil
+	}
+	var out []netip.Addr
+	for _, f := range *lan.Properties.IpFailover {
+		if f.Ip == nil {
+			return nil, errors.New("a failover group has no address")
+		}
+		addr, err := address(*f.Ip)
+		if err != nil {
+			return nil, fmt.Errorf("failover group: %w", err)
+		}
+		out = append(out, addr)
+	}
+	return out, nil
+}
+
+// convert takes what matters of a server. Every field of the SDK may be nil.
+func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
+	out := roster.Server{ID: id(s), Datacenter: dc.id}
+	switch {
+	case !uuidForm.MatchString(out.ID):
+		return out, errors.New("its id is no UUID")
+	case s.Type == nil || *s.Type != ionoscloud.SERVER:
+		return out, errors.New("it is not of the type server")
+	case s.Properties == nil:
+		return out, errors.New("it has no properties")
+	case s.Entities == nil || s.Entities.Nics == nil || s.Entities.Nics.Items == nil:
+		return out, errors.New("its NICs are not told") // other than told to be none
+	}
+	if s.Properties.Name != nil {
+		out.Name = *s.Properties.Name
+	}
+	nics := s.Entities.Nics
+	if nics.Links != nil && nics.Links.Next != nil && *nics.Links.Next != "" {
+		return out, errors.New("not all of its NICs are told")
+	}
+	for i, n := range *nics.Items {
+		nic, ours, err := convertNIC(n, dc.lans)
+		if err != nil {
+			return out, fmt.Errorf("NIC %d (%q): %w", i, short(nic.ID), err)
+		}
+		if ours {
+			out.NICs = append(out.NICs, nic)
+		}
+	}
+	return out, nil
+}
+
+// convertNIC takes a NIC, and whether it is on one of the LANs: what others bear is not read.
+func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
+	var out roster.NIC
+	if n.Id == nil || *n.Id == "" {
+		return out, false, errors.New("it has no id")
+	}
+	out.ID = *n.Id
+	switch {
+	case n.Type == nil || *n.Type != ionoscloud.NIC:
+		return out, false, errors.New("it is not of the type nic")
+	case n.Properties == nil || n.Properties.Lan == nil:
+		return out, false, errors.New("its LAN is not told")
+	}
+	out.LAN = strconv.Itoa(int(*n.Properties.Lan))
+	if !slices.Contains(lans, out.LAN) {
+		return out, false, nil
+	}
+	for _, list := range []*[]string{n.Properties.Ips, n.Properties.Ipv6Ips} {
+		if list == nil {
+			continue // it has none yet
+		}
+		for _, text := range *list {
+			addr, err := address(text)
+			if err != nil {
+				return out, false, err
+			}
+			if !slices.Contains(out.Addresses, addr) {
+				out.Addresses = append(out.Addresses, addr)
+			}
+		}
+	}
+	return out, true, nil
+}
+
+func address(text string) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%q is no IP address", short(text))
+	}
+	return addr.Unmap(), nil
+}

@@ -1,0 +1,60 @@
+package ionos
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration prometheus.Histogram
+	// Vectors without labels: unlike plain gauges they are absent, not zero, while unknown.
+	remaining *prometheus.GaugeVec
+	expiry    *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	const ns, sub = "slicefeed", "inventory_ionos"
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "requests_total",
+			Help: "Requests to the cloud API by HTTP status code; error: no answer.",
+		}, []string{"code"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "request_duration_seconds",
+			Help:    "Time from a request to the cloud API to the headers of its answer.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
+		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "rate_limit_remaining",
+			Help: "Requests that the cloud API still allows, as its last answer said.",
+		}, nil),
+		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "token_expiry_timestamp_seconds",
+			Help: "When the token last used expires; absent while it does not say.",
+		}, nil),
+	}
+	return m, errors.Join(reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.remaining), reg.Register(m.expiry))
+}
+
+func (m *metrics) done(code string, took time.Duration) {
+	m.requests.WithLabelValues(code).Inc()
+	m.duration.Observe(took.Seconds())
+}
+
+func (m *metrics) sawRate(header string) {
+	if n, err := strconv.ParseUint(header, 10, 32); err == nil {
+		m.remaining.WithLabelValues().Set(float64(n))
+	}
+}
+
+func (m *metrics) sawToken(token string) {
+	if at, ok := expiry(token); ok {
+		m.expiry.WithLabelValues().Set(float64(at.Unix()))
+	} else {
+		m.expiry.Reset()
+	}
+}
