@@ -36,6 +36,9 @@ func Table(cfg any) string {
 			fallback = "`" + cell(f.fallback) + "`"
 		}
 		meaning := f.help + "; " + f.wanted()
+		if f.list() {
+			meaning += ", several separated by commas"
+		}
 		if len(f.old) > 0 {
 			meaning += "; deprecated names: `" + strings.Join(f.old, "`, `") + "`"
 		}

@@ -1,0 +1,192 @@
+package settings
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+)
+
+type links struct {
+	Listen string `flag:"listen-address" default:":9443" help:"where to listen" placeholder:"host:port"`
+	Cert   string `flag:"tls-cert-file" required:"true" help:"our certificate" placeholder:"a file"`
+}
+
+type config struct {
+	Cordoned  string         `flag:"cordoned" default:"keep" enum:"keep,drain" help:"what a cordon does"`
+	Subnets   []netip.Prefix `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" help:"which addresses count"`
+	Args      []string       `flag:"inventory-command-args" help:"arguments"`
+	Interval  time.Duration  `flag:"poll-interval" default:"60s" min:"1s" max:"1h" help:"how often"`
+	Threshold int            `flag:"empty-threshold" default:"3" min:"1" help:"how many"`
+	DryRun    bool           `flag:"dry-run" help:"write nothing"`
+	Token     string         `flag:"ionos-token" secret:"true" help:"the token"`
+	Code      uint16         `flag:"code" secret:"true" help:"a secret number"`
+	Link      links          `group:"The link"`
+
+	validate func(*config) error
+}
+
+func (c *config) Validate() error {
+	if c.validate == nil {
+		return nil
+	}
+	return c.validate(c)
+}
+
+func load(t *testing.T, c *config, env map[string]string, args ...string) error {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	Register(flags, c)
+	if err := flags.Parse(args); err != nil {
+		return FlagError(err)
+	}
+	return Load(flags, func(name string) string { return env[name] }, c)
+}
+
+func TestAFlagWinsOverTheEnvironmentAndThatOverTheDefault(t *testing.T) {
+	env := map[string]string{
+		"TLS_CERT_FILE": "env.crt", "CORDONED": "drain", "POLL_INTERVAL": "5s", "IONOS_TOKEN": "hush", "DRY_RUN": "1",
+		"SECURED_SUBNET_PREFIX": "10.0.0.0/24, fd00::/64", "LISTEN_ADDRESS": "",
+	}
+	var got config
+	if err := load(t, &got, env, "--poll-interval=7s", "--tls-cert-file", "flag.crt", "--inventory-command-args=a,b", "--inventory-command-args=c"); err != nil {
+		t.Fatal(err)
+	}
+	want := config{
+		Cordoned: "drain", Subnets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")},
+		Args: []string{"a", "b", "c"}, Interval: 7 * time.Second, Threshold: 3, DryRun: true, Token: "hush",
+		Link: links{Listen: ":9443", Cert: "flag.crt"},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestABoolNeedsNoValueOnTheCommandLine(t *testing.T) {
+	var c config
+	if err := load(t, &c, nil, "--dry-run", "--tls-cert-file=x"); err != nil || !c.DryRun {
+		t.Errorf("got %v, %v", c.DryRun, err)
+	}
+	if err := load(t, &c, map[string]string{"DRY_RUN": "true"}, "--dry-run=false", "--tls-cert-file=x"); err != nil || c.DryRun {
+		t.Errorf("got %v, %v", c.DryRun, err)
+	}
+}
+
+func TestEveryProblemIsReportedAtOnce(t *testing.T) {
+	c := config{validate: func(c *config) error {
+		var wrong []error
+		if c.Interval != time.Minute {
+			wrong = append(wrong, errors.New("what could not be read is not the default"))
+		}
+		return errors.Join(append(wrong,
+			&Problem{Setting: "POLL_INTERVAL", Want: "something else: a second report"},
+			errors.Join(&Problem{Setting: "IONOS_DATACENTER_ID", Want: "a UUID"}))...)
+	}}
+	err := load(t, &c, map[string]string{
+		"CORDONED": "evict", "SECURED_SUBNET_CIDR": "10.0.0.0/24,10.0.0.0/33", "POLL_INTERVAL": "2h", "CODE": "12345678",
+	}, "--empty-threshold=0", "--dry-run=perhaps")
+	want := strings.Join([]string{
+		"the configuration cannot work:",
+		`- CORDONED="evict": want one of keep, drain`,
+		`- SECURED_SUBNET_CIDR="10.0.0.0/24,10.0.0.0/33": want a comma-separated list, each a CIDR such as 10.0.0.0/24 (netip.ParsePrefix("10.0.0.0/33"): prefix length out of range) (not "10.0.0.0/33")`,
+		`- POLL_INTERVAL="2h": want a duration such as 5s, 1s to 1h`,
+		`- EMPTY_THRESHOLD="0": want a whole number, at least 1`,
+		`- DRY_RUN="perhaps": want true or false`,
+		`- CODE (its value is secret): want a whole number`,
+		`- TLS_CERT_FILE is not set: want a file`,
+		`- IONOS_DATACENTER_ID is not set: want a UUID`,
+	}, "\n")
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Error(diff)
+	}
+	if ExitCode(err) != 2 {
+		t.Errorf("exit code %d, want 2", ExitCode(err))
+	}
+}
+
+func TestASecretIsNeverAFlagNorPrinted(t *testing.T) {
+	var c config
+	if err := load(t, &c, nil, "--ionos-token=hush"); err == nil || ExitCode(err) != 2 {
+		t.Errorf("a secret was taken from the command line: %v", err)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Register(flags, &c)
+	err := Load(flags, func(name string) string {
+		return map[string]string{"CODE": "s3cr3t", "IONOS_TOKEN": "s3cr3t"}[name]
+	}, &c)
+	if err == nil || strings.Contains(err.Error()+flags.FlagUsages()+Table(&c), "s3cr3t") {
+		t.Errorf("printed a secret, or took it for a number: %v", err)
+	}
+}
+
+func TestTheOldAndTheNewNameMustAgree(t *testing.T) {
+	var c config
+	env := map[string]string{"TLS_CERT_FILE": "x", "SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0.0/24"}
+	if err := load(t, &c, env); err != nil {
+		t.Errorf("both with one value: %v", err)
+	}
+	env["SECURED_SUBNET_PREFIX"] = "10.0.1.0/24"
+	if err := load(t, &c, env); err == nil || !strings.Contains(err.Error(), "SECURED_SUBNET_PREFIX") {
+		t.Errorf("got %v, want a problem that names the old name", err)
+	}
+}
+
+func TestTheExitCodeTellsConfigurationFromFailure(t *testing.T) {
+	for want, err := range map[int]error{0: nil, 1: errors.New("broken"), 2: FlagError(errors.New("unknown flag"))} {
+		if got := ExitCode(err); got != want {
+			t.Errorf("%v: got %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestTheTableAndTheHelpSayWhatTheStructSays(t *testing.T) {
+	const want = `| environment | flag | default | meaning |
+|---|---|---|---|
+| ` + "`CORDONED` | `--cordoned` | `keep`" + ` | what a cordon does; one of keep, drain |
+| ` + "`SECURED_SUBNET_CIDR` | `--secured-subnet-cidr`" + ` |  | which addresses count; a CIDR such as 10.0.0.0/24, several separated by commas; deprecated names: ` + "`SECURED_SUBNET_PREFIX`" + ` |
+| ` + "`INVENTORY_COMMAND_ARGS` | `--inventory-command-args`" + ` |  | arguments; text, several separated by commas |
+| ` + "`POLL_INTERVAL` | `--poll-interval` | `60s`" + ` | how often; a duration such as 5s, 1s to 1h |
+| ` + "`EMPTY_THRESHOLD` | `--empty-threshold` | `3`" + ` | how many; a whole number, at least 1 |
+| ` + "`DRY_RUN` | `--dry-run`" + ` |  | write nothing; true or false |
+| ` + "`IONOS_TOKEN`" + ` | none: a secret |  | the token; text |
+| ` + "`CODE`" + ` | none: a secret |  | a secret number; a whole number |
+
+**The link**
+
+| environment | flag | default | meaning |
+|---|---|---|---|
+| ` + "`LISTEN_ADDRESS` | `--listen-address` | `:9443`" + ` | where to listen; host:port |
+| ` + "`TLS_CERT_FILE` | `--tls-cert-file`" + ` | *required* | our certificate; a file |
+`
+	if diff := cmp.Diff(want, Table(&config{})); diff != "" {
+		t.Error(diff)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Register(flags, &config{})
+	for _, want := range []string{"--listen-address host:port", "where to listen (default :9443) [$LISTEN_ADDRESS]", "--cordoned keep|drain"} {
+		if !strings.Contains(flags.FlagUsages(), want) {
+			t.Errorf("the help lacks %q:\n%s", want, flags.FlagUsages())
+		}
+	}
+}
+
+func TestATagThatMakesNoSensePanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a default that is no duration was accepted")
+		}
+	}()
+	Table(&struct {
+		D time.Duration `flag:"d" default:"soon"`
+	}{})
+}
