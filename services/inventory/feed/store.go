@@ -17,7 +17,7 @@ type Store struct {
 	entries  map[string]*Entry
 	digest   Digest
 	revision uint64
-	recent   []change // that which led to revision r is at r % Window
+	recent   []change // the window; that which led to revision r is at r modulo its length
 	status   roster.Status
 	doubt    doubt
 	sorted   []*Entry // the entries by name, made when asked for; nil: not made since the last change
@@ -34,10 +34,12 @@ type change struct {
 
 // NewStore returns the empty set of a view. The epoch has to be new: two stores of one
 // epoch would number different changes alike.
-func NewStore(epoch string, view View) *Store {
+func NewStore(epoch string, view View) *Store { return newStore(epoch, view, Window) }
+
+func newStore(epoch string, view View, window int) *Store {
 	s := &Store{
 		epoch: epoch, view: view,
-		entries: map[string]*Entry{}, recent: make([]change, Window), changed: make(chan struct{}),
+		entries: map[string]*Entry{}, recent: make([]change, window), changed: make(chan struct{}),
 	}
 	s.doubt.observed()
 	return s
@@ -110,8 +112,10 @@ func (s *Store) ready(e *Entry, by int) {
 // record counts a change that is about to be made.
 func (s *Store) record(name string, had bool) {
 	s.revision++
-	s.recent[s.revision%Window] = change{name: name, had: had, before: s.digest}
+	*s.change(s.revision) = change{name: name, had: had, before: s.digest}
 }
+
+func (s *Store) change(revision uint64) *change { return &s.recent[revision%uint64(len(s.recent))] }
 
 // SetStatus takes in what the roster is worth. It reports doubt when the first word is
 // given and the view is in doubt from the start.
@@ -171,16 +175,16 @@ func (s *Store) Since(from *Position) Update {
 
 // remembers reports whether a reader's set is one that this store had, not too long ago.
 func (s *Store) remembers(p Position) bool {
-	if p.Epoch != s.epoch || p.Revision >= s.revision || s.revision-p.Revision > Window {
+	if p.Epoch != s.epoch || p.Revision >= s.revision || s.revision-p.Revision > uint64(len(s.recent)) {
 		return false
 	}
-	return s.recent[(p.Revision+1)%Window].before == p.Digest
+	return s.change(p.Revision+1).before == p.Digest
 }
 
 func (s *Store) changesSince(revision uint64) (upserts []*Entry, removed []string) {
 	seen := make(map[string]struct{}, s.revision-revision)
 	for r := revision + 1; r <= s.revision; r++ {
-		c := s.recent[r%Window]
+		c := s.change(r)
 		if _, ok := seen[c.name]; ok {
 			continue
 		}
