@@ -1,18 +1,13 @@
 package ionos
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -239,174 +234,5 @@ func TestWhatMayBeMissingIsTolerated(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
-	}
-}
-
-func TestAsksOnceAndDoesNotRetry(t *testing.T) {
-	for _, status := range []int{429, 500, 502, 503, 504} {
-		cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { respond(w, status, "{}") }))
-		if _, err := client(t, cfg).List(t.Context()); err == nil {
-			t.Errorf("%d: no error", status)
-		}
-		if n := len(j.all()); n != 1 {
-			t.Errorf("%d: asked %d times", status, n)
-		}
-	}
-}
-
-func TestARejectedTokenSaysWhatToCheckAndNeverTheToken(t *testing.T) {
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		respond(w, 401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized `+r.Header.Get("Authorization")+`"}]}`)
-	}))
-	_, err := client(t, cfg).List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "IONOS_TOKEN") || strings.Contains(err.Error(), secret) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestACloudThatRepeatsTheTokenDoesNotGetItIntoTheError(t *testing.T) {
-	for name, h := range map[string]http.HandlerFunc{
-		"in an error": func(w http.ResponseWriter, r *http.Request) {
-			respond(w, 500, `{"messages":[{"message":"`+secret+`"}]}`)
-		},
-		"in an answer": func(w http.ResponseWriter, r *http.Request) { respond(w, 200, `{"id":"x","type":"`+secret+`"}`) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, h)
-			_, err := client(t, cfg).List(t.Context())
-			if err == nil || strings.Contains(fmt.Sprintf("%+v", err), secret) {
-				t.Errorf("got %v", err)
-			}
-			for e := err; e != nil; e = errors.Unwrap(e) {
-				if strings.Contains(e.Error(), secret) {
-					t.Errorf("wrapped: %v", e)
-				}
-			}
-		})
-	}
-}
-
-func TestRedirectsAreRefusedAndTheTokenGoesNowhereElse(t *testing.T) {
-	elsewhere, j := cloud(t, fixed(collection(""), plainLAN))
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, elsewhere.APIURL+r.URL.Path, http.StatusTemporaryRedirect)
-	}))
-	_, err := client(t, cfg).List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "redirect") || !strings.Contains(err.Error(), strings.TrimPrefix(elsewhere.APIURL, "https://")) {
-		t.Errorf("got %v", err)
-	}
-	if len(j.all()) != 0 {
-		t.Error("the redirect was followed")
-	}
-}
-
-func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
-	body := collection("", server(1))
-	cfg, _ := cloud(t, fixed(body, plainLAN))
-	cfg.MaxResponse = int64(len(body)) - 1
-	if _, err := client(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
-		t.Errorf("got %v", err)
-	}
-	cfg.MaxResponse, cfg.Registerer = int64(len(body)), prometheus.NewRegistry()
-	if _, err := client(t, cfg).List(t.Context()); err != nil {
-		t.Errorf("one of exactly the largest size: %v", err)
-	}
-}
-
-func TestACloudThatHangsTimesOut(t *testing.T) {
-	for name, begin := range map[string]string{"before its answer": "", "within its answer": `{"id":`} {
-		t.Run(name, func(t *testing.T) {
-			done := make(chan struct{})
-			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if begin != "" {
-					respond(w, 200, begin)
-					w.(http.Flusher).Flush()
-				}
-				<-done
-			}))
-			defer close(done)
-			cfg.Timeout = 50 * time.Millisecond
-			_, err := client(t, cfg).List(t.Context())
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
-func TestAConnectionThatBreaksIsAnError(t *testing.T) {
-	cfg, _ := cloud(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	if _, err := client(t, cfg).List(t.Context()); err == nil {
-		t.Error("no error")
-	}
-}
-
-func TestACertificateOfAnotherCAIsRefused(t *testing.T) {
-	cfg, j := cloud(t, fixed(collection(""), plainLAN))
-	cfg.CAFile = ""
-	if _, err := client(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("got %v", err)
-	}
-	if len(j.all()) != 0 {
-		t.Error("the token was sent")
-	}
-}
-
-func TestCancellingEndsTheListing(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }))
-	if _, err := client(t, cfg).List(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestKeepsTheConnectionBetweenRequests(t *testing.T) {
-	cfg, j := cloud(t, fixed(collection(""), plainLAN))
-	c := client(t, cfg)
-	for range 3 {
-		if _, err := c.List(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	from := make(map[string]bool)
-	for _, r := range j.all() {
-		from[r.RemoteAddr] = true
-	}
-	if len(from) != 1 {
-		t.Errorf("%d connections for %d requests", len(from), len(j.all()))
-	}
-}
-
-func TestTellsMetrics(t *testing.T) {
-	// {"exp":1900000000}
-	jwt := "eyJhbGciOiJub25lIn0.eyJleHAiOjE5MDAwMDAwMDB9.c2ln"
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-RateLimit-Remaining", "41")
-		if strings.HasSuffix(r.URL.Path, "/lans/2") {
-			respond(w, 503, "{}")
-			return
-		}
-		respond(w, 200, collection(""))
-	}))
-	reg := prometheus.NewRegistry()
-	cfg.Registerer, cfg.Token = reg, jwt
-	if _, err := client(t, cfg).List(t.Context()); err == nil {
-		t.Fatal("no error")
-	}
-	want := `
-# HELP slicefeed_inventory_ionos_rate_limit_remaining Requests that the cloud API still allows, as its last answer said.
-# TYPE slicefeed_inventory_ionos_rate_limit_remaining gauge
-slicefeed_inventory_ionos_rate_limit_remaining 41
-# HELP slicefeed_inventory_ionos_requests_total Requests to the cloud API by HTTP status code; error: no answer.
-# TYPE slicefeed_inventory_ionos_requests_total counter
-slicefeed_inventory_ionos_requests_total{code="200"} 1
-slicefeed_inventory_ionos_requests_total{code="503"} 1
-# HELP slicefeed_inventory_ionos_token_expiry_timestamp_seconds When the token last used expires; absent while it does not say.
-# TYPE slicefeed_inventory_ionos_token_expiry_timestamp_seconds gauge
-slicefeed_inventory_ionos_token_expiry_timestamp_seconds 1.9e+09
-`
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "slicefeed_inventory_ionos_rate_limit_remaining",
-		"slicefeed_inventory_ionos_requests_total", "slicefeed_inventory_ionos_token_expiry_timestamp_seconds"); err != nil {
-		t.Error(err)
 	}
 }

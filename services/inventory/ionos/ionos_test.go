@@ -26,7 +26,7 @@ const (
 )
 
 // uuid is the n-th ID of a server.
-func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+func uuid(n int) string { return fmt.Sprintf("abcdef00-0000-4000-8000-%012d", n) }
 
 // nic is a NIC in the cloud's words.
 func nic(lan string, ips ...string) string {
