@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	channelzpb "google.golang.org/grpc/channelz/grpc_channelz_v1"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run starts a server and returns the URLs of its two listeners.
+func run(t *testing.T, s *Server) (admin, debug string) {
+	t.Helper()
+	for _, l := range []*net.Listener{&s.Admin, &s.Debug} {
+		var err error
+		if *l, err = Listen(t.Context(), "ADMIN_ADDRESS", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "slicefeed_test_total"}))
+	s.Gatherer, s.Logger = registry, slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return "http://" + s.Admin.Addr().String(), "http://" + s.Debug.Addr().String()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
+}
+
+func TestProbesSayWhichCheckFailsAndWhy(t *testing.T) {
+	var cache error
+	s := &Server{Ready: []Check{{"caches", func() error { return cache }}, {"lease", func() error { return nil }}}}
+	admin, _ := run(t, s)
+	for _, c := range []struct {
+		name, path string
+		cache      error
+		code       int
+		body       string
+	}{
+		{"ready", "/readyz", nil, 200, "ok"},
+		{"ready, in words", "/readyz?verbose", nil, 200, "[+]ping ok\n[+]caches ok\n[+]lease ok\nreadyz check passed\n"},
+		{"not ready", "/readyz", errors.New("not\nsynced"), 503, "[+]ping ok\n[-]caches failed: not; synced\n[+]lease ok\nreadyz check failed\n"},
+		{"alive though not ready", "/livez", errors.New("not synced"), 200, "ok"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cache = c.cache
+			if code, body := get(t, admin+c.path); code != c.code || body != c.body {
+				t.Errorf("got %d %q, want %d %q", code, body, c.code, c.body)
+			}
+		})
+	}
+}
+
+func TestEachDoorIsOnItsOwnListenerOnly(t *testing.T) {
+	status := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"state":"fine"}`) })
+	admin, debug := run(t, &Server{Status: status})
+	for path, want := range map[string]struct{ admin, debug int }{
+		"/metrics": {200, 404}, "/livez": {200, 404}, "/readyz": {200, 404},
+		"/statusz": {404, 200}, "/debug/pprof/": {404, 200}, "/debug/pprof/heap": {404, 200}, "/": {404, 404},
+	} {
+		if got, _ := get(t, admin+path); got != want.admin {
+			t.Errorf("%s for the cluster: %d, want %d", path, got, want.admin)
+		}
+		if got, _ := get(t, debug+path); got != want.debug {
+			t.Errorf("%s for the machine: %d, want %d", path, got, want.debug)
+		}
+	}
+	if _, body := get(t, admin+"/metrics"); !strings.Contains(body, "slicefeed_test_total 0") {
+		t.Errorf("metrics are %q", body)
+	}
+}
+
+func TestChannelzAnswersOnTheDebugListenerOnly(t *testing.T) {
+	admin, debug := run(t, &Server{})
+	ask := func(url string) error {
+		conn, err := grpc.NewClient("passthrough:"+strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = channelzpb.NewChannelzClient(conn).GetServers(t.Context(), &channelzpb.GetServersRequest{})
+		return err
+	}
+	if err := ask(debug); err != nil {
+		t.Errorf("debug: %v", err)
+	}
+	if err := ask(admin); err == nil {
+		t.Error("admin: answered")
+	}
+}
+
+func TestATakenPortIsToldByTheNameOfItsSetting(t *testing.T) {
+	l, err := Listen(t.Context(), "ADMIN_ADDRESS", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for address, want := range map[string]string{
+		l.Addr().String(): `another process listens there already`,
+		"nonsense":        `want host:port`,
+		"127.0.0.1:99999": `want host:port`,
+	} {
+		_, err := Listen(t.Context(), "DEBUG_ADDRESS", address)
+		if err == nil || !strings.Contains(err.Error(), "DEBUG_ADDRESS="+`"`+address+`"`) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want the setting and %q", address, err, want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+)
+
+func TestKlogAndGrpcWriteToTheSameStream(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	Adopt(New(&out, slog.LevelInfo))
+	t.Cleanup(func() { slog.SetDefault(before); klog.ClearLogger() })
+
+	slog.Info("ours")
+	klog.ErrorS(nil, "theirs")
+	klog.Flush()
+	grpclog.Warningln("theirs", 2)
+	grpclog.Info("a running commentary")
+
+	type line struct{ Level, Msg, Component, Text string }
+	var got []line
+	for d := json.NewDecoder(&out); d.More(); {
+		var l line
+		if err := d.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, l)
+	}
+	want := []line{
+		{"INFO", "ours", "", ""},
+		{"ERROR", "theirs", "client-go", ""},
+		{"WARN", "grpc says", "grpc", "theirs 2"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
