@@ -26,6 +26,7 @@ import (
 
 // Server is the end that listens.
 type Server struct {
+	id       *identity
 	clients  *Clients
 	creds    credentials.TransportCredentials
 	reloader *reloader
@@ -56,7 +57,7 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "slicefeed", Subsystem: cfg.Half, Name: name, Help: help})
 	}
 	s := &Server{
-		clients: clients, reloader: r, log: cfg.Logger.With("link", cfg.Name),
+		id: id, clients: clients, reloader: r, log: cfg.Logger.With("link", cfg.Name),
 		auth: &authoriser{clients: clients, stopping: make(chan struct{})},
 		metrics: grpcprom.NewServerMetrics(grpcprom.WithServerCounterOptions(
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Half))),

@@ -1,0 +1,240 @@
+package link
+
+import (
+	"crypto/x509"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionalpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+var (
+	person   = leaf{sans: []string{personDNS}, usages: forClients}
+	stranger = leaf{sans: []string{"spiffe://example.org/slicefeed/stranger"}, usages: forClients}
+	twoNames = leaf{sans: []string{writerURI, personDNS}, usages: forClients}
+)
+
+func TestTheListDecidesWhoMayCall(t *testing.T) {
+	r := newRig(t, goodServer)
+	for _, c := range []struct {
+		name   string
+		client leaf
+		want   string
+		code   codes.Code
+	}{
+		{"a URI SAN with a view", goodWriter, writerURI + " subscriber pool=blue", codes.OK},
+		{"a DNS SAN without a view", person, personDNS + " operator ", codes.OK},
+		{"a stranger", stranger, "", codes.PermissionDenied},
+		{"a certificate with two names of the list", twoNames, "", codes.PermissionDenied},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := r.dial(t, c.client, serverURI)
+			got, err := call(t, conn, "Who", "")
+			if got != c.want || status.Code(err) != c.code {
+				t.Errorf("got %q, %v; want %q, %v", got, err, c.want, c.code)
+			}
+			if err != nil && (strings.Contains(err.Error(), "spiffe") || strings.Contains(err.Error(), personDNS)) {
+				t.Errorf("the refusal tells of the list: %v", err)
+			}
+			if err := checkHealth(t, conn); err != nil {
+				t.Errorf("health is closed: %v", err)
+			}
+			if !strings.Contains(r.log.String(), "peer.san="+c.client.sans[0]) {
+				t.Error("the log does not name the peer")
+			}
+		})
+	}
+}
+
+func TestReflectionIsRefusedToStrangers(t *testing.T) {
+	r := newRig(t, goodServer)
+	for _, c := range []struct {
+		client leaf
+		want   codes.Code
+	}{{person, codes.OK}, {stranger, codes.PermissionDenied}} {
+		conn := r.dial(t, c.client, serverURI)
+		v1 := must(reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t)))(t)
+		v1.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+		if _, err := v1.Recv(); status.Code(err) != c.want {
+			t.Errorf("v1 for %q: got %v, want %v", c.client.sans, err, c.want)
+		}
+		alpha := must(reflectionalpha.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t)))(t)
+		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}})
+		if _, err := alpha.Recv(); status.Code(err) != c.want {
+			t.Errorf("v1alpha for %q: got %v, want %v", c.client.sans, err, c.want)
+		}
+	}
+}
+
+func TestLiveStreamsAreAuthorisedAgainWhenTheListChanges(t *testing.T) {
+	const keepPerson = "clients:\n- {san: " + personDNS + ", role: operator}\n"
+	for _, c := range []struct {
+		name, list string
+		want       codes.Code // how the stream ends
+		again      codes.Code // what a new call gets
+	}{
+		{"a grant that is gone ends it for good", keepPerson, codes.PermissionDenied, codes.PermissionDenied},
+		{"another selector ends it so that the client resumes", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=red, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
+		{"other labels end it", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=blue, labels: [zone]}}", codes.Unavailable, codes.OK},
+		{"another role ends it", keepPerson + "- {san: " + writerURI + ", role: operator, view: {nodeSelector: pool=blue, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, goodServer)
+			writer, other := r.dial(t, goodWriter, serverURI), r.dial(t, person, serverURI)
+			live, untouched := watch(t, writer), watch(t, other)
+			write(t, r.list, []byte(c.list))
+			r.server.reloader.reload()
+			if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != c.want {
+				t.Errorf("the stream ended with %v, want %v", err, c.want)
+			}
+			if _, err := call(t, writer, "Who", ""); status.Code(err) != c.again {
+				t.Errorf("a new call gets %v, want %v", err, c.again)
+			}
+			if err := r.stop(); err != nil { // the other one lived until now, and ends for another reason
+				t.Fatal(err)
+			}
+			if err := untouched.RecvMsg(new(emptypb.Empty)); status.Convert(err).Message() != status.Convert(errStopping).Message() {
+				t.Errorf("the other client's stream ended with %v", err)
+			}
+		})
+	}
+}
+
+func TestAStreamThatListensHearsNothingMoreOnceItsGrantIsGone(t *testing.T) {
+	r := newRig(t, goodServer)
+	s := must(reflectionpb.NewServerReflectionClient(r.dial(t, person, serverURI)).ServerReflectionInfo(deadline(t)))(t)
+	ask := func() error {
+		s.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+		_, err := s.Recv()
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, r.list, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
+	r.server.reloader.reload()
+	// The authoriser learns of the change on a goroutine of its own: ask until it has.
+	err := ask()
+	for err == nil {
+		err = ask()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("got %v, want PERMISSION_DENIED", err)
+	}
+}
+
+func TestAGrantThatStaysAsItIsIsNotDisturbed(t *testing.T) {
+	c := &Clients{}
+	c.replace(must(parseClients([]byte(theList)))(t))
+	g, ok := c.Lookup([]*x509.Certificate{{DNSNames: []string{personDNS}}})
+	if !ok {
+		t.Fatal("not found")
+	}
+	changed := c.Follow(g)
+	c.replace(must(parseClients([]byte(strings.Replace(theList, "pool=blue", "pool=red", 1))))(t))
+	select {
+	case <-changed:
+		t.Error("told of a change that was another's")
+	default:
+	}
+	stale := g
+	stale.Role = RoleSubscriber
+	select {
+	case <-c.Follow(stale):
+	default:
+		t.Error("a grant that is not the list's is followed as if it were")
+	}
+}
+
+func TestAPanicIsAnsweredCountedAndLogged(t *testing.T) {
+	r := newRig(t, goodServer)
+	conn := r.dial(t, person, serverURI)
+	_, err := call(t, conn, "Panic", "")
+	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "on purpose") {
+		t.Errorf("got %v, want INTERNAL without its cause", err)
+	}
+	if n := testutil.ToFloat64(r.server.panics); n != 1 {
+		t.Errorf("counted %v panics", n)
+	}
+	if log := r.log.String(); !strings.Contains(log, "on purpose") || !strings.Contains(log, "rig_test.go") {
+		t.Errorf("no stack in the log:\n%s", log)
+	}
+	if _, err := call(t, conn, "Who", ""); err != nil {
+		t.Errorf("the connection did not survive: %v", err)
+	}
+}
+
+func TestRequestsAreValidatedAndNeverLogged(t *testing.T) {
+	r := newRig(t, goodServer)
+	conn := r.dial(t, person, serverURI)
+	if _, err := call(t, conn, "Who", "bad"); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("got %v, want INVALID_ARGUMENT", err)
+	}
+	if _, err := call(t, conn, "Who", "a-payload"); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(r.log.String(), "a-payload") {
+		t.Error("the log holds a payload")
+	}
+	if _, err := call(t, conn, "Who", strings.Repeat("x", maxRequest)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("an oversized request gets %v, want RESOURCE_EXHAUSTED", err)
+	}
+}
+
+func TestTheServerStopsInOrder(t *testing.T) {
+	var live grpc.ClientStream
+	r := newRig(t, goodServer, func(v *Serving) {
+		v.Stopping = func() {
+			m, err := v.Health.Check(t.Context(), &healthpb.HealthCheckRequest{})
+			if err != nil || m.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+				t.Errorf("health says %v, %v before the streams end", m, err)
+			}
+		}
+	})
+	conn := r.dial(t, goodWriter, serverURI)
+	live = watch(t, conn)
+	hw := must(healthpb.NewHealthClient(conn).Watch(deadline(t), &healthpb.HealthCheckRequest{}))(t)
+	must(hw.Recv())(t)
+	begun := time.Now()
+	if err := r.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if took := time.Since(begun); took > r.serving.Grace/2 {
+		t.Errorf("a live stream held the stop up for %v", took)
+	}
+	if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ended with %v, want UNAVAILABLE", err)
+	}
+	var err error
+	for err == nil { // NOT_SERVING may or may not get through before the end
+		_, err = hw.Recv()
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("the watch of health ended with %v, want UNAVAILABLE", err)
+	}
+}
+
+func TestACallThatHangsIsCutOffWhenTheGraceEnds(t *testing.T) {
+	r := newRig(t, goodServer, func(v *Serving) { v.Grace = 50 * time.Millisecond })
+	conn := r.dial(t, person, serverURI)
+	if _, err := call(t, conn, "Who", ""); err != nil {
+		t.Fatal(err)
+	}
+	hung := make(chan error, 1)
+	go func() { _, err := call(t, conn, "Hang", ""); hung <- err }()
+	<-hanging
+	if err := r.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := <-hung; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call ended with %v, want UNAVAILABLE", err)
+	}
+}

@@ -1,0 +1,114 @@
+package link
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEveryProblemOfTheListIsTold(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"an empty file", "", []string{"lists no client"}},
+		{"an empty list", "clients: []", []string{"lists no client"}},
+		{"no YAML", "\tclients", []string{"yaml"}},
+		{"two documents", "clients: [{san: a.example, role: operator}]\n---\nclients: []", []string{"more than one"}},
+		{"a misspelt key does not widen a view", "clients: [{san: a.example, role: operator, veiw: {nodeSelector: pool=a}}]", []string{"veiw"}},
+		{"many at once", `
+clients:
+- {san: "*.example", role: subscriber}
+- {san: a.example, role: admin, colour: red}
+- {san: a.example, role: operator, view: {nodeSelector: "a==b==c", labels: ["a/b/c"]}}
+- {role: operator}
+- {san: "spiffe://example.org/x?y", role: subscriber}
+`, []string{
+			`client 1 ("*.example"): san`, `client 2 ("a.example"): role is "admin"`, "field colour not found",
+			`listed already, as client 2`, `view.nodeSelector "a==b==c"`, `"a/b/c" is no label key`, `client 4 (""): san`, "client 5",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			grants, err := parseClients([]byte(c.text))
+			if err == nil {
+				t.Fatalf("accepted: %v", grants)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("not told: %s\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheListIsReadAsItIsWritten(t *testing.T) {
+	type row struct {
+		SAN      SAN
+		Role     Role
+		Selector string
+		Labels   []string
+	}
+	var got []row
+	for _, g := range must(parseClients([]byte(theList)))(t) {
+		got = append(got, row{g.SAN, g.Role, g.View.NodeSelector.String(), g.View.Labels})
+	}
+	want := []row{{writerURI, RoleSubscriber, "pool=blue", []string{"arch", "zone"}}, {personDNS, RoleOperator, "", nil}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParseClients(f *testing.F) {
+	f.Add([]byte(theList))
+	f.Add([]byte("clients: [{san: a.example, role: operator, view: {nodeSelector: 'a in (b,c)', labels: [x/y]}}]"))
+	f.Add([]byte("clients: &a [*a]"))
+	f.Add([]byte("clients: [{san: spiffe://x/y, role: subscriber}]\n---\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		grants, err := parseClients(text)
+		if err != nil {
+			return
+		}
+		if len(grants) == 0 {
+			t.Fatal("a list of nobody was accepted")
+		}
+		seen := map[SAN]bool{}
+		for _, g := range grants {
+			again, err := ParseSAN(string(g.SAN))
+			if err != nil || again != g.SAN || seen[g.SAN] || g.View.NodeSelector == nil || (g.Role != RoleSubscriber && g.Role != RoleOperator) {
+				t.Fatalf("accepted %+v", g)
+			}
+			seen[g.SAN] = true
+		}
+	})
+}
+
+// The numbers of the two ends are compared, since to see a server lose its patience takes minutes.
+func TestTheClientPingsNoMoreOftenThanTheServerAllows(t *testing.T) {
+	client := clientKeepalive()
+	server, allowed := serverKeepalive()
+	if client.Time < 2*allowed.MinTime {
+		t.Errorf("pings every %v, with %v allowed: no margin for timers", client.Time, allowed.MinTime)
+	}
+	if client.PermitWithoutStream && !allowed.PermitWithoutStream {
+		t.Error("the client pings without a stream, which the server forbids")
+	}
+	const floor = 10 * time.Second // grpc raises a client's interval to this
+	if client.Time < floor {
+		t.Errorf("the interval %v is not what grpc would use", client.Time)
+	}
+	if client.Timeout >= client.Time || server.Timeout >= server.Time {
+		t.Error("a ping outlasts the interval")
+	}
+	if server.MaxConnectionAge == 0 || server.MaxConnectionAgeGrace == 0 {
+		t.Error("a connection or its end may last for ever")
+	}
+	if maxResponse <= maxMessage || maxRequest >= maxMessage {
+		t.Error("the limits of the two ends do not fit")
+	}
+	if reconnect().MaxDelay > 15*time.Second {
+		t.Error("the channel may wait longer than an outage lasts")
+	}
+}

@@ -1,0 +1,120 @@
+package link
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority is a throw-away CA.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+var serial int64
+
+func template(name string) *x509.Certificate {
+	serial++
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+}
+
+func newAuthority(t testing.TB, name string) *authority {
+	t.Helper()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	tmpl := template(name)
+	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
+	der := must(x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key))(t)
+	return &authority{
+		cert: must(x509.ParseCertificate(der))(t), key: key,
+		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	}
+}
+
+// leaf is what a certificate should say; zero values: a good one of an hour.
+type leaf struct {
+	sans    []string
+	usages  []x509.ExtKeyUsage
+	expired bool
+}
+
+func (a *authority) issue(t testing.TB, l leaf) (certPEM, keyPEM []byte) {
+	t.Helper()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	tmpl := template("leaf")
+	tmpl.KeyUsage, tmpl.ExtKeyUsage = x509.KeyUsageDigitalSignature, l.usages
+	if l.expired {
+		tmpl.NotAfter = time.Now().Add(-time.Minute)
+	}
+	for _, san := range l.sans {
+		if strings.Contains(san, "://") {
+			tmpl.URIs = append(tmpl.URIs, must(url.Parse(san))(t))
+		} else {
+			tmpl.DNSNames = append(tmpl.DNSNames, san)
+		}
+	}
+	der := must(x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key))(t)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))(t)})
+}
+
+// files writes a leaf of this authority and the peers' CA into a directory of their own.
+func (a *authority) files(t testing.TB, l leaf, peers *authority) Files {
+	t.Helper()
+	dir := t.TempDir()
+	f := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
+	a.renew(t, l, f)
+	write(t, f.PeerCA, peers.pem)
+	return f
+}
+
+// renew puts another leaf in the files.
+func (a *authority) renew(t testing.TB, l leaf, f Files) {
+	t.Helper()
+	certPEM, keyPEM := a.issue(t, l)
+	write(t, f.Cert, certPEM)
+	write(t, f.Key, keyPEM)
+}
+
+func write(t testing.TB, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+var (
+	forServers = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	forClients = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+)
+
+const (
+	serverURI = "spiffe://example.org/slicefeed/inventory"
+	serverDNS = "inventory.example"
+	writerURI = "spiffe://example.org/slicefeed/writer"
+	personDNS = "person.example"
+)

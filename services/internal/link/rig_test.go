@@ -1,0 +1,212 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// journal is a log that tests may read while it is written.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.String()
+}
+
+// rig is a server on a real port, with what its clients need.
+type rig struct {
+	serverCA, clientCA *authority
+	files              Files
+	list               string
+	server             *Server
+	serving            Serving
+	address            string
+	metrics            *prometheus.Registry
+	log                *journal
+	stop               func() error // ends Serve and returns what it returned
+}
+
+const theList = `
+clients:
+- {san: ` + writerURI + `, role: subscriber, view: {nodeSelector: "pool=blue", labels: [zone, arch]}}
+- {san: ` + personDNS + `, role: operator}
+`
+
+// newRig starts a server whose certificate says l.
+func newRig(t *testing.T, l leaf, adjust ...func(*Serving)) *rig {
+	t.Helper()
+	r := &rig{
+		serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA"),
+		list: filepath.Join(t.TempDir(), "clients.yaml"), metrics: prometheus.NewRegistry(), log: &journal{},
+	}
+	r.files = r.serverCA.files(t, l, r.clientCA)
+	write(t, r.list, []byte(theList))
+	r.server = must(NewServer(r.config("inventory", "feed", r.files), r.list))(t)
+
+	gs := grpc.NewServer(r.server.Options()...)
+	hs := health.NewServer()
+	healthpb.RegisterHealthServer(gs, hs)
+	reflection.Register(gs)
+	gs.RegisterService(&probeService, struct{}{})
+	l4 := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	r.address = l4.Addr().String()
+	r.serving = Serving{Server: gs, Health: hs, Listener: l4, Grace: time.Minute}
+	for _, f := range adjust {
+		f(&r.serving)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.server.Serve(ctx, r.serving) }()
+	r.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return r
+}
+
+func (r *rig) config(half, name string, f Files) Config {
+	return Config{Half: half, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
+}
+
+// dial connects as a client whose certificate says l, and which wants the server to be of that name.
+func (r *rig) dial(t *testing.T, l leaf, server SAN) *grpc.ClientConn {
+	t.Helper()
+	return r.dialWith(t, r.clientCA.files(t, l, r.serverCA), server)
+}
+
+func (r *rig) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {
+	t.Helper()
+	cfg := r.config("writer", "default", f)
+	cfg.Registerer = prometheus.NewRegistry()
+	c := must(NewClient(cfg, server))(t)
+	return r.connect(t, c.DialOptions()...)
+}
+
+func (r *rig) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn := must(grpc.NewClient("passthrough:"+r.address, options...))(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// checkHealth is the simplest call: open to all that get through the handshake.
+func checkHealth(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) error {
+	t.Helper()
+	_, err := healthpb.NewHealthClient(conn).Check(deadline(t), &healthpb.HealthCheckRequest{}, options...)
+	return err
+}
+
+// probeService is a service to be authorised for: Who answers the caller's name and role,
+// Panic panics, Hang waits for its end, Picky wants a text, Watch is a stream that tells
+// its start and then waits.
+var probeService = grpc.ServiceDesc{
+	ServiceName: "test.Probe", HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{
+		unary("Who", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
+			g, ok := GrantFrom(ctx)
+			if !ok {
+				return "", errors.New("no grant")
+			}
+			return string(g.SAN) + " " + string(g.Role) + " " + g.View.NodeSelector.String(), nil
+		}),
+		unary("Panic", func(context.Context, *wrapperspb.StringValue) (string, error) { panic("on purpose") }),
+		unary("Hang", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
+			hanging <- struct{}{}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}),
+	},
+	Streams: []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(new(emptypb.Empty)); err != nil {
+			return err
+		}
+		if err := s.SendMsg(new(emptypb.Empty)); err != nil {
+			return err
+		}
+		<-s.Context().Done()
+		return s.Context().Err()
+	}}},
+}
+
+// hanging is told by Hang that it has begun.
+var hanging = make(chan struct{}, 1)
+
+// picky is a request with rules of its own.
+type picky struct{ *wrapperspb.StringValue }
+
+func (p picky) Validate() error {
+	if p.GetValue() == "bad" {
+		return errors.New("bad is not allowed")
+	}
+	return nil
+}
+
+func unary(name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
+	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		in := picky{new(wrapperspb.StringValue)}
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/test.Probe/" + name}, func(ctx context.Context, req any) (any, error) {
+			out, err := f(ctx, req.(picky).StringValue)
+			if err != nil {
+				return nil, err
+			}
+			return wrapperspb.String(out), nil
+		})
+	}}
+}
+
+func call(t *testing.T, conn *grpc.ClientConn, method, text string) (string, error) {
+	t.Helper()
+	out := new(wrapperspb.StringValue)
+	err := conn.Invoke(deadline(t), "/test.Probe/"+method, wrapperspb.String(text), out)
+	return out.GetValue(), err
+}
+
+// watch opens a stream and waits until it is under way.
+func watch(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
+	t.Helper()
+	s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
+	if err := errors.Join(s.SendMsg(new(emptypb.Empty)), s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
