@@ -15,8 +15,8 @@ import (
 // Memory is what one decision leaves to the next. Losing it (a restart, a takeover) only
 // makes the guards more patient.
 type Memory struct {
-	sources []observed // by name
-	words   []word     // by address
+	sources []observed
+	words   []word // by address
 }
 
 // word is what a trusted source last said of an address of its own.
@@ -220,7 +220,6 @@ func (c *court) close() (Memory, Decision) {
 		}
 		c.memory.sources = append(c.memory.sources, w.observed)
 	}
-	slices.SortStableFunc(c.memory.sources, func(a, b observed) int { return cmp.Compare(a.source, b.source) })
 	return c.memory, *d
 }
 

@@ -1,0 +1,435 @@
+package prober
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func key(n int) Key {
+	return Key{Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), Port: 30080, Spec: Spec{Mode: TCP}}
+}
+
+// lab steps a schedule through simulated time: a backend answers each attempt after a
+// while, as backend says.
+type lab struct {
+	*Schedule
+	now     time.Time
+	random  func() float64
+	backend func(a Attempt, now time.Time) (Outcome, time.Duration)
+
+	flying  []flight
+	starts  map[Key][]time.Time
+	changes map[Key][]Word
+	most    int // in flight
+}
+
+type flight struct {
+	attempt Attempt
+	outcome Outcome
+	lands   time.Time
+}
+
+func newLab(limit int) *lab {
+	return &lab{
+		Schedule: NewSchedule(limit), now: start, random: func() float64 { return 0 },
+		backend: func(Attempt, time.Time) (Outcome, time.Duration) { return Pass, time.Millisecond },
+		starts:  map[Key][]time.Time{}, changes: map[Key][]Word{},
+	}
+}
+
+// run steps until that time.
+func (l *lab) run(until time.Time) {
+	for {
+		for {
+			a, due := l.Start(l.now, l.random())
+			if !due {
+				break
+			}
+			l.starts[a.Key] = append(l.starts[a.Key], l.now)
+			outcome, took := l.backend(a, l.now)
+			f := flight{a, outcome, l.now.Add(took)}
+			at, _ := slices.BinarySearchFunc(l.flying, f.lands, func(f flight, lands time.Time) int {
+				return cmp.Or(f.lands.Compare(lands), -1) // after those that land at the same time
+			})
+			l.flying = slices.Insert(l.flying, at, f)
+			l.most = max(l.most, len(l.flying))
+		}
+		next := until
+		if wake, due := l.Wake(); due && wake.Before(next) {
+			next = wake
+		}
+		if len(l.flying) > 0 && !l.flying[0].lands.After(next) {
+			f := l.flying[0]
+			l.flying = l.flying[1:]
+			l.now = f.lands
+			if l.Finish(f.attempt, f.outcome, "why", l.now) {
+				l.changes[f.attempt.Key] = append(l.changes[f.attempt.Key], l.Word(f.attempt.Key))
+			}
+			continue
+		}
+		if l.now = next; next.Equal(until) {
+			return
+		}
+	}
+}
+
+func (l *lab) offsets(k Key) string {
+	var out []float64
+	for _, at := range l.starts[k] {
+		out = append(out, at.Sub(start).Seconds())
+	}
+	return fmt.Sprint(out)
+}
+
+// A backend's life in outcomes, one probe after the other, each answered at once.
+func TestRiseAndFall(t *testing.T) {
+	for _, row := range []struct {
+		name, outcomes, words string
+	}{
+		{"nothing starts as dead", "", "unjudged"},
+		{"one success judges a new endpoint", "P", "passing"},
+		{"a new endpoint takes three failures to be judged dead", "FFF", "unjudged unjudged failing"},
+		{"a success after failures judges a new endpoint", "FFP", "unjudged unjudged passing"},
+		{"a lone hiccup changes nothing", "PFPFP", "passing passing passing passing passing"},
+		{"two failures change nothing", "PFFP", "passing passing passing passing"},
+		{"three failures in a row do", "PFFF", "passing passing passing failing"},
+		{"failures that are not in a row do not", "PFFPFFPFF", "passing passing passing passing passing passing passing passing passing"},
+		{"two successes redeem", "PFFFPP", "passing passing passing failing failing passing"},
+		{"a lone success does not", "PFFFPFP", "passing passing passing failing failing failing failing"},
+		{"what we could not ask says nothing", "VPVFVFVVP", "unjudged passing passing passing passing passing passing passing passing"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s, now := NewSchedule(1), start
+			s.Add(key(0), now)
+			words := ""
+			if row.outcomes == "" {
+				words = " " + s.Word(key(0)).Health.String()
+			}
+			for _, o := range row.outcomes {
+				at, _ := s.Wake()
+				if at.After(now) {
+					now = at
+				}
+				a, due := s.Start(now, 0)
+				if !due {
+					t.Fatal("no probe is due when it should be")
+				}
+				s.Finish(a, map[rune]Outcome{'P': Pass, 'F': Fail, 'V': Void}[o], "why", now)
+				words += " " + s.Word(key(0)).Health.String()
+			}
+			if words[1:] != row.words {
+				t.Errorf("%s gave\n %s, want\n %s", row.outcomes, words[1:], row.words)
+			}
+		})
+	}
+}
+
+func TestPace(t *testing.T) {
+	died := func(at float64, answer time.Duration) func(Attempt, time.Time) (Outcome, time.Duration) {
+		return func(_ Attempt, now time.Time) (Outcome, time.Duration) {
+			if now.Sub(start).Seconds() >= at {
+				return Fail, answer
+			}
+			return Pass, 0
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		random  float64
+		backend func(Attempt, time.Time) (Outcome, time.Duration)
+		want    string
+	}{
+		{"at once, then spread, then an interval apart", 0.5, died(99, 0), "[0 1 2.9 4.8 6.7]"},
+		{"jitter never makes it later", 0, died(99, 0), "[0 0 2 4 6]"},
+		{"one that refuses is asked again after 200 and 400 ms", 0, died(2, 0), "[0 0 2 2.2 2.4 4.4 6.4]"},
+		{"one that is silent too: the re-probes do not wait for each other", 0, died(2, time.Second), "[0 0 2 3.2 3.4 5.4]"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			l := newLab(10)
+			l.random = func() float64 { return row.random }
+			l.backend = row.backend
+			l.Add(key(0), start)
+			l.run(start.Add(6900 * time.Millisecond))
+			if got := l.offsets(key(0)); got != row.want {
+				t.Errorf("probes start at %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestAHiccupCallsTheReprobesOff(t *testing.T) {
+	l := newLab(10)
+	l.backend = func(_ Attempt, now time.Time) (Outcome, time.Duration) {
+		if now.Equal(start.Add(2 * time.Second)) {
+			return Fail, 0
+		}
+		return Pass, 0
+	}
+	l.Add(key(0), start)
+	l.run(start.Add(5 * time.Second))
+	if got, want := l.offsets(key(0)), "[0 0 2 2.2 4.2]"; got != want {
+		t.Errorf("probes start at %s, want %s", got, want)
+	}
+	if n := len(l.changes[key(0)]); n != 1 {
+		t.Errorf("%d changes, want the first judgement alone", n)
+	}
+}
+
+// What the worst case of the derivation in schedule.go says, over many deaths at random.
+func TestDetectionIsWithinItsBounds(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer time.Duration
+		p99    time.Duration
+	}{
+		"refuses": {time.Millisecond, 2500 * time.Millisecond},
+		"silent":  {time.Second, 4500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const backends = 2000
+			random := rand.New(rand.NewPCG(1, 2))
+			l := newLab(backends * 3)
+			l.random = random.Float64
+			deaths := map[Key]time.Time{}
+			for n := range backends {
+				l.Add(key(n), start)
+				deaths[key(n)] = start.Add(10*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
+			}
+			l.backend = func(a Attempt, now time.Time) (Outcome, time.Duration) {
+				if now.Before(deaths[a.Key]) {
+					return Pass, time.Millisecond
+				}
+				return Fail, row.answer
+			}
+			l.run(start.Add(30 * time.Second))
+			took := make([]time.Duration, 0, backends)
+			for k, died := range deaths {
+				if n := len(l.changes[k]); n != 2 {
+					t.Fatalf("%v: %d changes, want 2", k.Address, n)
+				}
+				took = append(took, l.changes[k][1].Since.Sub(died))
+			}
+			slices.Sort(took)
+			p99, worst := took[backends*99/100], took[backends-1]
+			t.Logf("p50 %v, p99 %v, worst %v", took[backends/2], p99, worst)
+			if p99 > row.p99 || worst > row.p99 {
+				t.Errorf("p99 %v, worst %v, want at most %v", p99, worst, row.p99)
+			}
+		})
+	}
+}
+
+func TestProbesSpreadOverTheInterval(t *testing.T) {
+	const backends = 1000
+	random := rand.New(rand.NewPCG(1, 2))
+	l := newLab(backends)
+	l.random = random.Float64
+	for n := range backends {
+		l.Add(key(n), start)
+	}
+	l.run(start.Add(12 * time.Second))
+	perTenth := map[int64]int{}
+	for _, starts := range l.starts {
+		for i, at := range starts {
+			if at.After(start.Add(4 * time.Second)) {
+				perTenth[at.UnixMilli()/100]++
+			}
+			if i > 0 && at.Sub(starts[i-1]) > 2*time.Second {
+				t.Fatalf("%v between two probes", at.Sub(starts[i-1]))
+			}
+		}
+	}
+	for tenth, n := range perTenth {
+		if n > 3*backends/20 { // an even spread has 53
+			t.Errorf("%d probes in tenth %d", n, tenth)
+		}
+	}
+}
+
+func TestTheLimitDelaysButLosesNothing(t *testing.T) {
+	l := newLab(10)
+	for n := range 100 {
+		l.Add(key(n), start)
+	}
+	l.backend = func(Attempt, time.Time) (Outcome, time.Duration) { return Pass, 100 * time.Millisecond }
+	l.run(start.Add(10 * time.Second))
+	if l.most != 10 {
+		t.Errorf("%d in flight at most, want 10", l.most)
+	}
+	for n := range 100 {
+		if len(l.starts[key(n)]) < 4 || l.Word(key(n)).Health != Passing {
+			t.Errorf("node %d was probed %d times", n, len(l.starts[key(n)]))
+		}
+	}
+}
+
+func TestTheYoungerProbeCounts(t *testing.T) {
+	begin := func(t *testing.T, n int) (*Schedule, []Attempt) {
+		s := NewSchedule(10)
+		s.Add(key(0), start)
+		a, _ := s.Start(start, 0)
+		s.Finish(a, Pass, "", start)
+		var attempts []Attempt
+		for range n {
+			at, _ := s.Wake()
+			a, due := s.Start(at, 0)
+			if !due {
+				t.Fatal("not due")
+			}
+			attempts = append(attempts, a)
+		}
+		return s, attempts
+	}
+	t.Run("failures that are older than a success are stale", func(t *testing.T) {
+		s, a := begin(t, 4)
+		s.Finish(a[3], Pass, "", start)
+		for _, old := range a[:3] {
+			s.Finish(old, Fail, "why", start)
+		}
+		if got := s.Word(key(0)).Health; got != Passing {
+			t.Error(got)
+		}
+	})
+	t.Run("a success does not excuse younger failures", func(t *testing.T) {
+		s, a := begin(t, 4)
+		for _, young := range a[1:3] {
+			s.Finish(young, Fail, "why", start)
+		}
+		s.Finish(a[0], Pass, "", start)
+		if !s.Finish(a[3], Fail, "why", start) || s.Word(key(0)).Health != Failing {
+			t.Error("three failures in a row, by their start, are not enough")
+		}
+	})
+}
+
+func TestRemovedMeansForgotten(t *testing.T) {
+	s := NewSchedule(1)
+	s.Add(key(0), start)
+	a, _ := s.Start(start, 0)
+	s.Remove(key(0))
+	s.Add(key(0), start)
+	if s.Finish(a, Pass, "", start) || s.Word(key(0)).Health != Unjudged {
+		t.Error("a probe from before counts for a key that was added again")
+	}
+	if _, due := s.Start(start, 0); !due {
+		t.Error("the slot of the old probe is not free")
+	}
+	changed := key(0)
+	changed.Spec.Timeout = 2 * time.Second
+	if s.Word(changed).Health != Unjudged {
+		t.Error("another spec is judged already")
+	}
+}
+
+// Any backend, any order: an endpoint fails only on three failures without a success that
+// started between them, passes again only on two successes, nothing exceeds the limit, and
+// every key is probed at least once in an interval while there is room.
+func TestPropertiesOfTheSchedule(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 4).Draw(t, "limit")
+		s, now := NewSchedule(limit), start
+		type sent struct {
+			seq     uint64
+			outcome Outcome
+		}
+		known, words := map[Key][]sent{}, map[Key]Health{}
+		var flying []Attempt
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
+				s.Add(k, now)
+			case 1:
+				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+					s.Remove(k)
+					delete(known, k)
+					delete(words, k)
+				}
+			case 2, 3, 4, 5:
+				if len(flying) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(flying)-1).Draw(t, "which")
+				a := flying[i]
+				flying = slices.Delete(flying, i, i+1)
+				o := Outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))
+				alive := s.records[a.Key] == a.record
+				changed := s.Finish(a, o, "why", now)
+				if !alive {
+					if changed {
+						t.Fatal("a forgotten probe changed a word")
+					}
+					continue
+				}
+				known[a.Key] = append(known[a.Key], sent{a.seq, o})
+				word := s.Word(a.Key).Health
+				if changed != (word != words[a.Key]) {
+					t.Fatal("changed, or not, but does not say so")
+				}
+				if changed {
+					was, need, say := words[a.Key], 1, Pass
+					switch {
+					case word == Unjudged:
+						t.Fatal("unjudged again")
+					case word == Failing:
+						need, say = 3, Fail
+					case was == Failing:
+						need = 2
+					}
+					run, best := 0, 0
+					results := slices.Clone(known[a.Key])
+					slices.SortFunc(results, func(x, y sent) int { return cmp.Compare(x.seq, y.seq) })
+					for _, r := range results {
+						switch r.outcome {
+						case say:
+							run++
+						case Void:
+						default:
+							run = 0
+						}
+						best = max(best, run)
+					}
+					if best < need {
+						t.Fatalf("%v after %d in a row: %v", word, best, results)
+					}
+					words[a.Key] = word
+				}
+			default:
+				if a, due := s.Start(now, rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")); due {
+					flying = append(flying, a)
+				}
+				if len(flying) > limit || s.inFlight != len(flying) {
+					t.Fatalf("%d in flight, counted as %d, limit %d", len(flying), s.inFlight, limit)
+				}
+				if wake, due := s.Wake(); due {
+					if wake.Sub(now) > 2*time.Second {
+						t.Fatalf("nothing for %v", wake.Sub(now))
+					}
+					if rapid.Bool().Draw(t, "wait") && wake.After(now) {
+						now = wake
+					}
+				}
+			}
+			var count [len(healths)]int
+			for _, r := range s.records {
+				count[r.word.Health]++
+				if len(r.contrary) >= fall || !slices.IsSorted(r.contrary) {
+					t.Fatalf("contradictions %v", r.contrary)
+				}
+			}
+			if count != s.counts {
+				t.Fatalf("counts %v, want %v", s.counts, count)
+			}
+		}
+	})
+}

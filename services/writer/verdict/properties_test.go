@@ -1,0 +1,173 @@
+package verdict
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+const nodes = 6 // of which the last is outside of every fence
+
+func drawWorld(t *rapid.T, tb testing.TB) *world {
+	w := newWorld(tb, 0)
+	w.in.Limits = Limits{
+		Probing: rapid.Bool().Draw(t, "probing"), ListOut: rapid.Bool().Draw(t, "list out"),
+		EmptyThreshold: rapid.IntRange(1, 3).Draw(t, "empty threshold"),
+	}
+	w.in.Sources = nil
+	for _, name := range []string{"blue", "default", "green"}[:rapid.IntRange(1, 3).Draw(t, "sources")] {
+		w.in.Sources = append(w.in.Sources, trusted(name))
+		w.change(t, name)
+	}
+	for n := range nodes {
+		w.probe(n, Health(rapid.IntRange(0, 2).Draw(t, "health")))
+		if rapid.Bool().Draw(t, "held") {
+			w.in.Held = append(w.in.Held, Held{
+				Address:    addr(n),
+				Conditions: rapid.SampledFrom([]Conditions{ready, draining, {}}).Draw(t, "conditions"),
+				Source:     rapid.SampledFrom([]string{"", "blue", "green", "former"}).Draw(t, "label"),
+			})
+		}
+	}
+	return w
+}
+
+// change makes a source another one.
+func (w *world) change(t *rapid.T, name string) {
+	s := w.source(name)
+	odd := rapid.IntRange(0, 9).Draw(t, "trouble")
+	s.Heard = s.Heard && odd != 0
+	s.Alive, s.MembershipSynced = odd != 1, odd != 2
+	s.MembershipAt = w.now
+	if odd == 3 {
+		s.MembershipAt = w.now.Add(-time.Hour)
+	}
+	s.Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // 0 to 3
+	if odd != 4 {
+		s.Fence.CIDRs = append(s.Fence.CIDRs, netip.MustParsePrefix("10.0.0.4/32"))
+	}
+	for n := range nodes {
+		if rapid.Bool().Draw(t, "told") {
+			w.tell(name, n, State(rapid.IntRange(0, 3).Draw(t, "state")))
+		} else {
+			w.unlist(name, n)
+		}
+	}
+}
+
+// Random walks: after every step, what must hold of any decision is asked of it.
+func TestPropertiesOfEveryDecision(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt, t)
+		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			frozen := clone(w.in)
+			mem, d := Decide(w.mem, w.in, w.now)
+
+			again, same := Decide(w.mem, clone(w.in), w.now)
+			if diff := cmp.Diff(d, same, byValue); diff != "" {
+				rt.Fatalf("the same question has two answers:\n%s", diff)
+			}
+			if !slices.Equal(mem.words, again.words) || !slices.Equal(mem.sources, again.sources) {
+				rt.Fatal("the same question leaves two memories")
+			}
+			if diff := cmp.Diff(frozen, w.in, byValue); diff != "" {
+				rt.Fatalf("the input was changed:\n%s", diff)
+			}
+			checkDecision(rt, w, d)
+
+			next := clone(w.in)
+			if d.Write {
+				next.Held = held(d)
+			}
+			_, second := Decide(mem, next, w.now)
+			if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
+				rt.Fatalf("written, and asked again, the answer differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
+			}
+
+			w.mem, w.in = mem, next
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 6).Draw(rt, "seconds")) * time.Second)
+			for i := range w.in.Sources {
+				if rapid.Bool().Draw(rt, "changes") {
+					w.change(rt, w.in.Sources[i].Name)
+				}
+				if rapid.Bool().Draw(rt, "observes") {
+					w.observe(w.in.Sources[i].Name)
+				}
+			}
+			w.probe(rapid.IntRange(0, nodes-1).Draw(rt, "node"), Health(rapid.IntRange(0, 2).Draw(rt, "health")))
+			if rapid.IntRange(0, 9).Draw(rt, "restart") == 0 {
+				w.restart()
+			}
+		}
+	})
+}
+
+func checkDecision(t *rapid.T, w *world, d Decision) {
+	before := map[netip.Addr]*Held{}
+	for i := range w.in.Held {
+		before[w.in.Held[i].Address] = &w.in.Held[i]
+	}
+	believable := func(s *Source) bool {
+		return s.Heard && s.Alive && s.MembershipSynced && w.now.Sub(s.MembershipAt) <= DefaultMaxStaleness
+	}
+	listed := map[netip.Addr]Endpoint{}
+	for i, e := range d.Endpoints {
+		if i > 0 && !d.Endpoints[i-1].Address.Less(e.Address) {
+			t.Fatalf("%v twice, or not in order", e.Address)
+		}
+		if e.Reason == "" || e.Rule == "" || e.Verdict == 0 || e.Source == "" {
+			t.Fatalf("incomplete: %+v", e)
+		}
+		if e.Listed {
+			listed[e.Address] = e
+		}
+		if before[e.Address] != nil || !e.Listed {
+			continue
+		}
+		// Nothing is added but what a believable source tells within its fence, and its probe confirms.
+		ok := slices.ContainsFunc(w.in.Sources, func(s Source) bool {
+			return s.Name == e.Source && believable(&s) && s.Fence.against(e.Address) == "" &&
+				slices.ContainsFunc(s.Members, func(m Member) bool { return m.Address == e.Address })
+		})
+		if !ok || (w.in.Limits.Probing && w.in.Probes[e.Address].Health != Passing) || isOut(e.Conditions) {
+			t.Fatalf("added: %+v", e)
+		}
+	}
+	// A source that cannot be believed takes nothing away; only a failing probe or the fence may.
+	for i := range w.in.Sources {
+		s := &w.in.Sources[i]
+		for a, h := range before {
+			if labelled(h) != s.Name || believable(s) || s.Fence.against(a) != "" {
+				continue
+			}
+			after, stays := listed[a]
+			if failing := w.in.Limits.Probing && w.in.Probes[a].Health == Failing; failing {
+				continue
+			}
+			switch {
+			case isOut(h.Conditions): // may come back, or have been on its way out
+			case !stays || after.Conditions != h.Conditions || labelled(&Held{Source: after.Source}) != s.Name:
+				t.Fatalf("%v left %s, which is not believable:\n%s", a, s.Name, reasons(d))
+			}
+		}
+	}
+}
+
+func clone(in Input) Input {
+	in.Sources = slices.Clone(in.Sources)
+	for i := range in.Sources {
+		in.Sources[i].Members = slices.Clone(in.Sources[i].Members)
+		in.Sources[i].Fence.CIDRs = slices.Clone(in.Sources[i].Fence.CIDRs)
+	}
+	in.Held = slices.Clone(in.Held)
+	probes := map[netip.Addr]Probe{}
+	for a, p := range in.Probes {
+		probes[a] = p
+	}
+	in.Probes = probes
+	return in
+}

@@ -1,0 +1,191 @@
+package verdict
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is one target, told as a story: change something, let time pass, see what is listed.
+type world struct {
+	t   testing.TB
+	now time.Time
+	mem Memory
+	in  Input
+	d   Decision // the last one
+}
+
+// newWorld has one source "blue", trusted, whose n nodes are READY, passing and held as ready.
+func newWorld(t testing.TB, n int) *world {
+	w := &world{t: t, now: start}
+	w.in = Input{
+		Probes: map[netip.Addr]Probe{},
+		Limits: Limits{ListOut: true, Probing: true},
+	}
+	w.in.Sources = []Source{trusted("blue")}
+	for i := range n {
+		w.tell("blue", i, Ready)
+		w.probe(i, Passing)
+		w.in.Held = append(w.in.Held, Held{Address: addr(i), Conditions: ready, Source: "blue"})
+	}
+	return w
+}
+
+func trusted(name string) Source {
+	return Source{
+		Name: name, Heard: true, Alive: true, MembershipSynced: true, MembershipAt: start,
+		Epoch: "first", Observation: 10, ObservationAt: start,
+		Fence: Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+	}
+}
+
+// addr is the address of node n.
+func addr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
+
+func (w *world) source(name string) *Source {
+	for i := range w.in.Sources {
+		if w.in.Sources[i].Name == name {
+			return &w.in.Sources[i]
+		}
+	}
+	w.t.Fatalf("no source %s", name)
+	return nil
+}
+
+func (w *world) tell(source string, n int, state State) {
+	w.unlist(source, n)
+	s := w.source(source)
+	s.Members = append(s.Members, Member{Address: addr(n), Name: fmt.Sprint("node-", n), State: state})
+	s.Members = sorted(s.Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
+}
+
+func (w *world) unlist(source string, n int) {
+	s := w.source(source)
+	var members []Member
+	for _, m := range s.Members {
+		if m.Address != addr(n) {
+			members = append(members, m)
+		}
+	}
+	s.Members = members
+}
+
+func (w *world) probe(n int, h Health) {
+	w.in.Probes[addr(n)] = Probe{Health: h, Since: w.now}
+}
+
+// pass lets time pass; every link that is alive goes on saying what it said.
+func (w *world) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	for i := range w.in.Sources {
+		if s := &w.in.Sources[i]; s.Alive {
+			s.MembershipAt = w.now
+		}
+	}
+}
+
+// observe completes an observation of a source.
+func (w *world) observe(source string) {
+	s := w.source(source)
+	s.Observation++
+	s.ObservationAt = w.now
+}
+
+// restart loses what this process remembers.
+func (w *world) restart() {
+	w.mem = Memory{}
+	for i := range w.in.Sources {
+		s := &w.in.Sources[i]
+		s.Heard, s.Alive, s.MembershipSynced, s.Members, s.Epoch, s.Observation = false, false, false, nil, "", 0
+	}
+}
+
+// decide writes what is decided, and returns it as "0:ready 1:out".
+func (w *world) decide() string {
+	w.t.Helper()
+	w.mem, w.d = Decide(w.mem, w.in, w.now)
+	held := held(w.d)
+	if w.d.Write {
+		w.in.Held = held
+	}
+	return picture(held)
+}
+
+// see wants a decision.
+func (w *world) see(what, want string) {
+	w.t.Helper()
+	if got := w.decide(); got != want {
+		w.t.Fatalf("%s: %q, want %q\n%s", what, got, want, reasons(w.d))
+	}
+	// Asked again, with nothing changed but what was written, the answer is the same.
+	before := held(w.d)
+	w.mem, w.d = Decide(w.mem, w.in, w.now)
+	if diff := cmp.Diff(before, held(w.d), byValue); diff != "" {
+		w.t.Fatalf("%s: the second answer differs (-first +second):\n%s", what, diff)
+	}
+}
+
+func (w *world) wantGuards(want ...string) {
+	w.t.Helper()
+	got := []string{}
+	for _, g := range w.d.Guards {
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %d %s", g.Rule, g.Held, g.Source)))
+	}
+	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+		w.t.Fatalf("guards (-want +got):\n%s", diff)
+	}
+}
+
+var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+
+// held is what the slices say once a decision is written.
+func held(d Decision) []Held {
+	var out []Held
+	for _, e := range d.Endpoints {
+		if e.Listed {
+			out = append(out, Held{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone})
+		}
+	}
+	return out
+}
+
+func picture(held []Held) string {
+	var parts []string
+	for _, h := range held {
+		a := h.Address.As4()
+		name := fmt.Sprint(int(a[2])<<8 + int(a[3]))
+		if labelled(&h) != "blue" {
+			name += "@" + labelled(&h)
+		}
+		parts = append(parts, name+":"+condition(h.Conditions))
+	}
+	return strings.Join(parts, " ")
+}
+
+func condition(c Conditions) string {
+	switch c {
+	case ready:
+		return "ready"
+	case draining:
+		return "drain"
+	case Conditions{}:
+		return "out"
+	default:
+		return fmt.Sprintf("%+v", c)
+	}
+}
+
+func reasons(d Decision) string {
+	var b strings.Builder
+	for _, e := range d.Endpoints {
+		fmt.Fprintf(&b, "%s %v listed=%v %s: %s\n", e.Address, e.Verdict, e.Listed, e.Rule, e.Reason)
+	}
+	return b.String()
+}
