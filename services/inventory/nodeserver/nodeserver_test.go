@@ -1,0 +1,521 @@
+package nodeserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func want[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func node(name string, i int, state roster.State) *roster.Node {
+	return &roster.Node{
+		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
+		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})},
+		ProviderID: "ionos://" + name, ServerID: "server-" + name, Labels: map[string]string{"pool": "blue"},
+	}
+}
+
+func fleet(n int) (changes []roster.Change) {
+	for i := range n {
+		name := fmt.Sprintf("worker-%05d", i)
+		changes = append(changes, roster.Change{Name: name, Node: node(name, i, roster.Ready)})
+	}
+	return changes
+}
+
+func told(observation uint64) roster.Status {
+	now := time.Now()
+	part := roster.Part{Sync: roster.Synced, Since: now}
+	return roster.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Told: true}
+}
+
+type observations struct {
+	mu     sync.Mutex
+	doubts []int
+	depth  int
+}
+
+func (o *observations) Doubt(n int)         { o.mu.Lock(); defer o.mu.Unlock(); o.doubts = append(o.doubts, n) }
+func (o *observations) SetDoubtDepth(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.depth = n }
+
+type harness struct {
+	t        *testing.T
+	server   *Server
+	stores   *feed.Stores
+	observer *observations
+	health   *health.Server
+	metrics  *Metrics
+	dial     func() inventoryv1.InventoryServiceClient
+	client   inventoryv1.InventoryServiceClient
+}
+
+// identify takes the client's name from the metadata; one called nobody is unknown.
+func identify(ctx context.Context) (Client, bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	name := append(md.Get("name"), "writer")[0]
+	c := Client{Name: name, Operator: name == "operator"}
+	if name == "red" || name == "operator" {
+		c.View.Selector = labels.SelectorFromSet(labels.Set{"pool": "red"})
+	}
+	return c, name != "nobody"
+}
+
+func as(ctx context.Context, name string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "name", name)
+}
+
+// serve runs the service in a bubble of its own time.
+func serve(t *testing.T, test func(h *harness)) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := feed.NewStores("epoch")
+		h := &harness{t: t, stores: stores, observer: &observations{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores)}
+		h.server = New(Config{
+			Stores: stores, Identify: identify, Observer: h.observer, Health: h.health, Metrics: h.metrics,
+			Log: slog.New(slog.DiscardHandler), Streams: 4,
+			Omitted: func() []roster.Omission {
+				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
+			},
+		})
+		lis := bufconn.Listen(1 << 20)
+		srv := grpc.NewServer(grpc.WaitForHandlers(true))
+		inventoryv1.RegisterInventoryServiceServer(srv, h.server)
+		served, ran := make(chan error, 1), make(chan error, 1)
+		go func() { served <- srv.Serve(lis) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ran <- h.server.Run(ctx) }()
+		var conns []*grpc.ClientConn
+		h.dial = func() inventoryv1.InventoryServiceClient {
+			conn, err := grpc.NewClient("passthrough:///inventory",
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<20)) // windows that do not grow
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+			return inventoryv1.NewInventoryServiceClient(conn)
+		}
+		h.client = h.dial()
+		test(h)
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		srv.Stop()
+		<-served
+	})
+}
+
+// client is a strict one: it folds messages as the contract says, and fails at anything
+// that rule R13 rules out.
+type client struct {
+	t        *testing.T
+	stream   grpc.ServerStreamingClient[inventoryv1.WatchNodesResponse]
+	leave    context.CancelFunc
+	set      map[string]*inventoryv1.Node
+	staged   map[string]*inventoryv1.Node
+	cursor   *inventoryv1.Cursor
+	digest   []byte
+	received int
+}
+
+func (h *harness) watch(req *inventoryv1.WatchNodesRequest, name string) *client {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(as(h.t.Context(), name))
+	stream, err := h.client.WatchNodes(ctx, req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &client{t: h.t, stream: stream, leave: cancel, set: map[string]*inventoryv1.Node{}}
+}
+
+// again watches with what an earlier client holds.
+func (h *harness) again(c *client) *client {
+	next := h.watch(&inventoryv1.WatchNodesRequest{Cursor: c.cursor, Digest: c.digest}, "writer")
+	next.set, next.cursor, next.digest = c.set, c.cursor, c.digest
+	return next
+}
+
+func (c *client) next() *inventoryv1.WatchNodesResponse {
+	c.t.Helper()
+	m, err := c.stream.Recv()
+	if err != nil {
+		c.t.Fatalf("message %d: %v", c.received, err)
+	}
+	c.received++
+	if (c.received == 1) != (m.GetHeartbeatInterval() != nil) {
+		c.t.Errorf("message %d states the heartbeat interval: %v", c.received, m.GetHeartbeatInterval())
+	}
+	if len(m.GetUpserts()) > 500 || len(m.GetRemoved()) > 500 || m.GetStatus() == nil {
+		c.t.Fatalf("%d upserts, %d removed, status %v", len(m.GetUpserts()), len(m.GetRemoved()), m.GetStatus())
+	}
+	if m.GetReset_() {
+		c.staged = map[string]*inventoryv1.Node{}
+	} else if c.staged == nil {
+		c.staged = map[string]*inventoryv1.Node{}
+		for name, n := range c.set {
+			c.staged[name] = n
+		}
+	}
+	for _, name := range m.GetRemoved() {
+		if c.staged[name] == nil {
+			c.t.Fatalf("removal of %s, which is not there", name)
+		}
+		delete(c.staged, name)
+	}
+	for _, n := range m.GetUpserts() {
+		if slices.Contains(m.GetRemoved(), n.GetName()) || n.GetName() == "" || len(n.GetAddresses()) == 0 || len(n.GetFingerprint()) != 16 {
+			c.t.Fatalf("upsert %v", n)
+		}
+		c.staged[n.GetName()] = n
+	}
+	if !m.GetSynced() {
+		if m.GetCursor() != nil {
+			c.t.Error("a cursor without synced")
+		}
+		return m
+	}
+	var sum [16]byte
+	for _, n := range c.staged {
+		for i := range sum {
+			sum[i] ^= n.GetFingerprint()[i]
+		}
+	}
+	if !slices.Equal(sum[:], m.GetDigest()) || len(c.staged) != int(m.GetCount()) {
+		c.t.Fatalf("%d nodes and digest %x, told are %d and %x", len(c.staged), sum, m.GetCount(), m.GetDigest())
+	}
+	if c.cursor.GetEpoch() == m.GetCursor().GetEpoch() && c.cursor.GetRevision() > m.GetCursor().GetRevision() {
+		c.t.Fatalf("revision from %d to %d", c.cursor.GetRevision(), m.GetCursor().GetRevision())
+	}
+	c.set, c.staged, c.cursor, c.digest = c.staged, nil, m.GetCursor(), m.GetDigest()
+	return m
+}
+
+func (c *client) untilSynced() (messages int) {
+	c.t.Helper()
+	for messages = 1; !c.next().GetSynced(); messages++ {
+	}
+	return messages
+}
+
+func (c *client) ends() codes.Code {
+	for {
+		if _, err := c.stream.Recv(); err != nil {
+			return status.Code(err)
+		}
+	}
+}
+
+var nothing = &inventoryv1.WatchNodesRequest{}
+
+func TestR1To4AWholeSetComesInCheckedChunks(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(1201))
+		h.stores.SetStatus(told(1))
+		c := h.watch(nothing, "writer")
+		m := c.next()
+		want(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
+		want(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
+		want(t, "reset in the second chunk", c.next().GetReset_(), false)
+		want(t, "synced by the third", c.next().GetSynced(), true)
+		want(t, "nodes", len(c.set), 1201)
+		n := c.set["worker-00007"]
+		want(t, "age", n.GetStateAge().AsDuration(), time.Minute)
+		want(t, "what is for operators only", n.GetProviderId()+n.GetServerId(), "")
+
+		var gone []roster.Change
+		for _, change := range fleet(700) {
+			gone = append(gone, roster.Change{Name: change.Name})
+		}
+		h.stores.Apply(gone)
+		want(t, "messages for 700 removals", c.untilSynced(), 2)
+		want(t, "nodes", len(c.set), 501)
+		want(t, "resets sent", testutil.ToFloat64(h.metrics.messages.WithLabelValues(kindReset)), 3.0)
+		want(t, "deltas sent", testutil.ToFloat64(h.metrics.messages.WithLabelValues(kindDelta)), 2.0)
+	})
+}
+
+func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(600))
+		h.stores.SetStatus(told(1))
+		c := h.watch(nothing, "writer")
+		c.untilSynced()
+		c.leave()
+		c.cursor = &inventoryv1.Cursor{Epoch: "another replica", Revision: 999}
+		for range 50 {
+			next := h.again(c)
+			next.cursor = nil
+			m := next.next()
+			if !m.GetSynced() || m.GetReset_() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 {
+				t.Fatalf("answer to the digest of the present set: %v", m)
+			}
+			next.leave()
+			synctest.Wait()
+		}
+		want(t, "resets sent", testutil.ToFloat64(h.metrics.messages.WithLabelValues(kindReset)), 2.0)
+	})
+}
+
+func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(5))
+		h.stores.SetStatus(told(1))
+		c := h.watch(nothing, "writer")
+		c.untilSynced()
+		c.leave()
+		h.stores.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: node("new", 99, roster.Draining)}})
+
+		m := h.again(c).next()
+		want(t, "reset", m.GetReset_(), false)
+		want(t, "removed", m.GetRemoved(), []string{"worker-00001"})
+		want(t, "upserts", m.GetUpserts()[0].GetName(), "new")
+		want(t, "state", m.GetUpserts()[0].GetState(), inventoryv1.NodeState_NODE_STATE_DRAINING)
+
+		c.cursor.Revision = 1 << 40
+		future := h.watch(&inventoryv1.WatchNodesRequest{Cursor: c.cursor, Digest: c.digest}, "writer")
+		want(t, "reset for a revision of the future", future.next().GetReset_(), true)
+		want(t, "nodes", len(future.set), 5)
+	})
+}
+
+func TestR8NoSetBeforeTheFirstWordAndStatusAtOnce(t *testing.T) {
+	serve(t, func(h *harness) {
+		c := h.watch(nothing, "writer")
+		m := c.next()
+		want(t, "synced before the first word", m.GetSynced() || m.GetReset_(), false)
+		want(t, "membership", m.GetStatus().GetMembership().GetState(), inventoryv1.SyncState_SYNC_STATE_UNSYNCED)
+		want(t, "observation age", m.GetStatus().GetObservationAge() == nil, true)
+		check := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
+			synctest.Wait()
+			r, err := h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "slicefeed.inventory.v1.InventoryService"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.GetStatus()
+		}
+		want(t, "health before the first look", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+
+		at := time.Now()
+		h.stores.Apply(fleet(2))
+		h.stores.SetStatus(told(1))
+		c.untilSynced()
+		want(t, "nodes", len(c.set), 2)
+		want(t, "health after it", check(), grpc_health_v1.HealthCheckResponse_SERVING)
+
+		degraded := told(1)
+		degraded.Addresses = roster.Part{Sync: roster.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
+		h.stores.SetStatus(degraded)
+		m = c.next()
+		want(t, "addresses", m.GetStatus().GetAddresses().GetReason(), "IONOS API: 503")
+		want(t, "nodes while degraded", m.GetCount(), uint32(2))
+		want(t, "health while degraded", check(), grpc_health_v1.HealthCheckResponse_SERVING)
+		h.stores.SetStatus(told(2))
+		want(t, "observation", c.next().GetStatus().GetObservation(), uint64(2))
+		want(t, "time that all of this took", time.Since(at), 0)
+
+		withdrawn := told(2)
+		withdrawn.Told = false
+		h.stores.SetStatus(withdrawn)
+		want(t, "synced while the word is withdrawn", c.next().GetSynced(), false)
+	})
+}
+
+func TestR9HeartbeatsComeWhenThereIsNothingToSay(t *testing.T) {
+	serve(t, func(h *harness) {
+		c := h.watch(nothing, "writer")
+		c.next()
+		at := time.Now()
+		want(t, "a heartbeat before the first word is synced", c.next().GetSynced(), false)
+		want(t, "its time", time.Since(at), 5*time.Second)
+		h.stores.Apply(fleet(3))
+		h.stores.SetStatus(told(1))
+		c.untilSynced()
+		cursor := c.cursor
+		at = time.Now()
+		for range 3 {
+			m := c.next()
+			if !m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 || m.GetCursor().GetRevision() != cursor.GetRevision() {
+				t.Errorf("heartbeat: %v", m)
+			}
+		}
+		want(t, "three heartbeats later", time.Since(at), 15*time.Second)
+		time.Sleep(3 * time.Second)
+		h.stores.Apply(fleet(4)[3:])
+		c.next()
+		at = time.Now()
+		c.next()
+		want(t, "a heartbeat after a change", time.Since(at), 5*time.Second)
+	})
+}
+
+// A reader that stops reading gets, when it reads again, what it lacks and nothing of
+// what was in between; others are not delayed; one that stays away is ended.
+func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(3000)) // more than flow control lets through unread
+		h.stores.SetStatus(told(1))
+		quick, slow, asleep := h.watch(nothing, "writer"), h.watch(nothing, "slow"), h.watch(nothing, "asleep")
+		quick.untilSynced()
+		synctest.Wait()
+		for i := range 200 {
+			at := time.Now()
+			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: node("busy", 70000+i, roster.Ready)}}
+			h.stores.Apply(batch)
+			quick.next()
+			want(t, "delay of the quick one", time.Since(at), 0)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		slow.untilSynced() // the reset that was under way
+		want(t, "messages about 400 changes", slow.untilSynced(), 1)
+		want(t, "nodes", len(slow.set), 2801)
+		want(t, "the busy one", slow.set["busy"].GetAddresses(), []string{"10.1.18.55"})
+
+		synctest.Wait()
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		want(t, "stalled", testutil.ToFloat64(h.metrics.ended.WithLabelValues(endStalled)), 1.0)
+		want(t, "subscribers", testutil.ToFloat64(h.metrics.subscribers), 2.0)
+		want(t, "what it finds when it wakes", asleep.ends(), codes.ResourceExhausted)
+		h.server.mu.Lock()
+		defer h.server.mu.Unlock()
+		want(t, "its streams", h.server.streams["asleep"], 0)
+	})
+}
+
+func TestR11EndsStreamsWithUnavailableWhenItStops(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(3000))
+		h.stores.SetStatus(told(1))
+		c, asleep := h.watch(nothing, "writer"), h.watch(nothing, "asleep")
+		c.untilSynced()
+		synctest.Wait()
+		h.server.Stop() // also with a message under way that nobody reads
+		want(t, "end", c.ends(), codes.Unavailable)
+		want(t, "end of the sleeper", asleep.ends(), codes.Unavailable)
+		want(t, "a new stream", h.watch(nothing, "writer").ends(), codes.Unavailable)
+		r, err := h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		want(t, "health", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		want(t, "error", err, nil)
+		h.stores.SetStatus(told(2))
+		synctest.Wait()
+		r, _ = h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		want(t, "health after another observation", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	})
+}
+
+func TestRefusesWhatIsNotAllowed(t *testing.T) {
+	serve(t, func(h *harness) {
+		want(t, "a stranger", h.watch(nothing, "nobody").ends(), codes.PermissionDenied)
+		want(t, "a digest without a cursor", h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").ends(), codes.InvalidArgument)
+		var streams []*client
+		for range 4 {
+			c := h.watch(nothing, "writer")
+			c.next()
+			streams = append(streams, c)
+		}
+		want(t, "a fifth stream", h.watch(nothing, "writer").ends(), codes.ResourceExhausted)
+		other := h.watch(nothing, "red")
+		other.next()
+		streams[0].leave()
+		synctest.Wait()
+		again := h.watch(nothing, "writer")
+		again.next()
+		want(t, "refused", testutil.ToFloat64(h.metrics.ended.WithLabelValues(endRefused)), 1.0)
+	})
+}
+
+func TestPassesOnWhatClientsNeedInDoubt(t *testing.T) {
+	serve(t, func(h *harness) {
+		seen := func(doubts []int, depth int) {
+			t.Helper()
+			synctest.Wait()
+			h.observer.mu.Lock()
+			defer h.observer.mu.Unlock()
+			want(t, "doubts", h.observer.doubts, doubts)
+			want(t, "depth", h.observer.depth, depth)
+		}
+		three := h.watch(&inventoryv1.WatchNodesRequest{DoubtObservations: 3}, "writer")
+		three.next()
+		seen(nil, 3)
+		h.watch(&inventoryv1.WatchNodesRequest{DoubtObservations: 2, ObserveNow: true}, "writer").next()
+		seen([]int{2}, 3)
+		h.watch(&inventoryv1.WatchNodesRequest{ObserveNow: true}, "writer").next()
+		seen([]int{2, 1}, 3)
+		three.leave()
+		seen([]int{2, 1}, 2)
+	})
+}
+
+func TestListsNodesAndToOperatorsWhatIsLeftOut(t *testing.T) {
+	serve(t, func(h *harness) {
+		list := func(name string, names ...string) (*inventoryv1.ListNodesResponse, error) {
+			return h.client.ListNodes(as(h.t.Context(), name), &inventoryv1.ListNodesRequest{Names: names})
+		}
+		_, err := list("writer")
+		want(t, "before the first look", status.Code(err), codes.Unavailable)
+		early, err := list("operator")
+		want(t, "an operator before the first look", []bool{err == nil, early.GetCursor() == nil, len(early.GetOmitted()) == 1}, []bool{true, true, true})
+		_, err = list("nobody")
+		want(t, "a stranger", status.Code(err), codes.PermissionDenied)
+
+		red := node("red", 9, roster.Ready)
+		red.Labels = map[string]string{"pool": "red"}
+		h.stores.Apply(append(fleet(2), roster.Change{Name: "red", Node: red}))
+		h.stores.SetStatus(told(1))
+		l, err := list("writer", "worker-00001", "cp", "nobody knows")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "nodes", len(l.GetNodes()), 1)
+		want(t, "node", l.GetNodes()[0].GetName()+l.GetNodes()[0].GetProviderId(), "worker-00001")
+		want(t, "left out, to a subscriber", len(l.GetOmitted()), 0)
+		want(t, "revision", l.GetCursor().GetRevision(), uint64(3))
+
+		l, err = list("operator")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "node", l.GetNodes()[0].GetProviderId()+" "+l.GetNodes()[0].GetServerId(), "ionos://red server-red")
+		var omitted []string
+		for _, o := range l.GetOmitted() {
+			omitted = append(omitted, o.GetName()+" "+o.GetReason().String())
+		}
+		want(t, "left out", omitted, []string{
+			"cp OMISSION_REASON_CONTROL_PLANE", "worker-00000 OMISSION_REASON_NOT_SELECTED", "worker-00001 OMISSION_REASON_NOT_SELECTED",
+		})
+	})
+}

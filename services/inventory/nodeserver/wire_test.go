@@ -1,0 +1,61 @@
+package nodeserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
+	heavy := map[string]string{}
+	for i := range inventoryv1.MaxLabels {
+		heavy[fmt.Sprintf("%03d/%s", i, strings.Repeat("k", 310))] = strings.Repeat("v", 63)
+	}
+	u := feed.Update{Reset: true, Synced: true, Count: 100}
+	u.Status.Membership = roster.Part{Sync: roster.Degraded, Reason: strings.Repeat("r", 1<<20)}
+	for i := range 100 {
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(fmt.Sprint(i), i, roster.Ready), Labels: heavy})
+		u.Removed = append(u.Removed, fmt.Sprintf("%s-%d", strings.Repeat("n", 240), i))
+	}
+	nodes, removed, n := 0, 0, 0
+	for m := range messages(u, time.Now) {
+		if size := proto.Size(m); size > inventoryv1.MaxMessageSize {
+			t.Errorf("a message of %d bytes", size)
+		}
+		nodes, removed, n = nodes+len(m.GetUpserts()), removed+len(m.GetRemoved()), n+1
+		want(t, "reset in the first message only", m.GetReset_(), n == 1)
+		want(t, "synced in the last message only", m.GetSynced(), nodes == 100)
+	}
+	want(t, "nodes", nodes, 100)
+	want(t, "removed", removed, 100)
+	if n < 3 {
+		t.Errorf("%d messages of ten MiB", n)
+	}
+}
+
+func TestR12EveryStateAndReasonHasItsNumberOnTheWire(t *testing.T) {
+	for ours, wire := range map[roster.State]inventoryv1.NodeState{
+		roster.Ready: inventoryv1.NodeState_NODE_STATE_READY, roster.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
+		roster.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
+	} {
+		want(t, ours.String(), inventoryv1.NodeState(ours), wire)
+	}
+	for ours, wire := range map[roster.Sync]inventoryv1.SyncState{
+		roster.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, roster.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
+		roster.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
+	} {
+		want(t, ours.String(), inventoryv1.SyncState(ours), wire)
+	}
+	for number, name := range inventoryv1.OmissionReason_name {
+		if number == 0 {
+			continue
+		}
+		want(t, name, "OMISSION_REASON_"+strings.ToUpper(roster.Reason(number).String()), name)
+	}
+}

@@ -1,0 +1,91 @@
+package subscriber
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// stream2bytes puts messages behind each other, each after its length.
+func stream2bytes(messages ...*message) []byte {
+	var all []byte
+	for _, m := range messages {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		all = binary.AppendUvarint(all, uint64(len(b)))
+		all = append(all, b...)
+	}
+	return all
+}
+
+// FuzzApply plays a hostile inventory: whatever it sends, what is in force is a set that
+// was checked, and a breach changes nothing.
+func FuzzApply(f *testing.F) {
+	start := whole("e", 10, a, b)
+	f.Add(stream2bytes(start, synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
+	f.Add(stream2bytes(start, synced("e", 11, []*wireNode{a}, removed("b")), synced("e", 11, []*wireNode{a})))
+	f.Add(stream2bytes(start, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}}, synced("f", 1, []*wireNode{c})))
+	f.Add(stream2bytes(start, synced("e", 9, []*wireNode{a, b})))
+	f.Add(stream2bytes(whole("e", 1, a, node("z", "10.0.0.1"))))
+	f.Add(stream2bytes(whole("e", 1, both), synced("e", 2, nil, removed("both"))))
+	f.Add([]byte{1, 0xff, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v := NewView()
+		v.Begin()
+		for len(data) > 0 {
+			size, n := binary.Uvarint(data)
+			if n <= 0 || size > uint64(len(data)-n) {
+				return
+			}
+			m := new(inventoryv1.WatchNodesResponse)
+			if proto.Unmarshal(data[n:n+int(size)], m) != nil {
+				return
+			}
+			data = data[n+int(size):]
+			before := v.Snapshot()
+			synced, err := v.Apply(noon, m)
+			after := v.Snapshot()
+			if (err != nil || !synced) && (after.Generation != before.Generation || after.Cursor != before.Cursor) {
+				t.Fatalf("a message without a checked state changed the set: %v", err)
+			}
+			if err != nil {
+				v.Forget()
+				v.Begin()
+			}
+			checkSet(t, v)
+		}
+	})
+}
+
+// checkSet holds the indexes of a view against its set.
+func checkSet(t *testing.T, v *View) {
+	t.Helper()
+	var sum [16]byte
+	owners := map[netip.Addr]string{}
+	for i, m := range v.members {
+		toggle(&sum, m.fingerprint)
+		if i > 0 && v.members[i-1].Name >= m.Name {
+			t.Fatal("members are not in order")
+		}
+		if v.byName[m.Name] != m {
+			t.Fatalf("index of names: %q", m.Name)
+		}
+		for _, a := range m.Addresses {
+			if other, twice := owners[a]; twice {
+				t.Fatalf("%s of %q and %q", a, other, m.Name)
+			}
+			owners[a] = m.Name
+			if v.owner[a] != m.Name {
+				t.Fatalf("index of addresses: %s", a)
+			}
+		}
+	}
+	if sum != v.digest || len(v.byName) != len(v.members) || len(v.owner) != len(owners) {
+		t.Fatalf("digest %x of %x, %d names of %d, %d addresses of %d", v.digest, sum, len(v.byName), len(v.members), len(v.owner), len(owners))
+	}
+}
