@@ -1,0 +1,233 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// CacheEnv names the variable that moves the lab's cache directory.
+const CacheEnv = "SLICEFEED_CACHE_DIR"
+
+const ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3"
+
+// packages maps the name of each upstream program to the package it is built from.
+var packages = []struct{ program, path string }{
+	{"etcd", "go.etcd.io/etcd/server/v3"},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+}
+
+// Programs are the paths of the upstream programs.
+type Programs struct {
+	Etcd, KubeAPIServer, Kubectl string
+}
+
+// CacheDir returns the directory for what the lab keeps between runs.
+func CacheDir() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		return filepath.Abs(dir)
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a cache directory (set %s): %w", CacheEnv, err)
+	}
+	return filepath.Join(base, "slicefeed"), nil
+}
+
+// Build returns the upstream programs, after building those that are not in the cache
+// directory yet; what it does is told on log. Several callers, of other processes too,
+// do not build twice. A first build downloads modules, so it belongs outside of a
+// network namespace.
+func Build(ctx context.Context, log io.Writer) (Programs, error) {
+	source, err := sourceDir()
+	if err != nil {
+		return Programs{}, err
+	}
+	dir, err := programsDir(source)
+	if err != nil {
+		return Programs{}, err
+	}
+	if len(missing(dir)) > 0 {
+		if err := buildLocked(ctx, log, source, dir); err != nil {
+			return Programs{}, fmt.Errorf("build etcd, kube-apiserver and kubectl into %s: %w", dir, err)
+		}
+	}
+	return Programs{
+		Etcd:          filepath.Join(dir, "etcd"),
+		KubeAPIServer: filepath.Join(dir, "kube-apiserver"),
+		Kubectl:       filepath.Join(dir, "kubectl"),
+	}, nil
+}
+
+// sourceDir finds lab/upstream of the checkout that we run in, or were built into.
+func sourceDir() (string, error) {
+	var starts []string
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	if program, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(program))
+	}
+	for _, dir := range starts {
+		for {
+			source := filepath.Join(dir, "lab", "upstream")
+			if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
+				return source, nil
+			}
+			parent := filepath.Dir(dir)
+			if parent == dir {
+				break
+			}
+			dir = parent
+		}
+	}
+	return "", fmt.Errorf("find lab/upstream: neither above %s: run it in a checkout", strings.Join(starts, " nor above "))
+}
+
+// programsDir names the directory after everything that the programs depend on.
+func programsDir(source string) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		raw, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", fmt.Errorf("read the versions of the upstream programs: %w", err)
+		}
+		hash.Write(raw)
+	}
+	fmt.Fprint(hash, runtime.Version(), runtime.GOARCH, ldflags)
+	return filepath.Join(cache, "upstream", hex.EncodeToString(hash.Sum(nil))[:12]), nil
+}
+
+// missing lists the packages whose program is not in dir.
+func missing(dir string) (programs []string) {
+	for _, p := range packages {
+		if _, err := os.Stat(filepath.Join(dir, p.program)); err != nil {
+			programs = append(programs, p.program)
+		}
+	}
+	return programs
+}
+
+func buildLocked(ctx context.Context, log io.Writer, source, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, log, dir+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	programs := missing(dir) // again: someone else may have built them meanwhile
+	if len(programs) == 0 {
+		return nil
+	}
+	// In the same directory, so that the moves below are renames.
+	tmp, err := os.MkdirTemp(dir, ".build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	fmt.Fprintf(log, "Building %s once, into %s; from nothing this takes about 4 minutes on 2 cores.\n",
+		strings.Join(programs, ", "), dir)
+	start := time.Now()
+	for _, p := range packages {
+		final := filepath.Join(dir, p.program)
+		if _, err := os.Stat(final); err == nil {
+			continue
+		}
+		// One after the other: what is finished stays when the rest is interrupted.
+		built := filepath.Join(tmp, p.program)
+		if err := goBuild(ctx, log, source, p.path, built); err != nil {
+			return fmt.Errorf("%s: %w", p.program, err)
+		}
+		if err := os.Rename(built, final); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(log, "Built in %s.\n", time.Since(start).Round(time.Second))
+	return nil
+}
+
+// goBuild runs go build and tells every ten seconds how far it is.
+func goBuild(ctx context.Context, log io.Writer, source, path, output string) error {
+	// Verbose, because that lists each package as it is compiled.
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", output, path)
+	cmd.Dir = source
+	// The user's GOFLAGS could steer the build elsewhere (-mod=vendor), as a go.work would.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	// The compilers must end too when ctx does.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	lines := &lineLog{}
+	cmd.Stdout, cmd.Stderr = lines, lines
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }() // received below in any case
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	name := filepath.Base(output)
+	for {
+		select {
+		case err := <-done:
+			if err == nil {
+				fmt.Fprintf(log, "  %s is built (%s).\n", name, time.Since(start).Round(time.Second))
+				return nil
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("go build %s: %w\n%s", path, err, lines.tail())
+		case <-tick.C:
+			fmt.Fprintf(log, "  %s: %d packages compiled, %s\n", name, lines.count(), time.Since(start).Round(time.Second))
+		}
+	}
+}
+
+// lock takes a lock on a file that other processes take too.
+func lock(ctx context.Context, log io.Writer, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	told := false
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil // which unlocks
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			_ = file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if !told {
+			fmt.Fprintf(log, "Another process is building the upstream programs; waiting for it.\n")
+			told = true
+		}
+		select { // polled, because a blocking flock could not be interrupted
+		case <-ctx.Done():
+			_ = file.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// checkout makes a checkout whose lab/upstream needs no network and no minutes: the
+// programs' packages are replaced by tiny ones. It becomes the working directory.
+func checkout(t *testing.T) (source string) {
+	t.Helper()
+	root := t.TempDir()
+	source = filepath.Join(root, "lab", "upstream")
+	write := func(path, content string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const program = "package main\n\nfunc main() { println(\"hello\") }\n"
+	write(filepath.Join(source, "etcd", "go.mod"), "module go.etcd.io/etcd/server/v3\n\ngo 1.26\n")
+	write(filepath.Join(source, "etcd", "main.go"), program)
+	write(filepath.Join(source, "kubernetes", "go.mod"), "module k8s.io/kubernetes\n\ngo 1.26\n")
+	write(filepath.Join(source, "kubernetes", "cmd", "kube-apiserver", "main.go"), program)
+	write(filepath.Join(source, "kubernetes", "cmd", "kubectl", "main.go"), program)
+	write(filepath.Join(source, "go.mod"), `module upstream
+
+go 1.26
+
+require (
+	go.etcd.io/etcd/server/v3 v3.0.0
+	k8s.io/kubernetes v1.0.0
+)
+
+replace (
+	go.etcd.io/etcd/server/v3 => ./etcd
+	k8s.io/kubernetes => ./kubernetes
+)
+`)
+	write(filepath.Join(source, "go.sum"), "")
+	t.Chdir(filepath.Join(root, "lab"))
+	t.Setenv(CacheEnv, filepath.Join(root, "cache"))
+	return source
+}
+
+func TestProgramsAreBuiltOnceHoweverManyAsk(t *testing.T) {
+	checkout(t)
+	var log lineLog
+	var wait sync.WaitGroup
+	for range 3 {
+		wait.Go(func() {
+			if _, err := Build(t.Context(), &log); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	programs, err := Build(t.Context(), &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl} {
+		if info, err := os.Stat(path); err != nil || info.Mode()&0o100 == 0 {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if got := strings.Count(string(log.data), "kube-apiserver is built"); got != 1 {
+		t.Errorf("built %d times:\n%s", got, log.data)
+	}
+	entries, err := os.ReadDir(filepath.Dir(programs.Etcd))
+	if err != nil || len(entries) != 3 {
+		t.Errorf("left behind: %v %v", entries, err)
+	}
+}
+
+func TestAFailedBuildSaysWhatTheCompilerSaid(t *testing.T) {
+	source := checkout(t)
+	broken := filepath.Join(source, "kubernetes", "cmd", "kubectl", "main.go")
+	if err := os.WriteFile(broken, []byte("package main\n\nfunc main() { nonsense() }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Build(t.Context(), io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
+		t.Errorf("got %v", err)
+	}
+	dir, err := programsDir(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := missing(dir); len(got) != 1 || got[0] != "kubectl" {
+		t.Errorf("missing are %v: what was finished must stay", got)
+	}
+}
+
+func TestOtherVersionsGetAnotherDirectory(t *testing.T) {
+	source := checkout(t)
+	before, err := programsDir(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(source, "go.sum"), []byte("other\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after, err := programsDir(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before == after {
+		t.Errorf("both are in %s", before)
+	}
+}
+
+func TestWaitingForAnotherBuildEndsWithTheContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lock(t.Context(), io.Discard, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := lock(ctx, &log, path); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(log.String(), "waiting") {
+		t.Errorf("it did not say that it waits: %q", log.String())
+	}
+	unlock()
+	again, err := lock(t.Context(), io.Discard, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+func TestOutsideOfACheckoutItSaysSo(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := Build(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "checkout") {
+		t.Errorf("got %v", err)
+	}
+}

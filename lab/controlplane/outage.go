@@ -1,0 +1,126 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// StopAPIServer kills the API server: its connections end, its port refuses. The data
+// stays.
+func (cp *ControlPlane) StopAPIServer() error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.end(APIServer)
+}
+
+// StartAPIServer starts the API server again, with the same address, keys and data, and
+// returns when it answers.
+func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.processes[APIServer] != nil {
+		return fmt.Errorf("start the API server of %s: it runs already", cp.name)
+	}
+	if err := cp.startAPIServer(ctx); err != nil {
+		return fmt.Errorf("start the API server of %s: %w", cp.name, err)
+	}
+	return nil
+}
+
+// Signal sends a signal to one of the processes: syscall.SIGSTOP freezes it, SIGCONT
+// lets it go on.
+func (cp *ControlPlane) Signal(program Program, sig os.Signal) error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	p := cp.processes[program]
+	if p == nil {
+		return fmt.Errorf("signal %s of %s: it does not run", program, cp.name)
+	}
+	return p.Signal(sig)
+}
+
+// Stop kills both processes and removes the directory if Start made it. It is safe to
+// call it twice.
+func (cp *ControlPlane) Stop() error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	err := errors.Join(cp.end(APIServer), cp.end(Etcd))
+	if cp.ownDir {
+		err = errors.Join(err, os.RemoveAll(cp.dir))
+	}
+	return err
+}
+
+// end needs mu. There is nothing to be saved, so nobody is asked to end in order. That
+// one has ended by itself before is an error.
+func (cp *ControlPlane) end(program Program) error {
+	p := cp.processes[program]
+	if p == nil {
+		return nil
+	}
+	delete(cp.processes, program)
+	return p.Stop(0)
+}
+
+// waitReady needs mu. It returns when the API server says it is ready and has the
+// default namespace, or with what it printed when it ends before.
+func (cp *ControlPlane) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	client, err := rest.HTTPClientFor(cp.admin)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	server, store := cp.processes[APIServer], cp.processes[Etcd]
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		if last = cp.answers(ctx, client, "/readyz", "/api/v1/namespaces/default"); last == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-server.Done():
+			return ended(server.Wait())
+		case <-store.Done():
+			return ended(store.Wait())
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready: %w%s", last, server.Tail())
+		}
+	}
+}
+
+func ended(err error) error {
+	if err == nil {
+		return errors.New("it ended with exit code 0")
+	}
+	return err
+}
+
+func (cp *ControlPlane) answers(ctx context.Context, client *http.Client, paths ...string) error {
+	for _, path := range paths {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, cp.url()+path, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", path, response.Status)
+		}
+	}
+	return nil
+}
