@@ -354,7 +354,12 @@ func TestReasonsNameBothWitnesses(t *testing.T) {
 }
 
 func BenchmarkDecideAtFiveThousandEndpoints(b *testing.B) {
-	w := newWorld(b, 5000)
+	w := newWorld(b, 0)
+	for n := range 5000 {
+		w.source("blue").Members = append(w.source("blue").Members, Member{Address: addr(n), State: Ready})
+		w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "blue"})
+		w.probe(n, Passing)
+	}
 	w.decide()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -79,43 +79,43 @@ func (c *court) judge(i int, last State, settled bool) (Endpoint, State) {
 	}
 	w := &c.sources[s.owner]
 	e.Source = w.Name
-	member, said := c.claimed(i, s.owner), unlisted
+	member, state := c.claimed(i, s.owner), unlisted
 	if member != nil {
-		said = member.State
+		state = member.State
 	}
 	if !w.believed() {
 		e.Rule = w.rule
 		e.Verdict, e.Conditions = hold(s.held, health, last)
-		e.Reason = reason(w.Name, w.why, health, detail)
-		w.holds += c.kept(s, e, said, health, last)
+		e.Reason = c.reason(said{w.Name, w.why, health, detail})
+		w.holds += c.kept(s, e, state, health, last)
 		return c.listed(s, e, false, health), last
 	}
 	e.Rule = RuleTable
-	e.Verdict, e.Conditions = rule(s.held, said, health, last)
-	e.Reason = reason(w.Name, states[said], health, detail)
+	e.Verdict, e.Conditions = rule(s.held, state, health, last)
+	e.Reason = c.reason(said{w.Name, states[state], health, detail})
 	if member != nil && (s.held == nil || e.Verdict != Hold) {
 		e.Zone = member.Zone
 	}
-	if said != Unknown {
-		last = said
+	if state != Unknown {
+		last = state
 	}
 	return c.listed(s, e, true, health), last
 }
 
 // rule is the table of a source that is believed.
-func rule(held *Held, said State, health Health, last State) (Verdict, Conditions) {
+func rule(held *Held, state State, health Health, last State) (Verdict, Conditions) {
 	switch {
-	case said == unlisted:
+	case state == unlisted:
 		return Gone, Conditions{}
-	case said == Unknown:
+	case state == Unknown:
 		return hold(held, health, last)
 	case health == Failing:
 		return Out, Conditions{}
-	case said == Draining:
+	case state == Draining:
 		return Drain, draining
 	case health == Unjudged:
 		return Hold, as(held)
-	case said == Ready, health == Passing: // kubelets restart; the data plane answers
+	case state == Ready, health == Passing: // kubelets restart; the data plane answers
 		return Serve, ready
 	default:
 		return Out, Conditions{}
@@ -174,12 +174,12 @@ func (c *court) listed(s *subject, e Endpoint, believed bool, health Health) End
 }
 
 // kept is 1 if an endpoint is held back by the guard of its source that is not believed.
-func (c *court) kept(s *subject, e Endpoint, said State, health Health, last State) int {
+func (c *court) kept(s *subject, e Endpoint, state State, health Health, last State) int {
 	if s.held == nil || e.Verdict == Out {
 		return 0
 	}
 	if e.Rule == RuleEmpty {
-		if _, otherwise := rule(s.held, said, health, last); said != unlisted && otherwise == e.Conditions {
+		if _, otherwise := rule(s.held, state, health, last); state != unlisted && otherwise == e.Conditions {
 			return 0
 		}
 	}
@@ -200,11 +200,11 @@ func (c *court) disowned(s *subject, e Endpoint, health Health, detail string, s
 		e.Reason = "feed " + e.Source + ": refused, " + cause
 	case settled:
 		e.Source, e.Rule, e.Verdict = labelled(s.held), RuleTable, Gone
-		e.Reason = reason(e.Source, "no source of this Service", health, detail)
+		e.Reason = c.reason(said{e.Source, "no source of this Service", health, detail})
 	default:
 		e.Source, e.Rule = labelled(s.held), RuleTrust
 		e.Verdict, e.Conditions = hold(s.held, health, Unknown)
-		e.Reason = reason(e.Source, "no source of this Service, and not every other is believed", health, detail)
+		e.Reason = c.reason(said{e.Source, "no source of this Service, and not every other is believed", health, detail})
 	}
 	return c.listed(s, e, false, health)
 }
@@ -217,19 +217,26 @@ var states = [...]string{
 	unlisted: "no longer listed",
 }
 
-// reason puts the two witnesses' words into one line, without numbers that change by themselves.
-func reason(source, said string, health Health, detail string) string {
-	switch health {
-	case off:
-		return "feed " + source + ": " + said + ", probe: off"
-	case Passing:
-		return "feed " + source + ": " + said + ", probe: passing"
-	case Failing:
-		if detail != "" {
-			return "feed " + source + ": " + said + ", probe: failing (" + detail + ")"
-		}
-		return "feed " + source + ": " + said + ", probe: failing"
-	default:
-		return "feed " + source + ": " + said + ", probe: not judged yet"
+// said is what a reason is made of.
+type said struct {
+	source, feed string
+	health       Health
+	detail       string
+}
+
+// reason puts the two witnesses' words into one line, without numbers that change by
+// themselves. Most endpoints of a Service have the same, so the last one is kept.
+func (c *court) reason(s said) string {
+	if c.saidText == "" || s != c.said {
+		c.said, c.saidText = s, s.String()
 	}
+	return c.saidText
+}
+
+func (s said) String() string {
+	probe := [...]string{Unjudged: "not judged yet", Passing: "passing", Failing: "failing", off: "off"}[s.health]
+	if s.health == Failing && s.detail != "" {
+		probe += " (" + s.detail + ")"
+	}
+	return "feed " + s.source + ": " + s.feed + ", probe: " + probe
 }

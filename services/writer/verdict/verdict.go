@@ -54,6 +54,9 @@ type court struct {
 	memory    Memory
 	decision  Decision
 	forbidden bool // the fence would take all: nothing is written
+
+	said     said // the last reason, see reason
+	saidText string
 }
 
 // subject is one address that is held or told.
