@@ -1,0 +1,133 @@
+// Package command is the command line that both binaries share: serve, check-config and
+// version. It promises that serve and check-config judge a configuration alike, and that
+// neither half runs with the other half's credential in its environment.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slicefeed/slicefeed/services/internal/journal"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+// Half is what makes one binary differ from the other. C is its configuration struct.
+type Half[C any] struct {
+	Name    string // of the binary
+	Short   string // one sentence
+	Version string
+
+	// Forbidden are environment names of the other half's credentials: with one of them set,
+	// this half does not start. A guard rail, not a proof: see docs/architecture.md.
+	Forbidden []string
+
+	// Build makes the service from a valid configuration: it reads files, but asks nobody.
+	// Its error is one of configuration.
+	Build func(cfg *C, log *slog.Logger) (Service, error)
+}
+
+// Service is what serve runs.
+type Service interface {
+	Run(ctx context.Context) error
+}
+
+// Main runs the command line and returns the exit code: 2 for a configuration that cannot
+// work, 1 for any other error.
+func (h Half[C]) Main(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	root := h.Command(os.Getenv)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", h.Name, err)
+	}
+	return settings.ExitCode(err)
+}
+
+// Command is the binary's command, reading its environment from getenv.
+func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
+	root := &cobra.Command{
+		Use: h.Name, Short: h.Short, SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
+	root.AddCommand(
+		h.configured(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
+			func(cmd *cobra.Command, cfg *C) error {
+				log := journal.New(cmd.ErrOrStderr(), slog.LevelInfo)
+				journal.Adopt(log)
+				service, err := h.build(cfg, log)
+				if err != nil {
+					return err
+				}
+				log.Info("starting", "half", h.Name, "version", h.Version)
+				return service.Run(cmd.Context())
+			}),
+		h.configured(getenv, &cobra.Command{Use: "check-config", Short: "Say everything that is wrong with the configuration and its files, and exit"},
+			func(cmd *cobra.Command, cfg *C) error {
+				if _, err := h.build(cfg, slog.New(slog.DiscardHandler)); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), "the configuration can work")
+				return nil
+			}),
+		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", h.Name, h.Version)
+		}},
+	)
+	return root
+}
+
+func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run func(*cobra.Command, *C) error) *cobra.Command {
+	cfg := new(C)
+	settings.Register(cmd.Flags(), cfg)
+	cmd.Args = func(c *cobra.Command, args []string) error {
+		if err := cobra.NoArgs(c, args); err != nil {
+			return settings.FlagError(err)
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), h.forbidden(getenv)); err != nil {
+			return err
+		}
+		return run(cmd, cfg)
+	}
+	return cmd
+}
+
+func (h Half[C]) build(cfg *C, log *slog.Logger) (Service, error) {
+	service, err := h.Build(cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
+	}
+	return service, nil
+}
+
+// forbidden says which credentials of the other half this one was handed.
+func (h Half[C]) forbidden(getenv func(string) string) error {
+	var found []string
+	for _, name := range h.Forbidden {
+		if getenv(name) != "" {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w:\n- %s: a credential of the other half is in this one's environment; "+
+		"%s refuses to run with it, since the two must never meet: remove it here",
+		settings.ErrConfiguration, strings.Join(found, ", "), h.Name)
+}

@@ -1,0 +1,193 @@
+// Package app is the inventory put together: the stages are made from left to right, in
+// the order of the flow, and run in one group.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/admin"
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// Half is the inventory's command line.
+func Half(version string) command.Half[Config] {
+	return command.Half[Config]{
+		Name:      "slicefeed-inventory",
+		Short:     "Tells which workers of the secured cluster are where on the private network",
+		Version:   version,
+		Forbidden: []string{"TARGET_KUBECONFIG"},
+		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
+	}
+}
+
+// inventory is the half, built and not yet running.
+type inventory struct {
+	cfg       *Config
+	log       *slog.Logger
+	registry  *prometheus.Registry
+	nodes     *kubenodes.Nodes
+	collector *collector
+	stores    *feed.Stores
+	link      *link.Server
+	server    *nodeserver.Server
+	health    *health.Server
+}
+
+// build makes all stages. It reads files and asks nobody; its error names all that is wrong.
+func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	cluster, errCluster := clusterConfig(cfg, version)
+	cloud, errCloud := cloudClient(cfg, version, log, registry)
+	end, errLink := link.NewServer(link.Config{
+		Half: "inventory", Name: "feed", Files: cfg.files(), Logger: log, Registerer: registry,
+	}, cfg.Clients)
+	if err := errors.Join(errCluster, errCloud, errLink); err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("client of the secured cluster: %w", err)
+	}
+	selector, err := labels.Parse(cfg.Selector)
+	if err != nil {
+		return nil, err
+	}
+	rules := kubenodes.Rules{Selector: selector}
+	if cfg.Cordoned == "drain" {
+		rules.Cordoned = kubenodes.Drain
+	}
+	by := roster.ByCloud
+	if cfg.Resolver == "node-address" {
+		by = roster.ByNodeAddress
+	}
+
+	i := &inventory{cfg: cfg, log: log, registry: registry, link: end, health: health.NewServer()}
+	i.nodes = kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry})
+	i.stores = feed.NewStores(rand.Text())
+	i.collector = newCollector(i.nodes, cloud, roster.Config{
+		Resolver: by, CIDRs: settings.Prefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace,
+	}, i.stores, newMetrics(registry), log)
+	i.server = nodeserver.New(nodeserver.Config{
+		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Observer: i.collector,
+		Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+	})
+	return i, nil
+}
+
+// Run serves until ctx is done.
+func (i *inventory) Run(ctx context.Context) error {
+	var listeners [3]net.Listener
+	var problems []error
+	for n, l := range []struct{ setting, address string }{
+		{"LISTEN_ADDRESS", i.cfg.Listen}, {"ADMIN_ADDRESS", i.cfg.Admin}, {"DEBUG_ADDRESS", i.cfg.Debug},
+	} {
+		var err error
+		listeners[n], err = admin.Listen(ctx, l.setting, l.address)
+		problems = append(problems, err)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("%w:\n%w", settings.ErrConfiguration, err)
+	}
+
+	server := grpc.NewServer(i.link.Options()...)
+	inventoryv1.RegisterInventoryServiceServer(server, i.server)
+	grpc_health_v1.RegisterHealthServer(server, i.health)
+	reflection.Register(server)
+	doors := &admin.Server{
+		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Logger: i.log,
+		Ready: []admin.Check{{Name: "first-observation", OK: i.observed}},
+	}
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return i.nodes.Run(ctx) })
+	g.Go(func() error { return i.collector.Run(ctx) })
+	g.Go(func() error { return i.server.Run(ctx) })
+	g.Go(func() error { return i.link.Run(ctx) })
+	g.Go(func() error {
+		return i.link.Serve(ctx, link.Serving{Server: server, Health: i.health, Listener: listeners[0], Stopping: i.server.Stop})
+	})
+	g.Go(func() error { return doors.Run(ctx) })
+	return g.Wait()
+}
+
+// observed is the readiness: the first complete observation. What comes later may degrade
+// the status, never the readiness: what is known is served on.
+func (i *inventory) observed() error {
+	status, _ := i.stores.Status()
+	if status.Observation > 0 {
+		return nil
+	}
+	return fmt.Errorf("no complete observation yet: membership is %s (%s), addresses are %s (%s)",
+		status.Membership.Sync, status.Membership.Reason, status.Addresses.Sync, status.Addresses.Reason)
+}
+
+// identify finds in a call what the link's list of clients grants.
+func identify(ctx context.Context) (nodeserver.Client, bool) {
+	grant, ok := link.GrantFrom(ctx)
+	return nodeserver.Client{
+		Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator,
+		View: feed.View{Selector: grant.View.NodeSelector, Labels: grant.View.Labels},
+	}, ok
+}
+
+func clusterConfig(cfg *Config, version string) (*rest.Config, error) {
+	var cluster *rest.Config
+	var err error
+	if cfg.Kubeconfig == "" && cfg.Context == "" {
+		cluster, err = rest.InClusterConfig()
+	} else {
+		cluster, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig},
+			&clientcmd.ConfigOverrides{CurrentContext: cfg.Context}).ClientConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("SECURED_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
+	}
+	cluster.UserAgent = "slicefeed-inventory/" + version
+	cluster.ContentType = "application/vnd.kubernetes.protobuf"
+	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	cluster.QPS = -1 // the roster paces what is asked
+	return cluster, nil
+}
+
+// cloudClient makes the client of the cloud, or nil where none is needed.
+func cloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
+	if cfg.Resolver != "ionos" {
+		return nil, nil
+	}
+	client, err := ionos.New(ionos.Config{
+		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.pairs(),
+		UserAgent: "slicefeed-inventory/" + version, Log: log, Registerer: registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}

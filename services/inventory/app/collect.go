@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// collector drives the roster: what the cluster and the cloud say goes in, what changed
+// goes to the stores of the views, and what the roster wants to know is asked.
+type collector struct {
+	nodes   *kubenodes.Nodes
+	cloud   cloud // nil where the roster never asks for a listing
+	stores  *feed.Stores
+	metrics *metrics
+	log     *slog.Logger
+
+	mu     sync.Mutex // the roster is also asked by operators' calls
+	roster *roster.Roster
+	wake   chan struct{} // capacity 1: a subscriber has changed what the roster wants
+}
+
+// cloud is a source of whole listings.
+type cloud interface {
+	List(ctx context.Context) (roster.Listing, error)
+}
+
+func newCollector(nodes *kubenodes.Nodes, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
+	return &collector{
+		nodes: nodes, cloud: c, stores: stores, metrics: m, log: log,
+		roster: roster.New(cfg), wake: make(chan struct{}, 1),
+	}
+}
+
+// answer takes what was asked for into the roster.
+type answer func(*roster.Roster)
+
+// Run collects until ctx is done, and waits for questions that are under way.
+func (c *collector) Run(ctx context.Context) error {
+	answers := make(chan answer)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ask := func(question func() answer) {
+		asking.Go(func() {
+			a := question()
+			select {
+			case answers <- a:
+			case <-ctx.Done():
+			}
+		})
+	}
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var in answer
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.nodes.Changed():
+		case in = <-answers:
+		case <-c.wake:
+		case <-timer.C:
+		}
+		next := c.step(in)
+		if next.Look != roster.NoLook {
+			ask(func() answer { return c.look(ctx, next.Look) })
+		}
+		if next.List {
+			ask(func() answer { return c.list(ctx) })
+		}
+		timer.Reset(time.Until(next.Wake))
+	}
+}
+
+// step brings the roster and then the stores up to date. The news of the watch go in
+// first: an answer is about a time before it came.
+func (c *collector) step(in answer) roster.Ask {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	news := c.nodes.Take()
+	for _, n := range news.Changed {
+		c.roster.Upsert(now, n)
+	}
+	for _, name := range news.Removed {
+		c.roster.Remove(now, name)
+	}
+	if !news.HeardAt.IsZero() {
+		c.roster.Heard(news.HeardAt, news.ResourceVersion)
+	}
+	if news.Failure != "" {
+		c.roster.WatchFailed(now, news.Failure)
+	}
+	if in != nil {
+		in(c.roster)
+	}
+	doubt := c.stores.Apply(c.roster.Take())
+	status := c.roster.Status(now)
+	if c.stores.SetStatus(status) || doubt {
+		c.roster.Doubt(now, 1)
+	}
+	c.metrics.set(c.roster.Counts(), status)
+	return c.roster.Ask(now)
+}
+
+func (c *collector) look(ctx context.Context, look roster.Look) answer {
+	began := time.Now()
+	rv, err := c.nodes.Look(ctx, look)
+	if err != nil {
+		c.log.Warn("look at the API server gave no answer", "look", look.String(), "error", err)
+	}
+	return func(r *roster.Roster) { r.Looked(time.Now(), began, look, rv, err) }
+}
+
+func (c *collector) list(ctx context.Context) answer {
+	began := time.Now()
+	listing, err := c.cloud.List(ctx)
+	after, _ := ionos.RetryAfter(err)
+	if err != nil {
+		c.log.Warn("listing of the cloud failed, every known address stays", "error", err, "retryAfter", after)
+	}
+	return func(r *roster.Roster) { r.Listed(time.Now(), began, listing, err, after) }
+}
+
+// Doubt asks for a series of complete observations on behalf of a subscriber.
+func (c *collector) Doubt(observations int) {
+	c.mu.Lock()
+	c.roster.Doubt(time.Now(), observations)
+	c.mu.Unlock()
+	c.rouse()
+}
+
+// SetDoubtDepth says how many observations subscribers want of a series.
+func (c *collector) SetDoubtDepth(observations int) {
+	c.mu.Lock()
+	c.roster.SetDoubtDepth(observations)
+	c.mu.Unlock()
+	c.rouse()
+}
+
+// Omitted are the Nodes that are left out at present.
+func (c *collector) Omitted() []roster.Omission {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.roster.Omitted()
+}
+
+func (c *collector) rouse() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,153 @@
+package app
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// What follows puts what one stage gives into the words of the next. The stages do not
+// know each other, so that each can be read, tested and simulated alone.
+
+// members are those of a snapshot, kept while neither they nor the families change.
+type members struct {
+	generation uint64
+	families   string
+	list       []verdict.Member
+}
+
+// witness is the source as the verdict hears it.
+func (c *control) witness(s subscriber.Snapshot, t targets.Target) verdict.Source {
+	forbidden := make(map[netip.Addr]struct{}, len(t.ClusterIPs))
+	for _, ip := range t.ClusterIPs {
+		forbidden[ip] = struct{}{}
+	}
+	return verdict.Source{
+		Name:             s.Source,
+		Heard:            s.Synced,
+		Alive:            s.Alive && s.SyncedEpoch,
+		MembershipSynced: s.Membership.State == subscriber.Synced,
+		MembershipAt:     s.WordAt,
+		Epoch:            s.ObservationEpoch,
+		Observation:      s.Observation,
+		ObservationAt:    s.ObservationReceivedAt,
+		Members:          c.members.of(s, t.Families),
+		Fence:            verdict.Fence{CIDRs: c.cidrs, Forbidden: forbidden},
+	}
+}
+
+// of returns the snapshot's members of the given families, one for each address, sorted.
+func (m *members) of(s subscriber.Snapshot, families []discoveryv1.AddressType) []verdict.Member {
+	key := fmt.Sprint(families)
+	if m.list != nil && m.generation == s.Generation && m.families == key {
+		return m.list
+	}
+	states := map[subscriber.State]verdict.State{
+		subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
+	}
+	list := make([]verdict.Member, 0, len(s.Members))
+	for _, member := range s.Members {
+		for _, a := range member.Addresses {
+			if slices.Contains(families, family(a)) {
+				list = append(list, verdict.Member{Address: a, Name: member.Name, State: states[member.State], Since: member.Since})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b verdict.Member) int { return a.Address.Compare(b.Address) })
+	*m = members{s.Generation, key, list}
+	return list
+}
+
+func family(a netip.Addr) discoveryv1.AddressType {
+	if a.Is4() {
+		return discoveryv1.AddressTypeIPv4
+	}
+	return discoveryv1.AddressTypeIPv6
+}
+
+// words are what the probes say.
+func (c *control) words() map[netip.Addr]verdict.Probe {
+	healths := [...]verdict.Health{prober.Unjudged: verdict.Unjudged, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
+	words := make(map[netip.Addr]verdict.Probe, len(c.probed))
+	for _, key := range c.probed {
+		w := c.prober.Word(key)
+		words[key.Address] = verdict.Probe{Health: healths[w.Health], Since: w.Since, Detail: w.Detail}
+	}
+	return words
+}
+
+// heldAs is what the slices list, as the verdict hears it.
+func heldAs(listed []planner.Endpoint) []verdict.Held {
+	held := make([]verdict.Held, len(listed))
+	for i, e := range listed {
+		held[i] = verdict.Held{
+			Address: e.Address, Source: e.Source, Zone: e.Zone,
+			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
+		}
+	}
+	return held
+}
+
+// listed is what a decision lists, as the planner takes it.
+func listed(judged []verdict.Endpoint) []planner.Endpoint {
+	var list []planner.Endpoint
+	for _, e := range judged {
+		if e.Listed {
+			list = append(list, planner.Endpoint{
+				Address: e.Address, Source: e.Source, Zone: e.Zone,
+				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
+			})
+		}
+	}
+	return list
+}
+
+// reasons are the guards' names as an Event has them.
+var reasons = map[verdict.Rule]string{
+	verdict.RuleFence: "Fence", verdict.RuleGate: "SnapshotGate", verdict.RuleEmpty: "Empty", verdict.RuleTrust: "Trust",
+}
+
+// warnings are the guards that hold something back, as told on the Service. One Event a guard:
+// with several sources the notes are joined.
+func warnings(guards []verdict.Guard) []applier.Warning {
+	var all []applier.Warning
+	for _, g := range guards {
+		if n := len(all); n > 0 && all[n-1].Reason == reasons[g.Rule] {
+			all[n-1].Note += " " + g.Message
+			continue
+		}
+		all = append(all, applier.Warning{Reason: reasons[g.Rule], Action: "HoldBack", Note: g.Message})
+	}
+	return all
+}
+
+// neighbours warns of slices of the same Service that are not ours: consumers add them.
+func neighbours(t targets.Target) []applier.Warning {
+	if len(t.Foreign) == 0 {
+		return nil
+	}
+	return []applier.Warning{{
+		Reason: "ForeignSlices", Action: "LeaveAlone",
+		Note: fmt.Sprintf("Slices that others manage belong to this Service too, and consumers add their endpoints to ours: %s. Delete them unless that is meant.",
+			strings.Join(t.Foreign, ", ")),
+	}}
+}
+
+// sooner is the earlier of two times, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
