@@ -1,0 +1,84 @@
+# Slicefeed. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/.bin
+export PATH := $(BIN):$(PATH)
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STAMP := -X main.version=$(VERSION)
+
+# Each module is named, since there is no go.mod at the root.
+GO_TREES := ./gen/... ./services/... ./lab/...
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# ---- the main job ---------------------------------------------------------------
+
+.PHONY: demo
+demo: build upstream tools ## Tell the main job as a story, on real parts (KEEP=1 leaves it up)
+	@lab demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: check unit e2e ## Run every test: checks, unit tests, the pair on real control planes
+
+.PHONY: bench
+bench: build upstream ## Measure propagation against the raw loop, in one run
+	@lab bench
+
+.PHONY: verify
+verify: test ## The longer gate, run before a release
+	@echo "verify: nothing beyond make test yet; real faults, load, browser and compose come with their issues"
+
+# ---- the tests, apart -----------------------------------------------------------
+
+.PHONY: check
+check: tools ## Formatting, lint, contract, generated code, rules of the house
+	@tools/check
+
+.PHONY: unit
+unit: ## Unit tests with the race detector
+	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane)
+
+.PHONY: e2e
+e2e: build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
+	@tools/gotest -timeout 15m ./lab/controlplane/... ./lab/e2e/...
+
+# ---- what they need -------------------------------------------------------------
+
+# No -trimpath and no CGO_ENABLED=0 here: either would compile every dependency once more
+# than tests and lint do already. Release builds have both.
+.PHONY: build
+build: ## Build both halves and the lab into .bin/
+	@mkdir -p $(BIN)
+	@echo "building the two halves and the lab"
+	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-inventory ./services/inventory
+	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-writer ./services/writer
+	@go build -o $(BIN)/ ./lab/cmd/...
+
+.PHONY: race
+race: ## Build both halves with the race detector into .bin/race/, for the end-to-end tests
+	@mkdir -p $(BIN)/race
+	@echo "building the two halves with the race detector"
+	@go build -race -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-inventory ./services/inventory
+	@go build -race -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-writer ./services/writer
+
+.PHONY: upstream
+upstream: build ## Build kube-apiserver, etcd and kubectl once, from their Go modules
+	@lab build
+
+.PHONY: tools
+tools: ## Build the pinned developer tools into .bin/
+	@tools/build
+
+.PHONY: generate
+generate: tools ## Regenerate code and the configuration tables in the README
+	@buf generate
+	@go test ./services/inventory/app ./services/writer/app -run TestREADME -update >/dev/null
+
+.PHONY: clean
+clean: ## Remove what was built here; the cache of upstream programs stays
+	@rm -rf $(BIN)

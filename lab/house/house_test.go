@@ -1,0 +1,234 @@
+// Package house holds the rules of the house: which package may import what, and what a
+// binary may contain. They are tests, since a rule that nothing holds is a wish.
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	root      = "../.."
+	module    = "github.com/slicefeed/slicefeed/"
+	inventory = module + "services/inventory"
+	writer    = module + "services/writer"
+	generated = module + "gen/"
+)
+
+// pkg is what go list says of a package.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Standard   bool
+}
+
+// list runs go list in the root of the checkout.
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+	cmd.Dir = root
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("go list %v: %v", args, err)
+		}
+		all = append(all, p)
+	}
+}
+
+// within reports whether a package is the tree's root or below it.
+func within(path, tree string) bool { return path == tree || strings.HasPrefix(path, tree+"/") }
+
+func TestNeitherHalfContainsTheOther(t *testing.T) {
+	for half, other := range map[string]string{inventory: writer, writer: inventory} {
+		for _, p := range list(t, half) {
+			for _, dep := range p.Deps {
+				if within(dep, other) {
+					t.Errorf("%s contains %s", half, dep)
+				}
+			}
+		}
+	}
+}
+
+func TestTheWriterContainsNothingOfIONOS(t *testing.T) {
+	for _, p := range list(t, writer) {
+		for _, dep := range p.Deps {
+			if strings.Contains(dep, "ionos") {
+				t.Errorf("the writer contains %s", dep)
+			}
+		}
+	}
+}
+
+func TestTheInventoryContainsTheIONOSSDK(t *testing.T) {
+	// Guards the test above: if the SDK's path changes, that one would pass for nothing.
+	p := list(t, inventory)[0]
+	if !slices.Contains(p.Deps, "github.com/ionos-cloud/sdk-go/v6") {
+		t.Error("the inventory does not contain github.com/ionos-cloud/sdk-go/v6: does the test of the writer still look for the right name?")
+	}
+}
+
+func TestDataFlowsOneWay(t *testing.T) {
+	// Each stage may import those to its left, never one to its right. app, which
+	// constructs them all, is the only exception and is imported by main alone.
+	for half, flow := range map[string][]string{
+		inventory: {"roster", "kubenodes", "ionos", "feed", "nodeserver", "app"},
+		writer:    {"subscriber", "targets", "prober", "verdict", "planner", "applier", "app"},
+	} {
+		for _, p := range list(t, half+"/...") {
+			name, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, half+"/"), "/")
+			at := slices.Index(flow, name)
+			if p.ImportPath == half {
+				at = len(flow)
+			} else if at < 0 {
+				t.Errorf("%s has no place in the flow: add it to this test", p.ImportPath)
+				continue
+			}
+			for _, imported := range p.Imports {
+				if !within(imported, half) {
+					continue
+				}
+				if to := slices.Index(flow, strings.TrimPrefix(imported, half+"/")); to >= at {
+					t.Errorf("%s imports %s, which comes later in the flow", p.ImportPath, imported)
+				}
+			}
+		}
+	}
+}
+
+func TestPureCoresImportNoClient(t *testing.T) {
+	clients := regexp.MustCompile(`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`)
+	for _, core := range []string{
+		inventory + "/roster", inventory + "/feed", writer + "/verdict", writer + "/planner",
+	} {
+		for _, p := range list(t, core) {
+			for _, imported := range p.Imports {
+				if clients.MatchString(imported) {
+					t.Errorf("%s is pure, and imports %s", core, imported)
+				}
+			}
+		}
+	}
+}
+
+func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
+	impure := regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`)
+	files := []string{
+		"inventory/roster/*.go", "inventory/feed/*.go", "writer/verdict/*.go", "writer/planner/*.go",
+		// The cores that share a package with their shell, by file.
+		"writer/subscriber/view.go", "writer/subscriber/reconnect.go", "writer/prober/schedule.go",
+	}
+	for _, pattern := range files {
+		names, err := filepath.Glob(filepath.Join(root, "services", pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s matches no file (%v): has the core moved?", pattern, err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, line := range strings.Split(string(text), "\n") {
+				code, _, _ := strings.Cut(line, "//")
+				if found := impure.FindString(code); found != "" {
+					t.Errorf("%s:%d: a pure core has %q", name, i+1, found)
+				}
+			}
+		}
+	}
+}
+
+func TestThePlannerIsImportableByItself(t *testing.T) {
+	allowed := regexp.MustCompile(`^(k8s\.io/api/discovery/v1|k8s\.io/api/core/v1|k8s\.io/apimachinery/pkg/apis/meta/v1)$`)
+	for _, p := range list(t, writer+"/planner") {
+		for _, imported := range p.Imports {
+			if strings.Contains(imported, ".") && !allowed.MatchString(imported) {
+				t.Errorf("the planner imports %s: it may import k8s.io/api, its metadata types and the standard library", imported)
+			}
+		}
+	}
+}
+
+func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
+	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/endpointserver"}
+	for _, p := range list(t, module+"services/...") {
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, generated) && !slices.Contains(edges, p.ImportPath) && !strings.HasSuffix(p.ImportPath, "/app") {
+				t.Errorf("%s imports %s: generated types stop at %v", p.ImportPath, imported, edges)
+			}
+		}
+	}
+}
+
+func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
+	mutation := regexp.MustCompile(`\.(Create|Update|UpdateStatus|Patch|Apply|Delete|DeleteCollection)\(ctx\b`)
+	err := filepath.WalkDir(filepath.Join(root, "services"), func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "writer/applier/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if found := mutation.FindString(string(text)); found != "" {
+			t.Errorf("%s mutates: %q", path, found)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoModuleReplacesAnythingButGen(t *testing.T) {
+	for _, m := range []string{"gen", "services", "lab"} {
+		cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
+		cmd.Dir = filepath.Join(root, m)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go mod edit -json in %s: %v", m, err)
+		}
+		var mod struct{ Replace []struct{ Old struct{ Path string } } }
+		if err := json.Unmarshal(out, &mod); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range mod.Replace {
+			if r.Old.Path != strings.TrimSuffix(generated, "/") {
+				t.Errorf("%s/go.mod replaces %s: in a workspace that would replace it for every module", m, r.Old.Path)
+			}
+		}
+	}
+}
+
+func TestTheWorkspaceHoldsWhatShipsAndTheLabOnly(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "go.work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, outside := range []string{"tools", "upstream"} {
+		if strings.Contains(string(text), outside) {
+			t.Errorf("go.work contains %s, which would steer our versions", outside)
+		}
+	}
+}
