@@ -209,7 +209,9 @@ func TestNoModuleReplacesAnythingButGen(t *testing.T) {
 		if err != nil {
 			t.Fatalf("go mod edit -json in %s: %v", m, err)
 		}
-		var mod struct{ Replace []struct{ Old struct{ Path string } } }
+		var mod struct {
+			Replace []struct{ Old struct{ Path string } }
+		}
 		if err := json.Unmarshal(out, &mod); err != nil {
 			t.Fatal(err)
 		}
