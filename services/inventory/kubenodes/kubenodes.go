@@ -7,35 +7,15 @@ package kubenodes
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"k8s.io/client-go/tools/cache"
 )
-
-// Cordoned is what a cordon means.
-type Cordoned uint8
-
-// Keep: a cordon changes nothing (draining on cordon has caused outages). Drain: a
-// cordoned node is draining.
-const (
-	Keep Cordoned = iota
-	Drain
-)
-
-// Rules are what makes a Node a worker that counts. The zero value selects every worker.
-type Rules struct {
-	Selector labels.Selector // nil: every worker
-	Cordoned Cordoned
-}
-
-// Judge reduces a Node to what the roster judges by. It never fails: what cannot be read
-// of a Node is left out of the candidate.
-func Judge(node *corev1.Node, rules Rules) roster.Candidate { return roster.Candidate{} }
 
 // Config is what Nodes needs. All fields are mandatory but Rules.
 type Config struct {
@@ -46,38 +26,106 @@ type Config struct {
 }
 
 // Nodes follows the Nodes of a cluster. Its methods are safe for concurrent use.
-type Nodes struct{}
+type Nodes struct {
+	client  kubernetes.Interface
+	log     *slog.Logger
+	tracker *tracker
+	anew    chan struct{} // capacity 1: read all Nodes anew
+
+	looks    *prometheus.CounterVec
+	relists  prometheus.Counter
+	failures *prometheus.CounterVec
+}
 
 // New returns Nodes that have read nothing yet: see Run.
-func New(Config) *Nodes { return &Nodes{} }
+func New(cfg Config) *Nodes {
+	n := &Nodes{
+		client:  cfg.Client,
+		log:     cfg.Log,
+		tracker: newTracker(cfg.Rules),
+		anew:    make(chan struct{}, 1),
+		looks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_inventory_node_looks_total",
+			Help: "Looks at the API server that check the watch of the Nodes, by kind (light, full) and result (ok, failed, disagreed).",
+		}, []string{"look", "result"}),
+		relists: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slicefeed_inventory_node_relists_total",
+			Help: "Times that all Nodes were read anew because the watch disagreed with the API server.",
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_inventory_node_watch_failures_total",
+			Help: "Lists and watches of the Nodes that could not be begun, by verb.",
+		}, []string{"verb"}),
+	}
+	cfg.Registerer.MustRegister(n.looks, n.relists, n.failures)
+	return n
+}
 
 // Run follows the cluster until ctx is done; its error is then nil.
-func (n *Nodes) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (n *Nodes) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		n.follow(ctx)
+	}
+	return nil
+}
+
+// follow reads all Nodes and watches them until ctx is done or they are to be read anew.
+func (n *Nodes) follow(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	reflector := cache.NewReflectorWithOptions(n.listerWatcher(), &corev1.Node{}, n.tracker, cache.ReflectorOptions{Name: "nodes"})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		reflector.RunWithContext(ctx)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-n.anew:
+		n.log.Warn("reading all nodes anew: the watch disagreed with the API server")
+		n.relists.Inc()
+	}
+	cancel()
+	<-done
+}
+
+// listerWatcher notes what lists and watches fail with: the reflector itself only logs it.
+// Events and bookmarks come to the tracker in order, once what led there was taken in.
+func (n *Nodes) listerWatcher() cache.ListerWatcher {
+	nodes := n.client.CoreV1().Nodes()
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := nodes.List(ctx, options)
+			n.note(ctx, "list", err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			w, err := nodes.Watch(ctx, options)
+			n.note(ctx, "watch", err)
+			return w, err
+		},
+	}, n.client)
+}
+
+func (n *Nodes) note(ctx context.Context, verb string, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	n.failures.WithLabelValues(verb).Inc()
+	n.tracker.failed(verb + " nodes: " + err.Error())
+}
+
+// readAnew has Run read all Nodes anew.
+func (n *Nodes) readAnew() {
+	select {
+	case n.anew <- struct{}{}:
+	default:
+	}
+}
 
 // Changed receives when there is something to take. It has room for one signal, which
 // stands for any number of changes.
-func (n *Nodes) Changed() <-chan struct{} { return nil }
+func (n *Nodes) Changed() <-chan struct{} { return n.tracker.changed }
 
-// News is what the watch has told since the last Take.
-type News struct {
-	Changed []roster.Candidate // sorted by name
-	Removed []string           // sorted
-
-	HeardAt         time.Time // when the watch last spoke, by an event or bookmark; zero: not since the last Take
-	ResourceVersion uint64    // what it has reached by then
-
-	Failure string // what the list or watch failed with last, if it has since the last Take and has not spoken since
-}
-
-// Take returns what the watch has told since the last Take. Give the roster first the
-// changes, then what was heard: Changed, Removed, Heard or WatchFailed.
-func (n *Nodes) Take() News { return News{} }
-
-// Look asks the API server whether the watch can be believed. Light returns the
-// resourceVersion of a quorum LIST with limit=1. Full reads all Nodes in pages by quorum
-// and returns nil once what the watch has told equals them; if that does not come about
-// within 10 s, it is an error and the Nodes are read anew.
-// Take after it returned, and before its answer goes to Roster.Looked, holds everything it compared with.
-func (n *Nodes) Look(ctx context.Context, look roster.Look) (resourceVersion uint64, err error) {
-	return 0, nil
-}
+// Take returns what the watch has told since the last Take. Give it to the roster in this
+// order: Changed, Removed, then Heard (if HeardAt is set) and WatchFailed (if Failure is).
+func (n *Nodes) Take() News { return n.tracker.take() }
