@@ -91,7 +91,9 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"roster", "kubenodes", "ionos", "feed", "nodeserver", "app"},
-		writer:    {"subscriber", "targets", "prober", "verdict", "planner", "applier", "app"},
+		// The planner is first, out of its place in the flow: what a slice of ours looks like is
+		// its knowledge, and targets and applier read slices with it. It imports none of them.
+		writer: {"planner", "subscriber", "targets", "prober", "verdict", "applier", "app"},
 	} {
 		for _, p := range list(t, half+"/...") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, half+"/"), "/")
@@ -134,7 +136,7 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	files := []string{
 		"inventory/roster/*.go", "inventory/feed/*.go", "writer/verdict/*.go", "writer/planner/*.go",
 		// The cores that share a package with their shell, by file.
-		"writer/subscriber/view.go", "writer/subscriber/reconnect.go", "writer/prober/schedule.go",
+		"writer/subscriber/view.go", "writer/subscriber/schedule.go", "writer/prober/schedule.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))
@@ -191,7 +193,8 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if found := mutation.FindString(string(text)); found != "" {
+		code := strings.ReplaceAll(string(text), "c.applier.Apply(ctx", "") // the door to it
+		if found := mutation.FindString(code); found != "" {
 			t.Errorf("%s mutates: %q", path, found)
 		}
 		return nil
