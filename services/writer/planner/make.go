@@ -255,9 +255,13 @@ func (d Desired) write(w *wanted, slots []*slot) Plan {
 			updates = append(updates, s)
 		}
 	}
-	// Those that add, those that only remove, then those that give to the former.
+	// Those that no consumer sees yet, those that add, those that only remove, then those
+	// that give to the former.
 	slices.SortStableFunc(updates, func(a, b *slot) int {
-		return cmp.Or(cmp.Compare(b2i(a.give), b2i(b.give)), cmp.Compare(b2i(!a.gains), b2i(!b.gains)))
+		return cmp.Or(
+			cmp.Compare(b2i(!d.unseen(a.was)), b2i(!d.unseen(b.was))),
+			cmp.Compare(b2i(a.give), b2i(b.give)),
+			cmp.Compare(b2i(!a.gains), b2i(!b.gains)))
 	})
 	for _, s := range updates {
 		plan.Update = append(plan.Update, d.render(s, w))

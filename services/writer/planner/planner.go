@@ -6,6 +6,7 @@
 package planner
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -107,7 +108,9 @@ func Held(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
 }
 
 // ours picks our slices, the first name first, then by name, so that neither the order of
-// a cache nor that of a map reaches a plan. Slices about to vanish hold nothing any more.
+// a cache nor that of a map reaches a plan. Those whose service-name label was altered come
+// last: no consumer sees them, so what is listed twice must stay in the others. Slices about
+// to vanish hold nothing any more.
 func (d Desired) ours(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var ours []*discoveryv1.EndpointSlice
 	for _, slice := range existing {
@@ -116,20 +119,17 @@ func (d Desired) ours(existing []*discoveryv1.EndpointSlice) []*discoveryv1.Endp
 		}
 	}
 	slices.SortFunc(ours, func(a, b *discoveryv1.EndpointSlice) int {
-		switch {
-		case a.Name == b.Name:
-			return 0
-		case a.Name == d.FirstName:
-			return -1
-		case b.Name == d.FirstName:
-			return 1
-		case a.Name < b.Name:
-			return -1
-		default:
-			return 1
-		}
+		return cmp.Or(
+			cmp.Compare(b2i(d.unseen(a)), b2i(d.unseen(b))),
+			cmp.Compare(b2i(a.Name != d.FirstName), b2i(b.Name != d.FirstName)),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return ours
+}
+
+// unseen reports whether consumers do not take the slice for the Service's.
+func (d Desired) unseen(slice *discoveryv1.EndpointSlice) bool {
+	return slice.Labels[discoveryv1.LabelServiceName] != d.Service
 }
 
 func (d Desired) maxPerSlice() int {

@@ -1,0 +1,213 @@
+// Package applier makes the consuming cluster as the planner wants it, and is the only
+// package that changes anything there. It promises to remember its own writes, so that what
+// we hold is never older than they are, and to put right what others change in our slices.
+// It refuses to send while it does not surely lead, and to fight another writer at full speed.
+//
+// Kubernetes has no fencing token. In its place updates and deletes carry the resourceVersion
+// they rest upon (deletes the UID too), creates use fixed names, requests end after 5 s, and
+// leadership is checked just before each: a write that is late all the same never overwrites
+// one of the next leader.
+package applier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+)
+
+// deadline ends every request: short against the Lease, whose next holder must not meet it.
+const deadline = 5 * time.Second
+
+// ErrNotLeading is returned when a write was due while the Lease was not surely ours.
+var ErrNotLeading = errors.New("not leading")
+
+// Stale says that a slice is not as the plan thought, and that it was read again: look at
+// Current and Held again, decide and apply again, at once.
+type Stale struct {
+	Slice string
+	Err   error // what the API server said
+}
+
+func (s *Stale) Error() string { return fmt.Sprintf("slice %s changed: %v", s.Slice, s.Err) }
+
+// Unwrap gives what the API server said.
+func (s *Stale) Unwrap() error { return s.Err }
+
+// Later says that nothing was written and when to apply again.
+type Later struct {
+	At  time.Time
+	Err error
+}
+
+func (l *Later) Error() string {
+	return fmt.Sprintf("not before %s: %v", l.At.Format(time.TimeOnly), l.Err)
+}
+
+// Unwrap gives the reason.
+func (l *Later) Unwrap() error { return l.Err }
+
+// Config is what an Applier needs.
+type Config struct {
+	Store      Store
+	Leading    func() bool // whether the Lease is surely ours at this moment
+	Reporter   *Reporter
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Applier writes slices. One Apply for a Service at a time.
+type Applier struct {
+	store    Store
+	leading  func() bool
+	reporter *Reporter
+	log      *slog.Logger
+	metrics  *metrics
+
+	mu      sync.Mutex
+	records map[key]*record
+	budgets map[key]*budget // by Service
+}
+
+// key names a slice or a Service.
+type key struct{ namespace, name string }
+
+// New makes an Applier that has written nothing yet.
+func New(cfg Config) *Applier {
+	return &Applier{
+		store: cfg.Store, leading: cfg.Leading, reporter: cfg.Reporter, log: cfg.Logger,
+		metrics: newMetrics(cfg.Registerer),
+		records: map[key]*record{},
+		budgets: map[key]*budget{},
+	}
+}
+
+// Apply plans from current, as Current gave it, to desired, and writes until done or until
+// something is not as thought. The plan is what was to be done, whatever became of it.
+// After an error that is neither ErrNotLeading, nor Stale, nor Later, apply again with
+// backoff. Service is the one that desired is for.
+func (a *Applier) Apply(ctx context.Context, service corev1.ObjectReference, desired planner.Desired, current []*discoveryv1.EndpointSlice) (planner.Plan, error) {
+	if err := a.recall(ctx, service); err != nil {
+		return planner.Plan{}, err
+	}
+	plan := planner.Make(desired, current)
+	if !a.leading() {
+		if plan.Empty() {
+			return plan, nil
+		}
+		return plan, ErrNotLeading
+	}
+	if err := a.mayRepair(service, plan, current); err != nil {
+		return plan, err
+	}
+	for _, step := range []struct {
+		verb   verb
+		slices []*discoveryv1.EndpointSlice
+	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
+		for _, slice := range step.slices {
+			if err := a.write(ctx, service, step.verb, slice); err != nil {
+				return plan, err
+			}
+		}
+	}
+	a.settle(service, desired, current, plan)
+	return plan, nil
+}
+
+// write sends one request and makes sense of its answer.
+func (a *Applier) write(ctx context.Context, service corev1.ObjectReference, verb verb, slice *discoveryv1.EndpointSlice) error {
+	if !a.leading() {
+		return ErrNotLeading
+	}
+	began := time.Now()
+	answer, err := a.send(ctx, verb, slice)
+	a.metrics.observe(verb, err, time.Since(began))
+
+	k := key{slice.Namespace, slice.Name}
+	switch {
+	case err == nil, verb == remove && apierrors.IsNotFound(err):
+		a.wrote(service, verb, slice, answer)
+		a.log.Info("slice written", "verb", verb, "namespace", k.namespace, "slice", k.name, "endpoints", len(slice.Endpoints))
+		return nil
+	case errors.Is(err, ErrNotLeading): // said by Guard, perhaps of a repeated attempt
+		a.doubt(service, verb, slice)
+		return ErrNotLeading
+	case ctx.Err() != nil:
+		a.doubt(service, verb, slice)
+		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
+		a.doubt(service, verb, slice)
+		if err := a.reread(ctx, k); err != nil {
+			return err
+		}
+		return &Stale{Slice: k.name, Err: err}
+	case apierrors.IsTooManyRequests(err):
+		wait := time.Second
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+			wait = time.Duration(seconds) * time.Second
+		}
+		return &Later{At: time.Now().Add(wait), Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
+	case refused(err):
+		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
+	default:
+		// No answer, or one that leaves open whether the write took place. It is looked up
+		// before anything else is planned.
+		a.doubt(service, verb, slice)
+		return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, k.name, err)
+	}
+}
+
+func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	switch verb {
+	case create:
+		return a.store.Create(ctx, slice)
+	case update:
+		return a.store.Update(ctx, slice)
+	default:
+		return nil, a.store.Delete(ctx, slice)
+	}
+}
+
+// recall reads the Service's slices whose last write we lost sight of. If there were any, what
+// the caller decided upon is too old.
+func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) error {
+	for _, k := range a.doubted(service) {
+		if err := a.reread(ctx, k); err != nil {
+			return err
+		}
+		return &Stale{Slice: k.name, Err: errors.New("the last write's answer was lost")}
+	}
+	return nil
+}
+
+func (a *Applier) reread(ctx context.Context, k key) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	slice, err := a.store.Get(ctx, k.namespace, k.name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read slice %s again: %w", k.name, err)
+	}
+	if err != nil {
+		slice = nil
+	}
+	a.found(k, slice)
+	return nil
+}
+
+// refused reports whether the API server said no for good: nothing was written. Its 5xx leave
+// that open; etcd may have been slow to answer.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err)
+}

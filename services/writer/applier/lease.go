@@ -1,0 +1,182 @@
+package applier
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// LeaseConfig is what a Lease needs. Durations that are zero are client-go's usual ones:
+// 15 s, 10 s, 2 s.
+type LeaseConfig struct {
+	Client          kubernetes.Interface
+	Namespace, Name string
+	Identity        string // of this process; see Identity
+	Duration        time.Duration
+	RenewDeadline   time.Duration
+	RetryPeriod     time.Duration
+	Logger          *slog.Logger
+	Registerer      prometheus.Registerer
+}
+
+// Lease decides which of several writers writes. The others stay warm.
+type Lease struct {
+	cfg     LeaseConfig
+	elector *leaderelection.LeaderElector
+	changed chan struct{}
+
+	mu     sync.Mutex
+	until  time.Time // the Lease is ours at least so long
+	ending context.Context
+}
+
+// Identity is the host's name, which in a Pod is the Pod's, and something random: a
+// process that starts again under the same name is another one.
+func Identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "writer"
+	}
+	return host + "_" + rand.Text()[:8]
+}
+
+// NewLease prepares to compete; Run does.
+func NewLease(cfg LeaseConfig) (*Lease, error) {
+	orDefault(&cfg.Duration, 15*time.Second)
+	orDefault(&cfg.RenewDeadline, 10*time.Second)
+	orDefault(&cfg.RetryPeriod, 2*time.Second)
+	l := &Lease{cfg: cfg, changed: make(chan struct{}, 1)}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: cfg.Name,
+		Lock: &watchedLock{l, &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
+			Client:     cfg.Client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
+		}},
+		LeaseDuration:   cfg.Duration,
+		RenewDeadline:   cfg.RenewDeadline,
+		RetryPeriod:     cfg.RetryPeriod,
+		ReleaseOnCancel: true, // the next one need not wait for it to expire
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {},
+			OnStoppedLeading: func() { l.renewed(time.Time{}) },
+			OnNewLeader: func(identity string) {
+				cfg.Logger.Info("leader seen", "lease", cfg.Name, "holder", identity, "self", identity == cfg.Identity)
+				l.mark()
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compete for the Lease %s/%s: %w", cfg.Namespace, cfg.Name, err)
+	}
+	l.elector = elector
+	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slicefeed_writer_leader",
+		Help: "1 while this writer holds the Lease and writes, 0 while it stands by.",
+	}, func() float64 {
+		if l.Leading() {
+			return 1
+		}
+		return 0
+	}))
+	return l, nil
+}
+
+// Run competes until the context ends, and then gives the Lease up if it holds it. What
+// writes must have ended before: the next holder may begin at once.
+func (l *Lease) Run(ctx context.Context) error {
+	l.mu.Lock()
+	l.ending = ctx
+	l.mu.Unlock()
+	for ctx.Err() == nil {
+		l.elector.Run(ctx) // returns when the Lease is lost, too
+	}
+	return nil
+}
+
+// Leading reports whether the Lease is surely ours: by our own clock, counted from before
+// the last renewal was sent, the time by which it must be renewed is not over. A standby
+// takes it no earlier than that.
+func (l *Lease) Leading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leading()
+}
+
+func (l *Lease) leading() bool {
+	return l.ending != nil && l.ending.Err() == nil && time.Now().Before(l.until)
+}
+
+// Holder is who holds the Lease as far as we know; empty: not known.
+func (l *Lease) Holder() string { return l.elector.GetLeader() }
+
+// Changed has a value whenever Leading may have changed since it was last read. When the
+// time to renew merely runs out, Leading says so first.
+func (l *Lease) Changed() <-chan struct{} { return l.changed }
+
+func (l *Lease) mark() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// renewed notes until when the Lease is ours; zero: it is not.
+func (l *Lease) renewed(until time.Time) {
+	l.mu.Lock()
+	before := l.leading()
+	l.until = until
+	after := l.leading()
+	l.mu.Unlock()
+	if before != after {
+		l.mark()
+	}
+}
+
+// watchedLock notes when each renewal was sent. client-go knows only when it was answered,
+// which may be much later.
+type watchedLock struct {
+	lease *Lease
+	resourcelock.Interface
+}
+
+// Create takes a Lease that nobody had.
+func (w *watchedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.note(record, func() error { return w.Interface.Create(ctx, record) })
+}
+
+// Update takes, renews or gives up the Lease.
+func (w *watchedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.note(record, func() error { return w.Interface.Update(ctx, record) })
+}
+
+func (w *watchedLock) note(record resourcelock.LeaderElectionRecord, send func() error) error {
+	ours := record.HolderIdentity == w.lease.cfg.Identity
+	if !ours {
+		w.lease.renewed(time.Time{})
+	}
+	sent := time.Now()
+	if err := send(); err != nil {
+		return err
+	}
+	if ours {
+		w.lease.renewed(sent.Add(w.lease.cfg.RenewDeadline))
+	}
+	return nil
+}
+
+func orDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}

@@ -1,0 +1,53 @@
+package applier
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+type metrics struct {
+	writes   *prometheus.CounterVec
+	duration prometheus.Histogram
+	repairs  prometheus.Counter
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	m := &metrics{
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_writer_slice_writes_total",
+			Help: "Requests that change EndpointSlices, by verb and result: ok, conflict, throttled, refused, or unknown (no answer, or one that leaves it open).",
+		}, []string{"verb", "result"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "slicefeed_writer_slice_write_duration_seconds",
+			Help:    "How long such a request took.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}),
+		repairs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slicefeed_writer_repairs_total",
+			Help: "Slices of ours that someone else changed or deleted and that were put right.",
+		}),
+	}
+	for _, verb := range []verb{create, update, remove} {
+		m.writes.WithLabelValues(string(verb), "ok")
+	}
+	registerer.MustRegister(m.writes, m.duration, m.repairs)
+	return m
+}
+
+func (m *metrics) observe(verb verb, err error, took time.Duration) {
+	result := "unknown"
+	switch {
+	case err == nil, verb == remove && apierrors.IsNotFound(err):
+		result = "ok"
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
+		result = "conflict"
+	case apierrors.IsTooManyRequests(err):
+		result = "throttled"
+	case refused(err):
+		result = "refused"
+	}
+	m.writes.WithLabelValues(string(verb), result).Inc()
+	m.duration.Observe(took.Seconds())
+}

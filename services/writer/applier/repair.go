@@ -1,0 +1,156 @@
+package applier
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+)
+
+const (
+	freeRepairs  = 5 // in repairWindow, each at once
+	repairWindow = time.Minute
+	repairCalm   = 5 * time.Minute // without a repair: all is forgotten
+	longestWait  = time.Minute
+)
+
+// budget is how many repairs a Service may still have. Its zero value is a full one. It
+// exists because a repair can be answered by another edit at once, without end.
+type budget struct {
+	recent []time.Time // repairs within the last repairWindow
+	last   time.Time
+	waits  int // repairs that had to wait, one after the other
+}
+
+// next is when the next repair may be made: now, or later.
+func (b *budget) next(now time.Time) time.Time {
+	if b.waits > 0 && now.Sub(b.last) >= repairCalm {
+		*b = budget{}
+	}
+	for len(b.recent) > 0 && now.Sub(b.recent[0]) >= repairWindow {
+		b.recent = b.recent[1:]
+	}
+	if b.waits == 0 && len(b.recent) < freeRepairs {
+		return now
+	}
+	wait := longestWait
+	if b.waits < 6 { // 1 s, 2 s, 4 s, … 32 s
+		wait = time.Second << b.waits
+	}
+	if at := b.last.Add(wait); at.After(now) {
+		return at
+	}
+	return now
+}
+
+// spend books a repair made at now.
+func (b *budget) spend(now time.Time) {
+	if b.waits > 0 || len(b.recent) >= freeRepairs {
+		b.waits++
+	}
+	b.recent = append(b.recent, now)
+	b.last = now
+}
+
+// mayRepair finds out what of the plan only puts right what someone else did to our
+// slices. If that is all there is and there were too many of late, it must wait; a change
+// of our own never waits.
+func (a *Applier) mayRepair(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) error {
+	repairs, editor, name := a.repairs(service, plan, current)
+	if repairs == 0 {
+		return nil
+	}
+	now := time.Now()
+	a.mu.Lock()
+	k := key{service.Namespace, service.Name}
+	b := a.budgets[k]
+	if b == nil {
+		b = &budget{}
+		a.budgets[k] = b
+	}
+	at := b.next(now)
+	held := at.After(now)
+	alone := repairs == plan.Writes()
+	if !held || !alone {
+		for range repairs {
+			b.spend(now)
+		}
+	}
+	a.mu.Unlock()
+
+	if held && alone {
+		a.reporter.Tell(service, Warning{
+			Reason: "RepairsHeldBack", Action: "Repair",
+			Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", name, editor, freeRepairs, at.Format(time.TimeOnly)),
+		})
+		return &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", name, editor)}
+	}
+	a.metrics.repairs.Add(float64(repairs))
+	a.log.Warn("slice was changed by someone else, putting it right", "namespace", service.Namespace, "slice", name, "by", editor, "slices", repairs)
+	return nil
+}
+
+// repairs counts the writes of the plan that would only make a slice again what we left,
+// and names the first of them and who changed it.
+func (a *Applier) repairs(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) (n int, editor, name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := make(map[key]*discoveryv1.EndpointSlice, len(current))
+	for _, slice := range current {
+		now[key{slice.Namespace, slice.Name}] = slice
+	}
+	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update} {
+		for _, slice := range list {
+			k := key{slice.Namespace, slice.Name}
+			r := a.records[k]
+			if r == nil || r.ours == nil || r.service != service.UID || !sameListing(slice, r.ours) {
+				continue
+			}
+			if n++; n == 1 {
+				name, editor = slice.Name, Editor(now[k])
+			}
+		}
+	}
+	return n, editor, name
+}
+
+// Editor names the field manager that last changed a slice besides ourselves; nil: it was deleted.
+func Editor(slice *discoveryv1.EndpointSlice) string {
+	if slice == nil {
+		return "someone who deleted it"
+	}
+	editor, at := "an unknown field manager", time.Time{}
+	for _, entry := range slice.ManagedFields {
+		if entry.Manager != fieldManager && entry.Time != nil && !entry.Time.Time.Before(at) {
+			editor, at = fmt.Sprintf("field manager %q", entry.Manager), entry.Time.Time
+		}
+	}
+	return editor
+}
+
+// sameListing compares what two slices of ours make consumers do: endpoints and ports, in any
+// order and however their defaults are written.
+func sameListing(a, b *discoveryv1.EndpointSlice) bool {
+	return a.AddressType == b.AddressType && slices.Equal(listing(a), listing(b)) && slices.Equal(ports(a), ports(b))
+}
+
+func listing(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
+	return planner.Held(planner.Desired{
+		Namespace: slice.Namespace,
+		Service:   slice.Labels[discoveryv1.LabelServiceName],
+		ManagedBy: slice.Labels[discoveryv1.LabelManagedBy],
+	}, []*discoveryv1.EndpointSlice{slice})
+}
+
+func ports(slice *discoveryv1.EndpointSlice) []string {
+	out := make([]string, 0, len(slice.Ports))
+	for i := range slice.Ports {
+		out = append(out, portLine(&slice.Ports[i]))
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,177 @@
+package applier
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	reporterQueue = 64
+	maxNote       = 1024             // the API server refuses more
+	seriesSpan    = 10 * time.Minute // a warning that comes again within it joins the Event before
+)
+
+// Warning is something that a person should know about a Service.
+type Warning struct {
+	Reason string // CamelCase: a guard's name, a refusal's reason
+	Action string // CamelCase verb: what we do about it; empty: Reconcile
+	Note   string // one sentence that says what to do
+}
+
+// ReporterConfig is what a Reporter needs.
+type ReporterConfig struct {
+	Client   kubernetes.Interface // nil: only the log is told, as in a dry run
+	Instance string               // which of our processes speaks
+	Logger   *slog.Logger
+}
+
+// Reporter tells Events on Services through events.k8s.io/v1. It never delays who tells: a
+// full queue drops, and the log has it all the same. client-go's own recorder would do, but
+// leaves goroutines behind that nobody waits for.
+type Reporter struct {
+	cfg   ReporterConfig
+	queue chan *eventsv1.Event
+	mu    sync.Mutex
+	// told are the warnings in force, by Service and reason; recent the Events by the same.
+	told   map[types.UID]map[string]string
+	recent map[eventKey]*eventsv1.Event
+}
+
+type eventKey struct {
+	service types.UID
+	reason  string
+}
+
+// NewReporter makes a Reporter; Run sends.
+func NewReporter(cfg ReporterConfig) *Reporter {
+	return &Reporter{
+		cfg:    cfg,
+		queue:  make(chan *eventsv1.Event, reporterQueue),
+		told:   map[types.UID]map[string]string{},
+		recent: map[eventKey]*eventsv1.Event{},
+	}
+}
+
+// Now says which warnings are in force for a Service at this moment: each is told once
+// when it begins, and again only after it was over.
+func (r *Reporter) Now(service corev1.ObjectReference, warnings []Warning) {
+	r.mu.Lock()
+	before := r.told[service.UID]
+	now := make(map[string]string, len(warnings))
+	var begun []Warning
+	for _, w := range warnings {
+		if _, told := before[w.Reason]; !told && now[w.Reason] == "" {
+			begun = append(begun, w)
+		}
+		now[w.Reason] = w.Note
+	}
+	if len(now) > 0 {
+		r.told[service.UID] = now
+	} else {
+		delete(r.told, service.UID)
+	}
+	r.mu.Unlock()
+	for _, w := range begun {
+		r.Tell(service, w)
+	}
+}
+
+// Tell tells one warning now.
+func (r *Reporter) Tell(service corev1.ObjectReference, w Warning) {
+	r.cfg.Logger.Warn("told on the Service", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
+	if r.cfg.Client == nil || service.UID == "" {
+		return
+	}
+	action := w.Action
+	if action == "" {
+		action = "Reconcile"
+	}
+	note := w.Note
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-1], "")
+	}
+	now := time.Now()
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: service.Namespace, Name: fmt.Sprintf("%s.%x", service.Name, now.UnixNano())},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: "slicefeed.dev/writer",
+		ReportingInstance:   r.cfg.Instance,
+		Action:              action,
+		Reason:              w.Reason,
+		Regarding:           service,
+		Note:                note,
+		Type:                corev1.EventTypeWarning,
+	}
+	select {
+	case r.queue <- event:
+	default:
+		r.cfg.Logger.Warn("Event dropped, too many wait", "reason", w.Reason)
+	}
+}
+
+// Run sends until the context ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event := <-r.queue:
+			if err := r.send(ctx, event); err != nil && ctx.Err() == nil {
+				r.cfg.Logger.Warn("Event not written", "reason", event.Reason, "error", err)
+			}
+		}
+	}
+}
+
+// send creates the Event, or lets it join the one before of the same reason.
+func (r *Reporter) send(ctx context.Context, event *eventsv1.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	events := r.cfg.Client.EventsV1().Events(event.Namespace)
+	k := eventKey{event.Regarding.UID, event.Reason}
+	if before := r.recent[k]; before != nil {
+		series := &eventsv1.EventSeries{Count: 2, LastObservedTime: event.EventTime}
+		if before.Series != nil {
+			series.Count = before.Series.Count + 1
+		}
+		if event.EventTime.Sub(lastSeen(before)) < seriesSpan {
+			patch, err := json.Marshal(map[string]any{"series": series, "note": event.Note})
+			if err != nil {
+				return err
+			}
+			if after, err := events.Patch(ctx, before.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
+				r.recent[k] = after
+				return nil
+			} // it may have expired: make a new one
+		}
+	}
+	for k, old := range r.recent {
+		if event.EventTime.Sub(lastSeen(old)) >= seriesSpan {
+			delete(r.recent, k)
+		}
+	}
+	after, err := events.Create(ctx, event, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create Event %s on Service %s: %w", event.Reason, event.Regarding.Name, err)
+	}
+	r.recent[k] = after
+	return nil
+}
+
+func lastSeen(event *eventsv1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	return event.EventTime.Time
+}
