@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// tour says how to look around in what was left up.
+func (s *story) tour() {
+	fmt.Fprintf(s.out, "\n%s\n", s.bold("It is all left up. From another terminal, at the root of the checkout:"))
+	lab := ".bin/lab exec "
+	for _, group := range []struct {
+		title    string
+		commands []string
+	}{
+		{"What was written, and what is told about it", []string{
+			"kubectl --context consuming -n " + pair.Namespace + " get endpointslices -o wide",
+			"kubectl --context consuming -n " + pair.Namespace + " get events",
+			"kubectl --context consuming -n " + pair.Namespace + " get lease",
+		}},
+		{"Change something, and look again", []string{
+			"kubectl --context secured get nodes",
+			"kubectl --context secured taint node " + s.workers[0].Name + " " + pair.DrainTaint + "=:NoSchedule",
+			"kubectl --context secured delete node " + s.workers[1].Name,
+		}},
+		{"Ask the inventory, as an operator", []string{
+			"grpcurl " + strings.Join(s.grpcurl(), " ") + " " + inventoryAt() + " slicefeed.inventory.v1.InventoryService/ListNodes",
+			"grpcurl " + strings.Join(s.grpcurl(), " ") + ` -d '{}' ` + inventoryAt() + " slicefeed.inventory.v1.InventoryService/WatchNodes",
+		}},
+		{"Make the cloud API fail, and mend it", []string{
+			`curl -s -X POST ` + s.pair.Cloud.SideDoor + `/lab/faults -d '{"kind":"503"}'`,
+			`curl -s -X DELETE ` + s.pair.Cloud.SideDoor + `/lab/faults`,
+		}},
+		{"Metrics", []string{
+			"curl -s http://" + s.pair.Inventory.AdminAddress() + "/metrics",
+			"curl -s http://" + s.pair.Writers[0].AdminAddress() + "/metrics",
+		}},
+	} {
+		fmt.Fprintf(s.out, "\n   %s\n", group.title)
+		for _, command := range group.commands {
+			fmt.Fprintf(s.out, "     %s\n", lab+command)
+		}
+	}
+	fmt.Fprintf(s.out, "\n   Logs, keys and kubeconfigs are in %s\n", s.pair.Dir())
+	fmt.Fprintf(s.out, "   To stop: Ctrl-C here, or kill %d\n", os.Getpid())
+}

@@ -1,0 +1,194 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/slicefeed/slicefeed/lab/ionosapi"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+func (s *story) cloudFails(ctx context.Context) error {
+	for _, one := range []struct {
+		fault ionosapi.Fault
+		tells string
+	}{
+		{ionosapi.Fault{Kind: ionosapi.TooManyRequestsSeconds, Wait: ionosapi.Duration(time.Second)}, "429, with the plea to come again in a second"},
+		{ionosapi.Fault{Kind: ionosapi.ServerError}, "500"},
+		{ionosapi.Fault{Kind: ionosapi.Truncated}, "200, with half of the JSON"},
+		{ionosapi.Fault{Kind: ionosapi.EmptyList}, "200, with an empty list of servers, in due form"},
+	} {
+		d, err := s.pair.Cloud.Strike(ctx, one.fault, 1)
+		if err != nil {
+			return err
+		}
+		s.took(d, "the cloud answers %s", one.tells)
+	}
+	begun := time.Now()
+	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "and then as it should again")
+	if err := s.allServe(); err != nil {
+		return err
+	}
+	s.say("An error never shrinks the set, and an address that was once resolved stays: all three serve.")
+	return nil
+}
+
+func (s *story) blind(ctx context.Context) error {
+	outage, err := s.pair.Cloud.AddFault(ionosapi.Fault{Kind: ionosapi.Unavailable})
+	if err != nil {
+		return err
+	}
+	if err := s.pair.Inventory.Kill(); err != nil {
+		return err
+	}
+	s.say("It dies by SIGKILL while the cloud API is down (503), and is started again at once.")
+	begun := time.Now()
+	if err := s.pair.Inventory.Launch(); err != nil {
+		return err
+	}
+	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "it is back, and both writers have connected to it again")
+	reason := s.pair.Inventory.Check(ctx, "/readyz")
+	if reason == nil {
+		return errors.New("the inventory says that it is ready, though it cannot have seen the cloud")
+	}
+	s.say("It knows the Nodes, but not one address, and says so instead of telling an empty list:")
+	for line := range strings.Lines(reason.Error()) {
+		if strings.Contains(line, "failed:") {
+			s.quote(line)
+		}
+	}
+	s.say("So the writers go by what the slices say already, and by their probes.")
+	if err := s.pair.Cloud.RemoveFault(outage); err != nil {
+		return err
+	}
+	begun = time.Now()
+	if err := s.pair.Inventory.Ready(ctx); err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "the cloud API is back: the inventory has a complete observation, the same as before")
+	return nil
+}
+
+func (s *story) leaderDies(ctx context.Context) error {
+	leader, err := s.pair.Leading(ctx)
+	if err != nil {
+		return err
+	}
+	holder := s.pair.Leader()
+	begun := time.Now()
+	if err := leader.Kill(); err != nil {
+		return err
+	}
+	s.say("%s dies by SIGKILL, so nobody gives its Lease up; that expires after 15 s.", leader.Name)
+	if _, err := s.pair.WaitLeader(ctx, holder); err != nil {
+		return err
+	}
+	next, err := s.pair.WaitLeading(ctx)
+	if err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "%s leads; it had been subscribed and probing all along, so it has nothing to write", next.Name)
+	if err := leader.Start(ctx); err != nil {
+		return err
+	}
+	s.say("%s is started again and stands by.", leader.Name)
+	return nil
+}
+
+func (s *story) fence(ctx context.Context) error {
+	stray, err := s.pair.AddWorker(pair.WorkerOptions{Name: "standardnodes-stray", Address: netip.MustParseAddr("10.0.9.9")})
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := stray.Join(ctx); err != nil {
+		return err
+	}
+	event, err := s.pair.WaitEvent(ctx, reasonIs("fence"))
+	if err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "%s has the address %s, the writer is fenced in by %s: it refuses, with an Event on the Service", stray.Name, stray.Address, pair.Subnet)
+	s.quoteEvent(event)
+	if err := stray.Leave(ctx); err != nil {
+		return err
+	}
+	return stray.Destroy()
+}
+
+func (s *story) empty(ctx context.Context) error {
+	s.pair.Inventory.Set("NODE_SELECTOR", "pool=bleu")
+	begun := time.Now()
+	if err := s.restart(ctx); err != nil {
+		return err
+	}
+	s.say("Somebody restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete, honest, empty list.")
+	event, err := s.pair.WaitEvent(ctx, reasonIs("empty"))
+	if err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "The writer does not act on it before 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and says so on the Service")
+	s.quoteEvent(event)
+	s.pair.Inventory.Set("NODE_SELECTOR", "")
+	begun = time.Now()
+	if err := s.restart(ctx); err != nil {
+		return err
+	}
+	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "The mistake is mended in time: nothing was taken, all three serve")
+	return s.allServe()
+}
+
+func (s *story) goesOn(ctx context.Context) error {
+	last, err := s.pair.AddWorker(pair.WorkerOptions{Name: "standardnodes-w2h9r", Address: worker(15)})
+	if err != nil {
+		return err
+	}
+	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+		return err
+	}
+	s.workers = append(s.workers, last)
+	d, err := s.propagated(ctx, last.Join, pair.AreJust(pair.Ready, s.addresses()...))
+	if err != nil {
+		return err
+	}
+	s.took(d, "A fourth worker joins, and is in the slice")
+	return nil
+}
+
+// allServe wants the slices to have just the present workers, all ready.
+func (s *story) allServe() error {
+	if !pair.AreJust(pair.Ready, s.addresses()...)(s.pair.Now()) {
+		return fmt.Errorf("not all workers serve, and no others; the EndpointSlices say: %s", pair.Describe(s.pair.Now()))
+	}
+	return nil
+}
+
+func (s *story) restart(ctx context.Context) error {
+	if err := s.pair.Inventory.Terminate(10 * time.Second); err != nil {
+		return err
+	}
+	return s.pair.Inventory.Start(ctx)
+}
+
+func reasonIs(guard string) func(*eventsv1.Event) bool {
+	return func(e *eventsv1.Event) bool { return strings.Contains(strings.ToLower(e.Reason), guard) }
+}
+
+func (s *story) quoteEvent(e *eventsv1.Event) {
+	s.quote(strings.Join(wrap(fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note), width-8), "\n"))
+}

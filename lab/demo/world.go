@@ -1,0 +1,293 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+const (
+	otherServers      = 240 // that are none of our business
+	pageLimit         = 50
+	requestsPerSecond = 50
+	nicDelay          = 3 * time.Second // of the replacement's NIC
+)
+
+// inventorySettings are those that are not the defaults.
+func inventorySettings() map[string]string {
+	return map[string]string{
+		"IONOS_POLL_INTERVAL":  "1s",
+		"SOURCE_POLL_INTERVAL": "1s",
+		// Wider than the writer's fence, so that the fence has something to refuse.
+		"SECURED_SUBNET_CIDR": "10.0.0.0/16",
+	}
+}
+
+func (s *story) opening() {
+	fmt.Fprintf(s.out, "\n%s\n\n", s.bold("Slicefeed: one cluster's Service, kept pointed at the workers of another"))
+	s.say(`A secured Kubernetes cluster has the workers, a consuming one has a Service without selector. The inventory, beside the first, knows Nodes and the cloud's API; the writer, in the second, writes EndpointSlices. Neither holds a credential of the other's side: between them there is one gRPC stream over mutual TLS.`)
+	fmt.Fprintln(s.out)
+	s.say("Everything here is real but the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
+	fmt.Fprintln(s.out)
+	s.say("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s). Everything else that has to do with time is at its default.")
+}
+
+// play is the order of the scenes.
+func (s *story) play(ctx context.Context) error {
+	for _, one := range []scene{
+		{title: "Two clusters, a cloud, an inventory and two writers start", play: (*story).start},
+		{title: "Three workers appear", play: (*story).appear},
+		{title: "A worker is replaced, as the cloud does it", play: (*story).replace},
+		{title: "More come and go", play: (*story).comeAndGo},
+		{title: "The cloud API fails while nothing changes", play: (*story).cloudFails, quiet: true},
+		{title: "The inventory is killed, and is blind when it comes back", play: (*story).blind, quiet: true},
+		{title: "Backends die, one loudly and one silently", play: (*story).backendsDie},
+		{title: "The leading writer is killed", play: (*story).leaderDies, quiet: true},
+		{title: "The new leader is told an address that it must not write", play: (*story).fence, quiet: true},
+		{title: "The inventory says that there is no worker at all", play: (*story).empty, quiet: true},
+		{title: "Life goes on", play: (*story).goesOn},
+	} {
+		if err := s.act(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *story) start(ctx context.Context) error {
+	s.took(time.Since(s.began), "Both control planes and the cloud are up: %d servers in the datacenter, at most %d in one answer.", otherServers, pageLimit)
+	begun := time.Now()
+	// First the inventory: a writer that finds nobody waits a while before it tries again.
+	if err := s.pair.Inventory.Start(ctx); err != nil {
+		return err
+	}
+	for _, writer := range s.pair.Writers {
+		if err := writer.Start(ctx); err != nil {
+			return err
+		}
+	}
+	leader, err := s.pair.WaitLeading(ctx)
+	if err != nil {
+		return err
+	}
+	s.took(time.Since(begun), "The inventory and both writers are ready, with the permissions of the manifests in deploy/ and no more; %s leads, the other one stands by.", leader.Name)
+	return nil
+}
+
+var names = []string{"standardnodes-3xk7a", "standardnodes-9pqw2", "standardnodes-m4c6e"}
+
+func (s *story) appear(ctx context.Context) error {
+	var all []netip.Addr
+	for i, name := range names {
+		w, err := s.pair.AddWorker(pair.WorkerOptions{Name: name, Address: worker(11 + i)})
+		if err != nil {
+			return err
+		}
+		s.workers = append(s.workers, w)
+		all = append(all, w.Address)
+	}
+	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+		return err
+	}
+	s.say("Their servers are in the cloud, each with a public and a private NIC, between %d others on %d pages. Now their Nodes join, one after another:", otherServers, (otherServers+len(names))/pageLimit+1)
+	for i, w := range s.workers {
+		d, err := s.propagated(ctx, w.Join, pair.AreJust(pair.Ready, all[:i+1]...))
+		if err != nil {
+			return err
+		}
+		s.took(d, "%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice", w.Name, w.Address)
+	}
+	s.startClient()
+	s.say("From now on a client sends %d requests a second to what the slices say, as kube-proxy would choose.", requestsPerSecond)
+	return s.ask(ctx, s.workers[0].Name)
+}
+
+func (s *story) replace(ctx context.Context) error {
+	old := s.workers[0]
+	fresh, err := s.pair.AddWorker(pair.WorkerOptions{Name: "standardnodes-t8z5b", Address: worker(14), NICAfter: nicDelay})
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := fresh.Join(ctx); err != nil {
+		return err
+	}
+	s.say("%s joins, but the cloud does not show its private NIC yet. An operator asks why it is missing:", fresh.Name)
+	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+		return err
+	}
+	if err := s.ask(ctx, fresh.Name); err != nil {
+		return err
+	}
+	d, err := s.pair.WaitSlicesSince(ctx, begun, pair.Are(pair.Ready, fresh.Address))
+	if err != nil {
+		return err
+	}
+	if d < nicDelay {
+		return fmt.Errorf("%s was listed %s after it joined, before the cloud showed its NIC", fresh.Name, d)
+	}
+	s.took(d-nicDelay, "The NIC appears after %s; %s is in the slice that much later", short(nicDelay), fresh.Address)
+
+	before, err := s.writes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := old.Cordon(ctx, true); err != nil {
+		return err
+	}
+	d, err = s.propagated(ctx, func(ctx context.Context) error { return old.Drain(ctx, true) }, pair.Are(pair.Draining, old.Address))
+	if err != nil {
+		return err
+	}
+	s.took(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new", old.Name)
+	if d, err = s.propagated(ctx, old.Leave, pair.Are(pair.Absent, old.Address)); err != nil {
+		return err
+	}
+	s.took(d, "its Node is deleted: its endpoint is gone")
+	after, err := s.writes(ctx)
+	if err != nil {
+		return err
+	}
+	if after-before != 2 {
+		return fmt.Errorf("draining and deleting took %d API writes, expected 2", after-before)
+	}
+	if err := s.client.Settle(ctx); err != nil {
+		return err
+	}
+	s.workers[0] = fresh
+	return old.Destroy()
+}
+
+// comings is how many workers come and go.
+const comings = 8
+
+func (s *story) comeAndGo(ctx context.Context) error {
+	first := len(s.samples)
+	var extra []*pair.Worker
+	for i := range comings {
+		w, err := s.pair.AddWorker(pair.WorkerOptions{Name: fmt.Sprintf("standardnodes-x%d", i+1), Address: worker(21 + i)})
+		if err != nil {
+			return err
+		}
+		extra = append(extra, w)
+	}
+	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	for _, w := range extra {
+		if _, err := s.propagated(ctx, w.Join, pair.Are(pair.Ready, w.Address)); err != nil {
+			return err
+		}
+	}
+	s.took(time.Since(begun), "%d more workers join, one after another; the slowest was in the slice after %s", comings, short(worst(s.samples[first:])))
+	first = len(s.samples)
+	begun = time.Now()
+	for _, w := range extra {
+		if _, err := s.propagated(ctx, w.Leave, pair.Are(pair.Absent, w.Address)); err != nil {
+			return err
+		}
+	}
+	s.took(time.Since(begun), "and leave again; the slowest was out of it after %s", short(worst(s.samples[first:])))
+	if err := s.client.Settle(ctx); err != nil {
+		return err
+	}
+	for _, w := range extra {
+		if err := w.Destroy(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func worst(samples []time.Duration) (most time.Duration) {
+	for _, d := range samples {
+		most = max(most, d)
+	}
+	return most
+}
+
+func (s *story) backendsDie(ctx context.Context) error {
+	refusing, silent, alive := s.workers[0], s.workers[1], s.workers[2]
+	begun := time.Now()
+	if err := refusing.Set(backend.Refuse); err != nil {
+		return err
+	}
+	if err := silent.Set(backend.Silent); err != nil {
+		return err
+	}
+	s.say("The Nodes say nothing of it: only the writer's own probes notice (TCP, every 2s, 1s for an answer).")
+	d, err := s.found(ctx, begun, pair.RefusalBound, pair.Are(pair.Out, refusing.Address))
+	if err != nil {
+		return err
+	}
+	s.took(d, "the backend of %s refuses connections, and is out", refusing.Name)
+	if d, err = s.found(ctx, begun, pair.SilenceBound, pair.Are(pair.Out, silent.Address)); err != nil {
+		return err
+	}
+	s.took(d, "that of %s answers to no packet at all, and is out", silent.Name)
+	s.say("%s serves alone. Then both come back:", alive.Name)
+	begun = time.Now()
+	for _, w := range []*pair.Worker{refusing, silent} {
+		if err := w.Set(backend.Serve); err != nil {
+			return err
+		}
+	}
+	if d, err = s.pair.WaitSlicesSince(ctx, begun, pair.AreJust(pair.Ready, s.addresses()...)); err != nil {
+		return err
+	}
+	s.took(d, "after two good probes each, all three serve")
+	return nil
+}
+
+// found waits for a death to be found out, which must be within its bound.
+func (s *story) found(ctx context.Context, since time.Time, bound time.Duration, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
+	d, err := s.pair.WaitSlicesSince(ctx, since, are)
+	if err == nil && d > bound {
+		err = fmt.Errorf("it took %s until a dead backend was out, more than %s", d, bound)
+	}
+	return d, err
+}
+
+// ask shows what an operator sees of one node, with grpcurl.
+func (s *story) ask(ctx context.Context, node string) error {
+	request, err := json.Marshal(map[string][]string{"names": {node}})
+	if err != nil {
+		return err
+	}
+	s.quote("$ grpcurl -d '" + string(request) + "' … slicefeed.inventory.v1.InventoryService/ListNodes")
+	args := append(s.grpcurl(), "-d", string(request), inventoryAt(), "slicefeed.inventory.v1.InventoryService/ListNodes")
+	text, err := exec.CommandContext(ctx, filepath.Join(s.bin, "grpcurl"), args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("grpcurl: %w: %s", err, text)
+	}
+	s.quote(string(text))
+	return nil
+}
+
+// grpcurl are the arguments with which an operator is let in.
+func (s *story) grpcurl() []string {
+	o := s.pair.Operator
+	return []string{"-cacert", o.CAFile, "-cert", o.CertFile, "-key", o.KeyFile}
+}
+
+func inventoryAt() string { return netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort).String() }
+
+func (s *story) addresses() []netip.Addr {
+	var all []netip.Addr
+	for _, w := range s.workers {
+		all = append(all, w.Address)
+	}
+	return all
+}
+
+func worker(last int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 1, byte(last)}) }

@@ -1,0 +1,109 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/ionosapi"
+)
+
+// What only a process or the cloud itself can say, and tells nobody by itself, is asked
+// again and again at this pace.
+const askEvery = 10 * time.Millisecond
+
+// until asks until the answer is yes. The error is about what was waited for.
+func until(ctx context.Context, what string, yes func(context.Context) (bool, error)) error {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		ok, err := yes(ctx)
+		if ok {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
+// Metric reads a metric without labels from the half's /metrics.
+func (h *Half) Metric(ctx context.Context, name string) (float64, error) {
+	text, err := h.Get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no metric %s", h.Name, name)
+}
+
+// Leading returns the writer that says that it leads.
+func (p *Pair) Leading(ctx context.Context) (*Half, error) {
+	for _, writer := range p.Writers {
+		if !writer.Running() {
+			continue
+		}
+		if leads, err := writer.Metric(ctx, "slicefeed_writer_leader"); err != nil {
+			return nil, err
+		} else if leads == 1 {
+			return writer, nil
+		}
+	}
+	return nil, errors.New("no writer leads")
+}
+
+// WaitLeading waits until one of the writers says that it leads.
+func (p *Pair) WaitLeading(ctx context.Context) (leader *Half, err error) {
+	return leader, until(ctx, "a writer leads", func(ctx context.Context) (bool, error) {
+		var err error
+		leader, err = p.Leading(ctx)
+		return err == nil, err
+	})
+}
+
+// WaitSubscribed waits until so many writers have a stream from the inventory.
+func (p *Pair) WaitSubscribed(ctx context.Context, writers int) error {
+	return until(ctx, fmt.Sprintf("%d writers are subscribed", writers), func(ctx context.Context) (bool, error) {
+		n, err := p.Inventory.Metric(ctx, "slicefeed_inventory_subscribers")
+		return err == nil && int(n) >= writers, err
+	})
+}
+
+// WaitListing waits until the cloud has been listed as a whole, from a moment after the call.
+func (c *Cloud) WaitListing(ctx context.Context) error {
+	begun := time.Now()
+	return until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
+		return listed(c.Requests(), begun), nil
+	})
+}
+
+// listed reports whether the requests since begun have a whole listing in them: from the
+// first page of servers to the LAN, which is read last.
+func listed(requests []ionosapi.Request, begun time.Time) bool {
+	within := false
+	for _, r := range requests {
+		path, query, _ := strings.Cut(r.URL, "?")
+		switch {
+		case r.At.Before(begun):
+		case r.Status != http.StatusOK:
+			within = false
+		case strings.HasSuffix(path, "/servers") && strings.Contains("&"+query+"&", "&offset=0&"):
+			within = true
+		case strings.HasSuffix(path, "/lans/"+itoa(PrivateLAN)):
+			if within {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+// Package audit reads the audit log of a kube-apiserver: who wrote what. It promises that
+// a write whose effect has been seen is counted, and refuses to guess from metrics, which
+// name no writer.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// Policy is the audit policy that the log has to be written by: all writes of
+// EndpointSlices, both when they arrive and when they are answered.
+const Policy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete, deletecollection]
+  resources:
+  - group: discovery.k8s.io
+    resources: [endpointslices]
+- level: None
+`
+
+// Write is one answered request that may have changed an EndpointSlice.
+type Write struct {
+	At   time.Time // when it was answered
+	User string
+	Verb string
+	Name string // namespace/name
+	Code int    // HTTP status
+}
+
+// Log is an audit log in a file.
+type Log struct{ Path string }
+
+// entry is what we read of a line.
+type entry struct {
+	ID    string    `json:"auditID"`
+	Stage string    `json:"stage"`
+	Verb  string    `json:"verb"`
+	At    time.Time `json:"stageTimestamp"`
+	User  struct {
+		Name string `json:"username"`
+	} `json:"user"`
+	Object struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// Writes returns the writes of a user so far, in the order of the answers; an empty
+// user stands for everyone. The server logs an answer just after it has sent it, so
+// Writes waits for those requests that are logged as arrived and not yet as answered.
+func (l Log) Writes(ctx context.Context, user string) ([]Write, error) {
+	for {
+		writes, pending, err := l.read(user)
+		if err != nil || pending == 0 {
+			return writes, err
+		}
+		select { // a file tells nobody that it grew
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read audit log %s: %d requests are not answered yet: %w", l.Path, pending, context.Cause(ctx))
+		}
+	}
+}
+
+func (l Log) read(user string) (writes []Write, pending int, err error) {
+	raw, err := os.ReadFile(l.Path)
+	if errors.Is(err, fs.ErrNotExist) { // the server makes it with the first line
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read audit log: %w", err)
+	}
+	// The last line may be half written.
+	raw = raw[:bytes.LastIndexByte(raw, '\n')+1]
+	open := map[string]bool{}
+	for line := range bytes.Lines(raw) {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, 0, fmt.Errorf("read audit log %s: %w", l.Path, err)
+		}
+		if user != "" && e.User.Name != user {
+			continue
+		}
+		switch e.Stage {
+		case "RequestReceived":
+			open[e.ID] = true
+		case "ResponseComplete", "Panic":
+			delete(open, e.ID)
+			writes = append(writes, Write{
+				At: e.At, User: e.User.Name, Verb: e.Verb, Code: e.Response.Code,
+				Name: strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/"),
+			})
+		}
+	}
+	return writes, len(open), nil
+}

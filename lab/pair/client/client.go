@@ -1,0 +1,252 @@
+// Package client stands for everyone who uses the Service: it sends requests at a steady
+// pace to endpoints that it chooses from the slices as kube-proxy would, and says of each
+// failure whose fault it was. It promises to know the truth only afterwards, for the
+// judgement; it refuses to retry.
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+)
+
+// Config describes a client. All fields are mandatory.
+type Config struct {
+	Slices func() []*discoveryv1.EndpointSlice // as the API server's watch tells them
+	Truth  func(address netip.Addr) Truth
+	Every  time.Duration // between two requests
+	Limit  time.Duration // for one request
+}
+
+// Truth is what really became of the backend at an address.
+type Truth struct {
+	Known  bool // there is or was a backend
+	Name   string
+	Deaths []Death // in their order
+}
+
+// Death is a time in which a backend did not answer.
+type Death struct {
+	From  time.Time
+	To    time.Time     // zero: still dead
+	Bound time.Duration // within which it has to be found out
+}
+
+// Tally is how the requests went.
+type Tally struct {
+	Requests int
+	OK       int
+	// Wrong met an endpoint that no slice should have offered: one that never was a
+	// backend, or that had been dead for longer than its bound; or there was none at all.
+	Wrong int
+	// JustDied met a backend that had died less than its bound ago, or died meanwhile.
+	JustDied int
+	// Other failed though the backend lived: nobody's slice was wrong, yet nobody should be content.
+	Other int
+	// Examples are the first few failures that were wrong or other, for people.
+	Examples []string
+}
+
+// Client sends requests while Run runs.
+type Client struct {
+	cfg  Config
+	http *http.Client
+
+	mu     sync.Mutex
+	tally  Tally
+	flying map[int]chan struct{} // requests under way, by number
+}
+
+// New returns a client.
+func New(cfg Config) *Client {
+	return &Client{
+		cfg:    cfg,
+		flying: map[int]chan struct{}{},
+		// A connection for each request: one that stays open would be no choice of the slices.
+		http: &http.Client{Timeout: cfg.Limit, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+}
+
+// Run sends requests until ctx ends, and returns when the last one is over.
+func (c *Client) Run(ctx context.Context) error {
+	tick := time.NewTicker(c.cfg.Every)
+	defer tick.Stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		over := make(chan struct{})
+		c.mu.Lock()
+		c.flying[n] = over
+		c.mu.Unlock()
+		all.Go(func() {
+			c.request()
+			c.mu.Lock()
+			delete(c.flying, n)
+			c.mu.Unlock()
+			close(over)
+		})
+	}
+}
+
+// Settle returns when the requests that are under way now are over: those to come choose
+// from the slices as they are now, or newer ones.
+func (c *Client) Settle(ctx context.Context) error {
+	c.mu.Lock()
+	flying := make([]chan struct{}, 0, len(c.flying))
+	for _, over := range c.flying {
+		flying = append(flying, over)
+	}
+	c.mu.Unlock()
+	for _, over := range flying {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for requests under way: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// Tally returns how the requests that are over went.
+func (c *Client) Tally() Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tally := c.tally
+	tally.Examples = append([]string(nil), tally.Examples...)
+	return tally
+}
+
+func (c *Client) request() {
+	began := time.Now()
+	address, ok := Choose(c.cfg.Slices())
+	if !ok {
+		c.count(wrong, "no slice offered any endpoint")
+		return
+	}
+	name, err := c.get(address)
+	kind, example := judge(c.cfg.Truth(address.Addr()), began, time.Now(), name, err)
+	if example != "" {
+		example = fmt.Sprintf("%s %s: %s", began.Format("15:04:05.000"), address, example)
+	}
+	c.count(kind, example)
+}
+
+// get returns the name that the backend gave itself.
+func (c *Client) get(address netip.AddrPort) (string, error) {
+	// The limit is the http.Client's own, so that a request outlives Run's context and is
+	// judged by its end.
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address.String()+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("answered %s", response.Status)
+	}
+	return response.Header.Get(backend.NameHeader), nil
+}
+
+type kind uint8
+
+const (
+	fine kind = iota
+	wrong
+	justDied
+	other
+)
+
+func (c *Client) count(k kind, example string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &c.tally
+	t.Requests++
+	switch k {
+	case fine:
+		t.OK++
+	case wrong:
+		t.Wrong++
+	case justDied:
+		t.JustDied++
+	case other:
+		t.Other++
+	}
+	if example != "" && len(t.Examples) < 5 {
+		t.Examples = append(t.Examples, example)
+	}
+}
+
+// judge says whose fault the end of a request was, with an example for people if it was
+// anybody's.
+func judge(truth Truth, began, ended time.Time, name string, err error) (kind, string) {
+	switch {
+	case err == nil && truth.Known && name != truth.Name:
+		return wrong, fmt.Sprintf("answered by %s, which is not %s", name, truth.Name)
+	case err == nil:
+		return fine, ""
+	case !truth.Known:
+		return wrong, fmt.Sprintf("there never was a backend: %v", err)
+	}
+	for _, death := range truth.Deaths {
+		if death.From.After(ended) || !death.To.IsZero() && death.To.Before(began) {
+			continue
+		}
+		if dead := began.Sub(death.From); dead > death.Bound {
+			return wrong, fmt.Sprintf("%s had been dead for %s: %v", truth.Name, dead.Round(time.Millisecond), err)
+		}
+		return justDied, ""
+	}
+	return other, fmt.Sprintf("%s lived: %v", truth.Name, err)
+}
+
+// Choose picks an endpoint at random as kube-proxy would: among all ready ones; if there
+// is none, among those that serve and terminate. What a slice does not say counts as yes.
+func Choose(slices []*discoveryv1.EndpointSlice) (netip.AddrPort, bool) {
+	var ready, draining []netip.AddrPort
+	for _, slice := range slices {
+		if len(slice.Ports) == 0 || slice.Ports[0].Port == nil {
+			continue
+		}
+		port := uint16(*slice.Ports[0].Port)
+		for _, endpoint := range slice.Endpoints {
+			address, err := netip.ParseAddr(endpoint.Addresses[0])
+			if err != nil {
+				continue
+			}
+			is := endpoint.Conditions
+			switch {
+			case is.Ready == nil || *is.Ready:
+				ready = append(ready, netip.AddrPortFrom(address, port))
+			case (is.Serving == nil || *is.Serving) && is.Terminating != nil && *is.Terminating:
+				draining = append(draining, netip.AddrPortFrom(address, port))
+			}
+		}
+	}
+	if len(ready) == 0 {
+		ready = draining
+	}
+	if len(ready) == 0 {
+		return netip.AddrPort{}, false
+	}
+	return ready[rand.IntN(len(ready))], true
+}

@@ -1,0 +1,164 @@
+package pair
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/slicefeed/slicefeed/lab/pki"
+)
+
+// The names in the certificates.
+const (
+	InventorySAN = "spiffe://lab.example/slicefeed/inventory"
+	WriterSAN    = "spiffe://lab.example/slicefeed/writer"
+	OperatorSAN  = "spiffe://lab.example/slicefeed/operator"
+)
+
+// clients is the inventory's ALLOWED_CLIENTS_FILE.
+const clients = `clients:
+- san: ` + WriterSAN + `
+  role: subscriber
+- san: ` + OperatorSAN + `
+  role: operator
+`
+
+// Operator is the certificate of a person who asks the inventory, with grpcurl for one.
+type Operator struct {
+	CertFile, KeyFile string
+	CAFile            string // of the inventory's certificate
+}
+
+// hire gives each half its credentials and settings, and no more than those: the RBAC
+// manifests of deploy/, a certificate of its own side's CA, the other side's CA.
+func (p *Pair) hire(ctx context.Context, options Options) error {
+	inventoryCA, err := pki.NewCA("inventory's side")
+	if err != nil {
+		return err
+	}
+	writerCA, err := pki.NewCA("writer's side")
+	if err != nil {
+		return err
+	}
+	if err := p.hireInventory(ctx, options, inventoryCA, writerCA); err != nil {
+		return fmt.Errorf("prepare the inventory: %w", err)
+	}
+	for i := range options.Writers {
+		if err := p.hireWriter(ctx, i, options, writerCA, inventoryCA); err != nil {
+			return fmt.Errorf("prepare a writer: %w", err)
+		}
+	}
+	return p.hireOperator(writerCA, inventoryCA)
+}
+
+func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pki.CA) error {
+	if err := p.Secured.Apply(ctx, filepath.Join(p.root, "deploy", "slicefeed-inventory", "rbac.yaml")); err != nil {
+		return err
+	}
+	kubeconfig, err := p.Secured.ServiceAccountKubeconfig(ctx, "slicefeed", "slicefeed-inventory")
+	if err != nil {
+		return err
+	}
+	p.Inventory, err = newHalf(p.dir, filepath.Join(options.Bin, "slicefeed-inventory"), InventoryAddress, "inventory")
+	if err != nil {
+		return err
+	}
+	dir := p.Inventory.dir
+	cert, key, err := issue(own, dir, pki.Cert{
+		CommonName: "inventory", URIs: []string{InventorySAN}, DNS: []string{"inventory.lab.example"},
+		IPs: []netip.Addr{InventoryAddress}, // grpcurl goes by the address here: there is no DNS
+	}, pki.Server)
+	if err != nil {
+		return err
+	}
+	peerCA, err := peer.Write(dir, "peer-ca")
+	if err != nil {
+		return err
+	}
+	allowed := filepath.Join(dir, "clients.yaml")
+	if err := os.WriteFile(allowed, []byte(clients), 0o600); err != nil {
+		return err
+	}
+	token := filepath.Join(dir, "ionos-token")
+	if err := os.WriteFile(token, []byte(p.Cloud.Token+"\n"), 0o600); err != nil {
+		return err
+	}
+	settings := map[string]string{
+		"SECURED_KUBECONFIG":   kubeconfig,
+		"SECURED_SUBNET_CIDR":  Subnet,
+		"IONOS_TOKEN_FILE":     token,
+		"IONOS_DATACENTER_ID":  Datacenter,
+		"IONOS_PRIVATE_LAN_ID": itoa(PrivateLAN),
+		"IONOS_API_URL":        p.Cloud.URL,
+		"IONOS_CA_FILE":        p.Cloud.CAFile,
+		"LISTEN_ADDRESS":       port(InventoryAddress, LinkPort),
+		"TLS_CERT_FILE":        cert, "TLS_KEY_FILE": key, "TLS_PEER_CA_FILE": peerCA,
+		"ALLOWED_CLIENTS_FILE": allowed,
+	}
+	for _, some := range []map[string]string{settings, options.Inventory} {
+		for name, value := range some {
+			p.Inventory.Set(name, value)
+		}
+	}
+	return nil
+}
+
+func (p *Pair) hireWriter(ctx context.Context, i int, options Options, own, peer *pki.CA) error {
+	if err := p.Consuming.Apply(ctx, filepath.Join(p.root, "deploy", "slicefeed-writer", "rbac.yaml")); err != nil {
+		return err
+	}
+	kubeconfig, err := p.Consuming.ServiceAccountKubeconfig(ctx, Namespace, "slicefeed-writer")
+	if err != nil {
+		return err
+	}
+	writer, err := newHalf(p.dir, filepath.Join(options.Bin, "slicefeed-writer"), writerAddress(i), "writer-"+itoa(i+1))
+	if err != nil {
+		return err
+	}
+	cert, key, err := issue(own, writer.dir, pki.Cert{CommonName: "writer", URIs: []string{WriterSAN}}, pki.Client)
+	if err != nil {
+		return err
+	}
+	peerCA, err := peer.Write(writer.dir, "peer-ca")
+	if err != nil {
+		return err
+	}
+	settings := map[string]string{
+		"INVENTORY_ADDRESS": port(InventoryAddress, LinkPort), "INVENTORY_SAN": InventorySAN,
+		"TLS_CERT_FILE": cert, "TLS_KEY_FILE": key, "TLS_PEER_CA_FILE": peerCA,
+		"TARGET_KUBECONFIG": kubeconfig, "TARGET_NAMESPACE": Namespace, "TARGET_SERVICE_NAME": Service,
+		"SECURED_SUBNET_CIDR": Subnet,
+	}
+	for _, some := range []map[string]string{settings, options.Writer} {
+		for name, value := range some {
+			writer.Set(name, value)
+		}
+	}
+	p.Writers = append(p.Writers, writer)
+	return nil
+}
+
+func (p *Pair) hireOperator(own, peer *pki.CA) error {
+	dir := filepath.Join(p.dir, "operator")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	cert, key, err := issue(own, dir, pki.Cert{CommonName: "operator", URIs: []string{OperatorSAN}}, pki.Client)
+	if err != nil {
+		return err
+	}
+	peerCA, err := peer.Write(dir, "peer-ca")
+	p.Operator = Operator{CertFile: cert, KeyFile: key, CAFile: peerCA}
+	return err
+}
+
+func issue(ca *pki.CA, dir string, cert pki.Cert, usage pki.Usage) (certFile, keyFile string, err error) {
+	cert.Usage = usage
+	pair, err := ca.Issue(cert)
+	if err != nil {
+		return "", "", err
+	}
+	return pair.Write(dir, "tls")
+}

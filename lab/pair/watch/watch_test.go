@@ -1,0 +1,90 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// empty is a set that nothing fills but the test.
+func empty() *Set[*corev1.Node] {
+	return &Set[*corev1.Node]{
+		objects: map[string]*corev1.Node{}, changed: make(chan struct{}), states: []state[*corev1.Node]{{at: time.Now()}},
+	}
+}
+
+func node(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func count(n int) func([]*corev1.Node) bool {
+	return func(all []*corev1.Node) bool { return len(all) == n }
+}
+
+func TestAWaitMeasuresUntilTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := empty()
+		start := time.Now()
+		go func() {
+			time.Sleep(3 * time.Second)
+			s.put(node("a"))
+			time.Sleep(time.Second)
+			s.put(node("b"))
+			time.Sleep(time.Second)
+			s.remove(node("a"))
+		}()
+		for _, row := range []struct {
+			want int
+			took time.Duration
+		}{{0, 0}, {1, 3 * time.Second}, {2, 4 * time.Second}, {1, 3 * time.Second}} {
+			// Also when the event is long past, and the state with it.
+			if took, err := s.Since(t.Context(), start, count(row.want)); err != nil || took != row.took {
+				t.Errorf("%d nodes: %s, %v; want %s", row.want, took, err, row.took)
+			}
+		}
+		// From the start on, not before it: the first of one node was over by then.
+		if took, err := s.Since(t.Context(), start.Add(4500*time.Millisecond), count(1)); err != nil || took != 500*time.Millisecond {
+			t.Errorf("the second time of one node: %s, %v", took, err)
+		}
+	})
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if took, err := empty().Since(ctx, time.Now(), count(1)); err == nil {
+			t.Errorf("it came true after %s", took)
+		}
+	})
+}
+
+func TestOldStatesAreForgottenAndWaitsGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := empty()
+		waited := make(chan error)
+		go func() {
+			_, err := s.Since(t.Context(), time.Now(), count(2))
+			waited <- err
+		}()
+		synctest.Wait()
+		for range 2 * remembered {
+			time.Sleep(time.Millisecond)
+			s.put(node("a"))
+		}
+		if len(s.states) > remembered {
+			t.Errorf("%d states are kept", len(s.states))
+		}
+		if got := s.Count(); got != 2*remembered {
+			t.Errorf("%d events, want %d", got, 2*remembered)
+		}
+		s.put(node("b"))
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+	})
+}
