@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,15 +24,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal is a log that tests may read while it is written.
+// journal is a log that tests may read, or wait for, while it is written.
 type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	grown chan struct{} // closed at the next line
 }
 
 func (j *journal) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.grown != nil {
+		close(j.grown)
+		j.grown = nil
+	}
 	return j.buf.Write(p)
 }
 
@@ -39,6 +45,28 @@ func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.buf.String()
+}
+
+// await waits for a line that says text: what a peer is told may come before it is logged.
+func (j *journal) await(t *testing.T, text string) {
+	t.Helper()
+	ctx := deadline(t)
+	for {
+		j.mu.Lock()
+		if j.grown == nil {
+			j.grown = make(chan struct{})
+		}
+		all, grown := j.buf.String(), j.grown
+		j.mu.Unlock()
+		if strings.Contains(all, text) {
+			return
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			t.Fatalf("no log line says %q:\n%s", text, all)
+		}
+	}
 }
 
 // rig is a server on a real port, with what its clients need.
@@ -134,8 +162,8 @@ func checkHealth(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption
 }
 
 // probeService is a service to be authorised for: Who answers the caller's name and role,
-// Panic panics, Hang waits for its end, Picky wants a text, Watch is a stream that tells
-// its start and then waits.
+// Panic panics, Hang waits for its end, Watch is a stream that tells its start and then
+// waits, Listen one that only hears.
 var probeService = grpc.ServiceDesc{
 	ServiceName: "test.Probe", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{
@@ -153,7 +181,14 @@ var probeService = grpc.ServiceDesc{
 			return "", ctx.Err()
 		}),
 	},
-	Streams: []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+	Streams: []grpc.StreamDesc{{StreamName: "Listen", ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+		for {
+			if err := s.RecvMsg(new(emptypb.Empty)); err != nil {
+				return err
+			}
+			heard <- struct{}{}
+		}
+	}}, {StreamName: "Watch", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 		if err := s.RecvMsg(new(emptypb.Empty)); err != nil {
 			return err
 		}
@@ -165,8 +200,8 @@ var probeService = grpc.ServiceDesc{
 	}}},
 }
 
-// hanging is told by Hang that it has begun.
-var hanging = make(chan struct{}, 1)
+// hanging is told by Hang that it has begun, heard by Listen of each message.
+var hanging, heard = make(chan struct{}, 1), make(chan struct{}, 1)
 
 // picky is a request with rules of its own.
 type picky struct{ *wrapperspb.StringValue }
