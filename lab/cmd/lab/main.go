@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slicefeed/slicefeed/lab/bench"
 	"github.com/slicefeed/slicefeed/lab/demo"
 )
 
@@ -17,6 +18,7 @@ import (
 // of their own, each with a Command function.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		bench.Command(),
 		buildCommand(),
 		demo.Command(),
 		execCommand(),

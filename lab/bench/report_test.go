@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// upTo returns 1 ms, 2 ms, … n ms, the largest first.
+func upTo(n int) []time.Duration {
+	var all []time.Duration
+	for i := range n {
+		all = append(all, time.Duration(n-i)*time.Millisecond)
+	}
+	return all
+}
+
+func TestAPercentileIsAValueThatWasMeasured(t *testing.T) {
+	for _, tt := range []struct {
+		n, p int
+		want time.Duration
+	}{
+		{1, 50, time.Millisecond}, {1, 99, time.Millisecond},
+		{10, 50, 5 * time.Millisecond}, {10, 99, 10 * time.Millisecond},
+		{200, 50, 100 * time.Millisecond}, {200, 99, 198 * time.Millisecond},
+	} {
+		samples := upTo(tt.n)
+		before := slices.Clone(samples)
+		if got := percentile(samples, tt.p); got != tt.want {
+			t.Errorf("percentile %d of 1 to %d ms: %s, want %s", tt.p, tt.n, got, tt.want)
+		}
+		if !slices.Equal(samples, before) {
+			t.Error("the samples were changed")
+		}
+	}
+}
+
+func TestTheReportSaysWhetherTheGoalIsMet(t *testing.T) {
+	twice := upTo(100)
+	for i := range twice {
+		twice[i] *= 2
+	}
+	for _, tt := range []struct {
+		name  string
+		pair  []time.Duration
+		met   bool
+		words []string
+	}{
+		{"as fast as the floor", upTo(100), true, []string{"1.00 x", ": met"}},
+		{"twice the floor", twice, false, []string{"2.00 x", "NOT met"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newReport(upTo(100), tt.pair)
+			if r.GoalsMet != tt.met {
+				t.Errorf("goals met: %t, want %t", r.GoalsMet, tt.met)
+			}
+			for _, word := range tt.words {
+				if !strings.Contains(r.String(), word) {
+					t.Errorf("the table lacks %q:\n%s", word, r)
+				}
+			}
+		})
+	}
+}
