@@ -29,7 +29,7 @@ const (
 	etcdPeerPort = 2380
 )
 
-const readyTimeout = 60 * time.Second // a loaded machine may be slow; an idle one needs 3 s
+const readyTimeout = 3 * time.Minute // an idle machine needs 3 s; a loaded one was seen to need more than 60
 
 // Program names one of the two processes of a control plane.
 type Program string
@@ -74,7 +74,7 @@ type files struct {
 }
 
 // Start starts a control plane and returns when it answers. It ends with this process,
-// if not with Stop before.
+// if not with Stop before. When it fails, the directory with the logs stays.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Name == "" {
 		options.Name = "lab"
@@ -90,6 +90,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 		return nil, errors.Join(fmt.Errorf("prepare control plane %s: %w", cp.name, err), cp.Stop())
 	}
 	if err := cp.start(ctx); err != nil {
+		cp.ownDir = false // the message points to the logs in it
 		return nil, errors.Join(fmt.Errorf("start control plane %s: %w", cp.name, err), cp.Stop())
 	}
 	return cp, nil

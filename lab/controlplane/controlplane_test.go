@@ -265,7 +265,8 @@ func TestAFailedStartShowsWhatTheProgramPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Start(t.Context(), Options{
-		Programs: programs, Name: "broken", Address: securedAddress, APIServerArg: []string{"--no-such-flag"},
+		Programs: programs, Name: "broken", Address: securedAddress,
+		Dir: t.TempDir(), APIServerArg: []string{"--no-such-flag"},
 	})
 	if err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("got %v", err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -81,10 +83,14 @@ func (cp *ControlPlane) waitReady(ctx context.Context) error {
 	server, store := cp.processes[APIServer], cp.processes[Etcd]
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	var last error
+	last := errors.New("it was never asked")
 	for {
-		if last = cp.answers(ctx, client, "/readyz", "/api/v1/namespaces/default"); last == nil {
+		err := cp.answers(ctx, client, "/readyz", "/api/v1/namespaces/default")
+		if err == nil {
 			return nil
+		}
+		if ctx.Err() == nil { // that our time was up says nothing about the server
+			last = err
 		}
 		select {
 		case <-tick.C:
@@ -96,6 +102,17 @@ func (cp *ControlPlane) waitReady(ctx context.Context) error {
 			return fmt.Errorf("it is not ready: %w%s", last, server.Tail())
 		}
 	}
+}
+
+// failedChecks keeps of a /readyz answer the lines about what is not ready.
+func failedChecks(body string) string {
+	var failed []string
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "[+]") {
+			failed = append(failed, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(failed, "; ")
 }
 
 func ended(err error) error {
@@ -117,9 +134,13 @@ func (cp *ControlPlane) answers(ctx context.Context, client *http.Client, paths 
 		if err != nil {
 			return err
 		}
+		body, err := io.ReadAll(io.LimitReader(response.Body, 16<<10))
 		_ = response.Body.Close()
+		if err != nil {
+			return err
+		}
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", path, response.Status)
+			return fmt.Errorf("%s answers %s: %s", path, response.Status, failedChecks(string(body)))
 		}
 	}
 	return nil
