@@ -23,6 +23,7 @@ type collector struct {
 
 	mu     sync.Mutex // the roster is also asked by operators' calls
 	roster *roster.Roster
+	depth  int           // how many observations a series has
 	wake   chan struct{} // capacity 1: a subscriber has changed what the roster wants
 }
 
@@ -34,7 +35,7 @@ type cloud interface {
 func newCollector(nodes *kubenodes.Nodes, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
 	return &collector{
 		nodes: nodes, cloud: c, stores: stores, metrics: m, log: log,
-		roster: roster.New(cfg), wake: make(chan struct{}, 1),
+		roster: roster.New(cfg), depth: 1, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -104,7 +105,7 @@ func (c *collector) step(in answer) roster.Ask {
 	doubt := c.stores.Apply(c.roster.Take())
 	status := c.roster.Status(now)
 	if c.stores.SetStatus(status) || doubt {
-		c.roster.Doubt(now, 1)
+		c.roster.Doubt(now, c.depth)
 	}
 	c.metrics.set(c.roster.Counts(), status)
 	return c.roster.Ask(now)
@@ -140,6 +141,7 @@ func (c *collector) Doubt(observations int) {
 // SetDoubtDepth says how many observations subscribers want of a series.
 func (c *collector) SetDoubtDepth(observations int) {
 	c.mu.Lock()
+	c.depth = observations
 	c.roster.SetDoubtDepth(observations)
 	c.mu.Unlock()
 	c.rouse()

@@ -1,0 +1,78 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+type config struct {
+	Name  string `flag:"name" required:"true" help:"a name"`
+	Count int    `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
+}
+
+type service struct{ ran *bool }
+
+func (s service) Run(context.Context) error {
+	*s.ran = true
+	return nil
+}
+
+func TestACommandLineJudgesAConfiguration(t *testing.T) {
+	broken := errors.New("TLS_CERT_FILE: no such file")
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		env   map[string]string
+		build error
+		code  int
+		ran   bool
+		says  []string
+	}{
+		{"serves what can work", []string{"serve", "--name=a"}, nil, nil, 0, true, nil},
+		{"serves what the environment says", []string{"serve"}, map[string]string{"NAME": "a"}, nil, 0, true, nil},
+		{"only checks when asked to", []string{"check-config", "--name=a"}, nil, nil, 0, false, []string{"the configuration can work"}},
+		{"names every problem at once", []string{"serve", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
+		{"checks as it serves", []string{"check-config", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
+		{"refuses the other half's credential", []string{"serve", "--name=a"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "must never meet"}},
+		{"refuses it in a check too, among other problems", []string{"check-config"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "NAME is not set"}},
+		{"takes files that are wrong for configuration", []string{"check-config", "--name=a"}, nil, broken, 2, false, []string{broken.Error()}},
+		{"does not know other flags", []string{"serve", "--nmae=a"}, nil, nil, 2, false, []string{"--nmae"}},
+		{"takes no arguments", []string{"serve", "--name=a", "now"}, nil, nil, 2, false, []string{"now"}},
+		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ran := false
+			half := Half[config]{
+				Name: "half", Version: "v1.2.3", Forbidden: []string{"OTHER_TOKEN"},
+				Build: func(*config, *slog.Logger) (Service, error) { return service{&ran}, tt.build },
+			}
+			var out bytes.Buffer
+			cmd := half.Command(func(name string) string { return tt.env[name] })
+			cmd.SetArgs(tt.args)
+			cmd.SetOut(&out)
+			cmd.SetErr(&out)
+			err := cmd.ExecuteContext(t.Context())
+			text := out.String()
+			if err != nil {
+				text += err.Error()
+			}
+			if code := settings.ExitCode(err); code != tt.code || ran != tt.ran {
+				t.Errorf("exit code %d, ran: %t; want %d, %t\n%s", code, ran, tt.code, tt.ran, text)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(text, want) {
+					t.Errorf("it does not say %q:\n%s", want, text)
+				}
+			}
+			if strings.Contains(text, "hush") {
+				t.Errorf("a secret is printed:\n%s", text)
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+var update = flag.Bool("update", false, "write the tables into the README")
+
+func TestREADMEHasTheSettings(t *testing.T) {
+	if err := settings.Documented("../../../README.md", "inventory", &Config{}, *update); err != nil {
+		t.Error(err)
+	}
+}
+
+// valid is an environment that can work, as far as can be told without files.
+func valid() map[string]string {
+	return map[string]string{
+		"SECURED_SUBNET_CIDR": "10.0.1.0/24", "IONOS_TOKEN": "secret-token",
+		"IONOS_DATACENTER_ID": "7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90", "IONOS_PRIVATE_LAN_ID": "2",
+		"TLS_CERT_FILE": "cert.pem", "TLS_KEY_FILE": "key.pem", "TLS_PEER_CA_FILE": "ca.pem",
+		"ALLOWED_CLIENTS_FILE": "clients.yaml",
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		set  map[string]string // empty: not set
+		want []string          // that the error names; none: it is valid
+	}{
+		{"the mandatory settings are enough", nil, nil},
+		{"several datacenters pair with as many LANs", map[string]string{"IONOS_DATACENTER_ID": "a,b", "IONOS_PRIVATE_LAN_ID": "1,2"}, nil},
+		{"node-address wants no cloud", map[string]string{
+			"RESOLVER": "node-address", "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
+		}, nil},
+		{"the old prefix of the subnet is understood", map[string]string{"SECURED_SUBNET_CIDR": "", "SECURED_SUBNET_PREFIX": "10.0.1."}, nil},
+		{"ionos wants a token, a datacenter and a LAN", map[string]string{
+			"IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
+		}, []string{"IONOS_TOKEN_FILE is not set", "IONOS_DATACENTER_ID is not set", "IONOS_PRIVATE_LAN_ID is not set"}},
+		{"there is one token", map[string]string{"IONOS_TOKEN_FILE": "token"}, []string{"IONOS_TOKEN_FILE", "only token"}},
+		{"datacenters and LANs come in pairs", map[string]string{"IONOS_PRIVATE_LAN_ID": "1,2"}, []string{"IONOS_PRIVATE_LAN_ID", "as many LANs"}},
+		{"every problem is told at once", map[string]string{
+			"SECURED_SUBNET_CIDR": "10.0.1.7/24", "NODE_SELECTOR": "pool in blue", "CORDONED": "maybe",
+			"IONOS_POLL_INTERVAL": "soon", "TLS_CERT_FILE": "", "SOURCE_KIND": "ldap",
+		}, []string{"SECURED_SUBNET_CIDR", "NODE_SELECTOR", "CORDONED", "IONOS_POLL_INTERVAL", "TLS_CERT_FILE", "SOURCE_KIND"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env := valid()
+			for name, value := range tt.set {
+				env[name] = value
+			}
+			err := settings.Load(nil, func(name string) string { return env[name] }, &Config{})
+			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("it does not say %q: %v", want, err)
+				}
+			}
+			if err != nil && strings.Contains(err.Error(), "secret-token") {
+				t.Errorf("a secret is printed: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+var update = flag.Bool("update", false, "write the tables into the README")
+
+func TestREADMEHasTheSettings(t *testing.T) {
+	if err := settings.Documented("../../../README.md", "writer", &Config{}, *update); err != nil {
+		t.Error(err)
+	}
+}
+
+// valid is an environment that can work, as far as can be told without files.
+func valid() map[string]string {
+	return map[string]string{
+		"INVENTORY_ADDRESS": "inventory.example:9443", "INVENTORY_SAN": "spiffe://example.org/slicefeed/inventory",
+		"TLS_CERT_FILE": "cert.pem", "TLS_KEY_FILE": "key.pem", "TLS_PEER_CA_FILE": "ca.pem",
+		"SECURED_SUBNET_CIDR": "10.0.1.0/24", "TARGET_NAMESPACE": "web", "TARGET_SERVICE_NAME": "shop",
+	}
+}
+
+func load(set map[string]string) (*Config, error) {
+	env := valid()
+	for name, value := range set {
+		env[name] = value
+	}
+	cfg := &Config{}
+	return cfg, settings.Load(nil, func(name string) string { return env[name] }, cfg)
+}
+
+func TestConfig(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		set  map[string]string
+		want []string // that the error names; none: it is valid
+	}{
+		{"the mandatory settings are enough", nil, nil},
+		{"kubectl is the old name of kubernetes", map[string]string{"STORE_KIND": "kubectl"}, nil},
+		{"a managed-by of Kubernetes' own controllers is refused", map[string]string{"TARGET_MANAGED_BY": "endpointslice-controller.k8s.io"}, []string{"TARGET_MANAGED_BY"}},
+		{"a managed-by is a label value", map[string]string{"TARGET_MANAGED_BY": "example.org/slicefeed"}, []string{"TARGET_MANAGED_BY"}},
+		{"a probe ends before the next one begins", map[string]string{"HEALTH_CHECK_TIMEOUT": "3s"}, []string{"HEALTH_CHECK_TIMEOUT"}},
+		{"a SAN is a URI or a DNS name", map[string]string{"INVENTORY_SAN": "not a name"}, []string{"INVENTORY_SAN"}},
+		{"a class becomes the name of a Lease", map[string]string{"CLASS": "Blue Green"}, []string{"CLASS"}},
+		{"every problem is told at once", map[string]string{
+			"INVENTORY_ADDRESS": "", "SECURED_SUBNET_CIDR": "everywhere", "ALLOWED_PORTS": "90000", "TARGET_PORT": "0x50",
+			"HEALTH_CHECK_MODE": "icmp", "HEALTH_CHECK_PATH": "healthz", "EMPTY_RESULT_THRESHOLD": "0", "TARGET_NAMESPACE": "Web",
+		}, []string{
+			"INVENTORY_ADDRESS", "SECURED_SUBNET_CIDR", "ALLOWED_PORTS", "TARGET_PORT",
+			"HEALTH_CHECK_MODE", "HEALTH_CHECK_PATH", "EMPTY_RESULT_THRESHOLD", "TARGET_NAMESPACE",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := load(tt.set)
+			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("it does not say %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheFenceOfPorts(t *testing.T) {
+	cfg, err := load(map[string]string{"TARGET_PORT": "8080", "ALLOWED_PORTS": "443,30000-30100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for port, want := range map[uint16]bool{
+		443: true, 442: false, 30000: true, 30100: true, 30101: false, 8080: true, 0: false, 6443: false,
+	} {
+		if got := cfg.allows(port); got != want {
+			t.Errorf("port %d is allowed: %t, want %t", port, got, want)
+		}
+	}
+}
+
+func TestNamesAreDerivedWhereNoneIsGiven(t *testing.T) {
+	cfg, err := load(map[string]string{"CLASS": "blue"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.managedBy(); got != "slicefeed-blue" {
+		t.Errorf("managed-by %q", got)
+	}
+	if got := cfg.sliceName(); got != "shop-slicefeed" {
+		t.Errorf("name of the slice %q", got)
+	}
+}
