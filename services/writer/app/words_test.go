@@ -1,0 +1,106 @@
+package app
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+var addresses = cmpopts.EquateComparable(netip.Addr{})
+
+func dualStack() subscriber.Snapshot {
+	return subscriber.Snapshot{Generation: 1, Members: []*subscriber.Member{
+		{Name: "b", State: subscriber.Draining, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.2"), netip.MustParseAddr("fd00::2")}},
+		{Name: "a", State: subscriber.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.1")}},
+		{Name: "c", State: subscriber.Unknown, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.3")}},
+	}}
+}
+
+func TestMembersAreTheAddressesOfTheServicesFamilies(t *testing.T) {
+	ipv4 := []verdict.Member{
+		{Address: netip.MustParseAddr("10.0.1.1"), Name: "a", State: verdict.Ready},
+		{Address: netip.MustParseAddr("10.0.1.2"), Name: "b", State: verdict.Draining},
+		{Address: netip.MustParseAddr("10.0.1.3"), Name: "c", State: verdict.Unknown},
+	}
+	ipv6 := []verdict.Member{{Address: netip.MustParseAddr("fd00::2"), Name: "b", State: verdict.Draining}}
+	var m members
+	for _, tt := range []struct {
+		name     string
+		families []discoveryv1.AddressType
+		want     []verdict.Member
+	}{
+		{"IPv4", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, ipv4},
+		{"IPv6, though the same members were asked for before", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, ipv6},
+		{"both, sorted", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeIPv4}, append(ipv4[:3:3], ipv6...)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, m.of(dualStack(), tt.families), addresses); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMembersFollowTheGeneration(t *testing.T) {
+	ipv4 := []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
+	var m members
+	s := dualStack()
+	m.of(s, ipv4)
+	s.Generation, s.Members = 2, s.Members[1:2]
+	if got := m.of(s, ipv4); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWhatIsListedComesBackAsHeld(t *testing.T) {
+	judged := []verdict.Endpoint{
+		{Address: netip.MustParseAddr("10.0.1.1"), Source: "default", Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}},
+		{Address: netip.MustParseAddr("10.0.1.2"), Source: "default", Verdict: verdict.Gone},
+		{Address: netip.MustParseAddr("10.0.1.3"), Source: "default", Listed: true, Conditions: verdict.Conditions{Serving: true, Terminating: true}},
+	}
+	want := []verdict.Held{
+		{Address: judged[0].Address, Source: "default", Conditions: judged[0].Conditions},
+		{Address: judged[2].Address, Source: "default", Conditions: judged[2].Conditions},
+	}
+	if diff := cmp.Diff(want, heldAs(listed(judged)), addresses); diff != "" {
+		t.Error(diff)
+	}
+	if got := listed(nil); got != nil {
+		t.Errorf("nothing becomes %v", []planner.Endpoint(got))
+	}
+}
+
+func TestAGuardOfSeveralSourcesIsOneWarning(t *testing.T) {
+	got := warnings([]verdict.Guard{
+		{Rule: verdict.RuleFence, Source: "a", Message: "A lies."},
+		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
+		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
+	})
+	want := []applier.Warning{
+		{Reason: "Fence", Action: "HoldBack", Note: "A lies."},
+		{Reason: "Trust", Action: "HoldBack", Note: "A is silent. B is silent."},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSoonerTakesZeroForNever(t *testing.T) {
+	a, b := time.Unix(1, 0), time.Unix(2, 0)
+	for _, tt := range []struct{ one, other, want time.Time }{
+		{a, b, a}, {b, a, a}, {time.Time{}, b, b}, {a, time.Time{}, a}, {time.Time{}, time.Time{}, time.Time{}},
+	} {
+		if got := sooner(tt.one, tt.other); !got.Equal(tt.want) {
+			t.Errorf("sooner(%v, %v) = %v, want %v", tt.one, tt.other, got, tt.want)
+		}
+	}
+}
