@@ -140,8 +140,6 @@ func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Ti
 		return false
 	case outcome == Void:
 		return false
-	case a.seq < r.agreed: // a younger probe has answered already, and agreed
-		return false
 	}
 
 	said := Passing

@@ -195,7 +195,7 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 		"silent":  {time.Second, 4500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const backends = 2000
+			const backends = 1000
 			random := rand.New(rand.NewPCG(1, 2))
 			l := newLab(backends * 3)
 			l.random = random.Float64
@@ -210,7 +210,7 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 				}
 				return Fail, row.answer
 			}
-			l.run(start.Add(30 * time.Second))
+			l.run(start.Add(20 * time.Second))
 			took := make([]time.Duration, 0, backends)
 			for k, died := range deaths {
 				if n := len(l.changes[k]); n != 2 {

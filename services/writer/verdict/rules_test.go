@@ -68,6 +68,17 @@ func TestWhatIsOutIsNotListedWhenNobodyWantsToSeeIt(t *testing.T) {
 	w.see("it passes", "0:ready 1:ready")
 }
 
+func TestAStateThatWeDoNotKnowLeavesTheLastWordStanding(t *testing.T) {
+	w := newWorld(t, 2)
+	w.tell("blue", 0, Draining)
+	w.see("it drains", "0:drain 1:ready")
+	w.tell("blue", 0, Unknown)
+	w.probe(0, Failing)
+	w.see("it fails in a state of a newer inventory", "0:out 1:ready")
+	w.probe(0, Passing)
+	w.see("it passes", "0:drain 1:ready")
+}
+
 func TestTrustNeedsAllOfItsParts(t *testing.T) {
 	for name, spoil := range map[string]func(*world){
 		"the link is down":           func(w *world) { w.source("blue").Alive = false },
@@ -282,6 +293,17 @@ func TestOneAddressHasOneSource(t *testing.T) {
 		w.source("blue").Alive = false
 		w.unlist("blue", 1)
 		w.see("blue", "0:ready 1:ready")
+	})
+	t.Run("one that is out and not listed keeps its source", func(t *testing.T) {
+		w := both(t)
+		w.in.Limits.ListOut = false
+		w.source("blue").Alive = false
+		w.see("green", "0:ready 1@green:drain")
+		w.source("blue").Alive = true
+		w.probe(1, Failing)
+		w.see("it fails", "0:ready")
+		w.probe(1, Passing)
+		w.see("it passes", "0:ready 1@green:drain")
 	})
 	t.Run("without a label it is the default source's", func(t *testing.T) {
 		w := newWorld(t, 2)

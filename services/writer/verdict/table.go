@@ -4,8 +4,18 @@ package verdict
 // whose label it bears, until that one, believed, leaves it out; everything else to the
 // first by name that tells it, of those that are believed if there are any.
 func (c *court) own() {
+	words := c.past.words
 	for i := range c.subjects {
 		s := &c.subjects[i]
+		for len(words) > 0 && words[0].address.Less(s.address) {
+			words = words[1:]
+		}
+		if len(words) > 0 && words[0].address == s.address {
+			s.past = &words[0]
+			if s.held == nil && s.past.out {
+				s.label = c.source(s.past.source)
+			}
+		}
 		if s.label != nobody && s.refused != s.label &&
 			(c.claimed(i, s.label) != nil || !c.sources[s.label].believed()) {
 			s.owner = s.label
@@ -39,24 +49,21 @@ const (
 func (c *court) table() {
 	c.decision.Endpoints = make([]Endpoint, 0, len(c.subjects))
 	c.memory.words = make([]word, 0, len(c.subjects))
-	words := c.past.words
 	settled := len(c.sources) > 0
 	for i := range c.sources {
 		settled = settled && c.sources[i].believed()
 	}
 	for i := range c.subjects {
 		s := &c.subjects[i]
-		for len(words) > 0 && words[0].address.Less(s.address) {
-			words = words[1:]
-		}
 		var last State
-		if len(words) > 0 && words[0].address == s.address && s.owner != nobody && words[0].source == c.sources[s.owner].Name {
-			last = words[0].state
+		if s.past != nil && s.owner != nobody && s.past.source == c.sources[s.owner].Name {
+			last = s.past.state
 		}
 		e, last := c.judge(i, last, settled)
 		c.decision.Endpoints = append(c.decision.Endpoints, e)
-		if last != Unknown {
-			c.memory.words = append(c.memory.words, word{address: s.address, source: e.Source, state: last})
+		out := e.Verdict != Gone && !e.Listed && (s.held != nil || (s.past != nil && s.past.out))
+		if last != Unknown || out {
+			c.memory.words = append(c.memory.words, word{address: s.address, source: e.Source, state: last, out: out})
 		}
 	}
 }

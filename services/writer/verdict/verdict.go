@@ -24,6 +24,7 @@ type word struct {
 	address netip.Addr
 	source  string
 	state   State
+	out     bool // it was held, and is out but not listed: no label in a slice says whose it is
 }
 
 // Decide makes one decision. It neither keeps nor changes its arguments. The order of the
@@ -63,9 +64,10 @@ type court struct {
 type subject struct {
 	address netip.Addr
 	held    *Held  // nil: not held
-	label   int    // the source that it is held for; nobody: not held, or a source that is none of ours
+	label   int    // the source that it is held for, or was; nobody: neither, or a source that is none of ours
 	refused int    // a source whose fence does not let it in; nobody: none
 	cause   string // what the fence has against it
+	past    *word  // what is remembered of it; nil: nothing
 	owner   int    // the source whose word counts; nobody: none's
 }
 
