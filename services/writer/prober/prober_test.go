@@ -2,18 +2,13 @@ package prober
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,164 +60,6 @@ func listen(t *testing.T) net.Listener {
 		t.Fatal(err)
 	}
 	return l
-}
-
-// raw answers each connection as f does, after its request came.
-func raw(t *testing.T, f func(net.Conn)) string {
-	l := listen(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			buf := make([]byte, 4096)
-			c.Read(buf) //nolint:errcheck // whatever it says
-			f(c)
-			c.Close()
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-done })
-	return l.Addr().String()
-}
-
-// What one probe says of every kind of backend.
-func TestOneProbe(t *testing.T) {
-	var redirected atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/host":
-			if r.Host != "web.example" {
-				w.WriteHeader(http.StatusNotFound)
-			}
-		case "/query":
-			if r.URL.RawQuery != "full=1" {
-				w.WriteHeader(http.StatusNotFound)
-			}
-		case "/elsewhere":
-			redirected.Add(1)
-			w.WriteHeader(http.StatusInternalServerError)
-		case "/moved":
-			http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
-		case "/slow":
-			w.WriteHeader(http.StatusOK)
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		case "/huge":
-			part := make([]byte, 64<<10)
-			for r.Context().Err() == nil {
-				if _, err := w.Write(part); err != nil {
-					return
-				}
-			}
-		case "/hang":
-			<-r.Context().Done()
-		default:
-			code := 200
-			fmt.Sscanf(r.URL.Path, "/%d", &code) //nolint:errcheck // 200 otherwise
-			w.WriteHeader(code)
-		}
-	}))
-	t.Cleanup(server.Close)
-	silent := raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }) //nolint:errcheck // until the prober hangs up
-	hangsUp := raw(t, func(net.Conn) {})
-	switches := raw(t, func(c net.Conn) {
-		c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
-	})
-	garbage := raw(t, func(c net.Conn) { c.Write([]byte("no such thing\r\n\r\n")) })
-	headers := raw(t, func(c net.Conn) {
-		c.Write([]byte("HTTP/1.1 200 OK\r\n"))
-		for {
-			if _, err := c.Write([]byte("X-More: " + strings.Repeat("x", 1000) + "\r\n")); err != nil {
-				return
-			}
-		}
-	})
-	short := 200 * time.Millisecond
-
-	for _, row := range []struct {
-		name, address string
-		spec          Spec
-		outcome       Outcome
-		detail        string
-	}{
-		{"tcp: it accepts", server.URL, Spec{Mode: TCP}, Pass, ""},
-		{"tcp: it refuses", refusing(t), Spec{Mode: TCP}, Fail, "connection refused"},
-		{"http: 200", server.URL, Spec{Mode: HTTP}, Pass, ""},
-		{"http: 204", server.URL, Spec{Mode: HTTP, Path: "/204"}, Pass, ""},
-		{"http: 301 passes and is not followed", server.URL, Spec{Mode: HTTP, Path: "/moved"}, Pass, ""},
-		{"http: 399", server.URL, Spec{Mode: HTTP, Path: "/399"}, Pass, ""},
-		{"http: 400", server.URL, Spec{Mode: HTTP, Path: "/400"}, Fail, "status 400"},
-		{"http: 500", server.URL, Spec{Mode: HTTP, Path: "/500"}, Fail, "status 500"},
-		{"http: the Host header as set", server.URL, Spec{Mode: HTTP, Path: "/host", Host: "web.example"}, Pass, ""},
-		{"http: the Host header by itself", server.URL, Spec{Mode: HTTP, Path: "/host"}, Fail, "status 404"},
-		{"http: a query", server.URL, Spec{Mode: HTTP, Path: "/query?full=1"}, Pass, ""},
-		{"http: it hangs", server.URL, Spec{Mode: HTTP, Path: "/hang", Timeout: short}, Fail, "no answer within 200ms"},
-		{"http: the body hangs", server.URL, Spec{Mode: HTTP, Path: "/slow", Timeout: short}, Fail, "no answer within 200ms"},
-		{"http: a body without end", server.URL, Spec{Mode: HTTP, Path: "/huge"}, Pass, ""},
-		{"http: headers without end", headers, Spec{Mode: HTTP}, Fail, "no valid answer"},
-		{"http: it refuses", refusing(t), Spec{Mode: HTTP}, Fail, "connection refused"},
-		{"http: it accepts and is silent", silent, Spec{Mode: HTTP, Timeout: short}, Fail, "no answer within 200ms"},
-		{"http: it hangs up", hangsUp, Spec{Mode: HTTP}, Fail, "closed without an answer"},
-		{"http: 101", switches, Spec{Mode: HTTP}, Fail, "status 101"},
-		{"http: garbage", garbage, Spec{Mode: HTTP}, Fail, "no valid answer"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			if row.spec.Timeout == 0 {
-				row.spec.Timeout = 10 * time.Second // not what is tested here, and machines can be slow
-			}
-			outcome, detail := newAsker().ask(context.Background(), keyOf(t, row.address, row.spec))
-			if outcome != row.outcome || detail != row.detail {
-				t.Errorf("%v %q, want %v %q", outcome, detail, row.outcome, row.detail)
-			}
-		})
-	}
-	if n := redirected.Load(); n != 0 {
-		t.Errorf("a redirect was followed %d times", n)
-	}
-}
-
-func TestOurOwnTroubleIsNoWordOnTheBackend(t *testing.T) {
-	for name, err := range map[string]error{
-		"no file descriptors": &net.OpError{Op: "dial", Err: &net.DNSError{Err: "x", UnwrapErr: syscall.EMFILE}},
-		"no ports":            fmt.Errorf("dial: %w", syscall.EADDRNOTAVAIL),
-		"shutdown":            fmt.Errorf("dial: %w", context.Canceled),
-	} {
-		if got, _ := judge(err, Spec{}); got != Void {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	for name, err := range map[string]error{
-		"no route": fmt.Errorf("dial: %w", syscall.EHOSTUNREACH), "reset": fmt.Errorf("read: %w", syscall.ECONNRESET),
-		"no network": fmt.Errorf("dial: %w", syscall.ENETUNREACH), "other": errors.New("malformed"),
-	} {
-		if got, detail := judge(err, Spec{}); got != Fail || detail == "" {
-			t.Errorf("%s: %v %q", name, got, detail)
-		}
-	}
-}
-
-// A connection that was closed properly would be read as EOF; a reset leaves no TIME_WAIT behind.
-func TestConnectionsAreClosedWithAReset(t *testing.T) {
-	l := listen(t)
-	defer l.Close()
-	ended := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			defer c.Close()
-			_, err = c.Read(make([]byte, 1))
-		}
-		ended <- err
-	}()
-	if o, _ := newAsker().ask(context.Background(), keyOf(t, l.Addr().String(), Spec{Mode: TCP})); o != Pass {
-		t.Fatal(o)
-	}
-	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the backend sees %v, want a reset", err)
-	}
 }
 
 func TestAWordReachesEveryTargetThatSharesIt(t *testing.T) {

@@ -1,0 +1,115 @@
+package prober
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Any backend, any order: an endpoint fails only on three failures without a success that
+// started between them, passes again only on two successes, nothing exceeds the limit, and
+// every key is probed at least once in an interval while there is room.
+func TestPropertiesOfTheSchedule(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 4).Draw(t, "limit")
+		s, now := NewSchedule(limit), start
+		type sent struct {
+			seq     uint64
+			outcome Outcome
+		}
+		known, words := map[Key][]sent{}, map[Key]Health{}
+		var flying []Attempt
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
+				s.Add(k, now)
+			case 1:
+				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+					s.Remove(k)
+					delete(known, k)
+					delete(words, k)
+				}
+			case 2, 3, 4, 5:
+				if len(flying) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(flying)-1).Draw(t, "which")
+				a := flying[i]
+				flying = slices.Delete(flying, i, i+1)
+				o := Outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))
+				alive := s.records[a.Key] == a.record
+				changed := s.Finish(a, o, "why", now)
+				if !alive {
+					if changed {
+						t.Fatal("a forgotten probe changed a word")
+					}
+					continue
+				}
+				known[a.Key] = append(known[a.Key], sent{a.seq, o})
+				word := s.Word(a.Key).Health
+				if changed != (word != words[a.Key]) {
+					t.Fatal("changed, or not, but does not say so")
+				}
+				if changed {
+					was, need, say := words[a.Key], 1, Pass
+					switch {
+					case word == Unjudged:
+						t.Fatal("unjudged again")
+					case word == Failing:
+						need, say = 3, Fail
+					case was == Failing:
+						need = 2
+					}
+					run, best := 0, 0
+					results := slices.Clone(known[a.Key])
+					slices.SortFunc(results, func(x, y sent) int { return cmp.Compare(x.seq, y.seq) })
+					for _, r := range results {
+						switch r.outcome {
+						case say:
+							run++
+						case Void:
+						default:
+							run = 0
+						}
+						best = max(best, run)
+					}
+					if best < need {
+						t.Fatalf("%v after %d in a row: %v", word, best, results)
+					}
+					words[a.Key] = word
+				}
+			default:
+				if a, due := s.Start(now, rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")); due {
+					flying = append(flying, a)
+				}
+				if len(flying) > limit || s.inFlight != len(flying) {
+					t.Fatalf("%d in flight, counted as %d, limit %d", len(flying), s.inFlight, limit)
+				}
+				if wake, due := s.Wake(); due {
+					if wake.Sub(now) > 2*time.Second {
+						t.Fatalf("nothing for %v", wake.Sub(now))
+					}
+					if rapid.Bool().Draw(t, "wait") && wake.After(now) {
+						now = wake
+					}
+				}
+			}
+			var count [len(healths)]int
+			for _, r := range s.records {
+				count[r.word.Health]++
+				if len(r.contrary) >= fall || !slices.IsSorted(r.contrary) {
+					t.Fatalf("contradictions %v", r.contrary)
+				}
+			}
+			if count != s.counts {
+				t.Fatalf("counts %v, want %v", s.counts, count)
+			}
+		}
+	})
+}
