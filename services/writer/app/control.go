@@ -37,7 +37,8 @@ type control struct {
 	log     *slog.Logger
 
 	memory  verdict.Memory
-	members members // of the last snapshot, in the verdict's words
+	began   map[verdict.Rule]time.Time // since when a guard that may be a mere flap acts
+	members members                    // of the last snapshot, in the verdict's words
 	probed  []prober.Key
 	due     bool      // something has changed since the last Apply began
 	writing bool      // an Apply is under way
@@ -140,7 +141,9 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	if !leading {
 		return nil, wake
 	}
-	c.told.Now(view.Service, append(warnings(decision.Guards), neighbours(view.Target)...))
+	guards, later := c.lasting(decision.Guards, now)
+	wake = sooner(wake, later)
+	c.told.Now(view.Service, append(warnings(guards), neighbours(view.Target)...))
 	if !decision.Write || c.writing || !c.due {
 		return nil, wake
 	}
@@ -150,6 +153,32 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	c.due = false
 	desired.Endpoints = listed(decision.Endpoints)
 	return func(ctx context.Context) error { return c.apply(ctx, view.Service, desired, current) }, wake
+}
+
+// flap is how long a source may be silent before people are told.
+const flap = 5 * time.Second
+
+// lasting returns the guards that are worth an Event. Every start and every reconnection
+// begins with a source that is not believed for a moment: that is told only if it lasts,
+// and later is when to look again.
+func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verdict.Guard, later time.Time) {
+	began := map[verdict.Rule]time.Time{}
+	for _, g := range guards {
+		if g.Rule == verdict.RuleGate || g.Rule == verdict.RuleTrust {
+			since, known := c.began[g.Rule]
+			if !known {
+				since = now
+			}
+			began[g.Rule] = since
+			if until := since.Add(flap); until.After(now) {
+				later = sooner(later, until)
+				continue
+			}
+		}
+		lasting = append(lasting, g)
+	}
+	c.began = began
+	return lasting, later
 }
 
 func (c *control) apply(ctx context.Context, service corev1.ObjectReference, desired planner.Desired, current []*discoveryv1.EndpointSlice) error {

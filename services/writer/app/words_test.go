@@ -104,3 +104,32 @@ func TestSoonerTakesZeroForNever(t *testing.T) {
 		}
 	}
 }
+
+func TestASourceThatIsSilentForAMomentIsNotWorthAnEvent(t *testing.T) {
+	trust := []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default"}, {Rule: verdict.RuleFence, Source: "default"}}
+	start := time.Unix(1000, 0)
+	c := &control{}
+	for _, step := range []struct {
+		at     time.Duration
+		guards []verdict.Guard
+		told   int
+		later  time.Duration // zero: never
+	}{
+		{0, trust, 1, flap},                   // the fence is told at once
+		{flap - 1, trust, 1, flap},            // trust not yet
+		{flap, trust, 2, 0},                   // it lasts
+		{flap + 1, nil, 0, 0},                 // it is over
+		{flap + 2, trust, 1, flap + 2 + flap}, // another episode begins anew
+		{2*flap + 3, trust[1:], 1, 0},         // and was a flap
+		{3 * flap, trust, 1, 3*flap + flap},
+	} {
+		told, later := c.lasting(step.guards, start.Add(step.at))
+		var want time.Time
+		if step.later != 0 {
+			want = start.Add(step.later)
+		}
+		if len(told) != step.told || !later.Equal(want) {
+			t.Errorf("after %s: %d told, look again at %v; want %d, %v", step.at, len(told), later, step.told, want)
+		}
+	}
+}
