@@ -143,6 +143,10 @@ func TestASwitchHoldsForConnectionsThatAreOpen(t *testing.T) {
 			if dialled != 1 {
 				t.Errorf("dialled %d times", dialled)
 			}
+			// Dead machines hear nothing; it is not enough that they do not answer.
+			if heard := b.Requests() == 2; heard == (row.mode == Silent) {
+				t.Errorf("heard the request: %v", heard)
+			}
 		})
 	}
 }

@@ -29,7 +29,7 @@ const (
 	etcdPeerPort = 2380
 )
 
-const readyTimeout = 3 * time.Minute // an idle machine needs 3 s; a loaded one was seen to need more than 60
+const readyTimeout = 5 * time.Minute // an idle machine needs 3 s; one with a load of 30 was seen to need 160
 
 // Program names one of the two processes of a control plane.
 type Program string
