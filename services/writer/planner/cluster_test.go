@@ -1,0 +1,124 @@
+package planner
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// cluster is what an API server would make of a plan.
+type cluster struct {
+	slices  []*discoveryv1.EndpointSlice
+	version int
+}
+
+func (c *cluster) copy() []*discoveryv1.EndpointSlice {
+	var out []*discoveryv1.EndpointSlice
+	for _, s := range c.slices {
+		out = append(out, s.DeepCopy())
+	}
+	return out
+}
+
+func (c *cluster) find(name string) int {
+	for i, s := range c.slices {
+		if s.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// apply runs a plan step by step and refuses what an API server would.
+func (c *cluster) apply(t failer, plan Plan, step func()) {
+	t.Helper()
+	for _, slice := range plan.Create {
+		if c.find(slice.Name) >= 0 {
+			t.Fatalf("create %s: it exists already", slice.Name)
+		}
+		stored := slice.DeepCopy()
+		c.version++
+		stored.UID = types.UID(fmt.Sprint("uid-", c.version))
+		stored.ResourceVersion = fmt.Sprint(c.version)
+		c.slices = append(c.slices, stored)
+		step()
+	}
+	for _, slice := range plan.Update {
+		i := c.find(slice.Name)
+		if i < 0 {
+			t.Fatalf("update %s: it does not exist", slice.Name)
+		}
+		if c.slices[i].ResourceVersion != slice.ResourceVersion {
+			t.Fatalf("update %s: conflict", slice.Name)
+		}
+		if c.slices[i].AddressType != slice.AddressType {
+			t.Fatalf("update %s: addressType is immutable", slice.Name)
+		}
+		stored := slice.DeepCopy()
+		c.version++
+		stored.ResourceVersion = fmt.Sprint(c.version)
+		c.slices[i] = stored
+		step()
+	}
+	for _, slice := range plan.Delete {
+		i := c.find(slice.Name)
+		if i < 0 || c.slices[i].UID != slice.UID {
+			t.Fatalf("delete %s: it does not exist", slice.Name)
+		}
+		c.slices = append(c.slices[:i:i], c.slices[i+1:]...)
+		step()
+	}
+}
+
+// visible are the addresses that consumers find in our slices.
+func (c *cluster) visible(d Desired) map[netip.Addr]int {
+	out := map[netip.Addr]int{}
+	for _, s := range c.slices {
+		if s.Labels[discoveryv1.LabelManagedBy] == d.ManagedBy && s.Labels[discoveryv1.LabelServiceName] == d.Service {
+			for _, e := range s.Endpoints {
+				out[netip.MustParseAddr(e.Addresses[0])]++
+			}
+		}
+	}
+	return out
+}
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func ready(addr string) Endpoint {
+	return Endpoint{Address: netip.MustParseAddr(addr), Ready: true, Serving: true}
+}
+
+// target is a target with n ready endpoints.
+func target(n int) Desired {
+	d := Desired{
+		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default", Writer: "slicefeed",
+		Owner:    metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
+		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+		Ports:    []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](30080)}},
+	}
+	for i := range n {
+		d.Endpoints = append(d.Endpoints, ready(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
+	}
+	return d
+}
+
+// settled is a cluster as the plan for d leaves it.
+func settled(t testing.TB, d Desired) *cluster {
+	t.Helper()
+	c := &cluster{}
+	c.apply(t, Make(d, nil), func() {})
+	if again := Make(d, c.slices); !again.Empty() {
+		t.Fatalf("planning again gives %d writes", again.Writes())
+	}
+	return c
+}

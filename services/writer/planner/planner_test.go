@@ -1,0 +1,361 @@
+package planner
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// found is a slice as an older installation left it: no source, no owner, nil conditions.
+func found(addrs ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop-nodes", UID: "found", ResourceVersion: "7",
+			Labels: map[string]string{
+				discoveryv1.LabelServiceName: "shop",
+				discoveryv1.LabelManagedBy:   "slicefeed-default",
+				"team":                       "shop",
+			},
+			Annotations: map[string]string{"note": "kept"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP), Port: ptr[int32](30080)}},
+	}
+	for _, addr := range addrs {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}})
+	}
+	return s
+}
+
+func nameList(list []*discoveryv1.EndpointSlice) []string {
+	out := []string{}
+	for _, s := range list {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// counts checks how many of each write a plan has.
+func counts(t *testing.T, plan Plan, create, update, remove int) {
+	t.Helper()
+	if len(plan.Create) != create || len(plan.Update) != update || len(plan.Delete) != remove {
+		t.Fatalf("create %v, update %v, delete %v; want %d, %d, %d",
+			nameList(plan.Create), nameList(plan.Update), nameList(plan.Delete), create, update, remove)
+	}
+}
+
+func TestTheFirstSliceHasTheConfiguredNameAndAllLabels(t *testing.T) {
+	plan := Make(target(2), nil)
+	counts(t, plan, 1, 0, 0)
+	want := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop-nodes",
+			Labels: map[string]string{
+				"kubernetes.io/service-name":             "shop",
+				"endpointslice.kubernetes.io/managed-by": "slicefeed-default",
+				"slicefeed.dev/source":                   "default",
+				"slicefeed.dev/writer":                   "slicefeed",
+			},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"}},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](30080)}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}},
+			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}},
+		},
+	}
+	if diff := cmp.Diff(want, plan.Create[0]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestASliceFromBeforeIsTakenOverByItsMetadataAlone(t *testing.T) {
+	was := found("10.0.0.2", "10.0.0.1")
+	plan := Make(target(2), []*discoveryv1.EndpointSlice{was})
+	counts(t, plan, 0, 1, 0)
+	got := plan.Update[0]
+	if diff := cmp.Diff(was.Endpoints, got.Endpoints); diff != "" {
+		t.Error("endpoints changed", diff)
+	}
+	if diff := cmp.Diff(was.Ports, got.Ports); diff != "" {
+		t.Error("ports changed", diff)
+	}
+	want := map[string]string{
+		"kubernetes.io/service-name":             "shop",
+		"endpointslice.kubernetes.io/managed-by": "slicefeed-default",
+		"slicefeed.dev/source":                   "default",
+		"slicefeed.dev/writer":                   "slicefeed",
+		"team":                                   "shop",
+	}
+	if diff := cmp.Diff(want, got.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if got.Annotations["note"] != "kept" || got.ResourceVersion != "7" || len(got.OwnerReferences) != 1 {
+		t.Errorf("metadata is %+v", got.ObjectMeta)
+	}
+	if len(was.Labels) != 3 {
+		t.Error("the existing object was changed")
+	}
+}
+
+func TestWhatMeansTheSameIsNotWritten(t *testing.T) {
+	two := target(2)
+	two.Ports = append(two.Ports, discoveryv1.EndpointPort{Name: ptr("dns"), Protocol: ptr(corev1.ProtocolUDP), Port: ptr[int32](30053)})
+	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
+		"nothing at all":        func(*discoveryv1.EndpointSlice) {},
+		"endpoints in an order": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0], s.Endpoints[1] = s.Endpoints[1], s.Endpoints[0] },
+		"ports in an order":     func(s *discoveryv1.EndpointSlice) { s.Ports[0], s.Ports[1] = s.Ports[1], s.Ports[0] },
+		"nil conditions":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} },
+		"a protocol spelt out":  func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr(corev1.ProtocolTCP) },
+		"an empty zone":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr("") },
+		"labels of others":      func(s *discoveryv1.EndpointSlice) { s.Labels["team"] = "shop" },
+		"annotations of others": func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} },
+		"another kind of owner": func(s *discoveryv1.EndpointSlice) {
+			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "Node", APIVersion: "v1", UID: "n"})
+		},
+		"flags of our ownership": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = ptr(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := settled(t, two)
+			alter(c.slices[0])
+			counts(t, Make(two, c.slices), 0, 0, 0)
+		})
+	}
+}
+
+func TestWhatMeansSomethingElseIsWrittenOnce(t *testing.T) {
+	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
+		"a node name is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = ptr("local") },
+		"hints are removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = &discoveryv1.EndpointHints{} },
+		"a zone is removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr("elsewhere") },
+		"a reference is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = &corev1.ObjectReference{} },
+		"a further address is removed":   func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.9"} },
+		"a condition is mended":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = ptr(true) },
+		"an endpoint is added again":     func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
+		"a stranger is removed":          func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, written(ptr(ready("10.9.9.9")))) },
+		"a double is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
+		"an endpoint without an address": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) },
+		"a port is mended":               func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr[int32](1) },
+		"a lost port is put back":        func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
+		"the source's label":             func(s *discoveryv1.EndpointSlice) { delete(s.Labels, LabelSource) },
+		"the writer's label":             func(s *discoveryv1.EndpointSlice) { s.Labels[LabelWriter] = "x" },
+		"a lost owner":                   func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
+		"the Service of before":          func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "svc-0" },
+		"the service-name, by the owner": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "other" },
+		"the service-name, by our name": func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName] = ""
+			s.OwnerReferences = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := target(2)
+			c := settled(t, d)
+			alter(c.slices[0])
+			plan := Make(d, c.slices)
+			counts(t, plan, 0, 1, 0)
+			c.apply(t, plan, func() {})
+			fresh := settled(t, d).slices[0]
+			if diff := cmp.Diff(Held(d, []*discoveryv1.EndpointSlice{fresh}), Held(d, c.slices), compareAddr); diff != "" {
+				t.Error(diff)
+			}
+			if owners := c.slices[0].OwnerReferences; len(owners) != 1 || owners[0].UID != "svc-1" || owners[0].BlockOwnerDeletion != nil {
+				t.Errorf("owners are %v", owners)
+			}
+			counts(t, Make(d, c.slices), 0, 0, 0)
+		})
+	}
+}
+
+func TestForeignSlicesAreLeftAloneAndTheirNamesAvoided(t *testing.T) {
+	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
+		"another manager": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "hand" },
+		"no manager":      func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) },
+		"another Service of ours, owned": func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName] = "cart"
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "cart", UID: "svc-2"}}
+		},
+		"one that is about to be deleted": func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			was := found("10.0.0.1")
+			alter(was)
+			plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
+			counts(t, plan, 1, 0, 0)
+			if got := plan.Create[0].Name; got != "shop-nodes-2" {
+				t.Errorf("named %s", got)
+			}
+		})
+	}
+	t.Run("another namespace", func(t *testing.T) {
+		was := found("10.0.0.1")
+		was.Namespace = "elsewhere"
+		plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
+		counts(t, plan, 1, 0, 0)
+		if got := plan.Create[0].Name; got != "shop-nodes" {
+			t.Errorf("named %s", got)
+		}
+	})
+}
+
+func TestAReplacedNodeIsOneWriteHoweverManySlicesThereAre(t *testing.T) {
+	d := target(250)
+	c := settled(t, d)
+	if got := nameList(c.slices); !cmp.Equal(got, []string{"shop-nodes", "shop-nodes-2", "shop-nodes-3"}) {
+		t.Fatalf("slices are %v", got)
+	}
+	d.Endpoints[120] = ready("10.0.9.9")
+	plan := Make(d, c.slices)
+	counts(t, plan, 0, 1, 0)
+	if plan.Update[0].Name != "shop-nodes-2" {
+		t.Errorf("changed %s", plan.Update[0].Name)
+	}
+}
+
+func TestANewNodeGoesIntoTheFullestSliceWithRoom(t *testing.T) {
+	d := target(250)
+	c := settled(t, d)
+	d.Endpoints = append(d.Endpoints[1:], ready("10.0.9.9")) // the first slice has the gap
+	c.apply(t, Make(d, c.slices), func() {})
+	if len(c.slices[0].Endpoints) != 100 {
+		t.Errorf("the first slice has %d", len(c.slices[0].Endpoints))
+	}
+	d.Endpoints = append(d.Endpoints, ready("10.0.9.10"))
+	plan := Make(d, c.slices)
+	counts(t, plan, 0, 1, 0)
+	if plan.Update[0].Name != "shop-nodes-3" {
+		t.Errorf("changed %s", plan.Update[0].Name)
+	}
+}
+
+func TestASliceOverTheLimitIsSplitDestinationFirst(t *testing.T) {
+	d := target(250)
+	d.MaxPerSlice = 1000
+	c := settled(t, d)
+	d.MaxPerSlice = 0
+	plan := Make(d, c.slices)
+	counts(t, plan, 2, 1, 0)
+	before := c.visible(d)
+	c.apply(t, plan, func() {
+		if now := c.visible(d); len(now) != len(before) {
+			t.Errorf("%d of %d are listed", len(now), len(before))
+		}
+	})
+}
+
+func TestTheLastSliceIsEmptiedAndOthersAreDeleted(t *testing.T) {
+	d := target(250)
+	c := settled(t, d)
+	d.Endpoints = nil
+	plan := Make(d, c.slices)
+	counts(t, plan, 0, 1, 2)
+	if plan.Update[0].Name != "shop-nodes" || len(plan.Update[0].Endpoints) != 0 {
+		t.Errorf("left is %s with %d endpoints", plan.Update[0].Name, len(plan.Update[0].Endpoints))
+	}
+	c.apply(t, plan, func() {})
+	counts(t, Make(d, c.slices), 0, 0, 0)
+	counts(t, Make(target(1), c.slices), 0, 1, 0)
+}
+
+func TestFamiliesAndSourcesShareNoSlice(t *testing.T) {
+	d := target(2)
+	d.Families = append(d.Families, discoveryv1.AddressTypeIPv6)
+	d.Endpoints = append(d.Endpoints, ready("fd00::1"), ready("10.0.0.8"), ready("fd00::8"))
+	d.Endpoints[3].Source, d.Endpoints[4].Source = "Blue_1", "Blue_1"
+	c := settled(t, d)
+	want := []string{"shop-nodes", "shop-nodes-blue-1", "shop-nodes-ipv6", "shop-nodes-blue-1-ipv6"}
+	if diff := cmp.Diff(want, nameList(c.slices)); diff != "" {
+		t.Fatal(diff)
+	}
+	if c.slices[1].Labels[LabelSource] != "Blue_1" || c.slices[2].AddressType != discoveryv1.AddressTypeIPv6 {
+		t.Error("labels or families are wrong")
+	}
+
+	t.Run("a family that the Service lost is deleted", func(t *testing.T) {
+		d.Families = d.Families[:1]
+		plan := Make(d, c.slices)
+		counts(t, plan, 0, 0, 2)
+	})
+	t.Run("without families nothing is planned", func(t *testing.T) {
+		d.Families = nil
+		counts(t, Make(d, c.slices), 0, 0, 0)
+	})
+}
+
+func TestASourceThatIsRenamedRelabelsItsSlices(t *testing.T) {
+	d := target(150)
+	c := settled(t, d)
+	for i := range d.Endpoints {
+		d.Endpoints[i].Source = "blue"
+	}
+	counts(t, Make(d, c.slices), 0, 2, 0)
+}
+
+func TestEndpointsThatSwapSourcesAreNeverAbsent(t *testing.T) {
+	d := target(4)
+	d.Endpoints[2].Source, d.Endpoints[3].Source = "blue", "blue"
+	c := settled(t, d)
+	d.Endpoints[0].Source, d.Endpoints[2].Source = "blue", "default"
+	plan := Make(d, c.slices)
+	c.apply(t, plan, func() {
+		if now := c.visible(d); len(now) != 4 {
+			t.Errorf("listed are %v", now)
+		}
+	})
+	counts(t, Make(d, c.slices), 0, 0, 0)
+}
+
+func TestNamesStayWithinWhatTheAPIServerTakes(t *testing.T) {
+	d := target(1)
+	d.FirstName = strings.Repeat("a", 200) + "." + strings.Repeat("b", 51)
+	d.Families = append(d.Families, discoveryv1.AddressTypeIPv6)
+	d.Endpoints = append(d.Endpoints, ready("fd00::1"), ready("fd00::2"))
+	d.MaxPerSlice = 1
+	for _, s := range Make(d, nil).Create {
+		if len(s.Name) > 253 || strings.Contains(s.Name, ".-") {
+			t.Errorf("%d characters: %s", len(s.Name), s.Name)
+		}
+	}
+}
+
+func TestAddressesThatNoSliceMayHaveAreDropped(t *testing.T) {
+	d := target(1)
+	d.Endpoints = append(d.Endpoints, Endpoint{}, ready("fd00::1"), ready("fe80::1%eth0"), ready("10.0.0.1"), ready("::ffff:10.0.0.1"))
+	plan := Make(d, nil)
+	counts(t, plan, 1, 0, 0)
+	if got := len(plan.Create[0].Endpoints); got != 1 {
+		t.Errorf("%d endpoints", got)
+	}
+}
+
+func TestHeldReadsBackWhatSlicesMean(t *testing.T) {
+	was := found("10.0.0.2", "10.0.0.1", "10.0.0.2")
+	was.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
+	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: ptr(false), Serving: ptr(true), Terminating: ptr(true)}
+	want := []Endpoint{
+		{Address: netip.MustParseAddr("10.0.0.1"), Serving: true, Terminating: true, Source: "default"},
+		{Address: netip.MustParseAddr("10.0.0.2"), Ready: true, Serving: true, Source: "default"},
+	}
+	if diff := cmp.Diff(want, Held(target(0), []*discoveryv1.EndpointSlice{was}), compareAddr); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func BenchmarkMakeOneChangeOf5000(b *testing.B) {
+	d := target(5000)
+	c := settled(b, d)
+	d.Endpoints[2500] = ready(fmt.Sprintf("10.99.%d.%d", 1, 1))
+	b.ReportAllocs()
+	for b.Loop() {
+		if plan := Make(d, c.slices); plan.Writes() != 1 {
+			b.Fatal(plan.Writes())
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package planner
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+var compareAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+
+func drawEndpoints(t *rapid.T, sources []string) []Endpoint {
+	var out []Endpoint
+	for i := range 14 {
+		addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
+		if i >= 9 {
+			addr = netip.MustParseAddr(fmt.Sprintf("fd00::%d", i+1))
+		}
+		if !rapid.Bool().Draw(t, "listed") {
+			continue
+		}
+		out = append(out, Endpoint{
+			Address: addr, Ready: rapid.Bool().Draw(t, "ready"), Serving: rapid.Bool().Draw(t, "serving"),
+			Zone: rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "zone"), Source: rapid.SampledFrom(sources).Draw(t, "source"),
+		})
+	}
+	return rapid.Permutation(out).Draw(t, "order")
+}
+
+func drawDesired(t *rapid.T) Desired {
+	d := target(0)
+	d.MaxPerSlice = rapid.IntRange(1, 4).Draw(t, "max")
+	d.Families = rapid.SampledFrom([][]discoveryv1.AddressType{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}).Draw(t, "families")
+	d.Endpoints = drawEndpoints(t, []string{"", "default", "blue", "green"})
+	if rapid.Bool().Draw(t, "two ports") {
+		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: ptr("dns"), Protocol: ptr(corev1.ProtocolUDP), Port: ptr[int32](53)})
+	}
+	return d
+}
+
+// drawCluster is anything that could be there: ours, altered, with doubles and strangers,
+// too full, and slices of others.
+func drawCluster(t *rapid.T, d Desired) *cluster {
+	c := &cluster{}
+	for i := range rapid.IntRange(0, 6).Draw(t, "slices") {
+		c.version++
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: d.Namespace, Name: fmt.Sprintf("%s-%d", d.FirstName, i+1), UID: types.UID(fmt.Sprint("uid-", c.version)), ResourceVersion: fmt.Sprint(c.version),
+				Labels: map[string]string{
+					discoveryv1.LabelServiceName: rapid.SampledFrom([]string{d.Service, d.Service, d.Service, "other"}).Draw(t, "service"),
+					discoveryv1.LabelManagedBy:   rapid.SampledFrom([]string{d.ManagedBy, d.ManagedBy, d.ManagedBy, "other"}).Draw(t, "manager"),
+					"theirs":                     "kept",
+				},
+				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).Draw(t, "owners"),
+			},
+			AddressType: rapid.SampledFrom([]discoveryv1.AddressType{"IPv4", "IPv4", "IPv6", "FQDN"}).Draw(t, "type"),
+			Ports:       rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, nil}).Draw(t, "ports"),
+		}
+		if i == 0 {
+			s.Name = d.FirstName
+		}
+		if source := rapid.SampledFrom([]string{"", "default", "blue", "old"}).Draw(t, "label"); source != "" {
+			s.Labels[LabelSource] = source
+		}
+		for _, e := range drawEndpoints(t, []string{""}) {
+			if familyOf(e.Address) == s.AddressType {
+				s.Endpoints = append(s.Endpoints, written(&e))
+			}
+		}
+		c.slices = append(c.slices, s)
+	}
+	return c
+}
+
+// canonical is what Held must give after the plan.
+func canonical(d Desired) []Endpoint {
+	var out []Endpoint
+	for _, e := range d.Endpoints {
+		if e.Source == "" {
+			e.Source = DefaultSource
+		}
+		if slices.Contains(d.Families, familyOf(e.Address)) {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
+	return out
+}
+
+func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDesired(t)
+		c := drawCluster(t, d)
+		before, visibleBefore := c.copy(), c.visible(d)
+
+		plan := Make(d, c.slices)
+		if diff := cmp.Diff(before, c.slices); diff != "" {
+			t.Fatalf("existing objects were changed: %s", diff)
+		}
+		shuffled := rapid.Permutation(c.slices).Draw(t, "cache order")
+		if diff := cmp.Diff(plan, Make(d, shuffled)); diff != "" {
+			t.Fatalf("the cache's order shows: %s", diff)
+		}
+
+		stays := map[netip.Addr]struct{}{}
+		for _, e := range canonical(d) {
+			if visibleBefore[e.Address] > 0 {
+				stays[e.Address] = struct{}{}
+			}
+		}
+		c.apply(t, plan, func() {
+			now := c.visible(d)
+			for addr := range stays {
+				if now[addr] == 0 {
+					t.Fatalf("%s is absent in between", addr)
+				}
+			}
+		})
+
+		if diff := cmp.Diff(canonical(d), Held(d, c.slices), compareAddr); diff != "" {
+			t.Fatalf("the slices do not list what is desired: %s", diff)
+		}
+		for addr, n := range c.visible(d) {
+			if n != 1 {
+				t.Fatalf("%s is listed %d times", addr, n)
+			}
+		}
+		for _, s := range c.slices {
+			if !d.Owns(s) {
+				continue
+			}
+			if len(s.Endpoints) > d.MaxPerSlice {
+				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
+			}
+			if !samePorts(s.Ports, d.Ports) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
+				t.Fatalf("%s has wrong ports or labels", s.Name)
+			}
+			for _, e := range s.Endpoints {
+				if familyOf(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
+					t.Fatalf("%s mixes families", s.Name)
+				}
+			}
+		}
+		for _, s := range before {
+			if i := c.find(s.Name); !d.Owns(s) && (i < 0 || !cmp.Equal(s, c.slices[i])) {
+				t.Fatalf("%s is not ours and was touched", s.Name)
+			}
+			if i := c.find(s.Name); i >= 0 && c.slices[i].Labels["theirs"] != "kept" {
+				t.Fatalf("%s lost a label of others", s.Name)
+			}
+		}
+		if again := Make(d, c.slices); !again.Empty() {
+			t.Fatalf("planning again gives %d writes", again.Writes())
+		}
+	})
+}
+
+func TestOneEndpointsChangeIsAtMostOneWrite(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDesired(t)
+		for i := range d.Endpoints {
+			d.Endpoints[i].Source = ""
+		}
+		c := drawCluster(t, d)
+		c.apply(t, Make(d, c.slices), func() {})
+
+		d.Endpoints = slices.Clone(d.Endpoints)
+		changed := "nothing"
+		at := rapid.IntRange(0, 13).Draw(t, "which")
+		fresh := Endpoint{Address: netip.AddrFrom4([4]byte{10, 9, 9, byte(at + 1)}), Ready: true, Serving: true}
+		switch {
+		case at >= len(d.Endpoints):
+			d.Endpoints, changed = append(d.Endpoints, fresh), "added"
+		case rapid.Bool().Draw(t, "remove"):
+			d.Endpoints, changed = slices.Delete(d.Endpoints, at, at+1), "removed"
+		case d.Endpoints[at].Address.Is4() && rapid.Bool().Draw(t, "replace"):
+			d.Endpoints[at], changed = fresh, "replaced"
+		default:
+			d.Endpoints[at].Ready, changed = !d.Endpoints[at].Ready, "flipped"
+		}
+		if plan := Make(d, c.slices); plan.Writes() > 1 {
+			t.Fatalf("one endpoint %s: %d creates, %d updates, %d deletes", changed, len(plan.Create), len(plan.Update), len(plan.Delete))
+		}
+	})
+}
