@@ -1,0 +1,113 @@
+package kubenodes
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+func worker(name string, edit ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-1", ResourceVersion: "1", Labels: map[string]string{}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, e := range edit {
+		e(n)
+	}
+	return n
+}
+
+func label(k, v string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Labels[k] = v }
+}
+
+func taint(key string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key}) }
+}
+
+func unready(n *corev1.Node)  { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+func cordon(n *corev1.Node)   { n.Spec.Unschedulable = true }
+func deleting(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+
+func TestJudgesEligibilityAndState(t *testing.T) {
+	blue, err := labels.Parse("pool=blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		edit   []func(*corev1.Node)
+		rules  Rules
+		state  roster.State
+		reason roster.Reason
+	}{
+		{"a ready worker", nil, Rules{}, roster.Ready, 0},
+		{"a worker that is not ready", []func(*corev1.Node){unready}, Rules{}, roster.NotReady, 0},
+		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, roster.NotReady, 0},
+		{"a control plane node", []func(*corev1.Node){label(labelControlPlane, "")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"a master of old", []func(*corev1.Node){label(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"excluded from load balancers", []func(*corev1.Node){label(labelExclude, "")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"excluded by any value but false", []func(*corev1.Node){label(labelExclude, "False")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"not excluded by the value false", []func(*corev1.Node){label(labelExclude, "false")}, Rules{}, roster.Ready, 0},
+		{"selected", []func(*corev1.Node){label("pool", "blue")}, Rules{Selector: blue}, roster.Ready, 0},
+		{"not selected", []func(*corev1.Node){label("pool", "red")}, Rules{Selector: blue}, roster.Ready, roster.NotSelected},
+		{"being deleted", []func(*corev1.Node){deleting}, Rules{}, roster.Draining, 0},
+		{"being deleted and not ready", []func(*corev1.Node){deleting, unready}, Rules{}, roster.Draining, 0},
+		{"to be deleted by the autoscaler", []func(*corev1.Node){taint(taintAutoscaler)}, Rules{}, roster.Draining, 0},
+		{"shut down", []func(*corev1.Node){taint(taintShutdown)}, Rules{}, roster.NotReady, 0},
+		{"shut down and being deleted", []func(*corev1.Node){taint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
+		{"cordoned, which changes nothing", []func(*corev1.Node){cordon, taint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
+		{"cordoned where that means drain", []func(*corev1.Node){cordon}, Rules{Cordoned: Drain}, roster.Draining, 0},
+		{"cordoned and not ready", []func(*corev1.Node){cordon, unready}, Rules{}, roster.NotReady, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := Judge(worker("w", tc.edit...), tc.rules)
+			if c.State != tc.state || c.Excluded != tc.reason || (c.Advice == "") != (tc.reason == 0) {
+				t.Errorf("got %s, %q, %q; want %s, %q", c.State, c.Excluded, c.Advice, tc.state, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAMalformedNodeLosesOnlyWhatCannotBeRead(t *testing.T) {
+	n := worker("w", label("ok", "yes"), label("long", strings.Repeat("x", 64)), label(strings.Repeat("k", 400), ""),
+		label("bytes", "\xff"), label(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)), label(corev1.LabelTopologyRegion, "de"))
+	n.Spec.ProviderID = strings.Repeat("p", 5000)
+	n.Status.NodeInfo.SystemUUID = "\xfe"
+	for _, a := range []string{"10.0.0.300", "", "10.0.0.11", "::ffff:10.0.0.11", "fd00::1%eth0", "node.example"} {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
+	got := Judge(n, Rules{})
+	want := roster.Candidate{
+		Name: "w", UID: "uid-1", State: roster.Ready, Region: "de",
+		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("fd00::1")},
+		Labels:      map[string]string{"ok": "yes", corev1.LabelTopologyRegion: "de"},
+	}
+	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(Judge(&corev1.Node{}, Rules{}), roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestTrimmingChangesNoJudgement(t *testing.T) {
+	n := worker("w", label("pool", "blue"), cordon, deleting, taint(taintShutdown))
+	n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = "ionos://x", "y"
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.11"}}
+	n.Annotations = map[string]string{"big": strings.Repeat("x", 1000)}
+	trimmed, err := trim(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !alike(Judge(n, Rules{}), Judge(trimmed.(*corev1.Node), Rules{})) || trimmed.(*corev1.Node).Annotations != nil {
+		t.Errorf("got %+v", trimmed)
+	}
+}
