@@ -63,7 +63,7 @@ func TestAddressesOfTheNamespaceCanBeListenedOnAndReached(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer listener.Close()
-		conn, err := net.DialTimeout("tcp", listener.Addr().String(), time.Second)
+		conn, err := net.DialTimeout("tcp", listener.Addr().String(), 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,6 +73,9 @@ func (c *Client) call(ctx context.Context, do func(context.Context) error) error
 	defer cancel()
 	err := do(timed)
 	if err == nil {
+		err = timed.Err() // cancelled between request and answer, the SDK may say that all went well
+	}
+	if err == nil {
 		return nil
 	}
 	e := &cloudError{asked: x.asked, wait: x.wait}
