@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/netns"
@@ -100,6 +102,7 @@ func tell(ctx context.Context, out io.Writer, options pair.Options, keep bool) (
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
 	s.pair, s.bin, s.programs = p, options.Bin, options.Programs
+	quieten(p)
 
 	var others sync.WaitGroup // the client; it ends with its context, before the pair does
 	defer others.Wait()
@@ -111,11 +114,22 @@ func tell(ctx context.Context, out io.Writer, options pair.Options, keep bool) (
 	if err := s.play(ctx); err != nil {
 		return s.failed(err)
 	}
-	s.figures()
+	if err := s.figures(ctx); err != nil {
+		return err
+	}
 	if !keep {
 		return nil
 	}
 	return s.stay(ctx)
+}
+
+// quieten sends to a file what client-go has to say about our own watches.
+func quieten(p *pair.Pair) {
+	log := slog.New(slog.DiscardHandler)
+	if file, err := os.Create(filepath.Join(p.Dir(), "lab.log")); err == nil { // closed by our end
+		log = slog.New(slog.NewTextHandler(file, nil))
+	}
+	klog.SetSlogLogger(log)
 }
 
 // stay leaves everything up until the user has seen enough.

@@ -117,7 +117,14 @@ func (s *story) dim(format string, args ...any) {
 // quote shows a program's own words.
 func (s *story) quote(text string) {
 	for line := range strings.Lines(strings.TrimSpace(text)) {
-		fmt.Fprintf(s.out, "     %s\n", s.faint("| "+strings.TrimRight(line, "\n")))
+		line = strings.TrimRight(line, "\n")
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		for i, part := range wrap(line, width-7-len(indent)-2) {
+			if i > 0 {
+				part = "  " + part
+			}
+			fmt.Fprintf(s.out, "     %s\n", s.faint("| "+indent+part))
+		}
 	}
 }
 
@@ -136,19 +143,28 @@ func (s *story) failed(err error) error {
 		return err
 	}
 	fmt.Fprintf(s.out, "\n%s\n", s.bold("This did not come true:"))
-	s.say("%v", err)
+	what, log, _ := strings.Cut(err.Error(), "\n")
+	s.say("%s", what)
+	s.quote(log)
+	s.pair.Keep()
+	s.say("What there is of logs, keys and data stays in %s.", s.pair.Dir())
 	fmt.Fprintln(s.out)
 	for _, half := range append([]*pair.Half{s.pair.Inventory}, s.pair.Writers...) {
-		s.say("%s said last:", half.Name)
 		s.quote(half.Tail())
 	}
 	return fmt.Errorf("the story did not come true in scene %d", s.scenes)
 }
 
 // figures are the last lines.
-func (s *story) figures() {
+func (s *story) figures(ctx context.Context) error {
+	if err := s.client.Settle(ctx); err != nil {
+		return err
+	}
 	tally := s.client.Tally()
-	writes, _ := s.writes(context.Background())
+	writes, err := s.writes(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(s.out, "\n%s\n", s.bold("In figures"))
 	row := func(name, value, note string) {
 		line := fmt.Sprintf("   %-44s %9s", name, value)
@@ -168,6 +184,7 @@ func (s *story) figures() {
 		row("propagation, worst", short(s.samples[n-1]), "watch event of its EndpointSlice from the other")
 	}
 	row("the whole story", short(time.Since(s.began)), "")
+	return nil
 }
 
 func (s *story) bold(text string) string  { return s.paint("1", text) }

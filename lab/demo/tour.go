@@ -27,7 +27,7 @@ func (s *story) tour() {
 			"kubectl --context secured delete node " + s.workers[1].Name,
 		}},
 		{"Ask the inventory, as an operator", []string{
-			"grpcurl " + strings.Join(s.grpcurl(), " ") + " " + inventoryAt() + " slicefeed.inventory.v1.InventoryService/ListNodes",
+			"grpcurl " + strings.Join(s.grpcurl(), " ") + " " + inventoryAt() + " " + listNodes,
 			"grpcurl " + strings.Join(s.grpcurl(), " ") + ` -d '{}' ` + inventoryAt() + " slicefeed.inventory.v1.InventoryService/WatchNodes",
 		}},
 		{"Make the cloud API fail, and mend it", []string{

@@ -28,13 +28,13 @@ func (s *story) cloudFails(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.took(d, "the cloud answers %s", one.tells)
+		s.took(d, "The cloud answers %s.", one.tells)
 	}
 	begun := time.Now()
-	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "and then as it should again")
+	s.took(time.Since(begun), "Then it answers as it should again.")
 	if err := s.allServe(); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "it is back, and both writers have connected to it again")
+	s.took(time.Since(begun), "It is back, and both writers have connected to it again.")
 	reason := s.pair.Inventory.Check(ctx, "/readyz")
 	if reason == nil {
 		return errors.New("the inventory says that it is ready, though it cannot have seen the cloud")
@@ -69,7 +69,12 @@ func (s *story) blind(ctx context.Context) error {
 			s.quote(line)
 		}
 	}
-	s.say("So the writers go by what the slices say already, and by their probes.")
+	event, err := s.pair.WaitEvent(ctx, reasonIs("trust"))
+	if err != nil {
+		return err
+	}
+	s.say("So the writers hold on to what the slices say, and tell so on the Service:")
+	s.quoteEvent(event)
 	if err := s.pair.Cloud.RemoveFault(outage); err != nil {
 		return err
 	}
@@ -77,7 +82,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.Inventory.Ready(ctx); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "the cloud API is back: the inventory has a complete observation, the same as before")
+	s.took(time.Since(begun), "The cloud API is back: the inventory has a complete observation, and it is the same as before.")
 	return nil
 }
 
@@ -99,7 +104,7 @@ func (s *story) leaderDies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "%s leads; it had been subscribed and probing all along, so it has nothing to write", next.Name)
+	s.took(time.Since(begun), "%s leads; it had been subscribed and probing all along, so it has nothing to write.", next.Name)
 	if err := leader.Start(ctx); err != nil {
 		return err
 	}
@@ -120,7 +125,7 @@ func (s *story) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "%s has the address %s, the writer is fenced in by %s: it refuses, with an Event on the Service", stray.Name, stray.Address, pair.Subnet)
+	s.took(time.Since(begun), "%s has the address %s, the writer is fenced in by %s: it refuses, with an Event on the Service.", stray.Name, stray.Address, pair.Subnet)
 	s.quoteEvent(event)
 	if err := stray.Leave(ctx); err != nil {
 		return err
@@ -139,7 +144,7 @@ func (s *story) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "The writer does not act on it before 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and says so on the Service")
+	s.took(time.Since(begun), "The writer does not act on it before 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and says so on the Service.")
 	s.quoteEvent(event)
 	s.pair.Inventory.Set("NODE_SELECTOR", "")
 	begun = time.Now()
@@ -149,7 +154,7 @@ func (s *story) empty(ctx context.Context) error {
 	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "The mistake is mended in time: nothing was taken, all three serve")
+	s.took(time.Since(begun), "The mistake is mended in time: nothing was taken, all three serve.")
 	return s.allServe()
 }
 
@@ -158,7 +163,7 @@ func (s *story) goesOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
 	s.workers = append(s.workers, last)
@@ -166,7 +171,7 @@ func (s *story) goesOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(d, "A fourth worker joins, and is in the slice")
+	s.took(d, "A fourth worker joins, and is in the slice.")
 	return nil
 }
 
@@ -190,5 +195,5 @@ func reasonIs(guard string) func(*eventsv1.Event) bool {
 }
 
 func (s *story) quoteEvent(e *eventsv1.Event) {
-	s.quote(strings.Join(wrap(fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note), width-8), "\n"))
+	s.quote(fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -95,20 +96,24 @@ func (s *story) appear(ctx context.Context) error {
 		s.workers = append(s.workers, w)
 		all = append(all, w.Address)
 	}
-	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+	pages, err := s.pair.Cloud.WaitListing(ctx)
+	if err != nil {
 		return err
 	}
-	s.say("Their servers are in the cloud, each with a public and a private NIC, between %d others on %d pages. Now their Nodes join, one after another:", otherServers, (otherServers+len(names))/pageLimit+1)
+	if pages < 3 {
+		return fmt.Errorf("the cloud was listed in %d pages, expected several", pages)
+	}
+	s.say("Their servers are in the cloud, each with a public and a private NIC, between %d others; the inventory has read them all, on %d pages. Now their Nodes join, one after another:", otherServers, pages)
 	for i, w := range s.workers {
 		d, err := s.propagated(ctx, w.Join, pair.AreJust(pair.Ready, all[:i+1]...))
 		if err != nil {
 			return err
 		}
-		s.took(d, "%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice", w.Name, w.Address)
+		s.took(d, "%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice.", w.Name, w.Address)
 	}
 	s.startClient()
 	s.say("From now on a client sends %d requests a second to what the slices say, as kube-proxy would choose.", requestsPerSecond)
-	return s.ask(ctx, s.workers[0].Name)
+	return s.ask(ctx, s.workers[0].Name, "nodes")
 }
 
 func (s *story) replace(ctx context.Context) error {
@@ -122,10 +127,10 @@ func (s *story) replace(ctx context.Context) error {
 		return err
 	}
 	s.say("%s joins, but the cloud does not show its private NIC yet. An operator asks why it is missing:", fresh.Name)
-	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
-	if err := s.ask(ctx, fresh.Name); err != nil {
+	if err := s.ask(ctx, fresh.Name, "omitted"); err != nil {
 		return err
 	}
 	d, err := s.pair.WaitSlicesSince(ctx, begun, pair.Are(pair.Ready, fresh.Address))
@@ -135,7 +140,7 @@ func (s *story) replace(ctx context.Context) error {
 	if d < nicDelay {
 		return fmt.Errorf("%s was listed %s after it joined, before the cloud showed its NIC", fresh.Name, d)
 	}
-	s.took(d-nicDelay, "The NIC appears after %s; %s is in the slice that much later", short(nicDelay), fresh.Address)
+	s.took(d-nicDelay, "The cloud shows the NIC after %s (and is asked once a second here); %s is in the slice that much later.", short(nicDelay), fresh.Address)
 
 	before, err := s.writes(ctx)
 	if err != nil {
@@ -148,11 +153,11 @@ func (s *story) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new", old.Name)
+	s.took(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new.", old.Name)
 	if d, err = s.propagated(ctx, old.Leave, pair.Are(pair.Absent, old.Address)); err != nil {
 		return err
 	}
-	s.took(d, "its Node is deleted: its endpoint is gone")
+	s.took(d, "Its Node is deleted: its endpoint is gone.")
 	after, err := s.writes(ctx)
 	if err != nil {
 		return err
@@ -180,7 +185,7 @@ func (s *story) comeAndGo(ctx context.Context) error {
 		}
 		extra = append(extra, w)
 	}
-	if err := s.pair.Cloud.WaitListing(ctx); err != nil {
+	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -189,7 +194,7 @@ func (s *story) comeAndGo(ctx context.Context) error {
 			return err
 		}
 	}
-	s.took(time.Since(begun), "%d more workers join, one after another; the slowest was in the slice after %s", comings, short(worst(s.samples[first:])))
+	s.took(time.Since(begun), "%d more workers join, one by one; the slowest took %s.", comings, short(worst(s.samples[first:])))
 	first = len(s.samples)
 	begun = time.Now()
 	for _, w := range extra {
@@ -197,7 +202,7 @@ func (s *story) comeAndGo(ctx context.Context) error {
 			return err
 		}
 	}
-	s.took(time.Since(begun), "and leave again; the slowest was out of it after %s", short(worst(s.samples[first:])))
+	s.took(time.Since(begun), "They leave again, one by one; the slowest took %s.", short(worst(s.samples[first:])))
 	if err := s.client.Settle(ctx); err != nil {
 		return err
 	}
@@ -230,11 +235,11 @@ func (s *story) backendsDie(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(d, "the backend of %s refuses connections, and is out", refusing.Name)
+	s.took(d, "The backend of %s refuses connections, and is out of the slice.", refusing.Name)
 	if d, err = s.found(ctx, begun, pair.SilenceBound, pair.Are(pair.Out, silent.Address)); err != nil {
 		return err
 	}
-	s.took(d, "that of %s answers to no packet at all, and is out", silent.Name)
+	s.took(d, "That of %s answers to no packet at all, and is out.", silent.Name)
 	s.say("%s serves alone. Then both come back:", alive.Name)
 	begun = time.Now()
 	for _, w := range []*pair.Worker{refusing, silent} {
@@ -245,7 +250,7 @@ func (s *story) backendsDie(ctx context.Context) error {
 	if d, err = s.pair.WaitSlicesSince(ctx, begun, pair.AreJust(pair.Ready, s.addresses()...)); err != nil {
 		return err
 	}
-	s.took(d, "after two good probes each, all three serve")
+	s.took(d, "After two good probes each, all three serve.")
 	return nil
 }
 
@@ -258,21 +263,31 @@ func (s *story) found(ctx context.Context, since time.Time, bound time.Duration,
 	return d, err
 }
 
-// ask shows what an operator sees of one node, with grpcurl.
-func (s *story) ask(ctx context.Context, node string) error {
-	request, err := json.Marshal(map[string][]string{"names": {node}})
-	if err != nil {
-		return err
-	}
-	s.quote("$ grpcurl -d '" + string(request) + "' … slicefeed.inventory.v1.InventoryService/ListNodes")
-	args := append(s.grpcurl(), "-d", string(request), inventoryAt(), "slicefeed.inventory.v1.InventoryService/ListNodes")
+// ask shows what an operator sees of one node with grpcurl: one part of the answer.
+func (s *story) ask(ctx context.Context, node, part string) error {
+	request := `{"names":["` + node + `"]}`
+	args := append(s.grpcurl(), "-d", request, inventoryAt(), listNodes)
 	text, err := exec.CommandContext(ctx, filepath.Join(s.bin, "grpcurl"), args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("grpcurl: %w: %s", err, text)
 	}
-	s.quote(string(text))
+	var answer map[string]json.RawMessage
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("grpcurl answered %q: %w", text, err)
+	}
+	if answer[part] == nil {
+		return fmt.Errorf("the inventory's answer about %s has no %s: %s", node, part, text)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, answer[part], "", "  "); err != nil {
+		return err
+	}
+	s.quote("$ grpcurl -d '" + request + "' … " + listNodes + " | jq ." + part)
+	s.quote(pretty.String())
 	return nil
 }
+
+const listNodes = "slicefeed.inventory.v1.InventoryService/ListNodes"
 
 // grpcurl are the arguments with which an operator is let in.
 func (s *story) grpcurl() []string {

@@ -79,31 +79,34 @@ func (p *Pair) WaitSubscribed(ctx context.Context, writers int) error {
 	})
 }
 
-// WaitListing waits until the cloud has been listed as a whole, from a moment after the call.
-func (c *Cloud) WaitListing(ctx context.Context) error {
+// WaitListing waits until the cloud has been listed as a whole, from a moment after the
+// call, and returns in how many pages the servers came.
+func (c *Cloud) WaitListing(ctx context.Context) (pages int, err error) {
 	begun := time.Now()
-	return until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
-		return listed(c.Requests(), begun), nil
+	return pages, until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
+		pages = listed(c.Requests(), begun)
+		return pages > 0, nil
 	})
 }
 
-// listed reports whether the requests since begun have a whole listing in them: from the
-// first page of servers to the LAN, which is read last.
-func listed(requests []ionosapi.Request, begun time.Time) bool {
-	within := false
+// listed returns the pages of the first whole listing that began after begun, from the
+// first page of servers to the LAN, which is read last; 0: there has been none.
+func listed(requests []ionosapi.Request, begun time.Time) int {
+	pages := 0
 	for _, r := range requests {
 		path, query, _ := strings.Cut(r.URL, "?")
+		servers := strings.HasSuffix(path, "/servers")
 		switch {
 		case r.At.Before(begun):
 		case r.Status != http.StatusOK:
-			within = false
-		case strings.HasSuffix(path, "/servers") && strings.Contains("&"+query+"&", "&offset=0&"):
-			within = true
-		case strings.HasSuffix(path, "/lans/"+itoa(PrivateLAN)):
-			if within {
-				return true
-			}
+			pages = 0
+		case servers && strings.Contains("&"+query+"&", "&offset=0&"):
+			pages = 1
+		case servers && pages > 0:
+			pages++
+		case strings.HasSuffix(path, "/lans/"+itoa(PrivateLAN)) && pages > 0:
+			return pages
 		}
 	}
-	return false
+	return 0
 }

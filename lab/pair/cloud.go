@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
@@ -36,13 +37,15 @@ type CloudOptions struct {
 type Cloud struct {
 	*ionosapi.Cloud
 	URL, SideDoor string
-	CAFile, Token string
+	CAFile, Token string // Token is the first one; see SetToken
 
 	emulator *ionosapi.Emulator
+	accepted atomic.Pointer[string]
 }
 
 func startCloud(dir string, options CloudOptions) (*Cloud, error) {
 	c := &Cloud{Cloud: ionosapi.NewCloud(), Token: "lab-token", CAFile: filepath.Join(dir, "ca.crt")}
+	c.accepted.Store(&c.Token)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -51,7 +54,7 @@ func startCloud(dir string, options CloudOptions) (*Cloud, error) {
 	}
 	emulator, err := ionosapi.Start(ionosapi.Options{
 		Cloud: c.Cloud, Listen: port(CloudAddress, cloudPort), SideDoor: port(CloudAddress, sidePort),
-		Token:     func() (string, error) { return c.Token, nil },
+		Token:     func() (string, error) { return *c.accepted.Load(), nil },
 		PageLimit: options.PageLimit,
 	})
 	if err != nil {
@@ -63,6 +66,10 @@ func startCloud(dir string, options CloudOptions) (*Cloud, error) {
 	}
 	return c, nil
 }
+
+// SetToken makes the cloud accept this token alone, and returns the one that it accepted
+// before.
+func (c *Cloud) SetToken(token string) (before string) { return *c.accepted.Swap(&token) }
 
 func (c *Cloud) stop() error { return c.emulator.Close() }
 

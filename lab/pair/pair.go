@@ -218,6 +218,9 @@ func (p *Pair) Writes(ctx context.Context) ([]audit.Write, error) {
 	return p.audit.Writes(ctx, WriterUser)
 }
 
+// Keep makes Stop leave the directory, for whoever wants to read the logs.
+func (p *Pair) Keep() { p.ownDir = false }
+
 // Stop ends everything and removes the directory if Start made it. It is safe to call it
 // on a pair that is half started.
 func (p *Pair) Stop() error {

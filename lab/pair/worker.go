@@ -221,9 +221,13 @@ func (p *Pair) Truth(address netip.Addr) client.Truth {
 	return client.Truth{Known: true, Name: w.Name, Deaths: append([]client.Death(nil), w.deaths...)}
 }
 
+// patience is for a machine that does everything at once and may stall; a request that is
+// lost to a silent backend ends no sooner.
+const patience = 10 * time.Second
+
 // NewClient returns a client of the Service that sends a request each so often.
 func (p *Pair) NewClient(every time.Duration) *client.Client {
 	return client.New(client.Config{
-		Slices: p.Slices.Now, Truth: p.Truth, Every: every, Limit: 2 * time.Second,
+		Slices: p.Slices.Now, Truth: p.Truth, Every: every, Limit: patience,
 	})
 }
