@@ -19,7 +19,7 @@ type group struct {
 type slot struct {
 	was    *discoveryv1.EndpointSlice
 	create bool // was is a blank that does not exist yet
-	group  group
+	group  *group
 	keep   []kept // endpoints of was that stay
 	add    []int  // endpoints it gains, as indexes of wanted.list
 	change bool   // it must be written anyway
@@ -35,7 +35,8 @@ func (s *slot) len() int { return len(s.keep) + len(s.add) }
 // wanted is the desired endpoints by address, and where each has found its place.
 type wanted struct {
 	list   []Endpoint
-	group  []group
+	group  []*group
+	groups []*group // each one once, so that they compare as pointers
 	index  map[netip.Addr]int
 	placed []bool
 	moved  []bool // listed now by a slice that cannot keep it
@@ -60,11 +61,14 @@ func Make(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 }
 
 func (d Desired) wanted() *wanted {
-	w := &wanted{index: make(map[netip.Addr]int, len(d.Endpoints))}
+	w := &wanted{
+		list:  make([]Endpoint, 0, len(d.Endpoints)),
+		group: make([]*group, 0, len(d.Endpoints)),
+		index: make(map[netip.Addr]int, len(d.Endpoints)),
+	}
 	for _, e := range d.Endpoints {
 		e.Address = e.Address.Unmap()
-		e.Source = cmp.Or(e.Source, DefaultSource)
-		g := group{familyOf(e.Address), e.Source}
+		g := w.intern(familyOf(e.Address), cmp.Or(e.Source, DefaultSource))
 		if !e.Address.IsValid() || e.Address.Zone() != "" || !slices.Contains(d.Families, g.family) {
 			continue
 		}
@@ -80,11 +84,22 @@ func (d Desired) wanted() *wanted {
 	return w
 }
 
+func (w *wanted) intern(family discoveryv1.AddressType, source string) *group {
+	for _, g := range w.groups {
+		if g.family == family && g.source == source {
+			return g
+		}
+	}
+	g := &group{family, source}
+	w.groups = append(w.groups, g)
+	return g
+}
+
 // claim lets each of our slices keep what belongs into it.
 func (d Desired) claim(w *wanted, existing []*discoveryv1.EndpointSlice) []*slot {
 	var slots []*slot
 	for _, slice := range d.ours(existing) {
-		s := &slot{was: slice, group: group{slice.AddressType, sourceOf(slice)}}
+		s := &slot{was: slice, group: w.intern(slice.AddressType, sourceOf(slice))}
 		s.claim(w, d.maxPerSlice())
 		slots = append(slots, s)
 	}
@@ -192,14 +207,14 @@ func (d Desired) fill(w *wanted, slots []*slot, names *names) []*slot {
 
 // missing lists the groups that have endpoints without a slice: families in the Service's
 // order, the default source first, then by name.
-func (d Desired) missing(w *wanted) []group {
-	var groups []group
+func (d Desired) missing(w *wanted) []*group {
+	var groups []*group
 	for want, g := range w.group {
 		if !w.placed[want] && !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
-	slices.SortFunc(groups, func(a, b group) int {
+	slices.SortFunc(groups, func(a, b *group) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(d.Families, a.family), slices.Index(d.Families, b.family)),
 			cmp.Compare(b2i(a.source != DefaultSource), b2i(b.source != DefaultSource)),
@@ -230,7 +245,7 @@ func bestFit(slots []*slot, n, limit int) *slot {
 }
 
 // spare is a slice of the family that would be left empty, and so deleted, in another group.
-func spare(slots []*slot, g group) *slot {
+func spare(slots []*slot, g *group) *slot {
 	for _, s := range slots {
 		if s.group.family == g.family && s.len() == 0 && !s.give {
 			s.group = g

@@ -27,7 +27,7 @@ func (d Desired) names(existing []*discoveryv1.EndpointSlice) *names {
 
 // next is the configured name for the first slice of the first family, then
 // <name>[-<source>][-ipv6], then these with -2, -3 and so on.
-func (n *names) next(d Desired, g group) string {
+func (n *names) next(d Desired, g *group) string {
 	if g.family == d.Families[0] && n.free(d.FirstName) {
 		return n.take(d.FirstName)
 	}

@@ -1,0 +1,412 @@
+package applier
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+func (w *writer) wantSent(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, w.api.sent()); diff != "" {
+		t.Errorf("requests: %s", diff)
+	}
+}
+
+func TestWritesAndThenRests(t *testing.T) {
+	w := newWriter(t, nil)
+	w.must(t, desired("10.0.0.1"))
+	w.must(t, desired("10.0.0.1"))
+	w.must(t, desired("10.0.0.1", "10.0.0.2"))
+	w.must(t, desired("10.0.0.1", "10.0.0.2"))
+	w.wantSent(t, "POST endpointslices", "PUT shop-nodes")
+
+	d := desired("10.0.0.1", "10.0.0.2")
+	d.MaxPerSlice = 1
+	w.must(t, d)
+	d.Endpoints = d.Endpoints[:1]
+	w.must(t, d)
+	w.wantSent(t, "POST endpointslices", "PUT shop-nodes", "DELETE shop-nodes-2")
+	if got := testutil.ToFloat64(w.Applier.metrics.writes.WithLabelValues("update", "ok")); got != 2 {
+		t.Errorf("%v updates counted", got)
+	}
+}
+
+func TestHeldIsNeverOlderThanOurOwnWrite(t *testing.T) {
+	w := newWriter(t, nil)
+	empty, before := w.api.cache()
+	w.must(t, desired("10.0.0.1"))
+	if got := listed(w.Current(empty, before)); got != "10.0.0.1" {
+		t.Errorf("a cache that has not seen the create shows %q", got)
+	}
+
+	old, version := w.api.cache()
+	w.must(t, desired("10.0.0.2"))
+	current := w.Current(old, version)
+	if got := listed(current); got != "10.0.0.2" {
+		t.Errorf("a cache that has not seen the update shows %q", got)
+	}
+	if got := listed(w.Held(shop, current)); got != "10.0.0.2" {
+		t.Errorf("held %q", got)
+	}
+	if plan, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), current); err != nil || !plan.Empty() {
+		t.Errorf("%d writes, %v", plan.Writes(), err)
+	}
+
+	d := desired("10.0.0.2", "10.0.0.3")
+	d.MaxPerSlice = 1
+	w.must(t, d)
+	old, version = w.api.cache()
+	d.Endpoints = d.Endpoints[:1]
+	w.must(t, d)
+	if got := listed(w.Current(old, version)); got != "10.0.0.2" {
+		t.Errorf("a cache that has not seen the delete shows %q", got)
+	}
+}
+
+func TestWhatOthersDoToOurSlicesIsPutRight(t *testing.T) {
+	for name, edit := range map[string]func(*discoveryv1.EndpointSlice){
+		"a removed endpoint":  func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
+		"an added endpoint":   func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) },
+		"an altered endpoint": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.9.9.9" },
+		"endpoints out of order": func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Addresses[0] = "10.0.0.9"
+			s.Endpoints[1].Addresses[0] = "10.0.0.1"
+		},
+		"a deleted slice": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWriter(t, nil)
+			w.must(t, desired("10.0.0.1", "10.0.0.2"))
+			w.api.edit("shop-nodes", edit)
+			current := w.Current(w.api.cache())
+			if got := listed(w.Held(shop, current)); got != "10.0.0.1 10.0.0.2" {
+				t.Errorf("held %q", got)
+			}
+			w.api.sent()
+			w.must(t, desired("10.0.0.1", "10.0.0.2"))
+			list, _ := w.api.cache()
+			if got := listed(list); got != "10.0.0.1 10.0.0.2" || len(w.api.sent()) != 1 {
+				t.Errorf("left as %q", got)
+			}
+			if got := testutil.ToFloat64(w.Applier.metrics.repairs); got != 1 {
+				t.Errorf("%v repairs counted", got)
+			}
+		})
+	}
+}
+
+func TestWhatWasRightWithoutAWriteIsHeldToo(t *testing.T) {
+	first := newWriter(t, nil)
+	first.must(t, desired("10.0.0.1", "10.0.0.2"))
+	second := newWriter(t, nil)
+	second.api.slices = first.api.slices
+	second.must(t, desired("10.0.0.1", "10.0.0.2"))
+	second.wantSent(t)
+	second.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+	current := second.Current(second.api.cache())
+	if got := listed(second.Held(shop, current)); got != "10.0.0.1 10.0.0.2" {
+		t.Errorf("held %q", got)
+	}
+
+	t.Run("until it is forgotten", func(t *testing.T) {
+		second.Forget()
+		if got := listed(second.Held(shop, current)); got != "" {
+			t.Errorf("held %q", got)
+		}
+	})
+	t.Run("not for another Service of the name", func(t *testing.T) {
+		again := shop
+		again.UID = "svc-2"
+		if got := listed(first.Held(again, nil)); got != "" {
+			t.Errorf("held %q", got)
+		}
+	})
+}
+
+func TestAConflictIsReadAgainAndPlannedAgain(t *testing.T) {
+	w := newWriter(t, nil)
+	w.must(t, desired("10.0.0.1"))
+	old, version := w.api.cache()
+	w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) })
+
+	_, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+	if stale := (*Stale)(nil); !errors.As(err, &stale) || stale.Slice != "shop-nodes" {
+		t.Fatalf("got %v", err)
+	}
+	current := w.Current(old, version)
+	if got := listed(current); got != "10.0.0.1 10.9.9.9" {
+		t.Errorf("current is %q", got)
+	}
+	if got := listed(w.Held(shop, current)); got != "10.0.0.1" {
+		t.Errorf("held %q", got)
+	}
+	if _, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), current); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := w.api.cache()
+	if got := listed(list); got != "10.0.0.2" {
+		t.Errorf("left as %q", got)
+	}
+}
+
+func TestASliceThatIsGoneIsCreatedAgain(t *testing.T) {
+	w := newWriter(t, nil)
+	w.must(t, desired("10.0.0.1"))
+	old, version := w.api.cache()
+	w.api.edit("shop-nodes", nil)
+	_, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+	if stale := (*Stale)(nil); !errors.As(err, &stale) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version)); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSent(t, "POST endpointslices", "PUT shop-nodes", "POST endpointslices")
+}
+
+func TestANameThatSomeoneElseTookIsLeftToThem(t *testing.T) {
+	w := newWriter(t, nil)
+	none, version := w.api.cache()
+	w.api.edit("shop-nodes", func(*discoveryv1.EndpointSlice) {})
+	_, err := w.Apply(t.Context(), shop, desired("10.0.0.1"), w.Current(none, version))
+	if stale := (*Stale)(nil); !errors.As(err, &stale) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := w.Apply(t.Context(), shop, desired("10.0.0.1"), w.Current(none, version)); err != nil {
+		t.Fatal(err)
+	}
+	if w.api.slices["shop-nodes-2"] == nil || len(w.api.slices["shop-nodes"].Endpoints) != 0 {
+		t.Error("the other's slice was used")
+	}
+}
+
+func TestADeleteThatSomeoneElseMadeIsDone(t *testing.T) {
+	w := newWriter(t, nil)
+	d := desired("10.0.0.1", "10.0.0.2")
+	d.MaxPerSlice = 1
+	w.must(t, d)
+	list, version := w.api.cache()
+	w.api.edit("shop-nodes-2", nil)
+	d.Endpoints = d.Endpoints[:1]
+	if _, err := w.Apply(t.Context(), shop, d, w.Current(list, version)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after bool
+		fault func(*http.Request) (*http.Response, error)
+		takes time.Duration
+		held  string
+	}{
+		"written, then silence":         {true, hangs, deadline, "10.0.0.2"},
+		"silence, nothing written":      {false, hangs, deadline, "10.0.0.1"},
+		"written, then cut":             {true, cut, 0, "10.0.0.2"},
+		"cut, nothing written":          {false, cut, 0, "10.0.0.1"},
+		"written, and an answer of 500": {true, answers(500, nil), 0, "10.0.0.2"},
+		"500, nothing written":          {false, answers(500, nil), 0, "10.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriter(t, nil)
+				w.must(t, desired("10.0.0.1"))
+				old, version := w.api.cache()
+				w.api.setFault(tc.after, tc.fault)
+				began := time.Now()
+				_, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+				if err == nil || !strings.Contains(err.Error(), "outcome unknown") {
+					t.Fatalf("got %v", err)
+				}
+				if took := time.Since(began); took != tc.takes {
+					t.Errorf("took %s", took)
+				}
+				w.api.setFault(false, nil)
+				w.api.sent()
+
+				_, err = w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+				if stale := (*Stale)(nil); !errors.As(err, &stale) {
+					t.Fatalf("got %v", err)
+				}
+				w.wantSent(t)
+				current := w.Current(old, version)
+				if got := listed(w.Held(shop, current)); got != tc.held {
+					t.Errorf("held %q", got)
+				}
+				plan, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), current)
+				if err != nil || plan.Empty() != (tc.held == "10.0.0.2") {
+					t.Errorf("%d writes, %v", plan.Writes(), err)
+				}
+			})
+		})
+	}
+}
+
+func TestARefusalIsToldAndLeavesNoDoubt(t *testing.T) {
+	w := newWriter(t, nil)
+	w.api.setFault(false, answers(403, nil))
+	if err := w.apply(t, desired("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes") {
+		t.Fatalf("got %v", err)
+	}
+	w.api.setFault(false, nil)
+	w.must(t, desired("10.0.0.1"))
+}
+
+func TestAThrottlingServerIsObeyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, nil)
+		w.api.setFault(false, answers(429, nil))
+		err := w.apply(t, desired("10.0.0.1"))
+		later := (*Later)(nil)
+		if !errors.As(err, &later) || !later.At.After(time.Now()) {
+			t.Fatalf("got %v", err)
+		}
+		w.wantSent(t, "POST endpointslices")
+	})
+}
+
+func TestNothingIsSentWithoutTheLease(t *testing.T) {
+	w := newWriter(t, nil)
+	w.leading = false
+	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, ErrNotLeading) {
+		t.Fatalf("got %v", err)
+	}
+	w.wantSent(t)
+	if err := w.apply(t, desired()); err != nil {
+		t.Errorf("with nothing to write: %v", err)
+	}
+
+	t.Run("from the moment it is lost", func(t *testing.T) {
+		w.leading = true
+		w.api.setFault(true, func(*http.Request) (*http.Response, error) { w.leading = false; return nil, nil })
+		d := desired("10.0.0.1", "10.0.0.2")
+		d.MaxPerSlice = 1
+		if err := w.apply(t, d); !errors.Is(err, ErrNotLeading) {
+			t.Fatalf("got %v", err)
+		}
+		w.wantSent(t, "POST endpointslices")
+	})
+
+	t.Run("nor by a client that repeats by itself", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			api, leading := newAPI(t), true
+			throttled := answers(429, http.Header{"Retry-After": {"1"}})
+			api.setFault(false, func(r *http.Request) (*http.Response, error) { leading = false; return throttled(r) })
+			a := New(Config{
+				Store: Kubernetes(api.client(Guard(func() bool { return leading }))), Leading: func() bool { return true },
+				Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+			})
+			if _, err := a.Apply(t.Context(), shop, desired("10.0.0.1"), nil); err == nil {
+				t.Fatal("no error")
+			}
+			if got := api.sent(); len(got) != 1 {
+				t.Errorf("sent %v", got)
+			}
+		})
+	})
+}
+
+func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, nil)
+		w.must(t, desired("10.0.0.1"))
+		began, repaired := time.Now(), 0
+		for time.Since(began) < 10*time.Minute {
+			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+			err := w.apply(t, desired("10.0.0.1"))
+			later := (*Later)(nil)
+			switch {
+			case err == nil:
+				repaired++
+			case errors.As(err, &later):
+				if !strings.Contains(err.Error(), `"kubectl-edit"`) {
+					t.Fatalf("names nobody: %v", err)
+				}
+				time.Sleep(time.Until(later.At))
+			default:
+				t.Fatal(err)
+			}
+		}
+		if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute
+			t.Errorf("%d repairs in 10 min", repaired)
+		}
+
+		_ = w.apply(t, desired("10.0.0.1")) // it may be due just now
+		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+		if err := w.apply(t, desired("10.0.0.1")); err == nil {
+			t.Error("a repair should wait by now")
+		}
+		if err := w.apply(t, desired("10.0.0.2")); err != nil {
+			t.Errorf("a change of our own should not wait: %v", err)
+		}
+	})
+}
+
+func TestTheRepairBudgetIsFullAgainAfterACalm(t *testing.T) {
+	b, now := budget{}, time.Unix(1000, 0)
+	for range freeRepairs {
+		if at := b.next(now); !at.Equal(now) {
+			t.Fatalf("waits until %s", at)
+		}
+		b.spend(now)
+	}
+	if at := b.next(now); !at.Equal(now.Add(time.Second)) {
+		t.Errorf("the sixth may be made at %s", at)
+	}
+	now = now.Add(time.Second)
+	b.spend(now)
+	if at := b.next(now); !at.Equal(now.Add(2 * time.Second)) {
+		t.Errorf("the seventh may be made at %s", at)
+	}
+	now = now.Add(repairCalm)
+	if at := b.next(now); !at.Equal(now) || b.waits != 0 {
+		t.Errorf("after a calm at %s", at)
+	}
+}
+
+func TestADryRunPrintsWhatItWouldWriteAndRests(t *testing.T) {
+	below := newAPI(t)
+	below.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) {
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default"}
+		s.Endpoints = []discoveryv1.Endpoint{endpoint("10.0.0.1"), endpoint("10.0.0.2")}
+		s.Ports = []discoveryv1.EndpointPort{{Protocol: new(corev1.Protocol)}}
+		*s.Ports[0].Protocol = corev1.ProtocolTCP
+	})
+	var out strings.Builder
+	a := New(Config{
+		Store: Memory(&out, Kubernetes(below.client(nil))), Leading: func() bool { return true },
+		Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	for range 2 {
+		list, version := below.cache()
+		if _, err := a.Apply(context.Background(), shop, desired("10.0.0.1", "10.0.0.3"), a.Current(list, version)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `would update EndpointSlice web/shop-nodes
+  - endpoint 10.0.0.2 ready=true serving=true terminating=false
+  + endpoint 10.0.0.3 ready=true serving=true terminating=false
+  + label slicefeed.dev/source=default
+  + label slicefeed.dev/writer=slicefeed
+  + owner Service shop svc-1
+  - port any/TCP
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	if sent := below.sent(); len(sent) != 0 {
+		t.Errorf("sent %v", sent)
+	}
+}

@@ -1,0 +1,142 @@
+package applier
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, func()) {
+	t.Helper()
+	l, err := NewLease(LeaseConfig{
+		Client: client, Namespace: "slicefeed", Name: "slicefeed-default", Identity: identity,
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	return l, func() {
+		cancel()
+		if l.Leading() {
+			t.Error("leads while it ends")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func await(t *testing.T, l *Lease, leading bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for l.Leading() != leading {
+		select {
+		case <-l.Changed():
+		case <-time.After(time.Minute):
+			t.Fatalf("leading is still %t", !leading)
+		}
+	}
+	return time.Since(began)
+}
+
+func TestOneLeadsAndTheOtherFollowsWhenItIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		first, stopFirst := newLease(t, client, "first")
+		await(t, first, true)
+		second, stopSecond := newLease(t, client, "second")
+		defer stopSecond()
+		time.Sleep(time.Minute)
+		if !first.Leading() || second.Leading() || second.Holder() != "first" {
+			t.Fatalf("first %t, second %t, holder %s", first.Leading(), second.Leading(), second.Holder())
+		}
+		stopFirst()
+		if took := await(t, second, true); took > 5*time.Second {
+			t.Errorf("took %s although it was given up", took)
+		}
+	})
+}
+
+func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var cut atomic.Bool
+		client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if cut.Load() {
+				return true, nil, errors.New("no route to host")
+			}
+			return false, nil, nil
+		})
+		l, stop := newLease(t, client, "first")
+		defer stop()
+		await(t, l, true)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		cut.Store(true)
+		time.Sleep(7 * time.Second)
+		if !l.Leading() {
+			t.Error("a short trouble should not end it")
+		}
+		time.Sleep(4 * time.Second) // the last renewal was sent more than 10 s ago
+		if l.Leading() {
+			t.Error("leads though it could not renew in time")
+		}
+		time.Sleep(time.Minute)
+		cut.Store(false)
+		await(t, l, true)
+	})
+}
+
+func TestAWarningIsToldOncePerEpisode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		r := NewReporter(ReporterConfig{Client: client, Instance: "writer-1", Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		events := func() []eventsv1.Event {
+			synctest.Wait()
+			list, err := client.EventsV1().Events("web").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list.Items
+		}
+		fence := Warning{Reason: "Fence", Note: "10.9.9.9 is outside of 10.0.0.0/24."}
+		r.Now(shop, []Warning{fence})
+		r.Now(shop, []Warning{fence})
+		got := events()
+		if len(got) != 1 || got[0].Reason != "Fence" || got[0].Regarding.Name != "shop" || got[0].Series != nil || got[0].Note != fence.Note {
+			t.Fatalf("told %+v", got)
+		}
+		r.Now(shop, nil)
+		time.Sleep(time.Minute)
+		r.Now(shop, []Warning{fence})
+		if got := events(); len(got) != 1 || got[0].Series == nil || got[0].Series.Count != 2 {
+			t.Errorf("the second episode should join the first: %+v", got)
+		}
+		time.Sleep(time.Hour)
+		r.Tell(shop, fence)
+		if got := events(); len(got) != 2 {
+			t.Errorf("an hour later it is a new one: %d", len(got))
+		}
+	})
+}
