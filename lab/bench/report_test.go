@@ -21,9 +21,12 @@ func TestAPercentileIsAValueThatWasMeasured(t *testing.T) {
 		n, p int
 		want time.Duration
 	}{
-		{1, 50, time.Millisecond}, {1, 99, time.Millisecond},
-		{10, 50, 5 * time.Millisecond}, {10, 99, 10 * time.Millisecond},
-		{200, 50, 100 * time.Millisecond}, {200, 99, 198 * time.Millisecond},
+		{1, 50, time.Millisecond},
+		{1, 99, time.Millisecond},
+		{10, 50, 5 * time.Millisecond},
+		{10, 99, 10 * time.Millisecond},
+		{200, 50, 100 * time.Millisecond},
+		{200, 99, 198 * time.Millisecond},
 	} {
 		samples := upTo(tt.n)
 		before := slices.Clone(samples)

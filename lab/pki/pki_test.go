@@ -55,8 +55,12 @@ func TestAnIssuedCertificateBearsWhatWasAskedForAndNoMore(t *testing.T) {
 		leaf.NotBefore, leaf.NotAfter, leaf.IsCA,
 	}
 	want := []any{
-		"inventory", []string{"lab"}, "spiffe://example.org/slicefeed/inventory", 1, []string{"inventory.example"},
-		[]string{"10.0.0.1", "fd00::1"}, start, start.Add(time.Minute), false,
+		"inventory",
+		[]string{"lab"},
+		"spiffe://example.org/slicefeed/inventory", 1,
+		[]string{"inventory.example"},
+		[]string{"10.0.0.1", "fd00::1"},
+		start, start.Add(time.Minute), false,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -92,9 +92,11 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, writ
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if srv.Shutdown(grace) != nil {
-		srv.Close()
+		_ = srv.Close() // whoever is still there has had the second
 	}
-	<-failed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	}
 	return nil
 }
 

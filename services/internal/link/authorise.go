@@ -129,6 +129,7 @@ func (a *authoriser) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServ
 // a handler that waits for the peer instead cannot say or hear anything more.
 type watchedStream struct {
 	grpc.ServerStream
+
 	ctx context.Context
 }
 

@@ -126,8 +126,7 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 
 // reason strips the path off an error of os, since fileError names it.
 func reason(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err
 	}
 	return err

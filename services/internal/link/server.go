@@ -152,6 +152,7 @@ func (s *Server) Serve(ctx context.Context, v Serving) error {
 // countedHandshakes counts refused connections. grpc itself only mentions them in its log.
 type countedHandshakes struct {
 	credentials.TransportCredentials
+
 	refused prometheus.Counter
 	log     *slog.Logger
 	seldom  rate.Sometimes // anyone can knock, and often

@@ -253,7 +253,7 @@ func (f *field) source(flags *pflag.FlagSet, getenv func(string) string) (string
 }
 
 func (f *field) list() bool {
-	_, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler)
+	_, ok := reflect.TypeAssert[encoding.TextUnmarshaler](f.value.Addr())
 	return f.value.Kind() == reflect.Slice && !ok
 }
 
@@ -280,7 +280,7 @@ func (f *field) convert(v reflect.Value, text string) error {
 	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
 		return errors.New(f.wanted())
 	}
-	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		if err := u.UnmarshalText([]byte(text)); err != nil {
 			return fmt.Errorf("%s (%w)", f.wanted(), err)
 		}

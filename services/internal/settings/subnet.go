@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -19,11 +20,11 @@ func (s *Subnet) UnmarshalText(text []byte) error {
 	p, err := netip.ParsePrefix(in)
 	switch {
 	case err != nil:
-		return fmt.Errorf("a CIDR such as 10.0.1.0/24")
+		return errors.New("a CIDR such as 10.0.1.0/24")
 	case p != p.Masked():
 		return fmt.Errorf("a CIDR without host bits: %s, or the single address as %s/%d", p.Masked(), p.Addr(), p.Addr().BitLen())
 	case p.Addr().Is4In6():
-		return fmt.Errorf("an IPv4 CIDR in IPv4 form")
+		return errors.New("an IPv4 CIDR in IPv4 form")
 	}
 	s.Prefix = p
 	return nil

@@ -70,10 +70,11 @@ func (f *field) placeholder() string {
 
 // wanted says what is expected of one value.
 func (f *field) wanted() string {
-	t, text := f.value.Type(), ""
+	t := f.value.Type()
 	if f.list() {
 		t = t.Elem()
 	}
+	var text string
 	switch {
 	case len(f.enum) > 0:
 		return "one of " + strings.Join(f.enum, ", ")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -170,7 +171,7 @@ func TestR7AnswersAnythingElseWithAReset(t *testing.T) {
 	var past []Position
 	for i := range 6 {
 		past = append(past, s.Since(nil).At)
-		s.Apply(up(node("b", roster.Ready, func(n *roster.Node) { n.UID = fmt.Sprint(i) })))
+		s.Apply(up(node("b", roster.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
 	}
 	last := past[len(past)-1]
 	alter := func(f func(*Position)) *Position { p := last; f(&p); return &p }

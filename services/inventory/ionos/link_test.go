@@ -15,7 +15,7 @@ import (
 
 func TestAsksOnceAndDoesNotRetry(t *testing.T) {
 	for _, status := range []int{429, 500, 502, 503, 504} {
-		cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { respond(w, status, "{}") }))
+		cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { respond(w, status, "{}") }))
 		if _, err := client(t, cfg).List(t.Context()); err == nil {
 			t.Errorf("%d: no error", status)
 		}

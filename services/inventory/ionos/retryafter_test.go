@@ -113,7 +113,7 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = c.lan
 	}
 	return &http.Response{
-		StatusCode: 200, Status: "200 OK", Request: r,
+		StatusCode: http.StatusOK, Status: "200 OK", Request: r,
 		Header: http.Header{"Content-Type": {string(c.kind)}},
 		Body:   io.NopCloser(bytes.NewReader(body)),
 	}, nil

@@ -47,7 +47,7 @@ func (t tokenSource) read() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read the token: %w", err)
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // it is only read
 		b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 		if err != nil {
 			return "", fmt.Errorf("read the token: %w", err)

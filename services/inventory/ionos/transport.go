@@ -67,6 +67,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // merely ended there could pass for a whole one.
 type bounded struct {
 	io.ReadCloser
+
 	left, limit int64
 }
 

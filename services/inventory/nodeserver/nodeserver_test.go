@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -185,9 +186,7 @@ func (c *client) next() *inventoryv1.WatchNodesResponse {
 		c.staged = map[string]*inventoryv1.Node{}
 	} else if c.staged == nil {
 		c.staged = map[string]*inventoryv1.Node{}
-		for name, n := range c.set {
-			c.staged[name] = n
-		}
+		maps.Copy(c.staged, c.set)
 	}
 	for _, name := range m.GetRemoved() {
 		if c.staged[name] == nil {
@@ -225,7 +224,8 @@ func (c *client) next() *inventoryv1.WatchNodesResponse {
 
 func (c *client) untilSynced() (messages int) {
 	c.t.Helper()
-	for messages = 1; !c.next().GetSynced(); messages++ {
+	for messages = 1; !c.next().GetSynced(); {
+		messages++
 	}
 	return messages
 }

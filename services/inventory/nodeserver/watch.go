@@ -124,13 +124,11 @@ func (s *Server) post(stream watchStream) *mail {
 		stream: stream, stall: s.cfg.Stall, stopping: s.stopping,
 		out: make(chan *inventoryv1.WatchNodesResponse), result: make(chan error, 1),
 	}
-	s.live.Add(1) // the stream itself is counted, so Stop has not stopped waiting
-	go func() {
-		defer s.live.Done()
+	s.live.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
 		for response := range m.out {
 			m.result <- stream.Send(response)
 		}
-	}()
+	})
 	return m
 }
 

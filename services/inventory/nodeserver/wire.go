@@ -31,14 +31,14 @@ func messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNo
 				n++
 			}
 			m.Removed, removed = removed[:n], removed[n:]
-			for len(upserts) > 0 && len(m.Upserts) < inventoryv1.MaxChunk {
+			for len(upserts) > 0 && len(m.GetUpserts()) < inventoryv1.MaxChunk {
 				node := wireNode(upserts[0], t)
 				more := proto.Size(node) + 8
 				if size+more > budget && size > 0 {
 					break
 				}
 				size += more
-				m.Upserts, upserts = append(m.Upserts, node), upserts[1:]
+				m.Upserts, upserts = append(m.GetUpserts(), node), upserts[1:]
 			}
 			last := len(removed)+len(upserts) == 0
 			if last && u.Synced {

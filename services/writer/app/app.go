@@ -130,7 +130,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 
 // Run writes until ctx is done.
 func (w *writer) Run(ctx context.Context) error {
-	defer w.conn.Close()
+	defer w.conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	var listeners [2]net.Listener
 	var problems []error
 	for n, l := range []struct{ setting, address string }{{"ADMIN_ADDRESS", w.cfg.Admin}, {"DEBUG_ADDRESS", w.cfg.Debug}} {

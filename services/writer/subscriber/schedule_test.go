@@ -15,16 +15,26 @@ func TestR14DelaysGrowAndFallBackAfterAStableStream(t *testing.T) {
 	}
 	for name, ends := range map[string][]end{
 		"failures": {
-			{0, false, 2 * time.Second}, {0, false, 4 * time.Second}, {time.Second, false, 8 * time.Second},
-			{0, false, 16 * time.Second}, {0, false, 30 * time.Second}, {0, false, 30 * time.Second},
-			{29 * time.Second, false, 30 * time.Second}, {30 * time.Second, false, 2 * time.Second}, {0, false, 4 * time.Second},
+			{0, false, 2 * time.Second},
+			{0, false, 4 * time.Second},
+			{time.Second, false, 8 * time.Second},
+			{0, false, 16 * time.Second},
+			{0, false, 30 * time.Second},
+			{0, false, 30 * time.Second},
+			{29 * time.Second, false, 30 * time.Second},
+			{30 * time.Second, false, 2 * time.Second},
+			{0, false, 4 * time.Second},
 		},
 		"routine ends": {
 			{30 * time.Minute, false, 2 * time.Second}, {30 * time.Minute, false, 2 * time.Second}, {30 * time.Minute, false, 2 * time.Second},
 		},
 		"breaches after stable streams": {
-			{time.Minute, true, 4 * time.Second}, {time.Minute, true, 8 * time.Second}, {time.Minute, true, 16 * time.Second},
-			{time.Minute, true, 30 * time.Second}, {time.Minute, false, 2 * time.Second}, {time.Minute, true, 4 * time.Second},
+			{time.Minute, true, 4 * time.Second},
+			{time.Minute, true, 8 * time.Second},
+			{time.Minute, true, 16 * time.Second},
+			{time.Minute, true, 30 * time.Second},
+			{time.Minute, false, 2 * time.Second},
+			{time.Minute, true, 4 * time.Second},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

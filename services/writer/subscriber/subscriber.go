@@ -84,7 +84,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		s.view.Begin()
 		s.publish()
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // ended when told to
 		}
 		wait := s.next(end)
 		s.cfg.Metrics.reconnects.WithLabelValues(s.cfg.Source).Inc()

@@ -312,8 +312,10 @@ func TestR14DelaysGrowUntilAStreamIsStable(t *testing.T) {
 			gaps = append(gaps, gap())
 		}
 		second := time.Second
-		want(t, "delays", gaps, []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond, 4500 * time.Millisecond,
-			8500 * time.Millisecond, 15500 * time.Millisecond, 15500 * time.Millisecond})
+		want(t, "delays", gaps, []time.Duration{
+			1500 * time.Millisecond, 2500 * time.Millisecond, 4500 * time.Millisecond,
+			8500 * time.Millisecond, 15500 * time.Millisecond, 15500 * time.Millisecond,
+		})
 		c := h.called()
 		h.say(c, first(whole("e", 1, a)))
 		for range 6 {

@@ -314,7 +314,8 @@ func (v *View) merge(s *staged) {
 		}
 		members = append(members, m)
 	}
-	v.members = append(members, changed...)
+	members = append(members, changed...)
+	v.members = members
 }
 
 func byName(a, b *Member) int { return cmp.Compare(a.Name, b.Name) }

@@ -69,6 +69,7 @@ func removed(names ...string) func(*message)    { return func(m *message) { m.Re
 func observed(number uint64) func(*message) {
 	return func(m *message) { m.Status = sourceStatus(number) }
 }
+
 func whole(epoch string, revision uint64, set ...*wireNode) *message {
 	return synced(epoch, revision, set, reset, upserts(set...))
 }
@@ -110,9 +111,7 @@ func want[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-var (
-	a, b, c = node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "fd00::3")
-)
+var a, b, c = node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "fd00::3")
 
 func TestR1OnlySyncedStatesCount(t *testing.T) {
 	v := holding(t, a, b)

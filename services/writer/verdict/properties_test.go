@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -165,9 +166,7 @@ func clone(in Input) Input {
 	}
 	in.Held = slices.Clone(in.Held)
 	probes := map[netip.Addr]Probe{}
-	for a, p := range in.Probes {
-		probes[a] = p
-	}
+	maps.Copy(probes, in.Probes)
 	in.Probes = probes
 	return in
 }

@@ -1,6 +1,9 @@
+// Package inventoryv1 is the contract between the halves: what is generated from its .proto
+// and, in this file, the limits and checks that both ends share.
 package inventoryv1
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -39,7 +42,7 @@ const (
 func (r *WatchNodesRequest) Validate() error {
 	if r.GetCursor() == nil {
 		if len(r.GetDigest()) != 0 {
-			return fmt.Errorf("digest without a cursor: send both or neither")
+			return errors.New("digest without a cursor: send both or neither")
 		}
 	} else {
 		if l := len(r.GetCursor().GetEpoch()); l == 0 || l > MaxEpochLength {
