@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/pki"
+)
+
+// inventoryAt is where the inventory listens.
+func inventoryAt() string { return netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort).String() }
+
+// dial makes a connection to the inventory by stock TLS, as any third-party client would.
+func (s *stage) dial(certFile, keyFile, caFile string) *grpc.ClientConn {
+	s.t.Helper()
+	leaf, err := tls.LoadX509KeyPair(certFile, keyFile)
+	s.must(err)
+	ca, err := os.ReadFile(caFile)
+	s.must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	conn, err := grpc.NewClient(inventoryAt(), grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{leaf}, RootCAs: roots, ServerName: "inventory.lab.example", MinVersion: tls.VersionTLS13,
+	})))
+	s.must(err)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func (s *stage) operator() *grpc.ClientConn {
+	s.t.Helper()
+	return s.dial(s.Operator.CertFile, s.Operator.KeyFile, s.Operator.CAFile)
+}
+
+// subscriber connects with the writer's own certificate.
+func (s *stage) subscriber() *grpc.ClientConn {
+	s.t.Helper()
+	dir := s.Writers[0].Dir()
+	return s.dial(dir+"/tls.crt", dir+"/tls.key", dir+"/peer-ca.crt")
+}
+
+func (s *stage) list(conn *grpc.ClientConn) *inventoryv1.ListNodesResponse {
+	s.t.Helper()
+	list, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(s.ctx(), &inventoryv1.ListNodesRequest{}, grpc.WaitForReady(true))
+	s.must(err)
+	return list
+}
+
+// observe has the inventory look at its cluster now, as a subscriber does that holds
+// something back.
+func (s *stage) observe() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.ctx())
+	defer cancel()
+	stream, err := inventoryv1.NewInventoryServiceClient(s.operator()).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true})
+	s.must(err)
+	_, err = stream.Recv()
+	s.must(err)
+}
+
+// tryList returns only the error.
+func tryList(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{})
+	return err
+}
+
+// write replaces a file in one step, as whatever renews such files does.
+func (s *stage) write(file, text string) {
+	s.t.Helper()
+	s.must(pki.WriteFile(file, []byte(text)))
+}
+
+func containsAll(text string, parts ...string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestAnOperatorIsToldWhatIsLeftOutAndWhyAndASubscriberIsNot(t *testing.T) {
+	s := enter(t, script{})
+	s.start()
+	w := s.join(1)[0]
+	s.node("nobodys-machine", netip.MustParseAddr("10.0.1.5"))
+	s.until("it is left out", func() bool { return len(s.list(s.operator()).GetOmitted()) == 1 })
+
+	list := s.list(s.operator())
+	if len(list.GetNodes()) != 1 || list.GetNodes()[0].GetName() != w.Name || list.GetNodes()[0].GetServerId() != w.Server {
+		t.Errorf("an operator is told the nodes %v", list.GetNodes())
+	}
+	left := list.GetOmitted()[0]
+	if left.GetName() != "nobodys-machine" || left.GetAdvice() == "" ||
+		left.GetReason() == inventoryv1.OmissionReason_OMISSION_REASON_UNSPECIFIED {
+		t.Errorf("an operator is told of those left out %v", left)
+	}
+	list = s.list(s.subscriber())
+	if len(list.GetOmitted()) != 0 || len(list.GetNodes()) != 1 || list.GetNodes()[0].GetServerId() != "" || list.GetNodes()[0].GetProviderId() != "" {
+		t.Errorf("a subscriber is told %v", list)
+	}
+}
