@@ -19,7 +19,7 @@ help: ## List the targets
 # ---- the main job ---------------------------------------------------------------
 
 .PHONY: demo
-demo: build upstream tools ## Tell the main job as a story, on real parts (KEEP=1 leaves it up)
+demo: build upstream ## Tell the main job as a story, on real parts (KEEP=1 leaves it up)
 	@lab demo $(if $(KEEP),--keep)
 
 .PHONY: test
