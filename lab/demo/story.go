@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (s *story) act(ctx context.Context, one scene) error {
 	case one.quiet && after != before:
 		return fmt.Errorf("%d API writes on EndpointSlices, though nothing had changed", after-before)
 	case one.quiet:
-		s.dim("no API write on any EndpointSlice meanwhile")
+		s.dimf("no API write on any EndpointSlice meanwhile")
 	}
 	if tally := s.client.Tally(); tally.Wrong+tally.Other > 0 {
 		return fmt.Errorf("%d requests failed that should not have: %s", tally.Wrong+tally.Other, strings.Join(tally.Examples, "; "))
@@ -89,15 +90,15 @@ func (s *story) writes(ctx context.Context) (int, error) {
 	return len(writes), err
 }
 
-// say tells something that takes no time.
-func (s *story) say(format string, args ...any) {
+// sayf tells something that takes no time.
+func (s *story) sayf(format string, args ...any) {
 	for _, line := range wrap(fmt.Sprintf(format, args...), width-3) {
 		fmt.Fprintf(s.out, "   %s\n", line)
 	}
 }
 
-// took tells something that came true, and how long that took.
-func (s *story) took(d time.Duration, format string, args ...any) {
+// tookf tells something that came true, and how long that took.
+func (s *story) tookf(d time.Duration, format string, args ...any) {
 	lines := wrap(fmt.Sprintf(format, args...), width-3-12)
 	for _, line := range lines[:len(lines)-1] {
 		fmt.Fprintf(s.out, "   %s\n", line)
@@ -107,8 +108,8 @@ func (s *story) took(d time.Duration, format string, args ...any) {
 	fmt.Fprintf(s.out, "   %s %s %s\n", last, s.faint(dots), s.bold(fmt.Sprintf("%9s", short(d))))
 }
 
-// dim tells what is worth a glance only.
-func (s *story) dim(format string, args ...any) {
+// dimf tells what is worth a glance only.
+func (s *story) dimf(format string, args ...any) {
 	for _, line := range wrap(fmt.Sprintf(format, args...), width-6) {
 		fmt.Fprintf(s.out, "   %s\n", s.faint("- "+line))
 	}
@@ -144,13 +145,13 @@ func (s *story) failed(err error) error {
 	}
 	fmt.Fprintf(s.out, "\n%s\n", s.bold("This did not come true:"))
 	what, log, _ := strings.Cut(err.Error(), "\n")
-	s.say("%s", what)
+	s.sayf("%s", what)
 	s.quote(log)
 	s.pair.Keep()
-	s.say("What there is of logs, keys and data stays in %s.", s.pair.Dir())
+	s.sayf("What there is of logs, keys and data stays in %s.", s.pair.Dir())
 	fmt.Fprintln(s.out)
 	for _, half := range append([]*pair.Half{s.pair.Inventory}, s.pair.Writers...) {
-		s.quote(half.Tail())
+		fmt.Fprintln(s.out, half.Tail())
 	}
 	return fmt.Errorf("the story did not come true in scene %d", s.scenes)
 }
@@ -173,11 +174,11 @@ func (s *story) figures(ctx context.Context) error {
 		}
 		fmt.Fprintln(s.out, line)
 	}
-	row("requests of the client", fmt.Sprint(tally.Requests), fmt.Sprintf("%d a second, a new connection each", requestsPerSecond))
-	row("failed because of a wrong slice", fmt.Sprint(tally.Wrong), "")
-	row("met a backend that had just died", fmt.Sprint(tally.JustDied),
+	row("requests of the client", strconv.Itoa(tally.Requests), fmt.Sprintf("%d a second, a new connection each", requestsPerSecond))
+	row("failed because of a wrong slice", strconv.Itoa(tally.Wrong), "")
+	row("met a backend that had just died", strconv.Itoa(tally.JustDied),
 		fmt.Sprintf("less than %s ago if it refuses, %s if it is silent", pair.RefusalBound, pair.SilenceBound))
-	row("API writes on EndpointSlices", fmt.Sprint(writes), "by the writers, from the API server's audit log")
+	row("API writes on EndpointSlices", strconv.Itoa(writes), "by the writers, from the API server's audit log")
 	slices.Sort(s.samples)
 	if n := len(s.samples); n > 0 {
 		row("propagation, p50", short(s.samples[n/2]), fmt.Sprintf("%d changes of a Node in one API server, until the", n))
@@ -210,7 +211,7 @@ func wrap(text string, limit int) []string {
 	var lines []string
 	for paragraph := range strings.Lines(text) {
 		line := ""
-		for _, word := range strings.Fields(paragraph) {
+		for word := range strings.FieldsSeq(paragraph) {
 			switch {
 			case line == "":
 				line = word

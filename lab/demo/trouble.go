@@ -28,17 +28,17 @@ func (s *story) cloudFails(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.took(d, "The cloud answers %s.", one.tells)
+		s.tookf(d, "The cloud answers %s.", one.tells)
 	}
 	begun := time.Now()
 	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "Then it answers as it should again.")
+	s.tookf(time.Since(begun), "Then it answers as it should again.")
 	if err := s.allServe(); err != nil {
 		return err
 	}
-	s.say("An error never shrinks the set, and an address that was once resolved stays: all three serve.")
+	s.sayf("An error never shrinks the set, and an address that was once resolved stays: all three serve.")
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.Inventory.Kill(); err != nil {
 		return err
 	}
-	s.say("It dies by SIGKILL while the cloud API is down (503), and is started again at once.")
+	s.sayf("It dies by SIGKILL while the cloud API is down (503), and is started again at once.")
 	begun := time.Now()
 	if err := s.pair.Inventory.Launch(); err != nil {
 		return err
@@ -58,12 +58,12 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "It is back, and both writers have connected to it again.")
+	s.tookf(time.Since(begun), "It is back, and both writers have connected to it again.")
 	reason := s.pair.Inventory.Check(ctx, "/readyz")
 	if reason == nil {
 		return errors.New("the inventory says that it is ready, though it cannot have seen the cloud")
 	}
-	s.say("It knows the Nodes, but not one address, and says so instead of telling an empty list:")
+	s.sayf("It knows the Nodes, but not one address, and says so instead of telling an empty list:")
 	for line := range strings.Lines(reason.Error()) {
 		if strings.Contains(line, "failed:") {
 			s.quote(line)
@@ -73,7 +73,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("So the writers hold on to what the slices say, and tell so on the Service:")
+	s.sayf("So the writers hold on to what the slices say, and tell so on the Service:")
 	s.quoteEvent(event)
 	if err := s.pair.Cloud.RemoveFault(outage); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.Inventory.Ready(ctx); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "The cloud API is back: the inventory has a complete observation, and it is the same as before.")
+	s.tookf(time.Since(begun), "The cloud API is back: the inventory has a complete observation, and it is the same as before.")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (s *story) leaderDies(ctx context.Context) error {
 	if err := leader.Kill(); err != nil {
 		return err
 	}
-	s.say("%s dies by SIGKILL, so nobody gives its Lease up; that expires after 15 s.", leader.Name)
+	s.sayf("%s dies by SIGKILL, so nobody gives its Lease up; that expires after 15 s.", leader.Name)
 	if _, err := s.pair.WaitLeader(ctx, holder); err != nil {
 		return err
 	}
@@ -104,11 +104,11 @@ func (s *story) leaderDies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "%s leads; it had been subscribed and probing all along, so it has nothing to write.", next.Name)
+	s.tookf(time.Since(begun), "%s leads; it had been subscribed and probing all along, so it has nothing to write.", next.Name)
 	if err := leader.Start(ctx); err != nil {
 		return err
 	}
-	s.say("%s is started again and stands by.", leader.Name)
+	s.sayf("%s is started again and stands by.", leader.Name)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (s *story) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "%s has the address %s, the writer is fenced in by %s: it refuses, with an Event on the Service.", stray.Name, stray.Address, pair.Subnet)
+	s.tookf(time.Since(begun), "%s has the address %s, the writer is fenced in by %s: it refuses, with an Event on the Service.", stray.Name, stray.Address, pair.Subnet)
 	s.quoteEvent(event)
 	if err := stray.Leave(ctx); err != nil {
 		return err
@@ -139,13 +139,17 @@ func (s *story) empty(ctx context.Context) error {
 	if err := s.restart(ctx); err != nil {
 		return err
 	}
-	s.say("Somebody restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete, honest, empty list.")
+	s.sayf("Somebody restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete, honest, empty list.")
 	event, err := s.pair.WaitEvent(ctx, reasonIs("empty"))
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "The writer does not act on it before 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and says so on the Service.")
+	s.tookf(time.Since(begun), "The writer does not act on it before 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and says so on the Service.")
 	s.quoteEvent(event)
+	if err := s.pair.WaitObservations(ctx, 2); err != nil {
+		return err
+	}
+	s.sayf("The inventory looks again, twice, and tells the same. Too soon: the slices stay as they are.")
 	s.pair.Inventory.Set("NODE_SELECTOR", "")
 	begun = time.Now()
 	if err := s.restart(ctx); err != nil {
@@ -154,7 +158,7 @@ func (s *story) empty(ctx context.Context) error {
 	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "The mistake is mended in time: nothing was taken, all three serve.")
+	s.tookf(time.Since(begun), "The mistake is mended in time: nothing was taken, all three serve.")
 	return s.allServe()
 }
 
@@ -171,7 +175,7 @@ func (s *story) goesOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(d, "A fourth worker joins, and is in the slice.")
+	s.tookf(d, "A fourth worker joins, and is in the slice.")
 	return nil
 }
 

@@ -35,11 +35,11 @@ func inventorySettings() map[string]string {
 
 func (s *story) opening() {
 	fmt.Fprintf(s.out, "\n%s\n\n", s.bold("Slicefeed: one cluster's Service, kept pointed at the workers of another"))
-	s.say(`A secured Kubernetes cluster has the workers, a consuming one has a Service without selector. The inventory, beside the first, knows Nodes and the cloud's API; the writer, in the second, writes EndpointSlices. Neither holds a credential of the other's side: between them there is one gRPC stream over mutual TLS.`)
+	s.sayf(`A secured Kubernetes cluster has the workers, a consuming one has a Service without selector. The inventory, beside the first, knows Nodes and the cloud's API; the writer, in the second, writes EndpointSlices. Neither holds a credential of the other's side: between them there is one gRPC stream over mutual TLS.`)
 	fmt.Fprintln(s.out)
-	s.say("Everything here is real but the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
+	s.sayf("Everything here is real but the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
 	fmt.Fprintln(s.out)
-	s.say("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s). Everything else that has to do with time is at its default.")
+	s.sayf("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s). Everything else that has to do with time is at its default.")
 }
 
 // play is the order of the scenes.
@@ -65,7 +65,7 @@ func (s *story) play(ctx context.Context) error {
 }
 
 func (s *story) start(ctx context.Context) error {
-	s.took(time.Since(s.began), "Both control planes and the cloud are up: %d servers in the datacenter, at most %d in one answer.", otherServers, pageLimit)
+	s.tookf(time.Since(s.began), "Both control planes and the cloud are up: %d servers in the datacenter, at most %d in one answer.", otherServers, pageLimit)
 	begun := time.Now()
 	// First the inventory: a writer that finds nobody waits a while before it tries again.
 	if err := s.pair.Inventory.Start(ctx); err != nil {
@@ -80,7 +80,7 @@ func (s *story) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(time.Since(begun), "The inventory and both writers are ready, with the permissions of the manifests in deploy/ and no more; %s leads, the other one stands by.", leader.Name)
+	s.tookf(time.Since(begun), "The inventory and both writers are ready, with the permissions of the manifests in deploy/ and no more; %s leads, the other one stands by.", leader.Name)
 	return nil
 }
 
@@ -103,16 +103,16 @@ func (s *story) appear(ctx context.Context) error {
 	if pages < 3 {
 		return fmt.Errorf("the cloud was listed in %d pages, expected several", pages)
 	}
-	s.say("Their servers are in the cloud, each with a public and a private NIC, between %d others; the inventory has read them all, on %d pages. Now their Nodes join, one after another:", otherServers, pages)
+	s.sayf("Their servers are in the cloud, each with a public and a private NIC, between %d others; the inventory has read them all, on %d pages. Now their Nodes join, one after another:", otherServers, pages)
 	for i, w := range s.workers {
 		d, err := s.propagated(ctx, w.Join, pair.AreJust(pair.Ready, all[:i+1]...))
 		if err != nil {
 			return err
 		}
-		s.took(d, "%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice.", w.Name, w.Address)
+		s.tookf(d, "%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice.", w.Name, w.Address)
 	}
 	s.startClient()
-	s.say("From now on a client sends %d requests a second to what the slices say, as kube-proxy would choose.", requestsPerSecond)
+	s.sayf("From now on a client sends %d requests a second to what the slices say, as kube-proxy would choose.", requestsPerSecond)
 	return s.ask(ctx, s.workers[0].Name, "nodes")
 }
 
@@ -126,7 +126,7 @@ func (s *story) replace(ctx context.Context) error {
 	if err := fresh.Join(ctx); err != nil {
 		return err
 	}
-	s.say("%s joins, but the cloud does not show its private NIC yet. An operator asks why it is missing:", fresh.Name)
+	s.sayf("%s joins, but the cloud does not show its private NIC yet. An operator asks why it is missing:", fresh.Name)
 	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *story) replace(ctx context.Context) error {
 	if d < nicDelay {
 		return fmt.Errorf("%s was listed %s after it joined, before the cloud showed its NIC", fresh.Name, d)
 	}
-	s.took(d-nicDelay, "The cloud shows the NIC after %s (and is asked once a second here); %s is in the slice that much later.", short(nicDelay), fresh.Address)
+	s.tookf(d-nicDelay, "The cloud shows the NIC after %s (and is asked once a second here); %s is in the slice that much later.", short(nicDelay), fresh.Address)
 
 	before, err := s.writes(ctx)
 	if err != nil {
@@ -153,11 +153,11 @@ func (s *story) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.took(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new.", old.Name)
+	s.tookf(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new.", old.Name)
 	if d, err = s.propagated(ctx, old.Leave, pair.Are(pair.Absent, old.Address)); err != nil {
 		return err
 	}
-	s.took(d, "Its Node is deleted: its endpoint is gone.")
+	s.tookf(d, "Its Node is deleted: its endpoint is gone.")
 	after, err := s.writes(ctx)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s *story) comeAndGo(ctx context.Context) error {
 			return err
 		}
 	}
-	s.took(time.Since(begun), "%d more workers join, one by one; the slowest took %s.", comings, short(worst(s.samples[first:])))
+	s.tookf(time.Since(begun), "%d more workers join, one by one; the slowest took %s.", comings, short(worst(s.samples[first:])))
 	first = len(s.samples)
 	begun = time.Now()
 	for _, w := range extra {
@@ -202,7 +202,7 @@ func (s *story) comeAndGo(ctx context.Context) error {
 			return err
 		}
 	}
-	s.took(time.Since(begun), "They leave again, one by one; the slowest took %s.", short(worst(s.samples[first:])))
+	s.tookf(time.Since(begun), "They leave again, one by one; the slowest took %s.", short(worst(s.samples[first:])))
 	if err := s.client.Settle(ctx); err != nil {
 		return err
 	}
@@ -230,17 +230,17 @@ func (s *story) backendsDie(ctx context.Context) error {
 	if err := silent.Set(backend.Silent); err != nil {
 		return err
 	}
-	s.say("The Nodes say nothing of it: only the writer's own probes notice (TCP, every 2s, 1s for an answer).")
+	s.sayf("The Nodes say nothing of it: only the writer's own probes notice (TCP, every 2s, 1s for an answer).")
 	d, err := s.found(ctx, begun, pair.RefusalBound, pair.Are(pair.Out, refusing.Address))
 	if err != nil {
 		return err
 	}
-	s.took(d, "The backend of %s refuses connections, and is out of the slice.", refusing.Name)
+	s.tookf(d, "The backend of %s refuses connections: its endpoint is out, listed but neither ready nor serving.", refusing.Name)
 	if d, err = s.found(ctx, begun, pair.SilenceBound, pair.Are(pair.Out, silent.Address)); err != nil {
 		return err
 	}
-	s.took(d, "That of %s answers to no packet at all, and is out.", silent.Name)
-	s.say("%s serves alone. Then both come back:", alive.Name)
+	s.tookf(d, "That of %s answers to no packet at all: its endpoint is out.", silent.Name)
+	s.sayf("%s serves alone. Then both come back:", alive.Name)
 	begun = time.Now()
 	for _, w := range []*pair.Worker{refusing, silent} {
 		if err := w.Set(backend.Serve); err != nil {
@@ -250,7 +250,7 @@ func (s *story) backendsDie(ctx context.Context) error {
 	if d, err = s.pair.WaitSlicesSince(ctx, begun, pair.AreJust(pair.Ready, s.addresses()...)); err != nil {
 		return err
 	}
-	s.took(d, "After two good probes each, all three serve.")
+	s.tookf(d, "After two good probes each, all three serve.")
 	return nil
 }
 
@@ -267,7 +267,7 @@ func (s *story) found(ctx context.Context, since time.Time, bound time.Duration,
 func (s *story) ask(ctx context.Context, node, part string) error {
 	request := `{"names":["` + node + `"]}`
 	args := append(s.grpcurl(), "-d", request, inventoryAt(), listNodes)
-	text, err := exec.CommandContext(ctx, filepath.Join(s.bin, "grpcurl"), args...).CombinedOutput()
+	text, err := exec.CommandContext(ctx, filepath.Join(s.bin, "grpcurl"), args...).CombinedOutput() //nolint:gosec // our own tool, our own arguments
 	if err != nil {
 		return fmt.Errorf("grpcurl: %w: %s", err, text)
 	}

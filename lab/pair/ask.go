@@ -79,6 +79,19 @@ func (p *Pair) WaitSubscribed(ctx context.Context, writers int) error {
 	})
 }
 
+// WaitObservations waits until the inventory has made so many complete observations from now on.
+func (p *Pair) WaitObservations(ctx context.Context, more int) error {
+	const metric = "slicefeed_inventory_observations_total"
+	before, err := p.Inventory.Metric(ctx, metric)
+	if err != nil {
+		return err
+	}
+	return until(ctx, fmt.Sprintf("the inventory has made %d more observations", more), func(ctx context.Context) (bool, error) {
+		now, err := p.Inventory.Metric(ctx, metric)
+		return err == nil && now >= before+float64(more), err
+	})
+}
+
 // WaitListing waits until the cloud has been listed as a whole, from a moment after the
 // call, and returns in how many pages the servers came.
 func (c *Cloud) WaitListing(ctx context.Context) (pages int, err error) {

@@ -36,6 +36,7 @@ type CloudOptions struct {
 // Cloud is the emulator of the cloud API, with the state and faults of its embedded part.
 type Cloud struct {
 	*ionosapi.Cloud
+
 	URL, SideDoor string
 	CAFile, Token string // Token is the first one; see SetToken
 

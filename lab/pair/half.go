@@ -163,7 +163,7 @@ func (h *Half) Get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // it is only read
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s: %s", path, response.Status, strings.TrimSpace(string(body)))

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -81,12 +80,13 @@ type Options struct {
 
 // Pair is everything that runs. Its methods may be called from any goroutine.
 type Pair struct {
+	*Slices
+
 	Secured, Consuming *controlplane.ControlPlane
 	Cloud              *Cloud
 	Inventory          *Half
 	Writers            []*Half
 	Operator           Operator
-	*Slices
 
 	dir    string
 	ownDir bool
@@ -276,9 +276,6 @@ func Root() (string, error) {
 	}
 	return "", errors.New("find the checkout: neither the working directory nor the program is in one")
 }
-
-// endpointSlices is short for what watches hand out.
-type endpointSlices = []*discoveryv1.EndpointSlice
 
 const readyWithin = 60 * time.Second // a loaded machine may be slow; an idle one needs 1 s
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -90,9 +91,7 @@ func (w *Worker) Join(ctx context.Context) error {
 		corev1.LabelTopologyRegion: "de-fra", corev1.LabelTopologyZone: "AUTO",
 		"enterprise.cloud.ionos.com/datacenter-id": Datacenter, "enterprise.cloud.ionos.com/node-id": w.Server,
 	}
-	for key, value := range w.options.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, w.options.Labels)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: labels},
 		Spec:       corev1.NodeSpec{ProviderID: "ionos://" + w.Server},
@@ -228,6 +227,6 @@ const patience = 10 * time.Second
 // NewClient returns a client of the Service that sends a request each so often.
 func (p *Pair) NewClient(every time.Duration) *client.Client {
 	return client.New(client.Config{
-		Slices: p.Slices.Now, Truth: p.Truth, Every: every, Limit: patience,
+		Slices: p.Now, Truth: p.Truth, Every: every, Limit: patience,
 	})
 }
