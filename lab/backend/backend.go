@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Mode is how a backend behaves.
@@ -141,14 +142,18 @@ func (b *Backend) settled(ctx context.Context) Mode {
 // socket is a listening socket with the server behind it and the connections it accepted.
 type socket struct {
 	net.Listener // *net.TCPListener
-	server       *http.Server
-	served       chan error
+
+	server *http.Server
+	served chan error
 
 	mu     sync.Mutex
 	silent bool
 	conns  map[*conn]struct{}
 }
 
+// listen takes no context: nothing in it waits.
+//
+//nolint:contextcheck,nolintlint // see above; it works, and is said to be unused
 func listen(address netip.AddrPort, handler http.Handler) (*socket, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // Go's default for listeners, and deaf to socket filters
@@ -158,7 +163,7 @@ func listen(address netip.AddrPort, handler http.Handler) (*socket, error) {
 	}
 	s := &socket{
 		Listener: listener,
-		server:   &http.Server{Handler: handler},
+		server:   &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute},
 		served:   make(chan error, 1),
 		conns:    make(map[*conn]struct{}),
 	}
@@ -206,6 +211,7 @@ func (s *socket) Accept() (net.Conn, error) {
 
 type conn struct {
 	*net.TCPConn
+
 	owner *socket
 }
 
