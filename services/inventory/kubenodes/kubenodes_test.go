@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -258,7 +258,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: s.nodes}
-	list.ResourceVersion = fmt.Sprint(s.rv)
+	list.ResourceVersion = strconv.Itoa(s.rv)
 	if s.pages && q.Get("limit") == "500" && len(s.nodes) > 1 {
 		if q.Get("continue") == "" {
 			list.Items, list.Continue = s.nodes[:1], "more"

@@ -15,7 +15,7 @@ import (
 type step func(r *Roster, now time.Time)
 
 // events draws what happens: few names, servers and addresses, so that they collide.
-func events(resolver Resolver) *rapid.Generator[step] {
+func events() *rapid.Generator[step] {
 	ids := []string{s1, s2, s3}
 	ips := addrs("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2", "192.0.2.1")
 	names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
@@ -104,7 +104,7 @@ func TestProperties(t *testing.T) {
 				seen := uint64(0)
 				for range rapid.IntRange(1, 40).Draw(t, "steps") {
 					now = now.Add(time.Duration(rapid.IntRange(0, 70).Draw(t, "pass")) * time.Second)
-					s := events(resolver).Draw(t, "step")
+					s := events().Draw(t, "step")
 					s(r, now)
 					s(twin, now)
 					oneAddressOneNode(t, r)

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,11 +98,11 @@ func (w *world) sees(want ...string) {
 	w.t.Helper()
 	var got []string
 	for _, n := range w.Nodes() {
-		s := n.Name
+		words := []string{n.Name}
 		for _, a := range n.Addresses {
-			s += " " + a.String()
+			words = append(words, a.String())
 		}
-		got = append(got, s)
+		got = append(got, strings.Join(words, " "))
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		w.t.Fatalf("nodes (-want +got):\n%s", d)

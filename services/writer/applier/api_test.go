@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -136,7 +138,7 @@ func (a *api) read(r *http.Request, into any) {
 
 func (a *api) put(slice *discoveryv1.EndpointSlice) {
 	a.version++
-	slice.ResourceVersion = fmt.Sprint(a.version)
+	slice.ResourceVersion = strconv.Itoa(a.version)
 	a.slices[slice.Name] = slice.DeepCopy()
 }
 
@@ -167,7 +169,7 @@ func (a *api) cache() ([]*discoveryv1.EndpointSlice, string) {
 	for _, slice := range a.slices {
 		out = append(out, slice.DeepCopy())
 	}
-	return out, fmt.Sprint(a.version)
+	return out, strconv.Itoa(a.version)
 }
 
 func (a *api) sent() []string {
@@ -200,13 +202,12 @@ func answers(code int, header http.Header) func(*http.Request) (*http.Response, 
 			return nil, nil
 		}
 		w := httptest.NewRecorder()
-		for name, values := range header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), header)
 		reason := metav1.StatusReasonInternalError
-		if code == 429 {
+		switch code {
+		case http.StatusTooManyRequests:
 			reason = metav1.StatusReasonTooManyRequests
-		} else if code == 403 {
+		case http.StatusForbidden:
 			reason = metav1.StatusReasonForbidden
 		}
 		status(w, code, reason)

@@ -182,13 +182,14 @@ func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.Endpoi
 // recall reads the Service's slices whose last write we lost sight of. If there were any, what
 // the caller decided upon is too old.
 func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) error {
+	var stale error
 	for _, k := range a.doubted(service) {
 		if err := a.reread(ctx, k); err != nil {
 			return err
 		}
-		return &Stale{Slice: k.name, Err: errors.New("the last write's answer was lost")}
+		stale = &Stale{Slice: k.name, Err: errors.New("the last write's answer was lost")}
 	}
-	return nil
+	return stale
 }
 
 func (a *Applier) reread(ctx context.Context, k key) error {

@@ -58,7 +58,7 @@ func NewLease(cfg LeaseConfig) (*Lease, error) {
 	l := &Lease{cfg: cfg, changed: make(chan struct{}, 1)}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: cfg.Name,
-		Lock: &watchedLock{l, &resourcelock.LeaseLock{
+		Lock: &watchedLock{lease: l, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
 			Client:     cfg.Client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
@@ -146,8 +146,9 @@ func (l *Lease) renewed(until time.Time) {
 // watchedLock notes when each renewal was sent. client-go knows only when it was answered,
 // which may be much later.
 type watchedLock struct {
-	lease *Lease
 	resourcelock.Interface
+
+	lease *Lease
 }
 
 // Create takes a Lease that nobody had.

@@ -92,8 +92,6 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func ready(addr string) Endpoint {
 	return Endpoint{Address: netip.MustParseAddr(addr), Ready: true, Serving: true}
 }
@@ -104,7 +102,7 @@ func target(n int) Desired {
 		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default", Writer: "slicefeed",
 		Owner:    metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-		Ports:    []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](30080)}},
+		Ports:    []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
 		d.Endpoints = append(d.Endpoints, ready(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))

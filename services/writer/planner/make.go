@@ -190,7 +190,7 @@ func (d Desired) fill(w *wanted, slots []*slot, names *names) []*slot {
 		for _, s := range open {
 			fresh = s.take(fresh, limit)
 		}
-		for rest := append(moved, fresh...); len(rest) > 0; {
+		for rest := slices.Concat(moved, fresh); len(rest) > 0; {
 			s := bestFit(mine, len(rest), limit)
 			if s == nil {
 				s = spare(slots, g)

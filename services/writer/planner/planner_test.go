@@ -26,10 +26,10 @@ func found(addrs ...string) *discoveryv1.EndpointSlice {
 			Annotations: map[string]string{"note": "kept"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP), Port: ptr[int32](30080)}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
 	}
 	for _, addr := range addrs {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true)}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
 	}
 	return s
 }
@@ -66,10 +66,10 @@ func TestTheFirstSliceHasTheConfiguredNameAndAllLabels(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](30080)}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}},
-			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}},
+			{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}},
+			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}},
 		},
 	}
 	if diff := cmp.Diff(want, plan.Create[0]); diff != "" {
@@ -108,20 +108,20 @@ func TestASliceFromBeforeIsTakenOverByItsMetadataAlone(t *testing.T) {
 
 func TestWhatMeansTheSameIsNotWritten(t *testing.T) {
 	two := target(2)
-	two.Ports = append(two.Ports, discoveryv1.EndpointPort{Name: ptr("dns"), Protocol: ptr(corev1.ProtocolUDP), Port: ptr[int32](30053)})
+	two.Ports = append(two.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(30053))})
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
 		"nothing at all":        func(*discoveryv1.EndpointSlice) {},
 		"endpoints in an order": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0], s.Endpoints[1] = s.Endpoints[1], s.Endpoints[0] },
 		"ports in an order":     func(s *discoveryv1.EndpointSlice) { s.Ports[0], s.Ports[1] = s.Ports[1], s.Ports[0] },
 		"nil conditions":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} },
-		"a protocol spelt out":  func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr(corev1.ProtocolTCP) },
-		"an empty zone":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr("") },
+		"a protocol spelt out":  func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolTCP) },
+		"an empty zone":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("") },
 		"labels of others":      func(s *discoveryv1.EndpointSlice) { s.Labels["team"] = "shop" },
 		"annotations of others": func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} },
 		"another kind of owner": func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "Node", APIVersion: "v1", UID: "n"})
 		},
-		"flags of our ownership": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = ptr(true) },
+		"flags of our ownership": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = new(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := settled(t, two)
@@ -133,17 +133,17 @@ func TestWhatMeansTheSameIsNotWritten(t *testing.T) {
 
 func TestWhatMeansSomethingElseIsWrittenOnce(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
-		"a node name is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = ptr("local") },
+		"a node name is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("local") },
 		"hints are removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = &discoveryv1.EndpointHints{} },
-		"a zone is removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr("elsewhere") },
+		"a zone is removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("elsewhere") },
 		"a reference is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = &corev1.ObjectReference{} },
 		"a further address is removed":   func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.9"} },
-		"a condition is mended":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = ptr(true) },
+		"a condition is mended":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) },
 		"an endpoint is added again":     func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
-		"a stranger is removed":          func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, written(ptr(ready("10.9.9.9")))) },
+		"a stranger is removed":          func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, written(new(ready("10.9.9.9")))) },
 		"a double is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
 		"an endpoint without an address": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) },
-		"a port is mended":               func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr[int32](1) },
+		"a port is mended":               func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) },
 		"a lost port is put back":        func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
 		"the source's label":             func(s *discoveryv1.EndpointSlice) { delete(s.Labels, LabelSource) },
 		"the writer's label":             func(s *discoveryv1.EndpointSlice) { s.Labels[LabelWriter] = "x" },
@@ -338,7 +338,7 @@ func TestAddressesThatNoSliceMayHaveAreDropped(t *testing.T) {
 func TestHeldReadsBackWhatSlicesMean(t *testing.T) {
 	was := found("10.0.0.2", "10.0.0.1", "10.0.0.2")
 	was.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
-	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: ptr(false), Serving: ptr(true), Terminating: ptr(true)}
+	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
 	want := []Endpoint{
 		{Address: netip.MustParseAddr("10.0.0.1"), Serving: true, Terminating: true, Source: "default"},
 		{Address: netip.MustParseAddr("10.0.0.2"), Ready: true, Serving: true, Source: "default"},

@@ -40,7 +40,7 @@ func drawDesired(t *rapid.T) Desired {
 	d.Families = rapid.SampledFrom([][]discoveryv1.AddressType{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}).Draw(t, "families")
 	d.Endpoints = drawEndpoints(t, []string{"", "default", "blue", "green"})
 	if rapid.Bool().Draw(t, "two ports") {
-		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: ptr("dns"), Protocol: ptr(corev1.ProtocolUDP), Port: ptr[int32](53)})
+		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(53))})
 	}
 	return d
 }
@@ -173,7 +173,7 @@ func TestOneEndpointsChangeIsAtMostOneWrite(t *testing.T) {
 		c.apply(t, Make(d, c.slices), func() {})
 
 		d.Endpoints = slices.Clone(d.Endpoints)
-		changed := "nothing"
+		var changed string
 		at := rapid.IntRange(0, 13).Draw(t, "which")
 		fresh := Endpoint{Address: netip.AddrFrom4([4]byte{10, 9, 9, byte(at + 1)}), Ready: true, Serving: true}
 		switch {

@@ -28,7 +28,7 @@ type asker struct {
 func newAsker() *asker {
 	a := &asker{}
 	a.transport = http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			return dial(ctx, address)
 		},
 		DisableKeepAlives:      true,

@@ -228,7 +228,7 @@ func (s *Schedule) Word(key Key) Word {
 
 // agenda is a heap of records, soonest first. Equal times go by key, so that the order of
 // the probes never depends on that of a map.
-type agenda []*record
+type agenda []*record //nolint:recvcheck // as container/heap has it
 
 func (a agenda) Len() int { return len(a) }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -108,9 +109,9 @@ func TestRiseAndFall(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s, now := NewSchedule(1), start
 			s.Add(key(0), now)
-			words := ""
+			var words []string
 			if row.outcomes == "" {
-				words = " " + s.Word(key(0)).Health.String()
+				words = append(words, s.Word(key(0)).Health.String())
 			}
 			for _, o := range row.outcomes {
 				at, _ := s.Wake()
@@ -122,10 +123,10 @@ func TestRiseAndFall(t *testing.T) {
 					t.Fatal("no probe is due when it should be")
 				}
 				s.Finish(a, map[rune]Outcome{'P': Pass, 'F': Fail, 'V': Void}[o], "why", now)
-				words += " " + s.Word(key(0)).Health.String()
+				words = append(words, s.Word(key(0)).Health.String())
 			}
-			if words[1:] != row.words {
-				t.Errorf("%s gave\n %s, want\n %s", row.outcomes, words[1:], row.words)
+			if got := strings.Join(words, " "); got != row.words {
+				t.Errorf("%s gave\n %s, want\n %s", row.outcomes, got, row.words)
 			}
 		})
 	}

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func spec() Spec {
 	return Spec{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", Writer: "slicefeed", FirstName: "shop-nodes", Probing: true}
 }
@@ -50,7 +48,7 @@ func TestAServiceIsResolvedToItsPortsFamiliesAndOwner(t *testing.T) {
 		Namespace: "web", Name: "shop", UID: "svc-1",
 		Owner:      metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
 		Families:   []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-		Ports:      []discoveryv1.EndpointPort{{Name: ptr("http"), Protocol: ptr(corev1.ProtocolTCP), Port: ptr[int32](30080)}},
+		Ports:      []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
 		ProbePort:  30080,
 		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9")},
 	}
@@ -111,7 +109,7 @@ func TestShapesThatWork(t *testing.T) {
 		},
 		"Cluster policies": {
 			func(_ *Spec, svc *corev1.Service) {
-				svc.Spec.InternalTrafficPolicy = ptr(corev1.ServiceInternalTrafficPolicyCluster)
+				svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
 				svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 			},
 			func(Target) bool { return true },
@@ -137,7 +135,7 @@ func TestShapesThatAreRefusedSayWhatToDo(t *testing.T) {
 		"a selector":   {func(_ *Spec, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "remove spec.selector"},
 		"ExternalName": {func(_ *Spec, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName }, "ExternalName", "use ClusterIP"},
 		"internal Local": {func(_ *Spec, svc *corev1.Service) {
-			svc.Spec.InternalTrafficPolicy = ptr(corev1.ServiceInternalTrafficPolicyLocal)
+			svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
 		}, "LocalTrafficPolicy", "set it to Cluster"},
 		"external Local": {func(_ *Spec, svc *corev1.Service) {
 			svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
