@@ -54,15 +54,17 @@ e2e: build race upstream ## The pair on real kube-apiservers and etcd, with the 
 .PHONY: build
 build: ## Build both halves and the lab into .bin/
 	@mkdir -p $(BIN)
-	@echo "building the two halves and the lab"
+	@echo "building slicefeed-inventory (the first time with client-go and the IONOS SDK: some minutes)"
 	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-inventory ./services/inventory
+	@echo "building slicefeed-writer"
 	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-writer ./services/writer
+	@echo "building the lab"
 	@go build -o $(BIN)/ ./lab/cmd/...
 
 .PHONY: race
 race: ## Build both halves with the race detector into .bin/race/, for the end-to-end tests
 	@mkdir -p $(BIN)/race
-	@echo "building the two halves with the race detector"
+	@echo "building the two halves with the race detector (some minutes the first time)"
 	@go build -race -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-inventory ./services/inventory
 	@go build -race -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-writer ./services/writer
 
