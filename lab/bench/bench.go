@@ -154,7 +154,7 @@ func populate(ctx context.Context, p *pair.Pair) (toggles *pair.Worker, err erro
 // ignoreEnd takes the end of the measurement for what it is.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // so it was meant
 	}
 	return err
 }

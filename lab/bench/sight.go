@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -60,7 +61,7 @@ func (s *sight) measure(ctx context.Context, node toggler, address netip.Addr, r
 		case event, ok := <-s.events:
 			at := time.Now()
 			if !ok {
-				return 0, fmt.Errorf("the watch of the slices ended")
+				return 0, errors.New("the watch of the slices ended")
 			}
 			if slice, ok := event.Object.(*discoveryv1.EndpointSlice); ok && says(slice, address.String(), ready) {
 				return at.Sub(began), nil

@@ -143,7 +143,7 @@ func buildLocked(ctx context.Context, log io.Writer, source, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp) //nolint:errcheck // what is left over is in the way of nothing
 	fmt.Fprintf(log, "Building %s once, into %s; from nothing this takes about 4 minutes on 2 cores.\n",
 		strings.Join(programs, ", "), dir)
 	start := time.Now()

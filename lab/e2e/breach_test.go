@@ -22,11 +22,13 @@ import (
 // hands each stream to the test.
 type impostor struct {
 	inventoryv1.UnimplementedInventoryServiceServer
+
 	streams chan *impostorStream
 }
 
 type impostorStream struct {
 	grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]
+
 	over chan struct{}
 }
 
@@ -83,10 +85,10 @@ func (s *stage) next(i *impostor) *impostorStream {
 }
 
 func aNode(name, address string) *inventoryv1.Node {
-	print := sha256.Sum256([]byte(name + address))
+	sum := sha256.Sum256([]byte(name + address))
 	return &inventoryv1.Node{
 		Name: name, Addresses: []string{address}, State: inventoryv1.NodeState_NODE_STATE_READY,
-		StateAge: durationpb.New(0), Fingerprint: print[:16],
+		StateAge: durationpb.New(0), Fingerprint: sum[:16],
 	}
 }
 

@@ -29,8 +29,11 @@ func run(t *testing.T, half string, env []string, args ...string) (int, string) 
 
 func TestEachHalfRefusesTheOthersCredential(t *testing.T) {
 	for _, one := range []struct{ half, setting string }{
-		{"slicefeed-writer", "IONOS_TOKEN"}, {"slicefeed-writer", "IONOS_TOKEN_FILE"}, {"slicefeed-writer", "IONOS_USERNAME"},
-		{"slicefeed-writer", "IONOS_PASSWORD"}, {"slicefeed-writer", "SECURED_KUBECONFIG"},
+		{"slicefeed-writer", "IONOS_TOKEN"},
+		{"slicefeed-writer", "IONOS_TOKEN_FILE"},
+		{"slicefeed-writer", "IONOS_USERNAME"},
+		{"slicefeed-writer", "IONOS_PASSWORD"},
+		{"slicefeed-writer", "SECURED_KUBECONFIG"},
 		{"slicefeed-inventory", "TARGET_KUBECONFIG"},
 	} {
 		t.Run(one.half+" refuses "+one.setting, func(t *testing.T) {

@@ -86,6 +86,7 @@ const patience = 90 * time.Second
 // halves that do not run yet.
 type stage struct {
 	*pair.Pair
+
 	t       *testing.T
 	service *corev1.Service
 	writers []*pair.Half // those that take part

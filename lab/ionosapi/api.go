@@ -95,7 +95,7 @@ func errorBody(no refusal) []byte {
 func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	w.Write(body) // an error means that the client has gone
+	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 var routes = regexp.MustCompile(`^/datacenters(?:/([^/]+)(?:/(servers|lans)(?:/([^/]+)(/nics)?)?)?)?/?$`)
@@ -290,6 +290,7 @@ func (c *Cloud) remaining() int {
 // recorder remembers the status for the journal.
 type recorder struct {
 	http.ResponseWriter
+
 	status int
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -160,7 +161,7 @@ func (c *Cloud) PutLAN(dc string, lan LAN) error {
 // RemoveLAN removes a LAN.
 func (c *Cloud) RemoveLAN(dc string, id int) error {
 	return c.edit(dc, func(d *Datacenter) error {
-		return remove(&d.LANs, func(l LAN) bool { return l.ID == id }, "LAN", fmt.Sprint(id))
+		return remove(&d.LANs, func(l LAN) bool { return l.ID == id }, "LAN", strconv.Itoa(id))
 	})
 }
 

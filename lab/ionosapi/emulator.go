@@ -55,7 +55,7 @@ func Start(o Options) (*Emulator, error) {
 	cert := o.Certificate
 	if cert == nil {
 		if cert, e.ca, err = selfSigned(listener.Addr()); err != nil {
-			listener.Close()
+			_ = listener.Close() // the error that counts is the other
 			return nil, err
 		}
 	}
@@ -71,7 +71,7 @@ func Start(o Options) (*Emulator, error) {
 	}
 	side, err := net.Listen("tcp", o.SideDoor)
 	if err != nil {
-		e.Close()
+		_ = e.Close() // the error that counts is the other
 		return nil, fmt.Errorf("side door: %w", err)
 	}
 	e.side = "http://" + side.Addr().String()
@@ -83,11 +83,11 @@ func (e *Emulator) serve(s *http.Server, l net.Listener, overTLS bool) {
 	s.ReadHeaderTimeout = 10 * time.Second
 	s.ErrorLog = log.New(io.Discard, "", 0) // handshakes that clients break off
 	e.servers = append(e.servers, s)
-	e.serving.Go(func() {
+	e.serving.Go(func() { // it ends when the server is closed, and then says no more than that
 		if overTLS {
-			s.ServeTLS(l, "", "")
+			_ = s.ServeTLS(l, "", "")
 		} else {
-			s.Serve(l)
+			_ = s.Serve(l)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -101,7 +102,7 @@ func (c *Cloud) AddFault(f Fault) (int, error) {
 func (c *Cloud) RemoveFault(id int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return remove(&c.faults, func(f *Fault) bool { return f.ID == id }, "fault", fmt.Sprint(id))
+	return remove(&c.faults, func(f *Fault) bool { return f.ID == id }, "fault", strconv.Itoa(id))
 }
 
 // ClearFaults switches all off.

@@ -253,7 +253,7 @@ func TestTheSideDoorSwitchesStateAndFaults(t *testing.T) {
 	do("DELETE", servers+"/"+uuid(7), "", 204)
 	do("DELETE", servers+"/"+uuid(7), "", 404)
 	do("GET", servers+"/"+uuid(7), "", 404)
-	do("PUT", servers+"/"+uuid(7), `{"nmae":"typo"}`, 400)
+	do("PUT", servers+"/"+uuid(7), `{"nam":"typo"}`, 400)
 	do("PUT", "/lab/datacenters/"+dc+"/lans/3", `{"failover":[{"ip":"10.0.0.99"}]}`, 204)
 	do("DELETE", "/lab/datacenters/"+dc+"/lans/3", "", 204)
 	do("GET", "/lab/datacenters/nowhere/servers", "", 404)

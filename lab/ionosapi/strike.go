@@ -2,12 +2,12 @@ package ionosapi
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -22,7 +22,7 @@ func (a *api) replaced(w *recorder, r *http.Request, hit faults) bool {
 			}
 			switch f.Kind {
 			case TooManyRequestsSeconds:
-				w.Header().Set("Retry-After", fmt.Sprint(int64((wait+time.Second-1)/time.Second)))
+				w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 			case TooManyRequestsDate:
 				w.Header().Set("Retry-After", time.Now().Add(wait).UTC().Format(http.TimeFormat))
 			}
@@ -73,9 +73,9 @@ func reset(w *recorder) {
 		conn = t.NetConn()
 	}
 	if t, ok := conn.(*net.TCPConn); ok {
-		t.SetLinger(0)
+		_ = t.SetLinger(0) // it can only be gone already
 	}
-	conn.Close()
+	_ = conn.Close()
 }
 
 // alter changes what is seen of a datacenter; d is a copy.
@@ -172,5 +172,5 @@ func spoil(w *recorder, hit faults, body []byte) {
 			return
 		}
 	}
-	w.Write([]byte("\"\n}"))
+	_, _ = w.Write([]byte("\"\n}"))
 }

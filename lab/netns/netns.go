@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -89,7 +90,7 @@ func Exec(pid int, env []string, argv ...string) error {
 	if err != nil {
 		return fmt.Errorf("enter the namespaces of process %d: %w (it is part of util-linux)", pid, err)
 	}
-	args := append([]string{"nsenter", "--user", "--net", "--preserve-credentials", "-t", fmt.Sprint(pid), "--"}, argv...)
+	args := append([]string{"nsenter", "--user", "--net", "--preserve-credentials", "-t", strconv.Itoa(pid), "--"}, argv...)
 	if err := syscall.Exec(nsenter, args, env); err != nil {
 		return fmt.Errorf("run %s: %w", nsenter, err)
 	}
@@ -166,7 +167,7 @@ func inForeground() bool {
 	if err != nil {
 		return false
 	}
-	defer tty.Close()
+	defer tty.Close() //nolint:errcheck // it is only asked
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }

@@ -41,7 +41,7 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	defer log.Close() // the child has its own copy
+	defer log.Close() //nolint:errcheck // the child has its own copy
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = spec.Env, spec.Dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -129,7 +129,7 @@ func lastBytes(path string, n int64) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it is only read
 	if info, err := file.Stat(); err == nil && info.Size() > n {
 		if _, err := file.Seek(-n, io.SeekEnd); err != nil {
 			return err.Error()

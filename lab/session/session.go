@@ -4,6 +4,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func startTime(pid int) (string, error) {
 	}
 	// The second field is the program's name in brackets and may hold anything, so count
 	// from the last bracket: the start time is the 20th from there.
-	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 20 {
 		return "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
 	}

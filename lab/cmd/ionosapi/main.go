@@ -52,7 +52,9 @@ type flags struct {
 	listen, sideDoor, tokenFile, cert, key, caOut, state string
 }
 
-func main() {
+func main() { os.Exit(start()) }
+
+func start() int {
 	var f flags
 	cmd := &cobra.Command{
 		Use:           "ionosapi",
@@ -75,8 +77,9 @@ func main() {
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "ionosapi:", err)
-		os.Exit(2)
+		return 2
 	}
+	return 0
 }
 
 func run(ctx context.Context, f flags) error {
@@ -115,7 +118,7 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer e.Close() //nolint:errcheck // the process ends with it
 	if f.caOut != "" {
 		if err := os.WriteFile(f.caOut, e.CA(), 0o644); err != nil {
 			return err
@@ -133,7 +136,7 @@ func load(c *ionosapi.Cloud, file string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.Close() //nolint:errcheck // it is only read
 	var s ionosapi.State
 	if err := ionosapi.Decode(in, &s); err != nil {
 		return err
