@@ -87,7 +87,7 @@ func (s *Slices) Propagation(ctx context.Context, change func(context.Context) e
 	return s.WaitSlicesSince(ctx, start, are)
 }
 
-// WaitEvent waits for an Event about the Service that is as told and was seen after start.
+// WaitEvent waits for an Event about the Service that is as told, or finds one from before.
 func (s *Slices) WaitEvent(ctx context.Context, is func(*eventsv1.Event) bool) (*eventsv1.Event, error) {
 	var found *eventsv1.Event
 	_, err := s.events.Since(ctx, time.Now(), func(all []*eventsv1.Event) bool {
