@@ -264,6 +264,7 @@ func listed(list []*discoveryv1.EndpointSlice) string {
 // writer is an Applier over an api.
 type writer struct {
 	*Applier
+
 	api     *api
 	leading bool
 	metrics *prometheus.Registry

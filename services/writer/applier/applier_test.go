@@ -318,64 +318,6 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	})
 }
 
-func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWriter(t, nil)
-		w.must(t, desired("10.0.0.1"))
-		began, repaired := time.Now(), 0
-		for time.Since(began) < 10*time.Minute {
-			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
-			err := w.apply(t, desired("10.0.0.1"))
-			later := (*Later)(nil)
-			switch {
-			case err == nil:
-				repaired++
-			case errors.As(err, &later):
-				if !strings.Contains(err.Error(), `"kubectl-edit"`) {
-					t.Fatalf("names nobody: %v", err)
-				}
-				time.Sleep(time.Until(later.At))
-			default:
-				t.Fatal(err)
-			}
-		}
-		if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute
-			t.Errorf("%d repairs in 10 min", repaired)
-		}
-
-		_ = w.apply(t, desired("10.0.0.1")) // it may be due just now
-		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
-		if err := w.apply(t, desired("10.0.0.1")); err == nil {
-			t.Error("a repair should wait by now")
-		}
-		if err := w.apply(t, desired("10.0.0.2")); err != nil {
-			t.Errorf("a change of our own should not wait: %v", err)
-		}
-	})
-}
-
-func TestTheRepairBudgetIsFullAgainAfterACalm(t *testing.T) {
-	b, now := budget{}, time.Unix(1000, 0)
-	for range freeRepairs {
-		if at := b.next(now); !at.Equal(now) {
-			t.Fatalf("waits until %s", at)
-		}
-		b.spend(now)
-	}
-	if at := b.next(now); !at.Equal(now.Add(time.Second)) {
-		t.Errorf("the sixth may be made at %s", at)
-	}
-	now = now.Add(time.Second)
-	b.spend(now)
-	if at := b.next(now); !at.Equal(now.Add(2 * time.Second)) {
-		t.Errorf("the seventh may be made at %s", at)
-	}
-	now = now.Add(repairCalm)
-	if at := b.next(now); !at.Equal(now) || b.waits != 0 {
-		t.Errorf("after a calm at %s", at)
-	}
-}
-
 func TestADryRunPrintsWhatItWouldWriteAndRests(t *testing.T) {
 	below := newAPI(t)
 	below.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) {

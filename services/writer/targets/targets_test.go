@@ -101,3 +101,8 @@ func TestOtherServicesAreNotTakenForTheTarget(t *testing.T) {
 		t.Errorf("refused: %v", view.Refusal)
 	}
 }
+
+func TestAnEmptyClusterIsToldToo(t *testing.T) {
+	await := watching(t, fake.NewClientset())
+	await("the empty cache", func(v View) bool { return v.Synced })
+}

@@ -1,0 +1,92 @@
+package applier
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, nil)
+		w.must(t, desired("10.0.0.1"))
+		began, repaired := time.Now(), 0
+		for time.Since(began) < 10*time.Minute {
+			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+			err := w.apply(t, desired("10.0.0.1"))
+			later := (*Later)(nil)
+			switch {
+			case err == nil:
+				repaired++
+			case errors.As(err, &later):
+				if !strings.Contains(err.Error(), `"kubectl-edit"`) {
+					t.Fatalf("names nobody: %v", err)
+				}
+				time.Sleep(time.Until(later.At))
+			default:
+				t.Fatal(err)
+			}
+		}
+		if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute
+			t.Errorf("%d repairs in 10 min", repaired)
+		}
+
+		_ = w.apply(t, desired("10.0.0.1")) // it may be due just now
+		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+		if err := w.apply(t, desired("10.0.0.1")); err == nil {
+			t.Error("a repair should wait by now")
+		}
+		if err := w.apply(t, desired("10.0.0.2")); err != nil {
+			t.Errorf("a change of our own should not wait: %v", err)
+		}
+	})
+}
+
+func TestAChangeOfOurOwnTakesTheRepairsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, nil)
+		d := desired("10.0.0.1", "10.0.0.2")
+		d.MaxPerSlice = 1
+		w.must(t, d)
+		for range freeRepairs {
+			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+			w.must(t, d)
+		}
+		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+		if later := (*Later)(nil); !errors.As(w.apply(t, d), &later) {
+			t.Fatal("a repair should wait by now")
+		}
+		d.Endpoints[1].Ready = false
+		w.must(t, d)
+		list, _ := w.api.cache()
+		if got := listed(list); got != "10.0.0.1 10.0.0.2" {
+			t.Errorf("left as %q", got)
+		}
+	})
+}
+
+func TestTheRepairBudgetIsFullAgainAfterACalm(t *testing.T) {
+	b, now := budget{}, time.Unix(1000, 0)
+	for range freeRepairs {
+		if at := b.next(now); !at.Equal(now) {
+			t.Fatalf("waits until %s", at)
+		}
+		b.spend(now)
+	}
+	if at := b.next(now); !at.Equal(now.Add(time.Second)) {
+		t.Errorf("the sixth may be made at %s", at)
+	}
+	now = now.Add(time.Second)
+	b.spend(now)
+	if at := b.next(now); !at.Equal(now.Add(2 * time.Second)) {
+		t.Errorf("the seventh may be made at %s", at)
+	}
+	now = now.Add(repairCalm)
+	if at := b.next(now); !at.Equal(now) || b.waits != 0 {
+		t.Errorf("after a calm at %s", at)
+	}
+}
