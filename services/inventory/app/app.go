@@ -144,8 +144,15 @@ func (i *inventory) observed() error {
 	if status.Observation > 0 {
 		return nil
 	}
-	return fmt.Errorf("no complete observation yet: membership is %s (%s), addresses are %s (%s)",
-		status.Membership.Sync, status.Membership.Reason, status.Addresses.Sync, status.Addresses.Reason)
+	return fmt.Errorf("no complete observation yet: membership is %s, addresses are %s",
+		inWords(status.Membership), inWords(status.Addresses))
+}
+
+func inWords(p roster.Part) string {
+	if p.Reason == "" {
+		return p.Sync.String()
+	}
+	return fmt.Sprintf("%s (%s)", p.Sync, p.Reason)
 }
 
 // identify finds in a call what the link's list of clients grants.

@@ -112,19 +112,19 @@ func (c *court) trust() {
 func (w *witness) guard(rule Rule) (Guard, bool) {
 	if rule == RuleFence {
 		return Guard{Rule: rule, Source: w.Name, Held: w.refused, Message: fmt.Sprintf(
-			"Source %s: %d addresses are refused, the first is %s: %s. They are never written; if they are right, "+
-				"allow them in this writer's settings.", w.Name, w.refused, w.example, w.cause)}, w.refused > 0
+			"Source %s tells addresses that are refused, %d in all, the first is %s: %s. They are never written; "+
+				"if they are right, allow them in this writer's settings.", w.Name, w.refused, w.example, w.cause)}, w.refused > 0
 	}
 	g := Guard{Rule: rule, Source: w.Name, Held: w.holds}
 	switch rule {
 	case RuleGate:
-		g.Message = fmt.Sprintf("Source %s was not heard since this writer started: its %d endpoints stay, and follow "+
+		g.Message = fmt.Sprintf("Source %s was not heard since this writer started: its endpoints, %d in all, stay and follow "+
 			"their probes alone; look at the link to its inventory if this lasts.", w.Name, w.holds)
 	case RuleEmpty:
-		g.Message = fmt.Sprintf("Source %s has nothing for this Service, by %d complete observations so far: %d endpoints "+
-			"stay until enough of them agree; opt the Service out to empty it at once.", w.Name, w.observed.count, w.holds)
+		g.Message = fmt.Sprintf("Source %s has nothing for this Service, and %d complete observations since agree: what it "+
+			"had, %d in all, stays until enough do; look at its inventory if this is wrong.", w.Name, w.observed.count, w.holds)
 	case RuleTrust:
-		g.Message = fmt.Sprintf("Source %s is %s: its %d endpoints stay, and follow their probes alone; look at its "+
+		g.Message = fmt.Sprintf("Source %s is %s: its endpoints, %d in all, stay and follow their probes alone; look at its "+
 			"inventory and the link to it.", w.Name, w.why, w.holds)
 	}
 	return g, w.rule == rule && w.holds > 0
