@@ -51,10 +51,16 @@ type writer struct {
 	source   *subscriber.Subscriber
 	targets  *targets.Targets
 	prober   *prober.Prober
-	lease    *applier.Lease
+	lease    *applier.Lease // nil in a dry run
 	reporter *applier.Reporter
 	control  *control
 }
+
+// dryRun decides as a leader would. What it decides is never sent.
+type dryRun struct{}
+
+func (dryRun) Leading() bool            { return true }
+func (dryRun) Changed() <-chan struct{} { return nil }
 
 // sourceName is what the one source is called, in slices' labels among other places.
 const sourceName = "default"
@@ -72,7 +78,9 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	if err := errors.Join(errCluster, errLink); err != nil {
 		return nil, err
 	}
-	cluster.Wrap(applier.Guard(func() bool { return w.lease.Leading() }))
+	dry := cfg.Store == "memory"
+	leading := func() bool { return dry || w.lease.Leading() }
+	cluster.Wrap(applier.Guard(func() bool { return !dry && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the consuming cluster: %w", err)
@@ -100,20 +108,23 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	}
 	w.prober = prober.New(prober.Config{Log: log, Registerer: w.registry})
 	identity := applier.Identity()
-	w.lease, err = applier.NewLease(applier.LeaseConfig{
-		Client: client, Namespace: namespace, Name: "slicefeed-" + cfg.Class, Identity: identity,
-		Logger: log, Registerer: w.registry,
-	})
-	if err != nil {
-		return nil, err
-	}
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
-	if cfg.Store == "memory" {
+	var lead lease = dryRun{}
+	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
 		store, events = applier.Memory(os.Stdout, store), nil
+	} else {
+		w.lease, err = applier.NewLease(applier.LeaseConfig{
+			Client: client, Namespace: namespace, Name: "slicefeed-" + cfg.Class, Identity: identity,
+			Logger: log, Registerer: w.registry,
+		})
+		if err != nil {
+			return nil, err
+		}
+		lead = w.lease
 	}
 	w.reporter = applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: log})
 	w.control = &control{
-		spec: spec, source: w.source, targets: w.targets, prober: w.prober, lease: w.lease, told: w.reporter,
+		spec: spec, source: w.source, targets: w.targets, prober: w.prober, lease: lead, told: w.reporter,
 		probe: prober.Spec{Mode: mode, Path: cfg.ProbePath, Interval: cfg.ProbeInterval, Timeout: cfg.ProbeTimeout},
 		limits: verdict.Limits{
 			MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold,
@@ -121,7 +132,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 		},
 		cidrs: settings.Prefixes(cfg.Subnets),
 		applier: applier.New(applier.Config{
-			Store: store, Leading: w.lease.Leading, Reporter: w.reporter, Logger: log, Registerer: w.registry,
+			Store: store, Leading: leading, Reporter: w.reporter, Logger: log, Registerer: w.registry,
 		}),
 		metrics: newMetrics(w.registry), log: log,
 	}
@@ -155,7 +166,9 @@ func (w *writer) Run(ctx context.Context) error {
 	g.Go(func() error { return w.source.Run(ctx) })
 	g.Go(func() error { return w.targets.Run(ctx) })
 	g.Go(func() error { return w.prober.Run(ctx) })
-	g.Go(func() error { return w.lease.Run(leaseCtx) })
+	if w.lease != nil {
+		g.Go(func() error { return w.lease.Run(leaseCtx) })
+	}
 	g.Go(func() error { return w.reporter.Run(ctx) })
 	g.Go(func() error {
 		defer giveUp()
