@@ -42,7 +42,7 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 		{"refuses the other half's credential", []string{"serve", "--name=a"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "must never meet"}},
 		{"refuses it in a check too, among other problems", []string{"check-config"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "NAME is not set"}},
 		{"takes files that are wrong for configuration", []string{"check-config", "--name=a"}, nil, broken, 2, false, []string{broken.Error()}},
-		{"does not know other flags", []string{"serve", "--nmae=a"}, nil, nil, 2, false, []string{"--nmae"}},
+		{"does not know other flags", []string{"serve", "--size=1"}, nil, nil, 2, false, []string{"--size"}},
 		{"takes no arguments", []string{"serve", "--name=a", "now"}, nil, nil, 2, false, []string{"now"}},
 		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3"}},
 	} {

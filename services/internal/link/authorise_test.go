@@ -65,7 +65,7 @@ func TestReflectionIsRefusedToStrangers(t *testing.T) {
 			t.Errorf("v1 for %q: got %v, want %v", c.client.sans, err, c.want)
 		}
 		alpha := must(reflectionalpha.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t)))(t)
-		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}})
+		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}}) //nolint:staticcheck // strangers may ask the old way
 		if _, err := alpha.Recv(); status.Code(err) != c.want {
 			t.Errorf("v1alpha for %q: got %v, want %v", c.client.sans, err, c.want)
 		}

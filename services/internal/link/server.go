@@ -144,7 +144,7 @@ func (s *Server) Serve(ctx context.Context, v Serving) error {
 	v.Server.GracefulStop() // returns when all have finished, or Stop has cut them off
 	cut.Stop()
 	if err == nil {
-		<-failed // nil after a stop
+		<-failed //nolint:errcheck // nil after a stop
 	}
 	return err
 }

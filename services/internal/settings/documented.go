@@ -26,6 +26,6 @@ func Documented(file, name string, cfg any, update bool) error {
 	case !update:
 		return fmt.Errorf("%s: the settings of the %s are not as the code has them; run: make generate", file, name)
 	default:
-		return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), table, []byte(end), after}, nil), 0o644)
+		return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), table, []byte(end), after}, nil), 0o644) //nolint:gosec // it is for everybody to read
 	}
 }

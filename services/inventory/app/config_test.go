@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"flag"
+	"maps"
 	"strings"
 	"testing"
 
@@ -51,9 +52,7 @@ func TestConfig(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			env := valid()
-			for name, value := range tt.set {
-				env[name] = value
-			}
+			maps.Copy(env, tt.set)
 			err := settings.Load(nil, func(name string) string { return env[name] }, &Config{})
 			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {
 				t.Fatalf("got %v", err)

@@ -54,6 +54,7 @@ type Config struct {
 // Server is the service.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
+
 	cfg Config
 
 	stopping chan struct{}

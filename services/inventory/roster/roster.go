@@ -62,6 +62,7 @@ type Roster struct {
 // member is a Node of Kubernetes and what the roster made of it.
 type member struct {
 	Candidate
+
 	firstSeen time.Time // of this UID
 	since     time.Time // in its state
 

@@ -25,6 +25,7 @@ var (
 // world drives a roster by hand, with a clock that only it turns.
 type world struct {
 	*Roster
+
 	t    *testing.T
 	now  time.Time
 	rv   uint64

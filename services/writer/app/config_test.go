@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"flag"
+	"maps"
 	"strings"
 	"testing"
 
@@ -28,9 +29,7 @@ func valid() map[string]string {
 
 func load(set map[string]string) (*Config, error) {
 	env := valid()
-	for name, value := range set {
-		env[name] = value
-	}
+	maps.Copy(env, set)
 	cfg := &Config{}
 	return cfg, settings.Load(nil, func(name string) string { return env[name] }, cfg)
 }

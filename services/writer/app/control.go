@@ -61,7 +61,7 @@ func (c *control) Run(ctx context.Context) error {
 	written := make(chan error, 1)
 	defer func() {
 		if c.writing {
-			<-written
+			<-written //nolint:errcheck // nobody decides on it any more
 		}
 	}()
 	timer := time.NewTimer(0)

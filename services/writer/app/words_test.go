@@ -10,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -75,7 +74,7 @@ func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := listed(nil); got != nil {
-		t.Errorf("nothing becomes %v", []planner.Endpoint(got))
+		t.Errorf("nothing becomes %v", got)
 	}
 }
 

@@ -27,7 +27,7 @@ func raw(t *testing.T, f func(net.Conn)) string {
 				return
 			}
 			buf := make([]byte, 4096)
-			c.Read(buf) //nolint:errcheck // whatever it says
+			c.Read(buf) // whatever it says
 			f(c)
 			c.Close()
 		}
@@ -69,12 +69,12 @@ func TestOneProbe(t *testing.T) {
 			<-r.Context().Done()
 		default:
 			code := 200
-			fmt.Sscanf(r.URL.Path, "/%d", &code) //nolint:errcheck // 200 otherwise
+			fmt.Sscanf(r.URL.Path, "/%d", &code) // 200 otherwise
 			w.WriteHeader(code)
 		}
 	}))
 	t.Cleanup(server.Close)
-	silent := raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }) //nolint:errcheck // until the prober hangs up
+	silent := raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }) // until the prober hangs up
 	hangsUp := raw(t, func(net.Conn) {})
 	switches := raw(t, func(c net.Conn) {
 		c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))

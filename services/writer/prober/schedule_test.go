@@ -21,6 +21,7 @@ func key(n int) Key {
 // while, as backend says.
 type lab struct {
 	*Schedule
+
 	now     time.Time
 	random  func() float64
 	backend func(a Attempt, now time.Time) (Outcome, time.Duration)

@@ -23,6 +23,7 @@ import (
 // inventory is a server that says what the test makes it say.
 type inventory struct {
 	inventoryv1.UnimplementedInventoryServiceServer
+
 	calls chan *call
 }
 
@@ -55,6 +56,7 @@ func (i *inventory) WatchNodes(req *inventoryv1.WatchNodesRequest, stream grpc.S
 
 type harness struct {
 	*Subscriber
+
 	t         *testing.T
 	inventory *inventory
 	metrics   *Metrics

@@ -77,6 +77,7 @@ const nobody = -1
 // witness is one source and how far it is believed in this decision.
 type witness struct {
 	*Source
+
 	rule     Rule   // that keeps its word from counting; empty: it is believed
 	why      string // it is not believed
 	observed observed
