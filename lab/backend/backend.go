@@ -152,8 +152,6 @@ type socket struct {
 }
 
 // listen takes no context: nothing in it waits.
-//
-//nolint:contextcheck,nolintlint // see above; it works, and is said to be unused
 func listen(address netip.AddrPort, handler http.Handler) (*socket, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // Go's default for listeners, and deaf to socket filters

@@ -131,8 +131,6 @@ func (c *Client) Tally() Tally {
 }
 
 // request takes no context: it ends by its own limit, so that Run's end does not fail it.
-//
-//nolint:contextcheck,nolintlint // see above; it works, and is said to be unused
 func (c *Client) request() {
 	began := time.Now()
 	address, ok := Choose(c.cfg.Slices())
