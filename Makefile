@@ -36,7 +36,7 @@ verify: test ## The longer gate, run before a release
 # ---- the tests, apart -----------------------------------------------------------
 
 .PHONY: check
-check: tools ## Formatting, lint, contract, generated code, rules of the house
+check: tools ## Formatting, lint, contract, generated code
 	@tools/check
 
 .PHONY: unit
