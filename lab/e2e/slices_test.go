@@ -235,11 +235,15 @@ func TestADryRunWritesNothingAndPrintsWhatItWould(t *testing.T) {
 	w := s.machine(pair.WorkerOptions{})
 	s.must(w.Join(s.ctx()))
 	s.quiet(func() {
-		s.start()
+		s.must(s.Inventory.Start(s.ctx()))
+		s.must(s.writers[0].Start(s.ctx()))
 		s.until("it has printed the address", func() bool { return containsAll(s.log(s.writers[0]), w.Address.String(), "EndpointSlice") })
 	})
 	if len(s.Now()) != 0 {
 		s.t.Errorf("there are slices: %s", pair.Describe(s.Now()))
+	}
+	if holder := s.Leader(); holder != "" {
+		s.t.Errorf("%s has taken the Lease, and keeps another writer from writing", holder)
 	}
 }
 

@@ -194,6 +194,7 @@ func (s *stage) clear() {
 	s.must(client.DiscoveryV1().EndpointSlices(pair.Namespace).DeleteCollection(ctx, at, all))
 	s.must(client.CoordinationV1().Leases(pair.Namespace).DeleteCollection(ctx, at, all))
 	s.slices("none is left", func(all []*discoveryv1.EndpointSlice) bool { return len(all) == 0 })
+	s.until("nobody holds the Lease", func() bool { return s.Leader() == "" })
 }
 
 // createService makes the Service, changed as told; nil: as it is.
