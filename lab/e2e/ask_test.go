@@ -57,12 +57,14 @@ func (s *stage) list(conn *grpc.ClientConn) *inventoryv1.ListNodesResponse {
 }
 
 // observe has the inventory look at its cluster now, as a subscriber does that holds
-// something back.
+// something back. It asks for three looks, since a series that runs already is joined, and
+// the look that ends it may be over.
 func (s *stage) observe() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
-	stream, err := inventoryv1.NewInventoryServiceClient(s.operator()).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true})
+	request := &inventoryv1.WatchNodesRequest{ObserveNow: true, DoubtObservations: 3}
+	stream, err := inventoryv1.NewInventoryServiceClient(s.operator()).WatchNodes(ctx, request)
 	s.must(err)
 	_, err = stream.Recv()
 	s.must(err)
