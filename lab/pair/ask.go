@@ -96,10 +96,11 @@ func (p *Pair) WaitObservations(ctx context.Context, more int) error {
 // call, and returns in how many pages the servers came.
 func (c *Cloud) WaitListing(ctx context.Context) (pages int, err error) {
 	begun := time.Now()
-	return pages, until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
+	err = until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
 		pages = listed(c.Requests(), begun)
 		return pages > 0, nil
 	})
+	return pages, err
 }
 
 // listed returns the pages of the first whole listing that began after begun, from the

@@ -7,11 +7,13 @@ package kubenodes
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -69,10 +71,17 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return nil
 }
 
+// retry is how the reflector tries again. client-go's own pauses grow to a minute, meant for
+// thousands of kubelets: after an outage of the API server the feed would stay
+// behind for as long. There are but a few inventories.
+func retry() *wait.Backoff {
+	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 5 * time.Second}
+}
+
 // follow reads all Nodes and watches them until ctx is done or they are to be read anew.
 func (n *Nodes) follow(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	reflector := cache.NewReflectorWithOptions(n.listerWatcher(), &corev1.Node{}, n.tracker, cache.ReflectorOptions{Name: "nodes"})
+	reflector := cache.NewReflectorWithOptions(n.listerWatcher(), &corev1.Node{}, n.tracker, cache.ReflectorOptions{Name: "nodes", Backoff: retry()})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

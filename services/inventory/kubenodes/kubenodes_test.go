@@ -376,3 +376,12 @@ func TestASilentWatchIsFoundOutByAFullLookAndTheNodesAreReadAnew(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAfterAnOutageTheNodesAreFollowedAgainWithinSeconds(t *testing.T) {
+	backoff := retry()
+	for i := range 50 {
+		if pause := backoff.Step(); pause > 10*time.Second {
+			t.Fatalf("pause %d is %s: the feed would stay behind for as long", i, pause)
+		}
+	}
+}
