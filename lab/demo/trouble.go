@@ -96,7 +96,7 @@ func (s *story) leaderDies(ctx context.Context) error {
 	if err := leader.Kill(); err != nil {
 		return err
 	}
-	s.sayf("%s dies by SIGKILL, so nobody gives its Lease up; that expires after 15 s.", leader.Name)
+	s.sayf("%s dies by SIGKILL, so nobody gives its Lease up; that expires after 12 s.", leader.Name)
 	if _, err := s.pair.WaitLeader(ctx, holder); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -61,6 +62,15 @@ type dryRun struct{}
 
 func (dryRun) Leading() bool            { return true }
 func (dryRun) Changed() <-chan struct{} { return nil }
+
+// A standby takes over within 17 s of the leader's death: it notes a renewal at most one
+// pause late, waits for the Lease to expire, and tries at most one pause later; client-go
+// makes a pause up to 2.2 times as long. Its usual 15 s and 2 s add up to nearly 24 s.
+const (
+	leaseDuration = 12 * time.Second
+	leaseRenew    = 8 * time.Second
+	leaseRetry    = time.Second
+)
 
 // sourceName is what the one source is called, in slices' labels among other places.
 const sourceName = "default"
@@ -115,6 +125,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	} else {
 		w.lease, err = applier.NewLease(applier.LeaseConfig{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + cfg.Class, Identity: identity,
+			Duration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry,
 			Logger: log, Registerer: w.registry,
 		})
 		if err != nil {
