@@ -150,23 +150,23 @@ func TestTheExitCodeTellsConfigurationFromFailure(t *testing.T) {
 }
 
 func TestTheTableAndTheHelpSayWhatTheStructSays(t *testing.T) {
-	const want = `| environment | flag | default | meaning |
-|---|---|---|---|
-| ` + "`CORDONED` | `--cordoned` | `keep`" + ` | what a cordon does; one of keep, drain |
-| ` + "`SECURED_SUBNET_CIDR` | `--secured-subnet-cidr`" + ` |  | which addresses count; a CIDR such as 10.0.0.0/24, several separated by commas; deprecated names: ` + "`SECURED_SUBNET_PREFIX`" + ` |
-| ` + "`INVENTORY_COMMAND_ARGS` | `--inventory-command-args`" + ` |  | arguments; text, several separated by commas |
-| ` + "`POLL_INTERVAL` | `--poll-interval` | `60s`" + ` | how often; a duration such as 5s, 1s to 1h |
-| ` + "`EMPTY_THRESHOLD` | `--empty-threshold` | `3`" + ` | how many; a whole number, at least 1 |
-| ` + "`DRY_RUN` | `--dry-run`" + ` |  | write nothing; true or false |
-| ` + "`IONOS_TOKEN`" + ` | none: a secret |  | the token; text |
-| ` + "`CODE`" + ` | none: a secret |  | a secret number; a whole number |
+	const want = `| environment | flag | value | default | meaning |
+|---|---|---|---|---|
+| ` + "`CORDONED` | `--cordoned` | one of keep, drain | `keep`" + ` | what a cordon does |
+| ` + "`SECURED_SUBNET_CIDR` | `--secured-subnet-cidr`" + ` | a CIDR such as 10.0.0.0/24, several separated by commas |  | which addresses count; deprecated names: ` + "`SECURED_SUBNET_PREFIX`" + ` |
+| ` + "`INVENTORY_COMMAND_ARGS` | `--inventory-command-args`" + ` | text, several separated by commas |  | arguments |
+| ` + "`POLL_INTERVAL` | `--poll-interval` | a duration such as 5s, 1s to 1h | `60s`" + ` | how often |
+| ` + "`EMPTY_THRESHOLD` | `--empty-threshold` | a whole number, at least 1 | `3`" + ` | how many |
+| ` + "`DRY_RUN` | `--dry-run`" + ` | true or false |  | write nothing |
+| ` + "`IONOS_TOKEN`" + ` | none: a secret | text |  | the token |
+| ` + "`CODE`" + ` | none: a secret | a whole number |  | a secret number |
 
 **The link**
 
-| environment | flag | default | meaning |
-|---|---|---|---|
-| ` + "`LISTEN_ADDRESS` | `--listen-address` | `:9443`" + ` | where to listen; host:port |
-| ` + "`TLS_CERT_FILE` | `--tls-cert-file`" + ` | *required* | our certificate; a file |
+| environment | flag | value | default | meaning |
+|---|---|---|---|---|
+| ` + "`LISTEN_ADDRESS` | `--listen-address` | host:port | `:9443`" + ` | where to listen |
+| ` + "`TLS_CERT_FILE` | `--tls-cert-file`" + ` | a file | *required* | our certificate |
 `
 	if diff := cmp.Diff(want, Table(&config{})); diff != "" {
 		t.Error(diff)

@@ -21,7 +21,7 @@ func Table(cfg any) string {
 			if f.group != "" {
 				fmt.Fprintf(&b, "**%s**\n\n", f.group)
 			}
-			b.WriteString("| environment | flag | default | meaning |\n|---|---|---|---|\n")
+			b.WriteString("| environment | flag | value | default | meaning |\n|---|---|---|---|---|\n")
 		}
 		group, first = f.group, false
 		flag := "`--" + f.flag + "`"
@@ -35,14 +35,14 @@ func Table(cfg any) string {
 		case f.fallback != "":
 			fallback = "`" + cell(f.fallback) + "`"
 		}
-		meaning := f.help + "; " + f.wanted()
+		value, meaning := f.wanted(), f.help
 		if f.list() {
-			meaning += ", several separated by commas"
+			value += ", several separated by commas"
 		}
 		if len(f.old) > 0 {
 			meaning += "; deprecated names: `" + strings.Join(f.old, "`, `") + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.env, flag, fallback, cell(meaning))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.env, flag, cell(value), fallback, cell(meaning))
 	}
 	return b.String()
 }
