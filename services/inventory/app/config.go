@@ -21,12 +21,12 @@ type Config struct {
 	Cordoned   string `flag:"cordoned" default:"keep" enum:"keep,drain" group:"What to tell" help:"what a cordon means: keep changes nothing, drain drains the node"`
 
 	Resolver string            `flag:"resolver" default:"ionos" enum:"ionos,node-address" group:"Where the nodes are" help:"how a node's private address is found: by the NICs of its IONOS server, or by the InternalIP of the Node"`
-	Subnets  []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" placeholder:"CIDR,…" group:"Where the nodes are" help:"the private network: addresses outside of it do not count"`
+	Subnets  []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" placeholder:"CIDR" group:"Where the nodes are" help:"the private network: addresses outside of it do not count"`
 
 	Token        string        `flag:"ionos-token" secret:"true" group:"The cloud API (resolver ionos)" help:"API token, read access is enough; better give IONOS_TOKEN_FILE"`
 	TokenFile    string        `flag:"ionos-token-file" placeholder:"file" group:"The cloud API (resolver ionos)" help:"file with the API token, read again for each request, so that rotation needs no restart"`
-	Datacenters  []string      `flag:"ionos-datacenter-id" placeholder:"UUID,…" group:"The cloud API (resolver ionos)" help:"the datacenter of the workers; several pair with as many LANs, in order"`
-	LANs         []string      `flag:"ionos-private-lan-id" placeholder:"number,…" group:"The cloud API (resolver ionos)" help:"the private LAN of the workers in that datacenter"`
+	Datacenters  []string      `flag:"ionos-datacenter-id" placeholder:"UUID" group:"The cloud API (resolver ionos)" help:"the datacenter of the workers; several pair with as many LANs, in order"`
+	LANs         []string      `flag:"ionos-private-lan-id" placeholder:"number" group:"The cloud API (resolver ionos)" help:"the private LAN of the workers in that datacenter"`
 	APIURL       string        `flag:"ionos-api-url" default:"https://api.ionos.com" placeholder:"URL" group:"The cloud API (resolver ionos)" help:"where the cloud API is"`
 	CAFile       string        `flag:"ionos-ca-file" placeholder:"file" group:"The cloud API (resolver ionos)" help:"PEM of the CA that the cloud API's certificate is verified with; the system's when unset"`
 	PollInterval time.Duration `flag:"ionos-poll-interval" default:"60s" min:"1s" max:"10m" group:"The cloud API (resolver ionos)" help:"how often the cloud is listed while nothing is unresolved"`

@@ -22,8 +22,8 @@ type Config struct {
 	KeyFile      string   `flag:"tls-key-file" required:"true" placeholder:"file" group:"The source" help:"PEM private key of the certificate; re-read"`
 	PeerCA       string   `flag:"tls-peer-ca-file" required:"true" placeholder:"file" group:"The source" help:"PEM of the CAs that sign the *inventory's* certificate; re-read"`
 
-	Subnets      []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" placeholder:"CIDR,…" group:"The fence" help:"what the source may point to: an address outside of it is never written nor probed"`
-	AllowedPorts []PortRange       `flag:"allowed-ports" default:"30000-32767" placeholder:"port or range,…" group:"The fence" help:"ports that may be written and probed, besides TARGET_PORT"`
+	Subnets      []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" placeholder:"CIDR" group:"The fence" help:"what the source may point to: an address outside of it is never written nor probed"`
+	AllowedPorts []PortRange       `flag:"allowed-ports" default:"30000-32767" placeholder:"port or range" group:"The fence" help:"ports that may be written and probed, besides TARGET_PORT"`
 
 	Kubeconfig string `flag:"target-kubeconfig" placeholder:"file" group:"The target" help:"kubeconfig of the consuming cluster; in-cluster when unset"`
 	Namespace  string `flag:"target-namespace" required:"true" placeholder:"name" group:"The target" help:"namespace of the Service"`
