@@ -86,19 +86,7 @@ func (c *collector) step(in answer) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	news := c.nodes.Take()
-	for _, n := range news.Changed {
-		c.roster.Upsert(now, n)
-	}
-	for _, name := range news.Removed {
-		c.roster.Remove(now, name)
-	}
-	if !news.HeardAt.IsZero() {
-		c.roster.Heard(news.HeardAt, news.ResourceVersion)
-	}
-	if news.Failure != "" {
-		c.roster.WatchFailed(now, news.Failure)
-	}
+	c.roster.Hear(now, c.nodes.Take())
 	if in != nil {
 		in(c.roster)
 	}
@@ -113,11 +101,11 @@ func (c *collector) step(in answer) roster.Ask {
 
 func (c *collector) look(ctx context.Context, look roster.Look) answer {
 	began := time.Now()
-	rv, err := c.nodes.Look(ctx, look)
+	mark, err := c.nodes.Look(ctx, look)
 	if err != nil {
-		c.log.Warn("look at the API server gave no answer", "look", look.String(), "error", err)
+		c.log.Warn("look at the source gave no answer", "look", look.String(), "error", err)
 	}
-	return func(r *roster.Roster) { r.Looked(time.Now(), began, look, rv, err) }
+	return func(r *roster.Roster) { r.Looked(time.Now(), began, look, mark, err) }
 }
 
 func (c *collector) list(ctx context.Context) answer {

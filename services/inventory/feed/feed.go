@@ -97,7 +97,7 @@ func (u Update) Empty() bool { return !u.Reset && len(u.Upserts) == 0 && len(u.R
 func SameWord(a, b roster.Status) bool {
 	same := func(a, b roster.Part) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Told == b.Told && a.Observation == b.Observation &&
-		same(a.Membership, b.Membership) && same(a.Addresses, b.Addresses)
+		same(a.Membership, b.Membership) && same(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

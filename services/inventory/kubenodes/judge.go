@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -170,15 +169,4 @@ func trim(obj any) (any, error) {
 			NodeInfo: corev1.NodeSystemInfo{SystemUUID: node.Status.NodeInfo.SystemUUID},
 		},
 	}, nil
-}
-
-// News is what the watch has told since the last Take.
-type News struct {
-	Changed []roster.Candidate // sorted by name
-	Removed []string           // sorted
-
-	HeardAt         time.Time // when the watch last spoke, by an event or bookmark; zero: not since the last Take
-	ResourceVersion uint64    // what it has reached by then
-
-	Failure string // what the list or watch failed with last, if it has not spoken since; empty: nothing new
 }

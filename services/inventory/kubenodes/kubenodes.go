@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // Config is what Nodes needs. All fields are mandatory but Rules.
@@ -135,6 +137,5 @@ func (n *Nodes) readAnew() {
 // stands for any number of changes.
 func (n *Nodes) Changed() <-chan struct{} { return n.tracker.changed }
 
-// Take returns what the watch has told since the last Take. Give it to the roster in this
-// order: Changed, Removed, then Heard (if HeardAt is set) and WatchFailed (if Failure is).
-func (n *Nodes) Take() News { return n.tracker.take() }
+// Take returns what the watch has told since the last Take, for Roster.Hear.
+func (n *Nodes) Take() roster.News { return n.tracker.take() }

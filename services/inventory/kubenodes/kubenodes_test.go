@@ -44,9 +44,9 @@ func follow(t *testing.T, client kubernetes.Interface) *Nodes {
 }
 
 // until takes news, gathered, until they satisfy.
-func until(t *testing.T, n *Nodes, what string, ok func(News) bool) News {
+func until(t *testing.T, n *Nodes, what string, ok func(roster.News) bool) roster.News {
 	t.Helper()
-	var all News
+	var all roster.News
 	deadline := time.After(20 * time.Second)
 	for {
 		select {
@@ -57,7 +57,7 @@ func until(t *testing.T, n *Nodes, what string, ok func(News) bool) News {
 		news := n.Take()
 		all.Changed = append(all.Changed, news.Changed...)
 		all.Removed = append(all.Removed, news.Removed...)
-		all.ResourceVersion = news.ResourceVersion
+		all.Mark = news.Mark
 		if news.Failure != "" {
 			all.Failure = news.Failure
 		}
@@ -74,7 +74,7 @@ func TestFollowsNodes(t *testing.T) {
 	client := fake.NewClientset(worker("a"), worker("b"))
 	n := follow(t, client)
 	ctx := t.Context()
-	until(t, n, "two nodes", func(n News) bool { return len(n.Changed) == 2 && !n.HeardAt.IsZero() })
+	until(t, n, "two nodes", func(n roster.News) bool { return len(n.Changed) == 2 && !n.HeardAt.IsZero() })
 	if _, err := n.Look(ctx, roster.Full); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestFollowsNodes(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	news := until(t, n, "three changes", func(n News) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
+	news := until(t, n, "three changes", func(n roster.News) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
 	if news.Removed[0] != "a" {
 		t.Errorf("removed %v", news.Removed)
 	}
@@ -109,7 +109,7 @@ func TestWhatDoesNotMatterIsHeardButNotTold(t *testing.T) {
 	if err := tr.Replace([]any{worker("a")}, "5"); err != nil {
 		t.Fatal(err)
 	}
-	if news := tr.take(); len(news.Changed) != 1 || news.ResourceVersion != 5 {
+	if news := tr.take(); len(news.Changed) != 1 || news.Mark != 5 {
 		t.Fatalf("got %+v", news)
 	}
 	beat := worker("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
@@ -117,7 +117,7 @@ func TestWhatDoesNotMatterIsHeardButNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	news := tr.take()
-	if len(news.Changed) != 0 || news.ResourceVersion != 9 || news.HeardAt.IsZero() {
+	if len(news.Changed) != 0 || news.Mark != 9 || news.HeardAt.IsZero() {
 		t.Errorf("got %+v", news)
 	}
 	if news = tr.take(); !news.HeardAt.IsZero() {
@@ -132,7 +132,7 @@ func TestARelistTellsWhatWasMissed(t *testing.T) {
 	_ = tr.Replace([]any{worker("b", unready), worker("c"), worker("")}, "3")
 	news := tr.take()
 	if len(news.Changed) != 2 || news.Changed[0].Name != "b" || news.Changed[1].Name != "c" ||
-		len(news.Removed) != 1 || news.Removed[0] != "a" || news.ResourceVersion != 3 {
+		len(news.Removed) != 1 || news.Removed[0] != "a" || news.Mark != 3 {
 		t.Errorf("got %+v", news)
 	}
 }
@@ -299,9 +299,9 @@ func (s *apiServer) set(f func()) {
 func TestABookmarkIsHeardWithItsResourceVersion(t *testing.T) {
 	s, client := serveAPI(t, worker("a"))
 	n := follow(t, client)
-	until(t, n, "the list", func(n News) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
+	until(t, n, "the list", func(n roster.News) bool { return n.Mark == 10 && len(n.Changed) == 1 })
 	s.say <- event(t, "BOOKMARK", worker("", rv("77")))
-	news := until(t, n, "the bookmark", func(n News) bool { return n.ResourceVersion == 77 })
+	news := until(t, n, "the bookmark", func(n roster.News) bool { return n.Mark == 77 })
 	if news.HeardAt.IsZero() || len(news.Changed) != 0 {
 		t.Errorf("got %+v", news)
 	}
@@ -310,13 +310,13 @@ func TestABookmarkIsHeardWithItsResourceVersion(t *testing.T) {
 func TestAfterAnExpiredWatchTheNodesAreListedAgain(t *testing.T) {
 	s, client := serveAPI(t, worker("a"))
 	n := follow(t, client)
-	until(t, n, "the list", func(n News) bool { return len(n.Changed) == 1 })
+	until(t, n, "the list", func(n roster.News) bool { return len(n.Changed) == 1 })
 	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("b", rv("19"))}, 20 })
 	gone := metav1.WatchEvent{Type: "ERROR"}
 	gone.Object.Raw = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old"}`)
 	s.say <- gone
-	until(t, n, "the new list", func(n News) bool {
-		return len(n.Removed) == 1 && n.Removed[0] == "a" && len(n.Changed) == 1 && n.ResourceVersion == 20
+	until(t, n, "the new list", func(n roster.News) bool {
+		return len(n.Removed) == 1 && n.Removed[0] == "a" && len(n.Changed) == 1 && n.Mark == 20
 	})
 }
 
@@ -324,7 +324,7 @@ func TestAFailingListIsTold(t *testing.T) {
 	s, client := serveAPI(t, worker("a"))
 	s.set(func() { s.fail = func(string) int { return 403 } })
 	n := follow(t, client)
-	news := until(t, n, "the failure", func(n News) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
+	news := until(t, n, "the failure", func(n roster.News) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
 	if !news.HeardAt.IsZero() {
 		t.Errorf("got %+v", news)
 	}
@@ -336,7 +336,7 @@ func TestAFailingListIsTold(t *testing.T) {
 func TestAFullLookReadsPageByPageByQuorum(t *testing.T) {
 	s, client := serveAPI(t, worker("a"), worker("b"))
 	n := follow(t, client)
-	until(t, n, "the list", func(n News) bool { return len(n.Changed) == 2 })
+	until(t, n, "the list", func(n roster.News) bool { return len(n.Changed) == 2 })
 	expired := false
 	s.set(func() {
 		s.pages, s.lists = true, nil
@@ -365,13 +365,13 @@ func TestASilentWatchIsFoundOutByAFullLookAndTheNodesAreReadAnew(t *testing.T) {
 	t.Parallel()
 	s, client := serveAPI(t, worker("a"))
 	n := follow(t, client)
-	until(t, n, "the list", func(n News) bool { return len(n.Changed) == 1 })
+	until(t, n, "the list", func(n roster.News) bool { return len(n.Changed) == 1 })
 	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("a"), *worker("b", rv("15"))}, 20 })
 	_, err := n.Look(t.Context(), roster.Full)
 	if !errors.Is(err, errDisagrees) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}
-	until(t, n, "what was missed", func(n News) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
+	until(t, n, "what was missed", func(n roster.News) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
 	if _, err = n.Look(t.Context(), roster.Full); err != nil {
 		t.Error(err)
 	}

@@ -168,10 +168,10 @@ func (t *tracker) signal() {
 }
 
 // take returns what was told since the last time.
-func (t *tracker) take() News {
+func (t *tracker) take() roster.News {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news := News{HeardAt: t.heardAt, ResourceVersion: t.heard, Failure: t.failure}
+	news := roster.News{HeardAt: t.heardAt, Mark: t.heard, Failure: t.failure}
 	for name := range t.dirty {
 		if k, ok := t.known[name]; ok {
 			news.Changed = append(news.Changed, k.candidate)

@@ -108,11 +108,14 @@ func (r *Roster) resolve(m *member) {
 		if m.odd {
 			r.odd[m.Name] = m
 		}
+		if m.Bad != "" && m.Excluded == 0 {
+			m.why = omission{reason: BadRecord, advice: m.Bad}
+		}
 	}()
 	if m.Excluded != 0 {
 		return
 	}
-	if r.cfg.Resolver == ByNodeAddress {
+	if r.cfg.Resolver != ByCloud {
 		ips := canonical(m.InternalIPs)
 		want, reason := sieve{cidrs: r.cfg.CIDRs}.pick(ips)
 		m.want, m.why = want, r.adviseNode(reason, ips)
@@ -160,15 +163,21 @@ func (r *Roster) adviseServer(reason Reason, s *Server, borne []netip.Addr) omis
 }
 
 func (r *Roster) adviseNode(reason Reason, ips []netip.Addr) omission {
+	are := "The Node's InternalIPs are"
+	none := "The Node has no address of type InternalIP: see what its kubelet or cloud controller reports."
+	if r.cfg.Resolver == ByRecord {
+		are = "The addresses in the source are"
+		none = "The source gives no address of this node."
+	}
 	switch reason {
 	case 0:
 		return omission{}
 	case NoAddressOnLAN:
-		return omission{reason: reason, advice: "The Node has no address of type InternalIP: see what its kubelet or cloud controller reports."}
+		return omission{reason: reason, advice: none}
 	case OutsideSubnet:
-		return omission{reason: reason, advice: fmt.Sprintf("The Node's InternalIPs are %s, none of them inside %s: check SECURED_SUBNET_CIDR.", texts(ips), texts(r.cfg.CIDRs))}
+		return omission{reason: reason, advice: fmt.Sprintf("%s %s, none of them inside %s: check SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
 	}
-	return omission{reason: AmbiguousAddress, advice: fmt.Sprintf("The Node's InternalIPs are %s, of which several are inside %s: narrow SECURED_SUBNET_CIDR.", texts(ips), texts(r.cfg.CIDRs))}
+	return omission{reason: AmbiguousAddress, advice: fmt.Sprintf("%s %s, of which several are inside %s: narrow SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
 }
 
 // lans names the LANs that a server has NICs on.

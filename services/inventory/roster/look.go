@@ -3,11 +3,11 @@ package roster
 import "time"
 
 const (
-	lookEvery = time.Minute       // between two looks at rest
-	silence   = 150 * time.Second // an idle watch speaks at least every 120s
+	longestPause = time.Minute       // between two looks, however many have failed
+	silence      = 150 * time.Second // an idle watch speaks at least every 120s
 )
 
-// looks is what is known of the watch of the Nodes and of the looks at the API server.
+// looks is what is known of the source and of the looks at it.
 type looks struct {
 	inFlight  bool
 	began     time.Time // the last one
@@ -17,65 +17,67 @@ type looks struct {
 	okAt      time.Time // the last one that was answered well
 	complete  bool      // a full look was complete once
 
-	heardAt time.Time // when the watch last spoke
-	heard   uint64    // the resourceVersion that it reached
-	failure string    // what the watch failed with since
+	heardAt time.Time // when the source last spoke
+	mark    uint64    // that it had caught up with then
+	failure string    // what following it failed with since
+	suspect bool      // it failed since the last look began: worth a look of its own
 
-	target target // the earliest LIST that the watch has not caught up with
+	target target // the earliest look that the source has not caught up with
 
 	// The earliest and the latest complete looks that no observation has used.
 	first, last time.Time
 }
 
-// target is the answer of a light look that the watch has to reach.
+// target is the answer of a light look that the source has to catch up with.
 type target struct {
-	rv        uint64 // 0: there is none
+	mark      uint64 // 0: there is none
 	began, at time.Time
 }
 
-// Heard takes in that the watch of the Nodes has spoken, by an event or a bookmark,
-// and the resourceVersion it has reached. Call it after the Upserts and Removes that led there.
-func (r *Roster) Heard(now time.Time, resourceVersion uint64) {
+// heard takes in that the source has spoken, and what it has caught up with.
+func (r *Roster) heard(now, at time.Time, mark uint64) {
 	l := &r.looks
-	// The last word counts, not the highest: a store that was restored from a backup goes back.
-	l.heardAt, l.heard, l.failure = now, resourceVersion, ""
-	if t := l.target; t.rv != 0 && l.heard >= t.rv {
+	if l.failure != "" && l.failures > 0 {
+		l.notBefore = now // it is back: so is perhaps what did not answer the looks
+	}
+	l.heardAt, l.mark, l.failure = at, mark, ""
+	if t := l.target; t.mark != 0 && l.mark >= t.mark {
 		l.target = target{}
 		r.looked(now, t.began)
 	}
-	r.reckon(now)
 }
 
-// WatchFailed takes in what the watch said when it failed, for the status text.
-func (r *Roster) WatchFailed(now time.Time, reason string) {
-	r.looks.failure = plain(reason)
-	r.reckon(now)
+// failed takes in what following the source failed with. It makes a look worth its price
+// at once: only that tells whether the source can still be believed.
+func (r *Roster) failed(now time.Time, reason string) {
+	r.looks.failure, r.looks.suspect = plain(reason), true
 }
 
-// Looked answers Ask.Look, which began at that time; rv is the LIST's resourceVersion.
-// For Full, a nil error means that the informer's set equalled the listed one.
-// Call it after the Upserts and Removes that were told before the look ended.
-func (r *Roster) Looked(now, began time.Time, look Look, rv uint64, err error) {
+// Looked answers Ask.Look, which began at that time. The source gives each look a mark,
+// from 1, higher than those before it: a light one is complete when the source has caught up with
+// its mark (News.Mark). For Full, a nil error means that all that was freshly read is what the
+// source has told. Call it after Hear with the news that there were when the look ended.
+func (r *Roster) Looked(now, began time.Time, look Look, mark uint64, err error) {
 	l := &r.looks
 	l.inFlight = false
 	switch {
 	case err != nil:
 		r.lookFailed(now, err.Error())
-	case look == Light && rv == 0:
-		r.lookFailed(now, "the answer has no resourceVersion")
+	case look == Light && mark == 0:
+		r.lookFailed(now, "the answer says nothing of how fresh it is")
 	case look == Light:
 		l.failures, l.err, l.okAt = 0, "", now
 		switch {
-		case l.heard >= rv:
+		case l.mark >= mark:
 			l.target = target{}
 			r.looked(now, began)
-		case l.target.rv == 0 || rv < l.target.rv: // the store went back: what we waited for never comes
-			l.target = target{rv: rv, began: began, at: now}
+		case l.target.mark == 0:
+			l.target = target{mark: mark, began: began, at: now}
 		}
 	default:
 		l.failures, l.err, l.okAt = 0, "", now
 		l.complete = true
-		l.target = target{} // equal sets say more than a number reached
+		l.target = target{} // equal sets say more than a mark
 		r.looked(now, began)
 	}
 	r.reckon(now)
@@ -84,7 +86,7 @@ func (r *Roster) Looked(now, began time.Time, look Look, rv uint64, err error) {
 func (r *Roster) lookFailed(now time.Time, what string) {
 	l := &r.looks
 	l.failures++
-	l.notBefore = now.Add(backoff(l.failures, r.cfg.Pace, lookEvery))
+	l.notBefore = now.Add(backoff(l.failures, r.cfg.Pace, longestPause))
 	l.err = plain(what)
 	l.first, l.last = time.Time{}, time.Time{} // what was seen before is no longer fresh
 }
@@ -94,7 +96,7 @@ func (r *Roster) looked(now, began time.Time) {
 	if began.Before(r.obs.after) {
 		return
 	}
-	if r.cfg.Resolver == ByNodeAddress {
+	if r.cfg.Resolver != ByCloud {
 		r.observe(now)
 		return
 	}
@@ -108,7 +110,10 @@ func (r *Roster) looked(now, began time.Time) {
 // nextLook is which look is wanted next, and when.
 func (r *Roster) nextLook() (Look, time.Time) {
 	l := &r.looks
-	look, at := Light, l.began.Add(lookEvery)
+	look, at := Light, l.began.Add(r.cfg.Rest)
+	if l.suspect {
+		at = earlier(at, l.began.Add(r.cfg.Pace))
+	}
 	if !l.complete || r.inSeries() && l.first.IsZero() {
 		look, at = Full, latest(l.began.Add(r.cfg.Pace), r.obs.at.Add(r.cfg.Pace))
 	}

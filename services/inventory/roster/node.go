@@ -103,6 +103,8 @@ type Status struct {
 	Observation uint64
 	ObservedAt  time.Time // when it was complete; zero: none yet
 
+	Ports []Port // of the source's own endpoints, if it knows any
+
 	// Told is whether the first word has been given: from then on the roster may be told as complete.
 	Told bool
 }

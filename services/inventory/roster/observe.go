@@ -85,7 +85,7 @@ func (r *Roster) startOver(now time.Time) {
 // wordDue reports whether every eligible READY node has an address, or two whole listings
 // agreed that it has none.
 func (r *Roster) wordDue() bool {
-	if r.cfg.Resolver == ByNodeAddress {
+	if r.cfg.Resolver != ByCloud {
 		return true
 	}
 	for _, m := range r.unresolved {
@@ -105,10 +105,13 @@ func (r *Roster) told() bool {
 // Doubt takes in that a subscriber or one of its views wants a series of complete
 // observations (1 to 10). Series are shared: the larger of what remains and what is asked holds.
 func (r *Roster) Doubt(now time.Time, observations int) {
+	want := within(observations)
 	if r.obs.left == 0 { // one that runs is joined, or frequent askers would never let it count
 		r.startOver(now)
+	} else if r.looks.inFlight || r.lists.inFlight || !r.looks.first.IsZero() {
+		want++ // the observation that is being made began before the question
 	}
-	r.obs.left = max(r.obs.left, within(observations))
+	r.obs.left = max(r.obs.left, want)
 }
 
 // SetDoubtDepth says how many observations a series has that the roster starts by
@@ -127,7 +130,7 @@ func (r *Roster) Ask(now time.Time) Ask {
 	ask := Ask{Wake: r.nextTurn(now)}
 	if !r.looks.inFlight {
 		if look, at := r.nextLook(); !at.After(now) {
-			ask.Look, r.looks.inFlight, r.looks.began = look, true, now
+			ask.Look, r.looks.inFlight, r.looks.began, r.looks.suspect = look, true, now, false
 		} else {
 			ask.Wake = earlier(ask.Wake, at)
 		}

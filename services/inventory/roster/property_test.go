@@ -63,7 +63,7 @@ func events() *rapid.Generator[step] {
 		case 6:
 			return func(r *Roster, now time.Time) { r.Looked(now, now.Add(-ago), look, rv, nil) }
 		case 7:
-			return func(r *Roster, now time.Time) { r.Heard(now, rv) }
+			return func(r *Roster, now time.Time) { r.heard(now, now, rv) }
 		case 8:
 			return func(r *Roster, now time.Time) { r.Doubt(now, int(rv)) }
 		}
@@ -90,7 +90,7 @@ var blunder = rapid.Custom(func(t *rapid.T) step {
 	case 4:
 		return func(r *Roster, now time.Time) { r.Looked(now, now, Full, 0, boom) }
 	case 5:
-		return func(r *Roster, now time.Time) { r.WatchFailed(now, "boom") }
+		return func(r *Roster, now time.Time) { r.failed(now, "boom"); r.reckon(now) }
 	}
 	return func(r *Roster, now time.Time) { r.Ask(now.Add(time.Hour)) }
 })

@@ -19,19 +19,22 @@ import (
 // Resolver is how a node's addresses are found.
 type Resolver uint8
 
-// The resolvers: by the cloud's NIC data, or by the Node's own InternalIP.
+// The resolvers: by the cloud's NIC data, by the Node's own InternalIP, or by the address
+// that is in the source's record.
 const (
 	ByCloud Resolver = iota + 1
 	ByNodeAddress
+	ByRecord
 )
 
-// Config is what a roster is judged by. All fields but Pace and Poll are mandatory.
+// Config is what a roster is judged by. All fields but the durations are mandatory.
 type Config struct {
 	Resolver Resolver
 	CIDRs    []netip.Prefix // addresses outside of them do not count
 
 	Poll time.Duration // between two listings of the cloud at rest; 0: 60s
 	Pace time.Duration // between two observations in doubt; 0: 5s
+	Rest time.Duration // between two looks at the source at rest; 0: 60s
 }
 
 // Roster is the list and what is known of its worth. It is not safe for concurrent
@@ -39,7 +42,7 @@ type Config struct {
 type Roster struct {
 	cfg Config
 
-	members map[string]*member                // every Node that Kubernetes has, eligible or not
+	members map[string]*member                // every node that the source has, eligible or not
 	owners  map[netip.Addr]*member            // who bears an address: one address, one node
 	waiting map[netip.Addr]map[string]*member // who would bear it if its owner let go
 	dirty   map[string]*Node                  // names that changed since the last Take, as they were then
@@ -56,10 +59,13 @@ type Roster struct {
 	looks looks
 	obs   observations
 
+	flaw  string // what is wrong with a part of the source's word
+	ports []Port
+
 	membership, addresses Part
 }
 
-// member is a Node of Kubernetes and what the roster made of it.
+// member is a node of the source and what the roster made of it.
 type member struct {
 	Candidate
 
@@ -89,6 +95,7 @@ type omission struct {
 func New(cfg Config) *Roster {
 	cfg.Poll = cmp.Or(cfg.Poll, time.Minute)
 	cfg.Pace = cmp.Or(cfg.Pace, 5*time.Second)
+	cfg.Rest = cmp.Or(cfg.Rest, time.Minute)
 	return &Roster{
 		cfg:        cfg,
 		members:    map[string]*member{},
@@ -101,11 +108,33 @@ func New(cfg Config) *Roster {
 	}
 }
 
-// Upsert takes in a Node as the watch tells it, new or changed. A new UID under a
+// Hear takes in what the source has told. An answer to a look comes after the news that
+// the source had when the look ended.
+func (r *Roster) Hear(now time.Time, n News) {
+	for _, c := range n.Changed {
+		r.Upsert(now, c)
+	}
+	for _, name := range n.Removed {
+		r.Remove(now, name)
+	}
+	r.flaw, r.ports = plain(n.Flaw), n.Ports
+	if !n.HeardAt.IsZero() {
+		r.heard(now, n.HeardAt, n.Mark)
+	}
+	if n.Failure != "" {
+		r.failed(now, n.Failure)
+	}
+	r.reckon(now)
+}
+
+// Upsert takes in a node as the source tells it, new or changed. A new UID under a
 // known name is another node: nothing of the old one is kept. The candidate's
 // slices and maps must not be changed afterwards.
 func (r *Roster) Upsert(now time.Time, c Candidate) {
 	m := r.members[c.Name]
+	if c.Bad != "" {
+		c = spoiled(m, c)
+	}
 	if m != nil && m.UID != c.UID {
 		r.drop(m)
 		m = nil
@@ -130,7 +159,17 @@ func (r *Roster) Upsert(now time.Time, c Candidate) {
 	r.reckon(now)
 }
 
-// Remove takes out a Node that the watch tells as deleted.
+// spoiled is what is left of a candidate whose record cannot be used: what was known of it.
+func spoiled(m *member, c Candidate) Candidate {
+	known := Candidate{Name: c.Name, State: NotReady}
+	if m != nil {
+		known = m.Candidate
+	}
+	known.Bad, known.Trail = c.Bad, c.Trail
+	return known
+}
+
+// Remove takes out a node that the source tells as gone.
 func (r *Roster) Remove(now time.Time, name string) {
 	if m := r.members[name]; m != nil {
 		r.drop(m)

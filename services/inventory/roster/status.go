@@ -10,13 +10,13 @@ func (r *Roster) Status(now time.Time) Status {
 	r.judge(now)
 	return Status{
 		Membership: r.membership, Addresses: r.addresses,
-		Observation: r.obs.number, ObservedAt: r.obs.at, Told: r.told(),
+		Observation: r.obs.number, ObservedAt: r.obs.at, Ports: r.ports, Told: r.told(),
 	}
 }
 
 // judge brings both parts up to date.
 func (r *Roster) judge(now time.Time) {
-	r.membership = turn(r.membership, now, r.looks.judge)
+	r.membership = turn(r.membership, now, r.judgeMembership)
 	r.addresses = turn(r.addresses, now, r.judgeAddresses)
 }
 
@@ -28,22 +28,25 @@ func turn(was Part, now time.Time, judge func(time.Time) (Sync, string)) Part {
 	return Part{Sync: sync, Reason: reason, Since: was.Since}
 }
 
-// judge says what the watch of the Nodes is worth. Reasons bear no running numbers, so
+// judgeMembership says what the source's word is worth. Reasons bear no running numbers, so
 // that a state which lasts does not look like news.
-func (l *looks) judge(now time.Time) (Sync, string) {
+func (r *Roster) judgeMembership(now time.Time) (Sync, string) {
+	l := &r.looks
 	switch {
 	case !l.complete && l.err != "":
-		return Unsynced, "no complete look at the Nodes yet: " + l.err
+		return Unsynced, "no complete look at the source yet: " + l.err
 	case !l.complete:
-		return Unsynced, join("no complete look at the Nodes yet", l.failure)
+		return Unsynced, join("no complete look at the source yet", l.failure)
 	case l.err != "":
-		return Degraded, "look at the Nodes: " + l.err
+		return Degraded, "look at the source: " + l.err
 	case now.Sub(l.okAt) > silence:
-		return Degraded, fmt.Sprintf("no LIST of the Nodes was answered for more than %s", silence)
+		return Degraded, fmt.Sprintf("no look at the source was answered for more than %s", silence)
 	case now.Sub(l.heardAt) > silence:
-		return Degraded, join(fmt.Sprintf("the watch of the Nodes is silent for more than %s", silence), l.failure)
-	case l.target.rv != 0 && now.Sub(l.target.at) > silence:
-		return Degraded, join(fmt.Sprintf("the watch of the Nodes has not reached resourceVersion %d in %s", l.target.rv, silence), l.failure)
+		return Degraded, join(fmt.Sprintf("the source is silent for more than %s", silence), l.failure)
+	case l.target.mark != 0 && now.Sub(l.target.at) > silence:
+		return Degraded, join(fmt.Sprintf("the source has not caught up with a look at it in %s", silence), l.failure)
+	case r.flaw != "":
+		return Degraded, r.flaw
 	}
 	return Synced, ""
 }
@@ -51,12 +54,12 @@ func (l *looks) judge(now time.Time) (Sync, string) {
 func (r *Roster) judgeAddresses(now time.Time) (Sync, string) {
 	l := &r.lists
 	blind := r.eligible > 0 && r.published == 0
-	if r.cfg.Resolver == ByNodeAddress {
+	if r.cfg.Resolver != ByCloud {
 		switch {
 		case !r.looks.complete:
-			return Unsynced, "no complete look at the Nodes yet"
+			return Unsynced, "no complete look at the source yet"
 		case blind:
-			return Unsynced, fmt.Sprintf("none of %d eligible nodes has a usable InternalIP", r.eligible)
+			return Unsynced, fmt.Sprintf("none of %d eligible nodes has a usable address", r.eligible)
 		}
 		return Synced, ""
 	}
@@ -82,9 +85,9 @@ func (r *Roster) stale() time.Duration { return 3 * r.cfg.Poll }
 
 // nextTurn is when time alone may change the status; at the latest in a minute.
 func (r *Roster) nextTurn(now time.Time) time.Time {
-	wake := now.Add(lookEvery)
+	wake := now.Add(longestPause)
 	late := []time.Time{r.looks.heardAt.Add(silence + 1), r.looks.okAt.Add(silence + 1), r.lists.whole.Add(r.stale())}
-	if r.looks.target.rv != 0 {
+	if r.looks.target.mark != 0 {
 		late = append(late, r.looks.target.at.Add(silence+1))
 	}
 	for _, t := range late {

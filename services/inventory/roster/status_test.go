@@ -29,11 +29,11 @@ func TestMembership(t *testing.T) {
 			w.Looked(w.now, w.now, Light, 0, errors.New("timeout"))
 			w.Heard(w.now, w.rv)
 		}, Degraded, "timeout"},
-		{"a LIST without resourceVersion", func(w *world) { w.Looked(w.now, w.now, Light, 0, nil) }, Degraded, "resourceVersion"},
-		{"no LIST for long, though bookmarks come", func(w *world) {
+		{"a light look without a mark", func(w *world) { w.Looked(w.now, w.now, Light, 0, nil) }, Degraded, "how fresh"},
+		{"no look answered for long, though bookmarks come", func(w *world) {
 			w.pass(4 * time.Minute)
 			w.Heard(w.now, w.rv)
-		}, Degraded, "no LIST"},
+		}, Degraded, "no look"},
 		{"a LIST after a failure", func(w *world) {
 			w.Looked(w.now, w.now, Light, 0, errors.New("timeout"))
 			w.Looked(w.now, w.now, Light, w.rv, nil)

@@ -49,6 +49,13 @@ func (w *world) up(cs ...Candidate) {
 	w.Heard(w.now, w.rv)
 }
 
+// Heard is the source's word that it lives, and what it has caught up with.
+func (w *world) Heard(now time.Time, mark uint64) {
+	w.Hear(now, News{HeardAt: now, Mark: mark})
+}
+
+func (w *world) WatchFailed(now time.Time, what string) { w.Hear(now, News{Failure: what}) }
+
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
 // wake moves the clock to when the roster wants to be asked again, and asks.

@@ -145,6 +145,63 @@ func (SyncState) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{1}
 }
 
+// StepResult is how a step of the chain ended.
+type StepResult int32
+
+const (
+	// Not set: the step is a remark.
+	StepResult_STEP_RESULT_UNSPECIFIED StepResult = 0
+	// It speaks for the node.
+	StepResult_STEP_RESULT_PASSED StepResult = 1
+	// It keeps the node out, or this candidate from being chosen.
+	StepResult_STEP_RESULT_FAILED StepResult = 2
+	// It was not reached, or did not matter.
+	StepResult_STEP_RESULT_SKIPPED StepResult = 3
+)
+
+// Enum value maps for StepResult.
+var (
+	StepResult_name = map[int32]string{
+		0: "STEP_RESULT_UNSPECIFIED",
+		1: "STEP_RESULT_PASSED",
+		2: "STEP_RESULT_FAILED",
+		3: "STEP_RESULT_SKIPPED",
+	}
+	StepResult_value = map[string]int32{
+		"STEP_RESULT_UNSPECIFIED": 0,
+		"STEP_RESULT_PASSED":      1,
+		"STEP_RESULT_FAILED":      2,
+		"STEP_RESULT_SKIPPED":     3,
+	}
+)
+
+func (x StepResult) Enum() *StepResult {
+	p := new(StepResult)
+	*p = x
+	return p
+}
+
+func (x StepResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StepResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[2].Descriptor()
+}
+
+func (StepResult) Type() protoreflect.EnumType {
+	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[2]
+}
+
+func (x StepResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StepResult.Descriptor instead.
+func (StepResult) EnumDescriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{2}
+}
+
 // OmissionReason is why a node is left out.
 type OmissionReason int32
 
@@ -218,11 +275,11 @@ func (x OmissionReason) String() string {
 }
 
 func (OmissionReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[2].Descriptor()
+	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[3].Descriptor()
 }
 
 func (OmissionReason) Type() protoreflect.EnumType {
-	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[2]
+	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[3]
 }
 
 func (x OmissionReason) Number() protoreflect.EnumNumber {
@@ -231,7 +288,7 @@ func (x OmissionReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OmissionReason.Descriptor instead.
 func (OmissionReason) EnumDescriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{2}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{3}
 }
 
 // Cursor names a state of a set: the revision counts the changes of one epoch.
@@ -650,8 +707,12 @@ type SourceStatus struct {
 	Observation uint64 `protobuf:"varint,3,opt,name=observation,proto3" json:"observation,omitempty"`
 	// observation_age is the time since that observation was complete. Absent: none yet.
 	ObservationAge *durationpb.Duration `protobuf:"bytes,4,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// ports that the source's own endpoints have, where it knows any (the endpoints of a
+	// Service do, Nodes have none), sorted, at most 16. For people: a feed tells addresses and
+	// conditions, and where a target's port differs from these it is likely a mistake.
+	Ports         []*SourcePort `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
@@ -712,6 +773,77 @@ func (x *SourceStatus) GetObservationAge() *durationpb.Duration {
 	return nil
 }
 
+func (x *SourceStatus) GetPorts() []*SourcePort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// SourcePort is a port of the source's own endpoints.
+type SourcePort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the port; empty: it has none. At most 63 bytes.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// protocol as Kubernetes writes it: TCP, UDP or SCTP.
+	Protocol string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// port is its number, 1 to 65535.
+	Port          uint32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourcePort) Reset() {
+	*x = SourcePort{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourcePort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourcePort) ProtoMessage() {}
+
+func (x *SourcePort) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourcePort.ProtoReflect.Descriptor instead.
+func (*SourcePort) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SourcePort) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SourcePort) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *SourcePort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // PartStatus is the state of one part of the source.
 type PartStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -728,7 +860,7 @@ type PartStatus struct {
 
 func (x *PartStatus) Reset() {
 	*x = PartStatus{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[5]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +872,7 @@ func (x *PartStatus) String() string {
 func (*PartStatus) ProtoMessage() {}
 
 func (x *PartStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[5]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +885,7 @@ func (x *PartStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartStatus.ProtoReflect.Descriptor instead.
 func (*PartStatus) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{5}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PartStatus) GetState() SyncState {
@@ -781,14 +913,17 @@ func (x *PartStatus) GetAge() *durationpb.Duration {
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// names to return, of nodes that are in or left out. Empty: all.
-	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// explain asks for the whole chain that led to the verdict about each of the names, of
+	// which there must be 1 to 100 then. Operators only: PERMISSION_DENIED for others.
+	Explain       bool `protobuf:"varint,2,opt,name=explain,proto3" json:"explain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[6]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +935,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[6]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +948,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{6}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListNodesRequest) GetNames() []string {
@@ -821,6 +956,13 @@ func (x *ListNodesRequest) GetNames() []string {
 		return x.Names
 	}
 	return nil
+}
+
+func (x *ListNodesRequest) GetExplain() bool {
+	if x != nil {
+		return x.Explain
+	}
+	return false
 }
 
 // ListNodesResponse is the view at one cursor.
@@ -835,14 +977,17 @@ type ListNodesResponse struct {
 	// omitted are the nodes left out, sorted by name. Operators only.
 	Omitted []*OmittedNode `protobuf:"bytes,4,rep,name=omitted,proto3" json:"omitted,omitempty"`
 	// digest of the whole view at the cursor (R4), whatever names were asked for.
-	Digest        []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	// explanations of the nodes that were asked about, in the order of the names, if
+	// `explain` was asked for. A name that the source does not know has one too, which says so.
+	Explanations  []*NodeExplanation `protobuf:"bytes,6,rep,name=explanations,proto3" json:"explanations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[7]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +999,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[7]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1012,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{7}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListNodesResponse) GetCursor() *Cursor {
@@ -905,6 +1050,151 @@ func (x *ListNodesResponse) GetDigest() []byte {
 	return nil
 }
 
+func (x *ListNodesResponse) GetExplanations() []*NodeExplanation {
+	if x != nil {
+		return x.Explanations
+	}
+	return nil
+}
+
+// NodeExplanation is the chain that leads from what the source and the cloud say of a
+// node to whether and how it is told.
+type NodeExplanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name that was asked about.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// steps in the order in which they are decided.
+	Steps []*ExplanationStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	// verdict is one sentence: what is told of the node, or why it is left out and what to do.
+	Verdict       string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeExplanation) Reset() {
+	*x = NodeExplanation{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeExplanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeExplanation) ProtoMessage() {}
+
+func (x *NodeExplanation) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeExplanation.ProtoReflect.Descriptor instead.
+func (*NodeExplanation) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NodeExplanation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeExplanation) GetSteps() []*ExplanationStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *NodeExplanation) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+// ExplanationStep is one link of the chain.
+type ExplanationStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// stage of the chain: source, eligibility, state, match, address, claim or view.
+	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// question that was decided, in a few words.
+	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
+	// result of the step.
+	Result StepResult `protobuf:"varint,3,opt,name=result,proto3,enum=slicefeed.inventory.v1.StepResult" json:"result,omitempty"`
+	// saw is what was seen, in a few words.
+	Saw           string `protobuf:"bytes,4,opt,name=saw,proto3" json:"saw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplanationStep) Reset() {
+	*x = ExplanationStep{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplanationStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplanationStep) ProtoMessage() {}
+
+func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplanationStep.ProtoReflect.Descriptor instead.
+func (*ExplanationStep) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExplanationStep) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *ExplanationStep) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
+func (x *ExplanationStep) GetResult() StepResult {
+	if x != nil {
+		return x.Result
+	}
+	return StepResult_STEP_RESULT_UNSPECIFIED
+}
+
+func (x *ExplanationStep) GetSaw() string {
+	if x != nil {
+		return x.Saw
+	}
+	return ""
+}
+
 // OmittedNode is a node of the cluster that is not in the set, and why.
 type OmittedNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -922,7 +1212,7 @@ type OmittedNode struct {
 
 func (x *OmittedNode) Reset() {
 	*x = OmittedNode{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[8]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1224,7 @@ func (x *OmittedNode) String() string {
 func (*OmittedNode) ProtoMessage() {}
 
 func (x *OmittedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[8]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1237,7 @@ func (x *OmittedNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OmittedNode.ProtoReflect.Descriptor instead.
 func (*OmittedNode) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{8}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OmittedNode) GetName() string {
@@ -1018,27 +1308,44 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\tserver_id\x18\v \x01(\tR\bserverId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
 	"\fSourceStatus\x12B\n" +
 	"\n" +
 	"membership\x18\x01 \x01(\v2\".slicefeed.inventory.v1.PartStatusR\n" +
 	"membership\x12@\n" +
 	"\taddresses\x18\x02 \x01(\v2\".slicefeed.inventory.v1.PartStatusR\taddresses\x12 \n" +
 	"\vobservation\x18\x03 \x01(\x04R\vobservation\x12B\n" +
-	"\x0fobservation_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0eobservationAge\"\x8a\x01\n" +
+	"\x0fobservation_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0eobservationAge\x128\n" +
+	"\x05ports\x18\x05 \x03(\v2\".slicefeed.inventory.v1.SourcePortR\x05ports\"P\n" +
+	"\n" +
+	"SourcePort\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"\x8a\x01\n" +
 	"\n" +
 	"PartStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.slicefeed.inventory.v1.SyncStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12+\n" +
-	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\"(\n" +
+	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\"B\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"\x94\x02\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
+	"\aexplain\x18\x02 \x01(\bR\aexplain\"\xe1\x02\n" +
 	"\x11ListNodesResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12<\n" +
 	"\x06status\x18\x02 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x122\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x1c.slicefeed.inventory.v1.NodeR\x05nodes\x12=\n" +
 	"\aomitted\x18\x04 \x03(\v2#.slicefeed.inventory.v1.OmittedNodeR\aomitted\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\fR\x06digest\"\x9a\x01\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\x12K\n" +
+	"\fexplanations\x18\x06 \x03(\v2'.slicefeed.inventory.v1.NodeExplanationR\fexplanations\"~\n" +
+	"\x0fNodeExplanation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
+	"\x05steps\x18\x02 \x03(\v2'.slicefeed.inventory.v1.ExplanationStepR\x05steps\x12\x18\n" +
+	"\averdict\x18\x03 \x01(\tR\averdict\"\x91\x01\n" +
+	"\x0fExplanationStep\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1a\n" +
+	"\bquestion\x18\x02 \x01(\tR\bquestion\x12:\n" +
+	"\x06result\x18\x03 \x01(\x0e2\".slicefeed.inventory.v1.StepResultR\x06result\x12\x10\n" +
+	"\x03saw\x18\x04 \x01(\tR\x03saw\"\x9a\x01\n" +
 	"\vOmittedNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
 	"\x06reason\x18\x02 \x01(\x0e2&.slicefeed.inventory.v1.OmissionReasonR\x06reason\x12\x16\n" +
@@ -1054,7 +1361,13 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SYNC_STATE_SYNCED\x10\x01\x12\x17\n" +
 	"\x13SYNC_STATE_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13SYNC_STATE_UNSYNCED\x10\x03*\xc7\x03\n" +
+	"\x13SYNC_STATE_UNSYNCED\x10\x03*r\n" +
+	"\n" +
+	"StepResult\x12\x1b\n" +
+	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12STEP_RESULT_PASSED\x10\x01\x12\x16\n" +
+	"\x12STEP_RESULT_FAILED\x10\x02\x12\x17\n" +
+	"\x13STEP_RESULT_SKIPPED\x10\x03*\xc7\x03\n" +
 	"\x0eOmissionReason\x12\x1f\n" +
 	"\x1bOMISSION_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dOMISSION_REASON_CONTROL_PLANE\x10\x01\x12%\n" +
@@ -1086,52 +1399,60 @@ func file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP() []byte {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescData
 }
 
-var file_slicefeed_inventory_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_slicefeed_inventory_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_slicefeed_inventory_v1_inventory_proto_goTypes = []any{
 	(NodeState)(0),              // 0: slicefeed.inventory.v1.NodeState
 	(SyncState)(0),              // 1: slicefeed.inventory.v1.SyncState
-	(OmissionReason)(0),         // 2: slicefeed.inventory.v1.OmissionReason
-	(*Cursor)(nil),              // 3: slicefeed.inventory.v1.Cursor
-	(*WatchNodesRequest)(nil),   // 4: slicefeed.inventory.v1.WatchNodesRequest
-	(*WatchNodesResponse)(nil),  // 5: slicefeed.inventory.v1.WatchNodesResponse
-	(*Node)(nil),                // 6: slicefeed.inventory.v1.Node
-	(*SourceStatus)(nil),        // 7: slicefeed.inventory.v1.SourceStatus
-	(*PartStatus)(nil),          // 8: slicefeed.inventory.v1.PartStatus
-	(*ListNodesRequest)(nil),    // 9: slicefeed.inventory.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),   // 10: slicefeed.inventory.v1.ListNodesResponse
-	(*OmittedNode)(nil),         // 11: slicefeed.inventory.v1.OmittedNode
-	nil,                         // 12: slicefeed.inventory.v1.Node.LabelsEntry
-	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
+	(StepResult)(0),             // 2: slicefeed.inventory.v1.StepResult
+	(OmissionReason)(0),         // 3: slicefeed.inventory.v1.OmissionReason
+	(*Cursor)(nil),              // 4: slicefeed.inventory.v1.Cursor
+	(*WatchNodesRequest)(nil),   // 5: slicefeed.inventory.v1.WatchNodesRequest
+	(*WatchNodesResponse)(nil),  // 6: slicefeed.inventory.v1.WatchNodesResponse
+	(*Node)(nil),                // 7: slicefeed.inventory.v1.Node
+	(*SourceStatus)(nil),        // 8: slicefeed.inventory.v1.SourceStatus
+	(*SourcePort)(nil),          // 9: slicefeed.inventory.v1.SourcePort
+	(*PartStatus)(nil),          // 10: slicefeed.inventory.v1.PartStatus
+	(*ListNodesRequest)(nil),    // 11: slicefeed.inventory.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),   // 12: slicefeed.inventory.v1.ListNodesResponse
+	(*NodeExplanation)(nil),     // 13: slicefeed.inventory.v1.NodeExplanation
+	(*ExplanationStep)(nil),     // 14: slicefeed.inventory.v1.ExplanationStep
+	(*OmittedNode)(nil),         // 15: slicefeed.inventory.v1.OmittedNode
+	nil,                         // 16: slicefeed.inventory.v1.Node.LabelsEntry
+	(*durationpb.Duration)(nil), // 17: google.protobuf.Duration
 }
 var file_slicefeed_inventory_v1_inventory_proto_depIdxs = []int32{
-	3,  // 0: slicefeed.inventory.v1.WatchNodesRequest.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	3,  // 1: slicefeed.inventory.v1.WatchNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	6,  // 2: slicefeed.inventory.v1.WatchNodesResponse.upserts:type_name -> slicefeed.inventory.v1.Node
-	7,  // 3: slicefeed.inventory.v1.WatchNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	13, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	4,  // 0: slicefeed.inventory.v1.WatchNodesRequest.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	4,  // 1: slicefeed.inventory.v1.WatchNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	7,  // 2: slicefeed.inventory.v1.WatchNodesResponse.upserts:type_name -> slicefeed.inventory.v1.Node
+	8,  // 3: slicefeed.inventory.v1.WatchNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	17, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	0,  // 5: slicefeed.inventory.v1.Node.state:type_name -> slicefeed.inventory.v1.NodeState
-	13, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
-	12, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
-	8,  // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
-	8,  // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
-	13, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
-	1,  // 11: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
-	13, // 12: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
-	3,  // 13: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	7,  // 14: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	6,  // 15: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
-	11, // 16: slicefeed.inventory.v1.ListNodesResponse.omitted:type_name -> slicefeed.inventory.v1.OmittedNode
-	2,  // 17: slicefeed.inventory.v1.OmittedNode.reason:type_name -> slicefeed.inventory.v1.OmissionReason
-	4,  // 18: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
-	9,  // 19: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
-	5,  // 20: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
-	10, // 21: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
-	20, // [20:22] is the sub-list for method output_type
-	18, // [18:20] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	17, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
+	16, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
+	10, // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
+	10, // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
+	17, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
+	9,  // 11: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
+	1,  // 12: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
+	17, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
+	4,  // 14: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	8,  // 15: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	7,  // 16: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
+	15, // 17: slicefeed.inventory.v1.ListNodesResponse.omitted:type_name -> slicefeed.inventory.v1.OmittedNode
+	13, // 18: slicefeed.inventory.v1.ListNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
+	14, // 19: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
+	2,  // 20: slicefeed.inventory.v1.ExplanationStep.result:type_name -> slicefeed.inventory.v1.StepResult
+	3,  // 21: slicefeed.inventory.v1.OmittedNode.reason:type_name -> slicefeed.inventory.v1.OmissionReason
+	5,  // 22: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
+	11, // 23: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
+	6,  // 24: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
+	12, // 25: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
+	24, // [24:26] is the sub-list for method output_type
+	22, // [22:24] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_slicefeed_inventory_v1_inventory_proto_init() }
@@ -1144,8 +1465,8 @@ func file_slicefeed_inventory_v1_inventory_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_inventory_v1_inventory_proto_rawDesc), len(file_slicefeed_inventory_v1_inventory_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   10,
+			NumEnums:      4,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

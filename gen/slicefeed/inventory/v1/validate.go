@@ -34,7 +34,11 @@ const (
 	// MaxLabelValueLength is Kubernetes' own limit; it holds for zone and region too.
 	MaxLabelValueLength = 63
 
-	maxNames = 1000
+	// MaxSourcePorts is the greatest number of ports that a source tells.
+	MaxSourcePorts = 16
+
+	maxNames     = 1000
+	maxExplained = 100
 )
 
 // Validate reports what makes the request malformed, if anything: a server answers
@@ -62,6 +66,9 @@ func (r *WatchNodesRequest) Validate() error {
 func (r *ListNodesRequest) Validate() error {
 	if n := len(r.GetNames()); n > maxNames {
 		return fmt.Errorf("%d names: at most %d are possible; an empty list stands for all", n, maxNames)
+	}
+	if n := len(r.GetNames()); r.GetExplain() && (n == 0 || n > maxExplained) {
+		return fmt.Errorf("explain with %d names: 1 to %d are possible", n, maxExplained)
 	}
 	for i, name := range r.GetNames() {
 		if name == "" || len(name) > MaxNameLength || !utf8.ValidString(name) {
