@@ -60,34 +60,50 @@ type sieve struct {
 	prefer []netip.Addr          // break ties
 }
 
-// pick chooses at most one address of each family. When none remains, the reason is that
-// of the last stage which took the rest: an address that came further says more.
-func (s sieve) pick(borne []netip.Addr) (pair, Reason) {
-	inside := keep(borne, func(a netip.Addr) bool {
+// sifted is what is left of a machine's addresses after each stage of the sieve.
+type sifted struct {
+	borne, inside, own []netip.Addr
+	chosen             pair
+}
+
+// sift chooses at most one address of each family.
+func (s sieve) sift(borne []netip.Addr) sifted {
+	left := sifted{borne: borne}
+	left.inside = keep(borne, func(a netip.Addr) bool {
 		return slices.ContainsFunc(s.cidrs, func(p netip.Prefix) bool { return p.Contains(a) })
 	})
-	own := keep(inside, func(a netip.Addr) bool { return s.shared == nil || !s.shared(a) })
-	var p pair
-	for f := range p {
-		of := keep(own, func(a netip.Addr) bool { return family(a) == f })
+	left.own = keep(left.inside, func(a netip.Addr) bool { return s.shared == nil || !s.shared(a) })
+	for f := range left.chosen {
+		of := left.of(f)
 		if len(of) > 1 {
 			of = keep(of, func(a netip.Addr) bool { return slices.Contains(s.prefer, a) })
 		}
 		if len(of) == 1 {
-			p[f] = of[0]
+			left.chosen[f] = of[0]
 		}
 	}
+	return left
+}
+
+// of are the addresses of a family among which one is chosen.
+func (s sifted) of(f int) []netip.Addr {
+	return keep(s.own, func(a netip.Addr) bool { return family(a) == f })
+}
+
+// reason is why no address was chosen, 0 if one was: that of the last stage which took the
+// rest, since an address that came further says more.
+func (s sifted) reason() Reason {
 	switch {
-	case !p.empty():
-		return p, 0
-	case len(own) > 0:
-		return p, AmbiguousAddress
-	case len(inside) > 0:
-		return p, SharedAddress
-	case len(borne) > 0:
-		return p, OutsideSubnet
+	case !s.chosen.empty():
+		return 0
+	case len(s.own) > 0:
+		return AmbiguousAddress
+	case len(s.inside) > 0:
+		return SharedAddress
+	case len(s.borne) > 0:
+		return OutsideSubnet
 	}
-	return p, NoAddressOnLAN
+	return NoAddressOnLAN
 }
 
 func keep(addrs []netip.Addr, ok func(netip.Addr) bool) []netip.Addr {
@@ -116,9 +132,8 @@ func (r *Roster) resolve(m *member) {
 		return
 	}
 	if r.cfg.Resolver != ByCloud {
-		ips := canonical(m.InternalIPs)
-		want, reason := sieve{cidrs: r.cfg.CIDRs}.pick(ips)
-		m.want, m.why = want, r.adviseNode(reason, ips)
+		left := r.sieve(m).sift(canonical(m.InternalIPs))
+		m.want, m.why = left.chosen, r.adviseNode(left.reason(), left.borne)
 		return
 	}
 	if r.cloud.began.IsZero() {
@@ -126,16 +141,15 @@ func (r *Roster) resolve(m *member) {
 		return
 	}
 	found := r.cloud.match(m.Candidate)
-	fresh := !r.cloud.began.Before(m.firstSeen)
+	fresh := r.fresh(m)
 	switch {
-	case found.byName && !fresh:
+	case found.by == byName && found.id != "" && !fresh:
 		// A name is reused by the next machine: only a listing of this node's time counts.
 		m.why = omission{reason: NotFoundInIONOS, advice: fmt.Sprintf("Server %s has the node's name, but was listed before the node was seen.", found.id)}
 	case found.server != nil:
 		m.server = found.id
-		borne := found.server.addresses()
-		want, reason := sieve{cidrs: r.cfg.CIDRs, shared: r.cloud.shared, prefer: canonical(m.InternalIPs)}.pick(borne)
-		m.want, m.why = want, r.adviseServer(reason, found.server, borne)
+		left := r.sieve(m).sift(found.server.addresses())
+		m.want, m.why = left.chosen, r.adviseServer(left.reason(), found.server, left.borne)
 	default:
 		m.why = found.why
 		m.odd = found.why.reason == BadRecord
@@ -143,6 +157,17 @@ func (r *Roster) resolve(m *member) {
 	if m.why.reason != 0 && !fresh {
 		m.why = omission{reason: NotResolvedYet, advice: "The last listing of the cloud began before the node was seen, so wait for the next; as of now: " + m.why.advice}
 	}
+}
+
+// fresh reports whether the last whole listing is of the node's time.
+func (r *Roster) fresh(m *member) bool { return !r.cloud.began.Before(m.firstSeen) }
+
+// sieve is what the addresses of a member must pass.
+func (r *Roster) sieve(m *member) sieve {
+	if r.cfg.Resolver != ByCloud {
+		return sieve{cidrs: r.cfg.CIDRs}
+	}
+	return sieve{cidrs: r.cfg.CIDRs, shared: r.cloud.shared, prefer: canonical(m.InternalIPs)}
 }
 
 func (r *Roster) adviseServer(reason Reason, s *Server, borne []netip.Addr) omission {

@@ -37,9 +37,9 @@ func TestPicksOneAddressOfEachFamily(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := sieve{cidrs: cidr, shared: shared, prefer: tc.prefer}
 			for range 2 { // the order in which the cloud gives them means nothing
-				got, reason := s.pick(canonical(tc.borne))
-				if want := pairOf(tc.want); got != want || reason != tc.reason {
-					t.Errorf("got %v, %s; want %v, %s", got, reason, want, tc.reason)
+				got := s.sift(canonical(tc.borne))
+				if want := pairOf(tc.want); got.chosen != want || got.reason() != tc.reason {
+					t.Errorf("got %v, %s; want %v, %s", got.chosen, got.reason(), want, tc.reason)
 				}
 				for i, j := 0, len(tc.borne)-1; i < j; i, j = i+1, j-1 {
 					tc.borne[i], tc.borne[j] = tc.borne[j], tc.borne[i]

@@ -32,8 +32,10 @@ func (r *Roster) claim(m *member) (affected []*member) {
 			waits[f] = a
 			continue
 		}
+		m.heirOf[f] = ""
 		if owner != nil {
 			owner.held[f] = netip.Addr{}
+			owner.lost[f], m.heirOf[f] = lost{a, m.Name}, owner.Name
 			affected = append(affected, owner)
 		}
 		if old := m.held[f]; old.IsValid() {

@@ -59,11 +59,20 @@ func (c *cloud) exists(id string) bool {
 	return bad || c.byID[id] != nil
 }
 
+// identity is what a machine can be known by, the stronger the lower.
+type identity uint8
+
+const (
+	byProviderID identity = iota + 1
+	bySystemUUID
+	byName
+)
+
 // match is the machine that a node runs on, or why there is none.
 type match struct {
-	server *Server // nil: none, or its data cannot be read
-	id     string  // of the machine
-	byName bool
+	by     identity // what decided, either way
+	server *Server  // nil: none, or its data cannot be read
+	id     string   // of the machine
 	why    omission
 }
 
@@ -72,50 +81,48 @@ type match struct {
 // names a machine which is not there is not mended by a name.
 func (c *cloud) match(n Candidate) match {
 	datacenter, id, known := parseProviderID(n.ProviderID)
-	claims := c.bySystemUUID(n.SystemUUID)
+	claims := c.claims(n.SystemUUID)
 	switch {
 	case known && len(claims) > 0 && !slices.Contains(claims, id):
-		return ambiguous("The provider ID %q names another server than the system UUID %q, which is that of server %s: find out which of the two this node runs on and correct its provider ID.",
+		return ambiguous(bySystemUUID, "The provider ID %q names another server than the system UUID %q, which is that of server %s: find out which of the two this node runs on and correct its provider ID.",
 			clip(n.ProviderID), clip(n.SystemUUID), claims[0])
 	case known && !c.exists(id):
-		return missing("No server has the ID %s of the provider ID%s: check that IONOS_DATACENTER_ID names its datacenter, or delete the Node if the server is gone.",
+		return missing(byProviderID, "No server has the ID %s of the provider ID%s: check that IONOS_DATACENTER_ID names its datacenter, or delete the Node if the server is gone.",
 			id, c.namesake(n.Name))
 	case known && datacenter != "" && c.byID[id] != nil && c.byID[id].Datacenter != datacenter:
-		return ambiguous("The provider ID %q names the datacenter %s, but server %s is in %s: correct the Node's provider ID.",
+		return ambiguous(byProviderID, "The provider ID %q names the datacenter %s, but server %s is in %s: correct the Node's provider ID.",
 			clip(n.ProviderID), datacenter, id, c.byID[id].Datacenter)
 	case known:
-		return c.found(id)
+		return c.found(byProviderID, id)
 	case len(claims) == 1:
-		return c.found(claims[0])
+		return c.found(bySystemUUID, claims[0])
 	case len(claims) > 1:
-		return ambiguous("The system UUID %q is that of server %s, and read in the other byte order that of server %s: set the Node's provider ID to ionos://<server ID>.",
+		return ambiguous(bySystemUUID, "The system UUID %q is that of server %s, and read in the other byte order that of server %s: set the Node's provider ID to ionos://<server ID>.",
 			clip(n.SystemUUID), claims[0], claims[1])
 	}
 	switch named := c.byName[n.Name]; len(named) {
 	case 0:
-		return missing("No server has the system UUID %q or the name %q, and the provider ID is %q: check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
+		return missing(byName, "No server has the system UUID %q or the name %q, and the provider ID is %q: check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
 			clip(n.SystemUUID), clip(n.Name), clip(n.ProviderID))
 	case 1:
-		m := c.found(named[0].ID)
-		m.byName = true
-		return m
+		return c.found(byName, named[0].ID)
 	default:
-		return ambiguous("%d servers have the name %q, among them %s and %s, and neither the provider ID %q nor the system UUID %q tells them apart: set the Node's provider ID to ionos://<server ID>.",
+		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and neither the provider ID %q nor the system UUID %q tells them apart: set the Node's provider ID to ionos://<server ID>.",
 			len(named), clip(n.Name), named[0].ID, named[1].ID, clip(n.ProviderID), clip(n.SystemUUID))
 	}
 }
 
-func (c *cloud) found(id string) match {
+func (c *cloud) found(by identity, id string) match {
 	if s := c.byID[id]; s != nil {
-		return match{server: s, id: id}
+		return match{by: by, server: s, id: id}
 	}
-	return match{id: id, why: omission{reason: BadRecord, advice: fmt.Sprintf(
+	return match{by: by, id: id, why: omission{reason: BadRecord, advice: fmt.Sprintf(
 		"The data of server %s cannot be used (%s): it is tried again with each listing.", id, clip(c.bad[id]))}}
 }
 
-// bySystemUUID returns the servers that the system UUID can mean: as it stands, and with
+// claims returns the servers that the system UUID can mean: as it stands, and with
 // the bytes of its first three fields swapped, as some firmware reports it.
-func (c *cloud) bySystemUUID(uuid string) []string {
+func (c *cloud) claims(uuid string) []string {
 	uuid = strings.ToLower(uuid)
 	if !isUUID(uuid) {
 		return nil
@@ -181,10 +188,10 @@ func swapUUID(u string) string {
 	return u[6:8] + u[4:6] + u[2:4] + u[0:2] + "-" + u[11:13] + u[9:11] + "-" + u[16:18] + u[14:16] + u[18:]
 }
 
-func ambiguous(format string, args ...any) match {
-	return match{why: omission{reason: AmbiguousServer, advice: fmt.Sprintf(format, args...)}}
+func ambiguous(by identity, format string, args ...any) match {
+	return match{by: by, why: omission{reason: AmbiguousServer, advice: fmt.Sprintf(format, args...)}}
 }
 
-func missing(format string, args ...any) match {
-	return match{why: omission{reason: NotFoundInIONOS, advice: fmt.Sprintf(format, args...)}}
+func missing(by identity, format string, args ...any) match {
+	return match{by: by, why: omission{reason: NotFoundInIONOS, advice: fmt.Sprintf(format, args...)}}
 }

@@ -77,11 +77,21 @@ type member struct {
 	want   pair   // what the last whole answer gives it
 	held   pair   // what it bears
 	waits  pair   // what it waits for
+
+	heirOf [2]string // whom it has what it bears from, by family; empty: from nobody
+	lost   [2]lost   // what it bore before another took it over, by family
+
 	why    omission
 	misses misses
 
 	node *Node    // as published; nil: left out,
 	left omission // and why
+}
+
+// lost is an address that a whole answer gave to another node.
+type lost struct {
+	address netip.Addr
+	to      string
 }
 
 // omission is why a member is left out.

@@ -1,0 +1,310 @@
+package roster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mostAddresses bounds how many addresses of one machine are explained.
+const mostAddresses = 32
+
+// Explanation is the chain that leads from what is said of a node to what is told of it.
+type Explanation struct {
+	Steps   []Step
+	Verdict string // one sentence, with what to do if the node is left out
+}
+
+// chain is an explanation in the making.
+type chain []Step
+
+func (c *chain) add(result Result, stage, question, saw string, args ...any) {
+	*c = append(*c, Step{Stage: stage, Question: question, Result: result, Saw: fmt.Sprintf(saw, args...)})
+}
+
+// Explain returns why the node of this name is told as it is, or left out. It looks at what
+// was decided and decides nothing; what it says is of the same moment as Nodes and Omitted. The
+// name may be one that the source does not know: then known is false, and the explanation says so.
+func (r *Roster) Explain(name string) (e Explanation, known bool) {
+	m := r.members[name]
+	if m == nil {
+		return r.explainUnknown(name), false
+	}
+	c := chain(slices.Clone(m.Trail))
+	c.candidate(m.Candidate)
+	switch {
+	case m.Excluded != 0:
+		for _, stage := range []string{StageMatch, StageAddress, StageClaim} {
+			if stage != StageMatch || r.cfg.Resolver == ByCloud {
+				c.add(Skipped, stage, questions[stage], "not reached: the node is not eligible")
+			}
+		}
+	case r.cfg.Resolver == ByCloud:
+		r.explainCloud(&c, m)
+		r.explainClaim(&c, m)
+	default:
+		r.explainAddresses(&c, m, r.sieve(m).sift(canonical(m.InternalIPs)), nil)
+		r.explainClaim(&c, m)
+	}
+	return Explanation{Steps: c, Verdict: r.verdict(m)}, true
+}
+
+// questions are those of stages that were not reached.
+var questions = map[string]string{
+	StageMatch: "which server is it", StageAddress: "which address counts", StageClaim: "may it bear the address",
+}
+
+func (r *Roster) explainUnknown(name string) Explanation {
+	var c chain
+	if !r.looks.complete {
+		c.add(Skipped, StageSource, "is it there", "there was no complete look at the source yet")
+		return Explanation{Steps: c, Verdict: fmt.Sprintf(
+			"Nothing is known of %q so far: %s. Wait, or mend that first.", clip(name), r.membership.Reason)}
+	}
+	c.add(Failed, StageSource, "is it there", "the source tells no node of this name")
+	return Explanation{Steps: c, Verdict: fmt.Sprintf(
+		"The source knows no node %q: check the name, and that this inventory is that of the node's cluster.", clip(name))}
+}
+
+// candidate makes up for what the source left out of its trail.
+func (c *chain) candidate(n Candidate) {
+	has := func(stage string, failed bool) bool {
+		return slices.ContainsFunc(*c, func(s Step) bool { return s.Stage == stage && (!failed || s.Result == Failed) })
+	}
+	if n.Bad != "" && !has(StageSource, true) {
+		c.add(Failed, StageSource, "can what the source says be used", "%s", n.Bad)
+	}
+	switch {
+	case n.Excluded != 0 && !has(StageEligibility, true):
+		c.add(Failed, StageEligibility, "is it eligible", "%s", cmp.Or(n.Advice, shout(n.Excluded)))
+	case !has(StageEligibility, false):
+		c.add(Passed, StageEligibility, "is it eligible", "nothing speaks against it")
+	}
+	if !has(StageState, false) {
+		c.add(Note, StageState, "which state is it in", "%s", shout(n.State))
+	}
+}
+
+// explainCloud explains which server a node is, and which of the server's addresses counts.
+func (r *Roster) explainCloud(c *chain, m *member) {
+	l := &r.lists
+	if r.cloud.began.IsZero() {
+		c.add(Failed, StageMatch, "is the cloud listed", "%s", join("not yet", l.err))
+		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: the cloud has not been listed")
+		return
+	}
+	found := r.cloud.match(m.Candidate)
+	c.identities(&r.cloud, m.Candidate, found)
+	early := m.firstSeen.Sub(r.cloud.began).Round(time.Millisecond)
+	switch {
+	case r.fresh(m):
+		c.add(Passed, StageMatch, "is the listing of its time", "the last whole listing began after the node was seen first")
+	case !m.want.empty():
+		c.add(Note, StageMatch, "is the listing of its time", "it began %s before the node was seen first, which does not matter to an ID", early)
+	default:
+		c.add(Failed, StageMatch, "is the listing of its time", "it began %s before the node was seen first: the next will tell", early)
+	}
+	if found.server == nil {
+		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: there is no server to take it from")
+		return
+	}
+	r.explainAddresses(c, m, r.sieve(m).sift(found.server.addresses()), found.server)
+}
+
+// identities explains what each of a node's identities says, beside what was decided.
+func (c *chain) identities(cl *cloud, n Candidate, found match) {
+	datacenter, id, known := parseProviderID(n.ProviderID)
+	claims, named := cl.claims(n.SystemUUID), cl.byName[n.Name]
+	add := func(by identity, question string, agrees bool, saw string) {
+		result := Skipped
+		switch {
+		case by == found.by && found.why.reason != 0:
+			result = Failed
+		case by == found.by, by < byName && agrees:
+			result = Passed
+		}
+		c.add(result, StageMatch, question, "%s", saw)
+	}
+
+	saw := fmt.Sprintf("%q does not name a server of this cloud", clip(n.ProviderID))
+	switch {
+	case n.ProviderID == "":
+		saw = "the node has none"
+	case known && !cl.exists(id):
+		saw = fmt.Sprintf("%q: no server has this ID", clip(n.ProviderID))
+	case known:
+		saw = fmt.Sprintf("%q is %s", clip(n.ProviderID), cl.describe(id))
+		if s := cl.byID[id]; s != nil && datacenter != "" && s.Datacenter != datacenter {
+			saw += fmt.Sprintf(", which is in the datacenter %s, not %s", s.Datacenter, datacenter)
+		}
+	}
+	add(byProviderID, "by its provider ID", known && cl.exists(id), saw)
+
+	uuid := strings.ToLower(n.SystemUUID)
+	saw = fmt.Sprintf("%q is no UUID", clip(n.SystemUUID))
+	switch {
+	case uuid == "":
+		saw = "the node has none"
+	case isUUID(uuid):
+		saw = fmt.Sprintf("%s is %s; in the other byte order (%s) it is %s", uuid, cl.describe(uuid), swapUUID(uuid), cl.describe(swapUUID(uuid)))
+		if swapUUID(uuid) == uuid {
+			saw = fmt.Sprintf("%s is %s", uuid, cl.describe(uuid))
+		}
+		if known && len(claims) > 0 && !slices.Contains(claims, id) {
+			saw += "; this contradicts the provider ID"
+		}
+	}
+	add(bySystemUUID, "by its system UUID", slices.Contains(claims, found.id), saw)
+
+	switch len(named) {
+	case 0:
+		saw = fmt.Sprintf("no server has the name %q", clip(n.Name))
+	case 1:
+		saw = fmt.Sprintf("server %s has the name %q", named[0].ID, clip(n.Name))
+	default:
+		saw = fmt.Sprintf("%d servers have the name %q, among them %s and %s", len(named), clip(n.Name), named[0].ID, named[1].ID)
+	}
+	if found.by != byName {
+		saw += "; a name counts only where no ID says anything"
+	}
+	add(byName, "by its name", false, saw)
+}
+
+// describe says which server has an ID.
+func (c *cloud) describe(id string) string {
+	if what, bad := c.bad[id]; bad {
+		return fmt.Sprintf("server %s, whose data cannot be used (%s)", id, clip(what))
+	}
+	if s := c.byID[id]; s != nil {
+		return fmt.Sprintf("server %s (%q)", id, clip(s.Name))
+	}
+	return "no server"
+}
+
+// explainAddresses explains the fate of each address of a server, or of the node itself (nil).
+func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
+	if len(left.borne) == 0 {
+		where := "the node has no address"
+		if s != nil {
+			where = fmt.Sprintf("the server has no address on the configured LANs (NICs there: %d)", len(s.NICs))
+		}
+		c.add(Failed, StageAddress, questions[StageAddress], "%s", where)
+	}
+	preferred := r.sieve(m).prefer
+	for _, a := range left.borne[:min(len(left.borne), mostAddresses)] {
+		f := family(a)
+		result, fate := Failed, ""
+		switch rivals := len(left.of(f)) - 1; {
+		case !slices.Contains(left.inside, a):
+			fate = "outside of " + texts(r.cfg.CIDRs)
+		case !slices.Contains(left.own, a) && r.cloud.failover[a]:
+			fate = "a failover address of its LAN, which moves between servers"
+		case !slices.Contains(left.own, a):
+			fate = fmt.Sprintf("seen on %d servers", r.cloud.bearers[a])
+		case left.chosen[f] == a && rivals == 0:
+			result, fate = Passed, "chosen: the only one of its family that counts"
+		case left.chosen[f] == a:
+			result, fate = Passed, "chosen: of several, the one that is an InternalIP of the node"
+		case left.chosen[f].IsValid():
+			fate = fmt.Sprintf("not chosen: %s is an InternalIP of the node, this one is not", left.chosen[f])
+		case s == nil:
+			fate = fmt.Sprintf("one of %d of its family, and nothing tells which is meant", rivals+1)
+		default:
+			fate = fmt.Sprintf("one of %d of its family, and the node's InternalIPs (%s) do not tell which is meant", rivals+1, orNone(texts(preferred)))
+		}
+		c.add(result, StageAddress, a.String(), "%s%s", s.place(a), fate)
+	}
+	if more := len(left.borne) - mostAddresses; more > 0 {
+		c.add(Note, StageAddress, "and others", "%d more", more)
+	}
+}
+
+// place says which of the server's NICs bears an address.
+func (s *Server) place(a netip.Addr) string {
+	if s == nil {
+		return ""
+	}
+	for _, n := range s.NICs {
+		if slices.Contains(canonical(n.Addresses), a) {
+			return fmt.Sprintf("on LAN %s, NIC %s: ", clip(n.LAN), clip(n.ID))
+		}
+	}
+	return ""
+}
+
+// explainClaim explains who bears the addresses that the last whole answer gives a node, and
+// those that it bears all the same.
+func (r *Roster) explainClaim(c *chain, m *member) {
+	before := len(*c)
+	for f := range m.held {
+		held, want, waits := m.held[f], m.want[f], m.waits[f]
+		switch {
+		case held.IsValid() && held == want && m.heirOf[f] != "":
+			c.add(Passed, StageClaim, held.String(), "borne by this node; it was the node %q's until an answer gave it to this one", clip(m.heirOf[f]))
+		case held.IsValid() && held == want:
+			c.add(Passed, StageClaim, held.String(), "borne by this node")
+		case held.IsValid():
+			c.add(Passed, StageClaim, held.String(), "kept, though the last answer does not give it: an address goes only for another one")
+		}
+		if waits.IsValid() {
+			c.add(Failed, StageClaim, waits.String(), "borne by the node %q, which the same data names", clip(r.owners[waits].Name))
+		}
+		if gone := m.lost[f]; !held.IsValid() && gone.address.IsValid() {
+			c.add(Failed, StageClaim, gone.address.String(), "borne by this node until an answer gave it to the node %q", clip(gone.to))
+		}
+	}
+	for _, a := range m.held.list() {
+		for _, name := range slices.Sorted(maps.Keys(r.waiting[a])) {
+			c.add(Note, StageClaim, a.String(), "the node %q waits for it: the same data gives it to both", clip(name))
+		}
+	}
+	if len(*c) == before {
+		c.add(Skipped, StageClaim, questions[StageClaim], "not reached: there is no address that counts")
+	}
+}
+
+// verdict is the end of the chain in one sentence, or two.
+func (r *Roster) verdict(m *member) string {
+	switch {
+	case m.node == nil:
+		return fmt.Sprintf("Left out, %s: %s", shout(m.left.reason), m.left.advice)
+	case !r.told():
+		return fmt.Sprintf("To be told as %s at %s, once the first word is given (%s).",
+			shout(m.node.State), texts(m.node.Addresses), r.silentFor())
+	case m.Bad != "":
+		return fmt.Sprintf("Told as %s at %s, as it was before the source's word about it became useless: %s",
+			shout(m.node.State), texts(m.node.Addresses), m.Bad)
+	}
+	return fmt.Sprintf("Told as %s at %s.", shout(m.node.State), texts(m.node.Addresses))
+}
+
+// silentFor is why the first word is not given yet.
+func (r *Roster) silentFor() string {
+	var why []string
+	for _, p := range []struct {
+		name string
+		Part
+	}{{"membership", r.membership}, {"addresses", r.addresses}} {
+		if p.Sync != Synced {
+			why = append(why, fmt.Sprintf("%s: %s", p.name, orNone(p.Reason)))
+		}
+	}
+	if why == nil {
+		return "some nodes that are READY have no address yet, and may get one"
+	}
+	return strings.Join(why, "; ")
+}
+
+// shout is a word as the contract writes its enums.
+func shout(word fmt.Stringer) string { return strings.ToUpper(word.String()) }
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
