@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -47,61 +46,172 @@ const (
 type Rules struct {
 	Selector labels.Selector // nil: every worker
 	Cordoned Cordoned
+	Workload *Workload // nil: a node needs no Pod to be ready
 }
 
-// Judge reduces a Node to what the roster judges by. It never fails: what cannot be read
-// of a Node is left out of the candidate.
+// seen is a Node, reduced to what is judged by. Its candidate lacks the state, which the Pods
+// of a workload may decide.
+type seen struct {
+	candidate roster.Candidate
+	signs     signs
+}
+
+// signs are what a Node bears that its state is judged by.
+type signs struct {
+	ready    bool // the kubelet's own word
+	deleting bool // it has a deletion timestamp
+	shutdown bool // the cloud has shut the machine down
+	marked   bool // the autoscaler is about to delete it
+	cordoned bool
+}
+
+func (s seen) same(o seen) bool { return s.signs == o.signs && alike(s.candidate, o.candidate) }
+
+// Judge reduces a Node to what the roster judges by, given no Pod of a workload. It never
+// fails: what cannot be read of a Node is left out of the candidate.
 func Judge(node *corev1.Node, rules Rules) roster.Candidate {
-	c := roster.Candidate{
-		Name:        node.Name,
-		UID:         string(node.UID),
-		ProviderID:  bounded(node.Spec.ProviderID, maxIdentifier),
-		SystemUUID:  bounded(node.Status.NodeInfo.SystemUUID, maxIdentifier),
-		InternalIPs: internalIPs(node.Status.Addresses),
-		State:       state(node, rules.Cordoned),
-		Zone:        bounded(node.Labels[corev1.LabelTopologyZone], maxValue),
-		Region:      bounded(node.Labels[corev1.LabelTopologyRegion], maxValue),
-		Labels:      readable(node.Labels),
-	}
-	c.Excluded, c.Advice = exclusion(node.Labels, rules.Selector)
-	return c
+	s := see(node, rules)
+	state, steps := s.state(rules, crew{})
+	s.candidate.State, s.candidate.Trail = state, append(s.candidate.Trail, steps...)
+	return s.candidate
 }
 
-// exclusion says why the labels keep a node out, if they do. It judges by all labels,
-// also those that are too odd to be told on.
-func exclusion(all map[string]string, selector labels.Selector) (roster.Reason, string) {
-	for _, role := range []string{labelControlPlane, labelMaster} {
-		if _, ok := all[role]; ok {
-			return roster.ControlPlane, fmt.Sprintf("The Node has the label %s, and only workers count: remove the label if it is a worker.", role)
-		}
+func see(node *corev1.Node, rules Rules) seen {
+	if node == nil {
+		node = &corev1.Node{}
 	}
-	if v, ok := all[labelExclude]; ok && v != "false" {
-		return roster.ExcludedByLabel, fmt.Sprintf("The Node has the label %s: remove it, or set it to \"false\", to count the node.", labelExclude)
-	}
-	if selector != nil && !selector.Matches(labels.Set(all)) {
-		return roster.NotSelected, fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q: label the node, or change the selector.", selector)
-	}
-	return 0, ""
-}
-
-// state judges a node's state. A shutdown that the cloud has seen outweighs everything: who
-// is off drains nothing. A leaving node is draining whatever its kubelet says,
-// because a node that is not ready may still be served to, and one that leaves must not get more.
-func state(node *corev1.Node, cordoned Cordoned) roster.State {
-	switch {
-	case tainted(node, taintShutdown):
-		return roster.NotReady
-	case node.DeletionTimestamp != nil, tainted(node, taintAutoscaler):
-		return roster.Draining
-	case cordoned == Drain && node.Spec.Unschedulable:
-		return roster.Draining
+	s := seen{
+		candidate: roster.Candidate{
+			Name:        node.Name,
+			UID:         string(node.UID),
+			ProviderID:  bounded(node.Spec.ProviderID, maxIdentifier),
+			SystemUUID:  bounded(node.Status.NodeInfo.SystemUUID, maxIdentifier),
+			InternalIPs: internalIPs(node.Status.Addresses),
+			Zone:        bounded(node.Labels[corev1.LabelTopologyZone], maxValue),
+			Region:      bounded(node.Labels[corev1.LabelTopologyRegion], maxValue),
+			Labels:      readable(node.Labels),
+		},
+		signs: signs{
+			deleting: node.DeletionTimestamp != nil,
+			shutdown: tainted(node, taintShutdown),
+			marked:   tainted(node, taintAutoscaler),
+			cordoned: node.Spec.Unschedulable,
+		},
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return roster.Ready
+			s.signs.ready = true
 		}
 	}
+	c := &s.candidate
+	c.Excluded, c.Advice, c.Trail = eligibility(node.Labels, rules.Selector)
+	return s
+}
+
+// eligibility says whether the labels keep a node out, and why. It judges by all labels,
+// also those that are too odd to be told on. The first rule that fails decides.
+func eligibility(all map[string]string, selector labels.Selector) (out roster.Reason, advice string, trail []roster.Step) {
+	rule := func(question string, failed bool, reason roster.Reason, saw, tell string) {
+		step := roster.Step{Stage: roster.StageEligibility, Question: question, Result: roster.Passed, Saw: saw}
+		if failed {
+			step.Result = roster.Failed
+			if out == 0 {
+				out, advice = reason, tell
+			}
+		}
+		trail = append(trail, step)
+	}
+	role, isControl := "", false
+	for _, label := range []string{labelControlPlane, labelMaster} {
+		if _, ok := all[label]; ok && !isControl {
+			role, isControl = label, true
+		}
+	}
+	rule("Is it a worker?", isControl, roster.ControlPlane, either(isControl, "it has the label "+role, "no label of a control plane node"),
+		fmt.Sprintf("The Node has the label %s, and only workers count: remove the label if it is a worker.", role))
+
+	value, isExcluded := all[labelExclude]
+	saw := either(isExcluded, fmt.Sprintf("%s is %q", labelExclude, bounded(value, maxValue)), "no label "+labelExclude)
+	rule("May load balancers send to it?", isExcluded && value != "false", roster.ExcludedByLabel, saw,
+		fmt.Sprintf("The Node has the label %s: remove it, or set it to \"false\", to count the node.", labelExclude))
+
+	if selector == nil || selector.Empty() {
+		return out, advice, append(trail, roster.Step{
+			Stage: roster.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: roster.Skipped, Saw: "NODE_SELECTOR is not set",
+		})
+	}
+	matches := selector.Matches(labels.Set(all))
+	rule("Does NODE_SELECTOR match?", !matches, roster.NotSelected,
+		fmt.Sprintf("%q %s the labels", selector, either(matches, "matches", "does not match")),
+		fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q: label the node, or change the selector.", selector))
+	return out, advice, trail
+}
+
+func either(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// state judges a node's state. A shutdown that the cloud has seen outweighs everything: who
+// is off drains nothing. A node that is being deleted drains whatever its kubelet says,
+// because a node that is not ready may still be served to, and one that leaves must not get more.
+//
+// A workload decides in place of a cordon or the autoscaler's mark: as long as a ready Pod of
+// it runs there the node is ready, so that a drain ends when the last Pod has left; one
+// whose only ready Pods are being deleted is draining, as they are.
+func (s seen) state(rules Rules, here crew) (roster.State, []roster.Step) {
+	leaving := s.signs.marked || s.signs.cordoned && rules.Cordoned == Drain
+	state := roster.Ready
+	switch {
+	case s.signs.shutdown:
+		state = roster.NotReady
+	case s.signs.deleting:
+		state = roster.Draining
+	case rules.Workload != nil:
+		state = s.stateByWorkload(leaving, here)
+	case leaving:
+		state = roster.Draining
+	case !s.signs.ready:
+		state = roster.NotReady
+	}
+	return state, s.explain(rules, here, state)
+}
+
+func (s seen) stateByWorkload(leaving bool, here crew) roster.State {
+	switch {
+	case s.signs.ready && here.ready > 0:
+		return roster.Ready
+	case s.signs.ready && here.leaving > 0, leaving:
+		return roster.Draining
+	}
 	return roster.NotReady
+}
+
+// explain tells what the state was judged by, in the order of its weight.
+func (s seen) explain(rules Rules, here crew, state roster.State) []roster.Step {
+	var steps []roster.Step
+	sign := func(question string, bad, counts bool, saw, not string) {
+		step := roster.Step{Stage: roster.StageState, Question: question, Result: roster.Passed, Saw: not}
+		switch {
+		case bad && counts:
+			step.Result, step.Saw = roster.Failed, saw
+		case bad:
+			step.Result, step.Saw = roster.Skipped, saw
+		}
+		steps = append(steps, step)
+	}
+	sign("Is the machine running?", s.signs.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
+	sign("Is the Node to stay?", s.signs.deleting, true, "it has a deletion timestamp", "no deletion timestamp")
+	sign("Does the autoscaler keep it?", s.signs.marked, rules.Workload == nil || here.ready == 0, "taint "+taintAutoscaler, "no taint "+taintAutoscaler)
+	sign("Is it schedulable?", s.signs.cordoned, rules.Cordoned == Drain && (rules.Workload == nil || here.ready == 0),
+		"cordoned"+either(rules.Cordoned == Drain, ", and CORDONED is drain", ", which changes nothing as CORDONED is keep"), "not cordoned")
+	sign("Is its kubelet ready?", !s.signs.ready, true, "the condition Ready is not True", "the condition Ready is True")
+	if rules.Workload != nil {
+		sign("Does a ready Pod of the WORKLOAD run there?", here.ready == 0, true, here.String(), here.String())
+	}
+	return append(steps, roster.Step{Stage: roster.StageState, Question: "So its state is", Saw: state.String()})
 }
 
 func tainted(node *corev1.Node, key string) bool {
@@ -143,30 +253,9 @@ func bounded(s string, most int) string {
 	return s
 }
 
-// alike reports whether the roster would judge the two the same.
+// alike reports whether the roster would judge the two the same, and tell the same of them.
 func alike(a, b roster.Candidate) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.ProviderID == b.ProviderID && a.SystemUUID == b.SystemUUID &&
 		a.State == b.State && a.Zone == b.Zone && a.Region == b.Region && a.Excluded == b.Excluded && a.Advice == b.Advice &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && maps.Equal(a.Labels, b.Labels)
-}
-
-// trim keeps of a Node what is judged by.
-func trim(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj, nil
-	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-			Labels: node.Labels, DeletionTimestamp: node.DeletionTimestamp,
-		},
-		Spec: corev1.NodeSpec{
-			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
-		},
-		Status: corev1.NodeStatus{
-			Conditions: node.Status.Conditions, Addresses: node.Status.Addresses,
-			NodeInfo: corev1.NodeSystemInfo{SystemUUID: node.Status.NodeInfo.SystemUUID},
-		},
-	}, nil
+		slices.Equal(a.InternalIPs, b.InternalIPs) && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Trail, b.Trail)
 }

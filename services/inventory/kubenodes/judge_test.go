@@ -85,6 +85,7 @@ func TestAMalformedNodeLosesOnlyWhatCannotBeRead(t *testing.T) {
 	}
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 	got := Judge(n, Rules{})
+	got.Trail = nil // has a test of its own
 	want := roster.Candidate{
 		Name: "w", UID: "uid-1", State: roster.Ready, Region: "de",
 		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("fd00::1")},
@@ -93,21 +94,31 @@ func TestAMalformedNodeLosesOnlyWhatCannotBeRead(t *testing.T) {
 	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(Judge(&corev1.Node{}, Rules{}), roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
+	nothing := Judge(&corev1.Node{}, Rules{})
+	nothing.Trail = nil
+	if d := cmp.Diff(nothing, roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestTrimmingChangesNoJudgement(t *testing.T) {
-	n := worker("w", label("pool", "blue"), cordon, deleting, taint(taintShutdown))
-	n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = "ionos://x", "y"
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.11"}}
-	n.Annotations = map[string]string{"big": strings.Repeat("x", 1000)}
-	trimmed, err := trim(n)
+func TestTheTrailTellsEveryRule(t *testing.T) {
+	blue, err := labels.Parse("pool=blue")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !alike(Judge(n, Rules{}), Judge(trimmed.(*corev1.Node), Rules{})) || trimmed.(*corev1.Node).Annotations != nil {
-		t.Errorf("got %+v", trimmed)
+	got := Judge(worker("w", label(labelExclude, ""), cordon, unready), Rules{Selector: blue}).Trail
+	want := []roster.Step{
+		{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no label of a control plane node"},
+		{Stage: roster.StageEligibility, Question: "May load balancers send to it?", Result: roster.Failed, Saw: labelExclude + ` is ""`},
+		{Stage: roster.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: roster.Failed, Saw: `"pool=blue" does not match the labels`},
+		{Stage: roster.StageState, Question: "Is the machine running?", Result: roster.Passed, Saw: "no taint " + taintShutdown},
+		{Stage: roster.StageState, Question: "Is the Node to stay?", Result: roster.Passed, Saw: "no deletion timestamp"},
+		{Stage: roster.StageState, Question: "Does the autoscaler keep it?", Result: roster.Passed, Saw: "no taint " + taintAutoscaler},
+		{Stage: roster.StageState, Question: "Is it schedulable?", Result: roster.Skipped, Saw: "cordoned, which changes nothing as CORDONED is keep"},
+		{Stage: roster.StageState, Question: "Is its kubelet ready?", Result: roster.Failed, Saw: "the condition Ready is not True"},
+		{Stage: roster.StageState, Question: "So its state is", Saw: "not_ready"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }

@@ -1,23 +1,29 @@
-// Package kubenodes follows the Nodes of the secured cluster and judges which of them
-// count. It promises that what it was told is told on in order, coalesced by name, with
-// the resourceVersion reached, and that a look compares with exactly that. It refuses to
-// change anything there, and to read more of a Node than the roster judges by.
+// Package kubenodes follows the Nodes of the secured cluster, and the Pods of a workload if
+// one is given, and judges which Nodes count and in which state. It promises the careful
+// following of kubewatch, and that each change is judged at the cost of the Nodes it is about. It
+// refuses to change anything there, and to keep more of a Node or Pod than it is judged by.
 package kubenodes
 
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -31,111 +37,196 @@ type Config struct {
 
 // Nodes follows the Nodes of a cluster. Its methods are safe for concurrent use.
 type Nodes struct {
-	client  kubernetes.Interface
-	log     *slog.Logger
-	tracker *tracker
-	anew    chan struct{} // capacity 1: read all Nodes anew
+	rules   Rules
+	nodes   *kubewatch.Watch[seen]
+	pods    *kubewatch.Watch[pod] // nil: no workload is given
+	looks   *kubewatch.Looks
+	changed chan struct{} // capacity 1
 
-	looks    *prometheus.CounterVec
-	relists  prometheus.Counter
-	failures *prometheus.CounterVec
+	mu    sync.Mutex
+	known map[string]seen             // Nodes by name
+	told  map[string]roster.Candidate // as they were told last, by name
+	runs  map[string]pod              // Pods by name
+	works map[string]crew             // the Pods on a Node, by its name
 }
 
 // New returns Nodes that have read nothing yet: see Run.
 func New(cfg Config) *Nodes {
 	n := &Nodes{
-		client:  cfg.Client,
-		log:     cfg.Log,
-		tracker: newTracker(cfg.Rules),
-		anew:    make(chan struct{}, 1),
-		looks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slicefeed_inventory_node_looks_total",
-			Help: "Looks at the API server that check the watch of the Nodes, by kind (light, full) and result (ok, failed, disagreed).",
-		}, []string{"look", "result"}),
-		relists: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slicefeed_inventory_node_relists_total",
-			Help: "Times that all Nodes were read anew because the watch disagreed with the API server.",
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slicefeed_inventory_node_watch_failures_total",
-			Help: "Lists and watches of the Nodes that could not be begun, by verb.",
-		}, []string{"verb"}),
+		rules: cfg.Rules, changed: make(chan struct{}, 1),
+		known: map[string]seen{}, told: map[string]roster.Candidate{}, runs: map[string]pod{}, works: map[string]crew{},
 	}
-	cfg.Registerer.MustRegister(n.looks, n.relists, n.failures)
+	watching := kubewatch.Config{
+		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Signal: n.signal,
+	}
+	n.nodes = kubewatch.New(nodesOf(cfg.Client, cfg.Rules), watching)
+	if cfg.Rules.Workload == nil {
+		n.looks = kubewatch.NewLooks(n.nodes)
+		return n
+	}
+	n.pods = kubewatch.New(podsOf(cfg.Client, *cfg.Rules.Workload), watching)
+	n.looks = kubewatch.NewLooks(n.nodes, n.pods)
 	return n
+}
+
+func nodesOf(client kubernetes.Interface, rules Rules) kubewatch.Kind[seen] {
+	nodes := client.CoreV1().Nodes()
+	return kubewatch.Kind[seen]{
+		Resource: "nodes", Example: &corev1.Node{},
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return nodes.Watch(ctx, o)
+		},
+		Keep: func(o runtime.Object) seen {
+			node, _ := o.(*corev1.Node)
+			return see(node, rules)
+		},
+		Same: seen.same,
+	}
+}
+
+// running selects Pods that a node runs: others prove nothing of a node, and a Pod that ends
+// or fails leaves the selection, which the watch tells as a deletion.
+var running = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("spec.nodeName", ""),
+	fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)),
+).String()
+
+func podsOf(client kubernetes.Interface, w Workload) kubewatch.Kind[pod] {
+	pods := client.CoreV1().Pods(w.Namespace)
+	selected := func(o metav1.ListOptions) metav1.ListOptions {
+		o.LabelSelector, o.FieldSelector = w.Selector.String(), running
+		return o
+	}
+	return kubewatch.Kind[pod]{
+		Resource: "pods", Example: &corev1.Pod{},
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, selected(o))
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, selected(o))
+		},
+		Keep: func(o runtime.Object) pod {
+			p, _ := o.(*corev1.Pod)
+			return judgePod(p)
+		},
+		Same: func(a, b pod) bool { return a == b },
+	}
 }
 
 // Run follows the cluster until ctx is done; its error is then nil.
 func (n *Nodes) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		n.follow(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.nodes.Run(ctx) })
+	if n.pods != nil {
+		g.Go(func() error { return n.pods.Run(ctx) })
 	}
-	return nil
+	return g.Wait()
 }
 
-// retry is how the reflector tries again. client-go's own pauses grow to a minute, meant for
-// thousands of kubelets: after an outage of the API server the feed would stay
-// behind for as long. There are but a few inventories.
-func retry() *wait.Backoff {
-	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 5 * time.Second}
-}
-
-// follow reads all Nodes and watches them until ctx is done or they are to be read anew.
-func (n *Nodes) follow(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	reflector := cache.NewReflectorWithOptions(n.listerWatcher(), &corev1.Node{}, n.tracker, cache.ReflectorOptions{Name: "nodes", Backoff: retry()})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reflector.RunWithContext(ctx)
-	}()
-	select {
-	case <-ctx.Done():
-	case <-n.anew:
-		n.log.Warn("reading all nodes anew: the watch disagreed with the API server")
-		n.relists.Inc()
-	}
-	cancel()
-	<-done
-}
-
-// listerWatcher notes what lists and watches fail with: the reflector itself only logs it.
-// Events and bookmarks come to the tracker in order, once what led there was taken in.
-func (n *Nodes) listerWatcher() cache.ListerWatcher {
-	nodes := n.client.CoreV1().Nodes()
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := nodes.List(ctx, options)
-			n.note(ctx, "list", err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			w, err := nodes.Watch(ctx, options)
-			n.note(ctx, "watch", err)
-			return w, err
-		},
-	}, n.client)
-}
-
-func (n *Nodes) note(ctx context.Context, verb string, err error) {
-	if err == nil || ctx.Err() != nil {
-		return
-	}
-	n.failures.WithLabelValues(verb).Inc()
-	n.tracker.failed(verb + " nodes: " + err.Error())
-}
-
-// readAnew has Run read all Nodes anew.
-func (n *Nodes) readAnew() {
-	select {
-	case n.anew <- struct{}{}:
-	default:
-	}
+// Look asks the API server whether what was told can be believed: see kubewatch.Looks.
+func (n *Nodes) Look(ctx context.Context, look roster.Look) (mark uint64, err error) {
+	return n.looks.Look(ctx, look)
 }
 
 // Changed receives when there is something to take. It has room for one signal, which
 // stands for any number of changes.
-func (n *Nodes) Changed() <-chan struct{} { return n.tracker.changed }
+func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 
-// Take returns what the watch has told since the last Take, for Roster.Hear.
-func (n *Nodes) Take() roster.News { return n.tracker.take() }
+func (n *Nodes) signal() {
+	select {
+	case n.changed <- struct{}{}:
+	default: // one is waiting, and stands for this one too
+	}
+}
+
+// Take returns what the watches have told since the last Take, judged.
+func (n *Nodes) Take() roster.News {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var news roster.News
+	dirty := map[string]struct{}{}
+
+	nodes := n.nodes.Take()
+	for _, o := range nodes.Changed {
+		n.known[o.Name] = o.Value
+		dirty[o.Name] = struct{}{}
+	}
+	for _, name := range nodes.Removed {
+		delete(n.known, name)
+		dirty[name] = struct{}{}
+	}
+	at, rvs := []time.Time{nodes.HeardAt}, []uint64{nodes.ResourceVersion}
+	news.Failure = nodes.Failure
+
+	if n.pods != nil {
+		pods := n.pods.Take()
+		for _, o := range pods.Changed {
+			n.move(o.Name, o.Value, dirty)
+		}
+		for _, name := range pods.Removed {
+			n.move(name, pod{}, dirty)
+		}
+		at, rvs = append(at, pods.HeardAt), append(rvs, pods.ResourceVersion)
+		news.Failure = join(news.Failure, pods.Failure)
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(dirty)) {
+		before, wasTold := n.told[name]
+		s, ok := n.known[name]
+		if !ok {
+			if wasTold {
+				delete(n.told, name)
+				news.Removed = append(news.Removed, name)
+			}
+			continue
+		}
+		c := s.candidate
+		var states []roster.Step
+		c.State, states = s.state(n.rules, n.works[name])
+		c.Trail = append(slices.Clip(c.Trail), states...)
+		if wasTold && alike(before, c) {
+			continue
+		}
+		n.told[name] = c
+		news.Changed = append(news.Changed, c)
+	}
+	news.HeardAt, news.Mark = n.looks.Heard(at, rvs)
+	return news
+}
+
+// move takes in that a Pod is now where and as it is told; the zero Pod is nowhere.
+func (n *Nodes) move(name string, now pod, dirty map[string]struct{}) {
+	before := n.runs[name]
+	if before == now {
+		return
+	}
+	for _, p := range []struct {
+		pod
+
+		by int
+	}{{before, -1}, {now, +1}} {
+		if p.node == "" {
+			continue
+		}
+		c := n.works[p.node]
+		c.add(p.pod, p.by)
+		if n.works[p.node] = c; c == (crew{}) {
+			delete(n.works, p.node)
+		}
+		dirty[p.node] = struct{}{}
+	}
+	if n.runs[name] = now; now.node == "" {
+		delete(n.runs, name)
+	}
+}
+
+func join(a, b string) string {
+	return strings.Join(slices.DeleteFunc([]string{a, b}, func(s string) bool { return s == "" }), "; ")
+}
+
+// Workload are the Pods that make a node worth sending traffic to.
+type Workload struct {
+	Namespace string
+	Selector  labels.Selector
+}

@@ -2,35 +2,52 @@ package kubenodes
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"strconv"
+	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// follow runs Nodes against a client until the test ends.
-func follow(t *testing.T, client kubernetes.Interface) *Nodes {
+// cluster is a followed one, and all that was told of it so far.
+type cluster struct {
+	*Nodes
+
+	t      *testing.T
+	client *fake.Clientset
+	states map[string]roster.State
+}
+
+func follow(t *testing.T, rules Rules, objects ...any) *cluster {
 	t.Helper()
-	n := New(Config{Client: client, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	client := fake.NewClientset()
+	for _, o := range objects {
+		var err error
+		switch o := o.(type) {
+		case *corev1.Node:
+			_, err = client.CoreV1().Nodes().Create(t.Context(), o, metav1.CreateOptions{})
+		case *corev1.Pod:
+			_, err = client.CoreV1().Pods(o.Namespace).Create(t.Context(), o, metav1.CreateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := New(Config{Client: client, Rules: rules, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
@@ -40,348 +57,219 @@ func follow(t *testing.T, client kubernetes.Interface) *Nodes {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return n
+	return &cluster{Nodes: n, t: t, client: client, states: map[string]roster.State{}}
 }
 
-// until takes news, gathered, until they satisfy.
-func until(t *testing.T, n *Nodes, what string, ok func(roster.News) bool) roster.News {
-	t.Helper()
-	var all roster.News
+// told waits until all nodes have these states.
+func (c *cluster) told(want map[string]roster.State) {
+	c.t.Helper()
 	deadline := time.After(20 * time.Second)
-	for {
+	for !cmp.Equal(want, c.states) {
 		select {
-		case <-n.Changed():
+		case <-c.Changed():
 		case <-deadline:
-			t.Fatalf("no news of %s; had %+v", what, all)
+			c.t.Fatal(cmp.Diff(want, c.states))
 		}
-		news := n.Take()
-		all.Changed = append(all.Changed, news.Changed...)
-		all.Removed = append(all.Removed, news.Removed...)
-		all.Mark = news.Mark
-		if news.Failure != "" {
-			all.Failure = news.Failure
+		news := c.Take()
+		for _, n := range news.Changed {
+			c.states[n.Name] = n.State
 		}
-		if !news.HeardAt.IsZero() {
-			all.HeardAt = news.HeardAt
-		}
-		if ok(all) {
-			return all
+		for _, name := range news.Removed {
+			delete(c.states, name)
 		}
 	}
 }
 
 func TestFollowsNodes(t *testing.T) {
-	client := fake.NewClientset(worker("a"), worker("b"))
-	n := follow(t, client)
-	ctx := t.Context()
-	until(t, n, "two nodes", func(n roster.News) bool { return len(n.Changed) == 2 && !n.HeardAt.IsZero() })
-	if _, err := n.Look(ctx, roster.Full); err != nil {
-		t.Fatal(err)
-	}
-	if rv, err := n.Look(ctx, roster.Light); err != nil || rv == 0 {
-		t.Fatal(rv, err)
-	}
-	if _, err := client.CoreV1().Nodes().Create(ctx, worker("c"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.CoreV1().Nodes().Update(ctx, worker("b", unready), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	news := until(t, n, "three changes", func(n roster.News) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
-	if news.Removed[0] != "a" {
-		t.Errorf("removed %v", news.Removed)
-	}
-	for _, c := range news.Changed {
-		if want := map[string]roster.State{"b": roster.NotReady, "c": roster.Ready}[c.Name]; c.State != want {
-			t.Errorf("%s is %s, want %s", c.Name, c.State, want)
+	c := follow(t, Rules{}, worker("a"), worker("b"))
+	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
+	ctx, nodes := t.Context(), c.client.CoreV1().Nodes()
+	for _, err := range []error{
+		second(nodes.Create(ctx, worker("c"), metav1.CreateOptions{})),
+		second(nodes.Update(ctx, worker("b", unready), metav1.UpdateOptions{})),
+		nodes.Delete(ctx, "a", metav1.DeleteOptions{}),
+	} {
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	if _, err := n.Look(ctx, roster.Full); err != nil {
-		t.Error(err)
-	}
+	c.told(map[string]roster.State{"b": roster.NotReady, "c": roster.Ready})
 }
 
-func TestWhatDoesNotMatterIsHeardButNotTold(t *testing.T) {
-	tr := newTracker(Rules{})
-	if err := tr.Replace([]any{worker("a")}, "5"); err != nil {
+func second[T any](_ T, err error) error { return err }
+
+func gateway(t *testing.T) Rules {
+	t.Helper()
+	w, err := ParseWorkload("ingress/app=gateway")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if news := tr.take(); len(news.Changed) != 1 || news.Mark != 5 {
-		t.Fatalf("got %+v", news)
+	return Rules{Workload: w}
+}
+
+func podOn(node, name string, edit ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ingress", Name: name, Labels: map[string]string{"app": "gateway"}},
+		Spec:       corev1.PodSpec{NodeName: node},
 	}
-	beat := worker("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
-	if err := tr.Update(beat); err != nil {
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	for _, e := range edit {
+		e(p)
+	}
+	return p
+}
+
+func leavingPod(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+func unreadyPod(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+func TestWithAWorkloadADrainEndsWhenTheLastPodHasLeft(t *testing.T) {
+	c := follow(t, gateway(t), worker("a"), worker("b"), podOn("a", "one"), podOn("a", "two", unreadyPod))
+	ctx, pods := t.Context(), c.client.CoreV1().Pods("ingress")
+	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.NotReady})
+	update := func(p *corev1.Pod) {
+		t.Helper()
+		if _, err := pods.Update(ctx, p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.client.CoreV1().Nodes().Update(ctx, worker("a", cordon, taint(taintAutoscaler)), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	news := tr.take()
-	if len(news.Changed) != 0 || news.Mark != 9 || news.HeardAt.IsZero() {
-		t.Errorf("got %+v", news)
+	if _, err := pods.Create(ctx, podOn("b", "three"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	if news = tr.take(); !news.HeardAt.IsZero() {
-		t.Errorf("heard twice: %+v", news)
+	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.Ready}) // the marked one serves on
+	update(podOn("a", "one", leavingPod))
+	c.told(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
+	update(podOn("a", "two"))
+	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
+	update(podOn("b", "two")) // as a Pod of a StatefulSet comes back elsewhere
+	c.told(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
+	if err := pods.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestARelistTellsWhatWasMissed(t *testing.T) {
-	tr := newTracker(Rules{})
-	_ = tr.Replace([]any{worker("a"), worker("b")}, "5")
-	tr.take()
-	_ = tr.Replace([]any{worker("b", unready), worker("c"), worker("")}, "3")
-	news := tr.take()
-	if len(news.Changed) != 2 || news.Changed[0].Name != "b" || news.Changed[1].Name != "c" ||
-		len(news.Removed) != 1 || news.Removed[0] != "a" || news.Mark != 3 {
-		t.Errorf("got %+v", news)
+	if _, err := c.Look(ctx, roster.Full); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestANodeDeletedAndMadeAgainIsToldOnce(t *testing.T) {
-	tr := newTracker(Rules{})
-	_ = tr.Add(worker("a"))
-	tr.take()
-	_ = tr.Delete(worker("a"))
-	_ = tr.Add(worker("a", func(n *corev1.Node) { n.UID = "uid-2" }))
-	news := tr.take()
-	if len(news.Changed) != 1 || news.Changed[0].UID != "uid-2" || len(news.Removed) != 0 {
-		t.Errorf("got %+v", news)
+	c.Take()
+	c.told(map[string]roster.State{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's mark
+	if len(c.works) != 1 || len(c.runs) != 2 {
+		t.Errorf("what is gone is kept: %v, %v", c.works, c.runs)
 	}
 }
 
-func TestComparesWhatIsListedWithWhatWasTold(t *testing.T) {
-	at := func(name, uid, rv string) *corev1.Node {
-		return worker(name, func(n *corev1.Node) { n.UID, n.ResourceVersion = types.UID(uid), rv })
+func TestOnlyPodsOfTheWorkloadAreAskedFor(t *testing.T) {
+	c := follow(t, gateway(t), worker("a"), podOn("a", "one"))
+	c.told(map[string]roster.State{"a": roster.Ready})
+	if _, err := c.Look(t.Context(), roster.Light); err != nil {
+		t.Fatal(err)
 	}
+	asked := 0
+	for _, action := range c.client.Actions() {
+		if action.GetResource().Resource != "pods" {
+			continue
+		}
+		var labelled, fielded string
+		switch a := action.(type) {
+		case clienttesting.ListAction:
+			labelled, fielded = a.GetListRestrictions().Labels.String(), a.GetListRestrictions().Fields.String()
+		case clienttesting.WatchAction:
+			labelled, fielded = a.GetWatchRestrictions().Labels.String(), a.GetWatchRestrictions().Fields.String()
+		default:
+			continue
+		}
+		asked++
+		if action.GetNamespace() != "ingress" || labelled != "app=gateway" || fielded != "spec.nodeName!=,status.phase=Running" {
+			t.Errorf("%s pods of %q, labels %q, fields %q", action.GetVerb(), action.GetNamespace(), labelled, fielded)
+		}
+	}
+	if asked < 3 {
+		t.Errorf("%d lists and watches of pods", asked)
+	}
+}
+
+func TestWithoutAWorkloadNoPodIsAskedFor(t *testing.T) {
+	c := follow(t, Rules{}, worker("a"))
+	c.told(map[string]roster.State{"a": roster.Ready})
+	if _, err := c.Look(t.Context(), roster.Full); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range c.client.Actions() {
+		if action.GetResource().Resource == "pods" {
+			t.Errorf("%s pods", action.GetVerb())
+		}
+	}
+}
+
+func TestAPodCostsLittleMemory(t *testing.T) {
+	const n = 20_000
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	kind := podsOf(fake.NewClientset(), *gateway(t).Workload)
+	kept := make([]pod, 0, n)
+	before := heap()
+	for i := range n {
+		p := podOn(fmt.Sprintf("node-%d", i%100), fmt.Sprintf("gateway-%d", i))
+		p.Annotations = map[string]string{"big": strings.Repeat("x", 4096)}
+		kept = append(kept, kind.Keep(p))
+	}
+	if each := (heap() - before) / n; each > 256 {
+		t.Errorf("%d bytes are kept of a Pod", each)
+	}
+	runtime.KeepAlive(kept)
+}
+
+func TestParsesAWorkload(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"ingress/app=gateway", "ingress/app=gateway"},
+		{"ingress/app.kubernetes.io/name=gateway,tier!=test", "ingress/app.kubernetes.io/name=gateway,tier!=test"},
+		{"app=gateway", ""},
+		{"ingress/", ""},
+		{"/app=gateway", ""},
+		{"Ingress/app=gateway", ""},
+		{"ingress/app in gateway", ""},
+	} {
+		w, err := ParseWorkload(tc.text)
+		if (err == nil) != (tc.want != "") || err == nil && w.String() != tc.want {
+			t.Errorf("%q: %v, %v", tc.text, w, err)
+		}
+	}
+}
+
+func TestJudgesByTheWorkload(t *testing.T) {
+	some := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
+	ready, leaving, none, broken := crew{all: 1, ready: 1}, crew{all: 1, leaving: 1}, crew{}, crew{all: 1}
 	for _, tc := range []struct {
-		name string
-		tell func(*tracker)
-		same bool
+		name     string
+		edit     []func(*corev1.Node)
+		cordoned Cordoned
+		here     crew
+		want     roster.State
 	}{
-		{"the same", func(t *tracker) { _ = t.Replace([]any{at("a", "1", "10")}, "20") }, true},
-		{"changed since", func(t *tracker) { _ = t.Replace([]any{at("a", "1", "21")}, "21") }, true},
-		{"made again since", func(t *tracker) { _ = t.Replace([]any{at("a", "2", "21")}, "21") }, true},
-		{"deleted since", func(t *tracker) {
-			_ = t.Replace([]any{at("a", "1", "10")}, "20")
-			_ = t.Delete(at("a", "1", "21"))
-		}, true},
-		{"another created since", func(t *tracker) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "22")}, "22") }, true},
-		{"older than listed", func(t *tracker) { _ = t.Replace([]any{at("a", "1", "9")}, "19") }, false},
-		{"another UID", func(t *tracker) { _ = t.Replace([]any{at("a", "2", "10")}, "20") }, false},
-		{"missing", func(t *tracker) { _ = t.Replace(nil, "20") }, false},
-		{"deleted before it was listed", func(t *tracker) {
-			_ = t.Replace([]any{at("a", "1", "5")}, "6")
-			_ = t.Delete(at("a", "1", "7"))
-		}, false},
-		{"one that is not listed", func(t *tracker) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "12")}, "20") }, false},
+		{"a ready Pod runs there", nil, Keep, ready, roster.Ready},
+		{"no Pod runs there", nil, Keep, none, roster.NotReady},
+		{"its Pod is not ready", nil, Keep, broken, roster.NotReady},
+		{"its only ready Pod is being deleted", nil, Keep, leaving, roster.Draining},
+		{"the kubelet is not ready", []func(*corev1.Node){unready}, Keep, ready, roster.NotReady},
+		{"cordoned", []func(*corev1.Node){cordon}, Keep, ready, roster.Ready},
+		{"cordoned where that means drain", []func(*corev1.Node){cordon}, Drain, ready, roster.Ready},
+		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordon}, Drain, none, roster.Draining},
+		{"cordoned, and the Pod has left", []func(*corev1.Node){cordon}, Keep, none, roster.NotReady},
+		{"marked by the autoscaler", []func(*corev1.Node){taint(taintAutoscaler)}, Keep, ready, roster.Ready},
+		{"marked by the autoscaler, and the Pod has left", []func(*corev1.Node){taint(taintAutoscaler)}, Keep, none, roster.Draining},
+		{"being deleted", []func(*corev1.Node){deleting}, Keep, ready, roster.Draining},
+		{"shut down", []func(*corev1.Node){taint(taintShutdown)}, Keep, ready, roster.NotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tr := newTracker(Rules{})
-			tr.startLook()
-			defer tr.endLook()
-			tc.tell(tr)
-			differ := tr.differing(map[string]version{"a": {"1", 10}}, 20, nil)
-			if (len(differ) == 0) != tc.same {
-				t.Errorf("differing: %v", differ)
+			rules := Rules{Cordoned: tc.cordoned, Workload: some}
+			if got, _ := see(worker("w", tc.edit...), rules).state(rules, tc.here); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
-	}
-	if d := newTracker(Rules{}).differing(nil, 1, nil); d != nil {
-		t.Errorf("before the first list: %v, want no comparison", d)
-	}
-}
-
-// apiServer speaks just enough of the API to misbehave: lists what it is given, watches
-// what it is told to say.
-type apiServer struct {
-	mu    sync.Mutex
-	nodes []corev1.Node
-	rv    int
-	lists []string               // queries
-	fail  func(q string) int     // status for a list, 0: none
-	say   chan metav1.WatchEvent // what the watch says
-	pages bool
-}
-
-func serveAPI(t *testing.T, nodes ...*corev1.Node) (*apiServer, kubernetes.Interface) {
-	t.Helper()
-	s := &apiServer{rv: 10, say: make(chan metav1.WatchEvent)}
-	for _, n := range nodes {
-		s.nodes = append(s.nodes, *n)
-	}
-	srv := httptest.NewServer(s)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: srv.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	return s, client
-}
-
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	w.Header().Set("Content-Type", "application/json")
-	if q.Get("watch") != "" {
-		if q.Get("sendInitialEvents") != "" { // an older server
-			status(w, 422, metav1.StatusReasonInvalid)
-			return
-		}
-		w.WriteHeader(200)
-		w.(http.Flusher).Flush()
-		for {
-			select {
-			case e := <-s.say:
-				if e.Type == "" {
-					return
-				}
-				_ = json.NewEncoder(w).Encode(e)
-				w.(http.Flusher).Flush()
-			case <-r.Context().Done():
-				return
-			}
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lists = append(s.lists, r.URL.RawQuery)
-	if s.fail != nil {
-		if code := s.fail(r.URL.RawQuery); code != 0 {
-			reason := metav1.StatusReasonInternalError
-			if code == 410 {
-				reason = metav1.StatusReasonExpired
-			}
-			status(w, code, reason)
-			return
-		}
-	}
-	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: s.nodes}
-	list.ResourceVersion = strconv.Itoa(s.rv)
-	if s.pages && q.Get("limit") == "500" && len(s.nodes) > 1 {
-		if q.Get("continue") == "" {
-			list.Items, list.Continue = s.nodes[:1], "more"
-		} else {
-			list.Items = s.nodes[1:]
-		}
-	}
-	_ = json.NewEncoder(w).Encode(list)
-}
-
-func status(w http.ResponseWriter, code int, reason metav1.StatusReason) {
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason, Message: "no",
-	})
-}
-
-func event(t *testing.T, kind string, n *corev1.Node) metav1.WatchEvent {
-	t.Helper()
-	n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
-	raw, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := metav1.WatchEvent{Type: kind}
-	e.Object.Raw = raw
-	return e
-}
-
-func rv(s string) func(*corev1.Node) { return func(n *corev1.Node) { n.ResourceVersion = s } }
-
-func (s *apiServer) set(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-}
-
-func TestABookmarkIsHeardWithItsResourceVersion(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n roster.News) bool { return n.Mark == 10 && len(n.Changed) == 1 })
-	s.say <- event(t, "BOOKMARK", worker("", rv("77")))
-	news := until(t, n, "the bookmark", func(n roster.News) bool { return n.Mark == 77 })
-	if news.HeardAt.IsZero() || len(news.Changed) != 0 {
-		t.Errorf("got %+v", news)
-	}
-}
-
-func TestAfterAnExpiredWatchTheNodesAreListedAgain(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n roster.News) bool { return len(n.Changed) == 1 })
-	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("b", rv("19"))}, 20 })
-	gone := metav1.WatchEvent{Type: "ERROR"}
-	gone.Object.Raw = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old"}`)
-	s.say <- gone
-	until(t, n, "the new list", func(n roster.News) bool {
-		return len(n.Removed) == 1 && n.Removed[0] == "a" && len(n.Changed) == 1 && n.Mark == 20
-	})
-}
-
-func TestAFailingListIsTold(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	s.set(func() { s.fail = func(string) int { return 403 } })
-	n := follow(t, client)
-	news := until(t, n, "the failure", func(n roster.News) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
-	if !news.HeardAt.IsZero() {
-		t.Errorf("got %+v", news)
-	}
-	if _, err := n.Look(t.Context(), roster.Light); err == nil {
-		t.Error("a light look succeeded")
-	}
-}
-
-func TestAFullLookReadsPageByPageByQuorum(t *testing.T) {
-	s, client := serveAPI(t, worker("a"), worker("b"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n roster.News) bool { return len(n.Changed) == 2 })
-	expired := false
-	s.set(func() {
-		s.pages, s.lists = true, nil
-		s.fail = func(q string) int {
-			if strings.Contains(q, "continue=") && !expired {
-				expired = true
-				return 410
-			}
-			return 0
-		}
-	})
-	if _, err := n.Look(t.Context(), roster.Full); err != nil {
-		t.Fatal(err)
-	}
-	s.set(func() {
-		if got := strings.Join(s.lists, " "); got != "limit=500 continue=more&limit=500 limit=500 continue=more&limit=500" {
-			t.Errorf("asked %s", got)
-		}
-	})
-}
-
-func TestASilentWatchIsFoundOutByAFullLookAndTheNodesAreReadAnew(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 10s")
-	}
-	t.Parallel()
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n roster.News) bool { return len(n.Changed) == 1 })
-	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("a"), *worker("b", rv("15"))}, 20 })
-	_, err := n.Look(t.Context(), roster.Full)
-	if !errors.Is(err, errDisagrees) || !strings.Contains(err.Error(), `"b"`) {
-		t.Fatalf("got %v", err)
-	}
-	until(t, n, "what was missed", func(n roster.News) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
-	if _, err = n.Look(t.Context(), roster.Full); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAfterAnOutageTheNodesAreFollowedAgainWithinSeconds(t *testing.T) {
-	backoff := retry()
-	for i := range 50 {
-		if pause := backoff.Step(); pause > 10*time.Second {
-			t.Fatalf("pause %d is %s: the feed would stay behind for as long", i, pause)
-		}
 	}
 }

@@ -1,0 +1,80 @@
+package kubenodes
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ParseWorkload reads <namespace>/<label selector>, such as ingress/app=gateway. A selector
+// that selects every Pod of the namespace is refused: it is rather a slip than a wish.
+func ParseWorkload(text string) (*Workload, error) {
+	namespace, selector, ok := strings.Cut(text, "/")
+	if !ok {
+		return nil, errors.New("it has no slash")
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return nil, fmt.Errorf("%q is no namespace", namespace)
+	}
+	s, err := labels.Parse(selector)
+	if err != nil {
+		return nil, err
+	}
+	if s.Empty() {
+		return nil, errors.New("the label selector is empty")
+	}
+	return &Workload{Namespace: namespace, Selector: s}, nil
+}
+
+// String is the workload as it is configured.
+func (w *Workload) String() string { return w.Namespace + "/" + w.Selector.String() }
+
+// pod is what a Pod of the workload says of its node. The zero Pod runs nowhere.
+type pod struct {
+	node           string
+	ready, leaving bool
+}
+
+// judgePod reduces a Pod that runs. A Pod that is being deleted may still be ready: it serves
+// what is under way.
+func judgePod(p *corev1.Pod) pod {
+	if p == nil {
+		return pod{}
+	}
+	is := pod{node: bounded(p.Spec.NodeName, maxIdentifier), leaving: p.DeletionTimestamp != nil}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			is.ready = true
+		}
+	}
+	return is
+}
+
+// crew counts the Pods of the workload on one node.
+type crew struct {
+	all, ready, leaving int // leaving: ready, and being deleted
+}
+
+func (c *crew) add(p pod, by int) {
+	c.all += by
+	switch {
+	case p.ready && p.leaving:
+		c.leaving += by
+	case p.ready:
+		c.ready += by
+	}
+}
+
+func (c crew) String() string {
+	switch {
+	case c.all == 0:
+		return "no running Pod of it"
+	case c.leaving > 0:
+		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.leaving)
+	}
+	return fmt.Sprintf("%d running, %d ready", c.all, c.ready)
+}

@@ -1,0 +1,483 @@
+package kubewatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// worker is a Node, for no other reason than that some kind has to be watched.
+func worker(name string, edit ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-1", ResourceVersion: "1"}}
+	for _, e := range edit {
+		e(n)
+	}
+	return n
+}
+
+func cordon(n *corev1.Node) { n.Spec.Unschedulable = true }
+
+// kind keeps of a Node whether it is cordoned.
+func kind(client kubernetes.Interface) Kind[bool] {
+	return Kind[bool]{
+		Resource: "nodes", Example: &corev1.Node{},
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.CoreV1().Nodes().List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Nodes().Watch(ctx, o)
+		},
+		Keep: func(o runtime.Object) bool { return o.(*corev1.Node).Spec.Unschedulable },
+		Same: func(a, b bool) bool { return a == b },
+	}
+}
+
+func tracking() *tracker[bool] { return newTracker(kind(nil), func() {}) }
+
+// followed is a watch that runs until the test ends.
+type followed struct {
+	*Watch[bool]
+	*Looks
+
+	changed chan struct{}
+}
+
+func follow(t *testing.T, client kubernetes.Interface) *followed {
+	t.Helper()
+	changed := make(chan struct{}, 1)
+	w := New(kind(client), Config{
+		Client: client, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Signal: func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return &followed{Watch: w, Looks: NewLooks(w), changed: changed}
+}
+
+// until takes what is told, gathered, until it satisfies.
+func until(t *testing.T, w *followed, what string, ok func(Told[bool]) bool) Told[bool] {
+	t.Helper()
+	var all Told[bool]
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case <-w.changed:
+		case <-deadline:
+			t.Fatalf("was not told %s; had %+v", what, all)
+		}
+		told := w.Take()
+		all.Changed = append(all.Changed, told.Changed...)
+		all.Removed = append(all.Removed, told.Removed...)
+		all.ResourceVersion, all.HeardAt = told.ResourceVersion, told.HeardAt
+		if told.Failure != "" {
+			all.Failure = told.Failure
+		}
+		if ok(all) {
+			return all
+		}
+	}
+}
+
+func TestFollowsObjects(t *testing.T) {
+	client := fake.NewClientset(worker("a"), worker("b"))
+	n := follow(t, client)
+	ctx := t.Context()
+	until(t, n, "two nodes", func(n Told[bool]) bool { return len(n.Changed) == 2 && !n.HeardAt.IsZero() })
+	if _, err := n.Look(ctx, roster.Full); err != nil {
+		t.Fatal(err)
+	}
+	if mark, err := n.Look(ctx, roster.Light); err != nil || mark != 2 {
+		t.Fatal(mark, err)
+	}
+	if _, err := client.CoreV1().Nodes().Create(ctx, worker("c"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Nodes().Update(ctx, worker("b", cordon), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	told := until(t, n, "three changes", func(n Told[bool]) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
+	if told.Removed[0] != "a" {
+		t.Errorf("removed %v", told.Removed)
+	}
+	for _, o := range told.Changed {
+		if want := map[string]bool{"b": true, "c": false}[o.Name]; o.Value != want {
+			t.Errorf("%s is %v, want %v", o.Name, o.Value, want)
+		}
+	}
+	if _, err := n.Look(ctx, roster.Full); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatDoesNotMatterIsHeardButNotTold(t *testing.T) {
+	tr := tracking()
+	if err := tr.Replace([]any{worker("a")}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	if news := tr.take(); len(news.Changed) != 1 || news.ResourceVersion != 5 {
+		t.Fatalf("got %+v", news)
+	}
+	beat := worker("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
+	if err := tr.Update(beat); err != nil {
+		t.Fatal(err)
+	}
+	news := tr.take()
+	if len(news.Changed) != 0 || news.ResourceVersion != 9 || news.HeardAt.IsZero() {
+		t.Errorf("got %+v", news)
+	}
+	if news = tr.take(); len(news.Changed) != 0 {
+		t.Errorf("told twice: %+v", news)
+	}
+}
+
+func TestARelistTellsWhatWasMissed(t *testing.T) {
+	tr := tracking()
+	_ = tr.Replace([]any{worker("a"), worker("b")}, "5")
+	tr.take()
+	_ = tr.Replace([]any{worker("b", cordon), worker("c"), worker("")}, "3")
+	news := tr.take()
+	if len(news.Changed) != 2 || news.Changed[0].Name != "b" || news.Changed[1].Name != "c" ||
+		len(news.Removed) != 1 || news.Removed[0] != "a" || news.ResourceVersion != 3 {
+		t.Errorf("got %+v", news)
+	}
+}
+
+func TestANodeDeletedAndMadeAgainIsToldOnce(t *testing.T) {
+	tr := tracking()
+	_ = tr.Add(worker("a"))
+	tr.take()
+	_ = tr.Delete(worker("a"))
+	_ = tr.Add(worker("a", func(n *corev1.Node) { n.UID = "uid-2" }))
+	news := tr.take()
+	if len(news.Changed) != 1 || len(news.Removed) != 0 {
+		t.Errorf("got %+v", news)
+	}
+}
+
+func TestComparesWhatIsListedWithWhatWasTold(t *testing.T) {
+	at := func(name, uid, rv string) *corev1.Node {
+		return worker(name, func(n *corev1.Node) { n.UID, n.ResourceVersion = types.UID(uid), rv })
+	}
+	for _, tc := range []struct {
+		name string
+		tell func(*tracker[bool])
+		same bool
+	}{
+		{"the same", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10")}, "20") }, true},
+		{"changed since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "21")}, "21") }, true},
+		{"made again since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "2", "21")}, "21") }, true},
+		{"deleted since", func(t *tracker[bool]) {
+			_ = t.Replace([]any{at("a", "1", "10")}, "20")
+			_ = t.Delete(at("a", "1", "21"))
+		}, true},
+		{"another created since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "22")}, "22") }, true},
+		{"older than listed", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "9")}, "19") }, false},
+		{"another UID", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "2", "10")}, "20") }, false},
+		{"missing", func(t *tracker[bool]) { _ = t.Replace(nil, "20") }, false},
+		{"deleted before it was listed", func(t *tracker[bool]) {
+			_ = t.Replace([]any{at("a", "1", "5")}, "6")
+			_ = t.Delete(at("a", "1", "7"))
+		}, false},
+		{"one that is not listed", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "12")}, "20") }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tr := tracking()
+			tr.startLook()
+			defer tr.endLook()
+			tc.tell(tr)
+			differ := tr.differing(map[string]version{"a": {"1", 10}}, 20, nil)
+			if (len(differ) == 0) != tc.same {
+				t.Errorf("differing: %v", differ)
+			}
+		})
+	}
+	if d := tracking().differing(nil, 1, nil); d != nil {
+		t.Errorf("before the first list: %v, want no comparison", d)
+	}
+}
+
+// apiServer speaks just enough of the API to misbehave: lists what it is given, watches
+// what it is told to say.
+type apiServer struct {
+	mu    sync.Mutex
+	nodes []corev1.Node
+	rv    int
+	lists []string               // queries
+	fail  func(q string) int     // status for a list, 0: none
+	say   chan metav1.WatchEvent // what the watch says
+	pages bool
+}
+
+func serveAPI(t *testing.T, nodes ...*corev1.Node) (*apiServer, kubernetes.Interface) {
+	t.Helper()
+	s := &apiServer{rv: 10, say: make(chan metav1.WatchEvent)}
+	for _, n := range nodes {
+		s.nodes = append(s.nodes, *n)
+	}
+	srv := httptest.NewServer(s)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: srv.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return s, client
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	w.Header().Set("Content-Type", "application/json")
+	if q.Get("watch") != "" {
+		if q.Get("sendInitialEvents") != "" { // an older server
+			status(w, 422, metav1.StatusReasonInvalid)
+			return
+		}
+		w.WriteHeader(200)
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case e := <-s.say:
+				if e.Type == "" {
+					return
+				}
+				_ = json.NewEncoder(w).Encode(e)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists = append(s.lists, r.URL.RawQuery)
+	if s.fail != nil {
+		if code := s.fail(r.URL.RawQuery); code != 0 {
+			reason := metav1.StatusReasonInternalError
+			if code == 410 {
+				reason = metav1.StatusReasonExpired
+			}
+			status(w, code, reason)
+			return
+		}
+	}
+	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: s.nodes}
+	list.ResourceVersion = strconv.Itoa(s.rv)
+	if s.pages && q.Get("limit") == "500" && len(s.nodes) > 1 {
+		if q.Get("continue") == "" {
+			list.Items, list.Continue = s.nodes[:1], "more"
+		} else {
+			list.Items = s.nodes[1:]
+		}
+	}
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+func status(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason, Message: "no",
+	})
+}
+
+func event(t *testing.T, kind string, n *corev1.Node) metav1.WatchEvent {
+	t.Helper()
+	n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
+	raw, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := metav1.WatchEvent{Type: kind}
+	e.Object.Raw = raw
+	return e
+}
+
+func rv(s string) func(*corev1.Node) { return func(n *corev1.Node) { n.ResourceVersion = s } }
+
+func (s *apiServer) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func TestABookmarkIsHeardWithItsResourceVersion(t *testing.T) {
+	s, client := serveAPI(t, worker("a"))
+	n := follow(t, client)
+	until(t, n, "the list", func(n Told[bool]) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
+	s.say <- event(t, "BOOKMARK", worker("", rv("77")))
+	news := until(t, n, "the bookmark", func(n Told[bool]) bool { return n.ResourceVersion == 77 })
+	if news.HeardAt.IsZero() || len(news.Changed) != 0 {
+		t.Errorf("got %+v", news)
+	}
+}
+
+func TestAfterAnExpiredWatchTheObjectsAreListedAgain(t *testing.T) {
+	s, client := serveAPI(t, worker("a"))
+	n := follow(t, client)
+	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
+	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("b", rv("19"))}, 20 })
+	gone := metav1.WatchEvent{Type: "ERROR"}
+	gone.Object.Raw = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old"}`)
+	s.say <- gone
+	until(t, n, "the new list", func(n Told[bool]) bool {
+		return len(n.Removed) == 1 && n.Removed[0] == "a" && len(n.Changed) == 1 && n.ResourceVersion == 20
+	})
+}
+
+func TestAFailingListIsTold(t *testing.T) {
+	s, client := serveAPI(t, worker("a"))
+	s.set(func() { s.fail = func(string) int { return 403 } })
+	n := follow(t, client)
+	news := until(t, n, "the failure", func(n Told[bool]) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
+	if !news.HeardAt.IsZero() {
+		t.Errorf("got %+v", news)
+	}
+	if _, err := n.Look(t.Context(), roster.Light); err == nil {
+		t.Error("a light look succeeded")
+	}
+}
+
+func TestAFullLookReadsPageByPageByQuorum(t *testing.T) {
+	s, client := serveAPI(t, worker("a"), worker("b"))
+	n := follow(t, client)
+	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 2 })
+	expired := false
+	s.set(func() {
+		s.pages, s.lists = true, nil
+		s.fail = func(q string) int {
+			if strings.Contains(q, "continue=") && !expired {
+				expired = true
+				return 410
+			}
+			return 0
+		}
+	})
+	if _, err := n.Look(t.Context(), roster.Full); err != nil {
+		t.Fatal(err)
+	}
+	s.set(func() {
+		if got := strings.Join(s.lists, " "); got != "limit=500 continue=more&limit=500 limit=500 continue=more&limit=500" {
+			t.Errorf("asked %s", got)
+		}
+	})
+}
+
+func TestASilentWatchIsFoundOutByAFullLookAndTheObjectsAreReadAnew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 10s")
+	}
+	t.Parallel()
+	s, client := serveAPI(t, worker("a"))
+	n := follow(t, client)
+	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
+	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("a"), *worker("b", rv("15"))}, 20 })
+	_, err := n.Look(t.Context(), roster.Full)
+	if !errors.Is(err, errDisagrees) || !strings.Contains(err.Error(), `"b"`) {
+		t.Fatalf("got %v", err)
+	}
+	until(t, n, "what was missed", func(n Told[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
+	if _, err = n.Look(t.Context(), roster.Full); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAfterAnOutageTheObjectsAreFollowedAgainWithinSeconds(t *testing.T) {
+	backoff := retry()
+	for i := range 50 {
+		if pause := backoff.Step(); pause > 10*time.Second {
+			t.Fatalf("pause %d is %s: the feed would stay behind for as long", i, pause)
+		}
+	}
+}
+
+func TestALookIsReachedWhenEveryWatchHasCaughtUp(t *testing.T) {
+	at := func(s ...int) []time.Time {
+		var all []time.Time
+		for _, n := range s {
+			all = append(all, time.Unix(int64(n), 0))
+		}
+		return all
+	}
+	l := &Looks{open: []mark{{1, []uint64{10, 20}}, {2, []uint64{12, 22}}}, last: 2}
+	for _, tc := range []struct {
+		name  string
+		at    []time.Time
+		rvs   []uint64
+		heard int // 0: nothing new
+		mark  uint64
+	}{
+		{"one is behind", at(1, 2), []uint64{11, 19}, 1, 0},
+		{"nothing was heard since", at(1, 2), []uint64{11, 19}, 0, 0},
+		{"both are there", at(1, 3), []uint64{11, 20}, 1, 1},
+		{"the silent one counts", at(4, 3), []uint64{12, 20}, 3, 1},
+		{"both reached the second", at(4, 5), []uint64{12, 30}, 4, 2},
+	} {
+		heard, mark := l.Heard(tc.at, tc.rvs)
+		if mark != tc.mark || heard.IsZero() != (tc.heard == 0) || tc.heard != 0 && !heard.Equal(time.Unix(int64(tc.heard), 0)) {
+			t.Errorf("%s: heard at %v, reached %d", tc.name, heard, mark)
+		}
+	}
+}
+
+func TestAStoreThatGoesBackDoesNotLeaveALookThatIsNeverReached(t *testing.T) {
+	now := []time.Time{time.Unix(1, 0)}
+	l := &Looks{open: []mark{{1, []uint64{1000}}, {2, []uint64{8}}}, last: 2}
+	if _, mark := l.Heard(now, []uint64{7}); mark != 0 {
+		t.Errorf("reached %d", mark)
+	}
+	if _, mark := l.Heard(now, []uint64{8}); mark != 2 || len(l.open) != 0 {
+		t.Errorf("reached %d, %v are open", mark, l.open)
+	}
+}
+
+func TestLooksThatAreNeverReachedAreBounded(t *testing.T) {
+	client := fake.NewClientset(worker("a"))
+	l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Signal: func() {}}))
+	for range 3 * most {
+		if _, err := l.Look(t.Context(), roster.Light); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(l.open) != most || l.open[0].number != 1 || l.open[most-1].number != 3*most {
+		t.Errorf("%d are open: %v", len(l.open), l.open)
+	}
+}

@@ -1,0 +1,242 @@
+package kubewatch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Told is what a watch has told since it was asked last.
+type Told[T any] struct {
+	Changed []Object[T] // new or changed, sorted by name
+	Removed []string    // names, sorted; none of them is in Changed
+
+	HeardAt         time.Time // when the watch last spoke, by an event or bookmark; zero: never yet
+	ResourceVersion uint64    // what it has reached by then
+	Failure         string    // what the list or watch failed with, if it has not spoken since; told once
+}
+
+// Object is what is kept of an object.
+type Object[T any] struct {
+	Name  string
+	Value T
+}
+
+// tracker is what the watch has told, as the store of a reflector. A shared informer would
+// put a queue and goroutines of its own between the watch and us; then "the watch has reached
+// this resourceVersion" would not mean that we have seen what led there. Here both
+// happen under one lock, in the order of the events.
+type tracker[T any] struct {
+	kind   Kind[T]
+	signal func()
+
+	mu      sync.Mutex
+	synced  bool                // a whole list was taken in
+	known   map[string]known[T] // by name
+	dirty   map[string]struct{} // names to tell of
+	gone    map[string]uint64   // while a full look runs: names that were deleted, and at which resourceVersion
+	lookers int                 // full looks that run
+
+	heardAt time.Time
+	heard   uint64
+	failure string
+}
+
+// known is an object as the watch told it last.
+type known[T any] struct {
+	version
+
+	value T
+}
+
+// version is what tells an object from itself at another time.
+type version struct {
+	uid string
+	rv  uint64
+}
+
+// trimmed is an object with nothing but what is kept of it, while a list is gathered.
+type trimmed[T any] struct {
+	metav1.ObjectMeta
+
+	value T
+}
+
+var (
+	_ cache.TransformingStore      = (*tracker[int])(nil)
+	_ cache.ReflectorBookmarkStore = (*tracker[int])(nil)
+)
+
+func newTracker[T any](kind Kind[T], signal func()) *tracker[T] {
+	return &tracker[T]{
+		kind: kind, signal: signal,
+		known: map[string]known[T]{}, dirty: map[string]struct{}{}, gone: map[string]uint64{},
+	}
+}
+
+// Add takes in an object that the watch tells.
+func (t *tracker[T]) Add(obj any) error { return t.put(obj) }
+
+// Update takes in an object that the watch tells.
+func (t *tracker[T]) Update(obj any) error { return t.put(obj) }
+
+func (t *tracker[T]) put(obj any) error {
+	o, ok := t.trim(obj)
+	if !ok || o.Name == "" {
+		return fmt.Errorf("take in an object of %s: got a %T without a name", t.kind.Resource, obj)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.upsert(o)
+	t.hear(max(t.heard, number(o.ResourceVersion)))
+	return nil
+}
+
+// Delete takes out an object that the watch tells as deleted.
+func (t *tracker[T]) Delete(obj any) error {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("take out an object of %s: %w", t.kind.Resource, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rv := number(o.GetResourceVersion())
+	t.remove(o.GetName(), rv)
+	t.hear(max(t.heard, rv))
+	return nil
+}
+
+// Replace takes in a whole list: at start, and after the watch was lost.
+func (t *tracker[T]) Replace(list []any, resourceVersion string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	listed := make(map[string]struct{}, len(list))
+	for _, obj := range list {
+		if o, ok := t.trim(obj); ok && o.Name != "" {
+			listed[o.Name] = struct{}{}
+			t.upsert(o)
+		}
+	}
+	rv := number(resourceVersion)
+	for name := range t.known {
+		if _, ok := listed[name]; !ok {
+			t.remove(name, rv)
+		}
+	}
+	t.synced = true
+	t.hear(rv) // as it is: a store that was restored from a backup goes back
+	return nil
+}
+
+// Bookmark takes in that the watch has reached a resourceVersion. All events before
+// it have been taken in by then.
+func (t *tracker[T]) Bookmark(resourceVersion string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hear(max(t.heard, number(resourceVersion)))
+	return nil
+}
+
+// Resync is of no use here: nothing is lost between watch and tracker.
+func (t *tracker[T]) Resync() error { return nil }
+
+// Transformer trims objects while a list is gathered.
+func (t *tracker[T]) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, ok := t.trim(obj); ok {
+			return o, nil
+		}
+		return obj, nil
+	}
+}
+
+// trim keeps of an object what is to be kept. Objects that are trimmed already stay so.
+func (t *tracker[T]) trim(obj any) (*trimmed[T], bool) {
+	if o, ok := obj.(*trimmed[T]); ok {
+		return o, true
+	}
+	o, ok := obj.(runtime.Object)
+	if !ok {
+		return nil, false
+	}
+	of, err := meta.Accessor(o)
+	if err != nil {
+		return nil, false
+	}
+	return &trimmed[T]{
+		ObjectMeta: metav1.ObjectMeta{Name: of.GetName(), UID: of.GetUID(), ResourceVersion: of.GetResourceVersion()},
+		value:      t.kind.Keep(o),
+	}, true
+}
+
+func (t *tracker[T]) upsert(o *trimmed[T]) {
+	now := known[T]{version{string(o.UID), number(o.ResourceVersion)}, o.value}
+	before, ok := t.known[o.Name]
+	if ok && before.uid == now.uid && t.kind.Same(before.value, now.value) {
+		now.value = before.value
+	} else {
+		t.dirty[o.Name] = struct{}{}
+	}
+	t.known[o.Name] = now
+	delete(t.gone, o.Name)
+}
+
+func (t *tracker[T]) remove(name string, rv uint64) {
+	if _, ok := t.known[name]; !ok {
+		return
+	}
+	delete(t.known, name)
+	t.dirty[name] = struct{}{}
+	if t.lookers > 0 {
+		t.gone[name] = rv
+	}
+}
+
+func (t *tracker[T]) hear(rv uint64) {
+	t.heardAt, t.heard, t.failure = time.Now(), rv, ""
+	t.signal()
+}
+
+// failed takes in what a list or watch failed with.
+func (t *tracker[T]) failed(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failure = what
+	t.signal()
+}
+
+// take returns what was told since the last time.
+func (t *tracker[T]) take() Told[T] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told := Told[T]{HeardAt: t.heardAt, ResourceVersion: t.heard, Failure: t.failure}
+	for name := range t.dirty {
+		if k, ok := t.known[name]; ok {
+			told.Changed = append(told.Changed, Object[T]{name, k.value})
+		} else {
+			told.Removed = append(told.Removed, name)
+		}
+	}
+	slices.SortFunc(told.Changed, func(a, b Object[T]) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(told.Removed)
+	clear(t.dirty)
+	t.failure = ""
+	return told
+}
+
+// number reads a resourceVersion; 0 when it is none.
+func number(resourceVersion string) uint64 {
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
