@@ -95,8 +95,8 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 		Resolver: by, CIDRs: settings.Prefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace,
 	}, i.stores, newMetrics(registry), log)
 	i.server = nodeserver.New(nodeserver.Config{
-		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Observer: i.collector,
-		Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
+		Observer: i.collector, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
 	})
 	return i, nil
 }

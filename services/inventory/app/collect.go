@@ -142,6 +142,13 @@ func (c *collector) Omitted() []roster.Omission {
 	return c.roster.Omitted()
 }
 
+// Explain says why the node of this name is told as it is, or left out.
+func (c *collector) Explain(name string) (e roster.Explanation, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.roster.Explain(name)
+}
+
 func (c *collector) rouse() {
 	select {
 	case c.wake <- struct{}{}:

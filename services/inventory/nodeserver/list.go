@@ -3,16 +3,23 @@ package nodeserver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// ListNodes returns the nodes of the client's view once, and to operators those left out.
+// mostText bounds what one word of an explanation says, in bytes.
+const mostText = 1024
+
+// ListNodes returns the nodes of the client's view once, and to operators those left out, with
+// the reasons for each on demand.
 func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesRequest) (*inventoryv1.ListNodesResponse, error) {
 	if err := req.Validate(); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -20,6 +27,9 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	client, ok := s.cfg.Identify(ctx)
 	if !ok {
 		return nil, errUnknown
+	}
+	if req.GetExplain() && !client.Operator {
+		return nil, status.Error(codes.PermissionDenied, "explanations are for clients with the role of operator")
 	}
 	all := s.cfg.Stores.For(client.View).All()
 	if !all.Synced && !client.Operator {
@@ -49,7 +59,53 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	if client.Operator {
 		list.Omitted = slices.DeleteFunc(s.omitted(client.View), func(o *inventoryv1.OmittedNode) bool { return !wanted(o.GetName()) })
 	}
+	if req.GetExplain() {
+		list.Explanations = s.explain(req.GetNames(), client.View)
+	}
 	return list, nil
+}
+
+// explain gives the whole chain for each of the names, up to what the view makes of it.
+func (s *Server) explain(names []string, view feed.View) []*inventoryv1.NodeExplanation {
+	outside := map[string]bool{}
+	for _, n := range s.cfg.Stores.Outside(view) {
+		outside[n.Name] = true
+	}
+	all := make([]*inventoryv1.NodeExplanation, 0, len(names))
+	for _, name := range names {
+		e, _ := s.cfg.Explain(name)
+		w := &inventoryv1.NodeExplanation{Name: name}
+		for _, step := range e.Steps {
+			w.Steps = append(w.Steps, wireStep(step))
+		}
+		if outside[name] {
+			w.Steps = append(w.Steps, wireStep(roster.Step{
+				Stage: stageView, Question: "does this client's view select it", Result: roster.Failed,
+				Saw: fmt.Sprintf("its labels do not match the node selector %q", view.Selector),
+			}))
+			e.Verdict += " This client is not told of it: its view does not select the node."
+		}
+		w.Verdict = bounded(e.Verdict)
+		all = append(all, w)
+	}
+	return all
+}
+
+// stageView is the stage of an explanation that only this side of the feed knows.
+const stageView = "view"
+
+func wireStep(s roster.Step) *inventoryv1.ExplanationStep {
+	return &inventoryv1.ExplanationStep{
+		Stage: s.Stage, Question: bounded(s.Question), Result: inventoryv1.StepResult(s.Result), Saw: bounded(s.Saw),
+	}
+}
+
+// bounded makes a text fit to be sent: a bounded one, and UTF-8, or the whole message is refused.
+func bounded(text string) string {
+	if len(text) > mostText {
+		text = text[:mostText-len("…")] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // omitted are the nodes that the roster leaves out, and those that the view does.

@@ -39,8 +39,9 @@ type observer interface {
 // Config is what a server needs. Durations and Streams have defaults, the rest is mandatory.
 type Config struct {
 	Stores   *feed.Stores
-	Identify func(context.Context) (Client, bool) // who calls; false: nobody that we know
-	Omitted  func() []roster.Omission             // sorted by name; called by many goroutines
+	Identify func(context.Context) (Client, bool)                 // who calls; false: nobody that we know
+	Omitted  func() []roster.Omission                             // sorted by name; called by many goroutines
+	Explain  func(name string) (e roster.Explanation, known bool) // called by many goroutines
 	Observer observer
 	Health   *health.Server // told SERVING from the first complete observation on
 	Metrics  *Metrics

@@ -105,6 +105,10 @@ func serve(t *testing.T, test func(h *harness)) {
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
+			Explain: func(name string) (roster.Explanation, bool) {
+				step := roster.Step{Stage: roster.StageSource, Question: "is it there", Result: roster.Passed, Saw: name}
+				return roster.Explanation{Steps: []roster.Step{step}, Verdict: "It is " + name + "."}, true
+			},
 		})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
