@@ -1,9 +1,10 @@
 // Package command is the command line that both binaries share: serve, check-config and
-// version. It promises that serve and check-config judge a configuration alike, and that
-// neither half runs with the other half's credential in its environment.
+// version, and what a half adds to them. It promises that all commands judge a configuration
+// alike, and that neither half runs with the other half's credential in its environment.
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,24 @@ type Half[C any] struct {
 	// Build makes the service from a valid configuration: it reads files, but asks nobody.
 	// Its error is one of configuration.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
+
+	// Extra are commands of this half alone.
+	Extra []Extra[C]
+}
+
+// Extra is a command for people, with the configuration of serve.
+type Extra[C any] struct {
+	Use   string // its name, then what its arguments are, all of them mandatory: "explain NODE"
+	Short string // one sentence
+	Run   func(ctx context.Context, call Call[C]) error
+}
+
+// Call is what was asked of an Extra.
+type Call[C any] struct {
+	Config *C
+	Args   []string
+	Out    io.Writer // the answer
+	Err    io.Writer // what there is to say on the way
 }
 
 // Service is what serve runs.
@@ -65,7 +84,7 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
 		h.configured(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
-			func(cmd *cobra.Command, cfg *C) error {
+			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				log := journal.New(cmd.ErrOrStderr(), slog.LevelInfo)
 				journal.Adopt(log)
 				service, err := h.build(cfg, log)
@@ -76,7 +95,7 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 				return service.Run(cmd.Context())
 			}),
 		h.configured(getenv, &cobra.Command{Use: "check-config", Short: "Say everything that is wrong with the configuration and its files, and exit"},
-			func(cmd *cobra.Command, cfg *C) error {
+			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				if _, err := h.build(cfg, slog.New(slog.DiscardHandler)); err != nil {
 					return err
 				}
@@ -87,23 +106,31 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", h.Name, h.Version)
 		}},
 	)
+	for _, x := range h.Extra {
+		root.AddCommand(h.configured(getenv, &cobra.Command{Use: x.Use, Short: x.Short, DisableFlagsInUseLine: true},
+			func(cmd *cobra.Command, cfg *C, args []string) error {
+				return x.Run(cmd.Context(), Call[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+			}))
+	}
 	return root
 }
 
-func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run func(*cobra.Command, *C) error) *cobra.Command {
+// configured gives a command the flags of the configuration, and as many arguments as its Use names.
+func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
-	cmd.Args = func(c *cobra.Command, args []string) error {
-		if err := cobra.NoArgs(c, args); err != nil {
-			return settings.FlagError(err)
+	wanted := strings.Fields(cmd.Use)[1:]
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != len(wanted) {
+			return settings.FlagError(fmt.Errorf("arguments: got %q, want %s", args, cmp.Or(strings.Join(wanted, " "), "none")))
 		}
 		return nil
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), h.forbidden(getenv)); err != nil {
 			return err
 		}
-		return run(cmd, cfg)
+		return run(cmd, cfg, args)
 	}
 	return cmd
 }

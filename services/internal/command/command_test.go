@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -44,6 +45,11 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 		{"takes files that are wrong for configuration", []string{"check-config", "--name=a"}, nil, broken, 2, false, []string{broken.Error()}},
 		{"does not know other flags", []string{"serve", "--size=1"}, nil, nil, 2, false, []string{"--size"}},
 		{"takes no arguments", []string{"serve", "--name=a", "now"}, nil, nil, 2, false, []string{"now"}},
+		{"runs what the half adds", []string{"greet", "--name=a", "you"}, nil, nil, 0, false, []string{"a greets you"}},
+		{"configures it as it serves", []string{"greet", "--count=11", "you"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"NAME is not set", `COUNT="11"`, "OTHER_TOKEN"}},
+		{"asks for its arguments", []string{"greet", "--name=a"}, nil, nil, 2, false, []string{"WHOM"}},
+		{"takes no more of them", []string{"greet", "--name=a", "you", "and", "you"}, nil, nil, 2, false, []string{"WHOM", "and"}},
+		{"fails as it fails", []string{"greet", "--name=a", "nobody"}, nil, nil, 1, false, []string{"nobody is there"}},
 		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -51,6 +57,13 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 			half := Half[config]{
 				Name: "half", Version: "v1.2.3", Forbidden: []string{"OTHER_TOKEN"},
 				Build: func(*config, *slog.Logger) (Service, error) { return service{&ran}, tt.build },
+				Extra: []Extra[config]{{Use: "greet WHOM", Short: "Greet", Run: func(_ context.Context, call Call[config]) error {
+					if call.Args[0] == "nobody" {
+						return errors.New("nobody is there")
+					}
+					fmt.Fprintf(call.Out, "%s greets %s", call.Config.Name, call.Args[0])
+					return nil
+				}}},
 			}
 			var out bytes.Buffer
 			cmd := half.Command(func(name string) string { return tt.env[name] })
