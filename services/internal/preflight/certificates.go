@@ -1,0 +1,199 @@
+package preflight
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/link"
+)
+
+// soon is how near a certificate's end is worth a warning: enough to notice that whatever
+// renews it has stopped, and short certificates are renewed by then.
+const soon = 14 * 24 * time.Hour
+
+// Identity is what one end of the link is known by.
+type Identity struct {
+	Files  link.Files
+	Server bool             // this end listens
+	Now    func() time.Time // nil: time.Now
+}
+
+// The names of the checks that Identity.Checks returns.
+const (
+	OwnCertificate = "certificate"
+	OwnKey         = "certificate key"
+	PeerCA         = "peer CA"
+)
+
+// Checks are those of our own certificate, its key and the CA of our peers.
+func (i Identity) Checks() []Check {
+	if i.Now == nil {
+		i.Now = time.Now
+	}
+	return []Check{
+		{Name: OwnCertificate, Run: func(context.Context) (string, error) { return i.certificate() }},
+		{Name: OwnKey, Needs: []string{OwnCertificate}, Run: func(context.Context) (string, error) { return i.key() }},
+		{Name: PeerCA, Run: func(context.Context) (string, error) { return i.peerCA() }},
+	}
+}
+
+func (i Identity) certificate() (string, error) {
+	certs, err := read(i.Files.Cert)
+	if err != nil {
+		return "", err
+	}
+	leaf, file := certs[0], i.Files.Cert
+	usage, name := x509.ExtKeyUsageClientAuth, "client auth"
+	if i.Server {
+		usage, name = x509.ExtKeyUsageServerAuth, "server auth"
+	}
+	var problems []error
+	if !slices.Contains(leaf.ExtKeyUsage, usage) {
+		problems = append(problems, fmt.Errorf("%s: its extended key usage lacks %q, so no peer accepts it: issue it with that usage (cert-manager: usages)", file, name))
+	}
+	if len(leaf.URIs)+len(leaf.DNSNames) == 0 {
+		problems = append(problems, fmt.Errorf("%s: it has no URI or DNS SAN, so no peer can know it: issue it with one", file))
+	}
+	problems = append(problems, i.valid(file, leaf, true))
+	if err := errors.Join(problems...); err != nil {
+		return "", err
+	}
+	switch err := i.valid(file, leaf, false); {
+	case err != nil:
+		return "", err
+	case i.Server && len(leaf.DNSNames) == 0:
+		return "", Warning("%s: it has no DNS SAN: writers accept it all the same, and grpcurl does not: issue it with one", file)
+	}
+	return fmt.Sprintf("%s, for %s, %s", names(leaf), name, i.until(leaf)), nil
+}
+
+func (i Identity) key() (string, error) {
+	certPEM, err := os.ReadFile(i.Files.Cert)
+	if err != nil {
+		return "", err
+	}
+	keyPEM, err := os.ReadFile(i.Files.Key)
+	if err != nil {
+		return "", fmt.Errorf("%w: mount or make the private key", err)
+	}
+	if _, err := tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		return "", fmt.Errorf("%s: it does not fit the certificate %s: give the two of one issuance (%w)", i.Files.Key, i.Files.Cert, err)
+	}
+	return "it fits the certificate", nil
+}
+
+func (i Identity) peerCA() (string, error) {
+	file := i.Files.PeerCA
+	cas, err := read(file)
+	if err != nil {
+		return "", err
+	}
+	var problems, useless []error
+	var usable []*x509.Certificate
+	for _, ca := range cas {
+		switch err := i.valid(file, ca, true); {
+		case !ca.BasicConstraintsValid || !ca.IsCA:
+			problems = append(problems, fmt.Errorf("%s: %q is no CA: give the certificate of the CA that signs the peers' certificates, not one of theirs", file, subject(ca)))
+		case err != nil:
+			useless = append(useless, err)
+		default:
+			usable = append(usable, ca)
+		}
+	}
+	if len(usable) == 0 { // else it is an old one, left over from a rotation
+		problems = append(problems, useless...)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return "", err
+	}
+	if i.ownIssuer(cas) {
+		return "", Warning("%s: it also signs our own certificate: fine if both sides have one CA on purpose; if the file is the ca.crt of our own "+
+			"cert-manager Secret, it is our issuer's: give the CA of the other side", file)
+	}
+	first := slices.MinFunc(usable, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	if err := i.valid(file, first, false); err != nil {
+		return "", err
+	}
+	var subjects []string
+	for _, ca := range cas {
+		subjects = append(subjects, subject(ca))
+	}
+	return fmt.Sprintf("%s, %s", strings.Join(subjects, "; "), i.until(first)), nil
+}
+
+// ownIssuer reports whether all of the CAs are the issuer of our own certificate.
+func (i Identity) ownIssuer(cas []*x509.Certificate) bool {
+	own, err := read(i.Files.Cert)
+	return err == nil && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool {
+		return own[0].CheckSignatureFrom(ca) != nil
+	})
+}
+
+// valid judges the time of a certificate: now, or also soon.
+func (i Identity) valid(file string, c *x509.Certificate, now bool) error {
+	left := c.NotAfter.Sub(i.Now())
+	switch {
+	case i.Now().Before(c.NotBefore):
+		return fmt.Errorf("%s: %q is not valid before %s: check this machine's clock, or wait", file, subject(c), c.NotBefore.UTC().Format(time.RFC3339))
+	case left <= 0:
+		return fmt.Errorf("%s: %q expired on %s: renew it; a running half takes up the new file within a minute", file, subject(c), c.NotAfter.UTC().Format(time.RFC3339))
+	case !now && left < soon:
+		return Warning("%s: %q %s: see that whatever renews it works; a running half takes up the new file within a minute", file, subject(c), i.until(c))
+	}
+	return nil
+}
+
+// until says when a certificate ends.
+func (i Identity) until(c *x509.Certificate) string {
+	left := c.NotAfter.Sub(i.Now())
+	if left < 48*time.Hour {
+		return fmt.Sprintf("expires in %s", left.Round(time.Minute))
+	}
+	return fmt.Sprintf("expires in %d days, on %s", int(left.Hours()/24), c.NotAfter.UTC().Format(time.DateOnly))
+}
+
+func names(c *x509.Certificate) string {
+	var all []string
+	for _, u := range c.URIs {
+		all = append(all, u.String())
+	}
+	return strings.Join(append(all, c.DNSNames...), ", ")
+}
+
+func subject(c *x509.Certificate) string {
+	if text := c.Subject.String(); text != "" {
+		return text
+	}
+	return names(c)
+}
+
+// read returns the certificates of a PEM file, of which there must be one.
+func read(file string) ([]*x509.Certificate, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: mount or make it", err)
+	}
+	var certs []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("%s: it holds a PEM block %q: give certificates only", file, block.Type)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: certificate %d: %w", file, len(certs)+1, err)
+		}
+		certs = append(certs, c)
+	}
+	if certs == nil {
+		return nil, fmt.Errorf("%s: it holds no certificate in PEM form", file)
+	}
+	return certs, nil
+}

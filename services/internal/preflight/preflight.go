@@ -1,0 +1,105 @@
+// Package preflight asks what a half depends on before it runs, one line for each check with
+// what to do. It promises that each ends within its time and that the answer is one line
+// fit for a terminal, whoever wrote it. It refuses to change anything: checks only ask.
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Patience is how long a check may take that does not say otherwise.
+const Patience = 15 * time.Second
+
+// mostText bounds what a line says of a check, in bytes.
+const mostText = 600
+
+// Check is one question.
+type Check struct {
+	Name string
+	// Needs are names of earlier checks without which this one makes no sense: it is
+	// skipped if one of them failed or was skipped itself.
+	Needs []string
+	// Within is how long it may take; 0: Patience.
+	Within time.Duration
+	// Run returns what was seen if all is well. An error says what is wrong and what to do.
+	Run func(ctx context.Context) (saw string, err error)
+}
+
+// warning is an error that fails nothing.
+type warning struct{ text string }
+
+func (w warning) Error() string { return w.text }
+
+// Warning is an error of Check.Run for what works today, and wants someone's attention.
+func Warning(format string, args ...any) error { return warning{fmt.Sprintf(format, args...)} }
+
+// Run makes the checks, one after the other, and writes a line for each to out when it is
+// done. Its error says how many failed; nil: none did.
+func Run(ctx context.Context, out io.Writer, checks []Check) error {
+	width := 0
+	for _, c := range checks {
+		width = max(width, len(c.Name))
+	}
+	failed := 0
+	without := map[string]bool{} // that did not pass
+	for _, c := range checks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		mark, text := "ok", ""
+		if i := slices.IndexFunc(c.Needs, func(name string) bool { return without[name] }); i >= 0 {
+			mark, text = "-", "skipped, since it needs: "+c.Needs[i]
+			without[c.Name] = true
+		} else if saw, err := c.run(ctx); err != nil {
+			mark, text = "WARN", err.Error()
+			if !errors.As(err, new(warning)) {
+				mark, without[c.Name] = "FAIL", true
+				failed++
+			}
+		} else {
+			text = saw
+		}
+		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, line(text))
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(checks))
+	}
+	return nil
+}
+
+func (c Check) run(ctx context.Context) (string, error) {
+	within := c.Within
+	if within == 0 {
+		within = Patience
+	}
+	late := fmt.Errorf("no answer within %s", within)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
+	defer cancel()
+	saw, err := c.Run(ctx)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), late) {
+		err = fmt.Errorf("%w: %w", late, err)
+	}
+	return saw, err
+}
+
+// line makes one bounded line of any text: part of it may be a stranger's.
+func line(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	}
+	return text
+}
