@@ -47,15 +47,22 @@ func Half(version string) command.Half[Config] {
 
 // inventory is the half, built and not yet running.
 type inventory struct {
-	cfg       *Config
-	log       *slog.Logger
-	registry  *prometheus.Registry
+	*lookout
+
+	cfg      *Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	link     *link.Server
+	server   *nodeserver.Server
+	health   *health.Server
+}
+
+// lookout is the part of it that looks at the outside and tells nobody.
+type lookout struct {
 	nodes     *kubenodes.Nodes
+	cloud     cloud // nil: none is needed
 	collector *collector
 	stores    *feed.Stores
-	link      *link.Server
-	server    *nodeserver.Server
-	health    *health.Server
 }
 
 // build makes all stages. It reads files and asks nobody; its error names all that is wrong.
@@ -63,12 +70,26 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	cluster, errCluster := clusterConfig(cfg, version)
-	cloud, errCloud := cloudClient(cfg, version, log, registry)
+	look, errLook := newLookout(cfg, version, log, registry)
 	end, errLink := link.NewServer(link.Config{
 		Half: "inventory", Name: "feed", Files: cfg.files(), Logger: log, Registerer: registry,
 	}, cfg.Clients)
-	if err := errors.Join(errCluster, errCloud, errLink); err != nil {
+	if err := errors.Join(errLook, errLink); err != nil {
+		return nil, err
+	}
+	i := &inventory{lookout: look, cfg: cfg, log: log, registry: registry, link: end, health: health.NewServer()}
+	i.server = nodeserver.New(nodeserver.Config{
+		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
+		Observer: i.collector, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+	})
+	return i, nil
+}
+
+// newLookout makes the stages up to the stores of the feed.
+func newLookout(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*lookout, error) {
+	cluster, errCluster := clusterConfig(cfg, version)
+	cloud, errCloud := cloudClient(cfg, version, log, registry)
+	if err := errors.Join(errCluster, errCloud); err != nil {
 		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(cluster)
@@ -88,17 +109,20 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 		by = roster.ByNodeAddress
 	}
 
-	i := &inventory{cfg: cfg, log: log, registry: registry, link: end, health: health.NewServer()}
-	i.nodes = kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry})
-	i.stores = feed.NewStores(rand.Text())
-	i.collector = newCollector(i.nodes, cloud, roster.Config{
+	l := &lookout{cloud: cloud, stores: feed.NewStores(rand.Text())}
+	l.nodes = kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry})
+	l.collector = newCollector(l.nodes, cloud, roster.Config{
 		Resolver: by, CIDRs: settings.Prefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace,
-	}, i.stores, newMetrics(registry), log)
-	i.server = nodeserver.New(nodeserver.Config{
-		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
-		Observer: i.collector, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
-	})
-	return i, nil
+	}, l.stores, newMetrics(registry), log)
+	return l, nil
+}
+
+// Run follows the source and collects until ctx is done.
+func (l *lookout) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.nodes.Run(ctx) })
+	g.Go(func() error { return l.collector.Run(ctx) })
+	return g.Wait()
 }
 
 // Run serves until ctx is done.
@@ -126,8 +150,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return i.nodes.Run(ctx) })
-	g.Go(func() error { return i.collector.Run(ctx) })
+	g.Go(func() error { return i.lookout.Run(ctx) })
 	g.Go(func() error { return i.server.Run(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
 	g.Go(func() error {
@@ -139,8 +162,8 @@ func (i *inventory) Run(ctx context.Context) error {
 
 // observed is the readiness: the first complete observation. What comes later may degrade
 // the status, never the readiness: what is known is served on.
-func (i *inventory) observed() error {
-	status, _ := i.stores.Status()
+func (l *lookout) observed() error {
+	status, _ := l.stores.Status()
 	if status.Observation > 0 {
 		return nil
 	}
