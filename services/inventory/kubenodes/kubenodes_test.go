@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -35,6 +36,12 @@ type cluster struct {
 func follow(t *testing.T, rules Rules, objects ...any) *cluster {
 	t.Helper()
 	client := fake.NewClientset()
+	watching := make(chan struct{}, 10)
+	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watching <- struct{}{} // what changes between list and watch is lost on the fake
+		return true, stream, err
+	})
 	for _, o := range objects {
 		var err error
 		switch o := o.(type) {
@@ -57,6 +64,10 @@ func follow(t *testing.T, rules Rules, objects ...any) *cluster {
 			t.Errorf("Run: %v", err)
 		}
 	})
+	<-watching
+	if rules.Workload != nil {
+		<-watching
+	}
 	return &cluster{Nodes: n, t: t, client: client, states: map[string]roster.State{}}
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -115,7 +116,14 @@ func until(t *testing.T, w *followed, what string, ok func(Told[bool]) bool) Tol
 
 func TestFollowsObjects(t *testing.T) {
 	client := fake.NewClientset(worker("a"), worker("b"))
+	watching := make(chan struct{}, 10)
+	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watching <- struct{}{} // what changes between list and watch is lost on the fake
+		return true, stream, err
+	})
 	n := follow(t, client)
+	<-watching
 	ctx := t.Context()
 	until(t, n, "two nodes", func(n Told[bool]) bool { return len(n.Changed) == 2 && !n.HeardAt.IsZero() })
 	if _, err := n.Look(ctx, roster.Full); err != nil {

@@ -1,0 +1,206 @@
+// Package kubeservice follows the endpoints of one Service of the secured cluster, by its
+// EndpointSlices. It promises the careful following of kubewatch, that an endpoint is one
+// member however many slices list it, and that a Service which is not there is no empty one. It
+// refuses to change anything, and to guess: ports are told for comparison only.
+package kubeservice
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// lookTimeout is how long the API server may take to say that the Service is there.
+const lookTimeout = 5 * time.Second
+
+// Config is what Endpoints needs. All fields are mandatory.
+type Config struct {
+	Client          kubernetes.Interface
+	Namespace, Name string // of the Service
+	Log             *slog.Logger
+	Registerer      prometheus.Registerer
+}
+
+// Endpoints follows the endpoints of a Service. Its methods are safe for concurrent use.
+type Endpoints struct {
+	cfg     Config
+	watch   *kubewatch.Watch[slice]
+	looks   *kubewatch.Looks
+	changed chan struct{} // capacity 1
+
+	mu     sync.Mutex
+	slices map[string]slice               // by name
+	listed map[string]map[string]endpoint // by the member's key, then by the slice that lists it
+	told   map[string]roster.Candidate    // as they were told last, by key
+	bad    int                            // members whose endpoint cannot be used
+}
+
+// New returns Endpoints that have read nothing yet: see Run.
+func New(cfg Config) *Endpoints {
+	e := &Endpoints{
+		cfg: cfg, changed: make(chan struct{}, 1),
+		slices: map[string]slice{}, listed: map[string]map[string]endpoint{}, told: map[string]roster.Candidate{},
+	}
+	all := cfg.Client.DiscoveryV1().EndpointSlices(cfg.Namespace)
+	ours := func(o metav1.ListOptions) metav1.ListOptions {
+		// A slice belongs to a Service by this label alone: its name says nothing.
+		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
+		return o
+	}
+	e.watch = kubewatch.New(kubewatch.Kind[slice]{
+		Resource: "endpointslices", Example: &discoveryv1.EndpointSlice{},
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return all.List(ctx, ours(o))
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return all.Watch(ctx, ours(o))
+		},
+		Keep: func(o runtime.Object) slice {
+			s, _ := o.(*discoveryv1.EndpointSlice)
+			return read(s)
+		},
+		Same: slice.same,
+	}, kubewatch.Config{
+		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Signal: e.signal,
+	})
+	e.looks = kubewatch.NewLooks(e.watch)
+	return e
+}
+
+// Run follows the Service until ctx is done; its error is then nil.
+func (e *Endpoints) Run(ctx context.Context) error { return e.watch.Run(ctx) }
+
+// Look asks the API server whether the Service is there, and whether what was told of its
+// slices can be believed: see kubewatch.Looks.
+func (e *Endpoints) Look(ctx context.Context, look roster.Look) (mark uint64, err error) {
+	if err := e.exists(ctx); err != nil {
+		return 0, err
+	}
+	return e.looks.Look(ctx, look)
+}
+
+// exists is no error if the Service is there and can have endpoints. A typing mistake, or a
+// Service that is made anew, must not look like one whose endpoints have all gone.
+func (e *Endpoints) exists(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	service, err := e.cfg.Client.CoreV1().Services(e.cfg.Namespace).Get(ctx, e.cfg.Name, metav1.GetOptions{})
+	name := e.cfg.Namespace + "/" + e.cfg.Name
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the Service %s is not there: check SOURCE_SERVICE; what was known of it stays", name)
+	case err != nil:
+		return fmt.Errorf("get the Service %s: %w", name, err)
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		return fmt.Errorf("the Service %s is of the type ExternalName and has no endpoints: check SOURCE_SERVICE", name)
+	}
+	return nil
+}
+
+// Changed receives when there is something to take. It has room for one signal, which
+// stands for any number of changes.
+func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
+
+func (e *Endpoints) signal() {
+	select {
+	case e.changed <- struct{}{}:
+	default: // one is waiting, and stands for this one too
+	}
+}
+
+// Take returns what the watch has told since the last Take, judged.
+func (e *Endpoints) Take() roster.News {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	told := e.watch.Take()
+	dirty := map[string]struct{}{}
+	for _, o := range told.Changed {
+		e.put(o.Name, o.Value, dirty)
+	}
+	for _, name := range told.Removed {
+		e.put(name, slice{}, dirty)
+	}
+	news := roster.News{Failure: told.Failure}
+	for _, key := range slices.Sorted(maps.Keys(dirty)) {
+		e.tell(key, &news)
+	}
+	slices.SortFunc(news.Changed, func(a, b roster.Candidate) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(news.Removed)
+	if e.bad > 0 {
+		news.Flaw = fmt.Sprintf("%d endpoints of the Service cannot be used: those that are known stay as they were", e.bad)
+	}
+	news.Ports = e.ports()
+	news.HeardAt, news.Mark = e.looks.Heard([]time.Time{told.HeardAt}, []uint64{told.ResourceVersion})
+	return news
+}
+
+// put takes in what a slice lists now, and notes whom that is about.
+func (e *Endpoints) put(name string, now slice, dirty map[string]struct{}) {
+	for _, p := range e.slices[name].endpoints {
+		delete(e.listed[p.key], name)
+		dirty[p.key] = struct{}{}
+	}
+	for _, p := range now.endpoints {
+		if e.listed[p.key] == nil {
+			e.listed[p.key] = map[string]endpoint{}
+		}
+		e.listed[p.key][name] = p
+		dirty[p.key] = struct{}{}
+	}
+	e.slices[name] = now
+	if len(now.endpoints) == 0 && len(now.ports) == 0 {
+		delete(e.slices, name)
+	}
+}
+
+// tell adds to the news what became of a member.
+func (e *Endpoints) tell(key string, news *roster.News) {
+	before, wasTold := e.told[key]
+	if wasTold && before.Bad != "" {
+		e.bad--
+	}
+	if len(e.listed[key]) == 0 {
+		delete(e.listed, key)
+		delete(e.told, key)
+		if wasTold {
+			news.Removed = append(news.Removed, before.Name)
+		}
+		return
+	}
+	now := join(e.listed[key])
+	if now.Bad != "" {
+		e.bad++
+	}
+	e.told[key] = now
+	if !wasTold || !alike(before, now) {
+		news.Changed = append(news.Changed, now)
+	}
+}
+
+// ports are those of all slices, each once, sorted.
+func (e *Endpoints) ports() []roster.Port {
+	var all []roster.Port
+	for _, s := range e.slices {
+		all = append(all, s.ports...)
+	}
+	slices.SortFunc(all, comparePorts)
+	return slices.Compact(all)
+}

@@ -1,0 +1,317 @@
+package kubeservice
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a followed Service "web" of the namespace "shop", and what was told of it so far.
+type world struct {
+	*Endpoints
+
+	t      *testing.T
+	client *fake.Clientset
+	now    map[string]roster.Candidate
+	news   roster.News
+}
+
+func follow(t *testing.T, slices ...*discoveryv1.EndpointSlice) *world {
+	t.Helper()
+	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	watching := make(chan struct{}, 10)
+	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watching <- struct{}{} // what changes between list and watch is lost on the fake
+		return true, stream, err
+	})
+	w := &world{t: t, client: client, now: map[string]roster.Candidate{}}
+	for _, s := range slices {
+		w.create(s)
+	}
+	w.Endpoints = New(Config{
+		Client: client, Namespace: "shop", Name: "web",
+		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	<-watching
+	return w
+}
+
+func (w *world) create(s *discoveryv1.EndpointSlice) {
+	w.t.Helper()
+	if _, err := w.client.DiscoveryV1().EndpointSlices("shop").Create(w.t.Context(), s, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) update(s *discoveryv1.EndpointSlice) {
+	w.t.Helper()
+	if _, err := w.client.DiscoveryV1().EndpointSlices("shop").Update(w.t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(name string) {
+	w.t.Helper()
+	if err := w.client.DiscoveryV1().EndpointSlices("shop").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// told takes news until every member is as wanted: state and addresses in words, by name.
+func (w *world) told(want map[string]string) {
+	w.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		got := map[string]string{}
+		for name, c := range w.now {
+			got[name] = words(c)
+		}
+		if cmp.Equal(want, got) {
+			return
+		}
+		select {
+		case <-w.Changed():
+		case <-deadline:
+			w.t.Fatal(cmp.Diff(want, got))
+		}
+		w.news = w.Take()
+		for _, c := range w.news.Changed {
+			w.now[c.Name] = c
+		}
+		for _, name := range w.news.Removed {
+			delete(w.now, name)
+		}
+	}
+}
+
+func words(c roster.Candidate) string {
+	all := []string{c.State.String()}
+	if c.Bad != "" {
+		all = []string{"bad"}
+	}
+	for _, a := range c.InternalIPs {
+		all = append(all, a.String())
+	}
+	return strings.Join(all, " ")
+}
+
+// listing makes an EndpointSlice of the Service, whatever it is called.
+func listing(name string, kind discoveryv1.AddressType, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: kind, Endpoints: endpoints,
+	}
+}
+
+func ported(s *discoveryv1.EndpointSlice, name string, number int32) *discoveryv1.EndpointSlice {
+	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
+	return s
+}
+
+// of is an endpoint of a Pod (none: ""), in a state.
+func of(pod, address string, is roster.State) discoveryv1.Endpoint {
+	ready, leaving := is == roster.Ready, is == roster.Draining
+	serving := ready || leaving
+	e := discoveryv1.Endpoint{
+		Addresses:  []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &leaving},
+	}
+	if pod != "" {
+		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-of-" + pod)}
+	}
+	return e
+}
+
+const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
+
+func TestFollowsSeveralSlicesNotNamedLikeTheServiceInBothFamilies(t *testing.T) {
+	w := follow(t,
+		listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("", "10.0.0.9", roster.NotReady)),
+		listing("two", v6, of("a", "fd00::1", roster.Ready)),
+		listing("three", v4, of("b", "10.0.0.2", roster.Draining)))
+	w.told(map[string]string{
+		"a.uid-of-a": "ready 10.0.0.1 fd00::1", "b.uid-of-b": "draining 10.0.0.2", "10.0.0.9": "not_ready 10.0.0.9",
+	})
+	w.update(listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("c", "10.0.0.3", roster.Ready)))
+	w.remove("three")
+	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1 fd00::1", "c.uid-of-c": "ready 10.0.0.3"})
+}
+
+func TestAnEndpointThatMovesBetweenSlicesStays(t *testing.T) {
+	w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)), listing("two", v4))
+	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	w.update(listing("two", v4, of("a", "10.0.0.1", roster.Ready)))
+	w.update(listing("one", v4))
+	if _, err := w.Look(t.Context(), roster.Full); err != nil {
+		t.Fatal(err)
+	}
+	if news := w.Take(); len(news.Removed) > 0 {
+		t.Errorf("removed %v", news.Removed)
+	}
+	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+}
+
+func TestAPodThatComesBackUnderItsNameIsAnotherMember(t *testing.T) {
+	again := of("a", "10.0.0.2", roster.Ready)
+	again.TargetRef.UID = "another"
+	w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Draining), again))
+	w.told(map[string]string{"a.uid-of-a": "draining 10.0.0.1", "a.another": "ready 10.0.0.2"})
+}
+
+func TestOnlySlicesOfTheServiceAreAskedFor(t *testing.T) {
+	w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)))
+	if _, err := w.Look(t.Context(), roster.Full); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, action := range w.client.Actions() {
+		selected := ""
+		switch a := action.(type) {
+		case clienttesting.ListAction:
+			selected = a.GetListRestrictions().Labels.String()
+		case clienttesting.WatchAction:
+			selected = a.GetWatchRestrictions().Labels.String()
+		default:
+			continue
+		}
+		asked++
+		if action.GetNamespace() != "shop" || selected != "kubernetes.io/service-name=web" {
+			t.Errorf("%s %s of %q, labels %q", action.GetVerb(), action.GetResource().Resource, action.GetNamespace(), selected)
+		}
+	}
+	if asked < 3 {
+		t.Errorf("%d lists and watches", asked)
+	}
+}
+
+func TestPortsAreToldForComparison(t *testing.T) {
+	w := follow(t, ported(ported(listing("one", v4, of("a", "10.0.0.1", roster.Ready)), "web", 8080), "admin", 9090),
+		ported(listing("two", v6), "web", 8080))
+	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	want := []roster.Port{{Name: "web", Protocol: "TCP", Number: 8080}, {Name: "admin", Protocol: "TCP", Number: 9090}}
+	if d := cmp.Diff(want, w.news.Ports); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Run("contradictory: the Service is not there", func(t *testing.T) {
+		w := follow(t)
+		w.told(map[string]string{})
+		if err := w.client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, look := range []roster.Look{roster.Light, roster.Full} {
+			if _, err := w.Look(t.Context(), look); err == nil || !strings.Contains(err.Error(), "shop/web is not there") {
+				t.Errorf("%s look: %v", look, err)
+			}
+		}
+	})
+	t.Run("contradictory: the Service is of the type ExternalName", func(t *testing.T) {
+		w := follow(t)
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}
+		if _, err := w.client.CoreV1().Services("shop").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Look(t.Context(), roster.Light); err == nil || !strings.Contains(err.Error(), "ExternalName") {
+			t.Error(err)
+		}
+	})
+	t.Run("contradictory: two slices list an endpoint in two states", func(t *testing.T) {
+		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.NotReady)), listing("two", v4, of("a", "10.0.0.1", roster.Ready)))
+		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	})
+	t.Run("malformed: a slice of host names", func(t *testing.T) {
+		w := follow(t, listing("one", discoveryv1.AddressTypeFQDN, of("", "web.example.org", roster.Ready)))
+		w.told(map[string]string{"web.example.org": "bad"})
+		if !strings.HasPrefix(w.news.Flaw, "1 endpoints") || !strings.Contains(w.now["web.example.org"].Bad, "host name") {
+			t.Errorf("flaw %q, bad %q", w.news.Flaw, w.now["web.example.org"].Bad)
+		}
+	})
+	t.Run("half right: one address of many cannot be read", func(t *testing.T) {
+		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("b", "10.0.0.300", roster.Ready)))
+		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "bad"})
+		w.update(listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("b", "10.0.0.3", roster.Ready)))
+		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.3"})
+		if w.news.Flaw != "" {
+			t.Errorf("flaw %q", w.news.Flaw)
+		}
+	})
+	t.Run("empty: the Service has no endpoint", func(t *testing.T) {
+		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)))
+		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w.update(listing("one", v4))
+		w.told(map[string]string{})
+		if _, err := w.Look(t.Context(), roster.Full); err != nil {
+			t.Errorf("the look: %v", err) // it is true: the roster has it repeated before anyone believes it
+		}
+	})
+}
+
+func TestReadsConditionsAsTheirAPIDocumentsThem(t *testing.T) {
+	yes, no := true, false
+	for _, tc := range []struct {
+		name string
+		is   discoveryv1.EndpointConditions
+		want roster.State
+	}{
+		{"nothing is said", discoveryv1.EndpointConditions{}, roster.Ready},
+		{"ready", discoveryv1.EndpointConditions{Ready: &yes}, roster.Ready},
+		{"not ready", discoveryv1.EndpointConditions{Ready: &no}, roster.NotReady},
+		{"serving while it terminates", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, roster.Draining},
+		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, roster.NotReady},
+		{"ready though it terminates, as publishNotReadyAddresses has it", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, roster.Ready},
+	} {
+		if got := state(tc.is); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func FuzzReadsAnySlice(f *testing.F) {
+	f.Add("10.0.0.1", "web-0", "uid", "de/fra", "IPv4", int32(8080))
+	f.Add("fd00::1%eth0", strings.Repeat("n", 400), strings.Repeat("u", 100), "\xff", "IPv6", int32(-1))
+	f.Add("", "", "", "", "FQDN", int32(0))
+	f.Fuzz(func(t *testing.T, address, name, uid, zone, kind string, port int32) {
+		s := listing("s", discoveryv1.AddressType(kind), discoveryv1.Endpoint{
+			Addresses: []string{address}, Zone: &zone, TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
+		})
+		for _, e := range read(ported(s, name, port)).endpoints {
+			c := join(map[string]endpoint{"s": e})
+			if len(c.Name) == 0 || len(c.Name) > maxName || len(c.UID) > maxUID || len(c.Zone) > maxZone {
+				t.Errorf("out of bounds: %+v", c)
+			}
+			if (c.Bad == "") != (len(c.InternalIPs) == 1) || c.Bad == "" && c.InternalIPs[0] != netip.MustParseAddr(c.InternalIPs[0].String()) {
+				t.Errorf("%q became %v, %q", address, c.InternalIPs, c.Bad)
+			}
+		}
+	})
+}
