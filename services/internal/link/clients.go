@@ -48,6 +48,8 @@ type Clients struct {
 	path string
 	text []byte // of what is in use; read and written by loading only
 
+	strangers *account // of all who are not on the list
+
 	mu      sync.RWMutex
 	entries map[SAN]*entry
 }
@@ -55,12 +57,13 @@ type Clients struct {
 type entry struct {
 	grant   Grant
 	changed chan struct{} // closed when the grant is no longer as it is here
+	account *account      // the client's, however its grant changes
 }
 
 // OpenClients reads the list. A list that is missing, empty or wrong is an error that names
 // every problem.
 func OpenClients(path string) (*Clients, error) {
-	c := &Clients{path: path}
+	c := &Clients{path: path, strangers: newAccount()}
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}
@@ -70,8 +73,24 @@ func OpenClients(path string) (*Clients, error) {
 // Lookup finds the grant of a peer by its certificates, of which the first counts. A
 // certificate with names of two clients of the list gets none: it would be a guess.
 func (c *Clients) Lookup(peer []*x509.Certificate) (Grant, bool) {
+	if e := c.find(peer); e != nil {
+		return e.grant, true
+	}
+	return Grant{}, false
+}
+
+// account is what the peer's limits are counted by. There are as many as the list is long,
+// and one more: whoever can have certificates signed could call by any number of names.
+func (c *Clients) account(peer []*x509.Certificate) *account {
+	if e := c.find(peer); e != nil {
+		return e.account
+	}
+	return c.strangers
+}
+
+func (c *Clients) find(peer []*x509.Certificate) *entry {
 	if len(peer) == 0 {
-		return Grant{}, false
+		return nil
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -82,14 +101,11 @@ func (c *Clients) Lookup(peer []*x509.Certificate) (Grant, bool) {
 			continue
 		}
 		if found != nil {
-			return Grant{}, false
+			return nil
 		}
 		found = e
 	}
-	if found == nil {
-		return Grant{}, false
-	}
-	return found.grant, true
+	return found
 }
 
 // Follow returns a channel that is closed as soon as the list no longer gives just this grant.
@@ -126,11 +142,15 @@ func (c *Clients) replace(grants []Grant) {
 	defer c.mu.Unlock()
 	next := make(map[SAN]*entry, len(grants))
 	for _, g := range grants {
-		if old := c.entries[g.SAN]; old != nil && old.grant.same(g) {
-			next[g.SAN] = old
-			continue
+		used := newAccount()
+		if old := c.entries[g.SAN]; old != nil {
+			if old.grant.same(g) {
+				next[g.SAN] = old
+				continue
+			}
+			used = old.account
 		}
-		next[g.SAN] = &entry{grant: g, changed: make(chan struct{})}
+		next[g.SAN] = &entry{grant: g, changed: make(chan struct{}), account: used}
 	}
 	for san, old := range c.entries {
 		if next[san] != old {

@@ -31,8 +31,13 @@ const (
 	maxResponse   = maxMessage + 64<<10 // what a client accepts: a margin for framing, not for more nodes
 	maxRequest    = 64 << 10            // requests are a cursor and a few names
 	maxHeaders    = 16 << 10            // of one call, in bytes
-	maxStreams    = 16                  // calls under way in one connection
+	readBuffer    = 4 << 10             // of each connection of a server: what comes in is small
 	shutdownGrace = 10 * time.Second    // for calls under way when the server stops
+
+	// maxConnStreams is how many calls may be under way in one connection. An answer counts
+	// until its client has read it, so this also bounds what a client that asks and does
+	// not read makes us keep. A subscriber has one or two; what goes beyond waits at the client.
+	maxConnStreams = 8
 
 	// defaultRefresh is how often files are read again. Reading beats watching here: what
 	// kubelet mounts are symbolic links that are swapped, and a missed event would be silent.

@@ -13,13 +13,12 @@ import (
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/validator"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/status"
 )
@@ -28,11 +27,12 @@ import (
 type Server struct {
 	id       *identity
 	clients  *Clients
-	creds    credentials.TransportCredentials
+	creds    *handshakes
 	reloader *reloader
 	auth     *authoriser
 	metrics  *grpcprom.ServerMetrics
 	panics   prometheus.Counter
+	limits   *limits
 	log      *slog.Logger
 	stop     sync.Once
 }
@@ -63,9 +63,14 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Half))),
 		panics: counter("grpc_panics_total", "Panics of gRPC handlers, each answered with INTERNAL."),
 	}
-	refused := counter("tls_handshake_errors_total", "Connections that did not get past the TLS handshake.")
-	s.creds = &countedHandshakes{TransportCredentials: creds, refused: refused, log: s.log, seldom: rate.Sometimes{First: 3, Interval: time.Second}}
-	cfg.registerer().MustRegister(s.metrics, s.panics, refused)
+	s.limits = newLimits(cfg.Half, s.log)
+	failed := counter("tls_handshake_errors_total", "Connections that did not get past the TLS handshake.")
+	s.creds = newHandshakes(creds, clients, failed, s.limits)
+	unfinished := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "tls_handshakes_unfinished",
+		Help: "Connections in the midst of their TLS handshake.",
+	}, func() float64 { return float64(s.creds.unfinished()) })
+	cfg.registerer().MustRegister(s.metrics, s.panics, s.limits.refused, failed, unfinished)
 	return s, nil
 }
 
@@ -76,7 +81,8 @@ func (s *Server) Run(ctx context.Context) error { return s.reloader.run(ctx) }
 func (s *Server) Clients() *Clients { return s.clients }
 
 // Options are those for grpc.NewServer. Metrics and logs are outermost, so that they see
-// what recovery makes of a panic and whom the authoriser sends away.
+// what recovery makes of a panic and whom the authoriser sends away; but what the limits
+// refuse is not logged call by call.
 func (s *Server) Options() []grpc.ServerOption {
 	params, enforcement := serverKeepalive()
 	logs := logger(s.log)
@@ -89,13 +95,18 @@ func (s *Server) Options() []grpc.ServerOption {
 		grpc.KeepaliveParams(params), grpc.KeepaliveEnforcementPolicy(enforcement),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxConnStreams),
+		// Windows that do not grow: else grpc takes up to 16 MB of what a fast sender sends.
+		grpc.StaticStreamWindowSize(maxRequest), grpc.StaticConnWindowSize(maxRequest),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.metrics.UnaryServerInterceptor(),
+			ratelimit.UnaryServerInterceptor(s.limits.calls(s.clients)),
 			logging.UnaryServerInterceptor(logs, finish, levels, peerSAN),
 			recovery.UnaryServerInterceptor(recovered), s.auth.unary,
 			validator.UnaryServerInterceptor(validator.WithFailFast())),
 		grpc.ChainStreamInterceptor(s.metrics.StreamServerInterceptor(),
+			ratelimit.StreamServerInterceptor(s.limits.streams(s.clients)),
 			logging.StreamServerInterceptor(logs, finish, levels, peerSAN),
 			recovery.StreamServerInterceptor(recovered), s.auth.stream,
 			validator.StreamServerInterceptor(validator.WithFailFast())),
@@ -147,22 +158,4 @@ func (s *Server) Serve(ctx context.Context, v Serving) error {
 		<-failed //nolint:errcheck // nil after a stop
 	}
 	return err
-}
-
-// countedHandshakes counts refused connections. grpc itself only mentions them in its log.
-type countedHandshakes struct {
-	credentials.TransportCredentials
-
-	refused prometheus.Counter
-	log     *slog.Logger
-	seldom  rate.Sometimes // anyone can knock, and often
-}
-
-func (c *countedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
-		c.refused.Inc()
-		c.seldom.Do(func() { c.log.Warn("TLS handshake refused", "remote", raw.RemoteAddr().String(), "error", err) })
-	}
-	return conn, info, err
 }

@@ -49,7 +49,7 @@ type Config struct {
 
 	Heartbeat time.Duration // between messages at rest; 0: 5 s
 	Stall     time.Duration // how long one message may wait for its reader; 0: 60 s
-	Streams   int           // of one client at a time; 0: 16
+	Streams   int           // of one client at a time; 0: 64
 }
 
 // Server is the service.
@@ -76,7 +76,9 @@ func New(cfg Config) *Server {
 		cfg.Stall = time.Minute
 	}
 	if cfg.Streams == 0 {
-		cfg.Streams = 16
+		// Writers that share a name, each with two streams while it asks for an observation,
+		// and those that a bad network left behind and nobody has found dead yet.
+		cfg.Streams = 64
 	}
 	s := &Server{cfg: cfg, stopping: make(chan struct{}), streams: map[string]int{}}
 	s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -139,7 +141,7 @@ func (s *Server) admit(c Client, depth int) (leave func(), err error) {
 		return nil, errStopping
 	}
 	if s.streams[c.Name] >= s.cfg.Streams {
-		return nil, status.Errorf(codes.ResourceExhausted, "this client has %d streams already: end one", s.cfg.Streams)
+		return nil, status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d streams already: end one, or give each client a name of its own", s.cfg.Streams)
 	}
 	s.live.Add(1)
 	s.streams[c.Name]++
