@@ -74,6 +74,9 @@ func wireStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 	if s.Observation > 0 {
 		w.ObservationAge = duration(now.Sub(s.ObservedAt))
 	}
+	for _, p := range s.Ports[:min(len(s.Ports), inventoryv1.MaxSourcePorts)] {
+		w.Ports = append(w.Ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
+	}
 	return w
 }
 

@@ -59,3 +59,13 @@ func TestR12EveryStateAndReasonHasItsNumberOnTheWire(t *testing.T) {
 		want(t, name, "OMISSION_REASON_"+strings.ToUpper(roster.Reason(number).String()), name)
 	}
 }
+
+func TestTheStatusTellsThePortsOfTheSourceAsFarAsTheLimitAllows(t *testing.T) {
+	status := roster.Status{Ports: []roster.Port{{Name: "web", Protocol: "TCP", Number: 8080}}}
+	got := wireStatus(status, time.Now()).GetPorts()
+	if len(got) != 1 || got[0].GetName() != "web" || got[0].GetProtocol() != "TCP" || got[0].GetPort() != 8080 {
+		t.Errorf("got %v", got)
+	}
+	status.Ports = make([]roster.Port, 100)
+	want(t, "ports", len(wireStatus(status, time.Now()).GetPorts()), inventoryv1.MaxSourcePorts)
+}

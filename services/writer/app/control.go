@@ -143,7 +143,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	}
 	guards, later := c.lasting(decision.Guards, now)
 	wake = sooner(wake, later)
-	c.told.Now(view.Service, append(warnings(guards), neighbours(view.Target)...))
+	c.told.Now(view.Service, slices.Concat(warnings(guards), neighbours(view.Target), otherPorts(snapshot, view.Target)))
 	if !decision.Write || c.writing || !c.due {
 		return nil, wake
 	}

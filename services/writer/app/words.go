@@ -144,6 +144,36 @@ func neighbours(t targets.Target) []applier.Warning {
 	}}
 }
 
+// otherPorts warns of a target whose port none of the source's own endpoints has: a feed tells
+// addresses and not ports, so what is written is the target's port all the same.
+func otherPorts(s subscriber.Snapshot, t targets.Target) []applier.Warning {
+	if len(s.Ports) == 0 {
+		return nil
+	}
+	var missing, have []string
+	for _, p := range t.Ports {
+		if p.Port == nil || p.Protocol == nil {
+			continue
+		}
+		if !slices.ContainsFunc(s.Ports, func(o subscriber.Port) bool {
+			return int32(o.Number) == *p.Port && o.Protocol == string(*p.Protocol)
+		}) {
+			missing = append(missing, fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, p := range s.Ports {
+		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
+	}
+	return []applier.Warning{{
+		Reason: "SourcePortDiffers", Action: "WriteAnyway",
+		Note: fmt.Sprintf("The endpoints of source %s have the ports %s, and this Service points to %s: set its targetPort (or TARGET_PORT), unless that is meant.",
+			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),
+	}}
+}
+
 // sooner is the earlier of two times, of which zero is none.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {

@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -90,6 +92,25 @@ func TestAGuardOfSeveralSourcesIsOneWarning(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAPortThatTheSourceDoesNotHaveIsToldOnTheService(t *testing.T) {
+	tcp, number := corev1.ProtocolTCP, int32(8080)
+	target := targets.Target{Ports: []discoveryv1.EndpointPort{{Protocol: &tcp, Port: &number}}}
+	for _, tt := range []struct {
+		name  string
+		ports []subscriber.Port
+		told  bool
+	}{
+		{"the source knows no ports", nil, false},
+		{"it has this one", []subscriber.Port{{Protocol: "TCP", Number: 9090}, {Protocol: "TCP", Number: 8080}}, false},
+		{"it has another", []subscriber.Port{{Protocol: "TCP", Number: 9090}}, true},
+		{"it has it by another protocol", []subscriber.Port{{Protocol: "UDP", Number: 8080}}, true},
+	} {
+		if got := otherPorts(subscriber.Snapshot{Source: "default", Ports: tt.ports}, target); (len(got) == 1) != tt.told {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
 

@@ -101,6 +101,21 @@ func decodePart(received time.Time, p *inventoryv1.PartStatus, before Part) Part
 	return part
 }
 
+// decodePorts reads the ports of the source's own endpoints.
+func decodePorts(all []*inventoryv1.SourcePort) ([]Port, *Breach) {
+	if len(all) > inventoryv1.MaxSourcePorts {
+		return nil, breach(OverLimit, "a status with %d ports: at most %d", len(all), inventoryv1.MaxSourcePorts)
+	}
+	var ports []Port
+	for _, p := range all {
+		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > inventoryv1.MaxLabelValueLength || len(p.GetProtocol()) > inventoryv1.MaxLabelValueLength {
+			return nil, breach(OverLimit, "port %d of the status, its name or its protocol", n)
+		}
+		ports = append(ports, Port{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})
+	}
+	return ports, nil
+}
+
 // age is a peer's duration, bounded to what an age can be.
 func age(d *durationpb.Duration) time.Duration {
 	const eternity = 50 * 365 * 24 * time.Hour

@@ -6,6 +6,7 @@ package subscriber
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -74,6 +75,13 @@ type Part struct {
 	Since  time.Time // when it entered the state, by our clock
 }
 
+// Port is a port of the source's own endpoints.
+type Port struct {
+	Name     string // empty: it has none
+	Protocol string // TCP, UDP or SCTP
+	Number   uint16
+}
+
 // Snapshot is what one source says at a moment. It is immutable.
 type Snapshot struct {
 	Source string
@@ -95,6 +103,9 @@ type Snapshot struct {
 	// Membership (which nodes there are) and Addresses (where they are) are as the last
 	// message said, whether it was synced or not.
 	Membership, Addresses Part
+
+	// Ports are those of the source's own endpoints, if it tells any, as the last message said.
+	Ports []Port
 
 	// WordAt is when a synced message last said that membership is Synced, by our clock.
 	WordAt time.Time
@@ -123,5 +134,5 @@ func (s Snapshot) differs(o Snapshot) bool {
 	return s.Synced != o.Synced || s.SyncedEpoch != o.SyncedEpoch || s.Alive != o.Alive ||
 		s.Generation != o.Generation || s.Cursor.Epoch != o.Cursor.Epoch ||
 		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
-		!same(s.Membership, o.Membership) || !same(s.Addresses, o.Addresses)
+		!same(s.Membership, o.Membership) || !same(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
 }

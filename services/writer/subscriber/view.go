@@ -26,6 +26,7 @@ type View struct {
 	staged     *staged
 
 	membership, addresses Part
+	ports                 []Port
 	wordAt                time.Time
 
 	observed    uint64 // the number that the present stream told last, since its last reset
@@ -77,7 +78,7 @@ func (v *View) Snapshot() Snapshot {
 	s := Snapshot{
 		Synced: v.everSynced, SyncedEpoch: v.inStream,
 		Members: v.members, Generation: v.generation, Cursor: v.cursor,
-		Membership: v.membership, Addresses: v.addresses, WordAt: v.wordAt,
+		Membership: v.membership, Addresses: v.addresses, Ports: v.ports, WordAt: v.wordAt,
 		Observation: v.observation.number, ObservationEpoch: v.observation.epoch,
 		ObservedAt: v.observation.at, ObservationReceivedAt: v.observation.received,
 	}
@@ -90,7 +91,10 @@ func (v *View) Snapshot() Snapshot {
 // Apply takes in the next message of the stream, and reports whether it put a synced state
 // in force. An error is a *Breach: then the set is as it was, and the stream has to end.
 func (v *View) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (synced bool, err error) {
-	b := v.stage(received, m)
+	ports, b := decodePorts(m.GetStatus().GetPorts())
+	if b == nil {
+		b = v.stage(received, m)
+	}
 	if b == nil && m.GetSynced() {
 		b = v.check(m)
 	}
@@ -104,6 +108,7 @@ func (v *View) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (syn
 	if m.GetStatus() != nil {
 		v.membership = decodePart(received, m.GetStatus().GetMembership(), v.membership)
 		v.addresses = decodePart(received, m.GetStatus().GetAddresses(), v.addresses)
+		v.ports = ports
 		if m.GetSynced() && v.membership.State == Synced {
 			v.wordAt = received
 		}

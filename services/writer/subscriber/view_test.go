@@ -198,6 +198,11 @@ func TestR13EveryBreachIsNoticedAndTheSetStays(t *testing.T) {
 	with := func(f func(*wireNode)) *message {
 		return &message{Status: sourceStatus(1), Upserts: []*wireNode{altered(f)}}
 	}
+	ported := func(ports ...*inventoryv1.SourcePort) *message {
+		status := sourceStatus(1)
+		status.Ports = ports
+		return &message{Status: status}
+	}
 	next := []*wireNode{a, b, c}
 	type row struct {
 		name string
@@ -212,6 +217,8 @@ func TestR13EveryBreachIsNoticedAndTheSetStays(t *testing.T) {
 		{"three addresses", BadAddress, addressed("10.0.0.8", "fd00::1", "fd00::2")},
 		{"no fingerprint", BadFingerprint, with(func(n *wireNode) { n.Fingerprint = nil })},
 		{"a long fingerprint", BadFingerprint, with(func(n *wireNode) { n.Fingerprint = make([]byte, 17) })},
+		{"more ports of the source than there may be", OverLimit, ported(make([]*inventoryv1.SourcePort, 17)...)},
+		{"a port of the source that is none", OverLimit, ported(&inventoryv1.SourcePort{Port: 65536})},
 		{"two nodes of one name in a message", DuplicateName, synced("e", 11, next, upserts(c, c))},
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},
 		{"a name removed and upserted", RemovedAndUpserted, synced("e", 11, []*wireNode{a, b}, upserts(a), removed("a"))},
