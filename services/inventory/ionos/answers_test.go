@@ -224,6 +224,7 @@ func TestWhatMayBeMissingIsTolerated(t *testing.T) {
 		"no metadata":               strings.Replace(server(1), `"metadata":{"state":"AVAILABLE"},`, ``, 1),
 		"a server that is BUSY":     strings.Replace(server(1), "AVAILABLE", "BUSY", 1),
 		"rubbish on another's LAN":  server(1, nic("7", "rubbish")),
+		"a date without a zone":     strings.Replace(server(1, nic("2")), "03:04:05Z", "03:04:05", 1),
 		"fields that nobody knows":  strings.Replace(server(1), `"metadata"`, `"novelty":[1],"metadata"`, 1),
 		"a state that nobody knows": strings.Replace(server(1), "AVAILABLE", "DREAMING", 1),
 	} {

@@ -66,8 +66,11 @@ func asksToWait(status int, h http.Header, now time.Time) (time.Duration, bool) 
 	return min(max(until.Sub(now), 0), longestWait), true
 }
 
-// call makes one request of the SDK, within its own deadline.
+// call makes one request of the SDK, when its turn has come, within its own deadline.
 func (c *Client) call(ctx context.Context, do func(context.Context) error) error {
+	if err := c.budget.wait(ctx); err != nil {
+		return &cloudError{text: err.Error(), err: err}
+	}
 	ctx, x := watched(ctx)
 	timed, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -86,7 +89,7 @@ func (c *Client) call(ctx context.Context, do func(context.Context) error) error
 		e.text, e.err = fmt.Sprintf("no whole answer within %s", c.timeout), err
 	case x.status == http.StatusUnauthorized:
 		// The body is left out: it may repeat what was sent.
-		e.text = "the token is not accepted (HTTP 401): it is wrong or expired, check " + c.tokenFrom
+		e.text = "the token is not accepted (HTTP 401): it is wrong or expired, check " + c.token.String()
 	case x.status >= 300 && x.status < 400:
 		e.text = fmt.Sprintf("refused to follow a redirect (HTTP %d) to %s: check IONOS_API_URL", x.status, host(x.location))
 	case x.status >= 300:
@@ -94,6 +97,9 @@ func (c *Client) call(ctx context.Context, do func(context.Context) error) error
 	case x.status != 0:
 		e.text, e.err = fmt.Sprintf("unreadable answer (HTTP %d): %s", x.status, short(err.Error())), err
 	default:
+		if of, ok := errors.AsType[*url.Error](err); ok {
+			err = of.Err // who reads it knows what was asked for, and where
+		}
 		e.text, e.err = err.Error(), err
 	}
 	if x.token != "" {

@@ -1,7 +1,8 @@
 // Package ionos reads one whole listing of servers and LANs from the IONOS Cloud API.
 // It promises that a listing is complete and consistent or an error, never a part, and
-// that no odd answer passes for an empty cloud. It refuses to retry, to pace itself or to
-// judge addresses: that is the roster's, and the one door is List.
+// that no odd answer passes for an empty cloud. It refuses to retry, to decide
+// when to list or to judge addresses: that is the roster's. It only keeps the requests of a
+// minute within a budget. pages.go says how it is decided that a listing is whole.
 package ionos
 
 import (
@@ -51,6 +52,7 @@ type Config struct {
 
 	Timeout     time.Duration // of each request with its whole answer; 0: DefaultTimeout
 	PageSize    int           // servers asked for at once, 2 to 10000; 0: DefaultPageSize
+	Budget      int           // requests in any minute, all together, 2 or more; 0: DefaultBudget
 	MaxResponse int64         // bytes of one answer, unpacked; 0: DefaultMaxResponse
 	UserAgent   string        // empty: slicefeed-inventory
 	Log         *slog.Logger  // nil: discarded
@@ -63,7 +65,8 @@ type Client struct {
 	datacenters []datacenter
 	timeout     time.Duration
 	pageSize    int
-	tokenFrom   string // for people: where the token comes from
+	token       tokenSource
+	budget      *budget
 	log         *slog.Logger
 }
 
@@ -97,6 +100,12 @@ func New(cfg Config) (*Client, error) {
 		// Pages overlap by one server (see pages.go), so one a page would never advance.
 		problems = append(problems, fmt.Errorf("page size %d: expected 2 to 10000", cfg.PageSize))
 	}
+	if cfg.Budget == 0 {
+		cfg.Budget = DefaultBudget
+	}
+	if cfg.Budget < 2 {
+		problems = append(problems, fmt.Errorf("budget of %d requests a minute: expected 2 or more", cfg.Budget))
+	}
 	if cfg.Timeout < 0 || cfg.MaxResponse < 0 {
 		problems = append(problems, errors.New("the timeout and the largest response must not be negative"))
 	}
@@ -122,7 +131,8 @@ func New(cfg Config) (*Client, error) {
 		datacenters: datacenters,
 		timeout:     positive(cfg.Timeout, DefaultTimeout),
 		pageSize:    cfg.PageSize,
-		tokenFrom:   token.String(),
+		token:       token,
+		budget:      newBudget(cfg.Budget, m.waited, log),
 		log:         log,
 	}
 	// The configuration is built by hand: NewConfiguration reads IONOS_LOG_LEVEL, whose
@@ -141,6 +151,7 @@ func New(cfg Config) (*Client, error) {
 				token: token,
 				limit: positive(cfg.MaxResponse, DefaultMaxResponse),
 				m:     m,
+				end:   &reminder{log: log, advice: token.advice()},
 				now:   time.Now,
 			},
 			// A redirect would carry the token to whatever host it names.

@@ -104,6 +104,35 @@ func cloud(t *testing.T, h http.Handler) (Config, *journal) {
 	}, j
 }
 
+// inProcess hands requests to a handler without a network, so that a bubble's time can pass.
+type inProcess struct{ http.Handler }
+
+func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec.Result(), nil
+}
+
+// offline is a client of a cloud that is h itself.
+func offline(t testing.TB, cfg Config, h http.Handler) *Client {
+	t.Helper()
+	if cfg.Registerer == nil {
+		cfg.Registerer = prometheus.NewRegistry()
+	}
+	if cfg.TokenFile == "" {
+		cfg.Token = secret
+	}
+	if cfg.Pairs == nil {
+		cfg.Pairs = []Pair{{dc, "2"}}
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.api.GetConfig().HTTPClient.Transport.(*transport).base = inProcess{h}
+	return c
+}
+
 func write(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -144,6 +173,7 @@ func TestRefusesConfigurationThatCannotWorkNamingEachProblem(t *testing.T) {
 		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
 		"a CA that is none":                 {func(c *Config) { c.CAFile = rubbish }, "PEM"},
 		"a page of one":                     {func(c *Config) { c.PageSize = 1 }, "page size 1"},
+		"a budget of one":                   {func(c *Config) { c.Budget = 1 }, "budget of 1 "},
 		"no registry":                       {func(c *Config) { c.Registerer = nil }, "registry"},
 	} {
 		t.Run(name, func(t *testing.T) {

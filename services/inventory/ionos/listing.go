@@ -56,6 +56,25 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 // failover reads the addresses that a LAN declares as shared. One that cannot be read
 // fails the call: without it, an address of several servers could be taken for one's own.
 func (c *Client) failover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
+	lan, err := c.lan(ctx, dc, number)
+	if err != nil || lan.IpFailover == nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, f := range *lan.IpFailover {
+		if f.Ip == nil {
+			return nil, errors.New("a failover group has no address")
+		}
+		addr, err := address(*f.Ip)
+		if err != nil {
+			return nil, fmt.Errorf("failover group: %w", err)
+		}
+		out = append(out, addr)
+	}
+	return out, nil
+}
+
+func (c *Client) lan(ctx context.Context, dc, number string) (*ionoscloud.LanProperties, error) {
 	var lan ionoscloud.Lan
 	err := c.call(ctx, func(ctx context.Context) error {
 		var err error
@@ -71,21 +90,7 @@ func (c *Client) failover(ctx context.Context, dc, number string) ([]netip.Addr,
 	if lan.Properties == nil {
 		return nil, errors.New("the answer has no properties")
 	}
-	if lan.Properties.IpFailover == nil {
-		return nil, nil
-	}
-	var out []netip.Addr
-	for _, f := range *lan.Properties.IpFailover {
-		if f.Ip == nil {
-			return nil, errors.New("a failover group has no address")
-		}
-		addr, err := address(*f.Ip)
-		if err != nil {
-			return nil, fmt.Errorf("failover group: %w", err)
-		}
-		out = append(out, addr)
-	}
-	return out, nil
+	return lan.Properties, nil
 }
 
 // convert takes what matters of a server. Every field of the SDK may be nil.

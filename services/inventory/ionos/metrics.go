@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration prometheus.Histogram
+	waited   prometheus.Counter
 	// Vectors without labels: unlike plain gauges they are absent, not zero, while unknown.
 	remaining *prometheus.GaugeVec
 	expiry    *prometheus.GaugeVec
@@ -28,6 +29,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help:    "Time from a request to the cloud API to the headers of its answer.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
+		waited: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "budget_wait_seconds_total",
+			Help: "Time that requests to the cloud API waited because the request budget was used up.",
+		}),
 		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "rate_limit_remaining",
 			Help: "Requests that the cloud API still allows, as its last answer said.",
@@ -37,7 +42,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "When the token last used expires; absent while it does not say.",
 		}, nil),
 	}
-	return m, errors.Join(reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.remaining), reg.Register(m.expiry))
+	return m, errors.Join(
+		reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.waited),
+		reg.Register(m.remaining), reg.Register(m.expiry),
+	)
 }
 
 func (m *metrics) done(code string, took time.Duration) {
@@ -51,10 +59,10 @@ func (m *metrics) sawRate(header string) {
 	}
 }
 
-func (m *metrics) sawToken(token string) {
-	if at, ok := expiry(token); ok {
-		m.expiry.WithLabelValues().Set(float64(at.Unix()))
-	} else {
+func (m *metrics) sawToken(expires time.Time, known bool) {
+	if !known {
 		m.expiry.Reset()
+		return
 	}
+	m.expiry.WithLabelValues().Set(float64(expires.Unix()))
 }

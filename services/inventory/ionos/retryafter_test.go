@@ -1,15 +1,11 @@
 package ionos
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestHearsHowLongTheCloudAsksUsToWait(t *testing.T) {
@@ -74,80 +70,4 @@ func TestRetryAfterComesOutOfTheErrorOfAListing(t *testing.T) {
 	if _, ok := RetryAfter(errors.New("another")); ok {
 		t.Error("a foreign error asks to wait")
 	}
-}
-
-func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "1", "-1", "99999999999999999999", "Sat, 21 Nov 2026 12:02:00 GMT", "soon", "0x1", "1e9", " 5 "} {
-		f.Add(429, s, s)
-		f.Add(503, s, "")
-	}
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, status int, value, date string) {
-		h := http.Header{"Retry-After": {value}, "Date": {date}}
-		wait, asked := asksToWait(status, h, now)
-		if wait < 0 || wait > longestWait || (!asked && wait != 0) || (status == 429 && !asked) {
-			t.Errorf("%d %q %q: %v, %t", status, value, date, wait, asked)
-		}
-	})
-}
-
-func FuzzTokenExpiry(f *testing.F) {
-	f.Add("eyJhbGciOiJub25lIn0.eyJleHAiOjE5MDAwMDAwMDB9.c2ln")
-	f.Add("a.b.c")
-	f.Add("a.eyJleHAiOi0xfQ.c")
-	f.Fuzz(func(t *testing.T, token string) {
-		if at, ok := expiry(token); ok && at.Unix() < 0 {
-			t.Errorf("%q: %v", token, at)
-		}
-	})
-}
-
-// canned is a cloud without a network, for the fuzzer.
-type canned struct {
-	kind, servers, lan []byte
-}
-
-func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
-	body := c.servers
-	if strings.Contains(r.URL.Path, "/lans/") {
-		body = c.lan
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Status: "200 OK", Request: r,
-		Header: http.Header{"Content-Type": {string(c.kind)}},
-		Body:   io.NopCloser(bytes.NewReader(body)),
-	}, nil
-}
-
-// Whatever the cloud says: no panic, and a listing without error is one that was told.
-func FuzzAnswers(f *testing.F) {
-	kind := "application/json"
-	f.Add(kind, collection("", server(1, nic("2", "10.0.0.5"))), plainLAN)
-	f.Add(kind, collection("next", server(1), server(2)), plainLAN)
-	f.Add(kind, "{}", plainLAN)
-	f.Add("application/xml", "<Servers/>", "<Lan/>")
-	f.Add(kind, collection("", `{"id":"x","metadata":{"createdDate":""}}`), `{"id":"2","type":"lan","properties":{"ipFailover":[null]}}`)
-	c, err := New(Config{Token: secret, Pairs: []Pair{{dc, "2"}}, PageSize: 2, Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	trip := c.api.GetConfig().HTTPClient.Transport.(*transport)
-	f.Fuzz(func(t *testing.T, kind, servers, lan string) {
-		trip.base = canned{[]byte(kind), []byte(servers), []byte(lan)}
-		got, err := c.List(t.Context())
-		if err != nil {
-			if got.Servers != nil || got.Bad != nil || got.Failover != nil {
-				t.Errorf("values beside the error %v: %+v", err, got)
-			}
-			return
-		}
-		if !strings.Contains(strings.ToLower(servers), dc) {
-			t.Errorf("a listing out of %q", servers)
-		}
-		for _, s := range got.Servers {
-			if !uuidForm.MatchString(s.ID) || got.Bad[s.ID] != "" {
-				t.Errorf("server %q", s.ID)
-			}
-		}
-	})
 }

@@ -1,14 +1,12 @@
 package ionos
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
-	"time"
 )
 
 // tokenSource is a file that is read anew each time, or a fixed token. No error of its
@@ -23,6 +21,14 @@ func (t tokenSource) String() string {
 		return "the file " + t.file + " (IONOS_TOKEN_FILE)"
 	}
 	return "the variable IONOS_TOKEN"
+}
+
+// advice says how to replace it.
+func (t tokenSource) advice() string {
+	if t.file != "" {
+		return "make a new token and write it into " + t.String() + ", which is read again at each request"
+	}
+	return "make a new token, set " + t.String() + " to it and start again; a token in IONOS_TOKEN_FILE is replaced without a restart"
 }
 
 // check finds what can be found without the cloud. A file may come later: secrets are
@@ -45,12 +51,12 @@ func (t tokenSource) read() (string, error) {
 	if t.file != "" {
 		f, err := os.Open(t.file)
 		if err != nil {
-			return "", fmt.Errorf("read the token: %w", err)
+			return "", t.unreadable(err)
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 		if err != nil {
-			return "", fmt.Errorf("read the token: %w", err)
+			return "", t.unreadable(err)
 		}
 		s = string(b)
 	}
@@ -64,22 +70,10 @@ func (t tokenSource) read() (string, error) {
 	return s, nil
 }
 
-// expiry is the time in the token's exp, if it is a JWT that has one. It is for people's
-// eyes only, so the signature does not matter.
-func expiry(token string) (time.Time, bool) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}, false
+// unreadable words an error without "token:", after which a log may remove what looks secret.
+func (t tokenSource) unreadable(err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		err = of.Err
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
-	if err != nil {
-		return time.Time{}, false
-	}
-	var claims struct {
-		Exp *float64 `json:"exp"`
-	}
-	if json.Unmarshal(payload, &claims) != nil || claims.Exp == nil || *claims.Exp <= 0 || *claims.Exp > 1<<40 {
-		return time.Time{}, false
-	}
-	return time.Unix(int64(*claims.Exp), 0), true
+	return fmt.Errorf("read %s: %w", t, err)
 }

@@ -27,6 +27,7 @@ type transport struct {
 	token tokenSource
 	limit int64
 	m     *metrics
+	end   *reminder
 	now   func() time.Time
 }
 
@@ -40,7 +41,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.token = token
-	t.m.sawToken(token)
+	expires, known := expiry(token)
+	t.m.sawToken(expires, known)
+	if known {
+		t.end.saw(r.Context(), t.now(), expires)
+	}
 
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)

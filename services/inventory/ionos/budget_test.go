@@ -1,0 +1,194 @@
+package ionos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"pgregory.net/rapid"
+)
+
+// spender is a budget whose requests leave without a network.
+type spender struct {
+	*budget
+
+	waited prometheus.Counter
+	log    *bytes.Buffer
+
+	mu   sync.Mutex
+	left []time.Time
+}
+
+func newSpender(perMinute int) *spender {
+	s := &spender{log: new(bytes.Buffer), waited: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
+	s.budget = newBudget(perMinute, s.waited, slog.New(slog.NewTextHandler(s.log, nil)))
+	return s
+}
+
+func (s *spender) spend(ctx context.Context) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = append(s.left, time.Now())
+	return nil
+}
+
+// busiest is the most requests that left in any minute.
+func (s *spender) busiest() int {
+	most := 0
+	for i, from := range s.left {
+		n := 0
+		for _, at := range s.left[i:] {
+			if at.Sub(from) < time.Minute {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+func TestInNoMinuteMoreRequestsLeaveThanTheBudgetAllows(t *testing.T) {
+	for _, perMinute := range []int{2, 3, 7, 120} {
+		t.Run(fmt.Sprintf("a budget of %d, with askers that pause as they like", perMinute), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				pauses := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 90), 1, 2*perMinute), 1, 3).Draw(rt, "seconds of pause of each asker")
+				s := newSpender(perMinute)
+				synctest.Test(t, func(t *testing.T) {
+					var askers sync.WaitGroup
+					for _, list := range pauses {
+						askers.Go(func() {
+							for _, pause := range list {
+								time.Sleep(time.Duration(pause) * time.Second)
+								if err := s.spend(t.Context()); err != nil {
+									t.Errorf("the budget failed a request: %v", err)
+								}
+							}
+						})
+					}
+					askers.Wait()
+				})
+				if n := s.busiest(); n > perMinute {
+					rt.Fatalf("%d requests in a minute: %v", n, s.left)
+				}
+			})
+		})
+	}
+}
+
+func TestTheLongestSeriesOfDoubtPassesWithoutAWaitAndEndlessDoubtIsOnlySlower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(DefaultBudget)
+		start := time.Now()
+		listing := func() {
+			for range 7 { // 5,000 servers and a LAN
+				if err := s.spend(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i := range 10 {
+			listing()
+			if took := time.Since(start); took != time.Duration(i)*5*time.Second {
+				t.Fatalf("listing %d waited: at %s", i, took)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		for range 100 {
+			listing()
+			time.Sleep(5 * time.Second)
+		}
+		if n := s.busiest(); n > DefaultBudget {
+			t.Errorf("%d in a minute", n)
+		}
+		if took, most := time.Since(start), 110*7*time.Second; took > most {
+			t.Errorf("took %s, at half of the budget a minute it is %s", took, most)
+		}
+	})
+}
+
+func TestWaitingForTheBudgetIsCountedAndLoggedOnceAnEpisode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(4) // two at once, and then one each 30 s
+		episode := func(n int) {
+			for range n {
+				if err := s.spend(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		said := func() int { return strings.Count(s.log.String(), "used up") }
+		if episode(2); said() != 0 || testutil.ToFloat64(s.waited) != 0 {
+			t.Errorf("said %d times without a wait", said())
+		}
+		if episode(5); said() != 1 || math.Abs(testutil.ToFloat64(s.waited)-150) > 0.001 {
+			t.Errorf("said %d times, waited %v s, want once and 150 s", said(), testutil.ToFloat64(s.waited))
+		}
+		time.Sleep(10 * time.Minute)
+		if episode(4); said() != 2 || !strings.Contains(s.log.String(), "budget=4") {
+			t.Errorf("said %d times in two episodes: %s", said(), s.log)
+		}
+	})
+}
+
+func TestWhoStopsWaitingForTheBudgetGivesItsTurnBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(2) // one, and then one a minute
+		if err := s.spend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := s.spend(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(start))
+		}
+		if err := s.spend(t.Context()); err != nil || time.Since(start) > time.Minute+time.Millisecond {
+			t.Errorf("got %v after %s: the turn is lost", err, time.Since(start))
+		}
+	})
+}
+
+// The deadline of a request is far nearer than its turn: it counts from the turn on.
+func TestAListingIsNeverFailedByTheBudgetOnlySlower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pager{servers: seq(10), before: func(n int, p *pager) {
+			if n == 2 {
+				p.servers = append([]int{99}, p.servers...) // torn: read twice
+			}
+		}}
+		reg := prometheus.NewRegistry()
+		c := offline(t, Config{PageSize: 4, Budget: 2, Timeout: time.Second, Registerer: reg}, p)
+		start := time.Now()
+		got, err := c.List(t.Context())
+		if err != nil || len(got.Servers) != 11 {
+			t.Fatalf("got %v, %v", ids(got), err)
+		}
+		if want := time.Duration(p.asked) * time.Minute; (time.Since(start) - want).Abs() > time.Second {
+			t.Errorf("%d requests and the LAN took %s, want %s", p.asked, time.Since(start), want)
+		}
+	})
+}
+
+func TestCancellingEndsAListingThatWaitsForTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := offline(t, Config{Budget: 2}, fixed(collection(""), plainLAN))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if got, err := c.List(ctx); !errors.Is(err, context.DeadlineExceeded) || got.Servers != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}

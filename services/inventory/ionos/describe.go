@@ -1,0 +1,94 @@
+package ionos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+)
+
+// Description is what the cloud says of a configured pair, for people who check a setup.
+type Description struct {
+	Datacenter string // its name
+	Location   string // such as de/fra
+	LAN        string // its name
+	Public     bool   // the LAN is connected to the internet
+
+	// IPv4 and IPv6 are the LAN's own blocks; zero: the cloud gives none (a public LAN has no IPv4 one).
+	IPv4, IPv6 netip.Prefix
+
+	// Clock is what the cloud's clock showed, to the second, when ours showed ReadAt.
+	// Zero: it did not say.
+	Clock, ReadAt time.Time
+}
+
+// Describe asks for the datacenter and the LAN of a pair: two requests, of the same budget.
+func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
+	if _, err := group([]Pair{p}); err != nil {
+		return Description{}, err
+	}
+	dc := strings.ToLower(p.Datacenter)
+	var out Description
+	if err := c.describeDatacenter(ctx, dc, &out); err != nil {
+		return Description{}, fmt.Errorf("read datacenter %s: %w", dc, err)
+	}
+	lan, err := c.lan(ctx, dc, p.LAN)
+	if err != nil {
+		return Description{}, fmt.Errorf("read LAN %s of datacenter %s: %w", p.LAN, dc, err)
+	}
+	out.LAN, out.Public = deref(lan.Name), deref(lan.Public)
+	if out.IPv4, err = block(lan.Ipv4CidrBlock); err == nil {
+		out.IPv6, err = block(lan.Ipv6CidrBlock)
+	}
+	if err != nil {
+		return Description{}, fmt.Errorf("read LAN %s of datacenter %s: %w", p.LAN, dc, err)
+	}
+	return out, nil
+}
+
+func (c *Client) describeDatacenter(ctx context.Context, id string, out *Description) error {
+	var dc ionoscloud.Datacenter
+	var answer *ionoscloud.APIResponse
+	err := c.call(ctx, func(ctx context.Context) error {
+		var err error
+		dc, answer, err = c.api.DataCentersApi.DatacentersFindById(ctx, id).Depth(0).Pretty(false).Execute()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := isThe("datacenter", id, dc.Type, dc.Id); err != nil {
+		return err
+	}
+	if dc.Properties != nil {
+		out.Datacenter, out.Location = deref(dc.Properties.Name), deref(dc.Properties.Location)
+	}
+	if clock, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		out.Clock, out.ReadAt = clock, time.Now()
+	}
+	return nil
+}
+
+// block reads a block of addresses that may be missing.
+func block(text *string) (netip.Prefix, error) {
+	if text == nil || *text == "" {
+		return netip.Prefix{}, nil
+	}
+	p, err := netip.ParsePrefix(*text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is no block of addresses", short(*text))
+	}
+	return p.Masked(), nil
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		var none T
+		return none
+	}
+	return *p
+}

@@ -1,0 +1,150 @@
+package ionos
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tokenUntil is a token that ends then, of the cloud's form.
+func tokenUntil(at time.Time) string {
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"typ":"JWT","kid":"7a","alg":"RS256"}`)) + "." +
+		part(fmt.Appendf(nil, `{"iss":"ionoscloud","iat":1,"client":"USER","exp":%d}`, at.Unix())) + "." + part([]byte("signature"))
+}
+
+func TestRemindsOnceADayThatTheTokenEndsAndLouderTowardsTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		file := filepath.Join(t.TempDir(), "token")
+		begin := time.Now()
+		day := func() int { return int(time.Since(begin) / (24 * time.Hour)) }
+		token := tokenUntil(begin.Add(30 * 24 * time.Hour))
+		write(t, file, []byte(token))
+		c := offline(t, Config{TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))}, fixed(collection(""), plainLAN))
+
+		told := make(map[int][]string) // day → what was said
+		days := func(n int) {
+			for range n * 8 { // each three hours
+				log.Reset()
+				if _, err := c.List(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for line := range strings.Lines(log.String()) {
+					for _, word := range []string{"within four weeks", "WITHIN THREE DAYS", "HAS EXPIRED"} {
+						if strings.Contains(line, word) {
+							told[day()] = append(told[day()], word)
+						}
+					}
+					if strings.Contains(line, token) || strings.Contains(line, strings.Split(token, ".")[1]) {
+						t.Fatalf("the token is in the log: %s", line)
+					}
+					if !strings.Contains(line, "2000-01-31") || !strings.Contains(line, file) {
+						t.Errorf("neither the date nor what to do: %s", line)
+					}
+				}
+				time.Sleep(3 * time.Hour)
+			}
+		}
+		days(32)
+		want := map[int][]string{}
+		for d := 2; d < 27; d++ {
+			want[d] = []string{"within four weeks"}
+		}
+		for d := 27; d < 30; d++ {
+			want[d] = []string{"WITHIN THREE DAYS"}
+		}
+		want[30], want[31] = []string{"HAS EXPIRED"}, []string{"HAS EXPIRED"}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Error(diff)
+		}
+
+		clear(told)
+		write(t, file, []byte(tokenUntil(begin.Add(365*24*time.Hour)))) // rotated
+		if days(5); len(told) != 0 {
+			t.Errorf("said of a new token: %v", told)
+		}
+	})
+}
+
+func TestSaysAtOnceThatANewTokenEndsSoonToo(t *testing.T) {
+	var log bytes.Buffer
+	r := &reminder{log: slog.New(slog.NewTextHandler(&log, nil))}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, left := range []time.Duration{time.Hour, 300 * 24 * time.Hour, 20 * 24 * time.Hour, 20 * 24 * time.Hour} {
+		r.saw(context.Background(), now, now.Add(left))
+		now = now.Add(time.Minute)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, log.String())
+	}
+}
+
+func TestTokensOfAnHourAreToldOnceADayHoweverOftenTheyAreReplaced(t *testing.T) {
+	for name, tc := range map[string]struct{ every, lines int }{
+		"in time":                     {50, 2},
+		"a little too late each time": {62, 4}, // its end is told too
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			r := &reminder{log: slog.New(slog.NewTextHandler(&log, nil))}
+			now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+			for minute := range 48 * 60 {
+				r.saw(context.Background(), now, now.Add(time.Duration(60-minute%tc.every)*time.Minute))
+				now = now.Add(time.Minute)
+			}
+			if n := strings.Count(log.String(), "\n"); n != tc.lines {
+				t.Errorf("%d lines in two days, want %d", n, tc.lines)
+			}
+		})
+	}
+}
+
+func TestTokenExpiryIsThatOfTheTokenAsItIsNow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	c := offline(t, Config{TokenFile: file}, nil)
+	if _, _, err := c.TokenExpiry(); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("a missing file: %v", err)
+	}
+	want := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
+	write(t, file, []byte(tokenUntil(want)+"\n"))
+	if at, known, err := c.TokenExpiry(); err != nil || !known || !at.Equal(want) {
+		t.Errorf("got %v, %t, %v", at, known, err)
+	}
+	write(t, file, []byte("opaque"))
+	if at, known, err := c.TokenExpiry(); err != nil || known || !at.IsZero() {
+		t.Errorf("got %v, %t, %v", at, known, err)
+	}
+}
+
+func TestATokenThatExpiresMidwayIsRotatedWithoutARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("old"))
+	valid := "old"
+	c := offline(t, Config{TokenFile: file}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+valid {
+			respond(w, 401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`)
+			return
+		}
+		valid = "new" // from the second request on
+		fixed(collection("", server(1)), plainLAN).ServeHTTP(w, r)
+	}))
+	got, err := c.List(t.Context())
+	if err == nil || got.Servers != nil || !strings.Contains(err.Error(), "HTTP 401") || !strings.Contains(err.Error(), file) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	write(t, file, []byte("new"))
+	if got, err = c.List(t.Context()); err != nil || len(got.Servers) != 1 {
+		t.Errorf("after the rotation: %v, %v", got, err)
+	}
+}
