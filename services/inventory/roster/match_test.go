@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -61,17 +62,56 @@ func TestASystemUUIDThatFitsTwoServersInItsTwoByteOrdersMatchesNone(t *testing.T
 	}
 }
 
-func FuzzParseProviderID(f *testing.F) {
-	for _, s := range []string{"", "ionos://" + s1, "ionos:///" + dc + "/" + s1, "ionos:////" + s1, "ionos://" + s1 + "/", "aws:///x"} {
+func FuzzProviderID(f *testing.F) {
+	for _, s := range []string{
+		"", "ionos://" + s1, "ionos:///" + dc + "/" + s1, "ionos:////" + s1, "ionos://" + s1 + "/", "aws:///x",
+		" IONOS://" + strings.ToUpper(s1) + "\n", "ionos://" + s1 + "?x", "ionos://\u212aelvin", "ionos:///" + dc + "/" + s1 + "/" + s2,
+	} {
 		f.Add(s)
 	}
+	c := index(listing(server(s1, "one")), t0)
 	f.Fuzz(func(t *testing.T, s string) {
 		datacenter, id, ok := parseProviderID(s)
-		if ok != isUUID(id) || datacenter != "" && !isUUID(datacenter) {
+		if ok != isUUID(id) || datacenter != "" && !isUUID(datacenter) || !ok && datacenter != "" {
 			t.Errorf("%q gave %q %q %v", s, datacenter, id, ok)
 		}
-		if ok && swapUUID(swapUUID(id)) != id {
-			t.Errorf("%q swapped twice is %q", id, swapUUID(swapUUID(id)))
+		if ok {
+			form := "ionos://" + id
+			if datacenter != "" {
+				form = "ionos:///" + datacenter + "/" + id
+			}
+			if strings.ToLower(strings.TrimSpace(s)) != form {
+				t.Errorf("%q was read as %q", s, form)
+			}
+		}
+		m := c.match(Candidate{Name: "other", ProviderID: s})
+		if (m.server != nil) != (ok && id == s1 && (datacenter == "" || datacenter == dc)) {
+			t.Errorf("%q matched %+v", s, m)
+		}
+		if (m.why.reason == 0) != (m.server != nil) {
+			t.Errorf("%q: server %v with reason %s", s, m.server, m.why.reason)
+		}
+	})
+}
+
+func FuzzSystemUUID(f *testing.F) {
+	const le = "aabbccdd-eeff-4011-8222-333344445555"
+	for _, s := range []string{"", le, strings.ToUpper(le), swapUUID(le), "{" + le + "}", strings.ReplaceAll(le, "-", ""), le + "\n", "Not Settable"} {
+		f.Add(s)
+	}
+	form := regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	c := index(listing(server(le, "")), t0)
+	f.Fuzz(func(t *testing.T, s string) {
+		if isUUID(s) != form.MatchString(s) {
+			t.Errorf("%q: isUUID gives %t", s, isUUID(s))
+		}
+		lower := strings.ToLower(s)
+		if isUUID(lower) && (swapUUID(swapUUID(lower)) != lower || !isUUID(swapUUID(lower))) {
+			t.Errorf("%q swapped is %q, and twice %q", lower, swapUUID(lower), swapUUID(swapUUID(lower)))
+		}
+		means := lower == le || lower == swapUUID(le)
+		if m := c.match(Candidate{SystemUUID: s}); (m.server != nil) != means {
+			t.Errorf("%q matched %+v", s, m)
 		}
 	})
 }
