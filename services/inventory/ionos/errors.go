@@ -42,6 +42,11 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
+var errUnauthorized = errors.New("unauthorized")
+
+// Unauthorized reports whether err comes from an answer that refused the token.
+func Unauthorized(err error) bool { return errors.Is(err, errUnauthorized) }
+
 // asksToWait reads Retry-After: seconds or an HTTP date, which counts from the
 // response's own Date, since the clocks may differ.
 func asksToWait(status int, h http.Header, now time.Time) (time.Duration, bool) {
@@ -89,6 +94,7 @@ func (c *Client) call(ctx context.Context, do func(context.Context) error) error
 		e.text, e.err = fmt.Sprintf("no whole answer within %s", c.timeout), err
 	case x.status == http.StatusUnauthorized:
 		// The body is left out: it may repeat what was sent.
+		e.err = errUnauthorized
 		e.text = "the token is not accepted (HTTP 401): it is wrong or expired, check " + c.token.String()
 	case x.status >= 300 && x.status < 400:
 		e.text = fmt.Sprintf("refused to follow a redirect (HTTP %d) to %s: check IONOS_API_URL", x.status, host(x.location))
