@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Patience is how long a check may take that does not say otherwise.
@@ -45,7 +46,7 @@ func Warning(format string, args ...any) error { return warning{fmt.Sprintf(form
 func Run(ctx context.Context, out io.Writer, checks []Check) error {
 	width := 0
 	for _, c := range checks {
-		width = max(width, len(c.Name))
+		width = max(width, utf8.RuneCountInString(c.Name))
 	}
 	failed := 0
 	without := map[string]bool{} // that did not pass

@@ -16,6 +16,7 @@ const mostAddresses = 32
 // Explanation is the chain that leads from what is said of a node to what is told of it.
 type Explanation struct {
 	Steps   []Step
+	Left    Reason // why it is left out; 0: it is not, or it is not known
 	Verdict string // one sentence, with what to do if the node is left out
 }
 
@@ -50,7 +51,7 @@ func (r *Roster) Explain(name string) (e Explanation, known bool) {
 		r.explainAddresses(&c, m, r.sieve(m).sift(canonical(m.InternalIPs)), nil)
 		r.explainClaim(&c, m)
 	}
-	return Explanation{Steps: c, Verdict: r.verdict(m)}, true
+	return Explanation{Steps: c, Left: m.left.reason, Verdict: r.verdict(m)}, true
 }
 
 // questions are those of stages that were not reached.

@@ -216,8 +216,11 @@ func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 			}
 		}
 	}
+	if e.Left != m.left.reason {
+		t.Fatalf("explained as left out for %q, and is for %q", e.Left, m.left.reason)
+	}
 	stage := ""
-	switch why := m.left.reason; why {
+	switch m.left.reason {
 	case 0:
 	case ControlPlane, ExcludedByLabel, NotSelected:
 		stage = StageEligibility
