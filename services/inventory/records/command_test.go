@@ -1,0 +1,237 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sh runs a script, in which $0 is a file of its own to write to.
+func sh(t *testing.T, script string, log *slog.Logger) (r Reader, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "file")
+	r, err := Command([]string{"sh", "-c", script, file}, log)
+	must(t, err)
+	return r, file
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestBadInputOfACommand(t *testing.T) {
+	var dir string
+	script := func(t *testing.T, text string) { replace(t, filepath.Join(dir, "script"), text) }
+	spoil := func(text string) func(*testing.T, *feed) error {
+		return func(t *testing.T, f *feed) error {
+			script(t, text)
+			return f.look(t.Context())
+		}
+	}
+	rows := append([]badInput{
+		{"it exits with an error, whatever it printed", "", stays, "exit status 3"},
+		{"it is killed by a signal", "", stays, "signal: terminated"},
+		{"it takes longer than 30 s", "", stays, "context deadline exceeded"},
+		{"it prints without end", "", stays, "it printed more than 16 MiB"},
+		{"it prints its records on stderr", "", stays, "it is empty"},
+		{"it exits and leaves a process behind that holds stdout open", "", saysGood, ""},
+		{"the program has gone", "", stays, "no such file or directory"},
+	}, badTexts...)
+	try(t, rows, func(t *testing.T) Reader {
+		dir = t.TempDir()
+		shell, err := exec.LookPath("sh")
+		must(t, err)
+		must(t, os.Symlink(shell, filepath.Join(dir, "program")))
+		r, err := Command([]string{filepath.Join(dir, "program"), filepath.Join(dir, "script")}, quiet)
+		must(t, err)
+		return r
+	}, func(t *testing.T, _, text string) {
+		writeFile(t, filepath.Join(dir, "text"), text)
+		script(t, "cat "+dir+"/text")
+	}, map[string]func(*testing.T, *feed) error{
+		"it exits with an error, whatever it printed": spoil("cat ${0%script}text; exit 3"),
+		"it is killed by a signal":                    spoil("kill $$"),
+		"it takes longer than 30 s": func(t *testing.T, f *feed) error {
+			script(t, "cat ${0%script}text; sleep 1000")
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // that it is 30 s shows elsewhere
+			defer cancel()
+			return f.look(ctx)
+		},
+		"it prints without end":                                       spoil("yes"),
+		"it prints its records on stderr":                             spoil("cat ${0%script}text >&2"),
+		"it exits and leaves a process behind that holds stdout open": spoil("cat ${0%script}text; sleep 1000 &"),
+		"the program has gone": func(t *testing.T, f *feed) error {
+			program := filepath.Join(dir, "program")
+			must(t, os.Rename(program, program+".gone"))
+			defer func() { must(t, os.Rename(program+".gone", program)) }()
+			return f.look(t.Context())
+		},
+	})
+	missing := "the program does not exist at the start"
+	t.Run(missing, func(t *testing.T) {
+		for _, argv := range [][]string{{"slicefeed-no-such-program"}, {t.TempDir()}, {""}, nil} {
+			if _, err := Command(argv, quiet); err == nil {
+				t.Errorf("%q was accepted", argv)
+			}
+		}
+	})
+	var titles []string
+	for _, row := range append(rows, badInput{title: missing}) {
+		titles = append(titles, row.title)
+	}
+	documented(t, "command", titles)
+}
+
+func TestNoProcessIsLeftBehind(t *testing.T) {
+	for _, tc := range []struct {
+		name, script string
+		want         string // what is read; empty: an error
+	}{
+		{"when the program waits for its child", "sleep 1000 & echo $! >$0.new; mv $0.new $0; wait", ""},
+		{"when it ignores every signal that can be ignored", "trap '' TERM INT HUP; sleep 1000 & echo $! >$0.new; mv $0.new $0; while :; do wait; done", ""},
+		{"when the program exits before its child", "echo '[]'; sleep 1000 & echo $! >$0.new; mv $0.new $0", "[]\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r, file := sh(t, tc.script, quiet)
+			pid := make(chan int, 1)
+			go func() {
+				n := awaitPid(file)
+				if tc.want == "" {
+					cancel()
+				}
+				pid <- n
+			}()
+			began := time.Now()
+			data, err := r.Read(ctx)
+			if string(data) != tc.want || (err == nil) != (tc.want != "") || time.Since(began) > 5*time.Second {
+				t.Errorf("after %s: %q, %v", time.Since(began), data, err)
+			}
+			awaitGone(t, <-pid)
+		})
+	}
+}
+
+func TestAProcessThatHasLeftTheGroupIsNotWaitedFor(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip(err)
+	}
+	r, file := sh(t, "echo '[]'; setsid sleep 1000 & echo $! >$0.new; mv $0.new $0; while ! cut -d ' ' -f 6 /proc/$!/stat | grep -q $!; do :; done", quiet)
+	began := time.Now()
+	data, err := r.Read(t.Context())
+	pid := awaitPid(file)
+	if kill := syscall.Kill(pid, syscall.SIGKILL); kill != nil {
+		t.Errorf("it has not left the group: %v", kill)
+	}
+	if string(data) != "[]\n" || err != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("after %s: %q, %v", time.Since(began), data, err)
+	}
+}
+
+// awaitPid waits until a script has written a process ID, which tells nobody.
+func awaitPid(file string) int {
+	for range 1000 {
+		if text, err := os.ReadFile(file); err == nil {
+			n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+			return n
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return 0
+}
+
+// awaitGone waits until there is no such process; one that nobody has buried yet is gone too.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	if pid <= 1 {
+		t.Fatalf("no process was started: %d", pid)
+	}
+	for range 1000 {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || bytes.Contains(stat, []byte(") Z ")) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
+	t.Errorf("process %d is left", pid)
+}
+
+func TestACommandGetsItsArgumentsOurEnvironmentAndNoInput(t *testing.T) {
+	t.Setenv("IONOS_TOKEN", "for the script")
+	r, err := Command([]string{"sh", "-c", `printf '%s|' "$@" "$IONOS_TOKEN"; cat`, "sh", "$HOME; *", "", "two words"}, quiet)
+	must(t, err)
+	data, err := r.Read(t.Context())
+	if want := "$HOME; *||two words|for the script|"; string(data) != want || err != nil {
+		t.Errorf("got %q, %v; want %q", data, err, want)
+	}
+}
+
+func TestAnErrorSaysNothingOfArgumentsOrStderr(t *testing.T) {
+	r, err := Command([]string{"sh", "-c", "echo s3cr3t >&2; exit 1", "--password=s3cr3t"}, quiet)
+	must(t, err)
+	if _, err = r.Read(t.Context()); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStderrIsLoggedLineByLineAndBounded(t *testing.T) {
+	var log bytes.Buffer
+	r, _ := sh(t, `printf 'first\033[2J\n\377second\n' >&2; printf '%05000d\n' 0 >&2; i=0; while [ $i -lt 300 ]; do echo more >&2; i=$((i+1)); done; printf last >&2; echo '[]'`,
+		slog.New(slog.NewTextHandler(&log, nil)))
+	data, err := r.Read(t.Context())
+	if string(data) != "[]\n" || err != nil {
+		t.Fatalf("%q, %v", data, err)
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != maxLines+1 || log.Len() > (maxLines+2)*300+maxLine {
+		t.Errorf("%d lines, %d bytes", len(lines), log.Len())
+	}
+	for i, want := range []string{`line="first\x1b[2J"`, `line=?second`, `line=0000`, `line=more`} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d is %.100s, want %s", i, lines[i], want)
+		}
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, "more on stderr than is logged") {
+		t.Errorf("the last line is %s", last)
+	}
+}
+
+func TestParsesArguments(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want []string
+		bad  bool
+	}{
+		{"", nil, false},
+		{"  ", nil, false},
+		{"--output json", []string{"--output", "json"}, false},
+		{" -o\tjson,yaml \n", []string{"-o", "json,yaml"}, false},
+		{`[]`, []string{}, false},
+		{` ["--filter", "a b, c", "", "it's \"quoted\""] `, []string{"--filter", "a b, c", "", `it's "quoted"`}, false},
+		{`["a", 1]`, nil, true},
+		{`["a", null]`, nil, true},
+		{`["a"] b`, nil, true},
+		{`["a"`, nil, true},
+		{`[a-z]*`, nil, true},
+		{`--filter "a b"`, nil, true},
+		{`--filter 'a'`, nil, true},
+		{`a\ b`, nil, true},
+	} {
+		got, err := ParseArgs(tc.text)
+		if d := cmp.Diff(len(tc.want), len(got)) + cmp.Diff(strings.Join(tc.want, "|"), strings.Join(got, "|")); d != "" || (err != nil) != tc.bad {
+			t.Errorf("%q: %q, %v", tc.text, got, err)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package records_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/inventory/records"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// web is a whole new source: the records that a URL answers with.
+type web struct{ url string }
+
+func (w web) Read(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK { // whatever its body says
+		return nil, fmt.Errorf("%s answered %s", w.url, response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, records.MaxBytes+1))
+}
+
+func Example() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `[{"name":"worker-1","private_ip":"10.0.0.11","ready":true,"worker":true}]`)
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+
+	source := records.New(records.Config{
+		Reader: web{server.URL}, Name: "the web", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	_, err := source.Look(context.Background(), roster.Full) // when to look is the roster's business
+	for _, node := range source.Take().Changed {
+		fmt.Println(node.Name, node.State, node.InternalIPs, err)
+	}
+	// Output: worker-1 ready [10.0.0.11] <nil>
+}

@@ -1,0 +1,237 @@
+// Package records is the source of everything that can be read whole: a file, what a command
+// prints, a text, or whatever else a Reader reads. It promises that only a whole, sound reading
+// takes a node away, and that what cannot be read leaves all that was told as it is. It refuses to
+// guess: a record that lacks a field is a bad one, and says so.
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+const (
+	// patience is how long one read may take: enough for a script that walks through a slow
+	// API, and well before the roster calls the source silent.
+	patience = 30 * time.Second
+	// rewatch is the time between two attempts to watch.
+	rewatch = 10 * time.Second
+	// settle is the least time between two reads that a watch provokes, and the first pause
+	// after one that failed; the pauses double, and mostSettle is the last.
+	settle     = 50 * time.Millisecond
+	mostSettle = 800 * time.Millisecond
+)
+
+// Reader reads the records of all nodes, in the format that docs/sources/file.md describes. Each
+// call is a fresh look at the outside: what it returns was the whole truth at some time during
+// the call. It gives up when ctx is done, and need read no more than MaxBytes and one byte.
+// It is never called twice at the same time.
+//
+// A Reader that can tell when to read again may have a second method:
+//
+//	Watch(ctx context.Context, changed func()) error
+//
+// It calls changed, which never blocks, once it has begun to watch and whenever there may be something
+// new, until ctx is done. An error means that it cannot watch for now; it is then called again in a while.
+type Reader interface {
+	Read(ctx context.Context) ([]byte, error)
+}
+
+type watcher interface {
+	Watch(ctx context.Context, changed func()) error
+}
+
+// Config is what a Source needs. All fields are mandatory.
+type Config struct {
+	Reader     Reader
+	Name       string // what is read, for people: "the file /etc/nodes.json"
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Source tells what a Reader reads. Its methods are safe for concurrent use.
+type Source struct {
+	reader  Reader
+	name    string
+	log     *slog.Logger
+	reads   *prometheus.CounterVec
+	turn    chan struct{} // capacity 1: held by whoever reads
+	nudged  chan struct{} // capacity 1: there may be something new to read
+	changed chan struct{} // capacity 1: there is something to take
+
+	mu      sync.Mutex
+	told    told
+	mark    uint64 // of the last look that read well
+	heardAt time.Time
+	failure string
+}
+
+// New returns a Source that has read nothing yet.
+func New(cfg Config) *Source {
+	s := &Source{
+		reader:  cfg.Reader,
+		name:    cfg.Name,
+		log:     cfg.Log,
+		turn:    make(chan struct{}, 1),
+		nudged:  make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
+		told:    newTold(cfg.Name),
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_inventory_source_reads_total",
+			Help: "Reads of the source, by cause (look, change) and result (ok, failed). A read that a change provoked may catch it half written: it is repeated.",
+		}, []string{"cause", "result"}),
+	}
+	cfg.Registerer.MustRegister(s.reads)
+	return s
+}
+
+// Run watches, if the Reader can, until ctx is done; its error is then nil.
+func (s *Source) Run(ctx context.Context) error {
+	if w, ok := s.reader.(watcher); ok {
+		var watching sync.WaitGroup
+		watching.Go(func() { s.watch(ctx, w) })
+		s.follow(ctx)
+		watching.Wait()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// watch keeps a watch up. Without one, changes are found by the next look: only later.
+func (s *Source) watch(ctx context.Context, w watcher) {
+	nudge := func() { signal(s.nudged) }
+	for logged := false; ; {
+		began := time.Now()
+		err := w.Watch(ctx, nudge)
+		if ctx.Err() != nil {
+			return
+		}
+		if !logged || time.Since(began) > rewatch {
+			s.log.Warn("changes of the source are found by polling for now: it cannot be watched", "source", s.name, "error", err)
+			logged = true
+		}
+		pause(ctx, rewatch)
+	}
+}
+
+// follow reads whenever the watch tells of something new. What fails is read again a few times
+// and then left to the next look: it is most likely being written.
+func (s *Source) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.nudged:
+		}
+		for wait := settle; ; wait *= 2 {
+			_, err := s.read(ctx, provoked)
+			pause(ctx, wait)
+			if err == nil || ctx.Err() != nil || wait >= mostSettle {
+				break
+			}
+		}
+	}
+}
+
+// Changed receives when there is something to take. It has room for one signal, which
+// stands for any number of changes.
+func (s *Source) Changed() <-chan struct{} { return s.changed }
+
+// Take returns what was told since the last Take, for Roster.Hear. A node whose record was good and
+// then bad before it was taken comes twice, in this order: what was good must not be lost.
+func (s *Source) Take() roster.News {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := roster.News{HeardAt: s.heardAt, Mark: s.mark, Failure: s.failure, Flaw: s.told.flaw}
+	news.Changed, news.Removed = s.told.take()
+	s.heardAt, s.failure = time.Time{}, ""
+	return news
+}
+
+// Look reads afresh and tells what differs. Light and full looks are alike here: what can be
+// read whole has been caught up with once it was read.
+func (s *Source) Look(ctx context.Context, _ roster.Look) (mark uint64, err error) {
+	mark, err = s.read(ctx, looked)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		s.mu.Lock()
+		s.failure = err.Error() // so that a good read that a watch provokes has the next look come at once
+		s.mu.Unlock()
+	}
+	return mark, err
+}
+
+// cause is why the source is read.
+type cause string
+
+const (
+	looked   cause = "look"
+	provoked cause = "change"
+)
+
+// read reads, and tells what differs if the reading is sound. Only a look has a mark of its own.
+func (s *Source) read(ctx context.Context, why cause) (mark uint64, err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	records, err := s.records(ctx)
+	if err != nil {
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			s.reads.WithLabelValues(string(why), "failed").Inc()
+		}
+		return 0, err
+	}
+	s.reads.WithLabelValues(string(why), "ok").Inc()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told.tell(records)
+	if why == looked {
+		s.mark++
+	}
+	s.heardAt, s.failure = time.Now(), ""
+	signal(s.changed)
+	return s.mark, nil
+}
+
+// records reads and parses.
+func (s *Source) records(ctx context.Context) ([]record, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	data, err := s.reader.Read(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer in time (%s at most): %w", patience, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	records, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", s.name, err)
+	}
+	return records, nil
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // one is waiting, and stands for this one too
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,278 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+func TestALookTellsWhatItReadAndEachHasAMarkOfItsOwn(t *testing.T) {
+	text, fail := good, error(nil)
+	f := newFeed(&fake{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
+	for want := uint64(1); want < 4; want++ {
+		before := time.Now()
+		mark, err := f.source.Look(t.Context(), roster.Light)
+		news := f.source.Take()
+		if err != nil || mark != want || news.Mark != want || news.HeardAt.Before(before) {
+			t.Fatalf("look %d: mark %d, %v, news %+v", want, mark, err, news)
+		}
+		if again := f.source.Take(); !again.HeardAt.IsZero() || again.Changed != nil || again.Mark != want {
+			t.Errorf("told twice: %+v", again)
+		}
+	}
+	fail = errors.New("boom")
+	if mark, err := f.source.Look(t.Context(), roster.Full); err == nil || mark != 0 {
+		t.Errorf("got %d, %v", mark, err)
+	}
+	if news := f.source.Take(); news.Mark != 3 || news.Failure != "boom" || news.Removed != nil || !news.HeardAt.IsZero() {
+		t.Errorf("after an error: %+v", news)
+	}
+}
+
+func TestTellsARecordWithItsTrail(t *testing.T) {
+	f := newFeed(&fake{read: func(context.Context) ([]byte, error) {
+		return []byte(array(entry("w", "::ffff:10.0.0.11", false, true), entry("m", "fd00:0::1", true, false), `{"name":"x"}`)), nil
+	}})
+	if _, err := f.source.Look(t.Context(), roster.Full); err != nil {
+		t.Fatal(err)
+	}
+	source := func(saw string, result roster.Result) roster.Step {
+		return roster.Step{Stage: roster.StageSource, Question: "what does the test say", Result: result, Saw: saw}
+	}
+	want := []roster.Candidate{
+		{
+			Name: "m", State: roster.Ready, InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, Excluded: roster.ControlPlane,
+			Advice: "Its record in the test says that it is no worker, and only workers count: set worker to true if it is one.",
+			Trail: []roster.Step{
+				source(`{"name":"m","private_ip":"fd00::1","ready":true,"worker":false}`, roster.Passed),
+				{Stage: roster.StageEligibility, Question: "is it a worker", Result: roster.Failed, Saw: "worker is false"},
+			},
+		},
+		{
+			Name: "w", State: roster.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
+			Trail: []roster.Step{
+				source(`{"name":"w","private_ip":"10.0.0.11","ready":false,"worker":true}`, roster.Passed),
+				{Stage: roster.StageEligibility, Question: "is it a worker", Result: roster.Passed, Saw: "worker is true"},
+			},
+		},
+		{
+			Name: "x", Bad: "Its record in the test cannot be used (private_ip is absent, ready is absent, worker is absent): mend the record.",
+			Trail: []roster.Step{source(`{"name":"x"}`, roster.Failed)},
+		},
+	}
+	if d := cmp.Diff(want, f.source.Take().Changed, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestARecordThatIsGoodAndThenBadBeforeItWasTakenIsKnown(t *testing.T) {
+	text := good
+	f := newFeed(&fake{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
+	f.source.Look(t.Context(), roster.Full)
+	text = array(a, `{"name":"b"}`)
+	if err := f.look(t.Context()); err != nil || f.says() != stays {
+		t.Errorf("%v, %s", err, f.says())
+	}
+}
+
+func TestOneReadAtATimeAndWhoWaitsGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free, reading := make(chan struct{}), atomic.Int32{}
+		f := newFeed(&fake{read: func(context.Context) ([]byte, error) {
+			if reading.Add(1) > 1 {
+				t.Error("two reads at a time")
+			}
+			defer reading.Add(-1)
+			<-free
+			return []byte(good), nil
+		}})
+		done := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := f.source.Look(t.Context(), roster.Full)
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.source.Look(ctx, roster.Full); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(free)
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAReadHasThirtySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		f := newFeed(&fake{read: func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done()
+			return []byte("[]"), ctx.Err()
+		}})
+		err := f.look(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "no answer in time (30s at most)") || time.Since(began) != 30*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+	})
+}
+
+func TestAChangeIsToldAtOnceAndIsNoLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, change := good, make(chan struct{})
+		f := newFeed(&fake{
+			read: func(context.Context) ([]byte, error) { return []byte(text), nil },
+			watch: func(ctx context.Context, changed func()) error {
+				for {
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-change:
+						changed()
+					}
+				}
+			},
+		})
+		defer run(t, f.source)()
+		f.look(t.Context())
+		<-f.source.Changed()
+		text = array(a)
+		began := time.Now()
+		change <- struct{}{}
+		<-f.source.Changed()
+		news := f.source.Take()
+		if d := cmp.Diff([]string{"b"}, news.Removed); d != "" || news.Mark != 1 || news.HeardAt.IsZero() || time.Since(began) > 0 {
+			t.Errorf("after %s: %+v\n%s", time.Since(began), news, d)
+		}
+	})
+}
+
+func TestAChangeCaughtHalfWrittenIsReadAgainAndReportedByNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		texts, change := []string{"", "[", good}, make(chan struct{})
+		f := newFeed(&fake{
+			read: func(context.Context) ([]byte, error) {
+				text := texts[0]
+				if len(texts) > 1 {
+					texts = texts[1:]
+				}
+				return []byte(text), nil
+			},
+			watch: func(ctx context.Context, changed func()) error { <-change; changed(); <-ctx.Done(); return nil },
+		})
+		defer run(t, f.source)()
+		began := time.Now()
+		change <- struct{}{}
+		<-f.source.Changed()
+		if news := f.source.Take(); len(news.Changed) != 2 || news.Failure != "" || time.Since(began) > time.Second {
+			t.Errorf("after %s: %+v", time.Since(began), news)
+		}
+		if got := testutil.ToFloat64(f.source.reads.WithLabelValues("change", "failed")); got != 2 {
+			t.Errorf("%v failed reads are counted", got)
+		}
+	})
+}
+
+func TestAChangeThatStaysUnreadableIsLeftToTheNextLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		f := newFeed(&fake{
+			read:  func(context.Context) ([]byte, error) { reads++; return nil, errors.New("boom") },
+			watch: func(ctx context.Context, changed func()) error { changed(); <-ctx.Done(); return nil },
+		})
+		defer run(t, f.source)()
+		time.Sleep(time.Hour) // of the bubble's time
+		synctest.Wait()
+		if news := f.source.Take(); reads != 5 || news.Failure != "" {
+			t.Errorf("%d reads, %+v", reads, news)
+		}
+	})
+}
+
+func TestAGoodReadAfterFailedLooksBringsTheNextLookForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, change := good, make(chan struct{})
+		f := newFeed(&fake{
+			read:  func(context.Context) ([]byte, error) { return []byte(text), nil },
+			watch: func(ctx context.Context, changed func()) error { <-change; changed(); <-ctx.Done(); return nil },
+		})
+		defer run(t, f.source)()
+		f.look(t.Context())
+		text = ""
+		for range 6 {
+			f.look(t.Context())
+		}
+		if ask := f.roster.Ask(time.Now()); ask.Look != roster.NoLook {
+			t.Fatalf("the roster asks at once after a failure: %+v", ask)
+		}
+		text = good
+		for len(f.source.Changed()) > 0 {
+			<-f.source.Changed()
+		}
+		change <- struct{}{}
+		<-f.source.Changed()
+		f.roster.Hear(time.Now(), f.source.Take())
+		if ask := f.roster.Ask(time.Now()); ask.Look == roster.NoLook {
+			t.Errorf("the roster waits until %s though the source is back", time.Until(ask.Wake))
+		}
+	})
+}
+
+func TestAWatchThatFailsIsTriedAgainAndLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		watches := 0
+		s := New(Config{
+			Reader: &fake{
+				read:  func(context.Context) ([]byte, error) { return []byte(good), nil },
+				watch: func(context.Context, func()) error { watches++; return errors.New("too many open files") },
+			},
+			Name: "the test", Log: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
+		})
+		stop := run(t, s)
+		time.Sleep(10 * rewatch)
+		stop()
+		if n := strings.Count(log.String(), "too many open files"); n != 1 || watches < 5 {
+			t.Errorf("%d watches, logged %d times:\n%s", watches, n, log.String())
+		}
+	})
+}
+
+func TestWhoCannotWatchIsRunAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := Static(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, newFeed(r).source)()
+	})
+}
+
+// run runs a source until the function that it returns is called, which waits.
+func run(t *testing.T, s *Source) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
