@@ -80,7 +80,7 @@ func (s *Server) explain(names []string, view feed.View) []*inventoryv1.NodeExpl
 		}
 		if outside[name] {
 			w.Steps = append(w.Steps, wireStep(roster.Step{
-				Stage: stageView, Question: "does this client's view select it", Result: roster.Failed,
+				Stage: stageView, Question: "Does this client's view select it?", Result: roster.Failed,
 				Saw: fmt.Sprintf("its labels do not match the node selector %q", view.Selector),
 			}))
 			e.Verdict += " This client is not told of it: its view does not select the node."

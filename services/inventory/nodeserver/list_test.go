@@ -37,7 +37,7 @@ func TestExplainsToOperatorsWhatTheyAskAbout(t *testing.T) {
 		want(t, "in the order asked, with the view at the end", said, []string{
 			"cp: It is cp.", source("cp"),
 			"worker-00000: It is worker-00000. This client is not told of it: its view does not select the node.", source("worker-00000"),
-			`view, STEP_RESULT_FAILED, does this client's view select it: its labels do not match the node selector "pool=red"`,
+			`view, STEP_RESULT_FAILED, Does this client's view select it?: its labels do not match the node selector "pool=red"`,
 			"b: It is b.", source("b"), "a: It is a.", source("a"),
 		})
 		want(t, "error", err, nil)

@@ -56,17 +56,17 @@ func (r *Roster) Explain(name string) (e Explanation, known bool) {
 
 // questions are those of stages that were not reached.
 var questions = map[string]string{
-	StageMatch: "which server is it", StageAddress: "which address counts", StageClaim: "may it bear the address",
+	StageMatch: "Which server is it?", StageAddress: "Which address counts?", StageClaim: "May it bear the address?",
 }
 
 func (r *Roster) explainUnknown(name string) Explanation {
 	var c chain
 	if !r.looks.complete {
-		c.add(Skipped, StageSource, "is it there", "there was no complete look at the source yet")
+		c.add(Skipped, StageSource, "Is it there?", "there was no complete look at the source yet")
 		return Explanation{Steps: c, Verdict: fmt.Sprintf(
 			"Nothing is known of %q so far: %s. Wait, or mend that first.", clip(name), r.membership.Reason)}
 	}
-	c.add(Failed, StageSource, "is it there", "the source tells no node of this name")
+	c.add(Failed, StageSource, "Is it there?", "the source tells no node of this name")
 	return Explanation{Steps: c, Verdict: fmt.Sprintf(
 		"The source knows no node %q: check the name, and that this inventory is that of the node's cluster.", clip(name))}
 }
@@ -77,16 +77,16 @@ func (c *chain) candidate(n Candidate) {
 		return slices.ContainsFunc(*c, func(s Step) bool { return s.Stage == stage && (!failed || s.Result == Failed) })
 	}
 	if n.Bad != "" && !has(StageSource, true) {
-		c.add(Failed, StageSource, "can what the source says be used", "%s", n.Bad)
+		c.add(Failed, StageSource, "Can what the source says be used?", "%s", n.Bad)
 	}
 	switch {
 	case n.Excluded != 0 && !has(StageEligibility, true):
-		c.add(Failed, StageEligibility, "is it eligible", "%s", cmp.Or(n.Advice, shout(n.Excluded)))
+		c.add(Failed, StageEligibility, "Is it eligible?", "%s", cmp.Or(n.Advice, shout(n.Excluded)))
 	case !has(StageEligibility, false):
-		c.add(Passed, StageEligibility, "is it eligible", "nothing speaks against it")
+		c.add(Passed, StageEligibility, "Is it eligible?", "nothing speaks against it")
 	}
 	if !has(StageState, false) {
-		c.add(Note, StageState, "which state is it in", "%s", shout(n.State))
+		c.add(Note, StageState, "Which state is it in?", "%s", shout(n.State))
 	}
 }
 
@@ -94,7 +94,7 @@ func (c *chain) candidate(n Candidate) {
 func (r *Roster) explainCloud(c *chain, m *member) {
 	l := &r.lists
 	if r.cloud.began.IsZero() {
-		c.add(Failed, StageMatch, "is the cloud listed", "%s", join("not yet", l.err))
+		c.add(Failed, StageMatch, "Is the cloud listed?", "%s", join("not yet", l.err))
 		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: the cloud has not been listed")
 		return
 	}
@@ -103,11 +103,11 @@ func (r *Roster) explainCloud(c *chain, m *member) {
 	early := m.firstSeen.Sub(r.cloud.began).Round(time.Millisecond)
 	switch {
 	case r.fresh(m):
-		c.add(Passed, StageMatch, "is the listing of its time", "the last whole listing began after the node was seen first")
+		c.add(Passed, StageMatch, "Is the last listing of its time?", "it began after the node was seen first")
 	case !m.want.empty():
-		c.add(Note, StageMatch, "is the listing of its time", "it began %s before the node was seen first, which does not matter to an ID", early)
+		c.add(Note, StageMatch, "Is the last listing of its time?", "it began %s before the node was seen first, which does not matter to an ID", early)
 	default:
-		c.add(Failed, StageMatch, "is the listing of its time", "it began %s before the node was seen first: the next will tell", early)
+		c.add(Failed, StageMatch, "Is the last listing of its time?", "it began %s before the node was seen first: the next will tell", early)
 	}
 	if found.server == nil {
 		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: there is no server to take it from")
@@ -143,7 +143,7 @@ func (c *chain) identities(cl *cloud, n Candidate, found match) {
 			saw += fmt.Sprintf(", which is in the datacenter %s, not %s", s.Datacenter, datacenter)
 		}
 	}
-	add(byProviderID, "by its provider ID", known && cl.exists(id), saw)
+	add(byProviderID, "Which server, by its provider ID?", known && cl.exists(id), saw)
 
 	uuid := strings.ToLower(n.SystemUUID)
 	saw = fmt.Sprintf("%q is no UUID", clip(n.SystemUUID))
@@ -159,7 +159,7 @@ func (c *chain) identities(cl *cloud, n Candidate, found match) {
 			saw += "; this contradicts the provider ID"
 		}
 	}
-	add(bySystemUUID, "by its system UUID", slices.Contains(claims, found.id), saw)
+	add(bySystemUUID, "Which server, by its system UUID?", slices.Contains(claims, found.id), saw)
 
 	switch len(named) {
 	case 0:
@@ -172,7 +172,7 @@ func (c *chain) identities(cl *cloud, n Candidate, found match) {
 	if found.by != byName {
 		saw += "; a name counts only where no ID says anything"
 	}
-	add(byName, "by its name", false, saw)
+	add(byName, "Which server, by its name?", false, saw)
 }
 
 // describe says which server has an ID.
@@ -198,7 +198,8 @@ func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
 	preferred := r.sieve(m).prefer
 	for _, a := range left.borne[:min(len(left.borne), mostAddresses)] {
 		f := family(a)
-		result, fate := Failed, ""
+		result := Failed
+		var fate string
 		switch rivals := len(left.of(f)) - 1; {
 		case !slices.Contains(left.inside, a):
 			fate = "outside of " + texts(r.cfg.CIDRs)
@@ -217,10 +218,10 @@ func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
 		default:
 			fate = fmt.Sprintf("one of %d of its family, and the node's InternalIPs (%s) do not tell which is meant", rivals+1, orNone(texts(preferred)))
 		}
-		c.add(result, StageAddress, a.String(), "%s%s", s.place(a), fate)
+		c.add(result, StageAddress, fmt.Sprintf("Does %s count?", a), "%s%s", s.place(a), fate)
 	}
 	if more := len(left.borne) - mostAddresses; more > 0 {
-		c.add(Note, StageAddress, "and others", "%d more", more)
+		c.add(Note, StageAddress, "Are there others?", "%d more", more)
 	}
 }
 
@@ -241,26 +242,29 @@ func (s *Server) place(a netip.Addr) string {
 // those that it bears all the same.
 func (r *Roster) explainClaim(c *chain, m *member) {
 	before := len(*c)
+	say := func(result Result, a netip.Addr, saw string, args ...any) {
+		c.add(result, StageClaim, fmt.Sprintf("Does it bear %s?", a), saw, args...)
+	}
 	for f := range m.held {
 		held, want, waits := m.held[f], m.want[f], m.waits[f]
 		switch {
 		case held.IsValid() && held == want && m.heirOf[f] != "":
-			c.add(Passed, StageClaim, held.String(), "borne by this node; it was the node %q's until an answer gave it to this one", clip(m.heirOf[f]))
+			say(Passed, held, "yes; it was the node %q's until an answer gave it to this one", clip(m.heirOf[f]))
 		case held.IsValid() && held == want:
-			c.add(Passed, StageClaim, held.String(), "borne by this node")
+			say(Passed, held, "yes")
 		case held.IsValid():
-			c.add(Passed, StageClaim, held.String(), "kept, though the last answer does not give it: an address goes only for another one")
+			say(Passed, held, "yes, still, though the last answer does not give it: an address goes only for another one")
 		}
 		if waits.IsValid() {
-			c.add(Failed, StageClaim, waits.String(), "borne by the node %q, which the same data names", clip(r.owners[waits].Name))
+			say(Failed, waits, "no, the node %q does, which the same data names", clip(r.owners[waits].Name))
 		}
 		if gone := m.lost[f]; !held.IsValid() && gone.address.IsValid() {
-			c.add(Failed, StageClaim, gone.address.String(), "borne by this node until an answer gave it to the node %q", clip(gone.to))
+			say(Failed, gone.address, "no more, an answer gave it to the node %q", clip(gone.to))
 		}
 	}
 	for _, a := range m.held.list() {
 		for _, name := range slices.Sorted(maps.Keys(r.waiting[a])) {
-			c.add(Note, StageClaim, a.String(), "the node %q waits for it: the same data gives it to both", clip(name))
+			c.add(Note, StageClaim, fmt.Sprintf("Who waits for %s?", a), "the node %q: the same data gives it to both", clip(name))
 		}
 	}
 	if len(*c) == before {
@@ -286,12 +290,9 @@ func (r *Roster) verdict(m *member) string {
 // silentFor is why the first word is not given yet.
 func (r *Roster) silentFor() string {
 	var why []string
-	for _, p := range []struct {
-		name string
-		Part
-	}{{"membership", r.membership}, {"addresses", r.addresses}} {
+	for i, p := range []Part{r.membership, r.addresses} {
 		if p.Sync != Synced {
-			why = append(why, fmt.Sprintf("%s: %s", p.name, orNone(p.Reason)))
+			why = append(why, []string{"membership: ", "addresses: "}[i]+orNone(p.Reason))
 		}
 	}
 	if why == nil {

@@ -22,15 +22,15 @@ var update = flag.Bool("update", false, "write the golden files")
 func (e Explanation) text() string {
 	var b strings.Builder
 	for _, s := range e.Steps {
-		fmt.Fprintf(&b, "%-11s  %-4s  %s: %s\n", s.Stage, []string{"note", "ok", "NO", "-"}[s.Result], s.Question, s.Saw)
+		fmt.Fprintf(&b, "%-11s  %-4s  %s %s\n", s.Stage, []string{"note", "ok", "NO", "-"}[s.Result], s.Question, s.Saw)
 	}
 	return b.String() + "=> " + e.Verdict + "\n"
 }
 
 // trail is one that a source of Nodes leaves.
 var trail = []Step{
-	{Stage: StageEligibility, Question: "is it a worker", Result: Passed, Saw: "no control plane label"},
-	{Stage: StageState, Question: "is it ready", Result: Passed, Saw: "condition Ready is True"},
+	{Stage: StageEligibility, Question: "Is it a worker?", Result: Passed, Saw: "no control plane label"},
+	{Stage: StageState, Question: "Is its kubelet ready?", Result: Passed, Saw: "condition Ready is True"},
 }
 
 func TestExplainsTheWholeChain(t *testing.T) {
@@ -57,7 +57,7 @@ func TestExplainsTheWholeChain(t *testing.T) {
 		{name: "a source without a trail", node: node("a", s1), l: listing(server(s1, "a", "10.0.0.11"))},
 		{name: "control plane", node: a(func(c *Candidate) {
 			c.Excluded, c.Advice = ControlPlane, "It is a control plane node: nothing to do."
-			c.Trail = []Step{{Stage: StageEligibility, Question: "is it a worker", Result: Failed, Saw: "node-role.kubernetes.io/control-plane"}}
+			c.Trail = []Step{{Stage: StageEligibility, Question: "Is it a worker?", Result: Failed, Saw: "node-role.kubernetes.io/control-plane"}}
 		})},
 		{name: "excluded without a trail", node: Candidate{
 			Name: "a", UID: "1", State: Ready, Excluded: NotSelected, Advice: "The selector pool=blue does not match.",
@@ -194,7 +194,7 @@ func TestAnExplanationFitsWhatWasDecided(t *testing.T) {
 func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 	passed := func(stage string, a netip.Addr) bool {
 		return slices.ContainsFunc(e.Steps, func(s Step) bool {
-			return s.Stage == stage && s.Question == a.String() && s.Result == Passed
+			return s.Stage == stage && strings.Contains(s.Question, " "+a.String()) && s.Result == Passed
 		})
 	}
 	failed := map[string]bool{}
