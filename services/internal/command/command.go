@@ -109,6 +109,7 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 	for _, x := range h.Extra {
 		root.AddCommand(h.configured(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
 			func(cmd *cobra.Command, cfg *C, args []string) error {
+				journal.Adopt(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
 				return x.Run(cmd.Context(), Call[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 			}))
 	}

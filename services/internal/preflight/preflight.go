@@ -54,7 +54,7 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		mark, text := "ok", ""
+		var mark, text string
 		if i := slices.IndexFunc(c.Needs, func(name string) bool { return without[name] }); i >= 0 {
 			mark, text = "-", "skipped, since it needs: "+c.Needs[i]
 			without[c.Name] = true
@@ -65,7 +65,7 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 				failed++
 			}
 		} else {
-			text = saw
+			mark, text = "ok", saw
 		}
 		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, line(text))
 	}
