@@ -27,6 +27,7 @@ const (
 func inventorySettings() map[string]string {
 	return map[string]string{
 		"IONOS_POLL_INTERVAL":  "1s",
+		"IONOS_REQUEST_BUDGET": "6000",
 		"SOURCE_POLL_INTERVAL": "1s",
 		// Wider than the writer's fence, so that the fence has something to refuse.
 		"SECURED_SUBNET_CIDR": "10.0.0.0/16",
@@ -39,7 +40,7 @@ func (s *story) opening() {
 	fmt.Fprintln(s.out)
 	s.sayf("Everything here is real but the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
 	fmt.Fprintln(s.out)
-	s.sayf("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s). Everything else that has to do with time is at its default.")
+	s.sayf("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute). Everything else that has to do with time is at its default.")
 }
 
 // play is the order of the scenes.

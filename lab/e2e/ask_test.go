@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -111,4 +112,20 @@ func TestAnOperatorIsToldWhatIsLeftOutAndWhyAndASubscriberIsNot(t *testing.T) {
 	if len(list.GetOmitted()) != 0 || len(list.GetNodes()) != 1 || list.GetNodes()[0].GetServerId() != "" || list.GetNodes()[0].GetProviderId() != "" {
 		t.Errorf("a subscriber is told %v", list)
 	}
+}
+
+// explained is the chain of a node, as an operator is told it.
+func (s *stage) explained(name string) string {
+	s.t.Helper()
+	list, err := inventoryv1.NewInventoryServiceClient(s.operator()).ListNodes(s.ctx(),
+		&inventoryv1.ListNodesRequest{Names: []string{name}, Explain: true}, grpc.WaitForReady(true))
+	s.must(err)
+	var b strings.Builder
+	for _, e := range list.GetExplanations() {
+		for _, step := range e.GetSteps() {
+			fmt.Fprintf(&b, "%s: %s %s: %s\n", step.GetStage(), step.GetQuestion(), step.GetResult(), step.GetSaw())
+		}
+		b.WriteString(e.GetVerdict() + "\n")
+	}
+	return b.String()
 }

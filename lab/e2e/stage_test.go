@@ -73,8 +73,9 @@ func startPair() error {
 	}
 	shared, err = pair.Start(context.Background(), pair.Options{
 		Programs: programs, Bin: bin, Writers: 2, Cloud: pair.CloudOptions{OtherServers: 20, PageLimit: 10},
-		// Everything else that has to do with time is at its default.
-		Inventory: map[string]string{"IONOS_POLL_INTERVAL": "1s", "SOURCE_POLL_INTERVAL": "1s"},
+		// Everything else that has to do with time is at its default. Listing every second needs
+		// more requests than a cloud should be asked for.
+		Inventory: map[string]string{"IONOS_POLL_INTERVAL": "1s", "SOURCE_POLL_INTERVAL": "1s", "IONOS_REQUEST_BUDGET": "6000"},
 	})
 	return err
 }

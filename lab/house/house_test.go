@@ -90,7 +90,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// Each stage may import those to its left, never one to its right. app, which
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
-		inventory: {"roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "app"},
+		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
 		writer: {"planner", "subscriber", "targets", "prober", "verdict", "applier", "app"},
@@ -193,7 +193,8 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		code := strings.ReplaceAll(string(text), "c.applier.Apply(ctx", "") // the door to it
+		code := strings.ReplaceAll(string(text), "c.applier.Apply(ctx", "")          // the door to it
+		code = strings.ReplaceAll(code, "SelfSubjectAccessReviews().Create(ctx", "") // a question: nothing is stored
 		if found := mutation.FindString(code); found != "" {
 			t.Errorf("%s mutates: %q", path, found)
 		}

@@ -17,10 +17,6 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/admin"
@@ -28,8 +24,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -59,7 +53,7 @@ type inventory struct {
 
 // lookout is the part of it that looks at the outside and tells nobody.
 type lookout struct {
-	nodes     *kubenodes.Nodes
+	source    source
 	cloud     cloud // nil: none is needed
 	collector *collector
 	stores    *feed.Stores
@@ -87,40 +81,20 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 
 // newLookout makes the stages up to the stores of the feed.
 func newLookout(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*lookout, error) {
-	cluster, errCluster := clusterConfig(cfg, version)
+	source, errSource := newSource(cfg, version, log, registry)
 	cloud, errCloud := cloudClient(cfg, version, log, registry)
-	if err := errors.Join(errCluster, errCloud); err != nil {
+	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(cluster)
-	if err != nil {
-		return nil, fmt.Errorf("client of the secured cluster: %w", err)
-	}
-	selector, err := labels.Parse(cfg.Selector)
-	if err != nil {
-		return nil, err
-	}
-	rules := kubenodes.Rules{Selector: selector}
-	if cfg.Cordoned == "drain" {
-		rules.Cordoned = kubenodes.Drain
-	}
-	by := roster.ByCloud
-	if cfg.Resolver == "node-address" {
-		by = roster.ByNodeAddress
-	}
-
-	l := &lookout{cloud: cloud, stores: feed.NewStores(rand.Text())}
-	l.nodes = kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry})
-	l.collector = newCollector(l.nodes, cloud, roster.Config{
-		Resolver: by, CIDRs: settings.Prefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace,
-	}, l.stores, newMetrics(registry), log)
+	l := &lookout{source: source, cloud: cloud, stores: feed.NewStores(rand.Text())}
+	l.collector = newCollector(source, cloud, rosterConfig(cfg), l.stores, newMetrics(registry), log)
 	return l, nil
 }
 
 // Run follows the source and collects until ctx is done.
 func (l *lookout) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return l.nodes.Run(ctx) })
+	g.Go(func() error { return l.source.Run(ctx) })
 	g.Go(func() error { return l.collector.Run(ctx) })
 	return g.Wait()
 }
@@ -185,39 +159,4 @@ func identify(ctx context.Context) (nodeserver.Client, bool) {
 		Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator,
 		View: feed.View{Selector: grant.View.NodeSelector, Labels: grant.View.Labels},
 	}, ok
-}
-
-func clusterConfig(cfg *Config, version string) (*rest.Config, error) {
-	var cluster *rest.Config
-	var err error
-	if cfg.Kubeconfig == "" && cfg.Context == "" {
-		cluster, err = rest.InClusterConfig()
-	} else {
-		cluster, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig},
-			&clientcmd.ConfigOverrides{CurrentContext: cfg.Context}).ClientConfig()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("SECURED_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
-	}
-	cluster.UserAgent = "slicefeed-inventory/" + version
-	cluster.ContentType = "application/vnd.kubernetes.protobuf"
-	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	cluster.QPS = -1 // the roster paces what is asked
-	return cluster, nil
-}
-
-// cloudClient makes the client of the cloud, or nil where none is needed.
-func cloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
-	if cfg.Resolver != "ionos" {
-		return nil, nil
-	}
-	client, err := ionos.New(ionos.Config{
-		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.pairs(),
-		UserAgent: "slicefeed-inventory/" + version, Log: log, Registerer: registry,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return client, nil
 }

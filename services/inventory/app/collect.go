@@ -8,14 +8,13 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// collector drives the roster: what the cluster and the cloud say goes in, what changed
+// collector drives the roster: what the source and the cloud say goes in, what changed
 // goes to the stores of the views, and what the roster wants to know is asked.
 type collector struct {
-	nodes   *kubenodes.Nodes
+	source  source
 	cloud   cloud // nil where the roster never asks for a listing
 	stores  *feed.Stores
 	metrics *metrics
@@ -32,9 +31,9 @@ type cloud interface {
 	List(ctx context.Context) (roster.Listing, error)
 }
 
-func newCollector(nodes *kubenodes.Nodes, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
+func newCollector(s source, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
 	return &collector{
-		nodes: nodes, cloud: c, stores: stores, metrics: m, log: log,
+		source: s, cloud: c, stores: stores, metrics: m, log: log,
 		roster: roster.New(cfg), depth: 1, wake: make(chan struct{}, 1),
 	}
 }
@@ -64,7 +63,7 @@ func (c *collector) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.nodes.Changed():
+		case <-c.source.Changed():
 		case in = <-answers:
 		case <-c.wake:
 		case <-timer.C:
@@ -86,7 +85,7 @@ func (c *collector) step(in answer) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	c.roster.Hear(now, c.nodes.Take())
+	c.roster.Hear(now, c.source.Take())
 	if in != nil {
 		in(c.roster)
 	}
@@ -101,7 +100,7 @@ func (c *collector) step(in answer) roster.Ask {
 
 func (c *collector) look(ctx context.Context, look roster.Look) answer {
 	began := time.Now()
-	mark, err := c.nodes.Look(ctx, look)
+	mark, err := c.source.Look(ctx, look)
 	if err != nil {
 		c.log.Warn("look at the source gave no answer", "look", look.String(), "error", err)
 	}

@@ -28,6 +28,15 @@ func valid() map[string]string {
 	}
 }
 
+// onlySource is a source that is no cluster's workers, and no cloud.
+func onlySource(kind, setting, value string) map[string]string {
+	env := map[string]string{"SOURCE_KIND": kind, "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": ""}
+	if setting != "" {
+		env[setting] = value
+	}
+	return env
+}
+
 func TestConfig(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -39,6 +48,15 @@ func TestConfig(t *testing.T) {
 		{"node-address wants no cloud", map[string]string{
 			"RESOLVER": "node-address", "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
 		}, nil},
+		{"a file is enough", onlySource("file", "INVENTORY_FILE_PATH", "/nodes.json"), nil},
+		{"a static list is enough", onlySource("static", "INVENTORY_STATIC", "[]"), nil},
+		{"a Service is enough", onlySource("service", "SOURCE_SERVICE", "shop/web"), nil},
+		{"a workload counts Pods", map[string]string{"WORKLOAD": "ingress/app=gateway"}, nil},
+		{"a workload is a namespace and a selector", map[string]string{"WORKLOAD": "app=gateway"}, []string{"WORKLOAD", "ingress/app=gateway"}},
+		{"each kind wants what it reads", onlySource("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
+		{"what has no effect is a slip", onlySource("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
+		{"static records are judged at once", onlySource("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
+		{"a Service is a namespace and a name", onlySource("service", "SOURCE_SERVICE", "web"), []string{"SOURCE_SERVICE", "shop/web"}},
 		{"the old prefix of the subnet is understood", map[string]string{"SECURED_SUBNET_CIDR": "", "SECURED_SUBNET_PREFIX": "10.0.1."}, nil},
 		{"ionos wants a token, a datacenter and a LAN", map[string]string{
 			"IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",

@@ -75,7 +75,11 @@ func TestJudgesEligibilityAndState(t *testing.T) {
 	}
 }
 
-func TestAMalformedNodeLosesOnlyWhatCannotBeRead(t *testing.T) {
+func TestBadInput(t *testing.T) {
+	t.Run("malformed: a Node with values that nobody can read", malformedNode)
+}
+
+func malformedNode(t *testing.T) {
 	n := worker("w", label("ok", "yes"), label("long", strings.Repeat("x", 64)), label(strings.Repeat("k", 400), ""),
 		label("bytes", "\xff"), label(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)), label(corev1.LabelTopologyRegion, "de"))
 	n.Spec.ProviderID = strings.Repeat("p", 5000)

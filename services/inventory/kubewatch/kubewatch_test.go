@@ -242,6 +242,68 @@ func TestComparesWhatIsListedWithWhatWasTold(t *testing.T) {
 	}
 }
 
+// TestBadInput has a row for each way in which an API server can go wrong: those of
+// docs/sources/kubernetes.md, which hold for every source that watches.
+func TestBadInput(t *testing.T) {
+	t.Run("unreachable: the API server refuses", failingListIsTold)
+	t.Run("slow: the API server does not answer", noAnswer)
+	t.Run("malformed: an answer that is no list", noList)
+	t.Run("half right: the pages of a LIST expire between them", pagesExpire)
+	t.Run("half right: the watch expires, and changes were missed", expiredWatch)
+	t.Run("empty: all are gone", allGone)
+	t.Run("contradictory: the watch is silent while a LIST says otherwise", silentWatch)
+}
+
+func noAnswer(t *testing.T) {
+	s, client := serveAPI(t, worker("a"))
+	n := follow(t, client)
+	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
+	hang := make(chan struct{})
+	defer close(hang)
+	s.set(func() {
+		s.fail = func(string) int {
+			<-hang
+			return 500
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of 5 s
+	defer cancel()
+	if _, err := n.Look(ctx, roster.Light); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if told := n.Take(); len(told.Removed) > 0 {
+		t.Errorf("removed %v", told.Removed)
+	}
+}
+
+func noList(t *testing.T) {
+	for _, answer := range []string{"", "{}", "<html>", `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"x"}}`, `{"kind":"Status","apiVersion":"v1","status":"Success"}`} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(answer))
+		}))
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: srv.URL, QPS: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Signal: func() {}}))
+		if mark, err := l.Look(t.Context(), roster.Light); err == nil {
+			t.Errorf("%q was taken for an answer, mark %d", answer, mark)
+		}
+		srv.Close()
+	}
+}
+
+func allGone(t *testing.T) {
+	w := tracking()
+	_ = w.Replace([]any{worker("a")}, "5")
+	w.take()
+	_ = w.Replace(nil, "6")
+	if told := w.take(); len(told.Removed) != 1 || told.ResourceVersion != 6 {
+		t.Errorf("got %+v", told)
+	}
+}
+
 // apiServer speaks just enough of the API to misbehave: lists what it is given, watches
 // what it is told to say.
 type apiServer struct {
@@ -358,7 +420,7 @@ func TestABookmarkIsHeardWithItsResourceVersion(t *testing.T) {
 	}
 }
 
-func TestAfterAnExpiredWatchTheObjectsAreListedAgain(t *testing.T) {
+func expiredWatch(t *testing.T) {
 	s, client := serveAPI(t, worker("a"))
 	n := follow(t, client)
 	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
@@ -371,7 +433,7 @@ func TestAfterAnExpiredWatchTheObjectsAreListedAgain(t *testing.T) {
 	})
 }
 
-func TestAFailingListIsTold(t *testing.T) {
+func failingListIsTold(t *testing.T) {
 	s, client := serveAPI(t, worker("a"))
 	s.set(func() { s.fail = func(string) int { return 403 } })
 	n := follow(t, client)
@@ -384,7 +446,7 @@ func TestAFailingListIsTold(t *testing.T) {
 	}
 }
 
-func TestAFullLookReadsPageByPageByQuorum(t *testing.T) {
+func pagesExpire(t *testing.T) {
 	s, client := serveAPI(t, worker("a"), worker("b"))
 	n := follow(t, client)
 	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 2 })
@@ -409,11 +471,10 @@ func TestAFullLookReadsPageByPageByQuorum(t *testing.T) {
 	})
 }
 
-func TestASilentWatchIsFoundOutByAFullLookAndTheObjectsAreReadAnew(t *testing.T) {
+func silentWatch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10s")
 	}
-	t.Parallel()
 	s, client := serveAPI(t, worker("a"))
 	n := follow(t, client)
 	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })

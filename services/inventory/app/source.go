@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
+	"github.com/slicefeed/slicefeed/services/inventory/records"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// source tells which nodes there are. What it has to promise is in docs/sources/README.md, and
+// held for every kind by the suite in lab/sources.
+type source interface {
+	// Run follows the outside until ctx is done; its error is then nil.
+	Run(ctx context.Context) error
+	// Changed receives when there is something to take. One signal stands for any number.
+	Changed() <-chan struct{}
+	// Take returns what was told since the last Take. It never waits for the outside.
+	Take() roster.News
+	// Look asks the outside whether what was told can be believed: see Roster.Looked.
+	Look(ctx context.Context, look roster.Look) (mark uint64, err error)
+}
+
+// newSource makes the source that the configuration names.
+func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source, error) {
+	if !cfg.inCluster() {
+		return recordsOf(cfg, log, registry)
+	}
+	cluster, err := clusterConfig(cfg, version)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("client of the secured cluster: %w", err)
+	}
+	if cfg.SourceKind == "service" {
+		s, err := parseService(cfg.Service)
+		if err != nil {
+			return nil, err
+		}
+		return kubeservice.New(kubeservice.Config{
+			Client: client, Namespace: s.namespace, Name: s.name, Log: log, Registerer: registry,
+		}), nil
+	}
+	rules, err := rulesOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
+}
+
+func rulesOf(cfg *Config) (rules kubenodes.Rules, err error) {
+	if rules.Selector, err = labels.Parse(cfg.Selector); err != nil {
+		return rules, err
+	}
+	if cfg.Cordoned == "drain" {
+		rules.Cordoned = kubenodes.Drain
+	}
+	if cfg.Workload != "" {
+		rules.Workload, err = kubenodes.ParseWorkload(cfg.Workload)
+	}
+	return rules, err
+}
+
+func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (source, error) {
+	var reader records.Reader
+	var name string
+	var err error
+	switch cfg.SourceKind {
+	case "file":
+		reader, name = records.File(cfg.File), "the file "+cfg.File
+	case "command":
+		args, errArgs := records.ParseArgs(cfg.Args)
+		name = "the command " + cfg.Command
+		if reader, err = records.Command(append([]string{cfg.Command}, args...), log); err != nil {
+			err = &settings.Problem{Setting: "INVENTORY_COMMAND", Value: cfg.Command, Want: "a program that can be run: " + err.Error()}
+		}
+		err = errors.Join(err, errArgs)
+	case "static":
+		name = "INVENTORY_STATIC"
+		reader, err = records.Static(cfg.Static)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return records.New(records.Config{Reader: reader, Name: name, Log: log, Registerer: registry}), nil
+}
+
+// rosterConfig says how the roster joins and paces the source and the cloud.
+func rosterConfig(cfg *Config) roster.Config {
+	c := roster.Config{CIDRs: settings.Prefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace}
+	switch {
+	case cfg.askCloud():
+		c.Resolver = roster.ByCloud
+	case cfg.SourceKind == "kubernetes":
+		c.Resolver = roster.ByNodeAddress
+	default:
+		c.Resolver = roster.ByRecord
+	}
+	if cfg.SourceKind == "file" || cfg.SourceKind == "command" {
+		c.Rest = cfg.Pace // a look is a read, and nobody else reads
+	}
+	return c
+}
+
+func clusterConfig(cfg *Config, version string) (*rest.Config, error) {
+	var cluster *rest.Config
+	var err error
+	if cfg.Kubeconfig == "" && cfg.Context == "" {
+		cluster, err = rest.InClusterConfig()
+	} else {
+		cluster, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig},
+			&clientcmd.ConfigOverrides{CurrentContext: cfg.Context}).ClientConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("SECURED_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
+	}
+	cluster.UserAgent = "slicefeed-inventory/" + version
+	cluster.ContentType = "application/vnd.kubernetes.protobuf"
+	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	cluster.QPS = -1 // the roster paces what is asked
+	return cluster, nil
+}
+
+// cloudClient makes the client of the cloud, or nil where none is needed.
+func cloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
+	if !cfg.askCloud() {
+		return nil, nil
+	}
+	client, err := ionos.New(ionos.Config{
+		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.pairs(), Budget: cfg.Budget,
+		UserAgent: "slicefeed-inventory/" + version, Log: log, Registerer: registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
