@@ -74,10 +74,14 @@ func (w *Watch[T]) full(ctx context.Context) error {
 func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, error) {
 	listed := map[string]version{}
 	options := metav1.ListOptions{Limit: pageSize}
+	again := false
 	for {
 		page, err := w.list(ctx, options)
-		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			clear(listed) // the snapshot is gone: from the start, while there is time
+		if apierrors.IsResourceExpired(err) && options.Continue != "" && !again {
+			// The snapshot is gone: once more from the start. Without end, a server that always
+			// forgets would be asked hundreds of times a second; the next look comes anyhow.
+			again = true
+			clear(listed)
 			options.Continue = ""
 			continue
 		}
