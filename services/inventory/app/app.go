@@ -36,6 +36,14 @@ func Half(version string) command.Half[Config] {
 		Version:   version,
 		Forbidden: []string{"TARGET_KUBECONFIG"},
 		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
+		Extra: []command.Extra[Config]{
+			{Use: "explain NODE", Short: "Look once and say why a node would be told as it is, or left out", Run: func(ctx context.Context, call command.Call[Config]) error {
+				return explain(ctx, version, call)
+			}},
+			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, call command.Call[Config]) error {
+				return check(ctx, version, call)
+			}},
+		},
 	}
 }
 

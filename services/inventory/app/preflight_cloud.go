@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+)
+
+const (
+	// mostSkew is what clocks may differ by. Nothing of ours compares two clocks, but tokens and
+	// certificates do, and the strictest of those who read tokens allow a minute.
+	mostSkew = 30 * time.Second
+	// tokenSoon is when the end of a token is worth a warning: as the running inventory warns.
+	tokenSoon = 28 * 24 * time.Hour
+)
+
+var _ describer = (*ionos.Client)(nil)
+
+// describer says what the cloud knows of a pair, and of the token.
+type describer interface {
+	Describe(ctx context.Context, p ionos.Pair) (ionos.Description, error)
+	TokenExpiry() (at time.Time, known bool, err error)
+}
+
+func (f *flight) cloudChecks() []preflight.Check {
+	// Each pair is asked about once; several checks judge what was said.
+	asked := map[ionos.Pair]func(context.Context) (ionos.Description, error){}
+	for _, p := range f.cfg.pairs() {
+		var once sync.Once
+		var d ionos.Description
+		var err error
+		asked[p] = func(ctx context.Context) (ionos.Description, error) {
+			once.Do(func() { d, err = f.cloud.Describe(ctx, p) })
+			return d, err
+		}
+	}
+	pairs := f.cfg.pairs()
+	all := []preflight.Check{{Name: checkToken, Run: func(ctx context.Context) (string, error) {
+		_, err := asked[pairs[0]](ctx)
+		return f.token(err)
+	}}, {Name: "clock of the cloud", Needs: []string{checkToken}, Run: func(ctx context.Context) (string, error) {
+		for _, p := range pairs {
+			if d, err := asked[p](ctx); err == nil {
+				return skew(d.Clock.Sub(d.ReadAt), !d.Clock.IsZero())
+			}
+		}
+		return "", preflight.Warning("no answer to take it from")
+	}}}
+	for _, p := range pairs {
+		all = append(all, preflight.Check{
+			Name: fmt.Sprintf("LAN %s of datacenter %.8s…", p.LAN, p.Datacenter), Needs: []string{checkToken},
+			Run: func(ctx context.Context) (string, error) {
+				d, err := asked[p](ctx)
+				if err != nil {
+					return "", fmt.Errorf("%w: check IONOS_DATACENTER_ID and IONOS_PRIVATE_LAN_ID, and that the token's user may see both", err)
+				}
+				return f.lan(p, d)
+			},
+		})
+	}
+	return all
+}
+
+// token judges the token by its own words, and by what came of the first call with it.
+func (f *flight) token(called error) (string, error) {
+	at, known, err := f.cloud.TokenExpiry()
+	if err != nil {
+		return "", err
+	}
+	left := time.Until(at)
+	when := fmt.Sprintf("it expires in %d days, on %s", int(left.Hours()/24), at.UTC().Format(time.DateOnly))
+	if !known {
+		when = "it does not say when it expires"
+	}
+	accepted := "accepted; "
+	if called != nil {
+		accepted = "" // that did not come out
+	}
+	switch {
+	case known && left <= 0:
+		return "", fmt.Errorf("it expired on %s: make another", at.UTC().Format(time.RFC3339))
+	case ionos.Unauthorized(called):
+		return "", called
+	case known && left < tokenSoon:
+		return "", preflight.Warning("%s: make another; in IONOS_TOKEN_FILE it is replaced without a restart", when)
+	}
+	return accepted + when, nil
+}
+
+// lan judges what the cloud says of a pair.
+func (f *flight) lan(p ionos.Pair, d ionos.Description) (string, error) {
+	if d.Public {
+		return "", fmt.Errorf("LAN %s (%q) of %q is public: give the private one as IONOS_PRIVATE_LAN_ID", p.LAN, d.LAN, d.Datacenter)
+	}
+	saw := fmt.Sprintf("private, %q in %q", d.LAN, d.Datacenter)
+	if d.Location != "" {
+		saw += " (" + d.Location + ")"
+	}
+	var blocks []netip.Prefix
+	for _, b := range []netip.Prefix{d.IPv4, d.IPv6} {
+		if b.IsValid() {
+			blocks = append(blocks, b)
+		}
+	}
+	if len(blocks) == 0 {
+		return saw + ", of no known block of addresses", nil
+	}
+	ours := settings.Prefixes(f.cfg.Subnets)
+	if !slices.ContainsFunc(ours, func(s netip.Prefix) bool { return slices.ContainsFunc(blocks, s.Overlaps) }) {
+		return "", fmt.Errorf("%s, has the addresses %v, none of them inside %v: check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID", saw, blocks, ours)
+	}
+	return fmt.Sprintf("%s, addresses %v", saw, blocks), nil
+}
+
+// skew judges how far another clock is ahead of ours.
+func skew(ahead time.Duration, known bool) (string, error) {
+	text := "within a second or two of ours"
+	if off := ahead.Abs().Round(time.Second); off > 2*time.Second && ahead > 0 {
+		text = fmt.Sprintf("%s ahead of ours", off)
+	} else if off > 2*time.Second {
+		text = fmt.Sprintf("%s behind ours", off)
+	}
+	switch {
+	case !known:
+		return "", preflight.Warning("its answers bear no date, so clocks cannot be compared")
+	case ahead.Abs() > mostSkew:
+		return "", fmt.Errorf("%s: tokens and certificates that were just issued will be refused: set both machines' clocks (NTP)", text)
+	}
+	return text, nil
+}

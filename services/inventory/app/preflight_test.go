@@ -1,0 +1,320 @@
+package app
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// linked adds the files of the link to an environment.
+func linked(t *testing.T, env map[string]string) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(setting, name string, text []byte) {
+		env[setting] = filepath.Join(dir, name)
+		if err := os.WriteFile(env[setting], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	authority := func(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+		return issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true}, nil, nil)
+	}
+	ours, key := authority("ours")
+	theirs, _ := authority("theirs")
+	leaf, own := issue(t, &x509.Certificate{
+		DNSNames: []string{"inventory.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, ours, key)
+	der, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("TLS_CERT_FILE", "tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw}))
+	write("TLS_KEY_FILE", "tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	write("TLS_PEER_CA_FILE", "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: theirs.Raw}))
+	write("ALLOWED_CLIENTS_FILE", "clients.yaml", []byte("clients:\n- san: writer.example\n  role: subscriber\n"))
+	return env
+}
+
+func issue(t *testing.T, c, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(90*24*time.Hour+time.Hour)
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return c, key
+}
+
+func TestPreflightSaysOfEachThingWhetherItWorks(t *testing.T) {
+	well := outside{
+		nodes:   []corev1.Node{worker("one", server1), worker("cp", "", controlPlane)},
+		servers: []string{machine(server1, "one", "10.0.1.11")},
+	}
+	with := func(change func(*outside)) outside {
+		o := well
+		change(&o)
+		return o
+	}
+	all := func(authorizationv1.ResourceAttributes) bool { return true }
+	lan := "LAN 2 of datacenter 7d2f6e1a…"
+
+	for _, tt := range []struct {
+		name    string
+		outside outside
+		set     map[string]string
+		code    int
+		says    []string // parts of lines, each with its mark; the others are ok
+	}{
+		{"all is well", well, nil, 0, []string{
+			"ok certificate|inventory.example, for server auth, expires in 90 days", "ok allowed clients|can be used",
+			"ok API server|v1.36.3 at http://127.0.0.1:", "ok clock of the API server|second", "ok get nodes|allowed", "ok list nodes|allowed", "ok watch nodes|allowed",
+			"ok no more permissions|nothing dangerous", "ok source|nodes: 2, workers: 1, selected: 1, ready of these: 1",
+			"ok IONOS token|accepted; it expires in 200 days", "ok clock of the cloud|second",
+			"ok " + lan + `|private, "workers" in "prod" (de/fra), addresses [10.0.1.0/24]`, "ok first observation|told: 1",
+		}},
+		{"a node is left out", with(func(o *outside) { o.nodes = append(slices.Clone(o.nodes), worker("two", server2)) }), nil, 0, []string{
+			"WARN first observation|two (NOT_FOUND_IN_IONOS)|explain",
+		}},
+		{"the API server does not answer", with(func(o *outside) { o.down = true }), nil, 1, []string{
+			"FAIL API server|unable to handle|SECURED_KUBECONFIG", "- clock of the API server|API server", "- list nodes|API server", "- source|API server", "- first observation|source",
+			"ok IONOS token|accepted",
+		}},
+		{"it may not list nodes", with(func(o *outside) {
+			o.allowed = func(a authorizationv1.ResourceAttributes) bool { return a.Resource == "nodes" && a.Verb == "watch" }
+		}), nil, 1, []string{"FAIL list nodes|may not list nodes: bind the role", "FAIL get nodes", "ok watch nodes", "- source|get nodes"}},
+		{"it may do everything", with(func(o *outside) { o.allowed = all }), nil, 0, []string{"WARN no more permissions|may do everything"}},
+		{"it may do more", with(func(o *outside) {
+			o.allowed = func(a authorizationv1.ResourceAttributes) bool {
+				return a.Resource == "nodes" || a.Resource == "secrets"
+			}
+		}), nil, 0, []string{"WARN no more permissions|patch nodes, delete nodes, list secrets"}},
+		{"clocks differ", with(func(o *outside) { o.late = 90 * time.Second }), nil, 1, []string{
+			"FAIL clock of the API server|behind ours|NTP", "FAIL clock of the cloud|behind ours",
+		}},
+		{"no node is selected", well, map[string]string{"NODE_SELECTOR": "pool=blue"}, 1, []string{
+			"FAIL source|workers: 1, selected: 0|NODE_SELECTOR", "- first observation",
+		}},
+		{"the token is refused", with(func(o *outside) { o.refuses = true }), nil, 1, []string{
+			"FAIL IONOS token|not accepted (HTTP 401)", "- clock of the cloud", "- " + lan, "- first observation|IONOS token",
+		}},
+		{"the token has expired", with(func(o *outside) { o.refuses = true }), map[string]string{"IONOS_TOKEN": token(time.Now().Add(-time.Hour))}, 1, []string{
+			"FAIL IONOS token|it expired on", "- " + lan,
+		}},
+		{"the token ends soon", well, map[string]string{"IONOS_TOKEN": token(time.Now().Add(10*24*time.Hour + time.Hour))}, 0, []string{
+			"WARN IONOS token|expires in 10 days",
+		}},
+		{"there is no such datacenter", well, map[string]string{"IONOS_DATACENTER_ID": server1}, 1, []string{
+			"ok IONOS token|it expires in 200 days", "FAIL LAN 2 of datacenter 11111111…|HTTP 404|IONOS_DATACENTER_ID", "- first observation",
+			"WARN clock of the cloud",
+		}},
+		{"there is no such LAN", well, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "WARN clock of the cloud"}},
+		{"the LAN is public", with(func(o *outside) { o.lan = strings.Replace(privateLAN, "false", "true", 1) }), nil, 1, []string{"FAIL " + lan + "|is public|IONOS_PRIVATE_LAN_ID"}},
+		{"the LAN has other addresses", well, map[string]string{"SECURED_SUBNET_CIDR": "10.9.0.0/16"}, 1, []string{"FAIL " + lan + "|[10.0.1.0/24]|[10.9.0.0/16]|SECURED_SUBNET_CIDR"}},
+		{"no cloud is needed", with(func(o *outside) {
+			o.nodes = []corev1.Node{worker("one", "", func(n *corev1.Node) {
+				n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.1.11"}}
+			})}
+		}), map[string]string{"RESOLVER": "node-address"}, 0, []string{"ok first observation|told: 1"}},
+		{"the certificate is missing", well, map[string]string{"TLS_CERT_FILE": "/nonexistent"}, 1, []string{"FAIL certificate|/nonexistent", "- certificate key", "ok first observation"}},
+		{"the list of clients is empty", well, map[string]string{"ALLOWED_CLIENTS_FILE": "/dev/null"}, 1, []string{"FAIL allowed clients|/dev/null"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env := linked(t, tt.outside.serve(t, nil))
+			maps.Copy(env, tt.set)
+			code, out, errs := run(t, env, "preflight")
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			agree(t, out, tt.says)
+			if t.Failed() {
+				t.Logf("%s%s", out, errs)
+			}
+		})
+	}
+}
+
+var columns = regexp.MustCompile(` {2,}`)
+
+// agree wants a line for each of those that are expected, and of the others that they are ok or
+// were skipped.
+func agree(t *testing.T, out string, want []string) {
+	t.Helper()
+	expected := map[string]bool{}
+	for line := range strings.Lines(out) {
+		columns := columns.Split(strings.TrimSpace(line), 3)
+		what, words := columns[0]+" "+columns[1], strings.Join(columns, " ")
+		for _, w := range want {
+			parts := strings.Split(w, "|")
+			if what != parts[0] {
+				continue
+			}
+			expected[w], expected[words] = true, true
+			for _, p := range parts[1:] {
+				if !strings.Contains(words, p) {
+					t.Errorf("%q is not in %q", p, words)
+				}
+			}
+		}
+		if !expected[words] && !strings.HasPrefix(words, "ok ") && !strings.HasPrefix(words, "- ") {
+			t.Errorf("not expected: %s", words)
+		}
+	}
+	for _, w := range want {
+		if !expected[w] {
+			t.Errorf("no line like %q", w)
+		}
+	}
+}
+
+func TestPreflightAsksForWhatTheConfigurationNeeds(t *testing.T) {
+	for _, tt := range []struct {
+		set  map[string]string
+		want []string
+	}{
+		{nil, []string{"get nodes", "list nodes", "watch nodes"}},
+		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"get nodes", "list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
+		{onlySource("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
+	} {
+		env := valid()
+		maps.Copy(env, tt.set)
+		cfg := &Config{}
+		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range needed(cfg) {
+			got = append(got, p.String())
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("%v (-want +got):\n%s", tt.set, d)
+		}
+	}
+}
+
+func TestPreflightReadsRecordsOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name, records string
+		code          int
+		says          []string
+	}{
+		{"good ones", `[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true}]`, 0, []string{"ok source|nodes: 1", "ok first observation|told: 1"}},
+		{"none", `[]`, 1, []string{"FAIL source|no node is left", "- first observation"}},
+		{"half of one", `[{"name":`, 1, []string{"FAIL source|cannot be read", "- first observation"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "nodes.json")
+			if err := os.WriteFile(file, []byte(tt.records), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			env := linked(t, valid())
+			maps.Copy(env, onlySource("file", "INVENTORY_FILE_PATH", file))
+			code, out, errs := run(t, env, "preflight")
+			if code != tt.code || strings.Contains(out, "API server") || strings.Contains(out, "IONOS") {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			agree(t, out, tt.says)
+			if t.Failed() {
+				t.Logf("%s%s", out, errs)
+			}
+		})
+	}
+}
+
+func TestCountsWhatASourceTells(t *testing.T) {
+	ready := roster.Candidate{Name: "a", State: roster.Ready}
+	for _, tt := range []struct {
+		name string
+		news roster.News
+		want string
+	}{
+		{"all is well", roster.News{Changed: []roster.Candidate{ready, {Name: "b", State: roster.NotReady}, {Name: "c", Excluded: roster.ControlPlane}}}, "nodes: 3, workers: 2, selected: 2, ready of these: 1"},
+		{"a bad record", roster.News{Changed: []roster.Candidate{ready, {Name: "b", Bad: "no address"}}}, "WARN nodes: 2, workers: 2, selected: 1, ready of these: 1, and what is said of 1 cannot be used: b (no address)"},
+		{"a flaw", roster.News{Changed: []roster.Candidate{ready}, Flaw: "two records were ignored"}, "WARN nodes: 1, workers: 1, selected: 1, ready of these: 1; two records were ignored"},
+		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, selected: 1, ready of these: 0: none is ready"},
+		{"nothing", roster.News{}, "WARN no node is left to tell (nodes: 0, workers: 0, selected: 0, ready of these: 0): check NODE_SELECTOR, and that this is the right source"},
+	} {
+		got, err := count(tt.news)
+		if err != nil {
+			got = "WARN " + err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestJudgesALANByWhatTheCloudSays(t *testing.T) {
+	f := &flight{cfg: &Config{Subnets: []settings.Subnet{{}}}}
+	if err := f.cfg.Subnets[0].UnmarshalText([]byte("10.0.1.0/24")); err != nil {
+		t.Fatal(err)
+	}
+	block := netip.MustParsePrefix
+	for _, tt := range []struct {
+		d    ionos.Description
+		fine bool
+	}{
+		{ionos.Description{IPv4: block("10.0.1.0/24")}, true},
+		{ionos.Description{IPv4: block("10.0.0.0/16")}, true},
+		{ionos.Description{IPv4: block("10.0.1.128/25"), IPv6: block("2001:db8::/64")}, true},
+		{ionos.Description{}, true},
+		{ionos.Description{IPv4: block("10.0.2.0/24")}, false},
+		{ionos.Description{IPv6: block("2001:db8::/64")}, false},
+		{ionos.Description{IPv4: block("10.0.1.0/24"), Public: true}, false},
+	} {
+		if _, err := f.lan(ionos.Pair{LAN: "2"}, tt.d); (err == nil) != tt.fine {
+			t.Errorf("%+v: %v", tt.d, err)
+		}
+	}
+}
+
+func TestJudgesClocks(t *testing.T) {
+	for _, tt := range []struct {
+		ahead time.Duration
+		known bool
+		want  string
+	}{
+		{time.Second, true, "within a second or two of ours"},
+		{-10 * time.Second, true, "10s behind ours"},
+		{30 * time.Second, true, "30s ahead of ours"},
+		{31 * time.Second, true, "31s ahead of ours: tokens"},
+		{-time.Hour, true, "1h0m0s behind ours: tokens"},
+		{0, false, "its answers bear no date"},
+	} {
+		got, err := skew(tt.ahead, tt.known)
+		if fails := tt.ahead.Abs() > mostSkew || !tt.known; (err != nil) != fails || !strings.HasPrefix(got+fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: got %q, %v", tt.ahead, got, err)
+		}
+	}
+}
