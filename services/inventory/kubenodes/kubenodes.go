@@ -209,8 +209,7 @@ func (n *Nodes) move(name string, now pod, dirty map[string]struct{}) {
 		if p.node == "" {
 			continue
 		}
-		c := n.works[p.node]
-		c.add(p.pod, p.by)
+		c := n.works[p.node].with(p.pod, p.by)
 		if n.works[p.node] = c; c == (crew{}) {
 			delete(n.works, p.node)
 		}

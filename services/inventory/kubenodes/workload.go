@@ -59,7 +59,8 @@ type crew struct {
 	all, ready, leaving int // leaving: ready, and being deleted
 }
 
-func (c *crew) add(p pod, by int) {
+// with returns the crew with the Pod come (1) or gone (-1).
+func (c crew) with(p pod, by int) crew {
 	c.all += by
 	switch {
 	case p.ready && p.leaving:
@@ -67,6 +68,7 @@ func (c *crew) add(p pod, by int) {
 	case p.ready:
 		c.ready += by
 	}
+	return c
 }
 
 func (c crew) String() string {

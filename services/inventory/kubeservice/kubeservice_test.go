@@ -193,7 +193,7 @@ func TestOnlySlicesOfTheServiceAreAskedFor(t *testing.T) {
 	}
 	asked := 0
 	for _, action := range w.client.Actions() {
-		selected := ""
+		var selected string
 		switch a := action.(type) {
 		case clienttesting.ListAction:
 			selected = a.GetListRestrictions().Labels.String()
@@ -246,8 +246,10 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	t.Run("contradictory: two slices list an endpoint in two states", func(t *testing.T) {
-		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.NotReady)), listing("two", v4, of("a", "10.0.0.1", roster.Ready)))
-		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w := follow(t,
+			listing("one", v4, of("a", "10.0.0.1", roster.NotReady), of("b", "10.0.0.2", roster.Ready)),
+			listing("two", v4, of("a", "10.0.0.1", roster.Ready), of("b", "10.0.0.2", roster.Draining)))
+		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2"})
 	})
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
 		w := follow(t, listing("one", discoveryv1.AddressTypeFQDN, of("", "web.example.org", roster.Ready)))

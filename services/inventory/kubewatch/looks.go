@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,9 +89,9 @@ func (l *Looks) Heard(at []time.Time, rvs []uint64) (heardAt time.Time, reached 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.reached
-	for i := len(l.open) - 1; i >= 0; i-- {
-		if l.open[i].within(rvs) {
-			l.reached = max(l.reached, l.open[i].number)
+	for i, m := range slices.Backward(l.open) {
+		if m.within(rvs) {
+			l.reached = max(l.reached, m.number)
 			l.open = append(l.open[:0], l.open[i+1:]...)
 			break
 		}

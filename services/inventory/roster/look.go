@@ -49,7 +49,7 @@ func (r *Roster) heard(now, at time.Time, mark uint64) {
 
 // failed takes in what following the source failed with. It makes a look worth its price
 // at once: only that tells whether the source can still be believed.
-func (r *Roster) failed(now time.Time, reason string) {
+func (r *Roster) failed(reason string) {
 	r.looks.failure, r.looks.suspect = plain(reason), true
 }
 

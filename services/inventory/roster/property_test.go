@@ -90,7 +90,7 @@ var blunder = rapid.Custom(func(t *rapid.T) step {
 	case 4:
 		return func(r *Roster, now time.Time) { r.Looked(now, now, Full, 0, boom) }
 	case 5:
-		return func(r *Roster, now time.Time) { r.failed(now, "boom"); r.reckon(now) }
+		return func(r *Roster, now time.Time) { r.failed("boom"); r.reckon(now) }
 	}
 	return func(r *Roster, now time.Time) { r.Ask(now.Add(time.Hour)) }
 })

@@ -132,7 +132,7 @@ func (r *Roster) Hear(now time.Time, n News) {
 		r.heard(now, n.HeardAt, n.Mark)
 	}
 	if n.Failure != "" {
-		r.failed(now, n.Failure)
+		r.failed(n.Failure)
 	}
 	r.reckon(now)
 }
