@@ -57,8 +57,8 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 	if err := p.Secured.Apply(ctx, filepath.Join(p.root, "deploy", "slicefeed-inventory", "rbac.yaml")); err != nil {
 		return err
 	}
-	kubeconfig, err := p.Secured.ServiceAccountKubeconfig(ctx, "slicefeed", "slicefeed-inventory")
-	if err != nil {
+	var err error
+	if p.kubeconfig, err = p.Secured.ServiceAccountKubeconfig(ctx, "slicefeed", "slicefeed-inventory"); err != nil {
 		return err
 	}
 	p.Inventory, err = newHalf(p.dir, filepath.Join(options.Bin, "slicefeed-inventory"), InventoryAddress, "inventory")
@@ -86,7 +86,7 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 		return err
 	}
 	settings := map[string]string{
-		"SECURED_KUBECONFIG":   kubeconfig,
+		"SECURED_KUBECONFIG":   p.kubeconfig,
 		"SECURED_SUBNET_CIDR":  Subnet,
 		"IONOS_TOKEN_FILE":     token,
 		"IONOS_DATACENTER_ID":  Datacenter,

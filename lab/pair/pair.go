@@ -92,6 +92,8 @@ type Pair struct {
 	ownDir bool
 	root   string
 
+	kubeconfig string // of the inventory, as the set-up made it
+
 	securedClient, consumingClient *kubernetes.Clientset
 
 	stopWatching context.CancelFunc
