@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -125,4 +126,32 @@ func TestTheTrailTellsEveryRule(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+}
+
+func FuzzJudgesAnyNode(f *testing.F) {
+	f.Add("worker", "ionos://x", "uuid", "10.0.0.11", labelExclude, "false", taintAutoscaler)
+	f.Add("", strings.Repeat("p", 2000), "\xff", "fd00::1%eth0", labelControlPlane, "", taintShutdown)
+	f.Add("w", "", "", "::ffff:10.0.0.1", corev1.LabelTopologyZone, strings.Repeat("z", 100), "")
+	f.Fuzz(func(t *testing.T, name, provider, uuid, address, key, value, tainting string) {
+		n := worker(name, label(key, value), taint(tainting))
+		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = provider, uuid
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		c := Judge(n, Rules{})
+		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > maxValue || len(c.Region) > maxValue {
+			t.Errorf("out of bounds: %+v", c)
+		}
+		for k, v := range c.Labels {
+			if len(k) > maxKey || len(v) > maxValue || !utf8.ValidString(k+v) {
+				t.Errorf("label %q=%q", k, v)
+			}
+		}
+		for _, ip := range c.InternalIPs {
+			if ip != netip.MustParseAddr(ip.String()) || ip.Is4In6() || ip.Zone() != "" {
+				t.Errorf("address %s", ip)
+			}
+		}
+		if (c.Excluded == 0) != (c.Advice == "") || c.State == 0 || len(c.Trail) == 0 {
+			t.Errorf("half judged: %+v", c)
+		}
+	})
 }

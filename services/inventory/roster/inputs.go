@@ -29,7 +29,7 @@ type Candidate struct {
 
 // News is what a source has told since it was asked last.
 type News struct {
-	Changed []Candidate // new or changed, sorted by name
+	Changed []Candidate // new or changed, sorted by name; one that comes twice was first the former, then the latter
 	Removed []string    // sorted; none of them is in Changed
 
 	// HeardAt is when the source last spoke; if it follows several things at once, the one
