@@ -51,6 +51,7 @@ type Endpoints struct {
 	listed map[string]map[string]endpoint // by the member's key, then by the slice that lists it
 	told   map[string]roster.Candidate    // as they were told last, by key
 	bad    int                            // members whose endpoint cannot be used
+	ports  []roster.Port                  // of all slices
 }
 
 // New returns Endpoints that have read nothing yet: see Run.
@@ -147,7 +148,10 @@ func (e *Endpoints) Take() roster.News {
 	if e.bad > 0 {
 		news.Flaw = fmt.Sprintf("%d endpoints of the Service cannot be used: those that are known stay as they were", e.bad)
 	}
-	news.Ports = e.ports()
+	if len(told.Changed)+len(told.Removed) > 0 {
+		e.ports = e.allPorts()
+	}
+	news.Ports = e.ports
 	news.HeardAt, news.Mark = e.looks.Heard([]time.Time{told.HeardAt}, []uint64{told.ResourceVersion})
 	return news
 }
@@ -195,8 +199,8 @@ func (e *Endpoints) tell(key string, news *roster.News) {
 	}
 }
 
-// ports are those of all slices, each once, sorted.
-func (e *Endpoints) ports() []roster.Port {
+// allPorts are those of all slices, each once, sorted.
+func (e *Endpoints) allPorts() []roster.Port {
 	var all []roster.Port
 	for _, s := range e.slices {
 		all = append(all, s.ports...)
