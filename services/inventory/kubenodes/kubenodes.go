@@ -57,7 +57,7 @@ func New(cfg Config) *Nodes {
 		known: map[string]seen{}, told: map[string]roster.Candidate{}, runs: map[string]pod{}, works: map[string]crew{},
 	}
 	watching := kubewatch.Config{
-		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Signal: n.signal,
+		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
 	n.nodes = kubewatch.New(nodesOf(cfg.Client, cfg.Rules), watching)
 	if cfg.Rules.Workload == nil {
@@ -132,13 +132,6 @@ func (n *Nodes) Look(ctx context.Context, look roster.Look) (mark uint64, err er
 // Changed receives when there is something to take. It has room for one signal, which
 // stands for any number of changes.
 func (n *Nodes) Changed() <-chan struct{} { return n.changed }
-
-func (n *Nodes) signal() {
-	select {
-	case n.changed <- struct{}{}:
-	default: // one is waiting, and stands for this one too
-	}
-}
 
 // Take returns what the watches have told since the last Take, judged.
 func (n *Nodes) Take() roster.News {

@@ -80,7 +80,7 @@ func New(cfg Config) *Endpoints {
 		},
 		Same: slice.same,
 	}, kubewatch.Config{
-		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Signal: e.signal,
+		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: e.changed,
 	})
 	e.looks = kubewatch.NewLooks(e.watch)
 	return e
@@ -119,13 +119,6 @@ func (e *Endpoints) exists(ctx context.Context) error {
 // Changed receives when there is something to take. It has room for one signal, which
 // stands for any number of changes.
 func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
-
-func (e *Endpoints) signal() {
-	select {
-	case e.changed <- struct{}{}:
-	default: // one is waiting, and stands for this one too
-	}
-}
 
 // Take returns what the watch has told since the last Take, judged.
 func (e *Endpoints) Take() roster.News {

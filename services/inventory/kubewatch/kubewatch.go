@@ -35,7 +35,7 @@ type Config struct {
 	Client  any // the clientset behind List and Watch
 	Log     *slog.Logger
 	Metrics *Metrics
-	Signal  func() // called after anything was told; must not block
+	Changed chan<- struct{} // of capacity 1: is sent to after anything was told, unless a signal waits there
 }
 
 // Watch follows the objects of a kind. Its methods are safe for concurrent use.
@@ -48,7 +48,7 @@ type Watch[T any] struct {
 
 // New returns a watch that has read nothing yet: see Run.
 func New[T any](kind Kind[T], cfg Config) *Watch[T] {
-	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Signal), anew: make(chan struct{}, 1)}
+	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), anew: make(chan struct{}, 1)}
 }
 
 // Run follows the objects until ctx is done; its error is then nil.

@@ -56,7 +56,7 @@ func kind(client kubernetes.Interface) Kind[bool] {
 	}
 }
 
-func tracking() *tracker[bool] { return newTracker(kind(nil), func() {}) }
+func tracking() *tracker[bool] { return newTracker(kind(nil), make(chan struct{}, 1)) }
 
 // followed is a watch that runs until the test ends.
 type followed struct {
@@ -71,12 +71,7 @@ func follow(t *testing.T, client kubernetes.Interface) *followed {
 	changed := make(chan struct{}, 1)
 	w := New(kind(client), Config{
 		Client: client, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-		Signal: func() {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		},
+		Changed: changed,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -286,7 +281,7 @@ func noList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Signal: func() {}}))
+		l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
 		if mark, err := l.Look(t.Context(), roster.Light); err == nil {
 			t.Errorf("%q was taken for an answer, mark %d", answer, mark)
 		}
@@ -540,7 +535,7 @@ func TestAStoreThatGoesBackDoesNotLeaveALookThatIsNeverReached(t *testing.T) {
 
 func TestLooksThatAreNeverReachedAreBounded(t *testing.T) {
 	client := fake.NewClientset(worker("a"))
-	l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Signal: func() {}}))
+	l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
 	for range 3 * most {
 		if _, err := l.Look(t.Context(), roster.Light); err != nil {
 			t.Fatal(err)

@@ -35,8 +35,8 @@ type Object[T any] struct {
 // this resourceVersion" would not mean that we have seen what led there. Here both
 // happen under one lock, in the order of the events.
 type tracker[T any] struct {
-	kind   Kind[T]
-	signal func()
+	kind    Kind[T]
+	changed chan<- struct{}
 
 	mu      sync.Mutex
 	synced  bool                // a whole list was taken in
@@ -75,9 +75,9 @@ var (
 	_ cache.ReflectorBookmarkStore = (*tracker[int])(nil)
 )
 
-func newTracker[T any](kind Kind[T], signal func()) *tracker[T] {
+func newTracker[T any](kind Kind[T], changed chan<- struct{}) *tracker[T] {
 	return &tracker[T]{
-		kind: kind, signal: signal,
+		kind: kind, changed: changed,
 		known: map[string]known[T]{}, dirty: map[string]struct{}{}, gone: map[string]uint64{},
 	}
 }
@@ -211,6 +211,13 @@ func (t *tracker[T]) failed(what string) {
 	defer t.mu.Unlock()
 	t.failure = what
 	t.signal()
+}
+
+func (t *tracker[T]) signal() {
+	select {
+	case t.changed <- struct{}{}:
+	default: // one is waiting, and stands for this one too
+	}
 }
 
 // take returns what was told since the last time.
