@@ -129,13 +129,19 @@ func (s *scene) watch(query string) <-chan string {
 
 func (s *scene) hears(watch <-chan string, want string) {
 	s.t.Helper()
+	if got := s.line(watch); got != want {
+		s.t.Errorf("heard %q, want %q", got, want)
+	}
+}
+
+func (s *scene) line(watch <-chan string) string {
+	s.t.Helper()
 	select {
 	case got := <-watch:
-		if got != want {
-			s.t.Errorf("heard %q, want %q", got, want)
-		}
-	case <-time.After(time.Minute):
-		s.t.Errorf("heard nothing, want %q", want)
+		return got
+	case <-time.After(10 * time.Second):
+		s.t.Fatal("heard nothing")
+		return ""
 	}
 }
 
@@ -228,7 +234,7 @@ func TestWatchesEndAndTheNextIsToldToReadAnew(t *testing.T) {
 		Object struct{ Code int }
 	}
 	next := s.watch("&resourceVersion=7")
-	if err := json.Unmarshal([]byte(<-next), &event); err != nil || event.Type != "ERROR" || event.Object.Code != http.StatusGone {
+	if err := json.Unmarshal([]byte(s.line(next)), &event); err != nil || event.Type != "ERROR" || event.Object.Code != http.StatusGone {
 		t.Errorf("the next one is told %+v (%v)", event, err)
 	}
 	if got, open := <-next; open {

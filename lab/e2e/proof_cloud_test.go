@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/ionosapi"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// cloudFault is a kind of fault and what it comes to.
+type cloudFault struct {
+	kind  ionosapi.Kind
+	fault ionosapi.Fault // but for the kind
+	// reason is what the status of the addresses says; empty: the fault is harmless, and
+	// they are SYNCED.
+	reason string
+	long   bool // another kind says almost the same, or it is slow: left to the longer gate
+}
+
+// How the cloud API fails, and what the feed says of it: each kind of fault that the emulator
+// has. The set that is told stays exactly as it was.
+func TestEveryFaultOfTheCloudAPI(t *testing.T) {
+	p := prove(t, script{inventory: unhurried})
+	// Some faults hit the first server of a list, some the last: workers are both.
+	first := p.machine(pair.WorkerOptions{Name: "a-first"})
+	p.must(first.Join(p.ctx()))
+	p.hire(3)
+	p.stay = append(p.stay, first, p.scout)
+	const second = ionosapi.Duration(time.Second)
+	table := []cloudFault{
+		{kind: ionosapi.TooManyRequests, reason: "429", long: true}, // it then waits 30 s by itself
+		{kind: ionosapi.TooManyRequestsSeconds, fault: ionosapi.Fault{Wait: second}, reason: "429"},
+		{kind: ionosapi.TooManyRequestsDate, fault: ionosapi.Fault{Wait: second}, reason: "429", long: true},
+		{kind: ionosapi.ServerError, reason: "500", long: true},
+		{kind: ionosapi.BadGatewayHTML, reason: "502", long: true},
+		{kind: ionosapi.Unavailable, reason: "503", long: true},
+		{kind: ionosapi.Unauthorized, fault: ionosapi.Fault{Skip: 1}, reason: "401", long: true},
+		{kind: ionosapi.Hang, reason: "no whole answer", long: true},
+		{kind: ionosapi.Reset, reason: "reset", long: true},
+		{kind: ionosapi.EmptyBody, reason: "listing of the cloud", long: true},
+		{kind: ionosapi.EmptyObject, reason: "listing of the cloud", long: true},
+		{kind: ionosapi.NoContent, reason: "listing of the cloud", long: true},
+		{kind: ionosapi.ErrorIn200, reason: "lacks its type"},
+		{kind: ionosapi.Redirect, reason: "redirect", long: true},
+		{kind: ionosapi.Oversized, fault: ionosapi.Fault{Bytes: 65 << 20, Count: 1}, reason: "longer than", long: true},
+		{kind: ionosapi.Truncated, reason: "unexpected end of JSON", long: true},
+		{kind: ionosapi.ItemsNull, reason: "has no items"},
+		{kind: ionosapi.UnknownType, reason: "quantum-thing"},
+		{kind: ionosapi.StringLAN, reason: "cannot unmarshal string", long: true},
+		{kind: ionosapi.WrongID, reason: "something-else", long: true},
+		{kind: ionosapi.PlainText, reason: "text/plain", long: true},
+		{kind: ionosapi.EmptyList},
+		{kind: ionosapi.Shrink},
+		{kind: ionosapi.Repeat, reason: "do not fit together"},
+		{kind: ionosapi.Busy},
+		{kind: ionosapi.ShuffledIPs},
+		{kind: ionosapi.LateNICs},
+		{kind: ionosapi.DuplicateNames, long: true},
+		{kind: ionosapi.SharedAddress, fault: ionosapi.Fault{Address: "10.0.1.250"}, long: true},
+		{kind: ionosapi.HiddenSharing, fault: ionosapi.Fault{Address: "10.0.1.250"}},
+	}
+	for _, kind := range ionosapi.Kinds() {
+		if !slices.ContainsFunc(table, func(is cloudFault) bool { return is.kind == kind }) {
+			t.Errorf("nothing is expected of %s", kind)
+		}
+	}
+	for _, row := range table {
+		p.trial("the cloud: "+string(row.kind), func(p *proof) {
+			if row.long {
+				long(p.t)
+			}
+			p.t.Cleanup(p.Cloud.ClearFaults)
+			p.holds(func() {
+				fault := row.fault
+				fault.Kind = row.kind
+				_, err := p.Cloud.AddFault(fault)
+				p.must(err)
+				p.observe()
+				if row.reason == "" {
+					p.listed()
+				} else {
+					p.says(inCloud, degraded, row.reason)
+				}
+				p.Cloud.ClearFaults()
+				p.says(inCloud, synced)
+			})
+		})
+	}
+	p.step("after all of it, the feed is acted upon", func(s *stage) { p.on(s).follows() })
+	p.print()
+}
+
+// listed waits until a whole listing that begins after now has been taken in: there is but one
+// at a time, so the next has begun by then.
+func (p *proof) listed() {
+	p.t.Helper()
+	_, err := p.Cloud.WaitListing(p.ctx())
+	p.must(err)
+	asked := p.Cloud.Asked()
+	p.until("the next listing begins", func() bool { return p.Cloud.Asked() > asked })
+}
