@@ -21,10 +21,15 @@ const (
 	// handful of clusters may share a name.
 	maxConns = 64
 
-	// A burst is twice what comes with that many connections, as if all came back twice at
-	// once. The dearest call takes about 10 ms of a processor (5,000 nodes).
-	callRate  = 20 // a second, in the long run: for calls, and again for starts of streams
-	callBurst = 2 * maxConns
+	// Streams may begin twice as often at once as there are connections, as if all clients of a
+	// name came back twice, and then each every few seconds. One that resumes costs little.
+	streamRate  = 20 // a second, in the long run
+	streamBurst = 2 * maxConns
+
+	// A call may cost 10 ms of a processor and a megabyte (all of 5,000 nodes). It is made by
+	// people, scripts and probes.
+	callRate  = 10
+	callBurst = 32
 )
 
 // The values of the label `limit`.
@@ -42,7 +47,7 @@ type account struct {
 }
 
 func newAccount() *account {
-	return &account{calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(callRate, callBurst)}
+	return &account{calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(streamRate, streamBurst)}
 }
 
 // connect counts a connection in; leave counts it out.
@@ -103,7 +108,7 @@ func (l *limits) calls(c *Clients) *pace {
 func (l *limits) streams(c *Clients) *pace {
 	return &pace{
 		l, limitStreams, c, func(a *account) *rate.Limiter { return a.streams },
-		fmt.Errorf("all clients of this name together may begin %d streams a second: keep them, and wait longer before beginning anew", callRate),
+		fmt.Errorf("all clients of this name together may begin %d streams a second: keep them, and wait longer before beginning anew", streamRate),
 	}
 }
 

@@ -40,26 +40,27 @@ func TestAClientThatCallsTooOftenHarmsOnlyItself(t *testing.T) {
 		flood  func(*testing.T, *grpc.ClientConn) error
 		other  func(*testing.T, *grpc.ClientConn) error // goes by another bucket
 		limit  string
+		burst  int
 		says   string
 	}{
-		{"calls", goodWriter, who, begin, limitCalls, "20 calls a second: wait longer"},
-		{"calls to health", goodWriter, health, begin, limitCalls, "20 calls a second: wait longer"},
-		{"starts of streams", goodWriter, begin, who, limitStreams, "20 streams a second: keep them"},
-		{"calls of strangers", stranger, health, begin, limitCalls, "20 calls a second: wait longer"},
+		{"calls", goodWriter, who, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
+		{"calls to health", goodWriter, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
+		{"starts of streams", goodWriter, begin, who, limitStreams, streamBurst, "20 streams a second: keep them"},
+		{"calls of strangers", stranger, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, goodServer)
 			flooding, honest := r.dial(t, c.client, serverURI), r.dial(t, person, serverURI)
 			var refusal error
 			answered := 0
-			for n := 0; refusal == nil && n < 50*callBurst; n++ {
+			for n := 0; refusal == nil && n < 50*c.burst; n++ {
 				if err := c.flood(t, flooding); status.Code(err) == codes.ResourceExhausted {
 					refusal = err
 				}
 				answered++
 			}
-			if refusal == nil || answered <= callBurst {
-				t.Fatalf("%d calls were answered, then %v; want more than %d", answered, refusal, callBurst)
+			if refusal == nil || answered <= c.burst {
+				t.Fatalf("%d calls were answered, then %v; want more than %d", answered, refusal, c.burst)
 			}
 			if !strings.Contains(refusal.Error(), c.says) {
 				t.Errorf("the refusal %v does not say %q", refusal, c.says)
