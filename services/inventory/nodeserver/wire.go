@@ -12,9 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// budget is what upserts and removed names may take of a message: the limit of rule R3
-// less what everything else in it can take.
-const budget = inventoryv1.MaxMessageSize - 16<<10
+// budget is what upserts and removed names may take of a message, unless a single node takes
+// more: far below the limit of rule R3, since a thousand subscribers may be told the whole
+// set at once, and each may have a few messages under way. A message is one frame of HTTP/2
+// then, and fits grpc's pooled buffers of 16 KB; one that did not fit those of 32 KB would
+// take a buffer of 1 MB.
+const budget = 16<<10 - 1<<10
 
 // messages cuts an update into messages (rule R3). Each is made when the one before is
 // sent, so that a slow reader of a large set does not hold it twice.

@@ -2,6 +2,7 @@ package nodeserver
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"google.golang.org/grpc/health"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -36,6 +38,38 @@ func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
 	want(t, "removed", removed, 100)
 	if n < 3 {
 		t.Errorf("%d messages of ten MiB", n)
+	}
+}
+
+// A message that grpc has no small buffer for would cost each of a thousand readers a large one.
+func TestALargeSetIsToldInMessagesOfSixteenKB(t *testing.T) {
+	u := feed.Update{Reset: true, Synced: true, Count: 5000}
+	for i := range 5000 {
+		name := fmt.Sprintf("worker-%d.a-region.example", i)
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
+		u.Removed = append(u.Removed, "gone-"+name)
+	}
+	for m := range messages(u, time.Now) {
+		if size := proto.Size(m); size > 16<<10 {
+			t.Fatalf("a message of %d bytes", size)
+		}
+	}
+}
+
+func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := New(Config{Health: health.NewServer()}).cfg
+	for title, number := range map[string]string{
+		"live streams of WatchNodes":  fmt.Sprint(defaults.Streams),
+		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.Stall.Seconds()),
+		"usual message":               fmt.Sprintf("%d KB", (budget+1<<10)>>10),
+	} {
+		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
+			t.Errorf("docs/limits.md has no row %q", row[1:])
+		}
 	}
 }
 
