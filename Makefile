@@ -30,8 +30,15 @@ bench: build upstream ## Measure propagation against the raw loop, in one run
 	@lab bench
 
 .PHONY: verify
-verify: test ## The longer gate, run before a release
-	@echo "verify: nothing beyond make test yet; real faults, load, browser and compose come with their issues"
+verify: ## The longer gate, run before a release: make test, then make load
+	@echo "verify 1/2: make test"
+	@$(MAKE) --no-print-directory test
+	@echo "verify 2/2: make load"
+	@$(MAKE) --no-print-directory load
+
+.PHONY: load
+load: build ## Measure the inventory with 5,000 nodes, 1,000 subscribers and those who abuse it
+	@SLICEFEED_LOAD=1 go test -count=1 -v -timeout 15m ./lab/load
 
 # ---- the tests, apart -----------------------------------------------------------
 
