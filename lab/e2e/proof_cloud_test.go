@@ -80,6 +80,11 @@ func TestEveryFaultOfTheCloudAPI(t *testing.T) {
 				p.observe()
 				if row.reason == "" {
 					p.listed()
+					for _, w := range p.feed.Since(p.mark) {
+						if inCloud(w).State != synced {
+							p.t.Errorf("the addresses are %v", inCloud(w))
+						}
+					}
 				} else {
 					p.says(inCloud, degraded, row.reason)
 				}

@@ -142,10 +142,10 @@ func (p *proof) judge(fault string) {
 	for _, w := range p.feed.Since(p.mark) {
 		for _, part := range []struct {
 			name string
-			watchfeed.Part
+			is   watchfeed.Part
 		}{{"membership", w.Membership}, {"addresses", w.Addresses}} {
-			if part.State != synced {
-				said = append(said, fmt.Sprintf("%s %s: %s", part.name, strings.TrimPrefix(part.State.String(), "SYNC_STATE_"), part.Reason))
+			if part.is.State != synced {
+				said = append(said, fmt.Sprintf("%s %s: %s", part.name, strings.TrimPrefix(part.is.State.String(), "SYNC_STATE_"), part.is.Reason))
 			}
 		}
 		if !w.Synced {
