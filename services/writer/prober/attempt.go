@@ -2,84 +2,87 @@ package prober
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
+	"strings"
 	"syscall"
 	"time"
 )
 
-const (
-	// What a backend may make us read. Its headers and the first part of its body must
-	// come within the timeout, as for a kubelet's probe; what follows is of no interest.
-	maxHeaderBytes = 16 << 10
-	maxBodyBytes   = 10 << 10
-)
+// maxWire is what a backend may make us read in one probe, with all that TLS and framing
+// add. A certificate chain and an answer's headers take a few thousand bytes.
+const maxWire = 128 << 10
+
+// failure is a backend's, in words of our own: no byte that it sent is ever a part of them,
+// and no number that another probe would not have, since they go into logs and reasons.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// errUnaskable is our own failure: Validate refuses such a spec.
+var errUnaskable = errors.New("the probe's spec cannot be used")
 
 // asker asks backends. Each probe has a connection of its own.
 type asker struct {
-	transport http.Transport
-}
-
-func newAsker() *asker {
-	a := &asker{}
-	a.transport = http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return dial(ctx, address)
-		},
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-	}
-	return a
+	http1, http2 *http.Transport
 }
 
 // ask probes once, within ctx, and says in a word or two why it failed.
 func (a *asker) ask(ctx context.Context, key Key) (Outcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, key.Spec.timeout())
 	defer cancel()
-	address := netip.AddrPortFrom(key.Address, key.Port).String()
-	if key.Spec.Mode == HTTP {
-		return a.get(ctx, address, key.Spec)
+	err := a.try(ctx, key)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // the other error is what our hanging up looked like
 	}
-	conn, err := dial(ctx, address)
-	if err != nil {
-		return judge(err, key.Spec)
-	}
-	conn.Close() //nolint:errcheck // it answered; nothing was written that could be lost
-	return Pass, ""
+	return judge(err, key.Spec)
 }
 
-func (a *asker) get(ctx context.Context, address string, spec Spec) (Outcome, string) {
-	target := &url.URL{Path: "/"}
-	if spec.Path != "" {
-		var err error
-		if target, err = url.ParseRequestURI(spec.Path); err != nil {
-			return Void, "" // Validate refuses it; no backend is to blame
-		}
+func (a *asker) try(ctx context.Context, key Key) error {
+	if key.Spec.Mode == Off || key.Spec.Validate() != nil {
+		return errUnaskable
 	}
-	target.Scheme, target.Host = "http", address
-	request := &http.Request{
-		Method: http.MethodGet, URL: target, Host: spec.Host,
-		Header: http.Header{"User-Agent": {"slicefeed-probe"}},
-	}
-	// RoundTrip, not a client: that is how no redirect is ever followed.
-	response, err := a.transport.RoundTrip(request.WithContext(ctx))
+	conn, err := dial(ctx, key.hostPort())
 	if err != nil {
-		return judge(err, spec)
+		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // read as far as we care
-	if response.StatusCode < 200 || response.StatusCode > 399 {
-		return Fail, fmt.Sprintf("status %d", response.StatusCode)
+	// Closing the connection itself, not what is built upon it: TLS and HTTP/2 would say
+	// goodbye first, and wait to be heard. It also ends whatever waits for the backend.
+	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	return a.talk(ctx, conn, key)
+}
+
+// talk asks over a connection, which whoever made it closes.
+func (a *asker) talk(ctx context.Context, conn net.Conn, key Key) error {
+	w := &wire{conn, maxWire}
+	switch key.Spec.Mode {
+	case TCP:
+		return nil // it accepted
+	case HTTP:
+		return a.get(ctx, w, key)
+	case HTTPS:
+		secured, err := handshake(w, key.Spec, "http/1.1")
+		if err != nil {
+			return err
+		}
+		return a.get(ctx, secured, key)
+	case GRPC:
+		if !key.Spec.TLS {
+			return a.check(ctx, w, key)
+		}
+		secured, err := handshake(w, key.Spec, "h2")
+		if err != nil {
+			return err
+		}
+		return a.check(ctx, secured, key)
+	default:
+		return errUnaskable
 	}
-	if _, err := io.CopyN(io.Discard, response.Body, maxBodyBytes); err != nil && !errors.Is(err, io.EOF) {
-		return judge(err, spec)
-	}
-	return Pass, ""
 }
 
 // dial connects so that closing sends a reset: probes never pile up in TIME_WAIT.
@@ -98,14 +101,75 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
+// wire is a connection from which no more than so much is read.
+type wire struct {
+	net.Conn
+
+	left int
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	if w.left == 0 {
+		return 0, failure("sends without end")
+	}
+	n, err := w.Conn.Read(p[:min(len(p), w.left)])
+	w.left -= n
+	return n, err
+}
+
+// handshake secures a connection, and verifies nothing: a probe wants to know whether
+// the backend answers, and its certificate is for its clients, by a name we do not know.
+func handshake(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) {
+	secured := tls.Client(conn, &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // see above; nothing is sent that is secret
+		ServerName:         hostName(spec.Host),
+		NextProtos:         []string{protocol},
+		// Without the post-quantum exchange, which is most of a handshake's cost to us.
+		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
+	})
+	err := secured.Handshake() //nolint:noctx // the connection is closed when the context ends
+	if err == nil {
+		if protocol == "h2" && secured.ConnectionState().NegotiatedProtocol != protocol {
+			return nil, failure("offers no HTTP/2 over TLS")
+		}
+		return secured, nil
+	}
+	var record tls.RecordHeaderError
+	var remote *net.OpError
+	var errno syscall.Errno
+	var ours failure
+	switch {
+	case errors.As(err, &errno), errors.As(err, &ours), errors.Is(err, io.EOF):
+		return nil, err
+	case errors.As(err, &record):
+		return nil, failure("does not speak TLS")
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		// An alert: a number that crypto/tls puts into words.
+		alert := strings.TrimPrefix(remote.Err.Error(), "tls: ")
+		if alert == "no application protocol" {
+			alert = map[string]string{"http/1.1": "it offers no HTTP/1.1", "h2": "it offers no HTTP/2"}[protocol]
+		}
+		return nil, failure("refuses the TLS handshake: " + alert)
+	default:
+		return nil, failure("TLS handshake failed")
+	}
+}
+
 // judge tells a backend's failure from our own, and names it in words that are the same
 // at every probe (an error's text has our port in it).
 func judge(err error, spec Spec) (Outcome, string) {
+	var ours failure
 	var timeout net.Error
 	var errno syscall.Errno
 	switch {
+	case err == nil:
+		return Pass, ""
 	case errors.Is(err, context.Canceled):
 		return Void, ""
+	case errors.Is(err, errUnaskable):
+		return Void, errUnaskable.Error()
+	case errors.As(err, &ours):
+		return Fail, string(ours)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return Fail, "no answer within " + spec.timeout().Round(time.Millisecond).String()
 	case errors.As(err, &errno):

@@ -1,10 +1,13 @@
 package prober
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -14,12 +17,14 @@ type Mode uint8
 
 // The modes. The zero value asks nothing: keys of that mode are ignored.
 const (
-	Off  Mode = iota
-	TCP       // connect, then close
-	HTTP      // GET; 200 to 399 passes, redirects are not followed
+	Off   Mode = iota
+	TCP        // connect, then close
+	HTTP       // GET; 200 to 399 passes, redirects are not followed
+	HTTPS      // as HTTP, over TLS without any verification
+	GRPC       // Check of grpc.health.v1; SERVING passes
 )
 
-var modes = [...]string{Off: "off", TCP: "tcp", HTTP: "http"}
+var modes = [...]string{Off: "off", TCP: "tcp", HTTP: "http", HTTPS: "https", GRPC: "grpc"}
 
 func (m Mode) String() string {
 	if int(m) < len(modes) {
@@ -54,14 +59,24 @@ const (
 )
 
 // Spec is how to probe. It is a part of the key: an endpoint whose spec changes is
-// another one to the prober, and not judged yet.
+// another one to the prober, and not judged yet. What its mode does not use is no difference.
 type Spec struct {
 	Mode     Mode
-	Path     string        // http: path and query, default "/"
-	Host     string        // http: the Host header, default address:port
+	Path     string        // http, https: path and query, default "/"
+	Host     string        // http, https, grpc: the Host header (:authority), default address:port; over TLS the SNI too, default none
+	Service  string        // grpc: the service to ask for, default the server as a whole
+	TLS      bool          // grpc: over TLS, without any verification
 	Interval time.Duration // between the starts of two probes; 0: DefaultInterval
 	Timeout  time.Duration // of one probe, from connecting to its last byte; 0: DefaultTimeout
 }
+
+// Longest texts that a spec may have: they are sent with each probe.
+const (
+	maxPath    = 1024
+	maxService = 253
+)
+
+var hostPattern = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
 
 // Validate reports all that makes a spec unusable.
 func (s Spec) Validate() error {
@@ -70,17 +85,40 @@ func (s Spec) Validate() error {
 		problems = append(problems, fmt.Errorf("%v is unknown", s.Mode))
 	}
 	if s.Path != "" {
-		if u, err := url.ParseRequestURI(s.Path); err != nil || u.IsAbs() || !strings.HasPrefix(s.Path, "/") {
-			problems = append(problems, fmt.Errorf("probe path %q: want a path such as /healthz", s.Path))
+		u, err := url.ParseRequestURI(s.Path)
+		if err != nil || u.IsAbs() || !strings.HasPrefix(s.Path, "/") || len(s.Path) > maxPath {
+			problems = append(problems, fmt.Errorf("probe path %.64q: want a path such as /healthz, of at most %d bytes", s.Path, maxPath))
 		}
 	}
-	if strings.ContainsAny(s.Host, " \t\r\n/") {
-		problems = append(problems, fmt.Errorf("probe host %q: want a host name, with or without a port", s.Host))
+	if s.Host != "" && !hostPattern.MatchString(s.Host) {
+		problems = append(problems, fmt.Errorf("probe host %.64q: want a host name, with or without a port", s.Host))
+	}
+	if len(s.Service) > maxService || strings.ContainsFunc(s.Service, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		problems = append(problems, fmt.Errorf("probe service %.64q: want the name of a gRPC service such as shop.v1.Orders", s.Service))
 	}
 	if s.Interval < 0 || s.Timeout < 0 {
 		problems = append(problems, errors.New("a probe's interval and timeout cannot be negative"))
 	}
 	return errors.Join(problems...)
+}
+
+// canonical is the same for all specs that ask the same.
+func (s Spec) canonical() Spec {
+	same := Spec{Mode: s.Mode, Interval: s.interval(), Timeout: s.timeout()}
+	switch s.Mode {
+	case HTTP, HTTPS:
+		same.Path, same.Host = s.path(), s.Host
+	case GRPC:
+		same.Host, same.Service, same.TLS = s.Host, s.Service, s.TLS
+	}
+	return same
+}
+
+func (s Spec) path() string {
+	if s.Path == "" {
+		return "/"
+	}
+	return s.Path
 }
 
 func (s Spec) interval() time.Duration {
@@ -102,6 +140,37 @@ type Key struct {
 	Address netip.Addr
 	Port    uint16
 	Spec    Spec
+}
+
+func (k Key) canonical() Key {
+	k.Spec = k.Spec.canonical()
+	return k
+}
+
+func (k Key) hostPort() string { return netip.AddrPortFrom(k.Address, k.Port).String() }
+
+// compare orders keys.
+func (k Key) compare(other Key) int {
+	a, b := k.Spec, other.Spec
+	secured := func(s Spec) int {
+		if s.TLS {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		k.Address.Compare(other.Address), cmp.Compare(k.Port, other.Port), cmp.Compare(a.Mode, b.Mode),
+		cmp.Compare(a.Path, b.Path), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Service, b.Service), cmp.Compare(secured(a), secured(b)),
+		cmp.Compare(a.Interval, b.Interval), cmp.Compare(a.Timeout, b.Timeout),
+	)
+}
+
+// hostName is a host without its port.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]")
 }
 
 // Health is the word on a key. The zero value: not judged yet.

@@ -69,6 +69,7 @@ func (p *Prober) Set(target string, keys []Key) {
 		if key.Spec.Mode == Off {
 			continue
 		}
+		key = key.canonical()
 		wanted[key] = struct{}{}
 		if _, had := old[key]; had {
 			continue
@@ -103,7 +104,7 @@ func (p *Prober) Set(target string, keys []Key) {
 func (p *Prober) Word(key Key) Word {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.schedule.Word(key)
+	return p.schedule.Word(key.canonical())
 }
 
 // Changed is signalled after the word on any key of any target has changed; then Take

@@ -40,7 +40,7 @@ func run(t testing.TB, p *Prober) {
 
 func keyOf(t *testing.T, address string, spec Spec) Key {
 	t.Helper()
-	ap, err := netip.ParseAddrPort(strings.TrimPrefix(address, "http://"))
+	ap, err := netip.ParseAddrPort(address[strings.LastIndex(address, "/")+1:]) // a server's URL will do
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,13 +230,13 @@ func TestRunWaitsForItsProbes(t *testing.T) {
 }
 
 func TestModesAreSettings(t *testing.T) {
-	for _, m := range []Mode{Off, TCP, HTTP} {
+	for _, m := range []Mode{Off, TCP, HTTP, HTTPS, GRPC} {
 		var back Mode
 		if text, err := m.MarshalText(); err != nil || back.UnmarshalText(text) != nil || back != m {
 			t.Errorf("%v does not come back", m)
 		}
 	}
-	if _, err := ParseMode("grpc"); err == nil || !strings.Contains(err.Error(), "off, tcp, http") {
+	if _, err := ParseMode("icmp"); err == nil || !strings.Contains(err.Error(), "off, tcp, http, https, grpc") {
 		t.Errorf("an unknown mode: %v", err)
 	}
 }
@@ -246,7 +246,15 @@ func TestSpecsThatCannotWork(t *testing.T) {
 		{Mode: 9},
 		{Mode: HTTP, Path: "healthz"},
 		{Mode: HTTP, Path: "http://other.example/"},
+		{Mode: HTTP, Path: "/" + strings.Repeat("x", maxPath)},
 		{Mode: HTTP, Host: "two words"},
+		{Mode: HTTPS, Host: "web.example/path"},
+		{Mode: HTTPS, Host: "web.example\r\nX-More: 1"},
+		{Mode: HTTPS, Host: "web.example:https"},
+		{Mode: GRPC, Host: "höst.example"},
+		{Mode: GRPC, Service: "two words"},
+		{Mode: GRPC, Service: "\x00"},
+		{Mode: GRPC, Service: strings.Repeat("x", maxService+1)},
 		{Mode: TCP, Interval: -1},
 		{Mode: TCP, Timeout: -1},
 	} {
@@ -254,7 +262,45 @@ func TestSpecsThatCannotWork(t *testing.T) {
 			t.Errorf("%+v passes", bad)
 		}
 	}
-	if err := (Spec{Mode: HTTP, Path: "/healthz?a=b", Host: "web.example:8080"}).Validate(); err != nil {
-		t.Error(err)
+	for _, good := range []Spec{
+		{Mode: HTTP, Path: "/healthz?a=b", Host: "web.example:8080"},
+		{Mode: HTTPS, Host: "10.0.0.1"},
+		{Mode: HTTPS, Host: "[2001:db8::1]:8443"},
+		{Mode: GRPC, Service: "shop.v1.Orders", Host: "shop_1.example", TLS: true},
+	} {
+		if err := good.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
+}
+
+func TestWhatTheModeDoesNotUseIsNoDifference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		p := newProber()
+		p.ask = func(context.Context, Key) (Outcome, string) { asked.Add(1); return Pass, "" }
+		one, same, other := key(1), key(1), key(1)
+		same.Spec = Spec{Mode: TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: DefaultInterval, Timeout: DefaultTimeout}
+		p.Set("web/a", []Key{one})
+		p.Set("web/b", []Key{same})
+		run(t, p)
+		synctest.Wait()
+		if got := p.Word(same).Health; asked.Load() != 1 || got != Passing {
+			t.Errorf("%d probes at once for two targets of one key, which is %v", asked.Load(), got)
+		}
+		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.Take()); diff != "" {
+			t.Errorf("whose word changed (-want +got):\n%s", diff)
+		}
+
+		// Another spec is another key: not judged yet, and probed at once.
+		other.Spec = Spec{Mode: HTTP}
+		if got := p.Word(other).Health; got != Unjudged {
+			t.Errorf("a changed spec is %v before it was ever used", got)
+		}
+		p.Set("web/b", []Key{other})
+		synctest.Wait()
+		if p.Word(other).Health != Passing || p.Word(one).Health != Passing || asked.Load() != 2 {
+			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Word(other).Health, p.Word(one).Health, asked.Load())
+		}
+	})
 }

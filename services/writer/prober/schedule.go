@@ -236,10 +236,7 @@ func (a agenda) Less(i, j int) bool {
 	if !a[i].next.Equal(a[j].next) {
 		return a[i].next.Before(a[j].next)
 	}
-	if c := a[i].key.Address.Compare(a[j].key.Address); c != 0 {
-		return c < 0
-	}
-	return a[i].key.Port < a[j].key.Port
+	return a[i].key.compare(a[j].key) < 0
 }
 
 func (a agenda) Swap(i, j int) {

@@ -1,0 +1,79 @@
+package prober
+
+import (
+	"context"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var ourWords = regexp.MustCompile(`^[ -~]{1,100}$`)
+
+// Whatever a backend sends, in whatever mode it is asked: the probe ends, only what begins
+// as an answer that passes does pass, and no word of the backend's gets into ours.
+func FuzzWhateverABackendSends(f *testing.F) {
+	f.Add(uint8(HTTP), []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	f.Add(uint8(HTTP), []byte("HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1/\r\n\r\n"))
+	f.Add(uint8(HTTP), []byte("HTTP/1.1 500 \x1b[31mdown\r\n\r\n"))
+	f.Add(uint8(HTTP), []byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"))
+	f.Add(uint8(HTTP), []byte("HTTP/0.0 100 \n\r\nHTTP/0.0 200 \n\r\n"))
+	f.Add(uint8(HTTP), []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"))
+	f.Add(uint8(HTTP), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+	f.Add(uint8(HTTPS), []byte("\x15\x03\x03\x00\x02\x02\x28"))
+	f.Add(uint8(HTTPS), []byte("\x16\x03\x03\x00\x04\x02\x00\x00\x00"))
+	f.Add(uint8(HTTPS), []byte("SSH-2.0-OpenSSH_9.9\r\n"))
+	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00"))
+	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x04\x01\x05\x00\x00\x00\x01\x88\x00\x00\x00"))
+	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add(uint8(GRPC), []byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	asker := newAsker()
+	f.Fuzz(func(t *testing.T, mode uint8, sent []byte) {
+		k := key(1)
+		k.Spec = Spec{Mode: HTTP + Mode(mode%3)}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			go io.Copy(io.Discard, theirs)
+			theirs.Write(sent)
+			theirs.Close()
+		}()
+		outcome, detail := judge(asker.talk(ctx, ours, k), k.Spec)
+		ours.Close()
+		<-done
+		switch {
+		case ctx.Err() != nil:
+			t.Fatal("the probe did not end")
+		case outcome == Void:
+			t.Fatalf("the backend is not to blame: %s", detail)
+		case outcome == Fail && !ourWords.MatchString(detail):
+			t.Fatalf("detail %q", detail)
+		case outcome == Pass && k.Spec.Mode == HTTP && !strings.HasPrefix(string(sent), "HTTP/"):
+			t.Fatalf("%q passes", sent)
+		case outcome == Pass && k.Spec.Mode == HTTPS:
+			t.Fatalf("%q passes for a TLS handshake", sent)
+		}
+	})
+}
+
+// The words that a probe may say of an answer of the health service are a handful.
+func FuzzServing(f *testing.F) {
+	f.Add("0", []byte{0, 0, 0, 0, 2, 8, 1})
+	f.Add("0", []byte{0, 0, 0, 0, 2, 8, 2})
+	f.Add("12", []byte{})
+	f.Add("-1", []byte{1, 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, status string, body []byte) {
+		outcome, detail := judge(serving(status, body), Spec{Mode: GRPC})
+		if outcome == Void || outcome == Fail && !ourWords.MatchString(detail) {
+			t.Fatalf("%v %q", outcome, detail)
+		}
+		if outcome == Pass && strings.TrimLeft(status, "0") != "" {
+			t.Fatalf("status %q passes", status)
+		}
+	})
+}

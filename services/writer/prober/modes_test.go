@@ -1,0 +1,285 @@
+package prober
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+const cutShort = "closed without an answer or connection reset by peer or no valid answer"
+
+// unstarted is a server that says nothing of the handshakes that it is to refuse.
+func unstarted(t *testing.T, handler http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func protocols(set func(*http.Protocols, bool)) *http.Protocols {
+	p := &http.Protocols{}
+	set(p, true)
+	return p
+}
+
+// secured is an HTTPS server with a certificate that it signed itself, for a name that is
+// not its own.
+func secured(t *testing.T, config *tls.Config) string {
+	s := unstarted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/500", http.StatusFound)
+		case "/500":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/hang":
+			<-r.Context().Done()
+		}
+	}))
+	s.TLS = config
+	s.StartTLS()
+	return s.URL
+}
+
+// An HTTP/2 server without TLS takes the probe's HTTP/1.1 for noise.
+func TestHTTP2WithoutTLSIsProbedByGRPCOrTCPOnly(t *testing.T) {
+	s := unstarted(t, http.NotFoundHandler())
+	s.Config.Protocols = protocols((*http.Protocols).SetUnencryptedHTTP2)
+	s.Start()
+	probes(t, s.URL, Spec{Mode: HTTP}, Fail, cutShort)
+	probes(t, s.URL, Spec{Mode: TCP}, Pass, "")
+}
+
+func TestOneProbeOverTLS(t *testing.T) {
+	usual := secured(t, &tls.Config{})
+	http2Only := unstarted(t, http.NotFoundHandler())
+	http2Only.Config.Protocols, http2Only.EnableHTTP2 = protocols((*http.Protocols).SetHTTP2), true
+	http2Only.TLS = &tls.Config{NextProtos: []string{"h2"}}
+	http2Only.StartTLS()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	for _, row := range []struct {
+		name, address string
+		spec          Spec
+		outcome       Outcome
+		detail        string
+	}{
+		{"a certificate that nobody we know signed", usual, Spec{}, Pass, ""},
+		{"TLS 1.2 only", secured(t, &tls.Config{MaxVersion: tls.VersionTLS12}), Spec{}, Pass, ""},
+		{"TLS 1.3 only", secured(t, &tls.Config{MinVersion: tls.VersionTLS13}), Spec{}, Pass, ""},
+		{"TLS 1.1 only", secured(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), Spec{}, Fail, "refuses the TLS handshake: protocol version not supported"},
+		{"a redirect passes and is not followed", usual, Spec{Path: "/moved"}, Pass, ""},
+		{"500", usual, Spec{Path: "/500"}, Fail, "status 500"},
+		{"the answer hangs", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
+		{"the handshake hangs", raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
+		{"it hangs up in the handshake", raw(t, func(net.Conn) {}), Spec{}, Fail, cutShort},
+		{"it refuses", refusing(t), Spec{}, Fail, "connection refused"},
+		{"no TLS", plain.URL, Spec{}, Fail, "does not speak TLS"},
+		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "does not speak TLS"},
+		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, cutShort},
+		{"another protocol", secured(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "refuses the TLS handshake: it offers no HTTP/1.1"},
+		{"it wants a client certificate", secured(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "refuses the TLS handshake: handshake failure"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.spec.Mode = HTTPS
+			probes(t, row.address, row.spec, row.outcome, row.detail)
+		})
+	}
+}
+
+// The names that a backend is asked by: the Host header as it is set, the SNI without a port.
+func TestTheHostIsTheSNIToo(t *testing.T) {
+	for _, row := range []struct{ set, host, sni string }{
+		{"web.example", "web.example", "web.example"},
+		{"web.example:8443", "web.example:8443", "web.example"},
+		{"10.0.0.1", "10.0.0.1", ""}, // an address is no name
+		{"[2001:db8::1]:8443", "[2001:db8::1]:8443", ""},
+		{"", "", ""}, // the backend's own address
+	} {
+		for _, mode := range []Mode{HTTPS, GRPC} {
+			t.Run(mode.String()+" "+row.set, func(t *testing.T) {
+				type names struct{ host, sni string }
+				got := make(chan names, 1)
+				s := unstarted(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- names{r.Host, r.TLS.ServerName} }))
+				s.EnableHTTP2 = true
+				s.StartTLS()
+				k := keyOf(t, s.URL, Spec{Mode: mode, Host: row.set, TLS: true, Timeout: 10 * time.Second})
+				newAsker().ask(context.Background(), k)
+				want := names{row.host, row.sni}
+				if row.set == "" {
+					want.host = k.hostPort()
+				}
+				if seen := <-got; seen != want {
+					t.Errorf("asked for %+v, want %+v", seen, want)
+				}
+			})
+		}
+	}
+}
+
+// oddHealth answers as no sane server would.
+type oddHealth struct {
+	healthv1.UnimplementedHealthServer
+
+	answer func(context.Context) (*healthv1.HealthCheckResponse, error)
+}
+
+func (o oddHealth) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	return o.answer(ctx)
+}
+
+// rpc is a real gRPC server, which is what a probe written by hand has to be measured by.
+func rpc(t *testing.T, server healthv1.HealthServer, options ...grpc.ServerOption) string {
+	s := grpc.NewServer(options...)
+	if server != nil {
+		healthv1.RegisterHealthServer(s, server)
+	}
+	l := listen(t)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func TestOneProbeByGRPC(t *testing.T) {
+	short := 200 * time.Millisecond
+	some := health.NewServer()
+	some.SetServingStatus("shop.v1.Orders", healthv1.HealthCheckResponse_NOT_SERVING)
+	some.SetServingStatus("shop.v1.Carts", healthv1.HealthCheckResponse_SERVING)
+	odd := func(f func(context.Context) (*healthv1.HealthCheckResponse, error)) string {
+		return rpc(t, oddHealth{answer: f})
+	}
+	says := func(code codes.Code) string {
+		return odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
+			return nil, status.Error(code, "\x1b[31mred")
+		})
+	}
+	hangs := func(ctx context.Context) (*healthv1.HealthCheckResponse, error) { <-ctx.Done(); return nil, ctx.Err() }
+	certificate := httptest.NewUnstartedServer(nil)
+	certificate.StartTLS()
+	own := certificate.TLS.Certificates
+	certificate.Close()
+	overTLS := rpc(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own})))
+	overTLS12 := rpc(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own, MaxVersion: tls.VersionTLS12})))
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	// HTTP/2 servers that are no gRPC servers.
+	h2 := func(handler http.HandlerFunc) string {
+		s := unstarted(t, handler)
+		s.Config.Protocols = protocols((*http.Protocols).SetUnencryptedHTTP2)
+		s.Start()
+		return s.URL
+	}
+	pretends := func(trailer string, body []byte) string {
+		return h2(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Trailer", "Grpc-Status")
+			w.Write(body)
+			w.Header().Set("Grpc-Status", trailer)
+		})
+	}
+	endless := h2(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		for part := make([]byte, 16<<10); r.Context().Err() == nil; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	})
+
+	for _, row := range []struct {
+		name, address string
+		spec          Spec
+		outcome       Outcome
+		detail        string
+	}{
+		{"SERVING", rpc(t, some), Spec{}, Pass, ""},
+		{"a service that is SERVING", rpc(t, some), Spec{Service: "shop.v1.Carts"}, Pass, ""},
+		{"a service that is NOT_SERVING", rpc(t, some), Spec{Service: "shop.v1.Orders"}, Fail, "health is NOT_SERVING"},
+		{"a service that it does not know", rpc(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "its health service does not know the service asked for (NOT_FOUND)"},
+		{"an unknown health", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
+			return &healthv1.HealthCheckResponse{Status: 77}, nil
+		}), Spec{}, Fail, "health is 77"},
+		{"SERVICE_UNKNOWN", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
+			return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVICE_UNKNOWN}, nil
+		}), Spec{}, Fail, "health is SERVICE_UNKNOWN"},
+		{"no health service", rpc(t, nil), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
+		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "gRPC status Unauthenticated"},
+		{"an error with a message", says(codes.Internal), Spec{}, Fail, "gRPC status Internal"},
+		{"it hangs", odd(hangs), Spec{Timeout: short}, Fail, "no answer within 200ms"},
+		{"it accepts and is silent", raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no answer within 200ms"},
+		{"it hangs up", raw(t, func(net.Conn) {}), Spec{}, Fail, cutShort},
+		{"it refuses", refusing(t), Spec{}, Fail, "connection refused"},
+		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid answer"},
+		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "status 404, which is no gRPC"},
+		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "answers, but not in gRPC"},
+		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, cutShort},
+		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer"},
+		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer"},
+		{"what a health service would say", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Pass, ""},
+		{"no message", pretends("0", nil), Spec{}, Fail, "no valid answer"},
+		{"a message that is cut short", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid answer"},
+		{"two messages", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer"},
+		{"a message that is none", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid answer"},
+		{"an answer without end", endless, Spec{}, Fail, "no valid answer"},
+		{"over TLS, unverified", overTLS, Spec{TLS: true}, Pass, ""},
+		{"over TLS 1.2", overTLS12, Spec{TLS: true}, Pass, ""},
+		{"over TLS, of what has none", rpc(t, some), Spec{TLS: true}, Fail, "does not speak TLS"},
+		{"without TLS, of what wants it", overTLS, Spec{}, Fail, cutShort},
+		{"over TLS, without HTTP/2", secured(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "refuses the TLS handshake: it offers no HTTP/2"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.spec.Mode = GRPC
+			probes(t, row.address, row.spec, row.outcome, row.detail)
+		})
+	}
+}
+
+// Whatever comes without end and is not asked for is cut off, before the timeout.
+func TestABackendThatSendsWithoutEndIsCutOff(t *testing.T) {
+	for name, row := range map[string]struct {
+		greeting, forever string
+		spec              Spec
+		outcome           Outcome
+		detail            string
+	}{
+		"http: continue":     {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
+		"http: a body":       {"HTTP/1.1 200 OK\r\n\r\n", strings.Repeat("x", 1024), Spec{Mode: HTTP}, Pass, ""},
+		"http: tiny chunks":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;" + strings.Repeat("x", 512) + "\r\nx\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
+		"grpc: settings":     {"", "\x00\x00\x00\x04\x00\x00\x00\x00\x00", Spec{Mode: GRPC}, Fail, "sends without end"},
+		"grpc: pings":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x08\x06\x01\x00\x00\x00\x00" + "12345678", Spec{Mode: GRPC}, Fail, "sends without end"},
+		"https: no TLS":      {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
+		"https: TLS records": {"", "\x14\x03\x03\x00\x01\x01", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := raw(t, func(c net.Conn) {
+				io.WriteString(c, row.greeting)
+				part := []byte(strings.Repeat(row.forever, 1+4096/len(row.forever)))
+				for {
+					if _, err := c.Write(part); err != nil {
+						return
+					}
+				}
+			})
+			probes(t, address, row.spec, row.outcome, row.detail)
+		})
+	}
+}
