@@ -45,7 +45,8 @@ type wanted struct {
 // Make plans the fewest writes after which our slices list exactly the desired endpoints.
 // It never changes what it is given.
 //
-// Endpoints stay in the slice they are in. What is new goes into slices that are written
+// Endpoints stay in the slice they are in, unless it changes anyway and others that do have
+// room for them all. What is new goes into slices that are written
 // anyway, else into the one slice that it fills best, else into new ones: so the change of
 // one endpoint is one write. An endpoint that has to move (its source changed, its slice is
 // over the limit) never goes to a slice that gives one away itself; so writing those that
@@ -56,6 +57,7 @@ func Make(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 	}
 	w := d.wanted()
 	slots := d.claim(w, existing)
+	d.merge(w, slots)
 	slots = d.fill(w, slots, d.names(existing))
 	return d.write(w, slots)
 }
@@ -155,6 +157,42 @@ func (s *slot) compare(d Desired, w *wanted) {
 	}
 }
 
+// merge empties slices whose endpoints change anyway, the emptiest first, as long as the
+// others of them have room for all: to delete one instead of updating it costs nothing, and
+// the fewer slices there are, the fewer a later change touches.
+func (d Desired) merge(w *wanted, slots []*slot) {
+	for _, g := range w.groups {
+		need, gives := 0, false
+		for want := range w.list {
+			if w.group[want] == g && !w.placed[want] {
+				need++
+			}
+		}
+		var open []*slot
+		for _, s := range slots {
+			// One that no consumer sees yet keeps what it has: others may list it until then.
+			if s.group == g && !s.endpointsUnchanged(w) && !d.unseen(s.was) {
+				open, need, gives = append(open, s), need+s.len(), gives || s.give
+			}
+		}
+		if gives { // what moves already finds its room first
+			continue
+		}
+		fullestFirst(open)
+		for i := len(open) - 1; i > 0 && need <= i*d.maxPerSlice(); i-- {
+			open[i].dissolve(w)
+		}
+	}
+}
+
+// dissolve gives all that the slice keeps to others.
+func (s *slot) dissolve(w *wanted) {
+	for _, k := range s.keep {
+		w.placed[k.want], w.moved[k.want], s.give = false, true, true
+	}
+	s.keep = nil
+}
+
 // fill finds a slice for every endpoint that has none.
 func (d Desired) fill(w *wanted, slots []*slot, names *names) []*slot {
 	limit := d.maxPerSlice()
@@ -181,7 +219,7 @@ func (d Desired) fill(w *wanted, slots []*slot, names *names) []*slot {
 		}
 		// Fullest first: emptied slices are left over, to be deleted.
 		open := slices.DeleteFunc(slices.Clone(mine), func(s *slot) bool { return !s.change })
-		slices.SortStableFunc(open, func(a, b *slot) int { return cmp.Compare(b.len(), a.len()) })
+		fullestFirst(open)
 		for _, s := range open {
 			if !s.give {
 				moved = s.take(moved, limit)
@@ -203,6 +241,10 @@ func (d Desired) fill(w *wanted, slots []*slot, names *names) []*slot {
 		}
 	}
 	return slots
+}
+
+func fullestFirst(slots []*slot) {
+	slices.SortStableFunc(slots, func(a, b *slot) int { return cmp.Compare(b.len(), a.len()) })
 }
 
 // missing lists the groups that have endpoints without a slice: families in the Service's

@@ -250,6 +250,28 @@ func TestASliceOverTheLimitIsSplitDestinationFirst(t *testing.T) {
 	})
 }
 
+func TestSlicesWhoseEndpointsChangeAnywayBecomeOne(t *testing.T) {
+	d := target(25)
+	d.MaxPerSlice = 10
+	c := settled(t, d) // three slices: 10, 10, 5
+	d.MaxPerSlice = 12
+
+	for i := range d.Endpoints {
+		d.Endpoints[i].Zone = "a" // each slice is written; two have no room for all
+	}
+	counts(t, Make(d, c.slices), 0, 3, 0)
+
+	d.Endpoints = d.Endpoints[1:]
+	counts(t, Make(d, c.slices), 0, 2, 1)
+
+	for i := range d.Endpoints {
+		d.Endpoints[i].Zone = ""
+	}
+	d.Endpoints, d.Writer = target(25).Endpoints, "elsewhere" // only their labels are written
+	d.MaxPerSlice = 100
+	counts(t, Make(d, c.slices), 0, 3, 0)
+}
+
 func TestTheLastSliceIsEmptiedAndOthersAreDeleted(t *testing.T) {
 	d := target(250)
 	c := settled(t, d)

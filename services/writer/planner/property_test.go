@@ -191,3 +191,35 @@ func TestOneEndpointsChangeIsAtMostOneWrite(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEndpointIsNotMovedOutOfASliceThatNobodySees(t *testing.T) {
+	d := target(2)
+	d.MaxPerSlice = 3
+	c := settled(t, d)
+	shown := c.slices[0]
+	for _, s := range []struct {
+		name, service, source string
+		list                  []Endpoint
+	}{
+		{shown.Name, d.Service, "blue", d.Endpoints[:1]},               // the only one that shows the first endpoint
+		{shown.Name + "-2", "other", DefaultSource, d.Endpoints},       // ours by its owner: its label is mended
+		{shown.Name + "-3", d.Service, DefaultSource, d.Endpoints[1:]}, // has room for it
+	} {
+		slice := shown.DeepCopy()
+		slice.Name, slice.Endpoints = s.name, nil
+		slice.Labels[discoveryv1.LabelServiceName], slice.Labels[LabelSource] = s.service, s.source
+		for _, e := range s.list {
+			slice.Endpoints = append(slice.Endpoints, written(&e))
+		}
+		c.slices = append(c.slices, slice)
+	}
+	c.slices = c.slices[1:]
+	c.slices[2].Endpoints[0].Conditions.Ready = new(false) // so it is written anyway
+	d.Endpoints = append(slices.Clone(d.Endpoints), Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Source: "blue"})
+
+	c.apply(t, Make(d, c.slices), func() {
+		if c.visible(d)[d.Endpoints[0].Address] == 0 {
+			t.Fatal("it is absent in between")
+		}
+	})
+}

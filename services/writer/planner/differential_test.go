@@ -1,0 +1,293 @@
+package planner
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	inTree "k8s.io/endpointslice"
+	inTreeUtil "k8s.io/endpointslice/util"
+	"k8s.io/klog/v2"
+	"pgregory.net/rapid"
+)
+
+// oracle runs the reconciler of Kubernetes' own EndpointSlice controller for the same
+// Service, on synthetic Pods of one node.
+type oracle struct {
+	service    *corev1.Service
+	reconciler *inTree.Reconciler
+	cluster    *cluster // what it writes to
+	writes     int
+}
+
+func newOracle(d Desired) *oracle {
+	o := &oracle{service: &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Service, UID: d.Owner.UID,
+			// It gives its slices the Service's labels, and takes off all others.
+			Labels: map[string]string{LabelSource: DefaultSource, LabelWriter: d.Writer},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromInt32(*d.Ports[0].Port)}},
+		},
+	}}
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	_ = nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	client := &fake.Clientset{}
+	client.AddReactor("*", "endpointslices", o.write)
+	o.reconciler = inTree.NewReconciler(client, corelisters.NewNodeLister(nodes), defaultMaxPerSlice,
+		inTreeUtil.NewEndpointSliceTracker(), nil, record.NewFakeRecorder(1), d.ManagedBy)
+	return o
+}
+
+func (o *oracle) write(action clienttesting.Action) (bool, runtime.Object, error) {
+	o.writes++
+	switch action.GetVerb() {
+	case "create":
+		slice := action.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
+		o.cluster.version++
+		slice.Name = fmt.Sprint(slice.GenerateName, "tree-", o.cluster.version)
+		slice.UID = types.UID(slice.Name)
+		o.cluster.slices = append(o.cluster.slices, slice)
+		return true, slice, nil
+	case "update":
+		slice := action.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice)
+		o.cluster.slices[o.cluster.find(slice.Name)] = slice
+		return true, slice, nil
+	case "delete":
+		i := o.cluster.find(action.(clienttesting.DeleteAction).GetName())
+		o.cluster.slices = slices.Delete(o.cluster.slices, i, i+1)
+		return true, nil, nil
+	}
+	return false, nil, nil
+}
+
+// reconcile says what the in-tree reconciler makes of the slices, and by how many writes.
+func (o *oracle) reconcile(t *rapid.T, d Desired, existing *cluster) (*cluster, int) {
+	o.cluster, o.writes = &cluster{slices: existing.copy(), version: existing.version}, 0
+	for _, slice := range o.cluster.slices {
+		toTree(slice, len(o.cluster.slices))
+	}
+	pods := make([]*corev1.Pod, len(d.Endpoints))
+	for i, e := range d.Endpoints {
+		pods[i] = podOf(d.Namespace, e)
+	}
+	if err := o.reconciler.Reconcile(klog.Logger{}, o.service, pods, slices.Clone(o.cluster.slices), time.Time{}); err != nil {
+		t.Fatalf("the in-tree reconciler: %v", err)
+	}
+	for _, slice := range o.cluster.slices {
+		fromTree(slice, d)
+	}
+	return o.cluster, o.writes
+}
+
+// toTree and fromTree translate between the two ways of writing the same: only a Pod's
+// endpoint names its node and its Pod, and the slice of a Service without endpoints, of which
+// both keep one, has no ports in-tree.
+func toTree(slice *discoveryv1.EndpointSlice, of int) {
+	if len(slice.Endpoints) == 0 && of == 1 {
+		slice.Ports = nil
+	}
+	for i := range slice.Endpoints {
+		e := &slice.Endpoints[i]
+		name := podName(e.Addresses[0])
+		e.NodeName = new("node")
+		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: slice.Namespace, Name: name, UID: types.UID(name)}
+	}
+}
+
+func fromTree(slice *discoveryv1.EndpointSlice, d Desired) {
+	if len(slice.Endpoints) == 0 {
+		slice.Ports = d.Ports
+	}
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].NodeName, slice.Endpoints[i].TargetRef = nil, nil
+	}
+}
+
+func podName(addr string) string { return "pod-" + addr }
+
+// podOf is the Pod from which the in-tree reconciler makes this endpoint.
+func podOf(namespace string, e Endpoint) *corev1.Pod {
+	addr, status := e.Address.String(), corev1.ConditionFalse
+	if e.Serving {
+		status = corev1.ConditionTrue
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(addr), UID: types.UID(podName(addr))},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}},
+		},
+	}
+	if e.Terminating {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	}
+	return pod
+}
+
+// crowd is a Service's endpoints while they come and go.
+type crowd struct {
+	list []Endpoint
+	born int // how many addresses have been used; none comes twice
+	last int // how many there were before the Service was scaled to zero
+}
+
+func (c *crowd) add(k int) {
+	for range k {
+		c.born++
+		c.list = append(c.list, ready(netip.AddrFrom4([4]byte{10, 0, byte(c.born >> 8), byte(c.born)}).String()))
+	}
+}
+
+// change makes one random change and names it.
+func (c *crowd) change(t *rapid.T) string {
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "which"), 0))
+	kind := rapid.SampledFrom([]string{"add", "remove", "flip", "replace", "add", "remove", "flip", "replace", "zero"}).Draw(t, "change")
+	// Drawn evenly: rapid's own numbers are mostly small.
+	k := 1 + random.IntN([]int{3, 30, 150}[random.IntN(3)])
+	c.list = slices.Clone(c.list)
+	if random.IntN(2) == 0 { // else those that are there longest, who share slices
+		random.Shuffle(len(c.list), func(i, j int) { c.list[i], c.list[j] = c.list[j], c.list[i] })
+	} else {
+		slices.SortFunc(c.list, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
+	}
+	switch {
+	case len(c.list) == 0 && c.last > 0:
+		kind, k, c.last = "back", c.last, 0
+		c.add(k)
+		return fmt.Sprint(kind, " ", k)
+	case len(c.list) > 300:
+		kind = "remove"
+	case len(c.list) == 0:
+		kind = "add"
+	}
+	n := min(k, len(c.list))
+	switch kind {
+	case "add":
+		c.add(k)
+	case "remove":
+		c.list = c.list[n:]
+	case "replace":
+		c.list = c.list[n:]
+		c.add(n)
+	case "flip":
+		for i := range n {
+			// Ready, unready, draining: all that a Pod's endpoint can be while it answers or not.
+			states := [][3]bool{{true, true, false}, {false, false, false}, {false, true, true}}
+			at := slices.Index(states, [3]bool{c.list[i].Ready, c.list[i].Serving, c.list[i].Terminating})
+			s := states[(at+1+random.IntN(2))%3]
+			c.list[i].Ready, c.list[i].Serving, c.list[i].Terminating = s[0], s[1], s[2]
+		}
+	case "zero":
+		c.last, c.list = len(c.list), nil
+	}
+	return fmt.Sprint(kind, " ", k)
+}
+
+// conditions are what consumers find, by address.
+func conditions(slices []*discoveryv1.EndpointSlice) map[string][3]bool {
+	out := map[string][3]bool{}
+	for _, slice := range slices {
+		for _, e := range slice.Endpoints {
+			out[e.Addresses[0]] = [3]bool{*e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating}
+		}
+	}
+	return out
+}
+
+// anyhow is a cluster with slices filled anyhow, and the crowd that they list.
+func anyhow(t *rapid.T, d Desired) (*cluster, *crowd) {
+	out, c := &cluster{}, &crowd{}
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "layout"), 0))
+	for i := range rapid.IntRange(0, 4).Draw(t, "slices") {
+		slice := d.blank(fmt.Sprint(d.FirstName, "-", i), discoveryv1.AddressTypeIPv4)
+		slice.UID, slice.Labels, slice.Ports = types.UID(slice.Name), d.labels(DefaultSource), d.Ports
+		slice.OwnerReferences = []metav1.OwnerReference{d.Owner}
+		at := len(c.list)
+		c.add(1 + random.IntN(defaultMaxPerSlice))
+		for _, e := range c.list[at:] {
+			slice.Endpoints = append(slice.Endpoints, written(&e))
+		}
+		out.slices = append(out.slices, slice)
+	}
+	return out, c
+}
+
+// Each change is planned by both from the same slices, once from those that the planner left
+// and once from those that the in-tree reconciler left.
+//
+// Over a sequence the two go apart, and only the sums are compared: which endpoints share
+// a slice decides what a later change costs, and the in-tree reconciler draws them from
+// a map, so now and then a draw of its turns out luckier than any choice made beforehand.
+func TestNoChangeTakesMoreWritesThanTheInTreeReconcilerNeeds(t *testing.T) {
+	var sequences, changes, fewer, unlucky int
+	var sum struct{ writes, slices struct{ ours, tree int } }
+	rapid.Check(t, func(t *rapid.T) {
+		d := target(0)
+		d.Owner = *metav1.NewControllerRef(&metav1.ObjectMeta{Name: d.Service, UID: "svc-1"}, corev1.SchemeGroupVersion.WithKind("Service"))
+		d.Ports[0].Protocol = new(corev1.ProtocolTCP)
+		tree := newOracle(d)
+		ours, c := anyhow(t, d)
+		theirs := &cluster{slices: ours.copy()}
+		ourWrites, treeWrites := 0, 0
+		for range rapid.IntRange(1, 14).Draw(t, "changes") {
+			changed := c.change(t)
+			d.Endpoints = c.list
+			both := func(from *cluster) (planned, reconciled *cluster, plan, writes int) {
+				planned = &cluster{slices: from.copy(), version: from.version}
+				todo := Make(d, planned.slices)
+				planned.apply(t, todo, func() {})
+				reconciled, writes = tree.reconcile(t, d, from)
+				if todo.Writes() > writes {
+					t.Fatalf("%s: %d writes, in-tree %d", changed, todo.Writes(), writes)
+				}
+				if want, got := conditions(reconciled.slices), conditions(planned.slices); !maps.Equal(want, got) {
+					t.Fatalf("%s: not the same endpoints as in-tree: %s", changed, cmp.Diff(want, got))
+				}
+				if todo.Writes() < writes {
+					fewer++
+				}
+				changes++
+				return planned, reconciled, todo.Writes(), writes
+			}
+			var n int
+			ours, _, n, _ = both(ours)
+			ourWrites += n
+			_, theirs, _, n = both(theirs)
+			treeWrites += n
+		}
+		sequences++
+		sum.writes.ours += ourWrites
+		sum.writes.tree += treeWrites
+		sum.slices.ours += len(ours.slices)
+		sum.slices.tree += len(theirs.slices)
+		if ourWrites > treeWrites || len(ours.slices) > len(theirs.slices) {
+			unlucky++
+		}
+	})
+	t.Logf("%d changes, %d of them by fewer writes than in-tree, none by more", changes, fewer)
+	t.Logf("%d sequences, each from its own slices: %d writes, in-tree %d; %d slices left, in-tree %d; in-tree luckier in %d",
+		sequences, sum.writes.ours, sum.writes.tree, sum.slices.ours, sum.slices.tree, unlucky)
+	if sequences >= 50 && (sum.writes.ours > sum.writes.tree || sum.slices.ours > sum.slices.tree) {
+		t.Error("over whole sequences the in-tree reconciler needs fewer writes or slices")
+	}
+}
