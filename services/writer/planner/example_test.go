@@ -1,0 +1,80 @@
+package planner_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+)
+
+// A database outside of the cluster, a primary and a standby, behind a Service without a
+// selector. What changes is written, and nothing else.
+func Example() {
+	client := fake.NewClientset() // or kubernetes.NewForConfig(…)
+	database := planner.Desired{
+		Namespace: "shop",
+		Service:   "database",
+		Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "database", UID: "the Service's UID"},
+		ManagedBy: "database-endpoints.example.org",
+		FirstName: "database",
+		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+		Ports:     []discoveryv1.EndpointPort{{Name: new("postgres"), Port: new(int32(5432))}},
+	}
+	primary, standby := netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.11")
+
+	for _, serving := range []netip.Addr{primary, primary, standby} {
+		database.Endpoints = nil
+		for _, addr := range []netip.Addr{primary, standby} {
+			up := addr == serving
+			database.Endpoints = append(database.Endpoints, planner.Endpoint{Address: addr, Ready: up, Serving: up})
+		}
+		plan, err := sync(context.Background(), client, database)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%s serves: %d created, %d updated, %d deleted\n", serving, len(plan.Create), len(plan.Update), len(plan.Delete))
+	}
+	// Output:
+	// 192.0.2.10 serves: 1 created, 0 updated, 0 deleted
+	// 192.0.2.10 serves: 0 created, 0 updated, 0 deleted
+	// 192.0.2.11 serves: 0 created, 1 updated, 0 deleted
+}
+
+// sync is all that applying takes. On an error, a conflict too, call it again: it plans
+// from what is there then.
+func sync(ctx context.Context, client kubernetes.Interface, desired planner.Desired) (planner.Plan, error) {
+	api := client.DiscoveryV1().EndpointSlices(desired.Namespace)
+	list, err := api.List(ctx, metav1.ListOptions{}) // all of the namespace: the names of others are avoided
+	if err != nil {
+		return planner.Plan{}, err
+	}
+	existing := make([]*discoveryv1.EndpointSlice, len(list.Items))
+	for i := range list.Items {
+		existing[i] = &list.Items[i]
+	}
+	plan := planner.Make(desired, existing)
+	for _, slice := range plan.Create {
+		if _, err := api.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+			return plan, err
+		}
+	}
+	for _, slice := range plan.Update {
+		if _, err := api.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+			return plan, err
+		}
+	}
+	for _, slice := range plan.Delete {
+		as := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}
+		if err := api.Delete(ctx, slice.Name, as); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
