@@ -30,11 +30,17 @@ bench: build upstream ## Measure propagation against the raw loop, in one run
 	@lab bench
 
 .PHONY: verify
-verify: ## The longer gate, run before a release: make test, then make load
-	@echo "verify 1/2: make test"
+verify: ## The longer gate, run before a release: make test, make long, make load
+	@echo "verify 1/3: make test"
 	@$(MAKE) --no-print-directory test
-	@echo "verify 2/2: make load"
+	@echo "verify 2/3: make long"
+	@$(MAKE) --no-print-directory long
+	@echo "verify 3/3: make load"
 	@$(MAKE) --no-print-directory load
+
+.PHONY: long
+long: build race upstream ## Proof of life with every fault at its real pace: some ten minutes
+	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|Bookmarks|ASilentWatch|AtRest' ./lab/e2e/
 
 .PHONY: load
 load: build ## Measure the inventory with 5,000 nodes, 1,000 subscribers and those who abuse it

@@ -79,7 +79,7 @@ func (w *Watch[T]) follow(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-w.anew:
-		w.cfg.Log.Warn("reading all objects anew: the watch disagreed with the API server", "resource", w.kind.Resource)
+		w.cfg.Log.Warn("reading all objects anew: the watch disagreed with the API server, or is dead", "resource", w.kind.Resource)
 		w.cfg.Metrics.relists.WithLabelValues(w.kind.Resource).Inc()
 	}
 	cancel()
@@ -136,7 +136,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		looks:    counter("looks_total", "Looks at the API server that check a watch, by kind (light, full) and result (ok, failed, disagreed).", "resource", "look", "result"),
-		relists:  counter("relists_total", "Times that all objects were read anew because the watch disagreed with the API server.", "resource"),
+		relists:  counter("relists_total", "Times that all objects were read anew because the watch disagreed with the API server, or was silent for too long.", "resource"),
 		failures: counter("watch_failures_total", "Lists and watches that could not be begun, by verb.", "resource", "verb"),
 	}
 	reg.MustRegister(m.looks, m.relists, m.failures)

@@ -545,3 +545,29 @@ func TestLooksThatAreNeverReachedAreBounded(t *testing.T) {
 		t.Errorf("%d are open: %v", len(l.open), l.open)
 	}
 }
+
+func TestAFullLookHasADeadWatchBegunAnewThoughNothingWasMissed(t *testing.T) {
+	s, client := serveAPI(t, worker("a"))
+	n := follow(t, client)
+	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
+	lists := func() (count int) {
+		s.set(func() { count = len(s.lists) })
+		return count
+	}
+	for _, silent := range []time.Duration{time.Minute, silence + time.Second} {
+		n.tracker.mu.Lock()
+		n.tracker.heardAt = time.Now().Add(-silent)
+		n.tracker.mu.Unlock()
+		before := lists()
+		if _, err := n.Look(t.Context(), roster.Full); err != nil {
+			t.Fatal(err)
+		}
+		if silent < silence {
+			if n := lists() - before; n != 1 {
+				t.Errorf("%d lists for one look at a watch that lives", n)
+			}
+			continue
+		}
+		until(t, n, "that it lives", func(n Told[bool]) bool { return time.Since(n.HeardAt) < time.Minute })
+	}
+}

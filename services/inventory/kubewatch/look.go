@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	requestTimeout = 5 * time.Second  // of one request of a look
-	lookTimeout    = 10 * time.Second // of a full look
+	silence        = 150 * time.Second // an idle watch speaks at least every 120s
+	requestTimeout = 5 * time.Second   // of one request of a look
+	lookTimeout    = 10 * time.Second  // of a full look
 	recheck        = 20 * time.Millisecond
 	pageSize       = 500
 )
@@ -38,7 +39,8 @@ func (w *Watch[T]) light(ctx context.Context) (uint64, error) {
 }
 
 // full reads all objects in pages by quorum, and returns nil once what the watch has told
-// equals them. If that does not come about within 10 s, they are read anew.
+// equals them. If that does not come about within 10 s, or the watch was silent for too long,
+// they are read anew.
 func (w *Watch[T]) full(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -51,6 +53,9 @@ func (w *Watch[T]) full(ctx context.Context) error {
 	var open map[string]struct{} // nil: nothing compared yet
 	for {
 		if open = w.tracker.differing(listed, rv, open); len(open) == 0 && open != nil {
+			if w.tracker.silentFor() > silence {
+				w.readAnew() // nothing was missed yet, by a watch that is dead
+			}
 			return nil
 		}
 		select {
@@ -121,6 +126,12 @@ func (w *Watch[T]) list(ctx context.Context, options metav1.ListOptions) (page, 
 	}
 	of, err := meta.ListAccessor(list)
 	return page{of, list}, err
+}
+
+func (t *tracker[T]) silentFor() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.heardAt)
 }
 
 func (t *tracker[T]) startLook() {

@@ -173,3 +173,27 @@ func TestPortsAreThoseOfTheLastNews(t *testing.T) {
 		t.Errorf("got %v", p)
 	}
 }
+
+func TestWhileTheSourceIsBehindTheLooksAtRestAreFull(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		then func(*world)
+		want Look
+	}{
+		{"it lives", func(w *world) { w.up() }, Light},
+		{"it is silent", func(*world) {}, Full},
+		{"it speaks, and does not catch up", func(w *world) {
+			w.Looked(w.now.Add(-3*time.Minute), w.now.Add(-3*time.Minute), Light, w.rv+10, nil)
+			w.Heard(w.now, w.rv)
+		}, Full},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := ready(t, Config{})
+			w.pass(4 * time.Minute)
+			tc.then(w)
+			if a := w.Ask(w.now); a.Look != tc.want {
+				t.Errorf("a %s look, want %s", a.Look, tc.want)
+			}
+		})
+	}
+}

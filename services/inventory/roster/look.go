@@ -107,10 +107,19 @@ func (r *Roster) looked(now, began time.Time) {
 	l.last = now
 }
 
-// nextLook is which look is wanted next, and when.
-func (r *Roster) nextLook() (Look, time.Time) {
+// behind reports whether the source was silent for too long, or did not catch up with a look.
+func (l *looks) behind(now time.Time) bool {
+	return now.Sub(l.heardAt) > silence || l.target.mark != 0 && now.Sub(l.target.at) > silence
+}
+
+// nextLook is which look is wanted next, and when. While the source is behind, those at rest
+// are full: only they find out what it missed, and have it begin anew.
+func (r *Roster) nextLook(now time.Time) (Look, time.Time) {
 	l := &r.looks
 	look, at := Light, l.began.Add(r.cfg.Rest)
+	if l.behind(now) {
+		look = Full
+	}
 	if l.suspect {
 		at = earlier(at, l.began.Add(r.cfg.Pace))
 	}

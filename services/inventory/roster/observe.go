@@ -129,7 +129,7 @@ func (r *Roster) Ask(now time.Time) Ask {
 	r.judge(now)
 	ask := Ask{Wake: r.nextTurn(now)}
 	if !r.looks.inFlight {
-		if look, at := r.nextLook(); !at.After(now) {
+		if look, at := r.nextLook(now); !at.After(now) {
 			ask.Look, r.looks.inFlight, r.looks.began, r.looks.suspect = look, true, now, false
 		} else {
 			ask.Wake = earlier(ask.Wake, at)
