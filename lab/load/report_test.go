@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// Report is what a run found. The inventory and its clients share the machine.
+// report is what a run found. The inventory and its clients share the machine.
 type report struct {
 	Time         time.Time `json:"time"`
 	Machine      string    `json:"machine"`
 	Nodes        int       `json:"nodes"`
 	Subscribers  int       `json:"subscribers"`
 	Took         float64   `json:"took_s"`
+	HalfSynced   float64   `json:"half_synced_s"`
 	AllSynced    float64   `json:"all_synced_s"`
 	AllSyncedCPU float64   `json:"all_synced_cpu_s"`
 	ResetKB      float64   `json:"reset_kb"`
@@ -92,7 +93,7 @@ func (r *report) String() string {
 		fmt.Fprintf(&b, "%-56s "+format+"\n", append([]any{what}, values...)...)
 	}
 	fmt.Fprintf(&b, "The inventory under load: %d nodes, %d subscribers, %s; %.0f s\n\n", r.Nodes, r.Subscribers, r.Machine, r.Took)
-	row("all subscribers have the whole set", "%.1f s, %.1f s of CPU, %.0f KB each", r.AllSynced, r.AllSyncedCPU, r.ResetKB)
+	row("all subscribers have the whole set", "%.1f s (half of them: %.1f s), %.1f s of CPU, %.0f KB each", r.AllSynced, r.HalfSynced, r.AllSyncedCPU, r.ResetKB)
 	row("live memory (objects, stacks) without and with them", "%.0f MB, %.0f MB", r.Memory.EmptyMB, r.Memory.CrowdMB)
 	row("live memory per subscriber", "%.0f KB", r.Memory.PerSubscriberKB)
 	row("resident with them, and at the peak", "%.0f MB, %.0f MB", r.Memory.CrowdResidentMB, r.Memory.PeakMB)
