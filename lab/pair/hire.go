@@ -32,7 +32,8 @@ type Operator struct {
 }
 
 // hire gives each half its credentials and settings, and no more than those: the RBAC
-// manifests of deploy/, a certificate of its own side's CA, the other side's CA.
+// manifests and the admission policy of deploy/, a certificate of its own side's CA, the
+// other side's CA.
 func (p *Pair) hire(ctx context.Context, options Options) error {
 	inventoryCA, err := pki.NewCA("inventory's side")
 	if err != nil {
@@ -42,6 +43,9 @@ func (p *Pair) hire(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if err := p.applyPolicy(ctx); err != nil {
+		return err
+	}
 	if err := p.hireInventory(ctx, options, inventoryCA, writerCA); err != nil {
 		return fmt.Errorf("prepare the inventory: %w", err)
 	}
@@ -49,6 +53,9 @@ func (p *Pair) hire(ctx context.Context, options Options) error {
 		if err := p.hireWriter(ctx, i, options, writerCA, inventoryCA); err != nil {
 			return fmt.Errorf("prepare a writer: %w", err)
 		}
+	}
+	if err := p.awaitPolicy(ctx); err != nil {
+		return err
 	}
 	return p.hireOperator(writerCA, inventoryCA)
 }
