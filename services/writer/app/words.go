@@ -115,7 +115,8 @@ func listed(judged []verdict.Endpoint) []planner.Endpoint {
 
 // reasons are the guards' names as an Event has them.
 var reasons = map[verdict.Rule]string{
-	verdict.RuleFence: "Fence", verdict.RuleGate: "SnapshotGate", verdict.RuleEmpty: "Empty", verdict.RuleTrust: "Trust",
+	verdict.RuleFence: "Fence", verdict.RuleGate: "SnapshotGate", verdict.RulePanic: "Panic", verdict.RuleEmpty: "Empty",
+	verdict.RuleTrust: "Trust", verdict.RuleFloor: "Floor", verdict.RuleShrink: "Shrink",
 }
 
 // warnings are the guards that hold something back, as told on the Service. One Event a guard:

@@ -18,7 +18,9 @@ func drawWorld(t *rapid.T, tb testing.TB) *world {
 	w.in.Limits = Limits{
 		Probing: rapid.Bool().Draw(t, "probing"), ListOut: rapid.Bool().Draw(t, "list out"),
 		EmptyThreshold: rapid.IntRange(1, 3).Draw(t, "empty threshold"),
+		ShrinkWindow:   rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(t, "window"),
 	}
+	w.in.LeadingSince = rapid.SampledFrom([]time.Time{{}, start.Add(-5 * time.Second), start.Add(-time.Hour)}).Draw(t, "leads since")
 	w.in.Sources = nil
 	for _, name := range []string{"blue", "default", "green"}[:rapid.IntRange(1, 3).Draw(t, "sources")] {
 		w.in.Sources = append(w.in.Sources, trusted(name))
@@ -129,6 +131,9 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 		if before[e.Address] != nil || !e.Listed {
 			continue
 		}
+		if e.Rule == RulePanic && !w.in.Limits.ListOut {
+			continue // a failure had put it out, and that is void now
+		}
 		// Nothing is added but what a believable source tells within its fence, and its probe confirms.
 		ok := slices.ContainsFunc(w.in.Sources, func(s Source) bool {
 			return s.Name == e.Source && believable(&s) && s.Fence.against(e.Address) == "" &&
@@ -151,6 +156,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 			}
 			switch {
 			case isOut(h.Conditions): // may come back, or have been on its way out
+			case after.Rule == RuleFloor: // it is ready instead of draining
 			case !stays || after.Conditions != h.Conditions || labelled(&Held{Source: after.Source}) != s.Name:
 				t.Fatalf("%v left %s, which is not believable:\n%s", a, s.Name, reasons(d))
 			}

@@ -112,6 +112,7 @@ func TestAWordOfExactlyTheAllowedAgeIsTrusted(t *testing.T) {
 func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	empty := func(t *testing.T) *world {
 		w := newWorld(t, 2)
+		w.in.Limits.Probing = false // with probes the floor would keep what answers
 		w.see("at rest", "0:ready 1:ready")
 		w.unlist("blue", 0)
 		w.unlist("blue", 1)
@@ -148,6 +149,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	})
 	t.Run("the observation that was in force before does not count", func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.in.Limits.Probing = false
 		w.in.Limits.EmptyThreshold = 1
 		w.see("at rest", "0:ready")
 		w.unlist("blue", 0)
@@ -157,6 +159,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	})
 	t.Run("an observation that empties the view itself counts", func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.in.Limits.Probing = false
 		w.in.Limits.EmptyThreshold = 1
 		w.see("at rest", "0:ready")
 		w.unlist("blue", 0)
@@ -203,6 +206,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	})
 	t.Run("a failing endpoint goes out meanwhile", func(t *testing.T) {
 		w := empty(t)
+		w.in.Limits.Probing = true
 		w.probe(0, Failing)
 		w.see("it dies", "0:out 1:ready")
 	})
@@ -229,10 +233,26 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		w.see("three", "0:out 1:out")
 	})
 	t.Run("probing on: NOT_READY is no reason to doubt", func(t *testing.T) {
-		w := newWorld(t, 1)
+		w := newWorld(t, 2)
 		w.tell("blue", 0, NotReady)
+		w.tell("blue", 1, NotReady)
 		w.probe(0, Failing)
-		w.see("both witnesses", "0:out")
+		w.see("both witnesses on one, and the other answers", "0:out 1:ready")
+		w.wantGuards()
+	})
+	t.Run("probes that are void: all NOT_READY is as good as empty again", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.probe(0, Failing)
+		w.probe(1, Failing)
+		w.see("none passes", "0:ready 1:ready")
+		w.tell("blue", 0, NotReady)
+		w.tell("blue", 1, NotReady)
+		w.see("and none is ready", "0:ready 1:ready")
+		w.wantGuards("panic 2", "empty 2 blue")
+		observe(w, 2)
+		w.see("two", "0:ready 1:ready")
+		observe(w, 1)
+		w.see("three", "0:out 1:out")
 		w.wantGuards()
 	})
 }

@@ -4,18 +4,8 @@ package verdict
 // whose label it bears, until that one, believed, leaves it out; everything else to the
 // first by name that tells it, of those that are believed if there are any.
 func (c *court) own() {
-	words := c.past.words
 	for i := range c.subjects {
 		s := &c.subjects[i]
-		for len(words) > 0 && words[0].address.Less(s.address) {
-			words = words[1:]
-		}
-		if len(words) > 0 && words[0].address == s.address {
-			s.past = &words[0]
-			if s.held == nil && s.past.out {
-				s.label = c.source(s.past.source)
-			}
-		}
 		if s.label != nobody && s.refused != s.label &&
 			(c.claimed(i, s.label) != nil || !c.sources[s.label].believed()) {
 			s.owner = s.label
@@ -48,41 +38,39 @@ const (
 // table judges each address by what its source and its probe say.
 func (c *court) table() {
 	c.decision.Endpoints = make([]Endpoint, 0, len(c.subjects))
-	c.memory.words = make([]word, 0, len(c.subjects))
 	settled := len(c.sources) > 0
 	for i := range c.sources {
 		settled = settled && c.sources[i].believed()
 	}
 	for i := range c.subjects {
-		s := &c.subjects[i]
-		var last State
-		if s.past != nil && s.owner != nobody && s.past.source == c.sources[s.owner].Name {
-			last = s.past.state
-		}
-		e, last := c.judge(i, last, settled)
-		c.decision.Endpoints = append(c.decision.Endpoints, e)
-		out := e.Verdict != Gone && !e.Listed && (s.held != nil || (s.past != nil && s.past.out))
-		if last != Unknown || out {
-			c.memory.words = append(c.memory.words, word{address: s.address, source: e.Source, state: last, out: out})
-		}
+		c.decision.Endpoints = append(c.decision.Endpoints, c.judge(i, settled))
 	}
 }
 
-// judge returns the judgement of one subject, and the last word on it that was trusted.
-func (c *court) judge(i int, last State, settled bool) (Endpoint, State) {
+// heard notes what a trusted source said last of a subject, since when, and whether it is our
+// own doing that it says so. State is Unknown when nothing new is said.
+func (c *court) heard(s *subject, state State) {
+	w := &c.sources[s.owner]
+	known := s.past != nil && s.past.source == w.Name && s.past.state != Unknown
+	if known {
+		s.state, s.since, s.ours = s.past.state, s.past.since, s.past.ours
+	}
+	if state == Unknown || known && state == s.state {
+		return
+	}
+	s.state, s.since = state, c.now
+	s.ours = state == unlisted && w.reselected
+}
+
+// judge returns the judgement of one subject. Settled is whether every source is believed.
+func (c *court) judge(i int, settled bool) Endpoint {
 	s := &c.subjects[i]
 	e := Endpoint{Address: s.address}
 	if s.held != nil {
 		e.Zone = s.held.Zone
 	}
-	health, detail := off, ""
-	if c.in.Limits.Probing {
-		probe := c.in.Probes[s.address]
-		health, detail = probe.Health, probe.Detail
-	}
-
 	if s.owner == nobody || (s.owner == s.refused && c.claimed(i, s.owner) == nil) {
-		return c.disowned(s, e, health, detail, settled), Unknown
+		return c.disowned(s, e, settled)
 	}
 	w := &c.sources[s.owner]
 	e.Source = w.Name
@@ -91,52 +79,57 @@ func (c *court) judge(i int, last State, settled bool) (Endpoint, State) {
 		state = member.State
 	}
 	if !w.believed() {
+		c.heard(s, Unknown)
 		e.Rule = w.rule
-		e.Verdict, e.Conditions = hold(s.held, health, last)
-		e.Reason = c.reason(said{w.Name, w.why, health, detail})
-		w.holds += c.kept(s, e, state, health, last)
-		return c.listed(s, e, false, health), last
+		e.Verdict, e.Conditions = c.keep(s)
+		e.Reason = c.reason(s, w.Name, w.why)
+		w.holds += c.holds(s, e, state)
+		return c.listed(s, e, false)
 	}
+	c.heard(s, state)
 	e.Rule = RuleTable
-	e.Verdict, e.Conditions = rule(s.held, state, health, last)
-	e.Reason = c.reason(said{w.Name, states[state], health, detail})
+	e.Verdict, e.Conditions = c.rule(s, state)
+	e.Reason = c.reason(s, w.Name, states[state])
 	if member != nil && (s.held == nil || e.Verdict != Hold) {
 		e.Zone = member.Zone
 	}
-	if state != Unknown {
-		last = state
-	}
-	return c.listed(s, e, true, health), last
+	return c.listed(s, e, true)
 }
 
 // rule is the table of a source that is believed.
-func rule(held *Held, state State, health Health, last State) (Verdict, Conditions) {
+func (c *court) rule(s *subject, state State) (Verdict, Conditions) {
 	switch {
 	case state == unlisted:
 		return Gone, Conditions{}
-	case state == Unknown:
-		return hold(held, health, last)
-	case health == Failing:
+	case s.health == Failing && c.void && state == NotReady:
+		return Out, Conditions{}
+	case s.health == Failing && c.void, state == Unknown:
+		return c.keep(s)
+	case s.health == Failing:
 		return Out, Conditions{}
 	case state == Draining:
 		return Drain, draining
-	case health == Unjudged:
-		return Hold, as(held)
-	case state == Ready, health == Passing: // kubelets restart; the data plane answers
+	case s.health == Unjudged:
+		return Hold, as(s.held)
+	case state == Ready, s.health == Passing: // kubelets restart; the data plane answers
 		return Serve, ready
 	default:
 		return Out, Conditions{}
 	}
 }
 
-// hold leaves an endpoint as it was, but for what its probe says: one that fails is out, and
-// one that was out and passes becomes what the last trusted word makes of it.
-func hold(held *Held, health Health, last State) (Verdict, Conditions) {
+// keep leaves an endpoint as it was, but for what its probe says: one that fails is out, and
+// one that was out and passes becomes what the last trusted word makes of it. When failures are
+// void, one that they have put out gets back what it had.
+func (c *court) keep(s *subject) (Verdict, Conditions) {
+	s.keeps = true
 	switch {
-	case health == Failing:
+	case s.spared:
+		return Hold, s.past.had
+	case s.health == Failing && (!c.void || isOut(as(s.held))):
 		return Out, Conditions{}
-	case held != nil && isOut(held.Conditions) && health == Passing:
-		switch last {
+	case s.held != nil && isOut(s.held.Conditions) && s.health == Passing:
+		switch s.state {
 		case Draining:
 			return Hold, draining
 		case unlisted: // it was to go, and that was not written yet
@@ -145,7 +138,7 @@ func hold(held *Held, health Health, last State) (Verdict, Conditions) {
 			return Hold, ready
 		}
 	default:
-		return Hold, as(held)
+		return Hold, as(s.held)
 	}
 }
 
@@ -164,15 +157,19 @@ func as(held *Held) Conditions {
 }
 
 // listed decides whether an endpoint belongs into the slices.
-func (c *court) listed(s *subject, e Endpoint, believed bool, health Health) Endpoint {
+func (c *court) listed(s *subject, e Endpoint, believed bool) Endpoint {
+	if c.void && s.health == Failing && e.Verdict == Hold && !isOut(e.Conditions) {
+		e.Rule = RulePanic
+		c.spares++
+	}
 	switch {
 	case e.Verdict == Gone:
 	case e.Verdict == Out:
 		e.Listed = s.held != nil && c.in.Limits.ListOut
-	case s.held != nil:
+	case s.held != nil, s.spared:
 		e.Listed = true
 	default: // nothing new on anything less than two witnesses
-		e.Listed = believed && (e.Verdict == Serve || e.Verdict == Drain) && (health == Passing || health == off)
+		e.Listed = believed && (e.Verdict == Serve || e.Verdict == Drain) && (s.health == Passing || s.health == off)
 	}
 	if !e.Listed {
 		e.Conditions = Conditions{}
@@ -180,13 +177,13 @@ func (c *court) listed(s *subject, e Endpoint, believed bool, health Health) End
 	return e
 }
 
-// kept is 1 if an endpoint is held back by the guard of its source that is not believed.
-func (c *court) kept(s *subject, e Endpoint, state State, health Health, last State) int {
+// holds is 1 if an endpoint is held back by the guard of its source that is not believed.
+func (c *court) holds(s *subject, e Endpoint, state State) int {
 	if s.held == nil || e.Verdict == Out {
 		return 0
 	}
 	if e.Rule == RuleEmpty {
-		if _, otherwise := rule(s.held, state, health, last); state != unlisted && otherwise == e.Conditions {
+		if _, otherwise := c.rule(s, state); state != unlisted && otherwise == e.Conditions {
 			return 0
 		}
 	}
@@ -197,7 +194,7 @@ func (c *court) kept(s *subject, e Endpoint, state State, health Health, last St
 // source is none of this target's any more. The latter goes only when every source
 // that could take it over is believed, and has not: a new name for a source, or a label
 // that was lost, must not empty a Service.
-func (c *court) disowned(s *subject, e Endpoint, health Health, detail string, settled bool) Endpoint {
+func (c *court) disowned(s *subject, e Endpoint, settled bool) Endpoint {
 	switch cause := never(s.address); {
 	case s.refused != nobody && (s.held == nil || s.refused == s.label):
 		e.Source, e.Rule, e.Verdict = c.sources[s.refused].Name, RuleFence, Gone
@@ -207,13 +204,13 @@ func (c *court) disowned(s *subject, e Endpoint, health Health, detail string, s
 		e.Reason = "feed " + e.Source + ": refused, " + cause
 	case settled:
 		e.Source, e.Rule, e.Verdict = labelled(s.held), RuleTable, Gone
-		e.Reason = c.reason(said{e.Source, "no source of this Service", health, detail})
+		e.Reason = c.reason(s, e.Source, "no source of this Service")
 	default:
 		e.Source, e.Rule = labelled(s.held), RuleTrust
-		e.Verdict, e.Conditions = hold(s.held, health, Unknown)
-		e.Reason = c.reason(said{e.Source, "no source of this Service, and not every other is believed", health, detail})
+		e.Verdict, e.Conditions = c.keep(s)
+		e.Reason = c.reason(s, e.Source, "no source of this Service, and not every other is believed")
 	}
-	return c.listed(s, e, false, health)
+	return c.listed(s, e, false)
 }
 
 var states = [...]string{
@@ -233,7 +230,8 @@ type said struct {
 
 // reason puts the two witnesses' words into one line, without numbers that change by
 // themselves. Most endpoints of a Service have the same, so the last one is kept.
-func (c *court) reason(s said) string {
+func (c *court) reason(of *subject, source, feed string) string {
+	s := said{source, feed, of.health, of.probe.Detail}
 	if c.saidText == "" || s != c.said {
 		c.said, c.saidText = s, s.String()
 	}

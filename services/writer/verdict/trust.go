@@ -20,11 +20,15 @@ type observed struct {
 	at    time.Time // when the last of them was received
 }
 
-// gate keeps sources from speaking that were not synced since this process started.
+// gate keeps sources from speaking that were not synced since this process started, and
+// finds out which of the others can be believed by themselves.
 func (c *court) gate() {
 	for i := range c.sources {
-		if w := &c.sources[i]; !w.Heard {
-			w.rule, w.why = RuleGate, "not heard yet"
+		w := &c.sources[i]
+		w.doubt = w.distrust(c.in.Limits.MaxStaleness, c.now)
+		w.trusted = w.doubt == ""
+		if !w.Heard {
+			w.rule, w.why = RuleGate, w.doubt
 		}
 	}
 }
@@ -34,25 +38,30 @@ func (c *court) gate() {
 func (c *court) empty() {
 	for i := range c.sources {
 		w := &c.sources[i]
-		w.distrust(c.in.Limits.MaxStaleness, c.now)
 		if !w.believed() {
 			w.observed = c.remembered(w)
 			continue
 		}
 		empty := c.isEmpty(i)
 		w.observed = c.remembered(w).observe(w, empty)
-		if empty && w.trusted && w.observed.count < c.in.Limits.EmptyThreshold {
+		switch {
+		case !empty || !w.trusted:
+		case w.observed.count < c.in.Limits.EmptyThreshold:
 			w.rule, w.why = RuleEmpty, "empty, not confirmed yet"
+		default:
+			w.emptied = true
 		}
 	}
 }
 
 // isEmpty says whether a source has nothing for this target that could serve. What its
 // fence refuses counts for nothing: otherwise a lie outside the fence would do what
-// an empty one may not. Without probes, a node that is not ready cannot serve either.
+// an empty one may not. A node that is not ready could serve if its probe does not say no, too.
+// Whether that no is void makes no difference: it may cease to be by what is decided here.
 func (c *court) isEmpty(source int) bool {
 	for i := range c.subjects {
-		if m := c.claimed(i, source); m != nil && (c.in.Limits.Probing || m.State != NotReady) {
+		s := &c.subjects[i]
+		if m := c.claimed(i, source); m != nil && (m.State != NotReady || s.health == Passing || s.health == Unjudged) {
 			return false
 		}
 	}
@@ -82,7 +91,7 @@ func (o observed) observe(w *witness, empty bool) observed {
 	return o
 }
 
-// distrust finds out whether a source can be believed by itself.
+// distrust says why a source cannot be believed by itself; empty: it can.
 func (w *witness) distrust(maxStaleness time.Duration, now time.Time) (why string) {
 	switch {
 	case !w.Heard:
@@ -94,16 +103,14 @@ func (w *witness) distrust(maxStaleness time.Duration, now time.Time) (why strin
 	case now.Sub(w.MembershipAt) > maxStaleness:
 		why = "its word is too old"
 	}
-	w.trusted = why == ""
 	return why
 }
 
 // trust keeps sources from speaking that cannot be believed at present.
 func (c *court) trust() {
 	for i := range c.sources {
-		w := &c.sources[i]
-		if why := w.distrust(c.in.Limits.MaxStaleness, c.now); why != "" && w.believed() {
-			w.rule, w.why = RuleTrust, "not trusted: "+why
+		if w := &c.sources[i]; !w.trusted && w.believed() {
+			w.rule, w.why = RuleTrust, "not trusted: "+w.doubt
 		}
 	}
 }

@@ -32,6 +32,11 @@ type Probe struct {
 	Health Health
 	Since  time.Time
 	Detail string // why it fails, in words that stay the same while it does
+
+	// Passed is when a probe last passed; zero: never, or not known.
+	Passed time.Time
+	// Failed is when the first of the failures ended that led to this word; zero: Since.
+	Failed time.Time
 }
 
 // Conditions are those of an EndpointSlice's endpoint; all three are always written.
@@ -68,6 +73,9 @@ type Source struct {
 
 	// Members sorted by address. One member an address.
 	Members []Member
+	// Selector is what chose them from all that the source tells. What leaves because it
+	// changed is our own doing.
+	Selector string
 
 	// Fence is what this source may point to.
 	Fence Fence
@@ -101,6 +109,7 @@ const (
 type Limits struct {
 	MaxStaleness   time.Duration // how old a source's word that its membership is SYNCED may be; 0: the default
 	EmptyThreshold int           // complete observations that believe in an empty set; 0: the default
+	ShrinkWindow   time.Duration // in which half of a source's endpoints may leave on its word alone; 0: any number at any time
 	ListOut        bool          // list endpoints that are out, all conditions false
 	Probing        bool
 }
@@ -111,6 +120,9 @@ type Input struct {
 	Probes  map[netip.Addr]Probe
 	Held    []Held // sorted by address
 	Limits  Limits
+
+	// LeadingSince is when we took the Lease; zero: we do not lead, and nothing is written.
+	LeadingSince time.Time
 }
 
 // Verdict is what is made of one endpoint.
@@ -128,14 +140,16 @@ const (
 // Rule names what spoke last on an endpoint or held a change back.
 type Rule string
 
-// The rules, in the order in which they are asked. Panic, floor and shrink have their
-// place between them (see Decide) and come with their own issue.
+// The rules, in the order in which they are asked.
 const (
-	RuleFence Rule = "fence"
-	RuleGate  Rule = "snapshot-gate"
-	RuleEmpty Rule = "empty"
-	RuleTrust Rule = "trust"
-	RuleTable Rule = "table"
+	RuleFence  Rule = "fence"
+	RuleGate   Rule = "snapshot-gate"
+	RulePanic  Rule = "panic"
+	RuleEmpty  Rule = "empty"
+	RuleTrust  Rule = "trust"
+	RuleTable  Rule = "table"
+	RuleFloor  Rule = "floor"
+	RuleShrink Rule = "shrink"
 )
 
 // Endpoint is the judgement of one address.
@@ -166,7 +180,12 @@ type Decision struct {
 	Write     bool
 	Endpoints []Endpoint // sorted by address; those not Listed are here for their reasons
 	Guards    []Guard    // in the order of the rules, then by source
-	// NeedObservations names the sources whose repeated observations would release something.
+	// NeedObservations names the sources of which only newer observations would release something.
 	NeedObservations []string
-	Wake             time.Time // ask again then at the latest; zero: only on a change
+	// Panic is whether the failures of all probes of this target are void. BlindSince is
+	// since when none of its probes passes though something is probed and held, whether
+	// that is a panic or not; zero: one does, or there is nothing to see.
+	Panic      bool
+	BlindSince time.Time
+	Wake       time.Time // ask again then at the latest; zero: only on a change
 }

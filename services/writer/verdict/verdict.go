@@ -16,15 +16,22 @@ import (
 // makes the guards more patient.
 type Memory struct {
 	sources []observed
-	words   []word // by address
+	windows []window
+	words   []word    // by address
+	passed  time.Time // when a probe of this target last passed
+	blind   time.Time // since when none does, see Decision.BlindSince
 }
 
-// word is what a trusted source last said of an address of its own.
+// word is what a trusted source last said of an address of its own, and what became of it.
 type word struct {
 	address netip.Addr
 	source  string
 	state   State
-	out     bool // it was held, and is out but not listed: no label in a slice says whose it is
+	since   time.Time  // when the source first said so
+	out     bool       // it was held, and is out but not listed: no label in a slice says whose it is
+	had     Conditions // before a failing probe put it out
+	booked  bool       // a window of the shrink guard has let it go, and it is still held as ready
+	ours    bool       // it leaves because our own settings changed
 }
 
 // Decide makes one decision. It neither keeps nor changes its arguments. The order of the
@@ -33,12 +40,15 @@ func Decide(mem Memory, in Input, now time.Time) (Memory, Decision) {
 	c := open(mem, in, now)
 	c.fence() // what may be written at all
 	c.gate()  // sources that were not heard yet change nothing
-	// The place of panic: when all probes fail at once, they are void.
+	c.panic() // when all probes fail at once, they are void
 	c.empty() // a source that says "nothing" must say it for a while
 	c.trust() // sources that cannot be believed at present change nothing
 	c.own()   // one address, one source
 	c.table() // the two witnesses
-	// The place of floor: something stays ready. Then of shrink: not too many leave at once.
+	if !c.forbidden {
+		c.floor()  // something stays ready
+		c.shrink() // not too many leave at once
+	}
 	return c.close()
 }
 
@@ -55,6 +65,10 @@ type court struct {
 	memory    Memory
 	decision  Decision
 	forbidden bool // the fence would take all: nothing is written
+	works     bool // a probe passes of what is held, or could be listed
+	void      bool // the probes' failures are void
+	spares    int  // endpoints that they would have put out
+	floored   int  // endpoints that are ready since nothing else would be
 
 	said     said // the last reason, see reason
 	saidText string
@@ -64,11 +78,35 @@ type court struct {
 type subject struct {
 	address netip.Addr
 	held    *Held  // nil: not held
+	probe   Probe  // what is said of it
+	health  Health // the probe's, or off
 	label   int    // the source that it is held for, or was; nobody: neither, or a source that is none of ours
 	refused int    // a source whose fence does not let it in; nobody: none
 	cause   string // what the fence has against it
 	past    *word  // what is remembered of it; nil: nothing
 	owner   int    // the source whose word counts; nobody: none's
+	state   State  // what a trusted source last said of it, and since when
+	since   time.Time
+	keeps   bool // no word of a source made it what it is: it is as it was
+	spared  bool // a failure that is void has put it out: it gets back what it had
+	booked  bool // see word
+	ours    bool // see word
+}
+
+// lastPassed is when a probe of it last passed, as far as that is known.
+func (s *subject) lastPassed() time.Time {
+	if s.health == Passing && s.probe.Since.After(s.probe.Passed) {
+		return s.probe.Since
+	}
+	return s.probe.Passed
+}
+
+// firstFailed is when the failures began that make it failing.
+func (s *subject) firstFailed() time.Time {
+	if s.probe.Failed.IsZero() {
+		return s.probe.Since
+	}
+	return s.probe.Failed
 }
 
 // nobody stands where the index of a source could.
@@ -82,10 +120,17 @@ type witness struct {
 	why      string // it is not believed
 	observed observed
 	trusted  bool       // in itself, before the other guards
+	doubt    string     // why it is not
+	emptied  bool       // it has nothing for this target, and that is confirmed
 	refused  int        // addresses that its fence refuses
 	example  netip.Addr // the first of them, and why
 	cause    string
-	holds    int // endpoints that are held back because it is not believed
+	holds    int  // endpoints that are held back because it is not believed
+	kept     int  // endpoints that the shrink guard holds back
+	first    bool // it does so in a leader's first window
+	wanted   bool // a newer observation would release some of them
+
+	reselected bool // our own settings choose other members of it than before
 }
 
 func (w *witness) believed() bool { return w.rule == "" }
@@ -105,6 +150,9 @@ func open(mem Memory, in Input, now time.Time) *court {
 	size := len(held)
 	for i := range in.Sources {
 		c.sources[i].Source = &in.Sources[i]
+		c.sources[i].reselected = slices.ContainsFunc(mem.windows, func(w window) bool {
+			return w.source == in.Sources[i].Name && w.selector != in.Sources[i].Selector
+		})
 		if in.Sources[i].Heard {
 			told[i] = sorted(in.Sources[i].Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
 		}
@@ -117,14 +165,18 @@ func open(mem Memory, in Input, now time.Time) *court {
 		if !some {
 			return c
 		}
-		s := subject{address: address, label: nobody, refused: nobody, owner: nobody}
+		var listed *Held
 		for ; len(held) > 0 && held[0].Address == address; held = held[1:] {
-			if s.held == nil || prefer(held[0], *s.held) {
-				s.held = &held[0]
+			if listed == nil || prefer(held[0], *listed) {
+				listed = &held[0]
 			}
 		}
-		if s.held != nil {
-			s.label = c.source(labelled(s.held))
+		for len(mem.words) > 0 && mem.words[0].address.Less(address) {
+			mem.words = mem.words[1:]
+		}
+		var past *word
+		if len(mem.words) > 0 && mem.words[0].address == address {
+			past = &mem.words[0]
 		}
 		for i := range told {
 			var claim *Member
@@ -133,8 +185,25 @@ func open(mem Memory, in Input, now time.Time) *court {
 			}
 			c.claims = append(c.claims, claim)
 		}
-		c.subjects = append(c.subjects, s)
+		c.subjects = append(c.subjects, c.subject(address, listed, past))
 	}
+}
+
+// subject is what is known of an address before anybody has spoken.
+func (c *court) subject(address netip.Addr, held *Held, past *word) subject {
+	s := subject{address: address, held: held, past: past, label: nobody, refused: nobody, owner: nobody, health: off}
+	if c.in.Limits.Probing {
+		s.probe = c.in.Probes[address]
+		s.health = s.probe.Health
+	}
+	switch {
+	case held != nil:
+		s.label = c.source(labelled(held))
+		s.booked = past != nil && past.booked && held.Conditions.Ready
+	case past != nil && past.out:
+		s.label = c.source(past.source)
+	}
+	return s
 }
 
 // sorted returns items in order. They should come so; a caller's slip must not end in
@@ -201,21 +270,17 @@ func (c *court) claimed(subject, source int) *Member {
 // close tells the guards that acted and keeps what the next decision needs.
 func (c *court) close() (Memory, Decision) {
 	d := &c.decision
+	c.remember()
 	d.Write = !c.forbidden
 	if c.forbidden {
 		c.repeat()
+		c.memory.windows = c.past.windows
 	} else {
-		for _, rule := range []Rule{RuleFence, RuleGate, RuleEmpty, RuleTrust} {
-			for i := range c.sources {
-				if g, acts := c.sources[i].guard(rule); acts {
-					d.Guards = append(d.Guards, g)
-				}
-			}
-		}
+		d.Guards = c.guards()
 	}
 	for i := range c.sources {
 		w := &c.sources[i]
-		if w.rule == RuleEmpty && w.holds > 0 && !c.forbidden {
+		if (w.rule == RuleEmpty && w.holds > 0 || w.wanted) && !c.forbidden {
 			d.NeedObservations = append(d.NeedObservations, w.Name)
 		}
 		if w.trusted {
@@ -227,6 +292,56 @@ func (c *court) close() (Memory, Decision) {
 		c.memory.sources = append(c.memory.sources, w.observed)
 	}
 	return c.memory, *d
+}
+
+// guards are those that act, in the order of the rules.
+func (c *court) guards() (all []Guard) {
+	add := func(g Guard, acts bool) {
+		if acts {
+			all = append(all, g)
+		}
+	}
+	for _, rule := range []Rule{RuleFence, RuleGate, RulePanic, RuleEmpty, RuleTrust, RuleFloor, RuleShrink} {
+		switch rule {
+		case RulePanic:
+			add(c.panics())
+		case RuleFloor:
+			add(c.floors())
+		case RuleShrink:
+			for i := range c.sources {
+				add(c.shrinks(i))
+			}
+		default:
+			for i := range c.sources {
+				add(c.sources[i].guard(rule))
+			}
+		}
+	}
+	return all
+}
+
+// remember keeps a word on each subject of which the next decision must know something.
+func (c *court) remember() {
+	c.memory.words = make([]word, 0, len(c.subjects))
+	for i := range c.subjects {
+		s, e := &c.subjects[i], &c.decision.Endpoints[i]
+		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, booked: s.booked, ours: s.ours}
+		w.out = e.Verdict != Gone && !e.Listed && (s.held != nil || (s.past != nil && s.past.out))
+		if s.health == Failing && e.Verdict != Gone && isOut(e.Conditions) {
+			switch {
+			case s.held != nil && !isOut(s.held.Conditions) && !c.void:
+				w.had = s.held.Conditions
+			case s.past != nil:
+				w.had = s.past.had
+			}
+		}
+		if e.Verdict == Gone && s.health == Passing {
+			c.memory.passed = c.now // it passed to the end: what it has put out stays out when it is gone
+		}
+		if w.state != Unknown || w.out || w.had != (Conditions{}) {
+			c.memory.words = append(c.memory.words, w)
+		}
+	}
 }
 
 // wake asks to be asked again at that time.

@@ -26,8 +26,9 @@ type world struct {
 func newWorld(t testing.TB, n int) *world {
 	w := &world{t: t, now: start}
 	w.in = Input{
-		Probes: map[netip.Addr]Probe{},
-		Limits: Limits{ListOut: true, Probing: true},
+		Probes:       map[netip.Addr]Probe{},
+		Limits:       Limits{ListOut: true, Probing: true},
+		LeadingSince: start.Add(-time.Hour),
 	}
 	w.in.Sources = []Source{trusted("blue")}
 	for i := range n {
@@ -77,8 +78,23 @@ func (w *world) unlist(source string, n int) {
 	s.Members = members
 }
 
+// probe changes what the probe says; one that passed did so until now.
 func (w *world) probe(n int, h Health) {
-	w.in.Probes[addr(n)] = Probe{Health: h, Since: w.now}
+	p := Probe{Health: h, Since: w.now, Passed: w.in.Probes[addr(n)].Passed}
+	if h == Passing {
+		p.Passed = w.now
+	}
+	w.in.Probes[addr(n)] = p
+}
+
+// fail makes probes fail that failed first at some time, which was after they last passed.
+func (w *world) fail(first time.Time, nodes ...int) {
+	for _, n := range nodes {
+		w.probe(n, Failing)
+		p := w.in.Probes[addr(n)]
+		p.Failed = first
+		w.in.Probes[addr(n)] = p
+	}
 }
 
 // pass lets time pass; every link that is alive goes on saying what it said.
@@ -89,6 +105,21 @@ func (w *world) pass(d time.Duration) {
 			s.MembershipAt = w.now
 		}
 	}
+	for a, p := range w.in.Probes {
+		if p.Health == Passing {
+			p.Passed = w.now
+			w.in.Probes[a] = p
+		}
+	}
+}
+
+// shrinks turns the shrink guard on; we have led for long.
+func (w *world) shrinks() { w.in.Limits.ShrinkWindow = time.Minute }
+
+// takeover lets another process lead from now on: warm, but without our memory.
+func (w *world) takeover() {
+	w.mem = Memory{}
+	w.in.LeadingSince = w.now
 }
 
 // observe completes an observation of a source.
@@ -130,6 +161,16 @@ func (w *world) see(what, want string) {
 	if diff := cmp.Diff(before, held(w.d), byValue); diff != "" {
 		w.t.Fatalf("%s: the second answer differs (-first +second):\n%s", what, diff)
 	}
+}
+
+// unwritten wants a decision that the API server then does not take.
+func (w *world) unwritten(what, want string) {
+	w.t.Helper()
+	held := w.in.Held
+	if got := w.decide(); got != want {
+		w.t.Fatalf("%s: %q, want %q\n%s", what, got, want, reasons(w.d))
+	}
+	w.in.Held = held
 }
 
 func (w *world) wantGuards(want ...string) {

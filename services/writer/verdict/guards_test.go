@@ -1,0 +1,443 @@
+package verdict
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPanicTellsSinceWhenItIsBlind(t *testing.T) {
+	w := newWorld(t, 2)
+	check := func(what string, panics bool, since time.Time) {
+		t.Helper()
+		w.decide()
+		if w.d.Panic != panics || !w.d.BlindSince.Equal(since) {
+			t.Errorf("%s: panic %t since %v, want %t since %v", what, w.d.Panic, w.d.BlindSince, panics, since)
+		}
+	}
+	check("all pass", false, time.Time{})
+	w.probe(0, Failing)
+	check("one fails", false, time.Time{})
+	w.pass(time.Second)
+	w.probe(1, Unjudged)
+	began := w.now
+	check("none passes, one is out and one not judged yet", true, began)
+	w.pass(time.Minute)
+	w.probe(1, Failing)
+	check("none passes", true, began)
+	w.pass(time.Minute)
+	w.probe(1, Passing)
+	check("one passes", false, time.Time{})
+	w.probe(1, Failing)
+	check("another time", true, w.now)
+	w.in.Limits.Probing = false
+	check("nobody probes", false, time.Time{})
+	w.in.Limits.Probing = true
+	w.in.Held = nil
+	check("nothing is held", false, time.Time{})
+}
+
+func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*world)
+		want   string
+	}{
+		{"one that is held", func(w *world) { w.probe(1, Passing) }, "0:out 1:ready"},
+		{"one that is held and not listed by the source any more", func(w *world) {
+			w.probe(1, Passing)
+			w.unlist("blue", 1)
+		}, "0:out 1:ready"},
+		{"a new one", func(w *world) { w.tell("blue", 5, Ready); w.probe(5, Passing) }, "0:out 1:out 5:ready"},
+		{"a new one of a source that is not believed", func(w *world) {
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			w.source("green").Alive = false
+			w.tell("green", 5, Ready)
+			w.probe(5, Passing)
+		}, "0:ready 1:ready"},
+		{"a new one in a state that we do not know", func(w *world) { w.tell("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
+		{"one that the fence refuses", func(w *world) {
+			w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(1): {}}
+			w.probe(1, Passing)
+		}, "0:ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.pass(time.Second)
+			w.fail(w.now, 0, 1)
+			w.see("none passes", "0:ready 1:ready")
+			tt.change(w)
+			w.see("then", tt.want)
+		})
+	}
+}
+
+func TestInAPanicTheFeedAloneTakes(t *testing.T) {
+	w := newWorld(t, 5)
+	w.fail(w.now.Add(time.Second), 0, 1, 2, 3)
+	w.probe(4, Unjudged)
+	w.tell("blue", 0, NotReady)
+	w.unlist("blue", 1)
+	w.tell("blue", 2, Draining)
+	w.tell("blue", 3, Unknown)
+	w.see("not ready is out, absent is gone, the rest keeps its conditions", "0:out 2:ready 3:ready 4:ready")
+	w.source("blue").Alive = false
+	w.unlist("blue", 2)
+	w.see("a source that is not believed takes nothing", "0:out 2:ready 3:ready 4:ready")
+}
+
+func TestAPanicThatEndsWithTheLastFailingEndpointChangesNothingElse(t *testing.T) {
+	w := newWorld(t, 3)
+	w.in.Held[1].Conditions, w.in.Held[2].Conditions = Conditions{}, Conditions{}
+	w.fail(w.now.Add(time.Second), 0)
+	w.unlist("blue", 0)
+	w.probe(1, Unjudged)
+	w.probe(2, Unjudged)
+	w.tell("blue", 1, Draining)
+	w.see("one is gone, and none fails any more", "1:drain 2:out")
+}
+
+func TestWhatAPassingEndpointHasPutOutStaysOutWhenThatIsGone(t *testing.T) {
+	w := newWorld(t, 3)
+	w.decide()
+	w.now = w.now.Add(time.Second)
+	w.fail(w.now, 1)
+	w.probe(2, Unjudged)
+	w.unlist("blue", 0)
+	w.see("0 passes and goes", "1:out 2:ready")
+}
+
+func TestWhatWasOutBeforeAFailureIsNotGivenBack(t *testing.T) {
+	w := newWorld(t, 2)
+	w.in.Held[0].Conditions = Conditions{}
+	w.fail(w.now.Add(time.Second), 0, 1)
+	w.see("nobody knows what it had", "0:out 1:ready")
+}
+
+func TestTheFloorPrefers(t *testing.T) {
+	type node struct {
+		held  string // "", ready, drain, out
+		told  State  // unlisted: gone
+		probe Health
+	}
+	for _, tt := range []struct {
+		name  string
+		nodes []node
+		want  string
+	}{
+		{"draining ones that are ready now", []node{{"ready", Draining, Passing}, {"ready", Draining, Unjudged}, {"drain", Draining, Passing}, {"ready", unlisted, Passing}}, "0:ready 1:ready 2:drain"},
+		{"then draining ones that pass", []node{{"ready", Draining, Failing}, {"drain", Draining, Passing}, {"drain", Draining, Unjudged}, {"ready", unlisted, Passing}}, "0:out 1:ready 2:drain"},
+		{"also new ones", []node{{"ready", unlisted, Passing}, {"", Draining, Passing}}, "1:ready"},
+		{"then those that are ready now and have not failed", []node{{"ready", unlisted, Passing}, {"ready", unlisted, Unjudged}, {"out", unlisted, Passing}, {"out", Ready, Failing}}, "0:ready 1:ready 3:out"},
+		{"then held ones that pass", []node{{"drain", unlisted, Passing}, {"out", unlisted, Passing}, {"out", Ready, Failing}}, "0:ready 1:ready 2:out"},
+		{"it acts for one that is not judged yet", []node{{"ready", unlisted, Unjudged}, {"out", Ready, Failing}}, "0:ready 1:out"},
+		{"but not for one that was out", []node{{"out", unlisted, Unjudged}, {"out", Ready, Failing}}, "1:out"},
+		{"nor for one that fails", []node{{"ready", NotReady, Failing}, {"out", Ready, Failing}}, "0:out 1:out"},
+		{"nor while anything is ready", []node{{"ready", Draining, Passing}, {"ready", Ready, Passing}}, "0:drain 1:ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 0)
+			for n, one := range tt.nodes {
+				w.probe(n, one.probe)
+				if one.told != unlisted {
+					w.tell("blue", n, one.told)
+				}
+				if one.held != "" {
+					w.in.Held = append(w.in.Held, Held{Address: addr(n), Source: "blue", Conditions: map[string]Conditions{"ready": ready, "drain": draining}[one.held]})
+				}
+			}
+			w.see("the floor", tt.want)
+		})
+	}
+}
+
+func TestWithoutProbesTheFloorKeepsAllButWhatIsConfirmedGone(t *testing.T) {
+	off := func(t *testing.T, n int) *world {
+		w := newWorld(t, n)
+		w.in.Limits.Probing = false
+		w.see("at rest", picture(w.in.Held))
+		return w
+	}
+	t.Run("all drain", func(t *testing.T) {
+		w := off(t, 2)
+		w.tell("blue", 0, Draining)
+		w.tell("blue", 1, Draining)
+		w.see("they stay", "0:ready 1:ready")
+	})
+	t.Run("a new Service whose nodes all drain", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.in.Limits.Probing, w.in.Held = false, nil
+		w.tell("blue", 0, Draining)
+		w.see("they are ready at once, not only when asked again", "0:ready")
+	})
+	t.Run("the ready one leaves and another drains", func(t *testing.T) {
+		w := off(t, 2)
+		w.tell("blue", 1, Draining)
+		w.see("one drains", "0:ready 1:drain")
+		w.unlist("blue", 0)
+		w.see("the other leaves", "1:ready")
+	})
+	t.Run("one of two sources is empty, and that is confirmed", func(t *testing.T) {
+		w := off(t, 1)
+		w.in.Sources = append(w.in.Sources, trusted("green"))
+		w.tell("green", 7, Unknown)
+		w.in.Held = append(w.in.Held, Held{Address: addr(7), Source: "green"})
+		w.unlist("blue", 0)
+		for range 3 {
+			w.see("not confirmed", "0:ready 7@green:out")
+			w.pass(5 * time.Second)
+			w.observe("blue")
+		}
+		w.see("confirmed", "7@green:out")
+	})
+}
+
+func TestShrinkLetsGoWhoWasKnownLongestFirst(t *testing.T) {
+	w := newWorld(t, 6)
+	w.shrinks()
+	w.in.LeadingSince = w.now
+	w.see("at rest", "0:ready 1:ready 2:ready 3:ready 4:ready 5:ready")
+	for _, n := range []int{3, 4, 1} {
+		w.pass(time.Second)
+		w.tell("blue", n, Draining)
+		w.decide()
+	}
+	w.pass(time.Second)
+	w.unlist("blue", 0)
+	w.unlist("blue", 2)
+	w.see("none leaves in the first window", "0:ready 1:ready 2:ready 3:ready 4:ready 5:ready")
+	w.wantGuards("shrink 5 blue")
+	if want := w.in.LeadingSince.Add(time.Minute); !w.d.Wake.Equal(want) {
+		t.Errorf("wakes at %v, want %v", w.d.Wake, want)
+	}
+	w.pass(time.Minute)
+	opened := w.now
+	w.see("three of six", "0:ready 1:drain 2:ready 3:drain 4:drain 5:ready")
+	w.wantGuards("shrink 2 blue")
+	if want := opened.Add(time.Minute); !w.d.Wake.Equal(want) || w.d.NeedObservations != nil {
+		t.Errorf("wakes at %v, wants observations %v; want %v and none: time is what is missing", w.d.Wake, w.d.NeedObservations, want)
+	}
+	w.pass(time.Minute)
+	w.see("nothing new was observed", "0:ready 1:drain 2:ready 3:drain 4:drain 5:ready")
+	if diff := cmp.Diff([]string{"blue"}, w.d.NeedObservations); diff != "" {
+		t.Error(diff)
+	}
+	w.observe("blue")
+	w.see("one of three, by address", "1:drain 2:ready 3:drain 4:drain 5:ready")
+	w.observe("blue")
+	w.see("an observation alone is not enough", "1:drain 2:ready 3:drain 4:drain 5:ready")
+	w.pass(time.Minute)
+	w.see("the last", "1:drain 3:drain 4:drain 5:ready")
+	w.wantGuards()
+}
+
+func TestShrinkDoesNotCount(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*world)
+		want   string
+	}{
+		{"what the probes call dead, too", func(w *world) {
+			w.fail(w.now, 0, 1, 2)
+			w.unlist("blue", 0)
+			w.unlist("blue", 1)
+		}, "2:out 3:ready"},
+		{"what the fence refuses", func(w *world) {
+			w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}, addr(2): {}}
+		}, "3:ready"},
+		{"what another selector leaves out", func(w *world) {
+			for n := range 3 {
+				w.unlist("blue", n)
+			}
+			w.source("blue").Selector = "pool=green"
+		}, "3:ready"},
+		{"what bears the label of a source that is none of ours any more", func(w *world) {
+			for n := range 3 {
+				w.unlist("blue", n)
+				w.in.Held[n].Source = "former"
+			}
+		}, "3:ready"},
+		{"what its source leaves out and another one has, ready", func(w *world) {
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			for n := range 3 {
+				w.unlist("blue", n)
+				w.tell("green", n, Ready)
+			}
+		}, "0@green:ready 1@green:ready 2@green:ready 3:ready"},
+		{"anything at all when it is off", func(w *world) {
+			w.in.Limits.ShrinkWindow = 0
+			for n := range 3 {
+				w.unlist("blue", n)
+			}
+		}, "3:ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.shrinks()
+			w.decide()
+			w.in.LeadingSince = w.now
+			tt.change(w)
+			w.see("in the first window", tt.want)
+		})
+	}
+}
+
+func TestAnotherSelectorFreesOnlyWhatLeavesWithIt(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.in.LeadingSince = w.now
+	w.decide()
+	w.unlist("blue", 0)
+	w.see("held", "0:ready 1:ready 2:ready 3:ready")
+	w.source("blue").Selector = "pool=green"
+	w.unlist("blue", 1)
+	w.unwritten("only the one that came with it", "0:ready 2:ready 3:ready")
+	w.see("also when it must be written again", "0:ready 2:ready 3:ready")
+	w.unlist("blue", 2)
+	w.see("and not what leaves later", "0:ready 2:ready 3:ready")
+}
+
+func TestALeavingThatWasNotWrittenIsNotCountedTwice(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.unlist("blue", 1)
+	w.unlist("blue", 2)
+	w.unlist("blue", 3)
+	for range 3 {
+		w.unwritten("two go", "0:ready 3:ready")
+		w.pass(time.Second)
+	}
+	w.unlist("blue", 0) // which comes first by address
+	w.tell("blue", 3, Ready)
+	w.see("those that were let go, go", "0:ready 3:ready")
+}
+
+func TestWhoDoesNotLeadLetsNobodyGo(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.in.LeadingSince = time.Time{}
+	w.unlist("blue", 0)
+	for range 3 {
+		w.see("the leader decides", "0:ready 1:ready 2:ready 3:ready")
+		w.pass(time.Minute)
+		w.observe("blue")
+	}
+	if w.d.NeedObservations != nil {
+		t.Errorf("it asks for observations of %v", w.d.NeedObservations)
+	}
+}
+
+func TestEachSourceHasItsOwnBudget(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.in.Sources = append(w.in.Sources, trusted("green"))
+	for n := 4; n < 6; n++ {
+		w.tell("green", n, Draining)
+		w.probe(n, Passing)
+		w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "green"})
+	}
+	for n := range 3 {
+		w.unlist("blue", n)
+	}
+	w.see("half of each", "2:ready 3:ready 4@green:drain 5@green:ready")
+	w.wantGuards("shrink 1 blue", "shrink 1 green")
+}
+
+// The pairs of guards that meet.
+func TestGuardsThatMeet(t *testing.T) {
+	t.Run("empty and shrink: what is confirmed goes at once, also in a first window", func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.shrinks()
+		w.in.Limits.Probing = false
+		w.decide()
+		w.in.LeadingSince = w.now
+		for n := range 4 {
+			w.unlist("blue", n)
+		}
+		for range 3 {
+			w.see("not confirmed", "0:ready 1:ready 2:ready 3:ready")
+			w.wantGuards("empty 4 blue")
+			w.pass(5 * time.Second)
+			w.observe("blue")
+		}
+		w.see("confirmed", "")
+	})
+	t.Run("empty and shrink: a set that is empty but for one is subject to the budget", func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.shrinks()
+		for n := range 4 {
+			w.unlist("blue", n)
+		}
+		w.see("empty", "0:ready 1:ready 2:ready 3:ready")
+		w.pass(5 * time.Second)
+		w.observe("blue")
+		w.tell("blue", 3, Ready)
+		w.see("but for one", "2:ready 3:ready")
+	})
+	t.Run("panic and floor: what is not judged yet is kept until it is", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.tell("blue", 7, Ready) // so that the feed is not empty
+		w.fail(w.now.Add(time.Second), 0, 7)
+		w.probe(1, Unjudged)
+		w.unlist("blue", 0)
+		w.unlist("blue", 1)
+		w.see("one is not judged", "1:ready")
+		w.fail(w.now, 1)
+		w.see("both witnesses", "")
+	})
+	t.Run("gate and takeover: nothing changes until the source is heard, then half may go after the first window", func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.shrinks()
+		w.pass(time.Minute)
+		w.restart()
+		w.takeover()
+		before := fmt.Sprint(w.in.Held)
+		w.see("not heard", "0:ready 1:ready 2:ready 3:ready")
+		if after := fmt.Sprint(w.in.Held); after != before {
+			t.Errorf("was %s, is %s", before, after)
+		}
+		w.pass(30 * time.Second)
+		*w.source("blue") = trusted("blue")
+		w.source("blue").MembershipAt = w.now
+		w.tell("blue", 3, Ready)
+		w.see("heard", "0:ready 1:ready 2:ready 3:ready")
+		w.wantGuards("shrink 3 blue")
+		w.pass(30 * time.Second)
+		w.see("after the window", "2:ready 3:ready")
+	})
+	t.Run("fence and shrink: what the fence takes leaves the budget as it is", func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.shrinks()
+		w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}}
+		w.unlist("blue", 1)
+		w.unlist("blue", 2)
+		w.see("one by the fence, and two of four", "3:ready")
+	})
+	t.Run("fence and shrink: a fence that would take all books nothing", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.shrinks()
+		cidrs := w.source("blue").Fence.CIDRs
+		w.source("blue").Fence.CIDRs = nil
+		w.unlist("blue", 0)
+		w.see("typing mistake", "0:ready 1:ready")
+		w.source("blue").Fence.CIDRs = cidrs
+		w.see("mended", "1:ready")
+	})
+	t.Run("a source that is lost beside one that is present: each keeps its own", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.shrinks()
+		w.in.Sources = append(w.in.Sources, trusted("green"))
+		for n := 4; n < 8; n++ {
+			w.probe(n, Passing)
+			w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "green"})
+		}
+		w.tell("green", 7, Ready)
+		w.source("blue").Alive = false
+		w.unlist("blue", 0)
+		w.see("green shrinks, blue stays", "0:ready 1:ready 6@green:ready 7@green:ready")
+		w.wantGuards("trust 2 blue", "shrink 1 green")
+	})
+}

@@ -1,0 +1,304 @@
+package verdict
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// truth is a small installation whose inventories are honest, though late, away or new at
+// times, and whose prober may be broken. What the writer hears of it is in the world.
+type truth struct {
+	*world
+
+	nodes   [5]fact
+	broken  bool // the prober's network
+	away    bool // the API server of the consuming cluster
+	oracles map[string]*oracle
+}
+
+// fact is what is true of a node.
+type fact struct {
+	exists, alive bool // its Node does; its backend answers
+	state         State
+}
+
+// Invariants I2 and I4, and the same answer once it has been written, over random histories.
+func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &truth{world: newWorld(t, len(truth{}.nodes)), oracles: map[string]*oracle{}}
+		w.in.Limits = Limits{
+			Probing: rapid.IntRange(0, 3).Draw(rt, "probing") > 0, ListOut: rapid.Bool().Draw(rt, "list out"),
+			ShrinkWindow: rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(rt, "window"),
+		}
+		for n := range w.nodes {
+			w.nodes[n] = fact{exists: true, alive: true, state: Ready}
+		}
+		if rapid.Bool().Draw(rt, "two sources") {
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			w.in.Held[3].Source, w.in.Held[4].Source = "green", "green"
+			w.hear(0)
+			w.hear(1)
+		}
+		node := func(rt *rapid.T) int { return rapid.IntRange(0, len(w.nodes)-1).Draw(rt, "node") }
+		source := func(rt *rapid.T) int { return rapid.IntRange(0, len(w.in.Sources)-1).Draw(rt, "source") }
+		rt.Repeat(map[string]func(*rapid.T){
+			"": w.check,
+			"a backend dies or lives": func(rt *rapid.T) {
+				f := &w.nodes[node(rt)]
+				f.alive = !f.alive
+			},
+			"a Node comes or goes": func(rt *rapid.T) {
+				f := &w.nodes[node(rt)]
+				f.exists = !f.exists
+			},
+			"a Node changes": func(rt *rapid.T) {
+				w.nodes[node(rt)].state = rapid.SampledFrom([]State{Ready, Draining, NotReady, Unknown}).Draw(rt, "state")
+			},
+			"every Node changes": func(rt *rapid.T) {
+				state := rapid.SampledFrom([]State{Ready, Draining, NotReady}).Draw(rt, "state")
+				for n := range w.nodes {
+					w.nodes[n].state = state
+				}
+			},
+			"every Node goes": func(*rapid.T) {
+				for n := range w.nodes {
+					w.nodes[n].exists = false
+				}
+			},
+			"the prober breaks or is mended": func(*rapid.T) { w.broken = !w.broken },
+			"a node is probed":               func(rt *rapid.T) { w.judge(node(rt)) },
+			"all are probed": func(*rapid.T) {
+				for n := range w.nodes {
+					w.judge(n)
+				}
+			},
+			"a source is heard": func(rt *rapid.T) { w.hear(source(rt)) },
+			"a source observes": func(rt *rapid.T) {
+				j := source(rt)
+				w.hear(j)
+				if s := &w.in.Sources[j]; s.Alive {
+					s.Observation, s.ObservationAt = s.Observation+1, w.now
+				}
+			},
+			"a link is lost": func(rt *rapid.T) { w.in.Sources[source(rt)].Alive = false },
+			"a link is back": func(rt *rapid.T) {
+				s := source(rt)
+				w.in.Sources[s].Alive, w.in.Sources[s].Heard, w.in.Sources[s].MembershipSynced = true, true, true
+				w.hear(s)
+			},
+			"an inventory is degraded": func(rt *rapid.T) { w.in.Sources[source(rt)].MembershipSynced = false },
+			"an inventory restarts": func(rt *rapid.T) {
+				s := &w.in.Sources[source(rt)]
+				s.Epoch, s.Observation, s.ObservationAt = s.Epoch+"'", 1, w.now
+			},
+			"the API server goes away or is back": func(*rapid.T) { w.away = !w.away },
+			"the writer restarts": func(*rapid.T) {
+				w.restart()
+				w.in.LeadingSince = w.now
+				clear(w.in.Probes)
+			},
+			"another writer takes over": func(rt *rapid.T) {
+				w.takeover()
+				w.broken = rapid.Bool().Draw(rt, "its prober is broken")
+				for n := range w.nodes {
+					w.judge(n)
+				}
+			},
+			"time passes": func(rt *rapid.T) {
+				w.pass(time.Duration(rapid.IntRange(1, 8).Draw(rt, "seconds")) * time.Second)
+			},
+		})
+	})
+}
+
+// hear lets the writer know the truth, as far as a source may speak of it.
+func (w *truth) hear(source int) {
+	s := &w.in.Sources[source]
+	if !s.Alive || !s.MembershipSynced {
+		return
+	}
+	s.MembershipAt = w.now
+	for n, f := range w.nodes {
+		mine := len(w.in.Sources) == 1 || (n < 3) == (source == 0)
+		if mine && f.exists {
+			w.tell(s.Name, n, f.state)
+		} else {
+			w.unlist(s.Name, n)
+		}
+	}
+}
+
+// judge lets the prober know the truth, unless it is broken.
+func (w *truth) judge(n int) {
+	passes := w.nodes[n].alive && !w.broken
+	switch p, known := w.in.Probes[addr(n)]; {
+	case passes && p.Health == Passing && known:
+		p.Passed = w.now
+		w.in.Probes[addr(n)] = p
+	case passes:
+		w.probe(n, Passing)
+	case p.Health != Failing || !known:
+		w.probe(n, Failing)
+	}
+}
+
+// check decides, and asks of the decision what must hold.
+func (w *truth) check(t *rapid.T) {
+	mem, d := Decide(w.mem, w.in, w.now)
+	for _, s := range w.in.Sources {
+		w.checkBudget(t, s, d)
+	}
+	if who, protected := w.protected(d); protected && !usable(d) {
+		t.Fatalf("nothing is usable, though %v is alive and not called dead:\n%s", who, reasons(d))
+	}
+	if w.away {
+		w.mem = mem
+		return
+	}
+	w.in.Held = held(d)
+	var second Decision
+	w.mem, second = Decide(mem, w.in, w.now)
+	if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
+		t.Fatalf("written, and asked again, the answer differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
+	}
+	followed := map[netip.Addr]Probe{}
+	for _, e := range d.Endpoints { // as the app does: what is gone is not probed any more
+		if p, known := w.in.Probes[e.Address]; known && e.Verdict != Gone {
+			followed[e.Address] = p
+		}
+	}
+	w.in.Probes = followed
+}
+
+// speaks says whether a source can speak now.
+func (w *truth) speaks(s Source, d Decision) bool {
+	for _, g := range d.Guards {
+		if g.Rule == RuleEmpty && g.Source == s.Name {
+			return false
+		}
+	}
+	return s.Heard && s.Alive && s.MembershipSynced && w.now.Sub(s.MembershipAt) <= DefaultMaxStaleness
+}
+
+// protected finds an endpoint that is held and of use, truly alive, and not called dead by
+// every witness that can speak.
+func (w *truth) protected(d Decision) (netip.Addr, bool) {
+	for _, h := range w.in.Held {
+		if n := int(h.Address.As4()[3]); isOut(h.Conditions) || !w.nodes[n].alive {
+			continue
+		}
+		alive, dead := false, false
+		for _, s := range w.in.Sources {
+			if !w.speaks(s, d) {
+				continue
+			}
+			told := unlisted
+			for _, m := range s.Members {
+				if m.Address == h.Address {
+					told = m.State
+				}
+			}
+			switch {
+			case told == unlisted && s.Name != labelled(&h):
+			case told == unlisted, told == NotReady:
+				dead = true
+			default:
+				alive = true
+			}
+		}
+		switch p := w.in.Probes[h.Address]; {
+		case !w.in.Limits.Probing, p.Health == Failing && d.Panic:
+		case p.Health == Failing:
+			dead = true
+		case p.Health == Passing:
+			alive = true
+		}
+		if alive || !dead {
+			return h.Address, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func usable(d Decision) bool {
+	for _, e := range d.Endpoints {
+		if e.Listed && (e.Conditions.Ready || e.Conditions.Serving && e.Conditions.Terminating) {
+			return true
+		}
+	}
+	return false
+}
+
+// oracle counts who leaves, for one source.
+type oracle struct {
+	leader      time.Time
+	opened      time.Time
+	budget      int
+	gone        map[netip.Addr]bool // that were let go, and are still held as ready
+	count       int
+	epoch       string
+	observation uint64
+}
+
+func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
+	if w.in.Limits.ShrinkWindow == 0 {
+		return
+	}
+	o := w.oracles[s.Name]
+	if o == nil || !o.leader.Equal(w.in.LeadingSince) {
+		o = &oracle{leader: w.in.LeadingSince}
+		w.oracles[s.Name] = o
+	}
+	after := map[netip.Addr]Endpoint{}
+	for _, e := range d.Endpoints {
+		after[e.Address] = e
+	}
+	nothing := true // that could serve
+	for _, m := range s.Members {
+		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || w.in.Probes[m.Address].Health == Failing)
+	}
+	ready, still := 0, map[netip.Addr]bool{}
+	var leaving []netip.Addr
+	for _, h := range w.in.Held {
+		if labelled(&h) != s.Name || !h.Conditions.Ready {
+			continue
+		}
+		ready++
+		still[h.Address] = o.gone[h.Address]
+		e := after[h.Address]
+		dead := w.in.Limits.Probing && w.in.Probes[h.Address].Health == Failing && !d.Panic
+		if !e.Listed || !e.Conditions.Ready {
+			if confirmed := nothing && w.speaks(s, d); !dead && !confirmed {
+				leaving = append(leaving, h.Address)
+			}
+		}
+	}
+	o.gone = still
+	if len(leaving) == 0 {
+		return
+	}
+	size := w.in.Limits.ShrinkWindow
+	if w.now.Before(w.in.LeadingSince.Add(size)) {
+		t.Fatalf("%v left %s in the leader's first window:\n%s", leaving, s.Name, reasons(d))
+	}
+	if o.opened.IsZero() || !w.now.Before(o.opened.Add(size)) {
+		if !o.opened.IsZero() && o.epoch == s.Epoch && o.observation >= s.Observation {
+			t.Fatalf("%v left %s without a newer observation:\n%s", leaving, s.Name, reasons(d))
+		}
+		o.opened, o.budget, o.count, o.gone = w.now, max(1, ready/2), 0, map[netip.Addr]bool{}
+	}
+	for _, a := range leaving {
+		if !o.gone[a] {
+			o.gone[a] = true
+			o.count++
+			o.epoch, o.observation = s.Epoch, s.Observation
+		}
+	}
+	if o.count > o.budget {
+		t.Fatalf("%d left %s in one window, more than %d:\n%s", o.count, s.Name, o.budget, reasons(d))
+	}
+}

@@ -1,0 +1,83 @@
+package verdict
+
+import "fmt"
+
+// panic finds out whether the probes can be believed. When everything fails at once, the
+// prober's own network is the likelier fault: its failures are void then, so that the last
+// endpoint never goes on its word alone. It needs no memory for that, and promises to hold
+// for a prober that never worked, for a single endpoint, and in the gate. What it
+// remembers is what the failures of the last moments took, before the last one was noticed.
+func (c *court) panic() {
+	c.memory.passed = c.past.passed
+	if !c.in.Limits.Probing {
+		return
+	}
+	failing, left, passing, held := false, false, false, false
+	for i := range c.subjects {
+		s := &c.subjects[i]
+		if last := s.lastPassed(); last.After(c.memory.passed) {
+			c.memory.passed = last
+		}
+		if s.health == Passing {
+			passing = true
+		}
+		if s.held == nil {
+			c.works = c.works || s.health == Passing && c.listable(i)
+			continue
+		}
+		held = true
+		if c.struck(i) {
+			continue
+		}
+		failing = failing || s.health == Failing
+		left = left || !isOut(s.held.Conditions)
+		c.works = c.works || s.health == Passing
+	}
+	c.void = failing && left && !c.works
+	c.decision.Panic = c.void
+	for i := range c.subjects {
+		s := &c.subjects[i]
+		s.spared = c.void && s.past != nil && !isOut(s.past.had) && (s.held == nil || isOut(s.held.Conditions)) &&
+			s.health == Failing && s.firstFailed().After(c.memory.passed)
+	}
+	if held && !passing {
+		c.memory.blind = c.past.blind
+		if c.memory.blind.IsZero() {
+			c.memory.blind = c.now
+		}
+		c.decision.BlindSince = c.memory.blind
+	}
+}
+
+// struck says whether something that is held goes because of the fence.
+func (c *court) struck(subject int) bool {
+	s := &c.subjects[subject]
+	for j := range c.sources {
+		if c.claimed(subject, j) != nil {
+			return false
+		}
+	}
+	return never(s.address) != "" || s.refused != nobody && s.refused == s.label
+}
+
+// listable says whether a subject that is not held would be listed if its probe passes.
+func (c *court) listable(subject int) bool {
+	s := &c.subjects[subject]
+	if s.label != nobody && s.refused != s.label && !c.sources[s.label].trusted {
+		return false // nobody else may speak for it
+	}
+	for j := range c.sources {
+		if m := c.claimed(subject, j); m != nil && m.State != Unknown && c.sources[j].trusted {
+			return true
+		}
+	}
+	return false
+}
+
+// panics tells of a panic.
+func (c *court) panics() (Guard, bool) {
+	return Guard{Rule: RulePanic, Held: c.spares, Message: fmt.Sprintf(
+		"Not one probe of this Service passes, and this writer's own network is the likelier fault: failures are ignored, and "+
+			"%d endpoints stay that they would put out; look at the network between this writer's host and the backends, and at "+
+			"the backends if all of them are down indeed.", c.spares)}, c.void && c.spares > 0
+}
