@@ -97,7 +97,7 @@ func TestAnOperatorIsToldWhatIsLeftOutAndWhyAndASubscriberIsNot(t *testing.T) {
 	s.start()
 	w := s.join(1)[0]
 	s.node("nobodys-machine", netip.MustParseAddr("10.0.1.5"))
-	s.until("it is left out", func() bool { return len(s.list(s.operator()).GetOmitted()) == 1 })
+	s.called("it is left out", func() bool { return len(s.list(s.operator()).GetOmitted()) == 1 })
 
 	list := s.list(s.operator())
 	if len(list.GetNodes()) != 1 || list.GetNodes()[0].GetName() != w.Name || list.GetNodes()[0].GetServerId() != w.Server {

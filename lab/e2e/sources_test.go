@@ -38,7 +38,7 @@ func records(t *testing.T, workers ...*pair.Worker) string {
 func (s *stage) degraded(reason string) {
 	s.t.Helper()
 	operator := s.operator()
-	s.until("membership is not believed, since "+reason, func() bool {
+	s.called("membership is not believed, since "+reason, func() bool {
 		part := s.list(operator).GetStatus().GetMembership()
 		return part.GetState() != inventoryv1.SyncState_SYNC_STATE_SYNCED && strings.Contains(part.GetReason(), reason)
 	})
@@ -256,7 +256,7 @@ func TestWithAWorkloadADrainLosesNothing(t *testing.T) {
 		s.quiet(func() {
 			s.must(a.Cordon(s.ctx(), true))
 			s.must(a.Drain(s.ctx(), true))
-			s.until("the inventory has seen the mark", func() bool {
+			s.called("the inventory has seen the mark", func() bool {
 				return strings.Contains(s.explained(a.Name), "taint "+pair.DrainTaint)
 			})
 		})

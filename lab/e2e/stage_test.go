@@ -337,8 +337,19 @@ func (s *stage) event(reason string) *eventsv1.Event {
 // until asks again and again: for what tells nobody when it changes.
 func (s *stage) until(what string, yes func() bool) {
 	s.t.Helper()
+	s.every(20*time.Millisecond, what, yes)
+}
+
+// called is until for what is asked by a gRPC call: a client may make ten a second.
+func (s *stage) called(what string, yes func() bool) {
+	s.t.Helper()
+	s.every(150*time.Millisecond, what, yes)
+}
+
+func (s *stage) every(pause time.Duration, what string, yes func() bool) {
+	s.t.Helper()
 	ctx := s.ctx()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for !yes() {
 		select {

@@ -45,7 +45,7 @@ func TestEachClientSeesItsOwnView(t *testing.T) {
 	s.step("a change outside of it does not touch it", func(s *stage) {
 		s.quiet(func() {
 			s.must(red.SetReady(s.ctx(), false))
-			s.until("the operator is told", func() bool {
+			s.called("the operator is told", func() bool {
 				list, err := inventoryv1.NewInventoryServiceClient(s.operator()).ListNodes(s.ctx(), &inventoryv1.ListNodesRequest{Names: []string{red.Name}})
 				return err == nil && len(list.GetNodes()) == 1 && list.GetNodes()[0].GetState() == inventoryv1.NodeState_NODE_STATE_NOT_READY
 			})
