@@ -1,5 +1,5 @@
-// Package backend is what probes and clients are sent to: an HTTP server on an address of
-// its own that can be told to fail in the ways that real ones do. It promises that each
+// Package backend is what probes and clients are sent to: a server on an address of its
+// own that can be told to fail in the ways that real ones do. It promises that each
 // answer names the backend, and that a switch holds for connections that are open already
 // too; it refuses to have any other logic.
 package backend
@@ -8,12 +8,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// Protocol is what a backend speaks.
+type Protocol string
+
+// The protocols.
+const (
+	HTTP  Protocol = "http"
+	HTTPS Protocol = "https" // with a certificate that nobody knows
+	GRPC  Protocol = "grpc"  // grpc.health.v1 only, without TLS; an error is NOT_SERVING
 )
 
 // Mode is how a backend behaves.
@@ -35,6 +47,9 @@ const NameHeader = "X-Backend"
 type Backend struct {
 	name     string
 	address  netip.AddrPort
+	protocol Protocol
+	health   *health.Server
+	rpc      *grpc.Server
 	requests atomic.Int64
 
 	mu      sync.Mutex
@@ -43,9 +58,18 @@ type Backend struct {
 	socket  *socket       // nil while refusing
 }
 
-// Start starts a backend that serves. Close it in the end.
+// Start starts an HTTP backend that serves. Close it in the end.
 func Start(name string, address netip.AddrPort) (*Backend, error) {
-	b := &Backend{name: name, address: address, mode: Refuse, changed: make(chan struct{})}
+	return StartSpeaking(HTTP, name, address)
+}
+
+// StartSpeaking starts a backend of that protocol that serves. Close it in the end.
+func StartSpeaking(protocol Protocol, name string, address netip.AddrPort) (*Backend, error) {
+	b := &Backend{name: name, address: address, protocol: protocol, mode: Refuse, changed: make(chan struct{})}
+	if protocol == GRPC {
+		b.health, b.rpc = health.NewServer(), grpc.NewServer()
+		healthv1.RegisterHealthServer(b.rpc, b.health)
+	}
 	if err := b.Set(Serve); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -58,7 +82,7 @@ func (b *Backend) Name() string { return b.name }
 // Address returns the address and port that it listens on.
 func (b *Backend) Address() netip.AddrPort { return b.address }
 
-// Requests returns how many HTTP requests have reached it.
+// Requests returns how many requests have reached it.
 func (b *Backend) Requests() int64 { return b.requests.Load() }
 
 // Mode returns the present mode.
@@ -81,6 +105,13 @@ func (b *Backend) Set(mode Mode) error {
 	if err := b.reshape(mode); err != nil {
 		return fmt.Errorf("switch backend %s at %s to %s: %w", b.name, b.address, mode, err)
 	}
+	if b.protocol == GRPC {
+		status := healthv1.HealthCheckResponse_SERVING
+		if mode == Error {
+			status = healthv1.HealthCheckResponse_NOT_SERVING
+		}
+		b.health.SetServingStatus("", status)
+	}
 	b.mode = mode
 	close(b.changed)
 	b.changed = make(chan struct{})
@@ -100,7 +131,7 @@ func (b *Backend) reshape(mode Mode) error {
 		return err
 	}
 	if b.socket == nil {
-		opened, err := listen(b.address, http.HandlerFunc(b.answer))
+		opened, err := listen(b.protocol, b.address, http.HandlerFunc(b.answer))
 		if err != nil {
 			return err
 		}
@@ -111,8 +142,13 @@ func (b *Backend) reshape(mode Mode) error {
 
 func (b *Backend) answer(w http.ResponseWriter, r *http.Request) {
 	b.requests.Add(1)
+	mode := b.settled(r.Context())
+	if b.protocol == GRPC && (mode == Serve || mode == Error) {
+		b.rpc.ServeHTTP(w, r)
+		return
+	}
 	w.Header().Set(NameHeader, b.name)
-	switch b.settled(r.Context()) {
+	switch mode {
 	case Serve:
 		fmt.Fprintln(w, b.name)
 	case Error:
@@ -137,86 +173,4 @@ func (b *Backend) settled(ctx context.Context) Mode {
 		case <-changed:
 		}
 	}
-}
-
-// socket is a listening socket with the server behind it and the connections it accepted.
-type socket struct {
-	net.Listener // *net.TCPListener
-
-	server *http.Server
-	served chan error
-
-	mu     sync.Mutex
-	silent bool
-	conns  map[*conn]struct{}
-}
-
-// listen takes no context: nothing in it waits.
-func listen(address netip.AddrPort, handler http.Handler) (*socket, error) {
-	var config net.ListenConfig
-	config.SetMultipathTCP(false) // Go's default for listeners, and deaf to socket filters
-	listener, err := config.Listen(context.Background(), "tcp", address.String())
-	if err != nil {
-		return nil, err
-	}
-	s := &socket{
-		Listener: listener,
-		server:   &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute},
-		served:   make(chan error, 1),
-		conns:    make(map[*conn]struct{}),
-	}
-	go func() { s.served <- s.server.Serve(s) }() // close waits for it
-	return s, nil
-}
-
-// close ends the listener and, as the death of a process does, all its connections.
-func (s *socket) close() error {
-	err := s.server.Close()
-	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
-
-// setSilent makes the listener and all its connections deaf, or lets them hear again. The
-// listener goes first: connections that it makes from then on inherit its filter.
-func (s *socket) setSilent(silent bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silent = silent
-	errs := []error{filter(s.Listener.(*net.TCPListener), silent)}
-	for c := range s.conns {
-		errs = append(errs, filter(c.TCPConn, silent))
-	}
-	return errors.Join(errs...)
-}
-
-// Accept serves http.Server. What comes from the kernel's queue may have inherited the
-// filter of an earlier mode, or lack that of the present one.
-func (s *socket) Accept() (net.Conn, error) {
-	accepted, err := s.Listener.(*net.TCPListener).AcceptTCP()
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// An error would end the server; a connection that is gone already fails by itself.
-	_ = filter(accepted, s.silent)
-	c := &conn{TCPConn: accepted, owner: s}
-	s.conns[c] = struct{}{}
-	return c, nil
-}
-
-type conn struct {
-	*net.TCPConn
-
-	owner *socket
-}
-
-// Close lets the owner forget the connection.
-func (c *conn) Close() error {
-	c.owner.mu.Lock()
-	delete(c.owner.conns, c)
-	c.owner.mu.Unlock()
-	return c.TCPConn.Close()
 }

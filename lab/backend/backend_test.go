@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/slicefeed/slicefeed/lab/netns"
 )
@@ -205,5 +211,75 @@ func TestAnUnknownModeChangesNothing(t *testing.T) {
 	}
 	if got := get(fresh(), patience); got != "200 from worker-1" {
 		t.Error(got)
+	}
+}
+
+func TestBackendsOfOtherProtocolsFailInTheSameWays(t *testing.T) {
+	secured := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	overTLS := func(ctx context.Context) string {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address.String(), nil)
+		if err != nil {
+			return err.Error()
+		}
+		response, err := secured.Do(request)
+		if err != nil {
+			return outcome(err)
+		}
+		defer response.Body.Close()
+		return fmt.Sprintf("%d from %s", response.StatusCode, response.Header.Get(NameHeader))
+	}
+	byGRPC := func(ctx context.Context) string {
+		conn, err := grpc.NewClient(address.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err.Error()
+		}
+		defer conn.Close()
+		answer, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+		switch status.Code(err) {
+		case codes.OK:
+			return answer.GetStatus().String()
+		case codes.DeadlineExceeded:
+			return "timeout"
+		case codes.Unavailable:
+			return "refused"
+		default:
+			return err.Error()
+		}
+	}
+	for _, row := range []struct {
+		protocol   Protocol
+		ask        func(context.Context) string
+		serve, err string
+	}{
+		{HTTPS, overTLS, "200 from worker-1", "500 from worker-1"},
+		{GRPC, byGRPC, "SERVING", "NOT_SERVING"},
+	} {
+		t.Run(string(row.protocol), func(t *testing.T) {
+			b, err := StartSpeaking(row.protocol, "worker-1", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			for _, step := range []struct {
+				mode Mode
+				want string
+			}{{Serve, row.serve}, {Silent, "timeout"}, {Error, row.err}, {Hang, "timeout"}, {Refuse, "refused"}, {Serve, row.serve}} {
+				set(t, b, step.mode)
+				within := 10 * time.Second
+				if step.want == "timeout" {
+					within = patience
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				if got := row.ask(ctx); got != step.want {
+					t.Errorf("%s: %s, want %s", step.mode, got, step.want)
+				}
+				cancel()
+			}
+		})
+	}
+	if _, err := StartSpeaking("smtp", "worker-1", address); err == nil {
+		t.Error("a protocol that is none: no error")
 	}
 }

@@ -192,4 +192,6 @@ type Word struct {
 	Health Health
 	Since  time.Time // when this word was first said; zero while not judged
 	Detail string    // why it fails, without numbers that change from probe to probe
+	Passed time.Time // when a probe last passed; zero: never
+	Failed time.Time // while failing: when the first of the failures ended that led to it
 }

@@ -274,6 +274,26 @@ func TestSpecsThatCannotWork(t *testing.T) {
 	}
 }
 
+func TestWhatTheModeUsesIsADifference(t *testing.T) {
+	for _, row := range []struct{ one, other Spec }{
+		{Spec{Mode: TCP}, Spec{Mode: HTTP}},
+		{Spec{Mode: TCP}, Spec{Mode: TCP, Timeout: time.Minute}},
+		{Spec{Mode: TCP}, Spec{Mode: TCP, Interval: time.Minute}},
+		{Spec{Mode: HTTP}, Spec{Mode: HTTP, Path: "/healthz"}},
+		{Spec{Mode: HTTPS}, Spec{Mode: HTTPS, Host: "web.example"}},
+		{Spec{Mode: GRPC}, Spec{Mode: GRPC, Service: "shop.v1.Orders"}},
+		{Spec{Mode: GRPC}, Spec{Mode: GRPC, Host: "web.example"}},
+		{Spec{Mode: GRPC}, Spec{Mode: GRPC, TLS: true}},
+	} {
+		one, other := key(1), key(1)
+		one.Spec, other.Spec = row.one, row.other
+		one, other = one.canonical(), other.canonical()
+		if one == other || one.compare(other) == 0 || one.compare(other) != -other.compare(one) {
+			t.Errorf("%+v and %+v are the same", row.one, row.other)
+		}
+	}
+}
+
 func TestWhatTheModeDoesNotUseIsNoDifference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

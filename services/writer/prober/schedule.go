@@ -142,9 +142,9 @@ func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Ti
 		return false
 	}
 
-	said := Passing
-	if outcome == Fail {
-		said = Failing
+	said := Failing
+	if outcome == Pass {
+		said, r.word.Passed = Passing, now
 	}
 	switch {
 	case said == r.word.Health:
@@ -162,9 +162,9 @@ func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Ti
 		}
 		s.counts[r.word.Health]--
 		s.counts[said]++
-		r.word = Word{Health: said, Since: now}
+		r.word = Word{Health: said, Since: now, Passed: r.word.Passed}
 		if said == Failing {
-			r.word.Detail = detail
+			r.word.Detail, r.word.Failed = detail, r.doubted
 			r.agreed = r.contrary[len(r.contrary)-1]
 		} else {
 			r.agreed = a.seq

@@ -328,3 +328,38 @@ func TestRemovedMeansForgotten(t *testing.T) {
 		t.Error("another spec is judged already")
 	}
 }
+
+func TestAWordSaysWhenItLastPassedAndWhenItsFailuresBegan(t *testing.T) {
+	s := NewSchedule(10)
+	s.Add(key(0), start)
+	now := start
+	for _, step := range []struct {
+		outcome        Outcome
+		passed, failed time.Duration // since start; 0: never
+	}{
+		{Pass, time.Minute, 0},
+		{Fail, time.Minute, 0},
+		{Pass, 3 * time.Minute, 0},
+		{Fail, 3 * time.Minute, 0},
+		{Fail, 3 * time.Minute, 0},
+		{Fail, 3 * time.Minute, 4 * time.Minute},
+		{Fail, 3 * time.Minute, 4 * time.Minute},
+		{Pass, 8 * time.Minute, 4 * time.Minute},
+		{Pass, 9 * time.Minute, 0},
+	} {
+		now = now.Add(time.Minute)
+		a, due := s.Start(now, 0)
+		if !due {
+			t.Fatal("nothing is due")
+		}
+		s.Finish(a, step.outcome, "why", now)
+		word := s.Word(key(0))
+		for what, pair := range map[string][2]time.Time{
+			"passed": {word.Passed, start.Add(step.passed)}, "failed": {word.Failed, start.Add(step.failed)},
+		} {
+			if got, want := pair[0], pair[1]; !got.Equal(want) && (!got.IsZero() || want.After(start)) {
+				t.Errorf("after %s: %s %v, want %v", now.Sub(start), what, got, want)
+			}
+		}
+	}
+}

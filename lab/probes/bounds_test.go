@@ -1,0 +1,195 @@
+package probes
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+const (
+	backends = 20 // of each mode and failure
+	deaths   = 2  // of each backend
+	slack    = 1.3
+
+	refuses = 2500 * time.Millisecond
+	silent  = 4500 * time.Millisecond
+)
+
+// failures are the ways to fail. Connecting is all that tcp asks for, so what accepts
+// has not failed for it.
+var failures = []struct {
+	name    string
+	mode    backend.Mode // none: its address goes
+	within  time.Duration
+	accepts bool
+}{
+	{"refuses", backend.Refuse, refuses, false},
+	{"its address is gone", "", refuses, false},
+	{"answers 500, or NOT_SERVING", backend.Error, refuses, true},
+	{"drops every packet", backend.Silent, silent, false},
+	{"accepts and hangs", backend.Hang, silent, true},
+}
+
+// cell is a mode and a failure, with what was measured.
+type cell struct {
+	failure  string
+	mode     prober.Mode
+	within   time.Duration
+	mu       sync.Mutex
+	noticed  []time.Duration
+	redeemed []time.Duration
+}
+
+// live kills a backend and brings it back, again and again, whenever it likes.
+func (c *cell) live(ctx context.Context, s *subject, set func(dead bool) error) error {
+	if _, err := s.until(ctx, prober.Passing); err != nil {
+		return err
+	}
+	for range deaths {
+		for _, dead := range []bool{true, false} {
+			anyTime(ctx, 0, prober.DefaultInterval)
+			began := time.Now()
+			if err := set(dead); err != nil {
+				return err
+			}
+			word, times := prober.Passing, &c.redeemed
+			if dead {
+				word, times = prober.Failing, &c.noticed
+			}
+			ended, err := s.until(ctx, word)
+			if err != nil {
+				return err
+			}
+			c.mu.Lock()
+			*times = append(*times, ended.Sub(began))
+			c.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b := newBench(t)
+	var cells []*cell
+	var living sync.WaitGroup
+	for _, failure := range failures {
+		for _, how := range ways {
+			if failure.accepts && how.mode == prober.TCP {
+				continue
+			}
+			c := &cell{failure: failure.name, mode: how.mode, within: failure.within}
+			cells = append(cells, c)
+			for n := range backends {
+				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 0, byte(len(cells)), byte(1 + n)}))
+				set := func(dead bool) error {
+					switch {
+					case failure.mode == "" && dead:
+						return netns.DelAddr(s.key.Address)
+					case failure.mode == "":
+						return netns.AddAddr(s.key.Address)
+					case dead:
+						return s.Set(failure.mode)
+					default:
+						return s.Set(backend.Serve)
+					}
+				}
+				living.Go(func() {
+					if err := c.live(ctx, s, set); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+	living.Wait()
+	if t.Failed() {
+		return
+	}
+
+	var table strings.Builder
+	fmt.Fprintf(&table, "%d deaths each, seconds from the death (or the recovery) to the word\n", backends*deaths)
+	fmt.Fprintf(&table, "%-28s %-6s %6s %6s %6s   %9s %6s\n", "failure", "mode", "bound", "p50", "p99", "back: p50", "p99")
+	for _, c := range cells {
+		p99 := percentile(c.noticed, 99)
+		fmt.Fprintf(&table, "%-28s %-6s %6.1f %6.2f %6.2f   %9.2f %6.2f\n", c.failure, c.mode, c.within.Seconds(),
+			percentile(c.noticed, 50).Seconds(), p99.Seconds(), percentile(c.redeemed, 50).Seconds(), percentile(c.redeemed, 99).Seconds())
+		// The bounds are the prober's; the slack is for machines that have other things to do.
+		if limit := time.Duration(slack * float64(c.within)); p99 > limit {
+			t.Errorf("%s, %s: p99 is %v, more than %v", c.mode, c.failure, p99, limit)
+		}
+		if p99 := percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(refuses)) {
+			t.Errorf("%s, %s: p99 of coming back is %v", c.mode, c.failure, p99)
+		}
+	}
+	t.Log("\n" + table.String())
+}
+
+// percentile is by nearest rank: a value that was measured.
+func percentile(times []time.Duration, p int) time.Duration {
+	slices.Sort(times)
+	return times[max((len(times)*p+99)/100, 1)-1]
+}
+
+// A restart, a burst of lost packets, an error or two: shorter than the time between two
+// re-probes, and as often as it likes.
+func TestHiccupsChangeNothing(t *testing.T) {
+	t.Parallel()
+	const (
+		each   = 6
+		hiccup = 150 * time.Millisecond
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	b := newBench(t)
+	var living sync.WaitGroup
+	kinds := 0
+	for _, mode := range []backend.Mode{backend.Refuse, backend.Silent, backend.Error} {
+		for _, how := range ways {
+			if mode == backend.Error && how.mode == prober.TCP {
+				continue
+			}
+			kinds++
+			for n := range each {
+				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 1, byte(kinds), byte(1 + n)}))
+				living.Go(func() {
+					if _, err := s.until(ctx, prober.Passing); err != nil {
+						t.Error(err)
+						return
+					}
+					for ctx.Err() == nil {
+						anyTime(ctx, time.Second, 1500*time.Millisecond)
+						for _, m := range []backend.Mode{mode, backend.Serve} {
+							if err := s.Set(m); err != nil {
+								t.Error(err)
+							}
+							if m != backend.Serve {
+								<-time.After(hiccup)
+							}
+						}
+					}
+					if w := b.Word(s.key); w.Health != prober.Passing || time.Since(w.Since) < 10*time.Second {
+						t.Errorf("%s, %s: %v for %v only", how.mode, mode, w.Health, time.Since(w.Since))
+					}
+				})
+			}
+		}
+	}
+	living.Wait()
+	failed, passed := b.probes(t, "fail"), b.probes(t, "pass")
+	t.Logf("%.0f of %.0f probes failed, and no word changed", failed, failed+passed)
+	if failed < 20 {
+		t.Errorf("only %.0f probes met a hiccup: this shows nothing", failed)
+	}
+}
