@@ -54,11 +54,11 @@ check: tools ## Formatting, lint, contract, generated code
 
 .PHONY: unit
 unit: ## Unit tests with the race detector
-	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane)
+	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane -e /lab/consumers)
 
 .PHONY: e2e
 e2e: build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
-	@tools/gotest -timeout 15m ./lab/controlplane/... ./lab/e2e/...
+	@tools/gotest -timeout 15m ./lab/controlplane/... ./lab/consumers/... ./lab/e2e/...
 
 # ---- what they need -------------------------------------------------------------
 

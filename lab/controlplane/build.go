@@ -27,12 +27,15 @@ const ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3"
 var packages = []struct{ program, path string }{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"proxychoice", "./" + proxychoice}, // kube-proxy's code with a main of ours
 	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
 }
 
+const proxychoice = "proxychoice"
+
 // Programs are the paths of the upstream programs.
 type Programs struct {
-	Etcd, KubeAPIServer, Kubectl string
+	Etcd, KubeAPIServer, Kubectl, ProxyChoice string
 }
 
 // CacheDir returns the directory for what the lab keeps between runs.
@@ -62,13 +65,14 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 	}
 	if len(missing(dir)) > 0 {
 		if err := buildLocked(ctx, log, source, dir); err != nil {
-			return Programs{}, fmt.Errorf("build etcd, kube-apiserver and kubectl into %s: %w", dir, err)
+			return Programs{}, fmt.Errorf("build the upstream programs into %s: %w", dir, err)
 		}
 	}
 	return Programs{
 		Etcd:          filepath.Join(dir, "etcd"),
 		KubeAPIServer: filepath.Join(dir, "kube-apiserver"),
 		Kubectl:       filepath.Join(dir, "kubectl"),
+		ProxyChoice:   filepath.Join(dir, proxychoice),
 	}, nil
 }
 
@@ -104,10 +108,10 @@ func programsDir(source string) (string, error) {
 		return "", err
 	}
 	hash := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum"} {
+	for _, name := range []string{"go.mod", "go.sum", filepath.Join(proxychoice, "main.go")} {
 		raw, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
-			return "", fmt.Errorf("read the versions of the upstream programs: %w", err)
+			return "", fmt.Errorf("read what the upstream programs are built from: %w", err)
 		}
 		hash.Write(raw)
 	}

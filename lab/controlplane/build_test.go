@@ -34,6 +34,7 @@ func checkout(t *testing.T) (source string) {
 	write(filepath.Join(source, "kubernetes", "go.mod"), "module k8s.io/kubernetes\n\ngo 1.26\n")
 	write(filepath.Join(source, "kubernetes", "cmd", "kube-apiserver", "main.go"), program)
 	write(filepath.Join(source, "kubernetes", "cmd", "kubectl", "main.go"), program)
+	write(filepath.Join(source, proxychoice, "main.go"), program)
 	write(filepath.Join(source, "go.mod"), `module upstream
 
 go 1.26
@@ -70,7 +71,7 @@ func TestProgramsAreBuiltOnceHoweverManyAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl} {
+	for _, path := range []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl, programs.ProxyChoice} {
 		if info, err := os.Stat(path); err != nil || info.Mode()&0o100 == 0 {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -79,7 +80,7 @@ func TestProgramsAreBuiltOnceHoweverManyAsk(t *testing.T) {
 		t.Errorf("built %d times:\n%s", got, log.data)
 	}
 	entries, err := os.ReadDir(filepath.Dir(programs.Etcd))
-	if err != nil || len(entries) != 3 {
+	if err != nil || len(entries) != 4 {
 		t.Errorf("left behind: %v %v", entries, err)
 	}
 }

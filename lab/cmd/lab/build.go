@@ -12,8 +12,9 @@ func buildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "build",
 		Short: "Build etcd, kube-apiserver and kubectl into the cache directory, unless they are there",
-		Long: "Build etcd, kube-apiserver and kubectl from their Go modules into the cache directory,\n" +
-			"unless they are there, and print their paths. The directory is slicefeed in the user's\n" +
+		Long: "Build etcd, kube-apiserver, kubectl and proxychoice (kube-proxy's own code, which tells its\n" +
+			"choice) from their Go modules into the cache directory, unless they are there, and print\n" +
+			"their paths. The directory is slicefeed in the user's\n" +
 			"cache directory, or what " + controlplane.CacheEnv + " says.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -21,7 +22,7 @@ func buildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, path := range []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl} {
+			for _, path := range []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl, programs.ProxyChoice} {
 				fmt.Fprintln(cmd.OutOrStdout(), path)
 			}
 			return nil
