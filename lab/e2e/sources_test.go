@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
@@ -78,6 +79,9 @@ func TestTheRecordsOfAFileOrACommandAreFollowed(t *testing.T) {
 				s.metric(s.Inventory, partSynced("membership"), equals(1))
 			})
 			s.step("an empty list is believed after several looks", func(s *stage) {
+				for _, w := range all[1:] {
+					s.must(w.Set(backend.Refuse)) // what still answers would be kept
+				}
 				s.write(file, "[]")
 				s.slices("nobody is listed", pair.AreJust(pair.Ready))
 			})
