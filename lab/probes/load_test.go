@@ -173,9 +173,12 @@ func TestTenThousandTargets(t *testing.T) {
 	answer := startStandIn(t)
 	nothing := func() {}
 	row := func(t *testing.T, l load, more string) {
-		t.Logf("%.0f probes/s, %v of CPU per 1,000; at most %d sockets, %d left; %.1f MB live, %.1f MB resident more; the last judged after %v%s",
-			l.probes, l.cpu.Round(time.Millisecond), l.most.sockets, l.left, float64(l.grown)/(1<<20), float64(l.most.resident)/(1<<20),
-			l.judged.Round(time.Millisecond), more)
+		judged := "not judged by then"
+		if l.judged > 0 {
+			judged = "judged after " + l.judged.Round(10*time.Millisecond).String()
+		}
+		t.Logf("%.0f probes/s, %v of CPU per 1,000; at most %d sockets, %d left; %.1f MB live, %.1f MB resident more; the last one %s%s",
+			l.probes, l.cpu.Round(time.Millisecond), l.most.sockets, l.left, float64(l.grown)/(1<<20), float64(l.most.resident)/(1<<20), judged, more)
 		if l.most.sockets > mostSockets {
 			t.Errorf("%d sockets, more than %d", l.most.sockets, mostSockets)
 		}

@@ -51,8 +51,8 @@ func (a *asker) try(ctx context.Context, key Key) error {
 	}
 	// Closing the connection itself, not what is built upon it: TLS and HTTP/2 would say
 	// goodbye first, and wait to be heard. It also ends whatever waits for the backend.
-	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer conn.Close()                                      //nolint:errcheck // nothing was written that could be lost
+	defer context.AfterFunc(ctx, func() { conn.Close() })() //nolint:errcheck // as above
 	return a.talk(ctx, conn, key)
 }
 
