@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer, samples int) error {
 	fmt.Fprintln(out, "starting two control planes and the pair")
 	p, err := pair.Start(ctx, pair.Options{
 		Programs: programs,
-		Writer:   map[string]string{"HEALTH_CHECK_MODE": "off"},
+		Writer:   map[string]string{"HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "0"},
 	})
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func newReport(floor, pair []time.Duration) *Report {
 	r := &Report{
 		Time:    time.Now().UTC().Truncate(time.Second),
 		Machine: fmt.Sprintf("%d cores, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH),
-		Settings: fmt.Sprintf("one node toggles Ready beside %d ready ones; HEALTH_CHECK_MODE=off, everything else at its default",
+		Settings: fmt.Sprintf("one node toggles Ready beside %d ready ones; HEALTH_CHECK_MODE=off, SHRINK_WINDOW=0, everything else at its default",
 			readyWorkers),
 		Samples: len(pair), Floor: times(floor), Pair: times(pair),
 		Goal: fmt.Sprintf("p50 at most %.1f times the floor", goal),

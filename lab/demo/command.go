@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer, keep bool) error {
 	return tell(ctx, out, pair.Options{
 		Programs: programs, Bin: bin, Writers: 2,
 		Cloud:     pair.CloudOptions{OtherServers: otherServers, PageLimit: pageLimit},
-		Inventory: inventorySettings(), Writer: map[string]string{},
+		Inventory: inventorySettings(), Writer: writerSettings(),
 	}, keep)
 }
 

@@ -23,6 +23,14 @@ const (
 	nicDelay          = 3 * time.Second // of the replacement's NIC
 )
 
+// shrinkWindow is short, since everybody who comes in the story goes within a minute.
+const shrinkWindow = 2 * time.Second
+
+// writerSettings are those that are not the defaults.
+func writerSettings() map[string]string {
+	return map[string]string{"SHRINK_WINDOW": shrinkWindow.String()}
+}
+
 // inventorySettings are those that are not the defaults.
 func inventorySettings() map[string]string {
 	return map[string]string{
@@ -40,7 +48,7 @@ func (s *story) opening() {
 	fmt.Fprintln(s.out)
 	s.sayf("Everything here is real but the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
 	fmt.Fprintln(s.out)
-	s.sayf("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute). Everything else that has to do with time is at its default.")
+	s.sayf("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute), SHRINK_WINDOW=2s (60s). Everything else that has to do with time is at its default.")
 }
 
 // play is the order of the scenes.
@@ -196,14 +204,9 @@ func (s *story) comeAndGo(ctx context.Context) error {
 		}
 	}
 	s.tookf(time.Since(begun), "%d more workers join, one by one; the slowest took %s.", comings, short(worst(s.samples[first:])))
-	first = len(s.samples)
-	begun = time.Now()
-	for _, w := range extra {
-		if _, err := s.propagated(ctx, w.Leave, pair.Are(pair.Absent, w.Address)); err != nil {
-			return err
-		}
+	if err := s.goAgain(ctx, extra); err != nil {
+		return err
 	}
-	s.tookf(time.Since(begun), "They leave again, one by one; the slowest took %s.", short(worst(s.samples[first:])))
 	if err := s.client.Settle(ctx); err != nil {
 		return err
 	}
@@ -212,6 +215,44 @@ func (s *story) comeAndGo(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// goAgain lets workers leave: as many as may at once, and then the others.
+func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
+	half := (len(s.workers) + len(extra)) / 2
+	d, err := s.pair.Propagation(ctx, extra[0].Leave, pair.Are(pair.Absent, extra[0].Address))
+	if err != nil {
+		return err
+	}
+	s.tookf(d, "One leaves again. Another one left before, so the writer wants a newer look of the inventory first, if there was none.")
+	first := len(s.samples)
+	begun := time.Now()
+	for _, w := range extra[1:half] {
+		if _, err := s.propagated(ctx, w.Leave, pair.Are(pair.Absent, w.Address)); err != nil {
+			return err
+		}
+	}
+	s.tookf(time.Since(begun), "%d more leave, one by one; the slowest took %s. That makes half of all.", half-1, short(worst(s.samples[first:])))
+	var rest []netip.Addr
+	left := time.Now()
+	for _, w := range extra[half:] {
+		rest = append(rest, w.Address)
+		if err := w.Leave(ctx); err != nil {
+			return err
+		}
+	}
+	event, err := s.pair.WaitEvent(ctx, reasonIs("shrink"))
+	if err != nil {
+		return err
+	}
+	s.sayf("The other %d leave as well. All of them still answer, and the writer does not let more than half go at once on the feed's word alone:", len(rest))
+	s.quoteEvent(event)
+	d, err = s.pair.WaitSlicesSince(ctx, left, pair.Are(pair.Absent, rest...))
+	if err != nil {
+		return err
+	}
+	s.tookf(d, "The window is over, and the inventory has looked again: they are gone.")
 	return nil
 }
 

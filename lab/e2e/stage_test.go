@@ -73,9 +73,12 @@ func startPair() error {
 	}
 	shared, err = pair.Start(context.Background(), pair.Options{
 		Programs: programs, Bin: bin, Writers: 2, Cloud: pair.CloudOptions{OtherServers: 20, PageLimit: 10},
-		// Everything else that has to do with time is at its default. Listing every second needs
-		// more requests than a cloud should be asked for.
+		// Everything else that has to do with time is at its default, but for the shrink window.
+		// Listing every second needs more requests than a cloud should be asked for.
 		Inventory: map[string]string{"IONOS_POLL_INTERVAL": "1s", "SOURCE_POLL_INTERVAL": "1s", "IONOS_REQUEST_BUDGET": "6000"},
+		// A new leader lets nobody leave on the feed's word for a whole window, and each test has a new
+		// leader: a minute each. Tests of that guard set it.
+		Writer: map[string]string{"SHRINK_WINDOW": "0"},
 	})
 	return err
 }

@@ -62,6 +62,7 @@ type dryRun struct{}
 
 func (dryRun) Leading() bool            { return true }
 func (dryRun) Changed() <-chan struct{} { return nil }
+func (dryRun) Release()                 {}
 
 // A standby takes over within 17 s of the leader's death: it notes a renewal at most one
 // pause late, waits for the Lease to expire, and tries at most one pause later; client-go
@@ -133,12 +134,15 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 		}
 		lead = w.lease
 	}
+	if cfg.ShrinkWindow == 0 {
+		log.Warn("the shrink guard is off: all endpoints of a source may leave at once on its word alone", "setting", "SHRINK_WINDOW=0")
+	}
 	w.reporter = applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: log})
 	w.control = &control{
 		spec: spec, source: w.source, targets: w.targets, prober: w.prober, lease: lead, told: w.reporter,
 		probe: prober.Spec{Mode: mode, Path: cfg.ProbePath, Interval: cfg.ProbeInterval, Timeout: cfg.ProbeTimeout},
 		limits: verdict.Limits{
-			MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold,
+			MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold, ShrinkWindow: cfg.ShrinkWindow,
 			ListOut: true, Probing: mode != prober.Off,
 		},
 		cidrs: settings.Prefixes(cfg.Subnets),

@@ -39,6 +39,7 @@ type Config struct {
 	ProbeTimeout  time.Duration `flag:"health-check-timeout" default:"1s" min:"50ms" max:"1m" group:"Probes" help:"how long a probe waits for its answer"`
 
 	EmptyThreshold int           `flag:"empty-result-threshold" default:"3" min:"1" max:"10" group:"Guards" help:"complete observations in a row that make an empty source believed"`
+	ShrinkWindow   time.Duration `flag:"shrink-window" default:"60s" min:"0s" max:"1h" group:"Guards" help:"in which at most half of a source's ready endpoints leave on its word alone, and none in a new leader's first; 0 turns this guard off"`
 	MaxStaleness   time.Duration `flag:"max-staleness" default:"15m" min:"1s" max:"24h" group:"Guards" help:"how old the source's word that it sees the cluster's members may be"`
 
 	Store string `flag:"store-kind" default:"kubernetes" enum:"kubernetes,kubectl,memory" group:"Running" help:"kubernetes writes (kubectl is its old name); memory prints what it would write: a dry run"`

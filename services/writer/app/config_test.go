@@ -42,6 +42,8 @@ func TestConfig(t *testing.T) {
 	}{
 		{"the mandatory settings are enough", nil, nil},
 		{"kubectl is the old name of kubernetes", map[string]string{"STORE_KIND": "kubectl"}, nil},
+		{"0 turns the shrink guard off", map[string]string{"SHRINK_WINDOW": "0"}, nil},
+		{"a shrink window is not negative", map[string]string{"SHRINK_WINDOW": "-1s"}, []string{"SHRINK_WINDOW"}},
 		{"a managed-by of Kubernetes' own controllers is refused", map[string]string{"TARGET_MANAGED_BY": "endpointslice-controller.k8s.io"}, []string{"TARGET_MANAGED_BY"}},
 		{"a managed-by is a label value", map[string]string{"TARGET_MANAGED_BY": "example.org/slicefeed"}, []string{"TARGET_MANAGED_BY"}},
 		{"a probe ends before the next one begins", map[string]string{"HEALTH_CHECK_TIMEOUT": "3s"}, []string{"HEALTH_CHECK_TIMEOUT"}},

@@ -44,13 +44,16 @@ type control struct {
 	writing bool      // an Apply is under way
 	notTill time.Time // no Apply before that
 	failed  int       // Applies that failed in a row
-	led     bool
+	since   time.Time // since when we lead; zero: we do not
+
+	surrender surrender
 }
 
 // lease says who writes.
 type lease interface {
 	Leading() bool
 	Changed() <-chan struct{}
+	Release()
 }
 
 // name is what the target's probes go by.
@@ -103,8 +106,11 @@ func (c *control) Run(ctx context.Context) error {
 // again though nothing changes.
 func (c *control) step(now time.Time) (write func(context.Context) error, wake time.Time) {
 	leading := c.lease.Leading()
-	if leading != c.led {
-		c.led = leading
+	if leading == c.since.IsZero() {
+		c.since = time.Time{}
+		if leading {
+			c.since = now
+		}
 		c.applier.Forget() // another one's writes may lie between
 	}
 	view := c.targets.Get()
@@ -130,6 +136,8 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		Probes:  c.words(),
 		Held:    heldAs(held),
 		Limits:  c.limits,
+
+		LeadingSince: c.since,
 	}, now)
 
 	c.follow(view.Target.ProbePort, decision.Endpoints)
@@ -144,6 +152,14 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	guards, later := c.lasting(decision.Guards, now)
 	wake = sooner(wake, later)
 	c.told.Now(view.Service, slices.Concat(warnings(guards), neighbours(view.Target), otherPorts(snapshot, view.Target)))
+	gives, later := c.surrender.due([]verdict.Decision{decision}, c.since, now)
+	wake = sooner(wake, later)
+	if gives && !c.writing {
+		c.surrender.done(now)
+		c.log.Warn("no probe passes any more: the Lease is given up, so that another writer's probes judge", "since", decision.BlindSince)
+		c.lease.Release()
+		return nil, wake
+	}
 	if !decision.Write || c.writing || !c.due {
 		return nil, wake
 	}

@@ -82,7 +82,9 @@ func (c *control) words() map[netip.Addr]verdict.Probe {
 	words := make(map[netip.Addr]verdict.Probe, len(c.probed))
 	for _, key := range c.probed {
 		w := c.prober.Word(key)
-		words[key.Address] = verdict.Probe{Health: healths[w.Health], Since: w.Since, Detail: w.Detail}
+		words[key.Address] = verdict.Probe{
+			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.Passed, Failed: w.Failed,
+		}
 	}
 	return words
 }

@@ -35,9 +35,11 @@ type Lease struct {
 	elector *leaderelection.LeaderElector
 	changed chan struct{}
 
-	mu     sync.Mutex
-	until  time.Time // the Lease is ours at least so long
-	ending context.Context
+	mu       sync.Mutex
+	until    time.Time // the Lease is ours at least so long
+	ending   context.Context
+	end      func() // of the present candidacy
+	released bool   // it was ended by Release, and we stand by for a while
 }
 
 // Identity is the host's name, which in a Pod is the Pod's, and something random: a
@@ -99,9 +101,45 @@ func (l *Lease) Run(ctx context.Context) error {
 	l.ending = ctx
 	l.mu.Unlock()
 	for ctx.Err() == nil {
-		l.elector.Run(ctx) // returns when the Lease is lost, too
+		l.compete(ctx)
 	}
 	return nil
+}
+
+// compete is a candidate until the Lease is lost or given up, and in the latter case then
+// leaves it to others for as long as it lasts.
+func (l *Lease) compete(ctx context.Context) {
+	candidacy, end := context.WithCancel(ctx)
+	defer end()
+	l.mu.Lock()
+	l.end = end
+	l.mu.Unlock()
+	l.elector.Run(candidacy)
+	if candidacy.Err() != nil {
+		pause := time.NewTimer(l.cfg.Duration)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+	l.mu.Lock()
+	l.released, l.end = false, nil
+	l.mu.Unlock()
+}
+
+// Release gives the Lease up if it is ours; from then on it is not. After one whole duration of
+// the Lease, in which any other candidate takes it, this one competes again. No write
+// may be under way.
+func (l *Lease) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.leading() {
+		return
+	}
+	l.released = true
+	l.end()
+	l.mark()
 }
 
 // Leading reports whether the Lease is surely ours: by our own clock, counted from before
@@ -114,7 +152,7 @@ func (l *Lease) Leading() bool {
 }
 
 func (l *Lease) leading() bool {
-	return l.ending != nil && l.ending.Err() == nil && time.Now().Before(l.until)
+	return l.ending != nil && l.ending.Err() == nil && !l.released && time.Now().Before(l.until)
 }
 
 // Holder is who holds the Lease as far as we know; empty: not known.

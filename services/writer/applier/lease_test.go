@@ -71,6 +71,49 @@ func TestOneLeadsAndTheOtherFollowsWhenItIsGivenUp(t *testing.T) {
 	})
 }
 
+func TestALeaseThatIsGivenUpGoesToAnyOtherCandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		first, stopFirst := newLease(t, client, "first")
+		defer stopFirst()
+		await(t, first, true)
+		second, stopSecond := newLease(t, client, "second")
+		time.Sleep(30 * time.Second)
+		first.Release()
+		if first.Leading() {
+			t.Error("leads though it has given the Lease up")
+		}
+		if took := await(t, second, true); took > 5*time.Second {
+			t.Errorf("took %s although it was given up", took)
+		}
+		time.Sleep(time.Minute)
+		if first.Leading() {
+			t.Error("both lead")
+		}
+		first.Release() // which is not ours
+		time.Sleep(time.Minute)
+		if !second.Leading() {
+			t.Error("what was not ours was given up")
+		}
+		stopSecond()
+		await(t, first, true)
+	})
+}
+
+func TestALeaseThatNobodyElseWantsIsTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := newLease(t, fake.NewClientset(), "only")
+		defer stop()
+		for range 2 {
+			await(t, l, true)
+			l.Release()
+			if took := await(t, l, true); took < 15*time.Second || took > 20*time.Second {
+				t.Errorf("it was taken again after %s, want one duration of the Lease, and little more", took)
+			}
+		}
+	})
+}
+
 func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

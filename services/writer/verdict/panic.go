@@ -12,15 +12,13 @@ func (c *court) panic() {
 	if !c.in.Limits.Probing {
 		return
 	}
-	failing, left, passing, held := false, false, false, false
+	failing, left, held := false, false, false
 	for i := range c.subjects {
 		s := &c.subjects[i]
 		if last := s.lastPassed(); last.After(c.memory.passed) {
 			c.memory.passed = last
 		}
-		if s.health == Passing {
-			passing = true
-		}
+		c.decision.Sees = c.decision.Sees || s.health == Passing
 		if s.held == nil {
 			c.works = c.works || s.health == Passing && c.listable(i)
 			continue
@@ -40,7 +38,7 @@ func (c *court) panic() {
 		s.spared = c.void && s.past != nil && !isOut(s.past.had) && (s.held == nil || isOut(s.held.Conditions)) &&
 			s.health == Failing && s.firstFailed().After(c.memory.passed)
 	}
-	if held && !passing {
+	if held && !c.decision.Sees {
 		c.memory.blind = c.past.blind
 		if c.memory.blind.IsZero() {
 			c.memory.blind = c.now

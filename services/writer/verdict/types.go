@@ -182,10 +182,10 @@ type Decision struct {
 	Guards    []Guard    // in the order of the rules, then by source
 	// NeedObservations names the sources of which only newer observations would release something.
 	NeedObservations []string
-	// Panic is whether the failures of all probes of this target are void. BlindSince is
-	// since when none of its probes passes though something is probed and held, whether
-	// that is a panic or not; zero: one does, or there is nothing to see.
-	Panic      bool
-	BlindSince time.Time
-	Wake       time.Time // ask again then at the latest; zero: only on a change
+	// Panic is whether the failures of all probes of this target are void. Sees is whether
+	// a probe of it passes, and BlindSince since when none does though something is probed
+	// and held; zero: one does, or there is nothing to see.
+	Panic, Sees bool
+	BlindSince  time.Time
+	Wake        time.Time // ask again then at the latest; zero: only on a change
 }

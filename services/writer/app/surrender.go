@@ -1,0 +1,51 @@
+package app
+
+import (
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// surrender decides when a leader gives its Lease up because its own probes are what fails:
+// no probe of any target has passed for a while, and at least one target panics. The prober of
+// another host may see more. It promises not to pass the Lease round in circles when the
+// backends are dead indeed: who took over in this state keeps it, and nobody gives
+// it up more than once in a long while.
+type surrender struct {
+	last time.Time // when it was given up
+}
+
+const (
+	blindFor       = 30 * time.Second
+	surrenderEvery = 10 * time.Minute
+)
+
+// due says whether to give the Lease up now, by the latest decision on each target; later is
+// when to ask again, zero: when a decision has changed. We have led since then.
+func (s *surrender) due(targets []verdict.Decision, since, now time.Time) (give bool, later time.Time) {
+	var blind time.Time
+	panics := false
+	for _, d := range targets {
+		if d.Sees {
+			return false, time.Time{}
+		}
+		panics = panics || d.Panic
+		if d.BlindSince.After(blind) {
+			blind = d.BlindSince
+		}
+	}
+	if !panics || since.IsZero() || !blind.After(since) {
+		return false, time.Time{}
+	}
+	at := blind.Add(blindFor)
+	if again := s.last.Add(surrenderEvery); !s.last.IsZero() && again.After(at) {
+		at = again
+	}
+	if at.After(now) {
+		return false, at
+	}
+	return true, time.Time{}
+}
+
+// done notes that it was given up.
+func (s *surrender) done(now time.Time) { s.last = now }
