@@ -43,8 +43,8 @@ long: build race upstream ## Proof of life with every fault at its real pace: so
 	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|Bookmarks|ASilentWatch|AtRest' ./lab/e2e/
 
 .PHONY: load
-load: build ## Measure the inventory with 5,000 nodes, 1,000 subscribers and those who abuse it
-	@SLICEFEED_LOAD=1 go test -count=1 -v -timeout 15m ./lab/load
+load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
+	@SLICEFEED_LOAD=1 go test -p 1 -count=1 -v -timeout 15m ./lab/load ./lab/probes
 
 # ---- the tests, apart -----------------------------------------------------------
 
