@@ -39,6 +39,14 @@ func Half(version string) command.Half[Config] {
 		Version:   version,
 		Forbidden: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
 		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
+		Extra: []command.Extra[Config]{
+			{Use: "plan", Short: "Decide once and say what would be written and why; write nothing", Run: func(ctx context.Context, call command.Call[Config]) error {
+				return runPlan(ctx, version, call)
+			}},
+			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, call command.Call[Config]) error {
+				return runPreflight(ctx, version, call)
+			}},
+		},
 	}
 }
 

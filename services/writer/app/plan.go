@@ -23,11 +23,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// patience is how long plan waits for the caches and for the source's first synced word.
-const patience = time.Minute
+// planPatience is how long plan waits for the caches and for the source's first synced word.
+const planPatience = time.Minute
 
-// plan decides once, as a writer would that takes over now, and prints what it would write.
-func plan(ctx context.Context, version string, call command.Call[Config]) error {
+// runPlan decides once, as a writer would that takes over now, and prints what it would write.
+func runPlan(ctx context.Context, version string, call command.Call[Config]) error {
 	cfg := *call.Config
 	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
 	w, err := build(&cfg, version, journal.New(call.Err, slog.LevelWarn))
@@ -35,7 +35,7 @@ func plan(ctx context.Context, version string, call command.Call[Config]) error 
 		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
 	}
 	defer w.conn.Close() //nolint:errcheck // all that it can say is that it is closed
-	r := &rehearsal{control: w.control, patience: patience, probing: judgedWithin(w.control.probe)}
+	r := &rehearsal{control: w.control, patience: planPatience, probing: judgedWithin(w.control.probe)}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	g, running := errgroup.WithContext(running)
@@ -121,16 +121,23 @@ func (r *rehearsal) step(now time.Time) error {
 		return fmt.Errorf("the Service %s is not served, and its slices stay as they are: %s", r.name(), r.view.Refusal.Message)
 	}
 	r.desired = r.spec.Desired(r.view.Target)
-	_, r.decision = verdict.Decide(verdict.Memory{}, verdict.Input{
-		Sources: []verdict.Source{r.witness(r.source.Snapshot(), r.view.Target)},
-		Probes:  r.words(),
-		Held:    heldAs(planner.Held(r.desired, r.view.Slices)),
-		Limits:  r.limits,
+	held := heldAs(planner.Held(r.desired, r.view.Slices))
+	for range 3 { // what is probed follows from a decision, and the decision from that
+		_, r.decision = verdict.Decide(verdict.Memory{}, verdict.Input{
+			Sources: []verdict.Source{r.witness(r.source.Snapshot(), r.view.Target)},
+			Probes:  r.words(),
+			Held:    held,
+			Limits:  r.limits,
 
-		LeadingSince: now,
-	}, now)
+			LeadingSince: now,
+		}, now)
+		before := r.probed
+		r.follow(r.view.Target.ProbePort, r.decision.Endpoints)
+		if slices.Equal(before, r.probed) {
+			break
+		}
+	}
 	r.desired.Endpoints = listed(r.decision.Endpoints)
-	r.follow(r.view.Target.ProbePort, r.decision.Endpoints)
 	r.unjudged = 0
 	for _, key := range r.probed {
 		if r.limits.Probing && r.prober.Word(key).Health == prober.Unjudged {
@@ -161,7 +168,7 @@ func (r *rehearsal) print(out io.Writer) error {
 			if step.verb == "delete" {
 				now = nil
 			}
-			fmt.Fprintf(&b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, diff(was[slice.Name], now))
+			fmt.Fprintf(&b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, sliceDiff(was[slice.Name], now))
 		}
 	}
 	switch {
@@ -170,7 +177,7 @@ func (r *rehearsal) print(out io.Writer) error {
 	case plan.Empty():
 		b.WriteString("nothing to write\n\n")
 	}
-	b.WriteString(judged(r.decision.Endpoints))
+	b.WriteString(verdictTable(r.decision.Endpoints))
 	if r.unjudged > 0 {
 		fmt.Fprintf(&b, "\nNot judged by a probe within %s: %d. A writer that runs waits for them.\n", r.probing, r.unjudged)
 	}

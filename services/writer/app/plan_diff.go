@@ -15,11 +15,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// diff shows what changes between two slices, either of which may be nil: + for what comes,
+// sliceDiff shows what changes between two slices, either of which may be nil: + for what comes,
 // - for what goes and ~ for what changes, labels first and endpoints last.
-func diff(was, now *discoveryv1.EndpointSlice) string {
+func sliceDiff(was, now *discoveryv1.EndpointSlice) string {
 	var b strings.Builder
-	for _, part := range []func(*discoveryv1.EndpointSlice) map[string]string{labels, owners, ports, endpoints} {
+	for _, part := range []func(*discoveryv1.EndpointSlice) map[string]string{labelsOf, ownersOf, portsOf, endpointsOf} {
 		before, after := part(was), part(now)
 		union := maps.Clone(before)
 		maps.Copy(union, after)
@@ -42,7 +42,7 @@ func diff(was, now *discoveryv1.EndpointSlice) string {
 // byAddress puts 10.0.0.9 before 10.0.0.10: shorter numbers first.
 func byAddress(a, b string) int {
 	return cmp.Or(slices.CompareFunc(strings.FieldsFunc(a, isMark), strings.FieldsFunc(b, isMark), func(x, y string) int {
-		if digits(x) && digits(y) {
+		if isNumber(x) && isNumber(y) {
 			return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
 		}
 		return cmp.Compare(x, y)
@@ -51,11 +51,11 @@ func byAddress(a, b string) int {
 
 func isMark(r rune) bool { return r == '.' || r == ' ' }
 
-func digits(s string) bool {
+func isNumber(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsDigit(r) })
 }
 
-func labels(s *discoveryv1.EndpointSlice) map[string]string {
+func labelsOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s != nil {
 		for name, value := range s.Labels {
@@ -65,7 +65,7 @@ func labels(s *discoveryv1.EndpointSlice) map[string]string {
 	return all
 }
 
-func owners(s *discoveryv1.EndpointSlice) map[string]string {
+func ownersOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s != nil {
 		for _, o := range s.OwnerReferences {
@@ -75,7 +75,7 @@ func owners(s *discoveryv1.EndpointSlice) map[string]string {
 	return all
 }
 
-func ports(s *discoveryv1.EndpointSlice) map[string]string {
+func portsOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s == nil {
 		return all
@@ -101,7 +101,7 @@ func ports(s *discoveryv1.EndpointSlice) map[string]string {
 	return all
 }
 
-func endpoints(s *discoveryv1.EndpointSlice) map[string]string {
+func endpointsOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s == nil {
 		return all
@@ -140,12 +140,12 @@ func inWords(c verdict.Conditions) string {
 	return fmt.Sprintf("ready=%t serving=%t terminating=%t", c.Ready, c.Serving, c.Terminating)
 }
 
-var verdicts = map[verdict.Verdict]string{
+var verdictNames = map[verdict.Verdict]string{
 	verdict.Serve: "serve", verdict.Drain: "drain", verdict.Out: "out", verdict.Gone: "gone", verdict.Hold: "hold",
 }
 
-// judged is a table of the endpoints, with the rule that spoke last and the reason.
-func judged(all []verdict.Endpoint) string {
+// verdictTable is a table of the endpoints, with the rule that spoke last and the reason.
+func verdictTable(all []verdict.Endpoint) string {
 	if len(all) == 0 {
 		return "no endpoint is listed, and none is told\n"
 	}
@@ -157,7 +157,7 @@ func judged(all []verdict.Endpoint) string {
 		if e.Listed {
 			as = inWords(e.Conditions)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdicts[e.Verdict], as, e.Rule, printable(e.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, printable(e.Reason))
 	}
 	table.Flush() //nolint:errcheck // into memory
 	return b.String()

@@ -26,11 +26,11 @@ const (
 	checkService   = "Service"
 )
 
-// role is the directory of the manifests that the writer's credential wants.
-const role = "deploy/slicefeed-writer"
+// manifests is the directory of the manifests that the writer's credential wants.
+const manifests = "deploy/slicefeed-writer"
 
-// check makes the checks before the flight.
-func check(ctx context.Context, version string, call command.Call[Config]) error {
+// runPreflight makes the checks before the flight.
+func runPreflight(ctx context.Context, version string, call command.Call[Config]) error {
 	f, err := newFlight(call.Config, version)
 	if err != nil {
 		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
@@ -65,7 +65,7 @@ func newFlight(cfg *Config, version string) (*flight, error) {
 	}
 	f.namespace = namespace
 	f.cluster = preflight.Cluster{
-		Client: f.client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: role,
+		Client: f.client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: manifests,
 	}
 	f.mode, err = prober.ParseMode(cfg.ProbeMode)
 	return f, err
@@ -80,11 +80,11 @@ func (f *flight) checks() []preflight.Check {
 	)
 	all = append(all, f.cluster.Checks(f.needed(), f.excessive())...)
 	all = append(all, preflight.Check{
-		Name: checkService, Needs: f.names(preflight.APIServer, f.may("list", services), f.may("list", endpointSlices)), Run: f.service,
+		Name: checkService, Needs: f.names(preflight.APIServer, f.may("list", servicesAPI), f.may("list", slicesAPI)), Run: f.service,
 	})
 	if f.writes() {
 		all = append(all, preflight.Check{
-			Name: "admission policy", Needs: f.names(preflight.APIServer, f.may("create", endpointSlices)), Run: f.policy,
+			Name: "admission policy", Needs: f.names(preflight.APIServer, f.may("create", slicesAPI)), Run: f.policy,
 		})
 	}
 	all = append(all, preflight.Check{Name: "fence", Run: f.fence})
@@ -99,10 +99,10 @@ func (f *flight) writes() bool { return f.cfg.Store != "memory" }
 
 // Resources and their groups.
 var (
-	services       = [2]string{"", "services"}
-	endpointSlices = [2]string{"discovery.k8s.io", "endpointslices"}
-	events         = [2]string{"events.k8s.io", "events"}
-	leases         = [2]string{"coordination.k8s.io", "leases"}
+	servicesAPI = [2]string{"", "services"}
+	slicesAPI   = [2]string{"discovery.k8s.io", "endpointslices"}
+	eventsAPI   = [2]string{"events.k8s.io", "events"}
+	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
 )
 
 // may is a permission in the target's namespace.
@@ -122,7 +122,7 @@ func (f *flight) names(first string, permissions ...preflight.Permission) []stri
 // needed is what the writer does in the consuming cluster.
 func (f *flight) needed() []preflight.Permission {
 	var all []preflight.Permission
-	for _, resource := range [][2]string{services, endpointSlices} {
+	for _, resource := range [][2]string{servicesAPI, slicesAPI} {
 		for _, verb := range []string{"get", "list", "watch"} {
 			all = append(all, f.may(verb, resource))
 		}
@@ -131,10 +131,10 @@ func (f *flight) needed() []preflight.Permission {
 		return all
 	}
 	for _, verb := range []string{"create", "update", "delete"} {
-		all = append(all, f.may(verb, endpointSlices))
+		all = append(all, f.may(verb, slicesAPI))
 	}
-	all = append(all, f.may("create", events), f.may("patch", events))
-	lease := preflight.Permission{Verb: "create", Group: leases[0], Resource: leases[1], Namespace: f.namespace}
+	all = append(all, f.may("create", eventsAPI), f.may("patch", eventsAPI))
+	lease := preflight.Permission{Verb: "create", Group: leasesAPI[0], Resource: leasesAPI[1], Namespace: f.namespace}
 	all = append(all, lease)
 	for _, verb := range []string{"get", "update"} {
 		lease.Verb, lease.Name = verb, "slicefeed-"+f.cfg.Class
@@ -145,11 +145,11 @@ func (f *flight) needed() []preflight.Permission {
 
 // excessive is what a thief of the credential would like, and the writer never does.
 func (f *flight) excessive() []preflight.Permission {
-	anywhere := f.may("update", endpointSlices)
+	anywhere := f.may("update", slicesAPI)
 	anywhere.Namespace = preflight.Anywhere
 	return []preflight.Permission{
 		anywhere,
-		f.may("update", services),
+		f.may("update", servicesAPI),
 		f.may("update", [2]string{"", "endpoints"}),
 		f.may("list", [2]string{"", "secrets"}),
 		f.may("create", [2]string{"", "pods"}),

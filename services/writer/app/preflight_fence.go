@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,12 +19,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// fencedIn reports whether an address is inside of the fence.
-func fencedIn(cfg *Config, a netip.Addr) bool {
+// insideFence reports whether an address is inside of the fence.
+func insideFence(cfg *Config, a netip.Addr) bool {
 	return slices.ContainsFunc(cfg.Subnets, func(s settings.Subnet) bool { return s.Contains(a) })
 }
 
-func cidrs(cfg *Config) string {
+func fenceInWords(cfg *Config) string {
 	return fmt.Sprintf("SECURED_SUBNET_CIDR=%v", settings.Prefixes(cfg.Subnets))
 }
 
@@ -50,21 +49,21 @@ func fenceAround(cfg *Config, server []netip.Addr, port string) (string, error) 
 	}
 	for _, a := range server {
 		switch a = a.Unmap(); {
-		case fencedIn(cfg, a) && cfg.allows(uint16(number)):
-			return "", fmt.Errorf("%s contains this cluster's own API server, %s, and its port is allowed: a lie of the inventory could point the Service there: narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", cidrs(cfg), netip.AddrPortFrom(a, uint16(number)))
-		case fencedIn(cfg, a):
-			return "", preflight.Warning("%s contains this cluster's own API server, %s: a lie of the inventory could point the Service at that machine, though not at port %d: narrow SECURED_SUBNET_CIDR to the secured cluster's nodes", cidrs(cfg), a, number)
+		case insideFence(cfg, a) && cfg.allows(uint16(number)):
+			return "", fmt.Errorf("%s contains this cluster's own API server, %s, and its port is allowed: a lie of the inventory could point the Service there: narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", fenceInWords(cfg), netip.AddrPortFrom(a, uint16(number)))
+		case insideFence(cfg, a):
+			return "", preflight.Warning("%s contains this cluster's own API server, %s: a lie of the inventory could point the Service at that machine, though not at port %d: narrow SECURED_SUBNET_CIDR to the secured cluster's nodes", fenceInWords(cfg), a, number)
 		}
 	}
-	return fmt.Sprintf("%s: this cluster's API server is outside of it", cidrs(cfg)), nil
+	return fmt.Sprintf("%s: this cluster's API server is outside of it", fenceInWords(cfg)), nil
 }
 
 // policy tries what an admission policy has to refuse, and what it may not. Both are dry
 // runs, of which nothing is stored.
 func (f *flight) policy(ctx context.Context) (string, error) {
-	stray := outside(f.cfg)
+	stray := outsideFence(f.cfg)
 	if !stray.IsValid() {
-		return "", preflight.Warning("%s leaves nothing outside, so no policy can narrow this credential: name the secured cluster's own network", cidrs(f.cfg))
+		return "", preflight.Warning("%s leaves nothing outside, so no policy can narrow this credential: name the secured cluster's own network", fenceInWords(f.cfg))
 	}
 	by, err := f.refusal(ctx, f.sample(stray))
 	switch {
@@ -72,22 +71,18 @@ func (f *flight) policy(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("a dry run of a slice with %s was answered with something else than a policy's refusal: %w", stray, err)
 	case by == "":
 		return "", preflight.Warning("a slice with %s, outside of SECURED_SUBNET_CIDR, was let pass: whoever steals this credential can point the Services of %s anywhere: "+
-			"edit and apply %s/policy.yaml (its account, cidrs and binding; see docs/policy.md)", stray, f.cfg.Namespace, role)
+			"edit and apply %s/policy.yaml (its account, cidrs and binding; see docs/policy.md)", stray, f.cfg.Namespace, manifests)
 	}
 	for _, slice := range f.samples() {
-		if by, err := f.refusal(ctx, slice); err != nil || by != "" {
-			return "", fmt.Errorf("a slice as the writer has to write it is refused as well: %w: make the lists of %s/policy.yaml agree with the writer's settings",
-				errors.Join(err, refused(by)), role)
+		by, err := f.refusal(ctx, slice)
+		if err != nil {
+			return "", fmt.Errorf("dry run of a slice as the writer writes it: %w", err)
+		}
+		if by != "" {
+			return "", fmt.Errorf("a slice as the writer has to write it is refused as well: %s: make the lists of %s/policy.yaml agree with the writer's settings", by, manifests)
 		}
 	}
 	return fmt.Sprintf("a slice with %s was refused, and one inside of SECURED_SUBNET_CIDR was not", stray), nil
-}
-
-func refused(by string) error {
-	if by == "" {
-		return nil
-	}
-	return errors.New(by)
 }
 
 // refusal has the API server judge a slice, and returns what a policy or a webhook has against it.
@@ -154,13 +149,13 @@ func (f *flight) sample(addresses ...netip.Addr) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// outside is an address reserved for documentation that the fence keeps out, of a family
+// outsideFence is an address reserved for documentation that the fence keeps out, of a family
 // that it lets in; invalid: it lets all of them in.
-func outside(cfg *Config) netip.Addr {
+func outsideFence(cfg *Config) netip.Addr {
 	for _, text := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"} {
 		a := netip.MustParseAddr(text)
 		known := slices.ContainsFunc(cfg.Subnets, func(s settings.Subnet) bool { return s.Addr().Is4() == a.Is4() })
-		if known && !fencedIn(cfg, a) {
+		if known && !insideFence(cfg, a) {
 			return a
 		}
 	}

@@ -107,7 +107,7 @@ func (f *flight) firstWord(ctx context.Context) (string, error) {
 		}
 	}
 	f.word = s.Snapshot()
-	return told(f.word)
+	return judgeWord(f.word)
 }
 
 // mute says how far an inventory has come that tells no set.
@@ -115,10 +115,10 @@ func mute(s subscriber.Snapshot) string {
 	if !s.Alive {
 		return "the stream of nodes brings nothing"
 	}
-	return "it has no complete set yet: " + parts(s)
+	return "it has no complete set yet: " + partsInWords(s)
 }
 
-func parts(s subscriber.Snapshot) string {
+func partsInWords(s subscriber.Snapshot) string {
 	var all []string
 	for _, p := range []struct {
 		name string
@@ -133,15 +133,15 @@ func parts(s subscriber.Snapshot) string {
 	return strings.Join(all, ", ")
 }
 
-// told judges what an inventory told.
-func told(s subscriber.Snapshot) (string, error) {
+// judgeWord judges what an inventory told.
+func judgeWord(s subscriber.Snapshot) (string, error) {
 	ready := 0
 	for _, m := range s.Members {
 		if m.State == subscriber.Ready {
 			ready++
 		}
 	}
-	saw := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, parts(s))
+	saw := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, partsInWords(s))
 	switch {
 	case s.Membership.State != subscriber.Synced || s.Addresses.State != subscriber.Synced:
 		return "", preflight.Warning("%s: while membership is not synced nothing new is believed, while addresses are not none is new: see to the inventory", saw)
@@ -160,7 +160,7 @@ const fewProbes = 10
 func (f *flight) probes(ctx context.Context) (string, error) {
 	all, fenced := f.addresses()
 	if len(all) == 0 && fenced > 0 {
-		return "", fmt.Errorf("all of the %d addresses that the inventory tells are outside of %s: nothing would be written: check SECURED_SUBNET_CIDR", fenced, cidrs(f.cfg))
+		return "", fmt.Errorf("all of the %d addresses that the inventory tells are outside of %s: nothing would be written: check SECURED_SUBNET_CIDR", fenced, fenceInWords(f.cfg))
 	}
 	if len(all) == 0 {
 		return "", preflight.Warning("there is no member of the Service's families to try")
@@ -181,9 +181,9 @@ func (f *flight) probes(ctx context.Context) (string, error) {
 	case len(failed) == len(asked):
 		return "", fmt.Errorf("%s: %w: check the network in between, the Service's targetPort, and that the backends listen there", saw, failed[0])
 	case len(failed) > 0:
-		return "", preflight.Warning("%s: %s: those that fail would be out", saw, joined(failed))
+		return "", preflight.Warning("%s: %s: those that fail would be out", saw, fewOf(failed))
 	case fenced > 0:
-		return "", preflight.Warning("%s; %d others are outside of %s and would never be written: check SECURED_SUBNET_CIDR", saw, fenced, cidrs(f.cfg))
+		return "", preflight.Warning("%s; %d others are outside of %s and would never be written: check SECURED_SUBNET_CIDR", saw, fenced, fenceInWords(f.cfg))
 	}
 	return saw, nil
 }
@@ -193,13 +193,22 @@ func (f *flight) probes(ctx context.Context) (string, error) {
 func (f *flight) addresses() (inside []netip.Addr, fenced int) {
 	members := slices.Clone(f.word.Members)
 	slices.SortStableFunc(members, func(a, b *subscriber.Member) int {
-		return rank(a.State) - rank(b.State)
+		switch {
+		case a.State == b.State:
+			return 0
+		case a.State == subscriber.Ready:
+			return -1
+		case b.State == subscriber.Ready:
+			return 1
+		default:
+			return 0
+		}
 	})
 	for _, m := range members {
 		for _, a := range m.Addresses {
 			switch {
 			case !slices.Contains(f.target.Families, family(a)):
-			case fencedIn(f.cfg, a):
+			case insideFence(f.cfg, a):
 				inside = append(inside, a)
 			default:
 				fenced++
@@ -207,13 +216,6 @@ func (f *flight) addresses() (inside []netip.Addr, fenced int) {
 		}
 	}
 	return inside, fenced
-}
-
-func rank(s subscriber.State) int {
-	if s == subscriber.Ready {
-		return 0
-	}
-	return 1
 }
 
 func (f *flight) connect(ctx context.Context, a netip.Addr) error {
@@ -225,8 +227,8 @@ func (f *flight) connect(ctx context.Context, a netip.Addr) error {
 	return conn.Close()
 }
 
-// joined is a few of many errors.
-func joined(all []error) string {
+// fewOf is a few of many errors.
+func fewOf(all []error) string {
 	const few = 3
 	text := errors.Join(all[:min(len(all), few)]...).Error()
 	if len(all) > few {

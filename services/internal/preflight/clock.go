@@ -1,0 +1,67 @@
+package preflight
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// mostSkew is how far clocks may be apart: the strictest readers of tokens allow a minute.
+const mostSkew = 30 * time.Second
+
+// Clock reads the clock of a server from its answers.
+type Clock struct {
+	mu    sync.Mutex
+	ahead time.Duration // of ours
+	known bool
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// Wrap makes a client's transport tell the clock.
+func (c *Clock) Wrap(base http.RoundTripper) http.RoundTripper {
+	return tripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := base.RoundTrip(r)
+		if err == nil {
+			c.read(answer.Header.Get("Date"), time.Now())
+		}
+		return answer, err
+	})
+}
+
+func (c *Clock) read(header string, now time.Time) {
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead, c.known = at.Sub(now), true
+}
+
+// Skew judges how far the server's clock and ours are apart.
+func (c *Clock) Skew() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Skew(c.ahead, c.known)
+}
+
+// Skew judges how far another clock is ahead of ours.
+func Skew(ahead time.Duration, known bool) (string, error) {
+	text := "within a second or two of ours"
+	if off := ahead.Abs().Round(time.Second); off > 2*time.Second && ahead > 0 {
+		text = fmt.Sprintf("%s ahead of ours", off)
+	} else if off > 2*time.Second {
+		text = fmt.Sprintf("%s behind ours", off)
+	}
+	switch {
+	case !known:
+		return "", Warning("its answers bear no date, so clocks cannot be compared")
+	case ahead.Abs() > mostSkew:
+		return "", fmt.Errorf("%s: tokens and certificates that were just issued will be refused: set both machines' clocks (NTP)", text)
+	}
+	return text, nil
+}

@@ -1,0 +1,132 @@
+package preflight
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Permission is something that a credential may do.
+type Permission struct{ Verb, Group, Resource, Namespace, Name string }
+
+// Anywhere as a Permission's namespace says: in every one.
+const Anywhere = "*"
+
+func (p Permission) String() string {
+	words := p.Verb + " " + p.Resource
+	if p.Name != "" {
+		words += " " + p.Name
+	}
+	switch p.Namespace {
+	case "":
+	case Anywhere:
+		words += " in all namespaces"
+	default:
+		words += " in " + p.Namespace
+	}
+	return words
+}
+
+// Cluster is an API server, and a credential for it that a half was given.
+type Cluster struct {
+	Client  kubernetes.Interface
+	Host    string
+	Clock   *Clock // its client is wrapped by this
+	Half    string // whose it is: "the inventory"
+	Setting string // that names its kubeconfig
+	Role    string // the directory of the manifest that gives what is needed
+}
+
+// The names of checks that Cluster.Checks returns; those of permissions are their texts.
+const (
+	APIServer = "API server"
+	APIClock  = "clock of the API server"
+)
+
+// Checks are that it answers, its clock, each permission that is needed, and that the
+// credential has none of those that a thief would like.
+func (c Cluster) Checks(needed, excessive []Permission) []Check {
+	all := []Check{
+		{Name: APIServer, Run: c.reach},
+		{Name: APIClock, Needs: []string{APIServer}, Run: func(context.Context) (string, error) { return c.Clock.Skew() }},
+	}
+	for _, p := range needed {
+		all = append(all, Check{Name: p.String(), Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+			allowed, err := c.may(ctx, p)
+			switch {
+			case err != nil:
+				return "", err
+			case !allowed:
+				return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", p, c.Role)
+			}
+			return "allowed", nil
+		}})
+	}
+	return append(all, Check{Name: "no more permissions", Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+		return c.modest(ctx, excessive)
+	}})
+}
+
+// reach asks for the version, which anyone may ask for.
+func (c Cluster) reach(ctx context.Context) (string, error) {
+	text, err := c.Client.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return "", fmt.Errorf("%w: check %s, its address and its CA, and the network in between", err, c.Setting)
+	}
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil || v.GitVersion == "" {
+		return "", fmt.Errorf("its answer is no version: is the address in %s that of an API server?", c.Setting)
+	}
+	return v.GitVersion + " at " + c.Host, nil
+}
+
+// may asks whether the credential has a permission. To ask creates nothing.
+func (c Cluster) may(ctx context.Context, p Permission) (bool, error) {
+	namespace := p.Namespace
+	if namespace == Anywhere {
+		namespace = metav1.NamespaceAll
+	}
+	answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: p.Verb, Group: p.Group, Resource: p.Resource, Name: p.Name,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether the credential may %s: %w", p, err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+// modest wants the credential to be of little use to a thief.
+func (c Cluster) modest(ctx context.Context, excessive []Permission) (string, error) {
+	advice := fmt.Sprintf("give %s one of its own, with the role of %s", c.Half, c.Role)
+	var found []string
+	var problems []error
+	for _, p := range append([]Permission{{Verb: "*", Group: "*", Resource: "*"}}, excessive...) {
+		allowed, err := c.may(ctx, p)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if allowed && p.Verb == "*" {
+			return "", Warning("the credential may do everything: %s", advice)
+		}
+		if allowed {
+			found = append(found, p.String())
+		}
+	}
+	switch {
+	case len(problems) > 0:
+		return "", errors.Join(problems...)
+	case len(found) > 0:
+		return "", Warning("the credential may also %s, which %s never does: %s", strings.Join(found, ", "), c.Half, advice)
+	}
+	return "the credential may do nothing dangerous of what was tried", nil
+}
