@@ -33,8 +33,8 @@ type Config struct {
 	Port       uint16 `flag:"target-port" placeholder:"port" group:"The target" help:"the number written for the Service's only port; its targetPort when unset, as with several ports"`
 	Class      string `flag:"class" default:"default" placeholder:"name" group:"The target" help:"name of this installation, and of its Lease: slicefeed- and CLASS"`
 
-	ProbeMode     string        `flag:"health-check-mode" default:"tcp" enum:"off,tcp,http" group:"Probes" help:"how the writer itself checks each endpoint"`
-	ProbePath     string        `flag:"health-check-path" default:"/" placeholder:"path" group:"Probes" help:"what http asks for; 200 to 399 pass, redirects are not followed"`
+	ProbeMode     string        `flag:"health-check-mode" default:"tcp" enum:"off,tcp,http,https,grpc" group:"Probes" help:"how the writer itself checks each endpoint"`
+	ProbePath     string        `flag:"health-check-path" default:"/" placeholder:"path" group:"Probes" help:"what http and https ask for; 200 to 399 pass, redirects are not followed, certificates are not verified"`
 	ProbeInterval time.Duration `flag:"health-check-interval" default:"2s" min:"200ms" max:"5m" group:"Probes" help:"how often each endpoint is probed"`
 	ProbeTimeout  time.Duration `flag:"health-check-timeout" default:"1s" min:"50ms" max:"1m" group:"Probes" help:"how long a probe waits for its answer"`
 
