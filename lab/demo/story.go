@@ -34,6 +34,7 @@ type story struct {
 
 	scenes  int
 	workers []*pair.Worker  // the three that serve
+	drained time.Time       // when the one was that was replaced
 	samples []time.Duration // from a Node's change to the watch event of its slice
 	began   time.Time
 }

@@ -162,6 +162,7 @@ func (s *story) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.drained = time.Now()
 	s.tookf(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new.", old.Name)
 	if d, err = s.propagated(ctx, old.Leave, pair.Are(pair.Absent, old.Address)); err != nil {
 		return err
@@ -221,11 +222,16 @@ func (s *story) comeAndGo(ctx context.Context) error {
 // goAgain lets workers leave: as many as may at once, and then the others.
 func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
 	half := (len(s.workers) + len(extra)) / 2
+	select { // the window in which the replaced one left is to be over
+	case <-time.After(time.Until(s.drained.Add(shrinkWindow))):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	d, err := s.pair.Propagation(ctx, extra[0].Leave, pair.Are(pair.Absent, extra[0].Address))
 	if err != nil {
 		return err
 	}
-	s.tookf(d, "One leaves again. Another one left before, so the writer wants a newer look of the inventory first, if there was none.")
+	s.tookf(d, "One leaves again. The replaced one left a while ago, so the writer waits for a newer look of the inventory, if there was none.")
 	first := len(s.samples)
 	begun := time.Now()
 	for _, w := range extra[1:half] {
