@@ -184,6 +184,7 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 }
 
 func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
+	dryRun := regexp.MustCompile(`\.Create\(ctx, \w+, metav1\.CreateOptions\{DryRun: \[\]string\{metav1\.DryRunAll\}\}\)`)
 	mutation := regexp.MustCompile(`\.(Create|Update|UpdateStatus|Patch|Apply|Delete|DeleteCollection)\(ctx\b`)
 	err := filepath.WalkDir(filepath.Join(root, "services"), func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "writer/applier/") {
@@ -195,6 +196,7 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		}
 		code := strings.ReplaceAll(string(text), "c.applier.Apply(ctx", "")          // the door to it
 		code = strings.ReplaceAll(code, "SelfSubjectAccessReviews().Create(ctx", "") // a question: nothing is stored
+		code = dryRun.ReplaceAllString(code, "")                                     // another
 		if found := mutation.FindString(code); found != "" {
 			t.Errorf("%s mutates: %q", path, found)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -46,20 +47,22 @@ func (f *flight) inventory(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
-	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{"preflight"}})
-	return f.answered(err)
+	var header, trailer metadata.MD
+	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{"preflight"}},
+		grpc.Header(&header), grpc.Trailer(&trailer))
+	return f.answered(err, len(header)+len(trailer) > 0)
 }
 
 // answered tells the ways apart in which a call can fail. grpc has no code for what became
 // of a connection, only words.
-func (f *flight) answered(err error) (string, error) {
+func (f *flight) answered(err error, byServer bool) (string, error) {
 	text := status.Convert(err).Message()
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	advice := ""
 	switch code := status.Code(err); {
-	case code == codes.OK || code == codes.Unavailable && !has("connection error", "name resolver error", "reading server preface", "connection closed"):
+	case code == codes.OK, code == codes.Unavailable && byServer: // it has not looked yet: see the first word
 		return fmt.Sprintf("%s at %s lets us in", f.cfg.InventorySAN, f.cfg.Inventory), nil
 	case code == codes.PermissionDenied:
 		advice = "add the SAN of our certificate to the inventory's ALLOWED_CLIENTS_FILE, as a subscriber"
@@ -67,7 +70,8 @@ func (f *flight) answered(err error) (string, error) {
 		advice = "is it an inventory that listens at INVENTORY_ADDRESS?"
 	case has("the server's certificate is for"):
 		advice = "check INVENTORY_SAN, and that INVENTORY_ADDRESS is the inventory's"
-	case has("remote error: tls"):
+	case has("remote error: tls"), has("broken pipe", "reset by peer", "EOF", "server preface") && !has("while dialing", "handshake failed"):
+		// With TLS 1.3 a client's handshake is over before its certificate is judged.
 		advice = "the inventory refuses our certificate: its TLS_PEER_CA_FILE must hold the CA that signs ours"
 	case has("unknown authority", "x509:"):
 		advice = "TLS_PEER_CA_FILE must hold the CA that signs the inventory's certificate"
