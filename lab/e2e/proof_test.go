@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/slicefeed/slicefeed/lab/apifault"
+	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
@@ -159,21 +160,28 @@ func TestProofOfLife(t *testing.T) {
 		})
 		p.follows()
 	})
-	p.step("all Nodes are really deleted: empty after three observations, 4 s apart", func(s *stage) {
+	p.step("all Nodes are really deleted: believed after three observations, 4 s apart, and followed as the machines fall silent", func(s *stage) {
 		p := p.on(s)
 		begun, mark := time.Now(), p.feed.Count()
 		p.must(p.SecuredClient().CoreV1().Nodes().DeleteCollection(p.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 		empty, err := p.feed.Wait(p.ctx(), mark, func(w word) bool { return w.Synced && len(w.Set) == 0 })
 		p.must(err)
 		p.event("Empty")
-		took, err := p.WaitSlicesSince(p.ctx(), begun, pair.AreJust(pair.Ready))
-		p.must(err)
+		p.event("Floor") // it is believed, and what still answers stays
+		took := time.Since(begun)
+		if n := len(pair.Conditions(p.Now())); n < len(p.stay) {
+			p.t.Errorf("%d are left though %d still answer", n, len(p.stay))
+		}
 		observed := p.feed.Since(p.feed.Count())[0].Observation - empty.Observation
-		p.t.Logf("told as empty %s, and written %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
+		p.t.Logf("told as empty %s, and believed %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
 		if took < 8*time.Second || observed < 3 {
-			p.t.Errorf("written after %s and %d observations, which is too soon", took, observed)
+			p.t.Errorf("believed after %s and %d observations, which is too soon", took, observed)
 		}
 		p.rows.add(row{fault: "all Nodes are really deleted at once", said: "SYNCED, empty", truth: 0, smallest: 0})
+		for _, w := range append(p.stay, p.scout) {
+			p.must(w.Set(backend.Refuse))
+		}
+		p.slices("nothing is left", pair.AreJust(pair.Ready))
 	})
 	p.print()
 }

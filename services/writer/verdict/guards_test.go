@@ -83,6 +83,7 @@ func TestInAPanicTheFeedAloneTakes(t *testing.T) {
 	w.unlist("blue", 1)
 	w.tell("blue", 2, Draining)
 	w.tell("blue", 3, Unknown)
+	w.tell("blue", 4, NotReady) // its probe has said nothing that could be void
 	w.see("not ready is out, absent is gone, the rest keeps its conditions", "0:out 2:ready 3:ready 4:ready")
 	w.source("blue").Alive = false
 	w.unlist("blue", 2)
@@ -425,6 +426,13 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.see("typing mistake", "0:ready 1:ready")
 		w.source("blue").Fence.CIDRs = cidrs
 		w.see("mended", "1:ready")
+	})
+	t.Run("fence and floor: what the fence refuses is not kept, though nothing else is ready", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.in.Held[1].Conditions = Conditions{}
+		w.probe(1, Failing)
+		w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}}
+		w.see("refused", "1:out")
 	})
 	t.Run("a source that is lost beside one that is present: each keeps its own", func(t *testing.T) {
 		w := newWorld(t, 2)
