@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -87,7 +88,7 @@ func portsOf(s *discoveryv1.EndpointSlice) map[string]string {
 		}
 		number, protocol := "any", corev1.ProtocolTCP
 		if p.Port != nil {
-			number = fmt.Sprint(*p.Port)
+			number = strconv.Itoa(int(*p.Port))
 		}
 		if p.Protocol != nil {
 			protocol = *p.Protocol

@@ -55,7 +55,7 @@ func fenceAround(cfg *Config, server []netip.Addr, port string) (string, error) 
 			return "", preflight.Warning("%s contains this cluster's own API server, %s: a lie of the inventory could point the Service at that machine, though not at port %d: narrow SECURED_SUBNET_CIDR to the secured cluster's nodes", fenceInWords(cfg), a, number)
 		}
 	}
-	return fmt.Sprintf("%s: this cluster's API server is outside of it", fenceInWords(cfg)), nil
+	return fenceInWords(cfg) + ": this cluster's API server is outside of it", nil
 }
 
 // policy tries what an admission policy has to refuse, and what it may not. Both are dry

@@ -60,7 +60,7 @@ func (f *flight) answered(err error, byServer bool) (string, error) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
-	advice := ""
+	var advice string
 	switch code := status.Code(err); {
 	case code == codes.OK, code == codes.Unavailable && byServer: // it has not looked yet: see the first word
 		return fmt.Sprintf("%s at %s lets us in", f.cfg.InventorySAN, f.cfg.Inventory), nil

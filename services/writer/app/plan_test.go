@@ -1,0 +1,284 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// teller is an inventory that tells these addresses as ready; nil: it says nothing.
+type teller struct {
+	inventoryv1.UnimplementedInventoryServiceServer
+
+	ready []string
+}
+
+func (w teller) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
+	if w.ready != nil {
+		digest := make([]byte, 16)
+		var nodes []*inventoryv1.Node
+		for _, a := range w.ready {
+			sum := sha256.Sum256([]byte(a))
+			for i := range digest {
+				digest[i] ^= sum[i]
+			}
+			nodes = append(nodes, &inventoryv1.Node{
+				Name: "node-" + a, Addresses: []string{a}, State: inventoryv1.NodeState_NODE_STATE_READY, StateAge: durationpb.New(0), Fingerprint: sum[:16],
+			})
+		}
+		synced := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
+		if err := stream.Send(&inventoryv1.WatchNodesResponse{
+			Cursor: &inventoryv1.Cursor{Epoch: "e", Revision: 1}, Reset_: true, Upserts: nodes, Synced: true,
+			Status: &inventoryv1.SourceStatus{Membership: synced, Addresses: synced, Observation: 1, ObservationAge: durationpb.New(0)},
+			Count:  uint32(len(nodes)), Digest: digest, HeartbeatInterval: durationpb.New(time.Minute),
+		}); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// stand is what a rehearsal meets. Its prober does not run, so that it judges nothing.
+type stand struct {
+	teller teller
+	probe  prober.Spec
+	window time.Duration
+	cidr   string
+}
+
+// rehearse decides once on this stand.
+func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error) {
+	t.Helper()
+	pipe := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	inventoryv1.RegisterInventoryServiceServer(server, st.teller)
+	var serving errgroup.Group
+	serving.Go(func() error { return server.Serve(pipe) })
+	defer func() { server.Stop(); serving.Wait() }()
+	conn, err := grpc.NewClient("passthrough:///teller", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	var subnet settings.Subnet
+	if err := subnet.UnmarshalText([]byte(st.cidr)); err != nil {
+		t.Fatal(err)
+	}
+	spec := targets.Spec{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", Writer: "web", FirstName: "shop-slicefeed", Probing: st.probe.Mode != prober.Off}
+	client := fake.NewClientset(objects...)
+	followed, err := targets.New(targets.Config{Client: client, Target: spec, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &control{
+		spec: spec, probe: st.probe, cidrs: settings.Prefixes([]settings.Subnet{subnet}), targets: followed,
+		limits: verdict.Limits{ShrinkWindow: st.window, ListOut: true, Probing: st.probe.Mode != prober.Off},
+		source: subscriber.New(subscriber.Config{Source: sourceName, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1}),
+		prober: prober.New(prober.Config{Log: log, Registerer: registry}), log: log,
+	}
+	r := &rehearsal{control: c, patience: time.Second, probing: 300 * time.Millisecond}
+	ctx, stop := context.WithCancel(t.Context())
+	running, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{c.source.Run, c.targets.Run} {
+		running.Go(func() error { return run(ctx) })
+	}
+	err = r.decide(ctx)
+	stop()
+	if ran := running.Wait(); ran != nil {
+		t.Error(ran)
+	}
+	for _, a := range client.Actions() {
+		if v := a.GetVerb(); v != "list" && v != "watch" {
+			t.Errorf("it is no read: %v", a)
+		}
+	}
+	var out bytes.Buffer
+	if err == nil {
+		err = r.print(&out)
+	}
+	return out.String(), err
+}
+
+// held is a slice of ours in which these addresses serve.
+func held(all ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-slicefeed", UID: "2", Labels: map[string]string{
+			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default", "slicefeed.dev/source": "default", "slicefeed.dev/writer": "web",
+		}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: types.UID("1")}}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
+	}
+	for _, a := range all {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+		})
+	}
+	return slice
+}
+
+func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		stand   stand
+		objects []runtime.Object
+		says    []string
+		err     string
+	}{
+		{
+			"create",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{shop(nil)},
+			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 serves\n", "10.0.1.1  serve    serves     table  feed default: READY"},
+			"",
+		},
+		{
+			"nothing",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{shop(nil), held("10.0.1.1")},
+			[]string{"nothing to write\n", "10.0.1.1"},
+			"",
+		},
+		{
+			"what the guards let pass",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}, window: time.Minute},
+			[]runtime.Object{shop(nil), held("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
+			[]string{"nothing to write\n", "held back\n  shrink: "},
+			"",
+		},
+		{
+			"what leaves without one",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{shop(nil), held("10.0.1.1", "10.0.1.2")},
+			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 serves\n", "10.0.1.2  gone     not listed"},
+			"",
+		},
+		{
+			"nothing at all behind a fence that takes everything",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}, cidr: "10.9.0.0/24"},
+			[]runtime.Object{shop(nil), held("10.0.1.1")},
+			[]string{"nothing may be written, see below\n", "10.0.1.1  hold"},
+			"",
+		},
+		{
+			"what no probe has judged yet",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}, probe: prober.Spec{Mode: prober.TCP}},
+			[]runtime.Object{shop(nil)},
+			[]string{"Not judged by a probe within 300ms: 1."},
+			"",
+		},
+		{
+			"a neighbour",
+			stand{teller: teller{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{shop(nil), held("10.0.1.1"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "web", Name: "theirs", Labels: map[string]string{discoveryv1.LabelServiceName: "shop"},
+			}}},
+			[]string{"worth knowing\n  ForeignSlices: ", "theirs"},
+			"",
+		},
+		{"a refusal", stand{teller: teller{ready: []string{}}}, nil, nil, "There is no Service shop"},
+		{"an inventory that says nothing", stand{}, []runtime.Object{shop(nil)}, nil, "the inventory told no set within 1s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.stand.cidr == "" {
+				tt.stand.cidr = "10.0.1.0/24"
+			}
+			out, err := rehearse(t, tt.stand, tt.objects...)
+			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
+				t.Errorf("got the error %v, want %q", err, tt.err)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(out, want) {
+					t.Errorf("it does not say %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+func TestADiffShowsWhatComesGoesAndChanges(t *testing.T) {
+	was, now := held("10.0.1.9", "10.0.1.10", "10.0.1.100"), held("10.0.1.9", "10.0.1.10", "10.0.1.11", "10.0.1.12")
+	was.Endpoints[0].NodeName = new("node\x1b[2J")
+	was.Labels["slicefeed.dev/source"], was.OwnerReferences = "other", nil
+	was.Ports[0].Port = new(int32(30081))
+	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{}
+	now.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	now.Endpoints[3].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false), Terminating: new(false)}
+	now.Endpoints[2].Conditions.Serving, now.Endpoints[2].Zone = new(false), new("eu-1")
+	want := `  ~ label slicefeed.dev/source other -> default
+  + owner Service shop 1
+  ~ port http 30081/TCP -> 30080/TCP
+  ~ endpoint 10.0.1.9 serves, node node [2J -> serves
+  ~ endpoint 10.0.1.10 serves -> drains
+  + endpoint 10.0.1.11 ready=true serving=false terminating=false, zone eu-1
+  + endpoint 10.0.1.12 out
+  - endpoint 10.0.1.100 serves
+`
+	if d := cmp.Diff(want, sliceDiff(was, now)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if d := sliceDiff(now, now); d != "" {
+		t.Errorf("of nothing: %s", d)
+	}
+	for line := range strings.Lines(sliceDiff(was, nil)) {
+		if !strings.HasPrefix(line, "  - ") {
+			t.Errorf("of a deletion: %s", line)
+		}
+	}
+}
+
+func TestATableOfVerdictsStaysInItsLines(t *testing.T) {
+	got := verdictTable([]verdict.Endpoint{
+		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
+		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Gone, Rule: verdict.RuleTable, Reason: "absent"},
+	})
+	want := `ADDRESS    VERDICT  LISTED AS   RULE   REASON
+10.0.1.1   serve    serves      table  one two 
+10.0.1.20  gone     not listed  table  absent
+`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestTheFirstWordOfAProbeIsWaitedForAsLongAsItMayTake(t *testing.T) {
+	for _, tt := range []struct{ interval, timeout, want time.Duration }{
+		{2 * time.Second, time.Second, 8 * time.Second},
+		{5 * time.Minute, time.Second, time.Minute},
+	} {
+		if got := judgedWithin(prober.Spec{Interval: tt.interval, Timeout: tt.timeout}); got != tt.want {
+			t.Errorf("every %s: got %s, want %s", tt.interval, got, tt.want)
+		}
+	}
+}
