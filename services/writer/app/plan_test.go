@@ -149,6 +149,8 @@ func held(all ...string) *discoveryv1.EndpointSlice {
 }
 
 func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
+	mislabelled := held("10.0.1.1")
+	mislabelled.OwnerReferences = nil // which alone would be a reason to write
 	for _, tt := range []struct {
 		name    string
 		stand   stand
@@ -174,7 +176,7 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 			"what the guards let pass",
 			stand{teller: teller{ready: []string{"10.0.1.1"}}, window: time.Minute},
 			[]runtime.Object{shop(nil), held("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
-			[]string{"nothing to write\n", "held back\n  shrink: "},
+			[]string{"nothing to write\n", "held back\n  shrink: ", "in the first 1m0s of a new leader"},
 			"",
 		},
 		{
@@ -187,8 +189,8 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 		{
 			"nothing at all behind a fence that takes everything",
 			stand{teller: teller{ready: []string{"10.0.1.1"}}, cidr: "10.9.0.0/24"},
-			[]runtime.Object{shop(nil), held("10.0.1.1")},
-			[]string{"nothing may be written, see below\n", "10.0.1.1  hold"},
+			[]runtime.Object{shop(nil), mislabelled},
+			[]string{"Service web/shop\n\nnothing may be written, see below\n\nADDRESS", "10.0.1.1  hold"},
 			"",
 		},
 		{
@@ -214,9 +216,13 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 			if tt.stand.cidr == "" {
 				tt.stand.cidr = "10.0.1.0/24"
 			}
+			began := time.Now()
 			out, err := rehearse(t, tt.stand, tt.objects...)
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
 				t.Errorf("got the error %v, want %q", err, tt.err)
+			}
+			if waited := time.Since(began); tt.stand.probe.Mode != prober.Off && waited < 300*time.Millisecond {
+				t.Errorf("it waited for probes for %s", waited)
 			}
 			for _, want := range tt.says {
 				if !strings.Contains(out, want) {
