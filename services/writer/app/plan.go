@@ -19,6 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -57,6 +58,7 @@ type rehearsal struct {
 	patience, probing time.Duration
 
 	view     targets.View
+	snapshot subscriber.Snapshot
 	desired  planner.Desired
 	decision verdict.Decision
 	unjudged int // endpoints that no probe has judged in time
@@ -101,19 +103,19 @@ func (r *rehearsal) decide(ctx context.Context) error {
 }
 
 // known is whether both clusters were heard.
-func (r *rehearsal) known() bool { return r.view.Synced && r.source.Snapshot().SyncedEpoch }
+func (r *rehearsal) known() bool { return r.view.Synced && r.snapshot.SyncedEpoch }
 
 // missing says who was not heard.
 func (r *rehearsal) missing() error {
 	if !r.view.Synced {
 		return fmt.Errorf("the Services and EndpointSlices of the consuming cluster were not read within %s: slicefeed-writer preflight says why", r.patience)
 	}
-	return fmt.Errorf("the inventory told no set within %s (%s): slicefeed-writer preflight says why", r.patience, mute(r.source.Snapshot()))
+	return fmt.Errorf("the inventory told no set within %s (%s): slicefeed-writer preflight says why", r.patience, mute(r.snapshot))
 }
 
 // step is control.step without a write: with no memory of earlier decisions, as after a start.
 func (r *rehearsal) step(now time.Time) error {
-	r.view = r.targets.Get()
+	r.view, r.snapshot = r.targets.Get(), r.source.Snapshot()
 	if !r.view.Synced {
 		return nil
 	}
@@ -123,27 +125,27 @@ func (r *rehearsal) step(now time.Time) error {
 	r.desired = r.spec.Desired(r.view.Target)
 	held := heldAs(planner.Held(r.desired, r.view.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from that
+		words, probed := r.words(), r.probed
 		_, r.decision = verdict.Decide(verdict.Memory{}, verdict.Input{
-			Sources: []verdict.Source{r.witness(r.source.Snapshot(), r.view.Target)},
-			Probes:  r.words(),
+			Sources: []verdict.Source{r.witness(r.snapshot, r.view.Target)},
+			Probes:  words,
 			Held:    held,
 			Limits:  r.limits,
 
 			LeadingSince: now,
 		}, now)
-		before := r.probed
 		r.follow(r.view.Target.ProbePort, r.decision.Endpoints)
-		if slices.Equal(before, r.probed) {
+		r.unjudged = 0
+		for _, key := range r.probed { // as the decision has it: a probe may have passed meanwhile
+			if r.limits.Probing && words[key.Address].Health == verdict.Unjudged {
+				r.unjudged++
+			}
+		}
+		if slices.Equal(probed, r.probed) {
 			break
 		}
 	}
 	r.desired.Endpoints = listed(r.decision.Endpoints)
-	r.unjudged = 0
-	for _, key := range r.probed {
-		if r.limits.Probing && r.prober.Word(key).Health == prober.Unjudged {
-			r.unjudged++
-		}
-	}
 	return nil
 }
 
@@ -187,7 +189,7 @@ func (r *rehearsal) print(out io.Writer) error {
 		}
 		fmt.Fprintf(&b, "  %s: %s\n", g.Rule, printable(g.Message))
 	}
-	for i, one := range slices.Concat(neighbours(r.view.Target), otherPorts(r.source.Snapshot(), r.view.Target)) {
+	for i, one := range slices.Concat(neighbours(r.view.Target), otherPorts(r.snapshot, r.view.Target)) {
 		if i == 0 {
 			b.WriteString("\nworth knowing\n")
 		}
