@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// mostSkew is how far clocks may be apart: the strictest readers of tokens allow a minute.
+// mostSkew is what clocks may differ by. Nothing of ours compares two clocks, but tokens and
+// certificates do, and the strictest of those who read tokens allow a minute.
 const mostSkew = 30 * time.Second
 
 // Clock reads the clock of a server from its answers.

@@ -19,9 +19,8 @@ import (
 
 // Names of checks that others need.
 const (
-	checkCluster = "API server"
-	checkToken   = "IONOS token"
-	checkSource  = "source"
+	checkToken  = "IONOS token"
+	checkSource = "source"
 )
 
 // check makes the checks before the flight.
@@ -39,18 +38,18 @@ type flight struct {
 	version string
 	cluster kubernetes.Interface // nil: the source is none
 	host    string               // of the cluster's API server
-	dates   *dates               // of its answers
+	clock   *preflight.Clock     // of its answers
 	cloud   describer            // nil: none is needed
 }
 
 func newFlight(cfg *Config, version string) (*flight, error) {
-	f := &flight{cfg: cfg, version: version, dates: &dates{}}
+	f := &flight{cfg: cfg, version: version, clock: &preflight.Clock{}}
 	var problems []error
 	if cfg.inCluster() {
 		cluster, err := clusterConfig(cfg, version)
 		if err == nil {
 			f.host = cluster.Host
-			cluster.Wrap(f.dates.wrap)
+			cluster.Wrap(f.clock.Wrap)
 			f.cluster, err = kubernetes.NewForConfig(cluster)
 		}
 		problems = append(problems, err)
@@ -73,7 +72,7 @@ func (f *flight) checks() []preflight.Check {
 	}
 	source := preflight.Check{Name: checkSource, Run: f.source}
 	if f.cluster != nil {
-		source.Needs = []string{checkCluster}
+		source.Needs = []string{preflight.APIServer}
 		for _, p := range needed(f.cfg) {
 			source.Needs = append(source.Needs, p.String())
 		}

@@ -13,13 +13,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
-const (
-	// mostSkew is what clocks may differ by. Nothing of ours compares two clocks, but tokens and
-	// certificates do, and the strictest of those who read tokens allow a minute.
-	mostSkew = 30 * time.Second
-	// tokenSoon is when the end of a token is worth a warning: as the running inventory warns.
-	tokenSoon = 28 * 24 * time.Hour
-)
+// tokenSoon is when the end of a token is worth a warning: as the running inventory warns.
+const tokenSoon = 28 * 24 * time.Hour
 
 var _ describer = (*ionos.Client)(nil)
 
@@ -48,7 +43,7 @@ func (f *flight) cloudChecks() []preflight.Check {
 	}}, {Name: "clock of the cloud", Needs: []string{checkToken}, Run: func(ctx context.Context) (string, error) {
 		for _, p := range pairs {
 			if d, err := asked[p](ctx); err == nil {
-				return skew(d.Clock.Sub(d.ReadAt), !d.Clock.IsZero())
+				return preflight.Skew(d.Clock.Sub(d.ReadAt), !d.Clock.IsZero())
 			}
 		}
 		return "", preflight.Warning("no answer to take it from")
@@ -117,21 +112,4 @@ func (f *flight) lan(p ionos.Pair, d ionos.Description) (string, error) {
 		return "", fmt.Errorf("%s, has the addresses %v, none of them inside %v: check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID", saw, blocks, ours)
 	}
 	return fmt.Sprintf("%s, addresses %v", saw, blocks), nil
-}
-
-// skew judges how far another clock is ahead of ours.
-func skew(ahead time.Duration, known bool) (string, error) {
-	text := "within a second or two of ours"
-	if off := ahead.Abs().Round(time.Second); off > 2*time.Second && ahead > 0 {
-		text = fmt.Sprintf("%s ahead of ours", off)
-	} else if off > 2*time.Second {
-		text = fmt.Sprintf("%s behind ours", off)
-	}
-	switch {
-	case !known:
-		return "", preflight.Warning("its answers bear no date, so clocks cannot be compared")
-	case ahead.Abs() > mostSkew:
-		return "", fmt.Errorf("%s: tokens and certificates that were just issued will be refused: set both machines' clocks (NTP)", text)
-	}
-	return text, nil
 }

@@ -1,0 +1,81 @@
+package preflight
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+)
+
+func TestAPermissionIsToldInWords(t *testing.T) {
+	for want, p := range map[string]Permission{
+		"list nodes":                         {Verb: "list", Resource: "nodes"},
+		"get leases it in web":               {Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
+		"update services in all namespaces":  {Verb: "update", Resource: "services", Namespace: Anywhere},
+		"delete endpointslices in elsewhere": {Verb: "delete", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: "elsewhere"},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAsksForEachPermission(t *testing.T) {
+	needed := []Permission{{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "services", Namespace: "web"}}
+	excessive := []Permission{{Verb: "create", Resource: "pods", Namespace: "web"}, {Verb: "update", Resource: "services", Namespace: Anywhere}}
+	for _, tt := range []struct {
+		name    string
+		allowed func(authorizationv1.ResourceAttributes) bool
+		err     error
+		want    []string
+	}{
+		{"what is needed and no more", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "list" || a.Verb == "get" }, nil, []string{
+			"ok list nodes allowed", "ok get services in web allowed", "ok no more permissions the credential may do nothing dangerous of what was tried",
+		}},
+		{"less", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "list" }, nil, []string{
+			"ok list nodes allowed", "FAIL get services in web the credential may not get services in web: bind the role of deploy/half to it", "ok no more",
+		}},
+		{"more", func(a authorizationv1.ResourceAttributes) bool { return a.Verb != "*" }, nil, []string{
+			"ok list", "ok get", "WARN no more permissions the credential may also create pods in web, update services in all namespaces, which the half never does: give the half one of its own, with the role of deploy/half",
+		}},
+		{"more, but not everywhere", func(a authorizationv1.ResourceAttributes) bool { return a.Verb != "*" && a.Namespace != "" }, nil, []string{
+			"FAIL list", "ok get", "WARN no more permissions the credential may also create pods in web, which",
+		}},
+		{"everything", func(authorizationv1.ResourceAttributes) bool { return true }, nil, []string{"ok list", "ok get", "WARN no more permissions the credential may do everything"}},
+		{"no answer", nil, errors.New("away"), []string{"FAIL list nodes ask whether the credential may list nodes: away", "FAIL get", "FAIL no more"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
+				review := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview) //nolint:forcetypeassert // by its verb and resource
+				if tt.err == nil {
+					review.Status.Allowed = tt.allowed(*review.Spec.ResourceAttributes)
+				}
+				return true, review, tt.err
+			})
+			checks := Cluster{Client: client, Clock: &Clock{}, Half: "the half", Setting: "KUBECONFIG", Role: "deploy/half"}.Checks(needed, excessive)
+			for i := range checks {
+				checks[i].Needs = nil
+			}
+			var out bytes.Buffer
+			Run(t.Context(), &out, checks[2:]) // what it says is looked at; the first two want a server
+			var got []string
+			for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+				line = strings.Join(strings.Fields(line), " ")
+				if i < len(tt.want) && strings.HasPrefix(line, tt.want[i]) {
+					line = tt.want[i]
+				}
+				got = append(got, line)
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
