@@ -21,7 +21,7 @@ import (
 )
 
 // source tells which nodes there are. What it has to promise is in docs/sources/README.md, and
-// held for every kind by the suite in lab/sources.
+// held for every kind by the suite in sourcetest.
 type source interface {
 	// Run follows the outside until ctx is done; its error is then nil.
 	Run(ctx context.Context) error
