@@ -266,7 +266,8 @@ func TestWithAWorkloadADrainLosesNothing(t *testing.T) {
 		})
 		s.is(pair.Ready, a)
 	})
-	s.step("it drains when its last Pod begins to leave", func(s *stage) {
+	s.step("it drains when its last Pod begins to leave, marked or not", func(s *stage) {
+		s.must(a.Drain(s.ctx(), false))
 		s.must(s.SecuredClient().CoreV1().Pods(ingress).Delete(s.ctx(), pod, metav1.DeleteOptions{})) // with its grace period
 		s.slices("it drains", pair.Are(pair.Draining, a.Address))
 		s.is(pair.Ready, b)

@@ -128,13 +128,13 @@ func (w *Worker) Cordon(ctx context.Context, on bool) error {
 	return w.patch(ctx, map[string]any{"spec": map[string]any{"unschedulable": on}})
 }
 
-// Drain puts the autoscaler's taint on the Node, or takes it away.
+// Drain puts the autoscaler's taint on the Node, or takes it away. A Node here has no other.
 func (w *Worker) Drain(ctx context.Context, on bool) error {
-	taint := map[string]any{"key": DrainTaint, "effect": "NoSchedule"}
-	if !on {
-		taint = map[string]any{"$patch": "delete", "key": DrainTaint, "effect": "NoSchedule"}
+	taints := []corev1.Taint{}
+	if on {
+		taints = append(taints, corev1.Taint{Key: DrainTaint, Effect: corev1.TaintEffectNoSchedule})
 	}
-	return w.patch(ctx, map[string]any{"spec": map[string]any{"taints": []any{taint}}})
+	return w.patch(ctx, map[string]any{"spec": map[string]any{"taints": taints}})
 }
 
 func (w *Worker) patch(ctx context.Context, change map[string]any, subresources ...string) error {
