@@ -2,6 +2,7 @@ package kubeservice
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
@@ -223,6 +225,21 @@ func TestPortsAreToldForComparison(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
+	t.Run("unreachable: the API server refuses", func(t *testing.T) {
+		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)))
+		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
+			return true, nil, errors.New("connection refused")
+		})
+		for _, look := range []roster.Look{roster.Light, roster.Full} {
+			if _, err := w.Look(t.Context(), look); err == nil || !strings.Contains(err.Error(), "connection refused") {
+				t.Errorf("%s look: %v", look, err)
+			}
+		}
+		if news := w.Take(); len(news.Removed) > 0 {
+			t.Errorf("removed %v", news.Removed)
+		}
+	})
 	t.Run("contradictory: the Service is not there", func(t *testing.T) {
 		w := follow(t)
 		w.told(map[string]string{})
