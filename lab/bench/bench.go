@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
+	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
@@ -70,7 +71,7 @@ func run(ctx context.Context, out io.Writer, samples int) error {
 		return err
 	}
 	file := filepath.Join(root, "lab", "bench", "results", "latest.json")
-	if err := report.save(file); err != nil {
+	if err := figures.Save(file, report); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s\nwritten to lab/bench/results/latest.json\n", report)

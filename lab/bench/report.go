@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/slicefeed/slicefeed/lab/figures"
 )
 
 // goal is the ratio to the floor that the median must not exceed.
@@ -42,7 +39,7 @@ type Ratio struct {
 func newReport(floor, pair []time.Duration) *Report {
 	r := &Report{
 		Time:    time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%d cores, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		Machine: figures.Machine(),
 		Settings: fmt.Sprintf("one node toggles Ready beside %d ready ones; HEALTH_CHECK_MODE=off, SHRINK_WINDOW=0, everything else at its default",
 			readyWorkers),
 		Samples: len(pair), Floor: times(floor), Pair: times(pair),
@@ -54,17 +51,8 @@ func newReport(floor, pair []time.Duration) *Report {
 }
 
 func times(samples []time.Duration) Times {
-	return Times{P50: milliseconds(percentile(samples, 50)), P99: milliseconds(percentile(samples, 99))}
+	return Times{P50: figures.Milliseconds(figures.Percentile(samples, 50)), P99: figures.Milliseconds(figures.Percentile(samples, 99))}
 }
-
-// percentile is the nearest-rank percentile: a value that was measured.
-func percentile(samples []time.Duration, p int) time.Duration {
-	sorted := slices.Sorted(slices.Values(samples))
-	rank := (len(sorted)*p + 99) / 100
-	return sorted[max(rank, 1)-1]
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // String is the table.
 func (r *Report) String() string {
@@ -81,15 +69,4 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "\ngoal: %s: %s\n", r.Goal, verdict)
 	return b.String()
-}
-
-func (r *Report) save(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 )
 
@@ -82,7 +83,7 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 	}
 	s.report.Took = time.Since(began).Round(time.Second).Seconds()
 	fmt.Fprintf(os.Stdout, "\n%s\n", s.report)
-	if err := s.report.save("results/latest.json"); err != nil {
+	if err := figures.Save("results/latest.json", s.report); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,14 +1,11 @@
 package load
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/slicefeed/slicefeed/lab/figures"
 )
 
 // report is what a run found. The inventory and its clients share the machine.
@@ -72,18 +69,15 @@ type percentiles struct {
 func newReport() *report {
 	return &report{
 		Time:    time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%d cores, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		Machine: figures.Machine(),
 		Nodes:   nodes, Subscribers: subscribers,
 	}
 }
 
-// times are nearest-rank percentiles: values that were measured.
 func times(took []time.Duration) percentiles {
-	slices.Sort(took)
-	at := func(p int) float64 {
-		return float64(took[max((len(took)*p+99)/100, 1)-1].Microseconds()) / 1000
+	return percentiles{
+		figures.Milliseconds(figures.Percentile(took, 50)), figures.Milliseconds(figures.Percentile(took, 99)),
 	}
-	return percentiles{at(50), at(99)}
 }
 
 // String is the table.
@@ -109,15 +103,4 @@ func (r *report) String() string {
 	row("rubbish, and ListNodes from 50 at once", "%d connections; %d answered, %d refused, %+.1f MB", r.Abuse.Rubbish, r.Abuse.Answered, r.Abuse.Refused, r.Abuse.GrownMB)
 	row("  a change meanwhile", "p50 %.1f ms (%.2f x), p99 %.1f ms", r.Abuse.Change.P50, r.Abuse.Ratio, r.Abuse.Change.P99)
 	return b.String()
-}
-
-func (r *report) save(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }

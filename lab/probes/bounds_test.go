@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
@@ -122,24 +122,18 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 	fmt.Fprintf(&table, "%d deaths each, seconds from the death (or the recovery) to the word\n", backends*deaths)
 	fmt.Fprintf(&table, "%-28s %-6s %6s %6s %6s   %9s %6s\n", "failure", "mode", "bound", "p50", "p99", "back: p50", "p99")
 	for _, c := range cells {
-		p99 := percentile(c.noticed, 99)
+		p99 := figures.Percentile(c.noticed, 99)
 		fmt.Fprintf(&table, "%-28s %-6s %6.1f %6.2f %6.2f   %9.2f %6.2f\n", c.failure, c.mode, c.within.Seconds(),
-			percentile(c.noticed, 50).Seconds(), p99.Seconds(), percentile(c.redeemed, 50).Seconds(), percentile(c.redeemed, 99).Seconds())
+			figures.Percentile(c.noticed, 50).Seconds(), p99.Seconds(), figures.Percentile(c.redeemed, 50).Seconds(), figures.Percentile(c.redeemed, 99).Seconds())
 		// The bounds are the prober's; the slack is for machines that have other things to do.
 		if limit := time.Duration(slack * float64(c.within)); p99 > limit {
 			t.Errorf("%s, %s: p99 is %v, more than %v", c.mode, c.failure, p99, limit)
 		}
-		if p99 := percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(refuses)) {
+		if p99 := figures.Percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(refuses)) {
 			t.Errorf("%s, %s: p99 of coming back is %v", c.mode, c.failure, p99)
 		}
 	}
 	t.Log("\n" + table.String())
-}
-
-// percentile is by nearest rank: a value that was measured.
-func percentile(times []time.Duration, p int) time.Duration {
-	slices.Sort(times)
-	return times[max((len(times)*p+99)/100, 1)-1]
 }
 
 // A restart, a burst of lost packets, an error or two: shorter than the time between two

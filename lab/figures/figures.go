@@ -1,0 +1,40 @@
+// Package figures is what reports of measurements have in common: percentiles that were
+// measured, on what machine, and how a report is kept. It refuses to interpolate.
+package figures
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// Percentile is the nearest-rank percentile of at least one sample: a value that was measured.
+func Percentile(samples []time.Duration, p int) time.Duration {
+	sorted := slices.Sorted(slices.Values(samples))
+	rank := (len(sorted)*p + 99) / 100
+	return sorted[max(rank, 1)-1]
+}
+
+// Milliseconds is a duration as reports have it.
+func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Machine says what a measurement was made on.
+func Machine() string {
+	return fmt.Sprintf("%d cores, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// Save keeps a report as JSON, for whoever compares it with the next.
+func Save(file string, report any) error {
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
