@@ -27,8 +27,7 @@ type proof struct {
 	stay  []*pair.Worker // they live through everything,
 	scout *pair.Worker   // and this one goes and returns
 
-	mark     int           // where the present trial begins in the record
-	patience time.Duration // of ctx; 0: that of the stage
+	mark int // where the present trial begins in the record
 }
 
 type (
@@ -89,31 +88,6 @@ func (p *proof) hire(n int) {
 	all := p.join(n + 1)
 	p.stay, p.scout = all[:n], all[n]
 	p.until("the feed has said so", func() bool { return p.feed.Count() > 0 && p.feed.Since(p.feed.Count())[0].Set[p.scout.Name] != nil })
-}
-
-// ctx is the stage's, with another patience.
-func (p *proof) ctx() context.Context {
-	if p.patience == 0 {
-		return p.stage.ctx()
-	}
-	ctx, cancel := context.WithTimeoutCause(p.t.Context(), p.patience, fmt.Errorf("not within %s", p.patience))
-	p.t.Cleanup(cancel)
-	return ctx
-}
-
-// until is the stage's, with another patience.
-func (p *proof) until(what string, yes func() bool) {
-	p.t.Helper()
-	ctx := p.ctx()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !yes() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			p.t.Fatalf("waited until %s: %v", what, context.Cause(ctx))
-		}
-	}
 }
 
 // on is the proof on the stage of a step.

@@ -83,7 +83,8 @@ func startPair() error {
 	return err
 }
 
-// patience is how long anything may take: an idle machine needs a fraction of it.
+// patience is how long anything may take, unless a test says otherwise: an idle machine needs a
+// fraction of it.
 const patience = 90 * time.Second
 
 // stage is the pair as one test has it: no Node, no slice, no Lease, one Service, and
@@ -95,7 +96,8 @@ type stage struct {
 	service *corev1.Service
 	writers []*pair.Half // those that take part
 
-	logs map[*pair.Half]int64 // where this test's part of each log begins
+	logs     map[*pair.Half]int64 // where this test's part of each log begins
+	patience time.Duration
 }
 
 // script is what a test wants to be different.
@@ -108,7 +110,7 @@ type script struct {
 // enter clears the stage and builds up what the script says. Start starts the halves.
 func enter(t *testing.T, sc script) *stage {
 	t.Helper()
-	s := &stage{Pair: shared, t: t, logs: map[*pair.Half]int64{}}
+	s := &stage{Pair: shared, t: t, logs: map[*pair.Half]int64{}, patience: patience}
 	s.writers = s.Writers[:max(1, sc.writers)]
 	s.clear()
 	for _, half := range s.halves() {
@@ -236,7 +238,7 @@ func (s *stage) startWriters() {
 
 // ctx ends when patience does, or with the test.
 func (s *stage) ctx() context.Context {
-	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience, fmt.Errorf("not within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(s.t.Context(), s.patience, fmt.Errorf("not within %s", s.patience))
 	s.t.Cleanup(cancel)
 	return ctx
 }
