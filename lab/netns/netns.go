@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -68,9 +69,28 @@ func Main(m interface{ Run() int }, addrs ...netip.Addr) {
 	os.Exit(m.Run())
 }
 
-// AddAddr gives the namespace an address. One that it has already is no error.
+// AddAddr gives the namespace an address, and returns when it can be reached. One that the
+// namespace has already is no error.
 func AddAddr(addr netip.Addr) error {
-	return onLoopback("add", addr, netlink.AddrReplace)
+	if err := onLoopback("add", addr, netlink.AddrReplace); err != nil {
+		return err
+	}
+	return reachable(addr)
+}
+
+// reachable waits for the route to an address of ours: the kernel adds that of an IPv6 one in
+// its own time, so that it can be bound before it can be reached.
+func reachable(addr netip.Addr) error {
+	const within = 30 * time.Second
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		_, err := netlink.RouteGet(addr.AsSlice())
+		if err == nil {
+			return nil
+		}
+		if time.Since(start) > within {
+			return fmt.Errorf("address %s was added, and cannot be reached %s later: %w", addr, within, err)
+		}
+	}
 }
 
 // DelAddr takes an address away: connecting to it fails at once from then on, and
