@@ -35,8 +35,11 @@ type Half[C any] struct {
 	// Its error is one of configuration.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
-	// Extra are commands of this half alone.
+	// Extra are commands of this half alone, with the configuration of serve.
 	Extra []Extra[C]
+
+	// Tools are commands of this half alone, with settings of their own.
+	Tools []Tool
 }
 
 // Extra is a command for people, with the configuration of serve.
@@ -52,6 +55,19 @@ type Call[C any] struct {
 	Args   []string
 	Out    io.Writer // the answer
 	Err    io.Writer // what there is to say on the way
+}
+
+// Tool is a command for people with settings of its own: it runs where they are, with what
+// is theirs. Make one with NewTool.
+type Tool struct {
+	configured func(getenv func(string) string) *cobra.Command
+}
+
+// NewTool makes a command whose settings are T. Use and run are as in an Extra.
+func NewTool[T any](use, short string, run func(ctx context.Context, call Call[T]) error) Tool {
+	return Tool{func(getenv func(string) string) *cobra.Command {
+		return Half[T]{}.extra(getenv, Extra[T]{Use: use, Short: short, Run: run})
+	}}
 }
 
 // Service is what serve runs.
@@ -107,13 +123,20 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 		}},
 	)
 	for _, x := range h.Extra {
-		root.AddCommand(h.configured(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
-			func(cmd *cobra.Command, cfg *C, args []string) error {
-				journal.Adopt(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
-				return x.Run(cmd.Context(), Call[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
-			}))
+		root.AddCommand(h.extra(getenv, x))
+	}
+	for _, tool := range h.Tools {
+		root.AddCommand(tool.configured(getenv))
 	}
 	return root
+}
+
+func (h Half[C]) extra(getenv func(string) string, x Extra[C]) *cobra.Command {
+	return h.configured(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
+		func(cmd *cobra.Command, cfg *C, args []string) error {
+			journal.Adopt(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
+			return x.Run(cmd.Context(), Call[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+		})
 }
 
 // configured gives a command the flags of the configuration, and as many arguments as its Use names.

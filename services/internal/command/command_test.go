@@ -17,6 +17,10 @@ type config struct {
 	Count int    `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
 }
 
+type count struct {
+	Count int `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
+}
+
 type service struct{ ran *bool }
 
 func (s service) Run(context.Context) error {
@@ -50,6 +54,9 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 		{"asks for its arguments", []string{"greet", "--name=a"}, nil, nil, 2, false, []string{"WHOM"}},
 		{"takes no more of them", []string{"greet", "--name=a", "you", "and", "you"}, nil, nil, 2, false, []string{"WHOM", "and"}},
 		{"fails as it fails", []string{"greet", "--name=a", "nobody"}, nil, nil, 1, false, []string{"nobody is there"}},
+		{"runs a tool with settings of its own", []string{"measure", "--count=3"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 0, false, []string{"measured 3 times"}},
+		{"judges them as it judges others", []string{"measure", "--count=11"}, nil, nil, 2, false, []string{`COUNT="11"`}},
+		{"does not know serve's settings there", []string{"measure", "--name=a"}, nil, nil, 2, false, []string{"--name"}},
 		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,6 +64,10 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 			half := Half[config]{
 				Name: "half", Version: "v1.2.3", Forbidden: []string{"OTHER_TOKEN"},
 				Build: func(*config, *slog.Logger) (Service, error) { return service{&ran}, tt.build },
+				Tools: []Tool{NewTool("measure", "Measure", func(_ context.Context, call Call[count]) error {
+					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
+					return err
+				})},
 				Extra: []Extra[config]{{Use: "greet WHOM", Short: "Greet", Run: func(_ context.Context, call Call[config]) error {
 					if call.Args[0] == "nobody" {
 						return errors.New("nobody is there")
