@@ -155,7 +155,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 		},
 		cidrs: settings.Prefixes(cfg.Subnets),
 		applier: applier.New(applier.Config{
-			Store: store, Leading: leading, Reporter: w.reporter, Logger: log, Registerer: w.registry,
+			Store: store, Leading: leading, Reporter: w.reporter, Logger: log, Metrics: applier.NewMetrics(w.registry),
 		}),
 		metrics: newMetrics(w.registry), log: log,
 	}

@@ -277,7 +277,7 @@ func newWriter(t testing.TB, reporter *Reporter) *writer {
 	}
 	w.Applier = New(Config{
 		Store: Kubernetes(w.api.client(nil)), Leading: func() bool { return w.leading }, Reporter: reporter,
-		Logger: slog.New(slog.DiscardHandler), Registerer: w.metrics,
+		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(w.metrics),
 	})
 	return w
 }

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,36 +57,35 @@ func (l *Later) Unwrap() error { return l.Err }
 
 // Config is what an Applier needs.
 type Config struct {
-	Store      Store
-	Leading    func() bool // whether the Lease is surely ours at this moment
-	Reporter   *Reporter
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Store    Store
+	Leading  func() bool // whether the Lease is surely ours at this moment
+	Reporter *Reporter
+	Logger   *slog.Logger
+	Metrics  *Metrics // shared by all Appliers of the process
 }
 
-// Applier writes slices. One Apply for a Service at a time.
+// Applier writes the slices of one Service, one Apply or Withdraw at a time.
 type Applier struct {
 	store    Store
 	leading  func() bool
 	reporter *Reporter
 	log      *slog.Logger
-	metrics  *metrics
+	metrics  *Metrics
 
 	mu      sync.Mutex
 	records map[key]*record
-	budgets map[key]*budget // by Service
+	repair  budget
 }
 
-// key names a slice or a Service.
+// key names a slice.
 type key struct{ namespace, name string }
 
 // New makes an Applier that has written nothing yet.
 func New(cfg Config) *Applier {
 	return &Applier{
 		store: cfg.Store, leading: cfg.Leading, reporter: cfg.Reporter, log: cfg.Logger,
-		metrics: newMetrics(cfg.Registerer),
+		metrics: cfg.Metrics,
 		records: map[key]*record{},
-		budgets: map[key]*budget{},
 	}
 }
 
@@ -121,6 +119,20 @@ func (a *Applier) Apply(ctx context.Context, service corev1.ObjectReference, des
 	}
 	a.settle(service, desired, current, plan)
 	return plan, nil
+}
+
+// Withdraw deletes these slices of ours: their Service is none of our targets any more.
+// Its errors are those of Apply.
+func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, ours []*discoveryv1.EndpointSlice) error {
+	if err := a.recall(ctx, service); err != nil {
+		return err
+	}
+	for _, slice := range ours {
+		if err := a.write(ctx, service, remove, slice); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write sends one request and makes sense of its answer.

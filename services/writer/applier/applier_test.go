@@ -277,6 +277,27 @@ func TestAThrottlingServerIsObeyed(t *testing.T) {
 	})
 }
 
+func TestWithdrawingDeletesTheGivenSlicesWhileWeLead(t *testing.T) {
+	w := newWriter(t, nil)
+	w.must(t, desired("10.0.0.1"))
+	cached, version := w.api.cache()
+	w.api.sent()
+
+	w.leading = false
+	if err := w.Withdraw(t.Context(), shop, w.Current(cached, version)); !errors.Is(err, ErrNotLeading) {
+		t.Fatalf("got %v", err)
+	}
+	w.wantSent(t)
+	w.leading = true
+	if err := w.Withdraw(t.Context(), shop, w.Current(cached, version)); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSent(t, "DELETE shop-nodes")
+	if left := w.Current(cached, version); len(left) != 0 { // though the cache still shows it
+		t.Errorf("left: %v", left)
+	}
+}
+
 func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	w := newWriter(t, nil)
 	w.leading = false
@@ -306,7 +327,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 			api.setFault(false, func(r *http.Request) (*http.Response, error) { leading = false; return throttled(r) })
 			a := New(Config{
 				Store: Kubernetes(api.client(Guard(func() bool { return leading }))), Leading: func() bool { return true },
-				Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+				Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 			})
 			if _, err := a.Apply(t.Context(), shop, desired("10.0.0.1"), nil); err == nil {
 				t.Fatal("no error")
@@ -329,7 +350,7 @@ func TestADryRunPrintsWhatItWouldWriteAndRests(t *testing.T) {
 	var out strings.Builder
 	a := New(Config{
 		Store: Memory(&out, Kubernetes(below.client(nil))), Leading: func() bool { return true },
-		Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	for range 2 {
 		list, version := below.cache()

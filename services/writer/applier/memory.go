@@ -89,7 +89,7 @@ func (a *Applier) Forget() {
 	for _, r := range a.records {
 		r.ours = nil
 	}
-	clear(a.budgets)
+	a.repair = budget{}
 }
 
 // record gives the slice's record, for this Service from now on.

@@ -7,14 +7,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-type metrics struct {
+// Metrics are those of all Appliers of a process.
+type Metrics struct {
 	writes   *prometheus.CounterVec
 	duration prometheus.Histogram
 	repairs  prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer) *metrics {
-	m := &metrics{
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_slice_writes_total",
 			Help: "Requests that change EndpointSlices, by verb and result: ok, conflict, throttled, refused, or unknown (no answer, or one that leaves it open).",
@@ -36,7 +38,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) observe(verb verb, err error, took time.Duration) {
+func (m *Metrics) observe(verb verb, err error, took time.Duration) {
 	result := "unknown"
 	switch {
 	case err == nil, verb == remove && apierrors.IsNotFound(err):

@@ -66,18 +66,12 @@ func (a *Applier) mayRepair(service corev1.ObjectReference, plan planner.Plan, c
 	}
 	now := time.Now()
 	a.mu.Lock()
-	k := key{service.Namespace, service.Name}
-	b := a.budgets[k]
-	if b == nil {
-		b = &budget{}
-		a.budgets[k] = b
-	}
-	at := b.next(now)
+	at := a.repair.next(now)
 	held := at.After(now)
 	alone := repairs == plan.Writes()
 	if !held || !alone {
 		for range repairs {
-			b.spend(now)
+			a.repair.spend(now)
 		}
 	}
 	a.mu.Unlock()
