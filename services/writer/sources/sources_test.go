@@ -1,0 +1,298 @@
+package sources
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slicefeed/slicefeed/services/internal/link"
+)
+
+var defaults = Source{
+	Name: "default", Address: "unused.example:1", SAN: "unused.example", CAFile: "peer-ca.pem",
+	CIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, Namespaces: []string{"unused"},
+	Ports: []PortRange{{30000, 32767}},
+}
+
+const theFile = `
+sources:
+- name: green
+  address: "[2001:db8::5]:9443"
+  san: inventory.green.example
+  cidrs: [2001:db8:1::/64]
+# the other one
+- name: blue
+  address: inventory.blue.example:9443
+  san: spiffe://example.org/slicefeed/inventory-blue
+  caFile: blue-ca.pem
+  cidrs: [10.0.0.0/24, 10.0.1.7/32]
+  namespaces: [web, shop, web]
+  ports: ["30000-32767", 8080]
+`
+
+func TestTheFileIsReadAsItIsWritten(t *testing.T) {
+	want := []Source{{
+		Name: "blue", Address: "inventory.blue.example:9443", SAN: "spiffe://example.org/slicefeed/inventory-blue",
+		CAFile: "/etc/slicefeed/blue-ca.pem", Namespaces: []string{"shop", "web"},
+		CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.1.7/32")},
+		Ports: []PortRange{{30000, 32767}, {8080, 8080}},
+	}, {
+		Name: "green", Address: "[2001:db8::5]:9443", SAN: "inventory.green.example", CAFile: "peer-ca.pem",
+		CIDRs: []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/64")}, Ports: []PortRange{{30000, 32767}},
+	}}
+	got, err := Parse([]byte(theFile), "/etc/slicefeed", defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// good is a source to which a test adds what is wrong.
+const good = "sources:\n- name: blue\n  address: a.example:1\n  san: a.example\n"
+
+func TestEveryProblemOfTheFileIsTold(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"an empty file", "", []string{`is empty: want "sources:"`}},
+		{"a comment alone", "# none yet\n", []string{"is empty"}},
+		{"nothing", "~", []string{"is empty"}},
+		{"a list without its heading", "- name: blue", []string{`line 1: want "sources:" and for each a name, an address, a san and cidrs, not a list`}},
+		{"no source", "sources: []", []string{"line 1: lists no source"}},
+		{"no list", "sources:\n  blue: {}", []string{"line 1: lists no source"}},
+		{"a misspelt heading", "source: []", []string{`line 1: "source" is no field of it: is it sources?`, "lists no source"}},
+		{"no YAML", "\tsources", []string{"yaml"}},
+		{"two documents", good + "  cidrs: [10.0.0.0/24]\n---\nsources: []", []string{"more than one"}},
+		{"a source that is a word", "sources: [blue]", []string{`line 1, source 1: want a name, an address, a san and cidrs, not "blue"`}},
+		{"a source that is nothing", "sources:\n-", []string{"source 1: want a name, an address, a san and cidrs, not nothing"}},
+		{"all that is mandatory", "sources:\n- {}", []string{
+			"line 2, source 1: name: is not set: want a DNS label",
+			"source 1: address: is not set: want host:port",
+			"source 1: san: is not set: want a URI",
+			"source 1: cidrs: is not set: want a list, each a CIDR",
+		}},
+		{"a misspelt field does not widen a fence", good + "  cidrs: [10.0.0.0/24]\n  namespace: [web]\n  PORTS: [1]\n  colour: red", []string{
+			`line 6, source "blue": "namespace" is no field of it: is it namespaces?`,
+			`line 7, source "blue": "PORTS" is no field of it: is it ports?`,
+			`line 8, source "blue": "colour" is no field of it: it takes name, address, san, caFile, cidrs, namespaces, ports`,
+		}},
+		{"a field that is there twice", good + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6, source "blue": cidrs: is there already, at line 5`}},
+		{"an emptied list does not widen a fence", good + "  cidrs: []\n  namespaces: []\n  ports:", []string{
+			"line 5, source \"blue\": cidrs: is empty", "line 6, source \"blue\": namespaces: is empty", "line 7, source \"blue\": ports: want a list", "not nothing",
+		}},
+		{"one value instead of a list", good + "  cidrs: 10.0.0.0/24\n  ports: 8080\n  namespaces: {web: shop}", []string{
+			`cidrs: want a list, each a CIDR such as 10.0.1.0/24, not "10.0.0.0/24"`, `ports: want a list`, `namespaces: want a list, each a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue, not a mapping`,
+		}},
+		{"entries that are none", good + "  cidrs: [~, [10.0.0.0/24], \"\"]", []string{"cidrs: is empty: want a CIDR", "cidrs: want a CIDR such as 10.0.1.0/24, not a list"}},
+		{"an alias", "sources:\n- &blue\n  name: blue\n  address: a.example:1\n  san: a.example\n  cidrs: [10.0.0.0/24]\n- *blue", []string{"source 2: want a name, an address, a san and cidrs, not an alias: write it out"}},
+		{"host bits", good + "  cidrs: [10.0.0.1/24]", []string{`line 5, source "blue": cidrs: "10.0.0.1/24": want a CIDR without host bits: 10.0.0.0/24, or the single address as 10.0.0.1/32`}},
+		{"what is no CIDR", good + "  cidrs: [10.0.0.1, \"10.0.1.\", 10.0.0.0/33, nodes/24]", []string{`"10.0.0.1": want a CIDR`, `"10.0.1.": want a CIDR`, `"10.0.0.0/33": want`, `"nodes/24": want`}},
+		{"an IPv4 CIDR in IPv6 form", good + "  cidrs: [\"::ffff:10.0.0.0/120\"]", []string{"want an IPv4 CIDR in IPv4 form"}},
+		{"ports", good + "  cidrs: [10.0.0.0/24]\n  ports: [0, 65536, 80-79, http, 0x50, -1]", []string{`ports: "0": want a port such as 8080`, `"65536": want`, `"80-79": want`, `"http": want`, `"0x50": want`, `"-1": want`}},
+		{"namespaces", good + "  cidrs: [10.0.0.0/24]\n  namespaces: [Web, \"*\", team/web]", []string{`namespaces: "Web": want a DNS label`, `"*": want`, `"team/web": want`}},
+		{"names that a slice's name would fold into one", "sources: [{name: Blue}, {name: blue_1}, {name: blue.1}, {name: -blue}]", []string{
+			`source "Blue": name: "Blue": want a DNS label`, `source "blue_1": name`, `source "blue.1": name`, `source "-blue": name`,
+		}},
+		{"a name that no label takes", "sources: [{name: " + strings.Repeat("b", 64) + "}]", []string{"want a DNS label"}},
+		{"a name twice", "sources:\n- name: blue\n- name: green\n- name: blue", []string{`line 4, source "blue": name: source 1 has this name already`}},
+		{"addresses", "sources: [{address: a.example}, {address: \":1\"}, {address: \"a.example:http\"}, {address: \"dns:///a.example:1\"}, {address: \"a.example:0\"}, {address: \"2001:db8::1:1\"}]", []string{
+			`source 1: address: "a.example": want host:port`, `":1": want`, `"a.example:http": want`, `"dns:///a.example:1": want`, `"a.example:0": want`, `"2001:db8::1:1": want`,
+		}},
+		{"sans", "sources: [{san: \"*.example\"}, {san: \"spiffe://example.org/x?y\"}, {san: [a.example]}]", []string{`source 1: san: "*.example": want a URI`, `source 2: san`, `source 3: san: want a URI such as spiffe://example.org/inventory, or a lower-case DNS name, not a list`}},
+		{"a file that is too long", "#" + strings.Repeat(" ", maxFile), []string{"want at most 256 KiB"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, err := Parse([]byte(c.text), "", defaults)
+			if err == nil {
+				t.Fatalf("accepted: %v", all)
+			}
+			if all != nil {
+				t.Errorf("an error, and sources all the same: %v", all)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("not told: %s\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestProblemsAreToldInTheOrderOfTheFile(t *testing.T) {
+	_, err := Parse([]byte("sources:\n- ports: [0]\n  name: Blue\n- name: green\n  san: \"*\"\n"), "", defaults)
+	last := ""
+	for text := range strings.SplitSeq(err.Error(), "\n") {
+		if line, _, _ := strings.Cut(text, ","); line < last {
+			t.Errorf("%s after %s:\n%v", line, last, err)
+		} else {
+			last = line
+		}
+	}
+}
+
+func TestTheCAIsTheSourcesOwnOrThatOfAll(t *testing.T) {
+	for _, c := range []struct{ name, field, peerCA, want string }{
+		{"beside the file", "caFile: ca/blue.pem", "peer.pem", "/etc/slicefeed/ca/blue.pem"},
+		{"elsewhere", "caFile: /tls/blue.pem", "peer.pem", "/tls/blue.pem"},
+		{"that of all is where it was said", "", "peer.pem", "peer.pem"},
+		{"an empty value is none", `caFile: ""`, "peer.pem", "peer.pem"},
+		{"no value is none", "caFile:", "peer.pem", "peer.pem"},
+		{"none at all", "", "", ""},
+		{"none at all, in so many words", `caFile: ""`, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, err := Parse([]byte(good+"  cidrs: [10.0.0.0/24]\n  "+c.field), "/etc/slicefeed", Source{CAFile: c.peerCA})
+			if c.want == "" {
+				if err == nil || !strings.Contains(err.Error(), "TLS_PEER_CA_FILE") {
+					t.Errorf("without any CA: %v, %v", all, err)
+				}
+				return
+			}
+			if err != nil || all[0].CAFile != c.want {
+				t.Errorf("got %v, %v; want %s", all, err, c.want)
+			}
+		})
+	}
+}
+
+func TestAFileIsReadWithWhatIsBesideIt(t *testing.T) {
+	directory := t.TempDir()
+	path := filepath.Join(directory, "sources.yaml")
+	if err := os.WriteFile(path, []byte(theFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := Read(path, defaults)
+	if err != nil || len(all) != 2 || all[0].CAFile != filepath.Join(directory, "blue-ca.pem") {
+		t.Errorf("got %v, %v", all, err)
+	}
+}
+
+func TestAFileThatCannotBeReadIsNamedOnEachLine(t *testing.T) {
+	directory := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(directory, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name, path string
+		lines      int
+	}{
+		{"missing", filepath.Join(directory, "none"), 1},
+		{"a directory", directory, 1},
+		{"without end", "/dev/zero", 1},
+		{"four problems", write("bare", "sources: [{}]"), 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, err := Read(c.path, defaults)
+			if err == nil || all != nil {
+				t.Fatalf("read: %v, %v", all, err)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != c.lines {
+				t.Errorf("%d lines, want %d:\n%v", len(lines), c.lines, err)
+			}
+			for _, line := range lines {
+				if !strings.HasPrefix(line, "SOURCES_FILE=") || strings.Count(line, c.path) != 1 {
+					t.Errorf("names the file not just once: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestASourceAllowsItsPortsAndNamespaces(t *testing.T) {
+	s := Source{Ports: []PortRange{{8080, 8080}, {30000, 32767}}, Namespaces: []string{"shop", "web"}}
+	for port, want := range map[uint16]bool{0: false, 8079: false, 8080: true, 8081: false, 29999: false, 30000: true, 32767: true, 32768: false} {
+		if s.Allows(port) != want {
+			t.Errorf("port %d: %v", port, !want)
+		}
+	}
+	for namespace, want := range map[string]bool{"web": true, "shop": true, "sho": false, "": false} {
+		if s.Serves(namespace) != want {
+			t.Errorf("namespace %q: %v", namespace, !want)
+		}
+	}
+	if none := (Source{}); none.Allows(30000) || !none.Serves("web") {
+		t.Error("without ports none is allowed, without namespaces all are")
+	}
+}
+
+func TestAPortRangeReadsWhatItSays(t *testing.T) {
+	for _, text := range []string{"1", "8080", "30000-32767", "65535", "80-81"} {
+		var r PortRange
+		if err := r.UnmarshalText([]byte(text)); err != nil || r.String() != text {
+			t.Errorf("%s: %v, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"", "0", "0-80", "80-", "-80", "81-80", "65536", "80-65536", "+80", "8_0", " 80", "80-81-82", "http"} {
+		var r PortRange
+		if err := r.UnmarshalText([]byte(text)); err == nil || r != (PortRange{}) {
+			t.Errorf("%q is accepted as %v", text, r)
+		}
+	}
+}
+
+// FuzzParse holds that whatever is accepted can be used as it is: as a label, in a name, for a
+// dial, in a fence.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(theFile))
+	f.Add([]byte(good + "  cidrs: [10.0.0.0/24]"))
+	f.Add([]byte("sources: &a [*a]"))
+	f.Add([]byte("sources: [{name: &n blue, address: *n}]\n---\n"))
+	f.Add([]byte("sources: [{<<: {name: blue}, ? [cidrs] : 10.0.0.0/8, cidrs: !!str 10.0.0.0/8}]"))
+	f.Add([]byte("sources: [{name: 1, address: \"a:1\", san: a, cidrs: [\"::/0\"], ports: [1-65535], namespaces: [null]}]"))
+	f.Add([]byte("? {sources: []}\n: 1"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all, err := Parse(text, "/etc", defaults)
+		if err != nil {
+			if all != nil || err.Error() == "" {
+				t.Fatalf("%v with %v", all, err)
+			}
+			return
+		}
+		if len(all) == 0 {
+			t.Fatal("accepted without a source")
+		}
+		names := map[string]bool{}
+		for _, s := range all {
+			san, errSAN := link.ParseSAN(string(s.SAN))
+			_, _, errAddress := net.SplitHostPort(s.Address)
+			if names[s.Name] || len(validation.IsDNS1123Label(s.Name)) > 0 || errAddress != nil || errSAN != nil || san != s.SAN || s.CAFile == "" ||
+				len(s.CIDRs) == 0 || len(s.Ports) == 0 || !slices.IsSorted(s.Namespaces) {
+				t.Fatalf("accepted %+v", s)
+			}
+			names[s.Name] = true
+			for _, c := range s.CIDRs {
+				if !c.IsValid() || c != c.Masked() || c.Addr().Is4In6() {
+					t.Fatalf("accepted the CIDR %v", c)
+				}
+			}
+			for _, r := range s.Ports {
+				if r.First == 0 || r.First > r.Last {
+					t.Fatalf("accepted the ports %v", r)
+				}
+			}
+			for _, n := range s.Namespaces {
+				if len(validation.IsDNS1123Label(n)) > 0 {
+					t.Fatalf("accepted the namespace %q", n)
+				}
+			}
+		}
+		if !slices.IsSortedFunc(all, func(a, b Source) int { return strings.Compare(a.Name, b.Name) }) {
+			t.Fatal("not sorted")
+		}
+	})
+}
