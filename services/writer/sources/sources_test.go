@@ -296,3 +296,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The example that people copy.
+func TestTheExampleOfTheDocsIsRead(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/writer-sources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, _ := strings.Cut(rest, "```")
+	all, err := Parse([]byte(example), "/etc/slicefeed", defaults)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, field := range fields {
+		if !strings.Contains(example, field+":") || !strings.Contains(string(page), "| `"+field+"` |") {
+			t.Errorf("the example or the table lacks %s", field)
+		}
+	}
+}
