@@ -31,6 +31,9 @@ type Check struct {
 	Within time.Duration
 	// Run returns what was seen if all is well. An error says what is wrong and what to do.
 	Run func(ctx context.Context) (saw string, err error)
+	// Then is asked after Run, however that ended, for checks of what it found: they are made
+	// next. Nil: there are none.
+	Then func() []Check
 }
 
 // warning is an error that fails nothing.
@@ -44,19 +47,19 @@ func Warning(format string, args ...any) error { return warning{fmt.Sprintf(form
 // Run makes the checks, one after the other, and writes a line for each to out when it is
 // done. Its error says how many failed; nil: none did.
 func Run(ctx context.Context, out io.Writer, checks []Check) error {
-	width := 0
-	for _, c := range checks {
-		width = max(width, utf8.RuneCountInString(c.Name))
-	}
-	failed := 0
+	width, failed := 0, 0
 	without := map[string]bool{} // that did not pass
-	for _, c := range checks {
+	for i := 0; i < len(checks); i++ {
+		c := checks[i]
+		for _, c := range checks[i:] {
+			width = max(width, utf8.RuneCountInString(c.Name))
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var mark, text string
-		if i := slices.IndexFunc(c.Needs, func(name string) bool { return without[name] }); i >= 0 {
-			mark, text = "-", "skipped, since it needs: "+c.Needs[i]
+		if n := slices.IndexFunc(c.Needs, func(name string) bool { return without[name] }); n >= 0 {
+			mark, text = "-", "skipped, since it needs: "+c.Needs[n]
 			without[c.Name] = true
 		} else if saw, err := c.run(ctx); err != nil {
 			mark, text = "WARN", err.Error()
@@ -68,6 +71,9 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 			mark, text = "ok", saw
 		}
 		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, line(text))
+		if c.Then != nil && mark != "-" {
+			checks = slices.Concat(checks[:i+1], c.Then(), checks[i+1:])
+		}
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d checks failed", failed, len(checks))

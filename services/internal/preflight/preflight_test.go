@@ -18,6 +18,12 @@ func says(name, saw string, err error, needs ...string) Check {
 	return Check{Name: name, Needs: needs, Run: func(context.Context) (string, error) { return saw, err }}
 }
 
+// finds is a check that finds these.
+func finds(c Check, found ...Check) Check {
+	c.Then = func() []Check { return found }
+	return c
+}
+
 func TestSaysOneLineForEachCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -44,6 +50,16 @@ func TestSaysOneLineForEachCheck(t *testing.T) {
 		{"a warning beside a failure does not hide it", []Check{says("one", "", errors.Join(errors.New("bad"), errors.New("worse")))}, []string{
 			"FAIL  one  bad worse",
 		}, "1 of 1 checks failed"},
+		{"what a check finds is asked next", []Check{finds(says("all", "", errors.New("none")), says("the first", "", errors.New("odd")), says("b", "fine", nil)), says("last", "fine", nil)}, []string{
+			"FAIL  all   none",
+			"FAIL  the first  odd",
+			"ok    b          fine",
+			"ok    last       fine",
+		}, "2 of 4 checks failed"},
+		{"a check that is skipped finds nothing", []Check{says("one", "", errors.New("no")), finds(says("two", "", nil, "one"), says("three", "", nil))}, []string{
+			"FAIL  one  no",
+			"-     two  skipped, since it needs: one",
+		}, "1 of 2 checks failed"},
 		{"a stranger's text stays in its line", []Check{says("one", "", errors.New("a\r\nok    two  \x1b[2Jfine\xff\u0085"+strings.Repeat("é", 400)))}, []string{
 			"FAIL  one  a ok two [2Jfine? " + strings.Repeat("é", 291) + "…",
 		}, "1 of 1 checks failed"},
