@@ -4,6 +4,7 @@
 package journal
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,23 +27,30 @@ func Adopt(log *slog.Logger) {
 	grpclog.SetLoggerV2(&grpcLog{log.With("component", "grpc")})
 }
 
-// grpcLog takes what grpc says. Its infos are a running commentary on every connection, so
-// they are debugging here; what it calls fatal it believes to end the process, which
-// no library of ours may do.
+// grpcLog takes what grpc says. Its infos and warnings are a running commentary on every
+// connection, failed ones included, which whoever made it tells in words of ours: so they
+// are debugging here, and cost nothing while nobody debugs. What it calls fatal it believes
+// to end the process, which no library of ours may do.
 type grpcLog struct{ log *slog.Logger }
 
 func text(args ...any) string { return strings.TrimSpace(fmt.Sprintln(args...)) }
 
-func (g *grpcLog) Info(args ...any)   { g.log.Debug("grpc says", "text", text(args...)) }
-func (g *grpcLog) Infoln(args ...any) { g.log.Debug("grpc says", "text", text(args...)) }
-func (g *grpcLog) Infof(f string, args ...any) {
-	g.log.Debug("grpc says", "text", fmt.Sprintf(f, args...))
+func (g *grpcLog) comment(text func() string) {
+	if g.log.Enabled(context.Background(), slog.LevelDebug) {
+		g.log.Debug("grpc says", "text", text())
+	}
 }
 
-func (g *grpcLog) Warning(args ...any)   { g.log.Warn("grpc says", "text", text(args...)) }
-func (g *grpcLog) Warningln(args ...any) { g.log.Warn("grpc says", "text", text(args...)) }
+func (g *grpcLog) Info(args ...any)   { g.comment(func() string { return text(args...) }) }
+func (g *grpcLog) Infoln(args ...any) { g.comment(func() string { return text(args...) }) }
+func (g *grpcLog) Infof(f string, args ...any) {
+	g.comment(func() string { return fmt.Sprintf(f, args...) })
+}
+
+func (g *grpcLog) Warning(args ...any)   { g.Info(args...) }
+func (g *grpcLog) Warningln(args ...any) { g.Info(args...) }
 func (g *grpcLog) Warningf(f string, args ...any) {
-	g.log.Warn("grpc says", "text", fmt.Sprintf(f, args...))
+	g.Infof(f, args...)
 }
 
 func (g *grpcLog) Error(args ...any)   { g.log.Error("grpc says", "text", text(args...)) }

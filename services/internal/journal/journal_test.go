@@ -20,7 +20,8 @@ func TestKlogAndGrpcWriteToTheSameStream(t *testing.T) {
 	slog.Info("ours")
 	klog.ErrorS(nil, "theirs")
 	klog.Flush()
-	grpclog.Warningln("theirs", 2)
+	grpclog.Errorln("theirs", 2)
+	grpclog.Warning("a running commentary")
 	grpclog.Info("a running commentary")
 
 	type line struct{ Level, Msg, Component, Text string }
@@ -35,7 +36,7 @@ func TestKlogAndGrpcWriteToTheSameStream(t *testing.T) {
 	want := []line{
 		{"INFO", "ours", "", ""},
 		{"ERROR", "theirs", "client-go", ""},
-		{"WARN", "grpc says", "grpc", "theirs 2"},
+		{"ERROR", "grpc says", "grpc", "theirs 2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
