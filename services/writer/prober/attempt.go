@@ -22,12 +22,15 @@ type failure string
 
 func (f failure) Error() string { return string(f) }
 
+// noAnswer is also said of a connection that ends early: its end may overtake what came.
+const noAnswer = "no valid answer"
+
 // errUnaskable is our own failure: Validate refuses such a spec.
 var errUnaskable = errors.New("the probe's spec cannot be used")
 
 // asker asks backends. Each probe has a connection of its own.
 type asker struct {
-	http1, http2 *http.Transport
+	http *http.Transport
 }
 
 // ask probes once, within ctx, and says in a word or two why it failed.
@@ -71,14 +74,15 @@ func (a *asker) talk(ctx context.Context, conn net.Conn, key Key) error {
 		}
 		return a.get(ctx, secured, key)
 	case GRPC:
+		hangUp := func() { conn.Close() } //nolint:errcheck // as whoever made it
 		if !key.Spec.TLS {
-			return a.check(ctx, w, key)
+			return check(ctx, w, hangUp, key)
 		}
 		secured, err := handshake(w, key.Spec, "h2")
 		if err != nil {
 			return err
 		}
-		return a.check(ctx, secured, key)
+		return check(ctx, secured, hangUp, key)
 	default:
 		return errUnaskable
 	}
@@ -172,7 +176,7 @@ func judge(err error, spec Spec) (Outcome, string) {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return Fail, "no answer within " + spec.timeout().Round(time.Millisecond).String()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return Fail, "closed without an answer" // which of these it looks like is a matter of timing
+		return Fail, noAnswer // which of these it looks like, or garbage, is a matter of timing
 	case errors.As(err, &errno):
 		switch errno {
 		case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL:
@@ -180,6 +184,6 @@ func judge(err error, spec Spec) (Outcome, string) {
 		}
 		return Fail, errno.Error()
 	default:
-		return Fail, "no valid answer"
+		return Fail, noAnswer
 	}
 }

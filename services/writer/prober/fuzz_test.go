@@ -60,20 +60,3 @@ func FuzzWhateverABackendSends(f *testing.F) {
 		}
 	})
 }
-
-// The words that a probe may say of an answer of the health service are a handful.
-func FuzzServing(f *testing.F) {
-	f.Add("0", []byte{0, 0, 0, 0, 2, 8, 1})
-	f.Add("0", []byte{0, 0, 0, 0, 2, 8, 2})
-	f.Add("12", []byte{})
-	f.Add("-1", []byte{1, 255, 255, 255, 255})
-	f.Fuzz(func(t *testing.T, status string, body []byte) {
-		outcome, detail := judge(serving(status, body), Spec{Mode: GRPC})
-		if outcome == Void || outcome == Fail && !ourWords.MatchString(detail) {
-			t.Fatalf("%v %q", outcome, detail)
-		}
-		if outcome == Pass && strings.TrimLeft(status, "0") != "" {
-			t.Fatalf("status %q passes", status)
-		}
-	})
-}

@@ -1,15 +1,19 @@
 package prober
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,8 +23,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
-
-const cutShort = "closed without an answer or no valid answer"
 
 // unstarted is a server that says nothing of the handshakes that it is to refuse.
 func unstarted(t *testing.T, handler http.Handler) *httptest.Server {
@@ -54,12 +56,20 @@ func secured(t *testing.T, config *tls.Config) string {
 	return s.URL
 }
 
+// ownCertificate is one that httptest signed itself.
+func ownCertificate() []tls.Certificate {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	return s.TLS.Certificates
+}
+
 // An HTTP/2 server without TLS takes the probe's HTTP/1.1 for noise.
 func TestHTTP2WithoutTLSIsProbedByGRPCOrTCPOnly(t *testing.T) {
 	s := unstarted(t, http.NotFoundHandler())
 	s.Config.Protocols = protocols((*http.Protocols).SetUnencryptedHTTP2)
 	s.Start()
-	probes(t, s.URL, Spec{Mode: HTTP}, Fail, cutShort)
+	probes(t, s.URL, Spec{Mode: HTTP}, Fail, noAnswer)
 	probes(t, s.URL, Spec{Mode: TCP}, Pass, "")
 }
 
@@ -85,11 +95,11 @@ func TestOneProbeOverTLS(t *testing.T) {
 		{"500", usual, Spec{Path: "/500"}, Fail, "status 500"},
 		{"the answer hangs", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
 		{"the handshake hangs", raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
-		{"it hangs up in the handshake", raw(t, func(net.Conn) {}), Spec{}, Fail, cutShort},
+		{"it hangs up in the handshake", raw(t, func(net.Conn) {}), Spec{}, Fail, noAnswer},
 		{"it refuses", refusing(t), Spec{}, Fail, "connection refused"},
 		{"no TLS", plain.URL, Spec{}, Fail, "does not speak TLS"},
 		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "does not speak TLS"},
-		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, cutShort},
+		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, noAnswer},
 		{"another protocol", secured(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "refuses the TLS handshake: it offers no HTTP/1.1"},
 		{"it wants a client certificate", secured(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "refuses the TLS handshake: handshake failure"},
 	} {
@@ -141,7 +151,7 @@ func (o oddHealth) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*
 	return o.answer(ctx)
 }
 
-// rpc is a real gRPC server, which is what a probe written by hand has to be measured by.
+// rpc is a real gRPC server.
 func rpc(t *testing.T, server healthv1.HealthServer, options ...grpc.ServerOption) string {
 	s := grpc.NewServer(options...)
 	if server != nil {
@@ -173,10 +183,7 @@ func TestOneProbeByGRPC(t *testing.T) {
 		})
 	}
 	hangs := func(ctx context.Context) (*healthv1.HealthCheckResponse, error) { <-ctx.Done(); return nil, ctx.Err() }
-	certificate := httptest.NewUnstartedServer(nil)
-	certificate.StartTLS()
-	own := certificate.TLS.Certificates
-	certificate.Close()
+	own := ownCertificate()
 	overTLS := rpc(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own})))
 	overTLS12 := rpc(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own, MaxVersion: tls.VersionTLS12})))
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -222,28 +229,29 @@ func TestOneProbeByGRPC(t *testing.T) {
 			return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}), Spec{}, Fail, "health is SERVICE_UNKNOWN"},
 		{"no health service", rpc(t, nil), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
-		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "gRPC status Unauthenticated"},
-		{"an error with a message", says(codes.Internal), Spec{}, Fail, "gRPC status Internal"},
+		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid answer (gRPC status Unauthenticated)"},
+		{"an error with a message", says(codes.Internal), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
+		{"it says that the time is up before we do", says(codes.DeadlineExceeded), Spec{}, Fail, "no answer within 10s"},
 		{"it hangs", odd(hangs), Spec{Timeout: short}, Fail, "no answer within 200ms"},
 		{"it accepts and is silent", raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no answer within 200ms"},
-		{"it hangs up", raw(t, func(net.Conn) {}), Spec{}, Fail, cutShort},
+		{"it hangs up", raw(t, func(net.Conn) {}), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
 		{"it refuses", refusing(t), Spec{}, Fail, "connection refused"},
-		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid answer"},
-		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "status 404, which is no gRPC"},
-		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "answers, but not in gRPC"},
-		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, cutShort},
-		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer"},
-		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer"},
+		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
+		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
+		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
+		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
+		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
+		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
 		{"what a health service would say", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Pass, ""},
-		{"no message", pretends("0", nil), Spec{}, Fail, "no valid answer"},
-		{"a message that is cut short", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid answer"},
-		{"two messages", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer"},
-		{"a message that is none", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid answer"},
-		{"an answer without end", endless, Spec{}, Fail, "no valid answer"},
+		{"no message", pretends("0", nil), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
+		{"a message that is cut short", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
+		{"two messages", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
+		{"a message that is none", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
+		{"an answer without end", endless, Spec{}, Fail, "no valid answer (gRPC status Internal)"},
 		{"over TLS, unverified", overTLS, Spec{TLS: true}, Pass, ""},
 		{"over TLS 1.2", overTLS12, Spec{TLS: true}, Pass, ""},
 		{"over TLS, of what has none", rpc(t, some), Spec{TLS: true}, Fail, "does not speak TLS"},
-		{"without TLS, of what wants it", overTLS, Spec{}, Fail, cutShort},
+		{"without TLS, of what wants it", overTLS, Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
 		{"over TLS, without HTTP/2", secured(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "refuses the TLS handshake: it offers no HTTP/2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -264,8 +272,8 @@ func TestABackendThatSendsWithoutEndIsCutOff(t *testing.T) {
 		"http: continue":     {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
 		"http: a body":       {"HTTP/1.1 200 OK\r\n\r\n", strings.Repeat("x", 1024), Spec{Mode: HTTP}, Pass, ""},
 		"http: tiny chunks":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;" + strings.Repeat("x", 512) + "\r\nx\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
-		"grpc: settings":     {"", "\x00\x00\x00\x04\x00\x00\x00\x00\x00", Spec{Mode: GRPC}, Fail, "sends without end"},
-		"grpc: pings":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x08\x06\x01\x00\x00\x00\x00" + "12345678", Spec{Mode: GRPC}, Fail, "sends without end"},
+		"grpc: settings":     {"", "\x00\x00\x00\x04\x00\x00\x00\x00\x00", Spec{Mode: GRPC}, Fail, "no valid answer (gRPC status Unavailable)"},
+		"grpc: pings":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x08\x06\x01\x00\x00\x00\x00" + "12345678", Spec{Mode: GRPC}, Fail, "no valid answer (gRPC status Unavailable)"},
 		"https: no TLS":      {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
 		"https: TLS records": {"", "\x14\x03\x03\x00\x01\x01", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
 	} {
@@ -282,4 +290,79 @@ func TestABackendThatSendsWithoutEndIsCutOff(t *testing.T) {
 			probes(t, address, row.spec, row.outcome, row.detail)
 		})
 	}
+}
+
+// A server that takes the call and turns it away lets a client try again, elsewhere. To a
+// probe there is no elsewhere: it had its connection.
+func TestACallThatIsTurnedAwayIsNotMadeAgain(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		tls    bool
+		scheme byte
+	}{{"without TLS", false, 0x86}, {"over TLS", true, 0x87}} {
+		t.Run(row.name, func(t *testing.T) {
+			l := listen(t)
+			if row.tls {
+				l = tls.NewListener(l, &tls.Config{Certificates: ownCertificate(), NextProtos: []string{"h2"}})
+			}
+			defer l.Close()
+			post := []byte{0x83, row.scheme} // a call's first bytes, as HPACK has them
+			calls := make(chan struct{}, 10)
+			go func() {
+				defer close(calls)
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
+					var said []byte
+					for buf := make([]byte, 4096); err == nil && !bytes.Contains(said, post); {
+						var n int
+						n, err = c.Read(buf)
+						said = append(said, buf[:n]...)
+					}
+					calls <- struct{}{}
+					io.WriteString(c, "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") // GOAWAY, nothing was taken
+					io.Copy(io.Discard, c)
+					c.Close()
+				}
+			}()
+			probes(t, l.Addr().String(), Spec{Mode: GRPC, TLS: row.tls}, Fail, "no valid answer (gRPC status Unavailable)")
+			l.Close()
+			n := 0
+			for range calls {
+				n++
+			}
+			if n != 1 {
+				t.Errorf("%d connections, want one", n)
+			}
+		})
+	}
+}
+
+// A client says goodbye, and waits for 5 s until that is written.
+func TestAProbeByGRPCIsOverWhenItsTimeIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		go func() {
+			go io.WriteString(theirs, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
+			var said []byte
+			for buf := make([]byte, 4096); !bytes.Contains(said, []byte{0x83, 0x86}); { // a call's first bytes
+				n, err := theirs.Read(buf)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				said = append(said, buf[:n]...)
+			} // and reads no more
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := newAsker().talk(ctx, ours, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
+		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }
