@@ -1,7 +1,7 @@
-// Package feed keeps what each view of the roster is told: a set that checks itself by a
-// digest, and what changed in it of late. It promises that any reader, from wherever it
-// comes, is led to the present set in one answer, and that no reader costs it anything
-// between two questions. It refuses to know its readers: no queue, no client, no clock.
+// Package feed keeps what each view of the roster is told, in a ledger of its own, and what
+// that is worth. It promises what the ledger does, that nothing is told before the first word is
+// due, and to say when a view is in doubt. It refuses to know its readers: no queue, no client,
+// no clock.
 package feed
 
 import (
@@ -9,12 +9,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/slicefeed/slicefeed/services/internal/ledger"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"k8s.io/apimachinery/pkg/labels"
 )
-
-// Window is how many changes back a reader can resume by its cursor (rule R6).
-const Window = 4096
 
 // View is the part of the roster that a client is told.
 type View struct {
@@ -68,30 +66,24 @@ type Entry struct {
 	Fingerprint Digest
 }
 
-// Position is a state of a view: a cursor and the digest of the set at it.
-type Position struct {
-	Epoch    string
-	Revision uint64
-	Digest   Digest
+// Identity is that of a ledger's entry.
+func (e *Entry) Identity() (group, key string, fingerprint Digest) {
+	return "", e.Node.Name, e.Fingerprint
 }
+
+// Position is a state of a view: a cursor and the digest of the set at it.
+type Position = ledger.Position
 
 // Update is what leads a reader to the present set.
 type Update struct {
-	At     Position // where it leads to; meaningful when Synced
-	Count  int      // nodes in the set there; meaningful when Synced
+	ledger.Answer[*Entry] // meaningful when Synced
+
 	Status roster.Status
 
 	// Synced is false while the first word has not been given (rule R8): then there is
 	// nothing but the status.
 	Synced bool
-
-	Reset   bool     // what follows is the whole set
-	Upserts []*Entry // sorted by name; shared between readers, not to be altered
-	Removed []string // sorted
 }
-
-// Empty reports whether the set did not change.
-func (u Update) Empty() bool { return !u.Reset && len(u.Upserts) == 0 && len(u.Removed) == 0 }
 
 // SameWord reports whether two statuses say the same but for how long they have said it.
 func SameWord(a, b roster.Status) bool {

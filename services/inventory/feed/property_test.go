@@ -6,56 +6,11 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 )
-
-// reader does what the contract asks of a client, and nothing more.
-type reader struct {
-	set map[string]Digest
-	at  *Position
-}
-
-func (r *reader) read(t *rapid.T, u Update) {
-	if !u.Synced {
-		if !u.Empty() {
-			t.Fatalf("something is told before the first word: %+v", u)
-		}
-		return
-	}
-	if u.Reset {
-		r.set = map[string]Digest{}
-	}
-	for _, name := range u.Removed {
-		if _, ok := r.set[name]; !ok {
-			t.Fatalf("removal of %s, which the reader does not have", name)
-		}
-		delete(r.set, name)
-	}
-	seen := map[string]bool{}
-	for _, e := range u.Upserts {
-		if seen[e.Node.Name] {
-			t.Fatalf("%s is told twice", e.Node.Name)
-		}
-		seen[e.Node.Name] = true
-		r.set[e.Node.Name] = e.Fingerprint
-	}
-	for _, name := range u.Removed {
-		if seen[name] {
-			t.Fatalf("%s is removed and upserted", name)
-		}
-	}
-	var sum Digest
-	for _, f := range r.set {
-		sum.toggle(f)
-	}
-	if sum != u.At.Digest || len(r.set) != u.Count {
-		t.Fatalf("the reader has %d nodes and digest %x, told are %d and %x", len(r.set), sum, u.Count, u.At.Digest)
-	}
-	at := u.At
-	r.at = &at
-}
 
 // Readers come and go at random, each as far behind as it likes, some with cursors of
 // another replica or with a digest that no set ever had; each ends with the truth in one answer.
@@ -65,9 +20,14 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 		view := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"l"}}
 		replicas := []*Store{newStore("a", view, window), newStore("b", view, window)}
 		truth := map[string]*roster.Node{}
-		readers := make([]*reader, 4)
-		for i := range readers {
-			readers[i] = &reader{set: map[string]Digest{}}
+		readers := []*ledgertest.Reader{{}, {}, {}, {}}
+		read := func(t *rapid.T, r *ledgertest.Reader, u Update) {
+			if !u.Synced {
+				t.Fatalf("nothing is told after the first word: %+v", u)
+			}
+			if err := ledgertest.Read(r, u.Answer); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for _, s := range replicas {
 			s.SetStatus(told(1))
@@ -111,11 +71,11 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			"read": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
 				s := rapid.SampledFrom(replicas).Draw(t, "replica")
-				before := r.at
+				before := r.At
 				u := s.Since(before)
-				r.read(t, u)
-				if !maps.Equal(r.set, want()) {
-					t.Fatalf("after a read the reader has %v, the truth is %v", r.set, want())
+				read(t, r, u)
+				if !maps.Equal(r.Set, want()) {
+					t.Fatalf("after a read the reader has %v, the truth is %v", r.Set, want())
 				}
 				if !u.Reset && before != nil && before.Epoch == u.At.Epoch && before.Revision <= u.At.Revision {
 					if told := len(u.Upserts) + len(u.Removed); uint64(told) > u.At.Revision-before.Revision || told > 6 {
@@ -125,10 +85,10 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			},
 			"forge": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
-				if r.at == nil {
+				if r.At == nil {
 					return
 				}
-				forged := *r.at
+				forged := *r.At
 				switch rapid.IntRange(0, 2).Draw(t, "what") {
 				case 0:
 					forged.Digest[rapid.IntRange(0, 15).Draw(t, "byte")] ^= 1
@@ -139,8 +99,8 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 				}
 				// Whatever the answer to a forged position is, it leads to the truth or is the
 				// reset: never a change that would not fit.
-				if u := replicas[0].Since(&forged); u.Reset || forged.Digest == r.at.Digest {
-					r.read(t, u)
+				if u := replicas[0].Since(&forged); u.Reset || forged.Digest == r.At.Digest {
+					read(t, r, u)
 				} else {
 					t.Fatalf("a forged digest was answered as if it were known: %+v", u)
 				}
@@ -148,10 +108,10 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			"": func(t *rapid.T) {
 				for _, s := range replicas {
 					u := s.Since(nil)
-					fresh := &reader{}
-					fresh.read(t, u)
-					if !maps.Equal(fresh.set, want()) {
-						t.Fatalf("the store has %v, the truth is %v", fresh.set, want())
+					fresh := &ledgertest.Reader{}
+					read(t, fresh, u)
+					if !maps.Equal(fresh.Set, want()) {
+						t.Fatalf("the store has %v, the truth is %v", fresh.Set, want())
 					}
 				}
 			},

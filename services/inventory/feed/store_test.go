@@ -3,9 +3,7 @@ package feed
 import (
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -124,7 +122,7 @@ func TestR4DigestIsTheXOROfWhatIsInTheSet(t *testing.T) {
 	var sum Digest
 	u := s.Since(nil)
 	for _, e := range u.Upserts {
-		sum.toggle(e.Fingerprint)
+		sum.Toggle(e.Fingerprint)
 	}
 	want(t, "digest", u.At.Digest, sum)
 	s.Apply(gone("b", "c"))
@@ -332,7 +330,7 @@ func TestStoresSeedALateViewAndGiveEachAnEpoch(t *testing.T) {
 	want(t, "left out by the view", all.Outside(blue)[0].Name, "b")
 	want(t, "doubt of one view", all.Apply(gone("a")), true)
 	want(t, "doubt of none", all.Apply(up(node("d", roster.Ready))), false)
-	want(t, "what the view has now", slices.Collect(maps.Keys(late.entries)), nil)
+	want(t, "what the view has now", names(late.All()), nil)
 }
 
 func TestViewsThatTellDifferentThingsHaveDifferentKeys(t *testing.T) {

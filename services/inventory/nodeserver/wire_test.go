@@ -14,12 +14,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// whole is a reset to a set of so many nodes.
+func whole(count int) feed.Update {
+	u := feed.Update{Synced: true}
+	u.Reset, u.Count = true, count
+	return u
+}
+
 func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
 	heavy := map[string]string{}
 	for i := range inventoryv1.MaxLabels {
 		heavy[fmt.Sprintf("%03d/%s", i, strings.Repeat("k", 310))] = strings.Repeat("v", 63)
 	}
-	u := feed.Update{Reset: true, Synced: true, Count: 100}
+	u := whole(100)
 	u.Status.Membership = roster.Part{Sync: roster.Degraded, Reason: strings.Repeat("r", 1<<20)}
 	for i := range 100 {
 		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(fmt.Sprint(i), i, roster.Ready), Labels: heavy})
@@ -43,7 +50,7 @@ func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
 
 // A message that grpc has no small buffer for would cost each of a thousand readers a large one.
 func TestALargeSetIsToldInMessagesOfSixteenKB(t *testing.T) {
-	u := feed.Update{Reset: true, Synced: true, Count: 5000}
+	u := whole(5000)
 	for i := range 5000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
 		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})

@@ -64,10 +64,8 @@ func (r *ListTargetsRequest) Validate() error { return validateSelectors(r.GetSe
 
 // Validate reports what makes the request malformed, if anything.
 func (r *ExplainEndpointRequest) Validate() error {
-	for field, name := range map[string]string{"namespace": r.GetNamespace(), "service": r.GetService()} {
-		if !isName(name) {
-			return fmt.Errorf("%s has %d bytes: 1 to %d are expected", field, len(name), MaxNameLength)
-		}
+	if !isName(r.GetNamespace()) || !isName(r.GetService()) {
+		return fmt.Errorf("namespace and service have %d and %d bytes: 1 to %d are expected", len(r.GetNamespace()), len(r.GetService()), MaxNameLength)
 	}
 	if a, err := netip.ParseAddr(r.GetAddress()); err != nil || a.Zone() != "" {
 		return fmt.Errorf("address %.64q is no IP address", r.GetAddress())

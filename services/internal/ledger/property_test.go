@@ -1,0 +1,141 @@
+package ledger_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+)
+
+// item says a number.
+type item struct {
+	group, key string
+	says       int
+}
+
+func (i item) Identity() (group, key string, fingerprint ledger.Digest) {
+	var c ledger.Content
+	c.Text(i.key)
+	c.Number(uint64(i.says))
+	return i.group, i.key, c.Fingerprint()
+}
+
+// Readers of any selection come and go at random, each as far behind as it likes, some with cursors
+// of another replica or with a digest that no set ever had; each ends with the truth in one answer.
+func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const window = 8
+		replicas := []*ledger.Set[item]{ledger.New[item]("a", window), ledger.New[item]("b", window)}
+		truth := map[string]item{}
+		type reader struct {
+			ledgertest.Reader
+
+			selects ledger.Selection
+		}
+		only := func(name string) ledger.Selection { return func(group string) bool { return group == name } }
+		readers := []*reader{{}, {}, {selects: only("g0")}, {selects: only("g1")}, {selects: only("nothing")}}
+		want := func(selects ledger.Selection) map[string]ledger.Digest {
+			set := map[string]ledger.Digest{}
+			for key, i := range truth {
+				if selects == nil || selects(i.group) {
+					_, _, set[key] = i.Identity()
+				}
+			}
+			return set
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"change": func(t *rapid.T) {
+				for range rapid.IntRange(1, 4).Draw(t, "changes") {
+					group := rapid.IntRange(0, 2).Draw(t, "group")
+					i := item{fmt.Sprintf("g%d", group), fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")), rapid.IntRange(0, 2).Draw(t, "says")}
+					was, had := truth[i.key]
+					if rapid.Bool().Draw(t, "gone") {
+						delete(truth, i.key)
+						for _, s := range replicas {
+							if s.Remove(i.group, i.key) != had {
+								t.Fatalf("removing %s, which is there: %t, is reported otherwise", i.key, had)
+							}
+						}
+						continue
+					}
+					truth[i.key] = i
+					for _, s := range replicas {
+						if s.Put(i) != (!had || was != i) {
+							t.Fatalf("putting %v in the place of %v (there: %t) is reported otherwise", i, was, had)
+						}
+					}
+				}
+			},
+			"read": func(t *rapid.T) {
+				r, s := rapid.SampledFrom(readers).Draw(t, "reader"), rapid.SampledFrom(replicas).Draw(t, "replica")
+				before := r.At
+				a := s.Since(before, r.selects)
+				if err := ledgertest.Read(&r.Reader, a); err != nil {
+					t.Fatal(err)
+				}
+				if !maps.Equal(r.Set, want(r.selects)) {
+					t.Fatalf("after a read the reader has %v, the truth is %v", r.Set, want(r.selects))
+				}
+				if before != nil && before.Epoch == a.At.Epoch {
+					behind := a.At.Revision - before.Revision
+					if told := uint64(len(a.Upserts) + len(a.Removed)); !a.Reset && told > behind {
+						t.Fatalf("%d entries are told of %d changes", told, behind)
+					}
+					if a.Reset && behind <= window {
+						t.Fatalf("a reset for a reader who is %d changes behind", behind)
+					}
+				}
+			},
+			"select otherwise": func(t *rapid.T) {
+				r := rapid.SampledFrom(readers).Draw(t, "reader")
+				r.selects = rapid.SampledFrom([]ledger.Selection{nil, only("g0"), only("g2")}).Draw(t, "selection")
+				if err := ledgertest.Read(&r.Reader, replicas[0].Since(r.At, r.selects)); err != nil {
+					t.Fatal(err)
+				}
+				if !maps.Equal(r.Set, want(r.selects)) {
+					t.Fatalf("after another selection the reader has %v, the truth is %v", r.Set, want(r.selects))
+				}
+			},
+			"forge": func(t *rapid.T) {
+				r := rapid.SampledFrom(readers).Draw(t, "reader")
+				if r.At == nil {
+					return
+				}
+				forged := *r.At
+				switch rapid.IntRange(0, 2).Draw(t, "what") {
+				case 0:
+					forged.Digest[rapid.IntRange(0, 15).Draw(t, "byte")] ^= 1
+				case 1:
+					forged.Revision = rapid.Uint64().Draw(t, "revision")
+				case 2:
+					forged.Epoch = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "epoch")
+				}
+				// Whatever the answer to a forged position is, it leads to the truth or is the
+				// reset: never a change that would not fit.
+				a := replicas[0].Since(&forged, r.selects)
+				if !a.Reset && forged.Digest != r.At.Digest {
+					t.Fatalf("a forged digest was answered as if it were known: %+v", a)
+				}
+				fresh := ledgertest.Reader{Set: r.Set}
+				if err := ledgertest.Read(&fresh, a); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"": func(t *rapid.T) {
+				for _, s := range replicas {
+					var fresh ledgertest.Reader
+					if err := ledgertest.Read(&fresh, s.Since(nil, nil)); err != nil {
+						t.Fatal(err)
+					}
+					if !maps.Equal(fresh.Set, want(nil)) {
+						t.Fatalf("the set has %v, the truth is %v", fresh.Set, want(nil))
+					}
+				}
+			},
+		})
+	})
+}
