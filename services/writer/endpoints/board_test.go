@@ -1,0 +1,228 @@
+package endpoints
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+var (
+	ready    = verdict.Conditions{Ready: true, Serving: true}
+	draining = verdict.Conditions{Serving: true, Terminating: true}
+	out      = verdict.Conditions{}
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func port(name string, number int32) discoveryv1.EndpointPort {
+	return discoveryv1.EndpointPort{Name: ptr(name), Port: ptr(number)}
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func endpoint(address netip.Addr, c verdict.Conditions) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{
+		Addresses:  []string{address.String()},
+		Conditions: discoveryv1.EndpointConditions{Ready: ptr(c.Ready), Serving: ptr(c.Serving), Terminating: ptr(c.Terminating)},
+	}
+}
+
+// slice is one of ours, of a target.
+func slice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Service + "-slicefeed", Labels: map[string]string{
+			discoveryv1.LabelServiceName: t.Service, discoveryv1.LabelManagedBy: t.ManagedBy,
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: ports, Endpoints: endpoints,
+	}
+}
+
+// managed is a target with an endpoint for each address.
+func managed(service string, c verdict.Conditions, addresses ...string) Target {
+	t := Target{Namespace: "web", Service: service, State: Managed, Leading: true, Ports: []discoveryv1.EndpointPort{port("http", 30080)}}
+	for _, a := range addresses {
+		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: addr(a), Conditions: c, Listed: true, Source: "default"})
+	}
+	return t
+}
+
+func want[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func keys(u Update) (all []string) {
+	for _, e := range u.Upserts {
+		all = append(all, e.Key)
+	}
+	return all
+}
+
+func synced() *Board {
+	b := NewBoard("life")
+	b.Synced()
+	return b
+}
+
+func TestR8SaysNothingButTheStatusBeforeEveryTargetOfTheStartWasDecided(t *testing.T) {
+	b := NewBoard("life")
+	b.Put(managed("a", ready, "10.0.0.1"))
+	if u := b.Since(nil, nil, false); u.Status.Synced || !u.Empty() || !u.Status.Leading {
+		t.Errorf("before: %+v", u)
+	}
+	changed := b.Changed()
+	b.Synced()
+	<-changed
+	want(t, "after", keys(b.Since(nil, nil, false)), []string{"web/a", "web/a/http/10.0.0.1"})
+}
+
+func TestTellsEachPortAndAddressOrEachPort(t *testing.T) {
+	b := synced()
+	target := managed("a", draining, "10.0.0.1", "fd00::1")
+	target.Ports = append(target.Ports, port("admin", 30081), discoveryv1.EndpointPort{Name: ptr("of any number")})
+	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: addr("10.0.0.9"), Verdict: verdict.Gone})
+	b.Put(target)
+	want(t, "each address", keys(b.Since(nil, nil, false)), []string{
+		"web/a", "web/a/admin/10.0.0.1", "web/a/admin/fd00::1", "web/a/http/10.0.0.1", "web/a/http/fd00::1",
+	})
+	u := b.Since(nil, nil, true)
+	want(t, "each port", keys(u), []string{"web/a", "web/a/admin", "web/a/http"})
+	want(t, "backends", u.Upserts[1].Backends, []Backend{{addr("10.0.0.1"), draining, "default", ""}, {addr("fd00::1"), draining, "default", ""}})
+	want(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, ""})
+
+	b.Put(managed("a", ready))
+	want(t, "a port without addresses", keys(b.Since(nil, nil, true)), []string{"web/a", "web/a/http"})
+	b.Remove("web", "a")
+	want(t, "after its removal", keys(b.Since(nil, nil, true)), nil)
+	b.Remove("web", "nobody")
+}
+
+func TestTellsOnlyWhatHasChanged(t *testing.T) {
+	b := synced()
+	b.Put(managed("a", ready, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	b.Put(managed("b", ready, "10.0.0.1"))
+	at := b.Since(nil, nil, false).At
+	altered := managed("a", ready, "10.0.0.1", "10.0.0.3", "10.0.0.4")
+	altered.Decision.Endpoints[1].Conditions = out
+	b.Put(altered)
+	u := b.Since(&at, nil, false)
+	want(t, "upserts", keys(u), []string{"web/a/http/10.0.0.3", "web/a/http/10.0.0.4"})
+	want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.2"})
+}
+
+func TestAPausedOrRefusedTargetIsToldAsItsSlicesAre(t *testing.T) {
+	for _, state := range []State{Paused, Refused} {
+		b := synced()
+		target := managed("a", ready, "10.0.0.1", "10.0.0.2")
+		b.Put(target)
+		target.State, target.Reason, target.Message, target.ManagedBy = state, "Because", "See there.", "slicefeed-default"
+		others := slice(Target{Namespace: "web", Service: "a", ManagedBy: "another"}, nil, endpoint(addr("10.0.0.9"), ready))
+		target.Slices = []*discoveryv1.EndpointSlice{
+			others, slice(target, []discoveryv1.EndpointPort{port("http", 30080)}, endpoint(addr("10.0.0.2"), ready), endpoint(addr("10.0.0.3"), draining)),
+		}
+		at := b.Since(nil, nil, false).At
+		b.Put(target)
+		u := b.Since(&at, nil, false)
+		want(t, "upserts", keys(u), []string{"web/a", "web/a/http/10.0.0.3"})
+		want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
+		want(t, "state", u.Upserts[0].State, state)
+		want(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
+	}
+}
+
+func TestASelectionIsToldOfItsServicesAlone(t *testing.T) {
+	b := synced()
+	b.Put(managed("a", ready, "10.0.0.1"))
+	other := managed("b", ready, "10.0.0.1")
+	other.Namespace = "mail"
+	other.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Held: 3}}
+	b.Put(other)
+	for _, c := range []struct {
+		name     string
+		services []Name
+		keys     []string
+		held     int
+	}{
+		{"all", nil, []string{"mail/b", "mail/b/http/10.0.0.1", "web/a", "web/a/http/10.0.0.1"}, 3},
+		{"one", []Name{{"web", "a"}}, []string{"web/a", "web/a/http/10.0.0.1"}, 0},
+		{"a namespace", []Name{{Namespace: "mail"}}, []string{"mail/b", "mail/b/http/10.0.0.1"}, 3},
+		{"one of another namespace", []Name{{"web", "b"}}, nil, 0},
+		{"part of a name", []Name{{"we", "b/a"}, {Namespace: "w"}}, nil, 0},
+	} {
+		u := b.Since(nil, Select(c.services), false)
+		want(t, c.name, keys(u), c.keys)
+		want(t, c.name+": held back", u.Status.HeldBack, c.held)
+	}
+}
+
+func TestWakesReadersWhenThereIsSomethingToTell(t *testing.T) {
+	source := func(alive bool, membership subscriber.Sync, reason string) []subscriber.Snapshot {
+		return []subscriber.Snapshot{{
+			Source: "default", Synced: true, SyncedEpoch: true, Alive: alive,
+			Membership: subscriber.Part{State: membership, Reason: reason}, Addresses: subscriber.Part{State: subscriber.Synced},
+		}}
+	}
+	for _, c := range []struct {
+		name  string
+		do    func(*Target)
+		wakes bool
+	}{
+		{"nothing", func(*Target) {}, false},
+		{"a reason that only people are told", func(t *Target) { t.Decision.Endpoints[0].Reason = "another" }, false},
+		{"conditions", func(t *Target) { t.Decision.Endpoints[0].Conditions = out }, true},
+		{"a zone", func(t *Target) { t.Decision.Endpoints[0].Zone = "z" }, true},
+		{"a port", func(t *Target) { t.Ports = []discoveryv1.EndpointPort{port("http", 30081)} }, true},
+		{"a guard", func(t *Target) { t.Decision.Guards = []verdict.Guard{{Held: 1}} }, true},
+		{"the Lease", func(t *Target) { t.Leading = false }, true},
+		{"a source that is silent", func(t *Target) { t.Sources = source(false, subscriber.Synced, "") }, true},
+		{"a source that doubts itself", func(t *Target) { t.Sources = source(true, subscriber.Degraded, "503") }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := synced()
+			target := managed("a", ready, "10.0.0.1")
+			target.Sources = source(true, subscriber.Synced, "")
+			b.Put(target)
+			changed := b.Changed()
+			again := managed("a", ready, "10.0.0.1")
+			again.Sources = target.Sources
+			c.do(&again)
+			b.Put(again)
+			select {
+			case <-changed:
+				want(t, "woken", true, c.wakes)
+			default:
+				want(t, "woken", false, c.wakes)
+			}
+		})
+	}
+}
+
+func TestAGroupTellsAsManyBackendsAsAMessageHolds(t *testing.T) {
+	b := synced()
+	target := managed("a", ready)
+	for i := range MaxBackends + 5 {
+		target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{
+			Address: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Listed: true, Conditions: ready,
+		})
+	}
+	b.Put(target)
+	group := b.Since(nil, nil, true).Upserts[1]
+	want(t, "backends", len(group.Backends), MaxBackends)
+	want(t, "left out", group.LeftOut, 5)
+}
+
+func TestANilBoardTakesEverything(*testing.T) {
+	var b *Board
+	b.Put(managed("a", ready))
+	b.Remove("web", "a")
+	b.Synced()
+}

@@ -1,0 +1,113 @@
+package endpoints
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// conclude puts an explanation into sentences.
+func (e *Explanation) conclude() (conclusion, advice string) {
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	switch e.State {
+	case Paused:
+		say("The Service is paused: nothing is written, and its slices %s.", e.lists(e.Told))
+		advice = e.Message
+	case Refused:
+		say("The Service is refused (%s): nothing is written, and its slices %s.", e.Reason, e.lists(e.Told))
+		advice = e.Message
+	default:
+		say("%s.", e.becomes())
+		advice = e.recommend()
+	}
+	if !e.Leading {
+		said = append(said, "This writer does not lead: it decides, and another one writes.")
+	}
+	return strings.Join(said, " "), advice
+}
+
+func (e *Explanation) lists(b *Backend) string {
+	if b == nil {
+		return "do not list the address"
+	}
+	return "list the address as " + InWords(b.Conditions)
+}
+
+// InWords says what an endpoint's conditions mean.
+func InWords(c verdict.Conditions) string {
+	switch {
+	case c.Ready:
+		return "ready"
+	case c.Serving:
+		return "draining"
+	default:
+		return "out"
+	}
+}
+
+// becomes says what a decision makes of the address.
+func (e *Explanation) becomes() string {
+	now := "not listed"
+	if e.Told != nil {
+		now = "listed as " + InWords(e.Told.Conditions)
+	}
+	switch {
+	case e.Judged.Verdict == 0:
+		return "Nobody speaks of this address: no source of the Service lists it, and its slices do not either"
+	case e.Judged.Rule == verdict.RuleFence:
+		return "The fence keeps it out: " + now
+	case e.Guard != nil && e.Told != nil && e.Judged.Rule == verdict.RuleFloor:
+		return "It is " + now + " since nothing else would be ready"
+	case e.Guard != nil:
+		return fmt.Sprintf("The guard %s holds a change back: it is %s, as it was", e.Judged.Rule, now)
+	case e.Told == nil && e.Judged.Verdict == verdict.Hold, e.Told == nil && e.Judged.Verdict == verdict.Serve:
+		return "It is " + now + " yet: an address is new until a source that is trusted lists it and a probe of it has passed"
+	case e.Judged.Verdict == verdict.Hold:
+		return "It stays as it was: " + now
+	default:
+		return "By the words of source and probe it is " + now
+	}
+}
+
+// recommend says what to do about an address that is not listed as ready.
+func (e *Explanation) recommend() string {
+	if e.Guard != nil {
+		return e.Guard.Message
+	}
+	if e.Told != nil && e.Told.Conditions.Ready {
+		return ""
+	}
+	var member *verdict.Member
+	var of *Witness
+	for i := range e.Witnesses {
+		if w := &e.Witnesses[i]; w.Member != nil && (member == nil || w.Name == e.Judged.Source) {
+			member, of = w.Member, w
+		}
+	}
+	switch {
+	case member == nil:
+		for _, w := range e.Witnesses {
+			if !w.Heard {
+				return fmt.Sprintf("Source %s was not heard since this writer started, so it may have the address: look at the link to its inventory.", w.Name)
+			}
+		}
+		return "Ask the inventory of the source that should have it: slicefeed-inventory explain NODE says why a node is not told. " +
+			"Is the Service's node selector, if it has one, as it should be?"
+	case e.Probe != nil && e.Probe.Health == verdict.Failing:
+		return fmt.Sprintf("The probe fails: %s. Is there something that answers at this address, and may this writer reach it?", e.Probe.Detail)
+	case e.Probe != nil && e.Probe.Health == verdict.Unjudged:
+		return "It is being probed: ask again in a moment."
+	case !of.Alive:
+		return fmt.Sprintf("Source %s is not believed at present, %s: look at its inventory and the link to it.", of.Name, of.Reason)
+	case member.State == verdict.NotReady:
+		return fmt.Sprintf("The secured cluster does not vouch for %s: look at that node there, slicefeed-inventory explain %s shows what is seen of it.", member.Name, member.Name)
+	case member.State == verdict.Draining:
+		return fmt.Sprintf("%s is about to leave the secured cluster: nothing is to be done, unless it is not meant to.", member.Name)
+	case member.State == verdict.Unknown:
+		return fmt.Sprintf("The inventory of source %s tells a state that this version does not know: update the writer.", of.Name)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,100 @@
+package endpoints
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// drawn is any target of a few names, ports and addresses.
+func drawn(t *rapid.T) Target {
+	target := Target{Namespace: "web", Service: fmt.Sprintf("s%d", rapid.IntRange(0, 2).Draw(t, "service")), ManagedBy: "slicefeed-default"}
+	target.State = State(rapid.IntRange(1, 3).Draw(t, "state"))
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "a", "b"}), 0, 2, rapid.ID).Draw(t, "ports") {
+		target.Ports = append(target.Ports, port(name, rapid.Int32Range(1, 2).Draw(t, "number")))
+	}
+	var listed []discoveryv1.Endpoint
+	for i := range 4 {
+		address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
+		conditions := rapid.SampledFrom([]verdict.Conditions{{}, {Ready: true, Serving: true}, {Serving: true, Terminating: true}}).Draw(t, "conditions")
+		if rapid.Bool().Draw(t, "listed") {
+			target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: address, Conditions: conditions, Listed: true, Source: "default"})
+			listed = append(listed, endpoint(address, conditions))
+		}
+	}
+	if target.State != Managed {
+		target.Reason = rapid.SampledFrom([]string{"One", "Another"}).Draw(t, "reason")
+		target.Slices = []*discoveryv1.EndpointSlice{slice(target, target.Ports, listed...)}
+		target.Ports, target.Decision.Endpoints = nil, nil
+	}
+	return target
+}
+
+// Whatever is put in whatever order, any reader from anywhere ends with what a board would tell
+// that was only ever given what is true now.
+func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBoard("life", 16)
+		b.Synced()
+		truth := map[string]Target{}
+		type reader struct {
+			ledgertest.Reader
+
+			selects  ledger.Selection
+			gathered bool
+		}
+		some := Select([]Name{{"web", "s1"}, {"web", "s7"}})
+		readers := []*reader{{}, {gathered: true}, {selects: some}, {selects: some, gathered: true}, {selects: Select([]Name{{Namespace: "web"}})}}
+		check := func(t *rapid.T, r *reader) {
+			fresh := newBoard("fresh", 16)
+			fresh.Synced()
+			for _, name := range slices.Sorted(maps.Keys(truth)) {
+				fresh.Put(truth[name])
+			}
+			u := b.Since(r.At, r.selects, r.gathered)
+			if err := ledgertest.Read(&r.Reader, u.Answer); err != nil {
+				t.Fatal(err)
+			}
+			var want ledgertest.Reader
+			if err := ledgertest.Read(&want, fresh.Since(nil, r.selects, r.gathered).Answer); err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(r.Set, want.Set) {
+				t.Fatalf("the reader has %v, the truth is %v", r.Set, want.Set)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				target := drawn(t)
+				truth[target.Service] = target
+				revision := b.Revision()
+				b.Put(target)
+				changed := b.Changed()
+				after := b.Revision()
+				b.Put(target)
+				if b.Revision() != after || changed != b.Changed() {
+					t.Fatal("putting the same twice is a change")
+				}
+				if most := uint64(1 + 2*3*4); after-revision > most {
+					t.Fatalf("%d changes of %d entries", after-revision, most)
+				}
+			},
+			"remove": func(t *rapid.T) {
+				name := fmt.Sprintf("s%d", rapid.IntRange(0, 2).Draw(t, "service"))
+				delete(truth, name)
+				b.Remove("web", name)
+			},
+			"read": func(t *rapid.T) { check(t, rapid.SampledFrom(readers).Draw(t, "reader")) },
+			"":     func(t *rapid.T) { check(t, &reader{}); check(t, &reader{gathered: true}) },
+		})
+	})
+}
