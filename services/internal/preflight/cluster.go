@@ -33,6 +33,16 @@ func (p Permission) String() string {
 	return words
 }
 
+// Line is the name of the check of permissions that differ only in their namespace.
+func Line(same ...Permission) string {
+	p := same[0]
+	if len(same) == 1 {
+		return p.String()
+	}
+	p.Namespace = ""
+	return fmt.Sprintf("%s in %d namespaces", p, len(same))
+}
+
 // Cluster is an API server, and a credential for it that a half was given.
 type Cluster struct {
 	Client  kubernetes.Interface
@@ -43,34 +53,66 @@ type Cluster struct {
 	Role    string // the directory of the manifest that gives what is needed
 }
 
-// The names of checks that Cluster.Checks returns; those of permissions are their texts.
+// The names of checks that Cluster.Checks returns; those of permissions are their Line.
 const (
 	APIServer = "API server"
 	APIClock  = "clock of the API server"
 )
 
-// Checks are that it answers, its clock, each permission that is needed, and that the
-// credential has none of those that a thief would like.
+// Checks are that it answers, its clock, each permission that is needed (one line for those
+// that differ only in their namespace), and that the credential has none of those that a
+// thief would like.
 func (c Cluster) Checks(needed, excessive []Permission) []Check {
 	all := []Check{
 		{Name: APIServer, Run: c.reach},
 		{Name: APIClock, Needs: []string{APIServer}, Run: func(context.Context) (string, error) { return c.Clock.Skew() }},
 	}
-	for _, p := range needed {
-		all = append(all, Check{Name: p.String(), Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
-			allowed, err := c.may(ctx, p)
-			switch {
-			case err != nil:
-				return "", err
-			case !allowed:
-				return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", p, c.Role)
-			}
-			return "allowed", nil
+	for _, same := range alike(needed) {
+		all = append(all, Check{Name: Line(same...), Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+			return c.allowed(ctx, same)
 		}})
 	}
 	return append(all, Check{Name: "no more permissions", Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
 		return c.modest(ctx, excessive)
 	}})
+}
+
+// alike gathers permissions that differ only in their namespace.
+func alike(all []Permission) (groups [][]Permission) {
+	at := map[Permission]int{}
+	for _, p := range all {
+		key := p
+		key.Namespace = ""
+		if p.Namespace == "" || p.Namespace == Anywhere {
+			key = p
+		}
+		i, known := at[key]
+		if !known {
+			i = len(groups)
+			at[key], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
+}
+
+// allowed wants permissions that differ only in their namespace.
+func (c Cluster) allowed(ctx context.Context, same []Permission) (string, error) {
+	var missing []string
+	for _, p := range same {
+		switch allowed, err := c.may(ctx, p); {
+		case err != nil:
+			return "", err
+		case !allowed:
+			missing = append(missing, p.Namespace)
+		}
+	}
+	if len(missing) == 0 {
+		return "allowed", nil
+	}
+	p := same[0]
+	p.Namespace = strings.Join(missing, ", ")
+	return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", p, c.Role)
 }
 
 // reach asks for the version, which anyone may ask for.

@@ -26,6 +26,45 @@ func TestAPermissionIsToldInWords(t *testing.T) {
 	}
 }
 
+func TestPermissionsOfManyNamespacesShareALine(t *testing.T) {
+	var needed []Permission
+	for _, namespace := range []string{"web", "shop", "depot"} {
+		for _, verb := range []string{"list", "watch"} {
+			needed = append(needed, Permission{Verb: verb, Resource: "services", Namespace: namespace})
+		}
+	}
+	needed = append(needed, Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
+		Permission{Verb: "list", Resource: "nodes"}, Permission{Verb: "list", Resource: "services", Namespace: Anywhere})
+	client := fake.NewClientset()
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
+		review := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview) //nolint:forcetypeassert // by its verb and resource
+		asked := review.Spec.ResourceAttributes
+		review.Status.Allowed = asked.Verb != "watch" || asked.Namespace == "shop"
+		return true, review, nil
+	})
+	var got []string
+	for _, c := range (Cluster{Client: client, Role: "deploy/half"}).Checks(needed, nil) {
+		if c.Name == APIServer || c.Name == APIClock || c.Name == "no more permissions" {
+			continue
+		}
+		saw, err := c.Run(t.Context())
+		if err != nil {
+			saw = "FAIL " + err.Error()
+		}
+		got = append(got, c.Name+": "+saw)
+	}
+	want := []string{
+		"list services in 3 namespaces: allowed",
+		"watch services in 3 namespaces: FAIL the credential may not watch services in web, depot: bind the role of deploy/half to it",
+		"get leases it in web: allowed",
+		"list nodes: allowed",
+		"list services in all namespaces: allowed",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
 func TestAsksForEachPermission(t *testing.T) {
 	needed := []Permission{{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "services", Namespace: "web"}}
 	excessive := []Permission{{Verb: "create", Resource: "pods", Namespace: "web"}, {Verb: "update", Resource: "services", Namespace: Anywhere}}
