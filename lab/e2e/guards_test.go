@@ -52,7 +52,7 @@ func TestNoMoreThanHalfLeavesAtOnceAndNotTheLast(t *testing.T) {
 			}
 			s.must(s.Inventory.Start(s.ctx()))
 			s.event("Floor")
-			s.metric(writer, `slicefeed_writer_guard_held_endpoints{guard="floor"}`, equals(2))
+			s.metric(writer, `slicefeed_writer_guard_held_endpoints{guard="floor",namespace="web",service="shop"}`, equals(2))
 		})
 		s.slices("both are ready", pair.AreJust(pair.Ready, addresses(both)...))
 	})

@@ -119,7 +119,7 @@ func TestTheLeaderGoesAway(t *testing.T) {
 	workers := s.join(2)
 	first, second := s.writers[0], s.writers[1]
 	s.metric(second, sourceSynced, equals(1))
-	s.metric(second, `slicefeed_writer_endpoints{state="ready"}`, equals(2))
+	s.metric(second, `slicefeed_writer_endpoints{namespace="web",service="shop",state="ready"}`, equals(2))
 
 	s.step("frozen, it is followed by the standby, which writes nothing", func(s *stage) {
 		s.quiet(func() {

@@ -33,7 +33,7 @@ func TestTakesOverASliceInPlaceWithOneWriteOfItsMetadata(t *testing.T) {
 		return len(all) == 1 && len(all[0].OwnerReferences) == 1
 	})
 	s.metric(s.writers[0], sourceSynced, equals(1))
-	s.metric(s.writers[0], `slicefeed_writer_endpoints{state="ready"}`, equals(2))
+	s.metric(s.writers[0], `slicefeed_writer_endpoints{namespace="web",service="shop",state="ready"}`, equals(2))
 	after := s.slice()
 	if diff := cmp.Diff([]any{before.UID, before.AddressType, before.Endpoints, before.Ports},
 		[]any{after.UID, after.AddressType, after.Endpoints, after.Ports}); diff != "" {

@@ -391,7 +391,7 @@ const (
 	sourceConnected = `slicefeed_writer_source_connected{source="default"}`
 	sourceSynced    = `slicefeed_writer_source_synced{source="default"}`
 	sourceMembers   = `slicefeed_writer_source_members{source="default"}`
-	managed         = `slicefeed_writer_target_managed`
+	managed         = `slicefeed_writer_target_managed{namespace="web",service="shop"}`
 	leads           = `slicefeed_writer_leader`
 )
 

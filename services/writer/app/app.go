@@ -15,20 +15,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 )
 
 // Half is the writer's command line.
@@ -52,17 +49,12 @@ func Half(version string) command.Half[Config] {
 
 // writer is the half, built and not yet running.
 type writer struct {
+	*stages
+
 	cfg      *Config
-	log      *slog.Logger
 	registry *prometheus.Registry
-	link     *link.Client
-	conn     *grpc.ClientConn
-	source   *subscriber.Subscriber
-	targets  *targets.Targets
-	prober   *prober.Prober
-	lease    *applier.Lease // nil in a dry run
-	reporter *applier.Reporter
-	control  *control
+	elected  *applier.Lease // nil in a dry run
+	controls *controls
 }
 
 // dryRun decides as a leader would. What it decides is never sent.
@@ -81,90 +73,101 @@ const (
 	leaseRetry    = time.Second
 )
 
-// sourceName is what the one source is called, in slices' labels among other places.
-const sourceName = "default"
-
 // build makes all stages. It reads files and asks nobody; its error names all that is wrong.
 func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
-	w := &writer{cfg: cfg, log: log, registry: prometheus.NewRegistry()}
-	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	cluster, namespace, errCluster := clusterConfig(cfg, version)
-	var errLink error
-	w.link, errLink = link.NewClient(link.Config{
-		Half: "writer", Name: sourceName, Files: cfg.files(), Logger: log, Registerer: w.registry,
-	}, cfg.InventorySAN)
-	if err := errors.Join(errCluster, errLink); err != nil {
+	configured, errSources := cfg.configured()
+	opened, errLinks := openSources(cfg, configured, log, registry)
+	if err := errors.Join(errCluster, errSources, errLinks); err != nil {
 		return nil, err
 	}
-	dry := cfg.Store == "memory"
-	leading := func() bool { return dry || w.lease.Leading() }
-	cluster.Wrap(applier.Guard(func() bool { return !dry && leading() }))
-	client, err := kubernetes.NewForConfig(cluster)
-	if err != nil {
-		return nil, fmt.Errorf("client of the consuming cluster: %w", err)
+	s := &stages{sources: map[string]*source{}, zones: map[string]string{}, metrics: newMetrics(registry), log: log}
+	for _, one := range opened {
+		s.sources[one.name] = one
 	}
-
-	w.conn, err = grpc.NewClient(cfg.Inventory, w.link.DialOptions()...)
-	if err != nil {
-		return nil, fmt.Errorf("INVENTORY_ADDRESS=%q: want host:port: %w", cfg.Inventory, err)
+	for _, zone := range cfg.ZoneMap {
+		s.zones[zone.Theirs] = zone.Ours
 	}
-	w.source = subscriber.New(subscriber.Config{
-		Source: sourceName, Conn: w.conn, Log: log, Metrics: subscriber.NewMetrics(w.registry),
-		DoubtObservations: cfg.EmptyThreshold,
-	})
-	mode, err := prober.ParseMode(cfg.ProbeMode)
-	if err != nil {
+	w := &writer{stages: s, cfg: cfg, registry: registry, controls: newControls(s)}
+	s.prober = prober.New(prober.Config{Log: log, Registerer: registry})
+	if err := w.join(cluster, namespace, configured); err != nil {
 		return nil, err
-	}
-	spec := targets.Spec{
-		Namespace: cfg.Namespace, Service: cfg.Service, ManagedBy: cfg.managedBy(), Writer: namespace,
-		FirstName: cfg.sliceName(), Port: cfg.Port, Probing: mode != prober.Off, Allowed: cfg.allows,
-	}
-	w.targets, err = targets.New(targets.Config{Client: client, Target: spec, Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	w.prober = prober.New(prober.Config{Log: log, Registerer: w.registry})
-	identity := applier.Identity()
-	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
-	var lead lease = dryRun{}
-	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
-		store, events = applier.Memory(os.Stdout, store), nil
-	} else {
-		w.lease, err = applier.NewLease(applier.LeaseConfig{
-			Client: client, Namespace: namespace, Name: "slicefeed-" + cfg.Class, Identity: identity,
-			Duration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry,
-			Logger: log, Registerer: w.registry,
-		})
-		if err != nil {
-			return nil, err
-		}
-		lead = w.lease
 	}
 	if cfg.ShrinkWindow == 0 {
 		log.Warn("the shrink guard is off: all endpoints of a source may leave at once on its word alone", "setting", "SHRINK_WINDOW=0")
 	}
-	w.reporter = applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: log})
-	w.control = &control{
-		spec: spec, source: w.source, targets: w.targets, prober: w.prober, lease: lead, told: w.reporter,
-		probe: prober.Spec{Mode: mode, Path: cfg.ProbePath, Interval: cfg.ProbeInterval, Timeout: cfg.ProbeTimeout},
-		limits: verdict.Limits{
-			MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold, ShrinkWindow: cfg.ShrinkWindow,
-			ListOut: true, Probing: mode != prober.Off,
-		},
-		cidrs: settings.Prefixes(cfg.Subnets),
-		applier: applier.New(applier.Config{
-			Store: store, Leading: leading, Reporter: w.reporter, Logger: log, Metrics: applier.NewMetrics(w.registry),
-		}),
-		metrics: newMetrics(w.registry), log: log,
-	}
 	return w, nil
+}
+
+// join makes the stages that have to do with the consuming cluster.
+func (w *writer) join(cluster *rest.Config, namespace string, configured []sources.Source) error {
+	dry := w.cfg.Store == "memory"
+	leading := func() bool { return dry || w.elected.Leading() }
+	cluster.Wrap(applier.Guard(func() bool { return !dry && leading() }))
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("client of the consuming cluster: %w", err)
+	}
+	wanted, err := w.cfg.wanted(namespace, configured)
+	if err != nil {
+		return err
+	}
+	wanted.Client, wanted.Logger = client, w.log
+	if w.targets, err = targets.New(wanted); err != nil {
+		return err
+	}
+	identity := applier.Identity()
+	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
+	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
+		w.lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
+	} else {
+		w.elected, err = applier.NewLease(applier.LeaseConfig{
+			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: identity,
+			Duration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry,
+			Logger: w.log, Registerer: w.registry,
+		})
+		if err != nil {
+			return err
+		}
+		w.lease = w.elected
+	}
+	w.told = applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: w.log})
+	written := applier.NewMetrics(w.registry)
+	w.applier = func() *applier.Applier {
+		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: w.told, Logger: w.log, Metrics: written})
+	}
+	return nil
+}
+
+// wanted is which Services are targets, and how, without the client that finds them.
+func (c *Config) wanted(namespace string, configured []sources.Source) (targets.Config, error) {
+	mode, err := prober.ParseMode(c.ProbeMode)
+	if err != nil {
+		return targets.Config{}, err
+	}
+	all := targets.Config{
+		Class: c.Class, Writer: namespace, Namespaces: c.watched(namespace),
+		Defaults: targets.Settings{
+			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
+			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListOut: true,
+		},
+	}
+	if c.Service != "" {
+		all.Named = targets.Named{
+			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedBy(), FirstName: c.sliceName(), Port: c.Port,
+		}
+	}
+	for _, s := range configured {
+		all.Sources = append(all.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, Allows: s.Allows})
+	}
+	return all, nil
 }
 
 // Run writes until ctx is done.
 func (w *writer) Run(ctx context.Context) error {
-	defer w.conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	var listeners [2]net.Listener
 	var problems []error
 	for n, l := range []struct{ setting, address string }{{"ADMIN_ADDRESS", w.cfg.Admin}, {"DEBUG_ADDRESS", w.cfg.Debug}} {
@@ -177,7 +180,9 @@ func (w *writer) Run(ctx context.Context) error {
 	}
 	doors := &admin.Server{
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Logger: w.log,
-		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.synced}},
+		// The inventories do not count: what is served must not wait for a half that may be
+		// down for good.
+		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.targets.Synced}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -185,29 +190,26 @@ func (w *writer) Run(ctx context.Context) error {
 	// write of ours that is still under way.
 	leaseCtx, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	g.Go(func() error { return w.link.Run(ctx) })
-	g.Go(func() error { return w.source.Run(ctx) })
-	g.Go(func() error { return w.targets.Run(ctx) })
-	g.Go(func() error { return w.prober.Run(ctx) })
-	if w.lease != nil {
-		g.Go(func() error { return w.lease.Run(leaseCtx) })
+	w.watch(ctx, g)
+	if w.elected != nil {
+		g.Go(func() error { return w.elected.Run(leaseCtx) })
 	}
-	g.Go(func() error { return w.reporter.Run(ctx) })
+	g.Go(func() error { return w.told.Run(ctx) })
 	g.Go(func() error {
 		defer giveUp()
-		return w.control.Run(ctx)
+		return w.controls.Run(ctx)
 	})
 	g.Go(func() error { return doors.Run(ctx) })
 	return g.Wait()
 }
 
-// synced is the readiness: the consuming cluster was read once. The inventory does not
-// count: what is served must not wait for a half that may be down for good.
-func (w *writer) synced() error {
-	if w.targets.Get().Synced {
-		return nil
+// watch runs the stages that only watch.
+func (s *stages) watch(ctx context.Context, g *errgroup.Group) {
+	for _, one := range s.sources {
+		g.Go(func() error { return one.Run(ctx) })
 	}
-	return errors.New("the Services and EndpointSlices of the consuming cluster have not been read yet")
+	g.Go(func() error { return s.targets.Run(ctx) })
+	g.Go(func() error { return s.prober.Run(ctx) })
 }
 
 // serviceAccountNamespace is where a Pod finds its own namespace.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,18 @@ func TestConfig(t *testing.T) {
 		{"a probe ends before the next one begins", map[string]string{"HEALTH_CHECK_TIMEOUT": "3s"}, []string{"HEALTH_CHECK_TIMEOUT"}},
 		{"a SAN is a URI or a DNS name", map[string]string{"INVENTORY_SAN": "not a name"}, []string{"INVENTORY_SAN"}},
 		{"a class becomes the name of a Lease", map[string]string{"CLASS": "Blue Green"}, []string{"CLASS"}},
+		{"labelled Services alone are enough", map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, nil},
+		{"a target by name has both names", map[string]string{"TARGET_NAMESPACE": ""}, []string{"TARGET_NAMESPACE"}},
+		{"what belongs to the target by name wants one", map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "TARGET_PORT": "80"}, []string{"TARGET_PORT"}},
+		{"several sources are in a file", map[string]string{"SOURCES_FILE": "sources.yaml", "INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": "", "TLS_PEER_CA_FILE": ""}, nil},
+		{"and nowhere else", map[string]string{"SOURCES_FILE": "sources.yaml"}, []string{"INVENTORY_ADDRESS", "INVENTORY_SAN", "SECURED_SUBNET_CIDR"}},
+		{"one source needs it all", map[string]string{"INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": "", "TLS_PEER_CA_FILE": ""}, []string{"INVENTORY_ADDRESS", "INVENTORY_SAN", "SECURED_SUBNET_CIDR", "TLS_PEER_CA_FILE"}},
+		{"namespaces are watched by name", map[string]string{"WATCH_NAMESPACES": "web,Shop"}, []string{"WATCH_NAMESPACES"}},
+		{"or all of them", map[string]string{"WATCH_NAMESPACES": "*"}, nil},
+		{"which leaves no others", map[string]string{"WATCH_NAMESPACES": "*,web"}, []string{"WATCH_NAMESPACES"}},
+		{"who may ask is told by files", map[string]string{"LISTEN_ADDRESS": ":9443"}, []string{"LISTEN_CERT_FILE", "LISTEN_KEY_FILE", "CLIENT_CA_FILE", "ALLOWED_CLIENTS_FILE"}},
+		{"which are for nothing without a listener", map[string]string{"CLIENT_CA_FILE": "ca.pem"}, []string{"CLIENT_CA_FILE", "LISTEN_ADDRESS"}},
+		{"zones are mapped by pairs", map[string]string{"ZONE_MAP": "de/fra"}, []string{"ZONE_MAP"}},
 		{"every problem is told at once", map[string]string{
 			"INVENTORY_ADDRESS": "", "SECURED_SUBNET_CIDR": "everywhere", "ALLOWED_PORTS": "90000", "TARGET_PORT": "0x50",
 			"HEALTH_CHECK_MODE": "icmp", "HEALTH_CHECK_PATH": "healthz", "EMPTY_RESULT_THRESHOLD": "0", "TARGET_NAMESPACE": "Web",
@@ -71,20 +84,6 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestTheFenceOfPorts(t *testing.T) {
-	cfg, err := load(map[string]string{"TARGET_PORT": "8080", "ALLOWED_PORTS": "443,30000-30100"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for port, want := range map[uint16]bool{
-		443: true, 442: false, 30000: true, 30100: true, 30101: false, 8080: true, 0: false, 6443: false,
-	} {
-		if got := cfg.allows(port); got != want {
-			t.Errorf("port %d is allowed: %t, want %t", port, got, want)
-		}
-	}
-}
-
 func TestNamesAreDerivedWhereNoneIsGiven(t *testing.T) {
 	cfg, err := load(map[string]string{"CLASS": "blue"})
 	if err != nil {
@@ -95,5 +94,25 @@ func TestNamesAreDerivedWhereNoneIsGiven(t *testing.T) {
 	}
 	if got := cfg.sliceName(); got != "shop-slicefeed" {
 		t.Errorf("name of the slice %q", got)
+	}
+}
+
+func TestOurOwnNamespaceAndTheTargetsAreWatchedUnlessToldOtherwise(t *testing.T) {
+	for _, tt := range []struct {
+		set  map[string]string
+		want []string
+	}{
+		{nil, []string{"slicefeed", "web"}},
+		{map[string]string{"TARGET_NAMESPACE": "slicefeed"}, []string{"slicefeed"}},
+		{map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, []string{"slicefeed"}},
+		{map[string]string{"WATCH_NAMESPACES": "a,b"}, []string{"a", "b"}},
+	} {
+		cfg, err := load(tt.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.watched("slicefeed"); !slices.Equal(got, tt.want) {
+			t.Errorf("with %v: %v, want %v", tt.set, got, tt.want)
+		}
 	}
 }

@@ -4,49 +4,36 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// control is the loop of one target: when anything that a decision rests upon has changed,
-// it decides anew, and while it leads it has the difference written. A write under way
-// holds nothing up: what changes meanwhile is decided upon, and written next.
-type control struct {
-	spec    targets.Spec
-	probe   prober.Spec
-	limits  verdict.Limits
-	cidrs   []netip.Prefix // of the fence
-	source  *subscriber.Subscriber
+// stages are what the controls of all targets rest upon.
+type stages struct {
+	sources map[string]*source
 	targets *targets.Targets
 	prober  *prober.Prober
 	lease   lease
-	applier *applier.Applier
+	zones   map[string]string // from the secured cluster's names to ours
 	told    *applier.Reporter
 	metrics *metrics
 	log     *slog.Logger
 
-	memory  verdict.Memory
-	began   map[verdict.Rule]time.Time // since when a guard that may be a mere flap acts
-	members members                    // of the last snapshot, in the verdict's words
-	probed  []prober.Key
-	due     bool      // something has changed since the last Apply began
-	writing bool      // an Apply is under way
-	notTill time.Time // no Apply before that
-	failed  int       // Applies that failed in a row
-	since   time.Time // since when we lead; zero: we do not
-
-	surrender surrender
+	// applier makes one for a target.
+	applier func() *applier.Applier
+	// writes is held for reading by whoever writes, and for writing to give the Lease up: the
+	// next leader may begin at once, and must not meet a write of ours that is under way.
+	writes sync.RWMutex
 }
 
 // lease says who writes.
@@ -56,31 +43,70 @@ type lease interface {
 	Release()
 }
 
-// name is what the target's probes go by.
-func (c *control) name() string { return c.spec.Namespace + "/" + c.spec.Service }
+// control is the loop of one target: when anything that a decision rests upon has changed,
+// it decides anew, and while it leads it has the difference written. A write under way
+// holds nothing up: what changes meanwhile is decided upon, and written next.
+type control struct {
+	*stages
 
-// Run decides until ctx is done, and waits for the write that is under way.
-func (c *control) Run(ctx context.Context) error {
+	key  targets.Key
+	news chan struct{} // something that a decision rests upon has changed
+	// hears are the names of the sources that the last decision heard; nil: there was none.
+	hears atomic.Pointer[[]string]
+	// sight tells what the probes of the target see, when that changes.
+	sight func(verdict.Decision)
+
+	applier *applier.Applier
+	uid     types.UID // of the Service that all below is about
+	memory  verdict.Memory
+	began   map[episode]time.Time // since when a guard that may be a mere flap acts
+	members map[string]*members   // of each source's last snapshot, in the verdict's words
+	probed  []prober.Key
+	due     bool      // something has changed since the last write began
+	writing bool      // a write is under way
+	notTill time.Time // no write before that
+	failed  int       // writes that failed in a row
+	since   time.Time // since when we lead; zero: we do not
+	over    bool      // the target is none of ours any more
+}
+
+func (s *stages) control(key targets.Key, sight func(verdict.Decision)) *control {
+	return &control{
+		stages: s, key: key, news: make(chan struct{}, 1), sight: sight,
+		applier: s.applier(), members: map[string]*members{},
+	}
+}
+
+// poke has the control decide anew.
+func (c *control) poke() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// rests reports whether the control's decision rests upon what a source says.
+func (c *control) rests(source string) bool {
+	hears := c.hears.Load()
+	return hears == nil || slices.Contains(*hears, source)
+}
+
+// Run decides until ctx is done or the target is over, and waits for the write that is under way.
+func (c *control) Run(ctx context.Context) {
 	written := make(chan error, 1)
 	defer func() {
 		if c.writing {
 			<-written //nolint:errcheck // nobody decides on it any more
 		}
+		c.forget()
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for !c.over {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-c.source.Changed():
-			c.due = true
-		case <-c.targets.Changed():
-			c.due = true
-		case <-c.prober.Changed():
-			c.prober.Take()
-			c.due = true
-		case <-c.lease.Changed():
+			return
+		case <-c.news:
 			c.due = true
 		case <-timer.C:
 			c.due = true
@@ -92,7 +118,7 @@ func (c *control) Run(ctx context.Context) error {
 		write, wake := c.step(time.Now())
 		if write != nil {
 			c.writing = true
-			go func() { written <- write(ctx) }()
+			go func() { written <- c.write(ctx, write) }()
 		}
 		if wake.IsZero() {
 			timer.Stop()
@@ -100,6 +126,19 @@ func (c *control) Run(ctx context.Context) error {
 			timer.Reset(time.Until(wake))
 		}
 	}
+}
+
+func (c *control) write(ctx context.Context, write func(context.Context) error) error {
+	c.writes.RLock()
+	defer c.writes.RUnlock()
+	return write(ctx)
+}
+
+// forget lets go of what is kept of the target elsewhere.
+func (c *control) forget() {
+	c.prober.Set(c.key.String(), nil)
+	c.metrics.forget(c.key)
+	c.sight(verdict.Decision{})
 }
 
 // step decides. It returns what is to be written now, if anything, and when to step
@@ -113,79 +152,108 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		}
 		c.applier.Forget() // another one's writes may lie between
 	}
-	view := c.targets.Get()
+	view := c.targets.Get(c.key)
 	if !view.Synced {
 		return nil, time.Time{}
 	}
-	if view.Refusal != nil {
-		c.follow(0, nil)
-		c.metrics.refused()
-		if leading {
-			c.told.Now(view.Service, []applier.Warning{{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message}})
+	if view.Service.UID != c.uid { // deleted, or created again: what we knew is of another Service
+		c.uid, c.memory, c.began = view.Service.UID, verdict.Memory{}, nil
+	}
+	var warnings []applier.Warning
+	if !view.Ours || view.Refusal != nil {
+		write = c.aside(view)
+		if view.Refusal != nil {
+			warnings = []applier.Warning{{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message}}
 		}
-		return nil, time.Time{}
+	} else {
+		write, wake, warnings = c.judge(view, now)
 	}
-
-	desired := c.spec.Desired(view.Target)
-	current := c.applier.Current(view.Slices, view.ResourceVersion)
-	held := planner.Held(desired, c.applier.Held(view.Service, current))
-	snapshot := c.source.Snapshot()
-	var decision verdict.Decision
-	c.memory, decision = verdict.Decide(c.memory, verdict.Input{
-		Sources: []verdict.Source{c.witness(snapshot, view.Target)},
-		Probes:  c.words(),
-		Held:    heldAs(held),
-		Limits:  c.limits,
-
-		LeadingSince: c.since,
-	}, now)
-
-	c.follow(view.Target.ProbePort, decision.Endpoints)
-	if len(decision.NeedObservations) > 0 {
-		c.source.ObserveNow()
-	}
-	c.metrics.show(decision)
-	wake = decision.Wake
 	if !leading {
 		return nil, wake
 	}
-	guards, later := c.lasting(decision.Guards, now)
-	wake = sooner(wake, later)
-	c.told.Now(view.Service, slices.Concat(warnings(guards), neighbours(view.Target), otherPorts(snapshot, view.Target)))
-	gives, later := c.surrender.due([]verdict.Decision{decision}, c.since, now)
-	wake = sooner(wake, later)
-	if gives && !c.writing {
-		c.surrender.done(now)
-		c.log.Warn("no probe passes any more: the Lease is given up, so that another writer's probes judge", "since", decision.BlindSince)
-		c.lease.Release()
-		return nil, wake
-	}
-	if !decision.Write || c.writing || !c.due {
+	c.told.Now(view.Service, warnings)
+	if write == nil || c.writing || !c.due {
 		return nil, wake
 	}
 	if c.notTill.After(now) {
 		return nil, sooner(wake, c.notTill)
 	}
 	c.due = false
-	desired.Endpoints = listed(decision.Endpoints)
-	return func(ctx context.Context) error { return c.apply(ctx, view.Service, desired, current) }, wake
+	return write, wake
+}
+
+// aside is what there is to do for a Service that is not served: nothing, but for the slices
+// that it leaves behind when it opts out.
+func (c *control) aside(view targets.View) func(context.Context) error {
+	c.follow(prober.Spec{}, 0, nil)
+	c.hears.Store(&[]string{})
+	c.sight(verdict.Decision{})
+	c.metrics.refused(c.key)
+	c.over = !view.Ours && !c.writing
+	if !view.Leaving || view.Paused {
+		return nil
+	}
+	ours := c.applier.Current(view.Slices, view.ResourceVersion)
+	return func(ctx context.Context) error { return c.applier.Withdraw(ctx, view.Service, ours) }
+}
+
+// judge decides on the endpoints of a target. What is to be written is nil while nothing may be.
+func (c *control) judge(view targets.View, now time.Time) (write func(context.Context) error, wake time.Time, warnings []applier.Warning) {
+	desired := view.Target.Desired()
+	current := c.applier.Current(view.Slices, view.ResourceVersion)
+	held := planner.Held(desired, c.applier.Held(view.Service, current))
+	witnesses := c.witnesses(view)
+	var decision verdict.Decision
+	c.memory, decision = verdict.Decide(c.memory, verdict.Input{
+		Sources: witnesses,
+		Probes:  c.words(),
+		Held:    heldAs(held),
+		Limits:  limits(view.Target.Settings),
+
+		LeadingSince: c.since,
+	}, now)
+
+	c.hears.Store(&view.Target.Settings.Sources)
+	c.sight(decision)
+	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints)
+	for _, name := range decision.NeedObservations {
+		c.sources[name].ObserveNow()
+	}
+	c.metrics.show(c.key, decision, view.Paused)
+	guards, later := c.lasting(decision.Guards, now)
+	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
+	if decision.Write && !view.Paused {
+		desired.Endpoints = listed(decision.Endpoints)
+		write = func(ctx context.Context) error {
+			_, err := c.applier.Apply(ctx, view.Service, desired, current)
+			return err
+		}
+	}
+	return write, sooner(decision.Wake, later), warnings
 }
 
 // flap is how long a source may be silent before people are told.
 const flap = 5 * time.Second
 
+// episode is a guard that acts, however its numbers change.
+type episode struct {
+	rule   verdict.Rule
+	source string
+}
+
 // lasting returns the guards that are worth an Event. Every start and every reconnection
 // begins with a source that is not believed for a moment: that is told only if it lasts,
 // and later is when to look again.
 func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verdict.Guard, later time.Time) {
-	began := map[verdict.Rule]time.Time{}
+	began := map[episode]time.Time{}
 	for _, g := range guards {
 		if g.Rule == verdict.RuleGate || g.Rule == verdict.RuleTrust {
-			since, known := c.began[g.Rule]
+			e := episode{g.Rule, g.Source}
+			since, known := c.began[e]
 			if !known {
 				since = now
 			}
-			began[g.Rule] = since
+			began[e] = since
 			if until := since.Add(flap); until.After(now) {
 				later = sooner(later, until)
 				continue
@@ -197,11 +265,6 @@ func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verd
 	return lasting, later
 }
 
-func (c *control) apply(ctx context.Context, service corev1.ObjectReference, desired planner.Desired, current []*discoveryv1.EndpointSlice) error {
-	_, err := c.applier.Apply(ctx, service, desired, current)
-	return err
-}
-
 // learn draws the lesson from how a write ended.
 func (c *control) learn(err error) {
 	var later *applier.Later
@@ -211,27 +274,27 @@ func (c *control) learn(err error) {
 	case err == nil:
 		c.failed = 0
 	case errors.As(err, &stale):
-		c.log.Info("slice was changed meanwhile, deciding again", "slice", stale.Slice, "error", stale.Err)
+		c.log.Info("slice was changed meanwhile, deciding again", "target", c.key, "slice", stale.Slice, "error", stale.Err)
 	case errors.Is(err, applier.ErrNotLeading), errors.Is(err, context.Canceled):
 	case errors.As(err, &later):
 		c.notTill = later.At
 	default:
 		c.failed = min(c.failed+1, 6)
 		c.notTill = time.Now().Add(time.Second << (c.failed - 1)) // 1 s to 32 s
-		c.log.Warn("slices not written, trying again", "target", c.name(), "error", err, "at", c.notTill)
+		c.log.Warn("slices not written, trying again", "target", c.key, "error", err, "at", c.notTill)
 	}
 }
 
 // follow probes what a decision speaks of, save what the fence keeps out and what is gone.
-func (c *control) follow(port uint16, endpoints []verdict.Endpoint) {
+func (c *control) follow(spec prober.Spec, port uint16, endpoints []verdict.Endpoint) {
 	keys := make([]prober.Key, 0, len(endpoints))
 	for _, e := range endpoints {
 		if e.Rule != verdict.RuleFence && e.Verdict != verdict.Gone {
-			keys = append(keys, prober.Key{Address: e.Address, Port: port, Spec: c.probe})
+			keys = append(keys, prober.Key{Address: e.Address, Port: port, Spec: spec})
 		}
 	}
 	if !slices.Equal(keys, c.probed) {
-		c.prober.Set(c.name(), keys)
+		c.prober.Set(c.key.String(), keys)
 		c.probed = keys
 	}
 }

@@ -6,28 +6,29 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-
 	"golang.org/x/sync/errgroup"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/journal"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// planPatience is how long plan waits for the caches and for the source's first synced word.
+// planPatience is how long plan waits for the caches and for the sources' first synced words.
 const planPatience = time.Minute
 
-// runPlan decides once, as a writer would that takes over now, and prints what it would write.
+// runPlan decides once on each target, as a writer would that takes over now, and prints what
+// it would write.
 func runPlan(ctx context.Context, version string, call command.Call[Config]) error {
 	cfg := *call.Config
 	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
@@ -35,14 +36,11 @@ func runPlan(ctx context.Context, version string, call command.Call[Config]) err
 	if err != nil {
 		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
 	}
-	defer w.conn.Close() //nolint:errcheck // all that it can say is that it is closed
-	r := &rehearsal{control: w.control, patience: planPatience, probing: judgedWithin(w.control.probe)}
+	r := &rehearsal{stages: w.stages, patience: planPatience, probing: judgedWithin}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	g, running := errgroup.WithContext(running)
-	for _, run := range []func(context.Context) error{w.link.Run, w.source.Run, w.targets.Run, w.prober.Run} {
-		g.Go(func() error { return run(running) })
-	}
+	w.watch(running, g)
 	err = r.decide(running)
 	stop()
 	if err = errors.Join(err, g.Wait()); err != nil {
@@ -51,14 +49,21 @@ func runPlan(ctx context.Context, version string, call command.Call[Config]) err
 	return r.print(call.Out)
 }
 
-// rehearsal is one decision of a control that neither leads nor runs.
+// rehearsal is one decision on each target, by controls that neither lead nor run.
 type rehearsal struct {
+	*stages
+
+	patience time.Duration
+	probing  func(prober.Spec) time.Duration // how long its first word is waited for
+
+	acts map[targets.Key]*act
+}
+
+// act is the rehearsal of one target.
+type act struct {
 	*control
 
-	patience, probing time.Duration
-
 	view     targets.View
-	snapshot subscriber.Snapshot
 	desired  planner.Desired
 	decision verdict.Decision
 	unjudged int // endpoints that no probe has judged in time
@@ -71,94 +76,194 @@ func judgedWithin(spec prober.Spec) time.Duration {
 	return min(failures*spec.Interval+spec.Timeout+time.Second, time.Minute)
 }
 
-// decide waits for all that a decision rests upon, and makes it.
+// decide waits for all that the decisions rest upon, and makes them.
 func (r *rehearsal) decide(ctx context.Context) error {
+	r.acts = map[targets.Key]*act{}
+	changed := make(chan string)
+	watching, stop := context.WithCancel(ctx)
+	var relays sync.WaitGroup
+	defer relays.Wait()
+	defer stop()
+	for _, s := range r.sources {
+		relays.Go(func() { relay(watching, s, changed) })
+	}
 	late := time.NewTimer(r.patience)
 	defer late.Stop()
 	for known := false; ; {
-		if err := r.step(time.Now()); err != nil {
-			return err
-		}
-		if now := r.known(); now && !known { // from now on it is the probes that are waited for
+		unheard := r.step(time.Now())
+		if unheard == "" && !known { // from now on it is the probes that are waited for
 			known = true
-			late.Reset(r.probing)
+			late.Reset(r.longest())
 		}
-		if known && r.unjudged == 0 {
+		if known && r.unjudged() == 0 {
 			return nil
 		}
 		select {
 		case <-r.targets.Changed():
-		case <-r.source.Changed():
+		case <-changed:
 		case <-r.prober.Changed():
 			r.prober.Take()
 		case <-late.C:
 			if known {
 				return nil
 			}
-			return r.missing()
+			return fmt.Errorf("%s within %s: slicefeed-writer preflight says why", unheard, r.patience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// known is whether both clusters were heard.
-func (r *rehearsal) known() bool { return r.view.Synced && r.snapshot.SyncedEpoch }
-
-// missing says who was not heard.
-func (r *rehearsal) missing() error {
-	if !r.view.Synced {
-		return fmt.Errorf("the Services and EndpointSlices of the consuming cluster were not read within %s: slicefeed-writer preflight says why", r.patience)
+// step decides on every target. It returns who has not been heard yet, empty: all have.
+func (r *rehearsal) step(now time.Time) (unheard string) {
+	if err := r.targets.Synced(); err != nil {
+		return err.Error()
 	}
-	return fmt.Errorf("the inventory told no set within %s (%s): slicefeed-writer preflight says why", r.patience, mute(r.snapshot))
+	for _, key := range r.targets.Take() {
+		if r.acts[key] == nil {
+			r.acts[key] = &act{control: r.control(key, func(verdict.Decision) {})}
+		}
+	}
+	for _, key := range r.keys() {
+		a := r.acts[key]
+		a.view = r.targets.Get(key)
+		if !a.serves() {
+			continue
+		}
+		for _, name := range a.view.Target.Settings.Sources {
+			if s := r.sources[name].Snapshot(); !s.SyncedEpoch {
+				return fmt.Sprintf("the inventory of source %s told no set (%s)", name, mute(s))
+			}
+		}
+		a.step(now)
+	}
+	return ""
 }
 
-// step is control.step without a write: with no memory of earlier decisions, as after a start.
-func (r *rehearsal) step(now time.Time) error {
-	r.view, r.snapshot = r.targets.Get(), r.source.Snapshot()
-	if !r.view.Synced {
-		return nil
+func (r *rehearsal) keys() []targets.Key {
+	return slices.SortedFunc(maps.Keys(r.acts), func(a, b targets.Key) int { return strings.Compare(a.String(), b.String()) })
+}
+
+func (r *rehearsal) unjudged() (n int) {
+	for _, a := range r.acts {
+		n += a.unjudged
 	}
-	if r.view.Refusal != nil {
-		return fmt.Errorf("the Service %s is not served, and its slices stay as they are: %s", r.name(), r.view.Refusal.Message)
+	return n
+}
+
+// longest is how long the first words of all probes may take.
+func (r *rehearsal) longest() (most time.Duration) {
+	for _, a := range r.acts {
+		if a.serves() {
+			most = max(most, r.probing(a.view.Target.Settings.Probe))
+		}
 	}
-	r.desired = r.spec.Desired(r.view.Target)
-	held := heldAs(planner.Held(r.desired, r.view.Slices))
+	return most
+}
+
+// serves is whether there is anything to decide.
+func (a *act) serves() bool { return a.view.Ours && !a.view.Leaving && a.view.Refusal == nil }
+
+// step is control.judge without a write, and with no memory of earlier decisions, as after
+// a start.
+func (a *act) step(now time.Time) {
+	settings := a.view.Target.Settings
+	a.desired = a.view.Target.Desired()
+	held := heldAs(planner.Held(a.desired, a.view.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from that
-		words, probed := r.words(), r.probed
-		_, r.decision = verdict.Decide(verdict.Memory{}, verdict.Input{
-			Sources: []verdict.Source{r.witness(r.snapshot, r.view.Target)},
+		words, probed := a.words(), a.probed
+		_, a.decision = verdict.Decide(verdict.Memory{}, verdict.Input{
+			Sources: a.witnesses(a.view),
 			Probes:  words,
 			Held:    held,
-			Limits:  r.limits,
+			Limits:  limits(settings),
 
 			LeadingSince: now,
 		}, now)
-		r.follow(r.view.Target.ProbePort, r.decision.Endpoints)
-		r.unjudged = 0
-		for _, key := range r.probed { // as the decision has it: a probe may have passed meanwhile
-			if r.limits.Probing && words[key.Address].Health == verdict.Unjudged {
-				r.unjudged++
+		a.follow(settings.Probe, a.view.Target.ProbePort, a.decision.Endpoints)
+		a.unjudged = 0
+		for _, key := range a.probed { // as the decision has it: a probe may have passed meanwhile
+			if settings.Probe.Mode != prober.Off && words[key.Address].Health == verdict.Unjudged {
+				a.unjudged++
 			}
 		}
-		if slices.Equal(probed, r.probed) {
+		if slices.Equal(probed, a.probed) {
 			break
 		}
 	}
-	r.desired.Endpoints = listed(r.decision.Endpoints)
-	return nil
+	a.desired.Endpoints = listed(a.decision.Endpoints)
 }
 
-// print says what would be written, each endpoint's verdict, and what is held back.
+// print says of each target what would be written, each endpoint's verdict, and what is held
+// back. Targets that are refused make an error, after all others.
 func (r *rehearsal) print(out io.Writer) error {
 	var b strings.Builder
-	plan := planner.Plan{}
-	if r.decision.Write {
-		plan = planner.Make(r.desired, r.view.Slices)
+	var refused []error
+	shown := 0
+	for _, key := range r.keys() {
+		a := r.acts[key]
+		if !a.view.Ours {
+			continue
+		}
+		if a.view.Refusal != nil {
+			refused = append(refused, fmt.Errorf("the Service %s is not served, and its slices stay as they are: %s", key, a.view.Refusal.Message))
+			continue
+		}
+		if shown++; shown > 1 {
+			b.WriteString("\n")
+		}
+		a.print(&b, r.probing)
 	}
-	fmt.Fprintf(&b, "Service %s\n\n", r.name())
+	if shown == 0 && len(refused) == 0 {
+		b.WriteString("No Service is ours: label one with slicefeed.dev/class, or name one by TARGET_SERVICE_NAME.\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return errors.Join(append(refused, err)...)
+}
+
+func (a *act) print(b *strings.Builder, probing func(prober.Spec) time.Duration) {
+	fmt.Fprintf(b, "Service %s\n\n", a.key)
+	plan := planner.Plan{}
+	switch {
+	case a.view.Leaving:
+		b.WriteString("It is none of our targets any more.\n\n")
+		plan.Delete = a.view.Slices
+	case a.decision.Write:
+		plan = planner.Make(a.desired, a.view.Slices)
+	}
+	a.printPlan(b, plan)
+	switch {
+	case a.view.Paused:
+		b.WriteString("paused by its annotation: nothing of this is written\n\n")
+	case !a.decision.Write && !a.view.Leaving:
+		b.WriteString("nothing may be written, see below\n\n")
+	case plan.Empty():
+		b.WriteString("nothing to write\n\n")
+	}
+	if a.view.Leaving {
+		return
+	}
+	b.WriteString(verdictTable(a.decision.Endpoints))
+	if a.unjudged > 0 {
+		fmt.Fprintf(b, "\nNot judged by a probe within %s: %d. A writer that runs waits for them.\n", probing(a.view.Target.Settings.Probe), a.unjudged)
+	}
+	for i, g := range a.decision.Guards {
+		if i == 0 {
+			b.WriteString("\nheld back\n")
+		}
+		fmt.Fprintf(b, "  %s: %s\n", g.Rule, printable(g.Message))
+	}
+	for i, one := range a.remarks(a.view) {
+		if i == 0 {
+			b.WriteString("\nworth knowing\n")
+		}
+		fmt.Fprintf(b, "  %s: %s\n", one.Reason, printable(one.Note))
+	}
+}
+
+func (a *act) printPlan(b *strings.Builder, plan planner.Plan) {
 	was := map[string]*discoveryv1.EndpointSlice{}
-	for _, slice := range r.view.Slices {
+	for _, slice := range a.view.Slices {
 		was[slice.Name] = slice
 	}
 	for _, step := range []struct {
@@ -170,31 +275,7 @@ func (r *rehearsal) print(out io.Writer) error {
 			if step.verb == "delete" {
 				now = nil
 			}
-			fmt.Fprintf(&b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, sliceDiff(was[slice.Name], now))
+			fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, sliceDiff(was[slice.Name], now))
 		}
 	}
-	switch {
-	case !r.decision.Write:
-		b.WriteString("nothing may be written, see below\n\n")
-	case plan.Empty():
-		b.WriteString("nothing to write\n\n")
-	}
-	b.WriteString(verdictTable(r.decision.Endpoints))
-	if r.unjudged > 0 {
-		fmt.Fprintf(&b, "\nNot judged by a probe within %s: %d. A writer that runs waits for them.\n", r.probing, r.unjudged)
-	}
-	for i, g := range r.decision.Guards {
-		if i == 0 {
-			b.WriteString("\nheld back\n")
-		}
-		fmt.Fprintf(&b, "  %s: %s\n", g.Rule, printable(g.Message))
-	}
-	for i, one := range slices.Concat(neighbours(r.view.Target), otherPorts(r.snapshot, r.view.Target)) {
-		if i == 0 {
-			b.WriteString("\nworth knowing\n")
-		}
-		fmt.Fprintf(&b, "  %s: %s\n", one.Reason, printable(one.Note))
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }

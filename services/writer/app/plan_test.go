@@ -27,10 +27,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -92,26 +92,28 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	defer conn.Close()
 
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	var subnet settings.Subnet
-	if err := subnet.UnmarshalText([]byte(st.cidr)); err != nil {
-		t.Fatal(err)
-	}
-	spec := targets.Spec{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", Writer: "web", FirstName: "shop-slicefeed", Probing: st.probe.Mode != prober.Off}
 	client := fake.NewClientset(objects...)
-	followed, err := targets.New(targets.Config{Client: client, Target: spec, Logger: log})
+	followed, err := targets.New(targets.Config{
+		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
+		Named:    targets.Named{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
+		Defaults: targets.Settings{Probe: st.probe, ShrinkWindow: st.window, ListOut: true},
+		Sources:  []targets.Source{{Name: defaultSource}}, Logger: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &control{
-		spec: spec, probe: st.probe, cidrs: settings.Prefixes([]settings.Subnet{subnet}), targets: followed,
-		limits: verdict.Limits{ShrinkWindow: st.window, ListOut: true, Probing: st.probe.Mode != prober.Off},
-		source: subscriber.New(subscriber.Config{Source: sourceName, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1}),
-		prober: prober.New(prober.Config{Log: log, Registerer: registry}), log: log,
+	s := &stages{
+		sources: map[string]*source{defaultSource: {
+			name: defaultSource, cidrs: []netip.Prefix{netip.MustParsePrefix(st.cidr)},
+			Subscriber: subscriber.New(subscriber.Config{Source: defaultSource, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1}),
+		}},
+		targets: followed, prober: prober.New(prober.Config{Log: log, Registerer: registry}), log: log, metrics: newMetrics(registry),
+		applier: func() *applier.Applier { return nil },
 	}
-	r := &rehearsal{control: c, patience: time.Second, probing: 300 * time.Millisecond}
+	r := &rehearsal{stages: s, patience: time.Second, probing: func(prober.Spec) time.Duration { return 300 * time.Millisecond }}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{c.source.Run, c.targets.Run} {
+	for _, run := range []func(context.Context) error{s.sources[defaultSource].Subscriber.Run, followed.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	err = r.decide(ctx)
@@ -210,7 +212,7 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 			"",
 		},
 		{"a refusal", stand{teller: teller{ready: []string{}}}, nil, nil, "There is no Service shop"},
-		{"an inventory that says nothing", stand{}, []runtime.Object{shop(nil)}, nil, "the inventory told no set within 1s"},
+		{"an inventory that says nothing", stand{}, []runtime.Object{shop(nil)}, nil, "the inventory of source default told no set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.stand.cidr == "" {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -15,8 +14,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 )
 
 // Names of checks that others need.
@@ -174,14 +174,19 @@ func (f *flight) service(ctx context.Context) (string, error) {
 	for i := range list.Items {
 		existing[i] = &list.Items[i]
 	}
-	target, refusal := targets.Resolve(f.spec(), svc, existing)
-	if refusal != nil {
-		return "", errors.New(refusal.Message)
+	wanted, err := f.cfg.wanted(f.namespace, []sources.Source{{Name: defaultSource, Ports: f.cfg.AllowedPorts}})
+	if err != nil {
+		return "", err
 	}
+	view, _ := targets.Resolve(wanted, targets.Found{Key: targets.Key{Namespace: f.cfg.Namespace, Name: f.cfg.Service}, Service: svc, Slices: existing})
+	if view.Refusal != nil {
+		return "", view.Refusal
+	}
+	target := view.Target
 	f.target = target
 	ours := 0
 	for _, slice := range existing {
-		if f.spec().Desired(target).Owns(slice) {
+		if target.Desired().Owns(slice) {
 			ours++
 		}
 	}
@@ -193,12 +198,4 @@ func (f *flight) service(ctx context.Context) (string, error) {
 		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
 	}
 	return fmt.Sprintf("%s/%s can be served, at port %s; slices of ours: %d", target.Namespace, target.Name, strings.Join(ports, ", "), ours), nil
-}
-
-// spec is the target as serve has it.
-func (f *flight) spec() targets.Spec {
-	return targets.Spec{
-		Namespace: f.cfg.Namespace, Service: f.cfg.Service, ManagedBy: f.cfg.managedBy(), Writer: f.namespace,
-		FirstName: f.cfg.sliceName(), Port: f.cfg.Port, Probing: f.mode != prober.Off, Allowed: f.cfg.allows,
-	}
 }

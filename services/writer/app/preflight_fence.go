@@ -17,6 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // insideFence reports whether an address is inside of the fence.
@@ -49,7 +50,7 @@ func fenceAround(cfg *Config, server []netip.Addr, port string) (string, error) 
 	}
 	for _, a := range server {
 		switch a = a.Unmap(); {
-		case insideFence(cfg, a) && cfg.allows(uint16(number)):
+		case insideFence(cfg, a) && (sources.Source{Ports: cfg.AllowedPorts}.Allows(uint16(number)) || uint16(number) == cfg.Port):
 			return "", fmt.Errorf("%s contains this cluster's own API server, %s, and its port is allowed: a lie of the inventory could point the Service there: narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", fenceInWords(cfg), netip.AddrPortFrom(a, uint16(number)))
 		case insideFence(cfg, a):
 			return "", preflight.Warning("%s contains this cluster's own API server, %s: a lie of the inventory could point the Service at that machine, though not at port %d: narrow SECURED_SUBNET_CIDR to the secured cluster's nodes", fenceInWords(cfg), a, number)

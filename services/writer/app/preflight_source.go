@@ -27,7 +27,7 @@ import (
 // dial returns a connection to the inventory, with what serve shows of itself there.
 func (f *flight) dial() (*grpc.ClientConn, error) {
 	end, err := link.NewClient(link.Config{
-		Half: "writer", Name: sourceName, Files: f.cfg.files(),
+		Half: "writer", Name: defaultSource, Files: f.cfg.files(),
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}, f.cfg.InventorySAN)
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *flight) firstWord(ctx context.Context) (string, error) {
 	}
 	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	s := subscriber.New(subscriber.Config{
-		Source: sourceName, Conn: conn, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+		Source: defaultSource, Conn: conn, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
 		DoubtObservations: f.cfg.EmptyThreshold,
 	})
 	following, leave := context.WithCancel(ctx)

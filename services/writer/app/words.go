@@ -8,31 +8,43 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // What follows puts what one stage gives into the words of the next. The stages do not
 // know each other, so that each can be read, tested and simulated alone.
 
-// members are those of a snapshot, kept while neither they nor the families change.
-type members struct {
-	generation uint64
-	families   string
-	list       []verdict.Member
+// limits are a target's settings, as the verdict takes them.
+func limits(s targets.Settings) verdict.Limits {
+	return verdict.Limits{
+		MaxStaleness: s.MaxStaleness, EmptyThreshold: s.EmptyThreshold, ShrinkWindow: s.ShrinkWindow,
+		ListOut: s.ListOut, Probing: s.Probe.Mode != prober.Off,
+	}
 }
 
-// witness is the source as the verdict hears it.
-func (c *control) witness(s subscriber.Snapshot, t targets.Target) verdict.Source {
-	forbidden := make(map[netip.Addr]struct{}, len(t.ClusterIPs))
-	for _, ip := range t.ClusterIPs {
-		forbidden[ip] = struct{}{}
+// witnesses are the target's sources as the verdict hears them, sorted by name.
+func (c *control) witnesses(view targets.View) []verdict.Source {
+	all := make([]verdict.Source, 0, len(view.Target.Settings.Sources))
+	for _, name := range view.Target.Settings.Sources {
+		from, ours := c.sources[name], c.members[name]
+		if ours == nil {
+			ours = &members{}
+			c.members[name] = ours
+		}
+		all = append(all, witness(from.Snapshot(), ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
+			verdict.Fence{CIDRs: from.cidrs, Forbidden: view.ClusterIPs}))
 	}
+	return all
+}
+
+func witness(s subscriber.Snapshot, ours *members, of choice, fence verdict.Fence) verdict.Source {
 	return verdict.Source{
 		Name:             s.Source,
 		Heard:            s.Synced,
@@ -42,15 +54,37 @@ func (c *control) witness(s subscriber.Snapshot, t targets.Target) verdict.Sourc
 		Epoch:            s.ObservationEpoch,
 		Observation:      s.Observation,
 		ObservationAt:    s.ObservationReceivedAt,
-		Members:          c.members.of(s, t.Families),
-		Fence:            verdict.Fence{CIDRs: c.cidrs, Forbidden: forbidden},
+		Members:          ours.of(s, of),
+		Selector:         of.selects(),
+		Fence:            fence,
 	}
 }
 
-// of returns the snapshot's members of the given families, one for each address, sorted.
-func (m *members) of(s subscriber.Snapshot, families []discoveryv1.AddressType) []verdict.Member {
-	key := fmt.Sprint(families)
-	if m.list != nil && m.generation == s.Generation && m.families == key {
+// choice is what a target takes of a snapshot.
+type choice struct {
+	families []discoveryv1.AddressType
+	selector labels.Selector // nil: all nodes
+	zones    map[string]string
+}
+
+func (c choice) selects() string {
+	if c.selector == nil {
+		return ""
+	}
+	return c.selector.String()
+}
+
+// members are those of a snapshot, kept while neither they nor the choice change.
+type members struct {
+	generation uint64
+	choice     string
+	list       []verdict.Member
+}
+
+// of returns the snapshot's members of that choice, one for each address, sorted.
+func (m *members) of(s subscriber.Snapshot, of choice) []verdict.Member {
+	key := fmt.Sprint(of.families, of.selects())
+	if m.list != nil && m.generation == s.Generation && m.choice == key {
 		return m.list
 	}
 	states := map[subscriber.State]verdict.State{
@@ -58,9 +92,14 @@ func (m *members) of(s subscriber.Snapshot, families []discoveryv1.AddressType) 
 	}
 	list := make([]verdict.Member, 0, len(s.Members))
 	for _, member := range s.Members {
+		if of.selector != nil && !of.selector.Matches(labels.Set(member.Labels)) {
+			continue
+		}
 		for _, a := range member.Addresses {
-			if slices.Contains(families, family(a)) {
-				list = append(list, verdict.Member{Address: a, Name: member.Name, State: states[member.State], Since: member.Since})
+			if slices.Contains(of.families, family(a)) {
+				list = append(list, verdict.Member{
+					Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: of.zones[member.Zone],
+				})
 			}
 		}
 	}
@@ -121,16 +160,29 @@ var reasons = map[verdict.Rule]string{
 	verdict.RuleTrust: "Trust", verdict.RuleFloor: "Floor", verdict.RuleShrink: "Shrink",
 }
 
-// warnings are the guards that hold something back, as told on the Service. One Event a guard:
-// with several sources the notes are joined.
-func warnings(guards []verdict.Guard) []applier.Warning {
+// asWarnings are the guards that hold something back, as told on the Service.
+func asWarnings(guards []verdict.Guard) []applier.Warning {
 	var all []applier.Warning
 	for _, g := range guards {
-		if n := len(all); n > 0 && all[n-1].Reason == reasons[g.Rule] {
-			all[n-1].Note += " " + g.Message
-			continue
-		}
-		all = append(all, applier.Warning{Reason: reasons[g.Rule], Action: "HoldBack", Note: g.Message})
+		all = append(all, applier.Warning{Reason: reasons[g.Rule], About: g.Source, Action: "HoldBack", Note: g.Message})
+	}
+	return all
+}
+
+// remarks are what else a person should know about a target.
+func (c *control) remarks(view targets.View) []applier.Warning {
+	all := neighbours(view.Target)
+	for _, name := range view.Target.Settings.Sources {
+		all = append(all, otherPorts(c.sources[name].Snapshot(), view.Target)...)
+	}
+	if view.Mistake != nil {
+		all = append(all, applier.Warning{Reason: view.Mistake.Reason, Action: "KeepSettings", Note: view.Mistake.Message})
+	}
+	if view.Paused {
+		all = append(all, applier.Warning{
+			Reason: "Paused", Action: "LeaveAlone",
+			Note: "The annotation slicefeed.dev/paused is \"true\": nothing is written, whatever becomes of the endpoints, until it is taken away.",
+		})
 	}
 	return all
 }
@@ -171,7 +223,7 @@ func otherPorts(s subscriber.Snapshot, t targets.Target) []applier.Warning {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
 	return []applier.Warning{{
-		Reason: "SourcePortDiffers", Action: "WriteAnyway",
+		Reason: "SourcePortDiffers", About: s.Source, Action: "WriteAnyway",
 		Note: fmt.Sprintf("The endpoints of source %s have the ports %s, and this Service points to %s: set its targetPort (or TARGET_PORT), unless that is meant.",
 			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),
 	}}

@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -44,10 +45,41 @@ func TestMembersAreTheAddressesOfTheServicesFamilies(t *testing.T) {
 		{"both, sorted", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeIPv4}, append(ipv4[:3:3], ipv6...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, m.of(dualStack(), tt.families), addresses); diff != "" {
+			if diff := cmp.Diff(tt.want, m.of(dualStack(), choice{families: tt.families}), addresses); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestMembersAreThoseThatTheNodeSelectorMatches(t *testing.T) {
+	s := dualStack()
+	s.Members[1].Labels = map[string]string{"pool": "blue"}
+	selector, err := labels.Parse("pool=blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}}
+	some := all
+	some.selector = selector
+	var m members
+	for _, tt := range []struct {
+		of   choice
+		want int
+	}{{all, 3}, {some, 1}, {all, 3}} {
+		if got := m.of(s, tt.of); len(got) != tt.want {
+			t.Errorf("%q selects %v", tt.of.selects(), got)
+		}
+	}
+}
+
+func TestAZoneIsWrittenOnlyUnderTheNameThatItHasHere(t *testing.T) {
+	s := dualStack()
+	s.Members[0].Zone, s.Members[1].Zone = "theirs", "another"
+	var m members
+	got := m.of(s, choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, zones: map[string]string{"theirs": "ours"}})
+	if got[0].Zone != "" || got[1].Zone != "ours" {
+		t.Errorf("zones %q and %q", got[0].Zone, got[1].Zone)
 	}
 }
 
@@ -55,9 +87,9 @@ func TestMembersFollowTheGeneration(t *testing.T) {
 	ipv4 := []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
 	var m members
 	s := dualStack()
-	m.of(s, ipv4)
+	m.of(s, choice{families: ipv4})
 	s.Generation, s.Members = 2, s.Members[1:2]
-	if got := m.of(s, ipv4); len(got) != 1 || got[0].Name != "a" {
+	if got := m.of(s, choice{families: ipv4}); len(got) != 1 || got[0].Name != "a" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -80,15 +112,16 @@ func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 	}
 }
 
-func TestAGuardOfSeveralSourcesIsOneWarning(t *testing.T) {
-	got := warnings([]verdict.Guard{
+func TestAGuardIsToldOfEachSource(t *testing.T) {
+	got := asWarnings([]verdict.Guard{
 		{Rule: verdict.RuleFence, Source: "a", Message: "A lies."},
 		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
 		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
 	})
 	want := []applier.Warning{
-		{Reason: "Fence", Action: "HoldBack", Note: "A lies."},
-		{Reason: "Trust", Action: "HoldBack", Note: "A is silent. B is silent."},
+		{Reason: "Fence", About: "a", Action: "HoldBack", Note: "A lies."},
+		{Reason: "Trust", About: "a", Action: "HoldBack", Note: "A is silent."},
+		{Reason: "Trust", About: "b", Action: "HoldBack", Note: "B is silent."},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

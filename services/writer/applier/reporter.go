@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	reporterQueue = 64
+	reporterQueue = 1024             // hundreds of Services may have something to tell at once
 	maxNote       = 1024             // the API server refuses more
 	seriesSpan    = 10 * time.Minute // a warning that comes again within it joins the Event before
 )
@@ -25,6 +25,7 @@ const (
 // Warning is something that a person should know about a Service.
 type Warning struct {
 	Reason string // CamelCase: a guard's name, a refusal's reason
+	About  string // which of the Service's sources; empty: the Service as a whole
 	Action string // CamelCase verb: what we do about it; empty: Reconcile
 	Note   string // one sentence that says what to do
 }
@@ -41,24 +42,33 @@ type ReporterConfig struct {
 // leaves goroutines behind that nobody waits for.
 type Reporter struct {
 	cfg   ReporterConfig
-	queue chan *eventsv1.Event
+	queue chan entry
 	mu    sync.Mutex
-	// told are the warnings in force, by Service and reason; recent the Events by the same.
-	told   map[types.UID]map[string]string
+	// told are the warnings in force, by Service; recent the Events of late.
+	told   map[types.UID]map[episode]struct{}
 	recent map[eventKey]*eventsv1.Event
 }
 
+// episode is a warning, however its words change.
+type episode struct{ reason, about string }
+
 type eventKey struct {
 	service types.UID
-	reason  string
+	episode episode
+}
+
+// entry is an Event that waits to be sent.
+type entry struct {
+	event *eventsv1.Event
+	key   eventKey
 }
 
 // NewReporter makes a Reporter; Run sends.
 func NewReporter(cfg ReporterConfig) *Reporter {
 	return &Reporter{
 		cfg:    cfg,
-		queue:  make(chan *eventsv1.Event, reporterQueue),
-		told:   map[types.UID]map[string]string{},
+		queue:  make(chan entry, reporterQueue),
+		told:   map[types.UID]map[episode]struct{}{},
 		recent: map[eventKey]*eventsv1.Event{},
 	}
 }
@@ -68,13 +78,15 @@ func NewReporter(cfg ReporterConfig) *Reporter {
 func (r *Reporter) Now(service corev1.ObjectReference, warnings []Warning) {
 	r.mu.Lock()
 	before := r.told[service.UID]
-	now := make(map[string]string, len(warnings))
+	now := make(map[episode]struct{}, len(warnings))
 	var begun []Warning
 	for _, w := range warnings {
-		if _, told := before[w.Reason]; !told && now[w.Reason] == "" {
+		e := episode{w.Reason, w.About}
+		_, told := before[e]
+		if _, twice := now[e]; !told && !twice {
 			begun = append(begun, w)
 		}
-		now[w.Reason] = w.Note
+		now[e] = struct{}{}
 	}
 	if len(now) > 0 {
 		r.told[service.UID] = now
@@ -114,7 +126,7 @@ func (r *Reporter) Tell(service corev1.ObjectReference, w Warning) {
 		Type:                corev1.EventTypeWarning,
 	}
 	select {
-	case r.queue <- event:
+	case r.queue <- entry{event, eventKey{service.UID, episode{w.Reason, w.About}}}:
 	default:
 		r.cfg.Logger.Warn("Event dropped, too many wait", "reason", w.Reason)
 	}
@@ -126,20 +138,19 @@ func (r *Reporter) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case event := <-r.queue:
-			if err := r.send(ctx, event); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.Warn("Event not written", "reason", event.Reason, "error", err)
+		case e := <-r.queue:
+			if err := r.send(ctx, e.event, e.key); err != nil && ctx.Err() == nil {
+				r.cfg.Logger.Warn("Event not written", "reason", e.event.Reason, "error", err)
 			}
 		}
 	}
 }
 
 // send creates the Event, or lets it join the one before of the same reason.
-func (r *Reporter) send(ctx context.Context, event *eventsv1.Event) error {
+func (r *Reporter) send(ctx context.Context, event *eventsv1.Event, k eventKey) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	events := r.cfg.Client.EventsV1().Events(event.Namespace)
-	k := eventKey{event.Regarding.UID, event.Reason}
 	if before := r.recent[k]; before != nil {
 		series := &eventsv1.EventSeries{Count: 2, LastObservedTime: event.EventTime}
 		if before.Series != nil {
@@ -156,9 +167,9 @@ func (r *Reporter) send(ctx context.Context, event *eventsv1.Event) error {
 			} // it may have expired: make a new one
 		}
 	}
-	for k, old := range r.recent {
+	for other, old := range r.recent {
 		if event.EventTime.Sub(lastSeen(old)) >= seriesSpan {
-			delete(r.recent, k)
+			delete(r.recent, other)
 		}
 	}
 	after, err := events.Create(ctx, event, metav1.CreateOptions{})

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// controls has one control for each target that there is, tells each of what its decision
+// rests upon, and gives the Lease up when the probes of all of them are blind.
+type controls struct {
+	*stages
+
+	running map[string]*control // by target
+	over    chan *control       // those that have ended by themselves
+
+	seen  chan struct{} // what the probes of a target see has changed
+	mu    sync.Mutex
+	sight map[targets.Key]verdict.Decision
+
+	surrender surrender
+	since     time.Time // since when we lead; zero: we do not
+}
+
+func newControls(s *stages) *controls {
+	return &controls{
+		stages: s, running: map[string]*control{}, over: make(chan *control),
+		seen: make(chan struct{}, 1), sight: map[targets.Key]verdict.Decision{},
+	}
+}
+
+// Run runs the controls until ctx is done, and waits for them.
+func (c *controls) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	said := make(chan string) // names of sources that have said something new
+	for _, s := range c.sources {
+		group.Go(func() { relay(ctx, s, said) })
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case name := <-said:
+			for _, one := range c.running {
+				if one.rests(name) {
+					one.poke()
+				}
+			}
+		case <-c.targets.Changed():
+			for _, key := range c.targets.Take() {
+				c.attend(ctx, &group, key)
+			}
+		case <-c.prober.Changed():
+			for _, name := range c.prober.Take() {
+				if one := c.running[name]; one != nil {
+					one.poke()
+				}
+			}
+		case <-c.lease.Changed():
+			for _, one := range c.running {
+				one.poke()
+			}
+		case one := <-c.over:
+			delete(c.running, one.key.String())
+			c.attend(ctx, &group, one.key) // it may have become ours again meanwhile
+		case <-c.seen:
+		case <-timer.C:
+		}
+		if wake := c.mayGiveUp(time.Now()); wake.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(wake))
+		}
+	}
+}
+
+// relay passes on that a source has said something new.
+func relay(ctx context.Context, s *source, said chan<- string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Changed():
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case said <- s.name:
+		}
+	}
+}
+
+// attend has a target's control decide anew, and starts one where there is none.
+func (c *controls) attend(ctx context.Context, group *sync.WaitGroup, key targets.Key) {
+	if one := c.running[key.String()]; one != nil {
+		one.poke()
+		return
+	}
+	if !c.targets.Get(key).Ours {
+		return
+	}
+	one := c.control(key, func(d verdict.Decision) { c.sees(key, d) })
+	c.running[key.String()] = one
+	group.Go(func() {
+		one.Run(ctx)
+		select {
+		case c.over <- one:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// sees notes what the probes of a target see; the zero decision: it has none.
+func (c *controls) sees(key targets.Key, d verdict.Decision) {
+	d = verdict.Decision{Panic: d.Panic, Sees: d.Sees, BlindSince: d.BlindSince}
+	c.mu.Lock()
+	before := c.sight[key]
+	changed := before.Panic != d.Panic || before.Sees != d.Sees || !before.BlindSince.Equal(d.BlindSince)
+	if d.Panic || d.Sees || !d.BlindSince.IsZero() {
+		c.sight[key] = d
+	} else {
+		delete(c.sight, key)
+	}
+	c.mu.Unlock()
+	if changed {
+		select {
+		case c.seen <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// mayGiveUp gives the Lease up when it is due, and returns when to ask again though
+// nothing changes.
+func (c *controls) mayGiveUp(now time.Time) (wake time.Time) {
+	leading := c.lease.Leading()
+	if leading == c.since.IsZero() {
+		c.since = time.Time{}
+		if leading {
+			c.since = now
+		}
+	}
+	c.mu.Lock()
+	all := make([]verdict.Decision, 0, len(c.sight))
+	for _, d := range c.sight {
+		all = append(all, d)
+	}
+	c.mu.Unlock()
+	gives, wake := c.surrender.due(all, c.since, now)
+	if !gives {
+		return wake
+	}
+	c.surrender.done(now)
+	c.log.Warn("no probe passes any more: the Lease is given up, so that another writer's probes judge")
+	c.writes.Lock()
+	defer c.writes.Unlock()
+	c.lease.Release()
+	return time.Time{}
+}

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+)
+
+// defaultSource is what the one source is called that needs no SOURCES_FILE.
+const defaultSource = "default"
+
+// configured are the sources that the settings name, sorted by name.
+func (c *Config) configured() ([]sources.Source, error) {
+	defaults := sources.Source{
+		Name: defaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
+		CIDRs: settings.Prefixes(c.Subnets), Ports: c.AllowedPorts,
+	}
+	if c.SourcesFile == "" {
+		return []sources.Source{defaults}, nil
+	}
+	return sources.Read(c.SourcesFile, defaults)
+}
+
+// source is one inventory: the link to it, and what it tells.
+type source struct {
+	*subscriber.Subscriber
+
+	name  string
+	cidrs []netip.Prefix
+	link  *link.Client
+	conn  *grpc.ClientConn
+}
+
+// openSources makes the links to all inventories. Nobody is called yet.
+func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry prometheus.Registerer) ([]*source, error) {
+	metrics := subscriber.NewMetrics(registry)
+	var opened []*source
+	var problems []error
+	for _, one := range all {
+		s, err := openSource(cfg, one, log, registry)
+		if err != nil {
+			if cfg.SourcesFile != "" {
+				err = fmt.Errorf("source %s: %w", one.Name, err)
+			}
+			problems = append(problems, err)
+			continue
+		}
+		s.Subscriber = subscriber.New(subscriber.Config{
+			Source: one.Name, Conn: s.conn, Log: log, Metrics: metrics, DoubtObservations: cfg.EmptyThreshold,
+		})
+		opened = append(opened, s)
+	}
+	return opened, errors.Join(problems...)
+}
+
+func openSource(cfg *Config, one sources.Source, log *slog.Logger, registry prometheus.Registerer) (*source, error) {
+	files := cfg.files()
+	files.PeerCA = one.CAFile
+	end, err := link.NewClient(link.Config{
+		Half: "writer", Name: one.Name, Files: files, Logger: log, Registerer: registry,
+	}, one.SAN)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(one.Address, end.DialOptions()...)
+	if err != nil {
+		return nil, fmt.Errorf("address of the inventory %q: want host:port: %w", one.Address, err)
+	}
+	return &source{name: one.Name, cidrs: one.CIDRs, link: end, conn: conn}, nil
+}
+
+// Run follows the inventory until ctx is done.
+func (s *source) Run(ctx context.Context) error {
+	defer s.conn.Close() //nolint:errcheck // all that it can say is that it is closed
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.link.Run(ctx) })
+	g.Go(func() error { return s.Subscriber.Run(ctx) })
+	return g.Wait()
+}

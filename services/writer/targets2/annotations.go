@@ -1,0 +1,234 @@
+package targets
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+// prefix of our annotations and labels.
+const prefix = "slicefeed.dev/"
+
+// paused is read apart from the others: a person at night must be able to pause whatever
+// else is wrong.
+const paused = "paused"
+
+// Bounds of what annotations may set; those of the settings of the same meaning.
+const (
+	minInterval, maxInterval    = 200 * time.Millisecond, 5 * time.Minute
+	minTimeout, maxTimeout      = 50 * time.Millisecond, time.Minute
+	minStaleness, maxStaleness  = time.Second, 24 * time.Hour
+	minShrink, maxShrink        = 0, time.Hour
+	minThreshold, maxThreshold  = 1, 10
+	maxSelector                 = 1024 // it is matched against every member
+	probeInterval, probeTimeout = "probe-interval", "probe-timeout"
+)
+
+// annotation is one that a Service may bear.
+type annotation struct {
+	name  string // without the prefix
+	takes string // for people
+	unset string // what holds without it, for people
+	means string // for people
+	set   func(s *Settings, text string) bool
+}
+
+// known are all annotations, in the order of the documentation's table.
+var known = []annotation{
+	{
+		"source", "the name of a source, or several with commas between", "the only source there is", "where its endpoints come from",
+		func(s *Settings, text string) bool {
+			names := strings.Split(text, ",")
+			for i := range names {
+				names[i] = strings.TrimSpace(names[i])
+			}
+			slices.Sort(names)
+			s.Sources = slices.Compact(names)
+			return s.Sources[0] != "" // sorted, so an empty one is the first
+		},
+	},
+	{
+		"node-selector", "a label selector such as pool=blue,disk!=slow", "all members", "which of a source's members count, by their exported labels",
+		func(s *Settings, text string) bool {
+			selector, err := labels.Parse(text)
+			s.NodeSelector = selector
+			return err == nil && len(text) <= maxSelector
+		},
+	},
+	{
+		"probe", "off, tcp, http, https or grpc", "`HEALTH_CHECK_MODE`", "how each endpoint is checked",
+		func(s *Settings, text string) bool {
+			mode, err := prober.ParseMode(text)
+			s.Probe.Mode = mode
+			return err == nil
+		},
+	},
+	{
+		"probe-port", "a port from 1 to 65535", "the first TCP port written", "which port is checked; one has to be given where there is no TCP port",
+		func(s *Settings, text string) bool {
+			port, err := strconv.ParseUint(text, 10, 16)
+			s.ProbePort = uint16(port)
+			return err == nil && port > 0
+		},
+	},
+	{
+		"probe-path", "a path such as /healthz", "`HEALTH_CHECK_PATH`", "http, https: what is asked for",
+		func(s *Settings, text string) bool {
+			s.Probe.Path = text
+			return prober.Spec{Path: text}.Validate() == nil
+		},
+	},
+	{
+		"probe-host", "a host name, with or without a port", "the address; no SNI", "http, https, grpc: the Host header, and over TLS the SNI",
+		func(s *Settings, text string) bool {
+			s.Probe.Host = text
+			return prober.Spec{Host: text}.Validate() == nil
+		},
+	},
+	{
+		"probe-service", "the name of a gRPC service such as shop.v1.Orders", "the server as a whole", "grpc: the service asked for",
+		func(s *Settings, text string) bool {
+			s.Probe.Service = text
+			return prober.Spec{Service: text}.Validate() == nil
+		},
+	},
+	flag("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
+	duration(probeInterval, minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is checked", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	duration(probeTimeout, minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a check waits for its answer; at most the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	duration("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old a source's word that it sees the cluster's members may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
+	{
+		"empty-threshold", fmt.Sprintf("a number from %d to %d", minThreshold, maxThreshold), "`EMPTY_RESULT_THRESHOLD`", "complete observations in a row that make an empty source believed",
+		func(s *Settings, text string) bool {
+			n, err := strconv.Atoi(text)
+			s.EmptyThreshold = n
+			return err == nil && minThreshold <= n && n <= maxThreshold
+		},
+	},
+	duration("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "in which at most half of a source's ready endpoints leave on its word alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
+	flag("list-out", "true", "whether endpoints that are out are listed, so that people see them", func(s *Settings) *bool { return &s.ListOut }),
+	flag(paused, "false", "nothing at all is written, while someone acts by hand", func(s *Settings) *bool { return &s.Paused }),
+}
+
+func flag(name, unset, means string, of func(*Settings) *bool) annotation {
+	return annotation{name, "true or false", unset, means, func(s *Settings, text string) bool {
+		value, err := strconv.ParseBool(text)
+		*of(s) = value
+		return err == nil
+	}}
+}
+
+func duration(name string, least, most time.Duration, unset, means string, of func(*Settings) *time.Duration) annotation {
+	takes := fmt.Sprintf("a duration from %s to %s", short(least), short(most))
+	return annotation{name, takes, unset, means, func(s *Settings, text string) bool {
+		d, err := time.ParseDuration(text)
+		*of(s) = d
+		return err == nil && least <= d && d <= most
+	}}
+}
+
+// read makes settings of a Service's annotations. Each problem names the annotation, its
+// value and what it takes; with any, only Paused counts.
+func read(defaults Settings, annotations map[string]string) (Settings, []string) {
+	s := defaults
+	var problems []string
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		name, ours := strings.CutPrefix(name, prefix)
+		if !ours {
+			continue
+		}
+		text := strings.TrimSpace(annotations[prefix+name])
+		at := slices.IndexFunc(known, func(a annotation) bool { return a.name == name })
+		switch {
+		case at < 0:
+			problems = append(problems, unknown(name))
+		case text == "" || !known[at].set(&s, text):
+			problems = append(problems, fmt.Sprintf("%s%s is %.40q: want %s", prefix, name, text, known[at].takes))
+		}
+	}
+	if problem := tooLate(s.Probe, annotations); len(problems) == 0 && problem != "" {
+		problems = append(problems, problem)
+	}
+	if text, given := annotations[prefix+paused]; given {
+		// Whoever sets it wants us to stop, whatever the word for it.
+		value, err := strconv.ParseBool(strings.TrimSpace(text))
+		s.Paused = err != nil || value
+	}
+	return s, problems
+}
+
+// tooLate blames an annotation for a timeout beyond the interval: the one that is given.
+func tooLate(probe prober.Spec, annotations map[string]string) string {
+	interval, timeout := cmp.Or(probe.Interval, prober.DefaultInterval), cmp.Or(probe.Timeout, prober.DefaultTimeout)
+	if timeout <= interval {
+		return ""
+	}
+	if text, given := annotations[prefix+probeTimeout]; given {
+		return fmt.Sprintf("%s%s is %.40q: want at most the interval, which is %s", prefix, probeTimeout, text, short(interval))
+	}
+	return fmt.Sprintf("%s%s is %.40q: want at least the timeout, which is %s, or a shorter %s%s too",
+		prefix, probeInterval, annotations[prefix+probeInterval], short(timeout), prefix, probeTimeout)
+}
+
+// unknown says so of an annotation, and which one may have been meant.
+func unknown(name string) string {
+	const close = 2 // letters to change
+	best, least := "", close+1
+	for _, a := range known {
+		if d := distance(name, a.name, close); d < least {
+			best, least = a.name, d
+		}
+	}
+	// The API server lets no other letters through; whoever else calls might.
+	shown := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, name)
+	problem := fmt.Sprintf("%s%.63s is unknown", prefix, shown)
+	switch {
+	case prefix+name == LabelClass:
+		return problem + " as an annotation: it is a label"
+	case best != "":
+		return problem + ": did you mean " + prefix + best + "?"
+	}
+	return problem
+}
+
+// distance is how many letters must be changed, added or removed to make a of b; more than
+// most counts as most+1.
+func distance(a, b string, most int) int {
+	if len(a)-len(b) > most || len(b)-len(a) > most {
+		return most + 1
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return min(row[len(b)], most+1)
+}
+
+// short is a duration as people write it: 5m, not 5m0s.
+func short(d time.Duration) string {
+	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
+}
