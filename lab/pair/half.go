@@ -74,6 +74,13 @@ func (h *Half) Env() []string {
 	return h.environ()
 }
 
+// settings returns a copy of them.
+func (h *Half) settings() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.env)
+}
+
 // environ needs mu.
 func (h *Half) environ() []string {
 	var env []string

@@ -39,25 +39,24 @@ func (p *Pair) hire(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	writerCA, err := pki.NewCA("writer's side")
-	if err != nil {
+	if p.writerCA, err = pki.NewCA("writer's side"); err != nil {
 		return err
 	}
 	if err := p.applyPolicy(ctx); err != nil {
 		return err
 	}
-	if err := p.hireInventory(ctx, options, inventoryCA, writerCA); err != nil {
+	if err := p.hireInventory(ctx, options, inventoryCA, p.writerCA); err != nil {
 		return fmt.Errorf("prepare the inventory: %w", err)
 	}
 	for i := range options.Writers {
-		if err := p.hireWriter(ctx, i, options, writerCA, inventoryCA); err != nil {
+		if err := p.hireWriter(ctx, i, options, p.writerCA, inventoryCA); err != nil {
 			return fmt.Errorf("prepare a writer: %w", err)
 		}
 	}
 	if err := p.awaitPolicy(ctx); err != nil {
 		return err
 	}
-	return p.hireOperator(writerCA, inventoryCA)
+	return p.hireOperator(p.writerCA, inventoryCA)
 }
 
 func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pki.CA) error {
@@ -72,23 +71,11 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 	if err != nil {
 		return err
 	}
-	dir := p.Inventory.dir
-	cert, key, err := issue(own, dir, pki.Cert{
-		CommonName: "inventory", URIs: []string{InventorySAN}, DNS: []string{"inventory.lab.example"},
-		IPs: []netip.Addr{InventoryAddress}, // grpcurl goes by the address here: there is no DNS
-	}, pki.Server)
+	link, err := serverSettings(p.Inventory, own, peer, InventorySAN)
 	if err != nil {
 		return err
 	}
-	peerCA, err := peer.Write(dir, "peer-ca")
-	if err != nil {
-		return err
-	}
-	allowed := filepath.Join(dir, "clients.yaml")
-	if err := os.WriteFile(allowed, []byte(clients), 0o600); err != nil {
-		return err
-	}
-	token := filepath.Join(dir, "ionos-token")
+	token := filepath.Join(p.Inventory.dir, "ionos-token")
 	if err := os.WriteFile(token, []byte(p.Cloud.Token+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -100,16 +87,34 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 		"IONOS_PRIVATE_LAN_ID": itoa(PrivateLAN),
 		"IONOS_API_URL":        p.Cloud.URL,
 		"IONOS_CA_FILE":        p.Cloud.CAFile,
-		"LISTEN_ADDRESS":       port(InventoryAddress, LinkPort),
-		"TLS_CERT_FILE":        cert, "TLS_KEY_FILE": key, "TLS_PEER_CA_FILE": peerCA,
-		"ALLOWED_CLIENTS_FILE": allowed,
 	}
-	for _, some := range []map[string]string{settings, options.Inventory} {
+	for _, some := range []map[string]string{link, settings, options.Inventory} {
 		for name, value := range some {
 			p.Inventory.Set(name, value)
 		}
 	}
 	return nil
+}
+
+// serverSettings are an inventory's side of the link, with a certificate of its own CA.
+func serverSettings(h *Half, own, peer *pki.CA, san string) (map[string]string, error) {
+	cert, key, err := issue(own, h.dir, pki.Cert{
+		CommonName: h.Name, URIs: []string{san}, DNS: []string{h.Name + ".lab.example"},
+		IPs: []netip.Addr{h.Address}, // grpcurl goes by the address here: there is no DNS
+	}, pki.Server)
+	if err != nil {
+		return nil, err
+	}
+	peerCA, err := peer.Write(h.dir, "peer-ca")
+	if err != nil {
+		return nil, err
+	}
+	allowed := filepath.Join(h.dir, "clients.yaml")
+	return map[string]string{
+		"LISTEN_ADDRESS": port(h.Address, LinkPort),
+		"TLS_CERT_FILE":  cert, "TLS_KEY_FILE": key, "TLS_PEER_CA_FILE": peerCA,
+		"ALLOWED_CLIENTS_FILE": allowed,
+	}, os.WriteFile(allowed, []byte(clients), 0o600)
 }
 
 func (p *Pair) hireWriter(ctx context.Context, i int, options Options, own, peer *pki.CA) error {

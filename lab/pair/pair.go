@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pair/audit"
+	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
 // Where everything is. Debug listeners are on 127.0.0.x with the last byte of these.
@@ -92,7 +94,8 @@ type Pair struct {
 	ownDir bool
 	root   string
 
-	kubeconfig string // of the inventory, as the set-up made it
+	kubeconfig string  // of the inventory, as the set-up made it
+	writerCA   *pki.CA // of the writers' certificates
 
 	securedClient, consumingClient *kubernetes.Clientset
 
@@ -100,6 +103,7 @@ type Pair struct {
 
 	mu      sync.Mutex
 	workers map[netip.Addr]*Worker
+	further []*Half // beside the inventory and the writers
 }
 
 // Start starts everything but the halves: those are Inventory and Writers, ready to be
@@ -227,7 +231,10 @@ func (p *Pair) Keep() { p.ownDir = false }
 // on a pair that is half started.
 func (p *Pair) Stop() error {
 	var errs []error
-	for _, half := range append([]*Half{p.Inventory}, p.Writers...) {
+	p.mu.Lock()
+	halves := slices.Concat([]*Half{p.Inventory}, p.Writers, p.further)
+	p.mu.Unlock()
+	for _, half := range halves {
 		if half != nil {
 			errs = append(errs, half.Kill())
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,16 +17,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// policyEdits make of the policy's lists what this world needs: the second family, and the
-// label of a controller from before.
+// SourcesSubnet is where further sources' workers may be.
+const SourcesSubnet = "10.1.0.0/16"
+
+// policyEdits make of the policy's lists what this world needs: the second family, further
+// sources and namespaces, a TARGET_PORT, and the label of a controller from before.
 var policyEdits = []struct{ from, to string }{
-	{`['10.0.1.0/24']`, `['10.0.1.0/24', 'fd00:1::/64']`},
+	{`['web']`, `['web', '` + OtherNamespace + `']`},
+	{`['10.0.1.0/24']`, `['10.0.1.0/24', 'fd00:1::/64', '` + SourcesSubnet + `']`},
+	{`['30000-32767']`, `['30000-32767', '8080']`},
 	{`['slicefeed-default']`, `['slicefeed-default', 'endpoint-updater']`},
 }
 
 // applyPolicy puts the writers under the admission policy, which takes a second to work:
-// awaitPolicy waits for it.
-func (p *Pair) applyPolicy(ctx context.Context) error {
+// awaitPolicy waits for it. Replacements make a further one of it, for another account.
+func (p *Pair) applyPolicy(ctx context.Context, replacements ...string) error {
 	raw, err := os.ReadFile(filepath.Join(p.root, "deploy", "slicefeed-writer", "policy.yaml"))
 	if err != nil {
 		return fmt.Errorf("read the admission policy: %w", err)
@@ -36,7 +42,7 @@ func (p *Pair) applyPolicy(ctx context.Context) error {
 		}
 		raw = bytes.Replace(raw, []byte(edit.from), []byte(edit.to), 1)
 	}
-	return p.Consuming.ApplyYAML(ctx, raw)
+	return p.Consuming.ApplyYAML(ctx, []byte(strings.NewReplacer(replacements...).Replace(string(raw))))
 }
 
 // awaitPolicy tries what the policy forbids, as the writer, until it is refused.
