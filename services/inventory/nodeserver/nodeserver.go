@@ -8,14 +8,13 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
 
@@ -44,50 +43,29 @@ type Config struct {
 	Explain  func(name string) (e roster.Explanation, known bool) // called by many goroutines
 	Observer observer
 	Health   *health.Server // told SERVING from the first complete observation on
-	Metrics  *Metrics
+	Metrics  *stream.Metrics
 	Log      *slog.Logger
 
-	Heartbeat time.Duration // between messages at rest; 0: 5 s
-	Stall     time.Duration // how long one message may wait for its reader; 0: 60 s
-	Streams   int           // of one client at a time; 0: 64
+	Streams int // of one client at a time; 0: 64
 }
 
 // Server is the service.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
-	cfg Config
+	cfg     Config
+	streams *stream.Streams
 
-	stopping chan struct{}
-
-	mu      sync.Mutex
-	stopped bool
-	streams map[string]int // live streams by the client's name
-	depths  [inventoryv1.MaxDoubtObservations + 1]int
-	live    sync.WaitGroup // streams, and what still sends for them
+	mu     sync.Mutex
+	depths [inventoryv1.MaxDoubtObservations + 1]int
 }
 
 // New returns the service. Until its first complete observation it is NOT_SERVING.
 func New(cfg Config) *Server {
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 5 * time.Second
-	}
-	if cfg.Stall == 0 {
-		cfg.Stall = time.Minute
-	}
-	if cfg.Streams == 0 {
-		// Writers that share a name, each with two streams while it asks for an observation,
-		// and those that a bad network left behind and nobody has found dead yet.
-		cfg.Streams = 64
-	}
-	s := &Server{cfg: cfg, stopping: make(chan struct{}), streams: map[string]int{}}
-	s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	return s
-}
-
-func (s *Server) health(is grpc_health_v1.HealthCheckResponse_ServingStatus) {
-	s.cfg.Health.SetServingStatus("", is)
-	s.cfg.Health.SetServingStatus(inventoryv1.InventoryService_ServiceDesc.ServiceName, is)
+	return &Server{cfg: cfg, streams: stream.New(stream.Config{
+		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
+		Health:  cfg.Health, Metrics: cfg.Metrics, PerClient: cfg.Streams,
+	})}
 }
 
 // Run tells health when there is something to tell, and ends all streams when ctx is done.
@@ -95,7 +73,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		now, changed := s.cfg.Stores.Status()
 		if now.Observation > 0 {
-			s.serving()
+			s.streams.Serving()
 			changed = nil // for good: a degraded inventory serves what it knows
 		}
 		select {
@@ -107,60 +85,16 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Server) serving() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopped {
-		s.health(grpc_health_v1.HealthCheckResponse_SERVING)
-	}
-}
-
 // Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
 // ones are refused from then on. It may be called more than once.
-func (s *Server) Stop() {
-	s.mu.Lock()
-	if !s.stopped {
-		s.stopped = true
-		s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-		close(s.stopping)
-	}
-	s.mu.Unlock()
-	s.live.Wait()
-}
+func (s *Server) Stop() { s.streams.Stop() }
 
-var (
-	errStopping = status.Error(codes.Unavailable, "the inventory is shutting down")
-	errUnknown  = status.Error(codes.PermissionDenied, "this client is not allowed")
-)
-
-// admit counts a stream in; the function that it returns counts it out.
-func (s *Server) admit(c Client, depth int) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return nil, errStopping
-	}
-	if s.streams[c.Name] >= s.cfg.Streams {
-		return nil, status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d streams already: end one, or give each client a name of its own", s.cfg.Streams)
-	}
-	s.live.Add(1)
-	s.streams[c.Name]++
-	s.deepen(depth, +1)
-	s.cfg.Metrics.subscribers.Inc()
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.streams[c.Name]--; s.streams[c.Name] == 0 {
-			delete(s.streams, c.Name)
-		}
-		s.deepen(depth, -1)
-		s.cfg.Metrics.subscribers.Dec()
-		s.live.Done()
-	}, nil
-}
+var errUnknown = status.Error(codes.PermissionDenied, "this client is not allowed")
 
 // deepen counts how many streams want series of a length, and tells when the longest changes.
 func (s *Server) deepen(depth, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	was := s.deepest()
 	s.depths[depth] += by
 	if now := s.deepest(); now != was {

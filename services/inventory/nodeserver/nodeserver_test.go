@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc"
@@ -74,7 +75,7 @@ type harness struct {
 	stores   *feed.Stores
 	observer *observations
 	health   *health.Server
-	metrics  *Metrics
+	metrics  *stream.Metrics
 	dial     func() inventoryv1.InventoryServiceClient
 	client   inventoryv1.InventoryServiceClient
 }
@@ -267,8 +268,8 @@ func TestR1To4AWholeSetComesInCheckedChunks(t *testing.T) {
 		want(t, "messages for 700 removals", c.untilSynced(), 2)
 		want(t, "nodes", len(c.set), 501)
 		synctest.Wait() // the last is counted
-		want(t, "resets sent", testutil.ToFloat64(h.metrics.messages.WithLabelValues(kindReset)), float64(2+more))
-		want(t, "deltas sent", testutil.ToFloat64(h.metrics.messages.WithLabelValues(kindDelta)), 2.0)
+		want(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), float64(2+more))
+		want(t, "deltas sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Delta))), 2.0)
 	})
 }
 
@@ -291,7 +292,7 @@ func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
 			next.leave()
 			synctest.Wait()
 		}
-		want(t, "resets sent", testutil.ToFloat64(h.metrics.messages.WithLabelValues(kindReset)), resets)
+		want(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
 	})
 }
 
@@ -413,12 +414,16 @@ func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		want(t, "stalled", testutil.ToFloat64(h.metrics.ended.WithLabelValues(endStalled)), 1.0)
-		want(t, "subscribers", testutil.ToFloat64(h.metrics.subscribers), 2.0)
+		want(t, "stalled", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("stalled")), 1.0)
+		want(t, "subscribers", testutil.ToFloat64(h.metrics.Live), 2.0)
 		want(t, "what it finds when it wakes", asleep.ends(), codes.ResourceExhausted)
-		h.server.mu.Lock()
-		defer h.server.mu.Unlock()
-		want(t, "its streams", h.server.streams["asleep"], 0)
+		for range 4 { // as many as there may be: those of it are counted out
+			leave, err := h.server.streams.Admit("asleep")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave()
+		}
 	})
 }
 
@@ -460,7 +465,7 @@ func TestRefusesWhatIsNotAllowed(t *testing.T) {
 		synctest.Wait()
 		again := h.watch(nothing, "writer")
 		again.next()
-		want(t, "refused", testutil.ToFloat64(h.metrics.ended.WithLabelValues(endRefused)), 1.0)
+		want(t, "refused", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc/health"
@@ -68,11 +69,11 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults := New(Config{Health: health.NewServer()}).cfg
+	defaults := New(Config{Health: health.NewServer()}).streams
 	for title, number := range map[string]string{
-		"live streams of WatchNodes":  fmt.Sprint(defaults.Streams),
+		"live streams of WatchNodes":  fmt.Sprint(defaults.PerClient),
 		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.Stall.Seconds()),
-		"usual message":               fmt.Sprintf("%d KB", (budget+1<<10)>>10),
+		"usual message":               fmt.Sprintf("%d KB", (stream.Budget+1<<10)>>10),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])

@@ -1,0 +1,217 @@
+// Package stream is the server's side of the streams that slicefeed.inventory.v1 describes,
+// whatever they tell. It promises heartbeats (rule R9), that no reader delays another or makes
+// the server hold more than the message it is being sent (R10), an end with UNAVAILABLE when the
+// server stops (R11), and messages of a bounded size (R3). It refuses to know what is told, and
+// who may be told it.
+package stream
+
+import (
+	"cmp"
+	"iter"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// Config is what the streams of a service need. Durations and PerClient have defaults, the
+// rest is mandatory.
+type Config struct {
+	Service string         // full name, for gRPC health
+	Health  *health.Server // told NOT_SERVING until Serving, and when the streams stop
+	Metrics *Metrics
+
+	Heartbeat time.Duration // between messages at rest; 0: 5 s
+	Stall     time.Duration // how long one message may wait for its reader; 0: 60 s
+	PerClient int           // streams of one client at a time; 0: 64
+}
+
+// Streams are those of one service.
+type Streams struct {
+	Config
+
+	stopping chan struct{}
+
+	mu      sync.Mutex
+	stopped bool
+	clients map[string]int // live streams by the client's name
+	live    sync.WaitGroup // streams, and what still sends for them
+}
+
+// New returns a service's streams: none. It is NOT_SERVING.
+func New(cfg Config) *Streams {
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 5*time.Second)
+	cfg.Stall = cmp.Or(cfg.Stall, time.Minute)
+	// Clients that share a name, each with two streams for a moment, and those that a bad
+	// network left behind and nobody has found dead yet.
+	cfg.PerClient = cmp.Or(cfg.PerClient, 64)
+	s := &Streams{Config: cfg, stopping: make(chan struct{}), clients: map[string]int{}}
+	s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	return s
+}
+
+func (s *Streams) health(is grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	s.Health.SetServingStatus("", is)
+	s.Health.SetServingStatus(s.Service, is)
+}
+
+// Serving reports SERVING by gRPC health, unless the streams were stopped.
+func (s *Streams) Serving() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.health(grpc_health_v1.HealthCheckResponse_SERVING)
+	}
+}
+
+// Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
+// ones are refused from then on. It may be called more than once.
+func (s *Streams) Stop() {
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		close(s.stopping)
+	}
+	s.mu.Unlock()
+	s.live.Wait()
+}
+
+var (
+	errStopping = status.Error(codes.Unavailable, "the server is shutting down")
+	errStalled  = status.Error(codes.ResourceExhausted, "nothing was read for too long: resume when there is somebody to read")
+)
+
+// Admit counts a stream of a client in; the function that it returns counts it out.
+func (s *Streams) Admit(client string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		s.Metrics.Ended.WithLabelValues(endRefused).Inc()
+		return nil, errStopping
+	}
+	if s.clients[client] >= s.PerClient {
+		s.Metrics.Ended.WithLabelValues(endRefused).Inc()
+		return nil, status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d streams already: end one, or give each client a name of its own", s.PerClient)
+	}
+	s.live.Add(1)
+	s.clients[client]++
+	s.Metrics.Live.Inc()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.clients[client]--; s.clients[client] == 0 {
+			delete(s.clients, client)
+		}
+		s.Metrics.Live.Dec()
+		s.live.Done()
+	}, nil
+}
+
+// Reader is one client of a stream: where it stands, and what leads it on.
+type Reader[M any] interface {
+	// Changed returns a channel that is closed at the next change of anything that there is to
+	// tell. It is taken before Next, so that nothing falls in between.
+	Changed() <-chan struct{}
+	// Next says what the reader lacks at this moment: a Heartbeat if nothing, whose messages say
+	// just that. Each is made when the one before has been sent.
+	Next() (Kind, iter.Seq[*M])
+	// Told is called when all of them were sent: the reader stands elsewhere now.
+	Told()
+}
+
+// Tell tells one client what it lacks, again and again, until the stream ends. The client has
+// been admitted. All that is kept of it is where it stands; what changes while a message
+// waits to be read is found afterwards, newest state only.
+func Tell[M any](s *Streams, to grpc.ServerStreamingServer[M], r Reader[M]) error {
+	mail := post(s, to)
+	defer mail.close()
+	end, err := tell(s, mail, r)
+	s.Metrics.Ended.WithLabelValues(end).Inc()
+	return err
+}
+
+func tell[M any](s *Streams, mail *mail[M], r Reader[M]) (end string, err error) {
+	beat := time.NewTimer(s.Heartbeat)
+	defer beat.Stop()
+	first, due := true, false
+	for {
+		changed := r.Changed()
+		kind, messages := r.Next()
+		if first && kind == Heartbeat {
+			kind = Status
+		}
+		if due || kind != Heartbeat {
+			for m := range messages {
+				if end, err := mail.send(m); err != nil {
+					return end, err
+				}
+				s.Metrics.Messages.WithLabelValues(string(kind)).Inc()
+			}
+			r.Told()
+			first, due = false, false
+			beat.Reset(s.Heartbeat)
+			continue // what changed meanwhile is told at once
+		}
+		select {
+		case <-changed:
+		case <-beat.C:
+			due = true
+		case <-mail.to.Context().Done():
+			return endClient, status.FromContextError(mail.to.Context().Err()).Err()
+		case <-s.stopping:
+			return endStopping, errStopping
+		}
+	}
+}
+
+// mail sends messages one by one, and does not wait for ever. A Send that the reader does
+// not take can be ended in one way alone, by returning from the handler: so another
+// goroutine sends, and the handler is free to go. Once it has, grpc makes Send return.
+type mail[M any] struct {
+	to       grpc.ServerStreamingServer[M]
+	stall    time.Duration
+	stopping <-chan struct{}
+	out      chan *M
+	result   chan error
+}
+
+func post[M any](s *Streams, to grpc.ServerStreamingServer[M]) *mail[M] {
+	m := &mail[M]{
+		to: to, stall: s.Stall, stopping: s.stopping, out: make(chan *M), result: make(chan error, 1),
+	}
+	s.live.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
+		for message := range m.out {
+			m.result <- to.Send(message)
+		}
+	})
+	return m
+}
+
+func (m *mail[M]) close() { close(m.out) }
+
+func (m *mail[M]) send(message *M) (end string, err error) {
+	stalled := time.NewTimer(m.stall)
+	defer stalled.Stop()
+	m.out <- message // the one before has been sent
+	select {
+	case err := <-m.result:
+		if err == nil {
+			return "", nil
+		}
+		if ctx := m.to.Context(); ctx.Err() != nil {
+			return endClient, status.FromContextError(ctx.Err()).Err()
+		}
+		return endFailed, err
+	case <-stalled.C:
+		return endStalled, errStalled
+	case <-m.to.Context().Done():
+		return endClient, status.FromContextError(m.to.Context().Err()).Err()
+	case <-m.stopping:
+		return endStopping, errStopping
+	}
+}
