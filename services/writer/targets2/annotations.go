@@ -179,10 +179,10 @@ func tooLate(probe prober.Spec, annotations map[string]string) string {
 
 // unknown says so of an annotation, and which one may have been meant.
 func unknown(name string) string {
-	const close = 2 // letters to change
-	best, least := "", close+1
+	const near = 2 // letters to change
+	best, least := "", near+1
 	for _, a := range known {
-		if d := distance(name, a.name, close); d < least {
+		if d := distance(name, a.name, near); d < least {
 			best, least = a.name, d
 		}
 	}

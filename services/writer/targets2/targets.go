@@ -57,8 +57,9 @@ type Targets struct {
 
 // memory is of one Service: another one of its name begins anew.
 type memory struct {
-	uid types.UID
 	Memory
+
+	uid types.UID
 }
 
 // New prepares the watches; Run starts them.
@@ -149,7 +150,7 @@ func (t *Targets) Synced() error {
 		return nil
 	}
 	slices.Sort(missing)
-	return errors.New("Services and EndpointSlices have not been read yet of " + strings.Join(missing, "; ")) //nolint:staticcheck // kinds have capitals
+	return errors.New("Services and EndpointSlices have not been read yet of " + strings.Join(missing, "; "))
 }
 
 // Get looks at the caches and judges one Service. What it costs does not depend on what
@@ -177,7 +178,7 @@ func (t *Targets) Get(key Key) View {
 	if after == (Memory{}) {
 		delete(t.memories, key)
 	} else {
-		t.memories[key] = memory{uid, after}
+		t.memories[key] = memory{after, uid}
 	}
 	view.Synced, view.ResourceVersion, view.ClusterIPs = true, version, t.clusterIPs()
 	return view

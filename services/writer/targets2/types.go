@@ -87,6 +87,7 @@ func (n Named) key() Key { return Key{n.Namespace, n.Service} }
 // names it and its slices is sure to be set, and the settings if they could be read.
 type Target struct {
 	Key
+
 	UID       types.UID
 	Owner     metav1.OwnerReference // to the Service, without blockOwnerDeletion: some clusters forbid it
 	ManagedBy string                // marks slices as ours

@@ -1,0 +1,197 @@
+package targets
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+// selectors are compared by what they mean.
+var selectors = cmp.Comparer(func(a, b labels.Selector) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.String() == b.String()
+})
+
+func selector(t *testing.T, text string) labels.Selector {
+	t.Helper()
+	s, err := labels.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestEachAnnotationChangesItsSetting(t *testing.T) {
+	for name, tc := range map[string]struct {
+		value string
+		alter func(*Settings)
+	}{
+		"source":          {" green , blue,green ", func(s *Settings) { s.Sources = []string{"blue", "green"} }},
+		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = selector(t, "pool in (a,b),disk!=slow") }},
+		"probe":           {"https", func(s *Settings) { s.Probe.Mode = prober.HTTPS }},
+		"probe-port":      {"65535", func(s *Settings) { s.ProbePort = 65535 }},
+		"probe-path":      {"/healthz?deep=1", func(s *Settings) { s.Probe.Path = "/healthz?deep=1" }},
+		"probe-host":      {"shop.example:8443", func(s *Settings) { s.Probe.Host = "shop.example:8443" }},
+		"probe-service":   {"shop.v1.Orders", func(s *Settings) { s.Probe.Service = "shop.v1.Orders" }},
+		"probe-tls":       {"true", func(s *Settings) { s.Probe.TLS = true }},
+		"probe-interval":  {" 10s ", func(s *Settings) { s.Probe.Interval = 10 * time.Second }},
+		"probe-timeout":   {"50ms", func(s *Settings) { s.Probe.Timeout = 50 * time.Millisecond }},
+		"max-staleness":   {"24h", func(s *Settings) { s.MaxStaleness = 24 * time.Hour }},
+		"empty-threshold": {"10", func(s *Settings) { s.EmptyThreshold = 10 }},
+		"shrink-window":   {"0s", func(s *Settings) { s.ShrinkWindow = 0 }},
+		"list-out":        {"false", func(s *Settings) { s.ListOut = false }},
+		"paused":          {"true", func(s *Settings) { s.Paused = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := defaults()
+			tc.alter(&want)
+			got, problems := read(defaults(), map[string]string{"slicefeed.dev/" + name: tc.value})
+			if diff := cmp.Diff(want, got, selectors); diff != "" || problems != nil {
+				t.Errorf("%v\n%s", problems, diff)
+			}
+		})
+		delete(unread, name)
+	}
+	if len(unread) > 0 {
+		t.Errorf("no test of %v", unread)
+	}
+}
+
+var unread = func() map[string]bool {
+	all := map[string]bool{}
+	for _, a := range known {
+		all[a.name] = true
+	}
+	return all
+}()
+
+func TestAMistakeNamesTheAnnotationItsValueAndWhatItTakes(t *testing.T) {
+	for _, tc := range []struct{ name, value, want string }{
+		{"source", "", `slicefeed.dev/source is "": want the name of a source, or several with commas between`},
+		{"source", "blue,,green", `slicefeed.dev/source is "blue,,green": want the name of a source, or several with commas between`},
+		{"node-selector", "pool==", ""}, // equal to nothing is a selector too
+		{"node-selector", "a b", `slicefeed.dev/node-selector is "a b": want a label selector such as pool=blue,disk!=slow`},
+		{"node-selector", "a=" + strings.Repeat("b", 2000), `slicefeed.dev/node-selector is "a=` + strings.Repeat("b", 38) + `": want a label selector such as pool=blue,disk!=slow`},
+		{"probe", "TCP", `slicefeed.dev/probe is "TCP": want off, tcp, http, https or grpc`},
+		{"probe-port", "0", `slicefeed.dev/probe-port is "0": want a port from 1 to 65535`},
+		{"probe-port", "http", `slicefeed.dev/probe-port is "http": want a port from 1 to 65535`},
+		{"probe-port", "65536", `slicefeed.dev/probe-port is "65536": want a port from 1 to 65535`},
+		{"probe-path", "healthz", `slicefeed.dev/probe-path is "healthz": want a path such as /healthz`},
+		{"probe-host", "a b", `slicefeed.dev/probe-host is "a b": want a host name, with or without a port`},
+		{"probe-service", "a b", `slicefeed.dev/probe-service is "a b": want the name of a gRPC service such as shop.v1.Orders`},
+		{"probe-tls", "yes", `slicefeed.dev/probe-tls is "yes": want true or false`},
+		{"probe-interval", "2", `slicefeed.dev/probe-interval is "2": want a duration from 200ms to 5m`},
+		{"probe-interval", "100ms", `slicefeed.dev/probe-interval is "100ms": want a duration from 200ms to 5m`},
+		{"probe-interval", "500ms", `slicefeed.dev/probe-interval is "500ms": want at least the timeout, which is 1s, or a shorter slicefeed.dev/probe-timeout too`},
+		{"probe-timeout", "-1s", `slicefeed.dev/probe-timeout is "-1s": want a duration from 50ms to 1m`},
+		{"probe-timeout", "3s", `slicefeed.dev/probe-timeout is "3s": want at most the interval, which is 2s`},
+		{"max-staleness", "25h", `slicefeed.dev/max-staleness is "25h": want a duration from 1s to 24h`},
+		{"empty-threshold", "0", `slicefeed.dev/empty-threshold is "0": want a number from 1 to 10`},
+		{"empty-threshold", "11", `slicefeed.dev/empty-threshold is "11": want a number from 1 to 10`},
+		{"shrink-window", "2h", `slicefeed.dev/shrink-window is "2h": want a duration from 0s to 1h`},
+		{"list-out", "no", `slicefeed.dev/list-out is "no": want true or false`},
+		{"paused", "at night", `slicefeed.dev/paused is "at night": want true or false`},
+		{"prob-path", "/", `slicefeed.dev/prob-path is unknown: did you mean slicefeed.dev/probe-path?`},
+		{"pasued", "true", `slicefeed.dev/pasued is unknown: did you mean slicefeed.dev/paused?`},
+		{"Source", "blue", `slicefeed.dev/Source is unknown: did you mean slicefeed.dev/source?`},
+		{"colour", "blue", `slicefeed.dev/colour is unknown`},
+		{"class", "default", `slicefeed.dev/class is unknown as an annotation: it is a label`},
+	} {
+		t.Run(tc.name+"="+tc.value[:min(len(tc.value), 20)], func(t *testing.T) {
+			_, problems := read(defaults(), map[string]string{"slicefeed.dev/" + tc.name: tc.value})
+			if got := strings.Join(problems, "|"); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreToldAtOnceAndInOrder(t *testing.T) {
+	svc := service()
+	svc.Annotations = map[string]string{
+		"slicefeed.dev/probe": "ping", "slicefeed.dev/probe-port": "x", "slicefeed.dev/list-uot": "true",
+		"example.com/probe": "ping", "foo.slicefeed.dev/probe": "ping",
+	}
+	want := `The Service is not served, since annotations cannot be read: slicefeed.dev/list-uot is unknown: did you mean slicefeed.dev/list-out?` +
+		`; slicefeed.dev/probe is "ping": want off, tcp, http, https or grpc; slicefeed.dev/probe-port is "x": want a port from 1 to 65535.`
+	if view := judge(config(), svc); view.Refusal == nil || view.Refusal.Message != want {
+		t.Errorf("got  %v\nwant %s", view.Refusal, want)
+	}
+}
+
+func TestAMessageOfManyMistakesFitsIntoAnEvent(t *testing.T) {
+	svc := service()
+	for _, a := range known {
+		svc.Annotations["slicefeed.dev/"+a.name] = strings.Repeat("ü\x00", 200)
+	}
+	view := judge(config(), svc)
+	if view.Refusal == nil || len(view.Refusal.Message) > maxNote || !strings.HasSuffix(view.Refusal.Message, " more.") {
+		t.Errorf("%d bytes: %v", len(view.Refusal.Message), view.Refusal)
+	}
+}
+
+func TestWhoeverPausesIsUnderstood(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "false": false, "0": false, "yes": true, "": true} {
+		got, _ := read(defaults(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})
+		if got.Paused != want {
+			t.Errorf("%q: paused is %t", value, got.Paused)
+		}
+	}
+}
+
+func TestReadingLeavesTheDefaultsAsTheyAre(t *testing.T) {
+	base := defaults()
+	base.Sources = []string{"z", "a"}
+	before := base.Sources[0]
+	if _, problems := read(base, map[string]string{"slicefeed.dev/source": "b,a"}); problems != nil || base.Sources[0] != before {
+		t.Errorf("the defaults were changed: %v, %v", base.Sources, problems)
+	}
+}
+
+func FuzzAnnotations(f *testing.F) {
+	f.Add("source", "blue,green", "probe", "http", "probe-interval", "2s")
+	f.Add("paused", "yes", "probe-timeout", "1m", "probe-interval", "200ms")
+	f.Add("node-selector", "a in (b", "probe-host", "[::1]:80", "probe-path", "/%zz")
+	f.Add("empty-threshold", "1e3", "shrink-window", "1h0.1s", "max-staleness", "-9223372036854775808ns")
+	f.Add("", "", "slicefeed.dev/", "\xff", "probe-port", "+80")
+	f.Fuzz(func(t *testing.T, a, av, b, bv, c, cv string) {
+		annotations := map[string]string{prefix + a: av, prefix + b: bv, prefix + c: cv}
+		svc := service()
+		svc.Annotations = annotations
+		got, problems := read(defaults(), annotations)
+		if len(problems) == 0 {
+			within(t, got)
+		}
+		view, memory := Resolve(config(), Found{Key: shop, Service: svc})
+		if readable := len(problems) == 0; readable != (memory.Settings != nil) {
+			t.Errorf("problems %v, remembered %v", problems, memory.Settings)
+		}
+		if r := view.Refusal; r != nil && (len(r.Message) > maxNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
+			t.Errorf("%d bytes: %q", len(r.Message), r.Message)
+		}
+	})
+}
+
+func within(t *testing.T, s Settings) {
+	t.Helper()
+	inside := func(what string, d, least, most time.Duration) {
+		if d < least || d > most {
+			t.Errorf("%s is %s", what, d)
+		}
+	}
+	inside("interval", s.Probe.Interval, minInterval, maxInterval)
+	inside("timeout", s.Probe.Timeout, minTimeout, min(maxTimeout, s.Probe.Interval))
+	inside("staleness", s.MaxStaleness, minStaleness, maxStaleness)
+	inside("shrink", s.ShrinkWindow, minShrink, maxShrink)
+	if s.EmptyThreshold < minThreshold || s.EmptyThreshold > maxThreshold {
+		t.Errorf("threshold is %d", s.EmptyThreshold)
+	}
+	if err := s.Probe.Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,134 @@
+package targets
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/targets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTheDocumentedAnnotationsAreThoseOfTheCode(t *testing.T) {
+	var want strings.Builder
+	want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
+	for _, a := range known {
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", a.name, a.takes, a.unset, a.means)
+	}
+	_, rest, _ := strings.Cut(page(t), "<!-- annotations -->\n")
+	got, _, found := strings.Cut(rest, "<!-- /annotations -->")
+	if diff := cmp.Diff(want.String(), got); diff != "" || !found {
+		t.Errorf("docs/targets.md should have between its marks:\n%s\n%s", want.String(), diff)
+	}
+}
+
+// reasons are the values of all Reason constants.
+func reasons(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if ok && strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil || "Reason"+value != spec.Names[0].Name {
+				t.Errorf("%s is %q", spec.Names[0].Name, value)
+			}
+			all = append(all, value)
+		}
+		return true
+	})
+	return all
+}
+
+func TestTheDocumentedReasonsAreThoseOfTheCode(t *testing.T) {
+	_, table, _ := strings.Cut(page(t), "## What is refused")
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
+		got = append(got, row[1])
+	}
+	if diff := cmp.Diff(reasons(t), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEveryReasonHasATestOfWhatItAdvises(t *testing.T) {
+	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OtherWriter", "SlicesLeftBehind"} // need more than a Service
+	for _, tc := range refusals {
+		tested = append(tested, tc.reason)
+	}
+	for _, reason := range reasons(t) {
+		if !slices.Contains(tested, reason) {
+			t.Errorf("%s is not tested", reason)
+		}
+	}
+}
+
+func TestTheDocumentedServiceIsServedAsItStands(t *testing.T) {
+	cfg := config()
+	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1)
+	if len(blocks) == 0 {
+		t.Fatal("there is no YAML")
+	}
+	for _, block := range blocks {
+		var svc corev1.Service
+		if err := yaml.NewYAMLOrJSONDecoder(strings.NewReader(block[1]), 4096).Decode(&svc); err != nil {
+			t.Fatal(err)
+		}
+		view := judge(cfg, &svc)
+		if !view.Ours || view.Refusal != nil || view.Mistake != nil || view.Target.ProbePort != 30080 || view.Target.FirstName != "shop-slicefeed" {
+			t.Errorf("%+v: refused %v", view.Target, view.Refusal)
+		}
+	}
+}
+
+// What an annotation may set is what the setting of the same meaning may: their bounds are
+// tags there, so only a test can hold them together.
+func TestAnnotationsHaveTheBoundsOfTheSettings(t *testing.T) {
+	files, err := filepath.Glob("../app/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no code of the settings: %v", err)
+	}
+	var code strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	for flag, want := range map[string][2]string{
+		"health-check-interval":  {short(minInterval), short(maxInterval)},
+		"health-check-timeout":   {short(minTimeout), short(maxTimeout)},
+		"max-staleness":          {short(minStaleness), short(maxStaleness)},
+		"shrink-window":          {short(minShrink), short(maxShrink)},
+		"empty-result-threshold": {strconv.Itoa(minThreshold), strconv.Itoa(maxThreshold)},
+	} {
+		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" max:\"([^\"]*)\"").FindStringSubmatch(code.String())
+		if tag == nil || [2]string(tag[1:]) != want {
+			t.Errorf("%s: the setting has %v, the annotation %v", flag, tag, want)
+		}
+	}
+}

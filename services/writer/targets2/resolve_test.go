@@ -1,0 +1,391 @@
+package targets
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// judge resolves a Service that is seen for the first time.
+func judge(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) View {
+	key := shop
+	if svc != nil {
+		key = keyOf(svc)
+	}
+	view, _ := Resolve(cfg, Found{Key: key, Service: svc, Slices: existing})
+	return view
+}
+
+func TestAServiceIsResolvedToAllThatItsSlicesNeed(t *testing.T) {
+	view := judge(config(), service())
+	if view.Refusal != nil || view.Mistake != nil || !view.Ours || view.Leaving || view.Paused {
+		t.Fatalf("%+v", view)
+	}
+	settings := defaults()
+	settings.Sources = []string{"default"}
+	want := Target{
+		Key: shop, UID: "svc-1",
+		Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
+		ManagedBy: "slicefeed-default", Writer: "slicefeed", FirstName: "shop-slicefeed",
+		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
+		ProbePort: 30080,
+		Settings:  settings,
+	}
+	if diff := cmp.Diff(want, view.Target); diff != "" {
+		t.Error(diff)
+	}
+	desired := view.Target.Desired()
+	if desired.Namespace != "web" || desired.Service != "shop" || desired.FirstName != "shop-slicefeed" || len(desired.Ports) != 1 {
+		t.Errorf("%+v", desired)
+	}
+}
+
+func TestTheNamedServiceIsOursWhateverItsLabel(t *testing.T) {
+	cfg := naming()
+	cfg.Named.ManagedBy = "custom"
+	for _, class := range []string{"", "default", "another"} {
+		svc := service()
+		svc.Labels = map[string]string{LabelClass: class}
+		view := judge(cfg, svc)
+		if !view.Ours || view.Leaving || view.Refusal != nil || view.Target.ManagedBy != "custom" || view.Target.FirstName != "shop-nodes" {
+			t.Errorf("with the class %q: %+v", class, view)
+		}
+	}
+	if view := judge(cfg, named("cart", "svc-2")); view.Target.ManagedBy != "slicefeed-default" || view.Target.FirstName != "cart-slicefeed" {
+		t.Errorf("a labelled one has the managed-by of the class: %+v", view.Target)
+	}
+}
+
+func TestShapesThatWork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		alter func(*Config, *corev1.Service)
+		check func(Target) bool
+	}{
+		"TARGET_PORT is written for the only port, whatever its targetPort says": {
+			func(c *Config, svc *corev1.Service) {
+				c.Named.Port, svc.Spec.Ports[0].TargetPort = 31000, intstr.FromString("http")
+			},
+			func(t Target) bool { return *t.Ports[0].Port == 31000 && t.ProbePort == 31000 },
+		},
+		"TARGET_PORT is allowed whatever the fence says": {
+			func(c *Config, _ *corev1.Service) {
+				c.Named.Port, c.Sources[0].Allows = 8080, func(uint16) bool { return false }
+			},
+			func(t Target) bool { return *t.Ports[0].Port == 8080 },
+		},
+		"several ports each by their targetPort, the probe on the first TCP one": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Spec.Ports = []corev1.ServicePort{
+					{Name: "dns", Port: 53, TargetPort: intstr.FromInt32(30053), Protocol: corev1.ProtocolUDP},
+					{Name: "web", Port: 80, TargetPort: intstr.FromInt32(30080)},
+				}
+			},
+			func(t Target) bool { return len(t.Ports) == 2 && *t.Ports[0].Port == 30053 && t.ProbePort == 30080 },
+		},
+		"a UDP Service with a port to probe": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Annotations["slicefeed.dev/probe-port"], svc.Spec.Ports[0].Protocol = "30001", corev1.ProtocolUDP
+			},
+			func(t Target) bool { return t.ProbePort == 30001 },
+		},
+		"a UDP Service without probing": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Annotations["slicefeed.dev/probe"], svc.Spec.Ports[0].Protocol = "off", corev1.ProtocolUDP
+			},
+			func(t Target) bool { return t.ProbePort == 0 },
+		},
+		"headless": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
+			},
+			func(t Target) bool { return len(t.Ports) == 1 },
+		},
+		"headless without a port, if probing is off": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Annotations["slicefeed.dev/probe"], svc.Spec.ClusterIP, svc.Spec.Ports = "off", "None", nil
+			},
+			func(t Target) bool { return len(t.Ports) == 0 },
+		},
+		"both families in the Service's order": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.IPFamilies = []corev1.IPFamily{"IPv6", "IPv4"} },
+			func(t Target) bool { return cmp.Equal(t.Families, []discoveryv1.AddressType{"IPv6", "IPv4"}) },
+		},
+		"a Service from before dual stack, by its cluster IP": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Spec.IPFamilies, svc.Spec.ClusterIP, svc.Spec.ClusterIPs = nil, "fd00::9", nil
+			},
+			func(t Target) bool { return cmp.Equal(t.Families, []discoveryv1.AddressType{"IPv6"}) },
+		},
+		"an unset targetPort is the port": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.IntOrString{} },
+			func(t Target) bool { return *t.Ports[0].Port == 80 },
+		},
+		"Cluster policies": {
+			func(_ *Config, svc *corev1.Service) {
+				svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
+				svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+			},
+			func(Target) bool { return true },
+		},
+		"1,000 ports": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = manyPorts(1000) },
+			func(t Target) bool { return len(t.Ports) == 1000 && *t.Ports[999].Port == 30999 },
+		},
+		"as many ports as a slice takes": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = manyPorts(maxPorts) },
+			func(t Target) bool { return len(t.Ports) == maxPorts },
+		},
+		"several sources that all allow it": {
+			func(c *Config, svc *corev1.Service) {
+				c.Sources = []Source{{Name: "green", Namespaces: []string{"api", "web"}}, {Name: "blue"}}
+				svc.Annotations["slicefeed.dev/source"] = "green, blue"
+			},
+			func(t Target) bool { return cmp.Equal(t.Settings.Sources, []string{"blue", "green"}) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, svc := naming(), service()
+			tc.alter(&cfg, svc)
+			view := judge(cfg, svc)
+			if view.Refusal != nil || view.Mistake != nil || !tc.check(view.Target) {
+				t.Errorf("%+v, refused: %v, mistake: %v", view.Target, view.Refusal, view.Mistake)
+			}
+		})
+	}
+}
+
+func manyPorts(n int) []corev1.ServicePort {
+	all := make([]corev1.ServicePort, n)
+	for i := range all {
+		all[i] = corev1.ServicePort{Name: "p" + strconv.Itoa(i), Port: int32(1 + i), TargetPort: intstr.FromInt32(int32(30000 + i%2768))}
+	}
+	return all
+}
+
+// refusals are all the shapes and settings that are refused. The reasons that need slices
+// or a Service that is not there have tests of their own.
+var refusals = map[string]struct {
+	alter  func(*Config, *corev1.Service)
+	reason string
+	advice string
+}{
+	"a selector":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "remove spec.selector"},
+	"ExternalName": {func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName }, "ExternalName", "use ClusterIP"},
+	"internal Local": {func(_ *Config, svc *corev1.Service) {
+		svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	}, "LocalTrafficPolicy", "set it to Cluster"},
+	"external Local": {func(_ *Config, svc *corev1.Service) {
+		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}, "LocalTrafficPolicy", "set it to Cluster"},
+	"publishNotReadyAddresses": {func(_ *Config, svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true }, "PublishNotReadyAddresses", "set it to false"},
+	"more ports than a slice takes": {func(_ *Config, svc *corev1.Service) {
+		svc.Spec.Ports = manyPorts(maxPorts + 1)
+	}, "TooManyPorts", "split it"},
+	"a named targetPort":    {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") }, "NamedTargetPort", "use the number"},
+	"a port number of none": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) }, "InvalidTargetPort", "from 1 to 65535"},
+	"a port outside the fence": {func(c *Config, _ *corev1.Service) {
+		c.Sources[0].Allows = func(p uint16) bool { return p == 1 }
+	}, "PortOutsideFence", "ALLOWED_PORTS"},
+	"a probe port outside it": {func(c *Config, svc *corev1.Service) {
+		svc.Annotations["slicefeed.dev/probe-port"], c.Sources[0].Allows = "22", func(p uint16) bool { return p != 22 }
+	}, "PortOutsideFence", "ALLOWED_PORTS"},
+	"a port that one of its sources does not allow": {func(c *Config, svc *corev1.Service) {
+		c.Sources = []Source{{Name: "blue"}, {Name: "green", Allows: func(p uint16) bool { return p == 1 }}}
+		svc.Annotations["slicefeed.dev/source"] = "green,blue"
+	}, "PortOutsideFence", "source green"},
+	"TARGET_PORT of the named one at another": {func(c *Config, svc *corev1.Service) {
+		c.Named.Port, svc.Name, c.Sources[0].Allows = 30080, "cart", func(p uint16) bool { return p == 1 }
+	}, "PortOutsideFence", "ALLOWED_PORTS"},
+	"nothing to probe": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "NoProbePort", "slicefeed.dev/probe-port"},
+	"no port at all":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = nil }, "NoProbePort", "slicefeed.dev/probe-port"},
+	"being deleted":    {func(_ *Config, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "ServiceTerminating", "being deleted"},
+	"TARGET_PORT with several ports": {func(c *Config, svc *corev1.Service) {
+		c.Named.Port = 31000
+		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81})
+	}, "TargetPortAmbiguous", "unset TARGET_PORT"},
+	"an annotation that was never readable": {func(_ *Config, svc *corev1.Service) {
+		svc.Annotations["slicefeed.dev/probe"] = "icmp"
+	}, "InvalidAnnotation", `slicefeed.dev/probe is "icmp": want off, tcp, http, https or grpc.`},
+	"an unknown source": {func(_ *Config, svc *corev1.Service) {
+		svc.Annotations["slicefeed.dev/source"] = "blu"
+	}, "UnknownSource", `no source "blu": mend the annotation slicefeed.dev/source, or add it to SOURCES_FILE; there are: default.`},
+	"no source though there are several": {func(c *Config, _ *corev1.Service) {
+		c.Sources = []Source{{Name: "green"}, {Name: "blue"}}
+	}, "SourceNotGiven", "annotate the Service slicefeed.dev/source with one of them, or several with commas between: blue; green."},
+	"a namespace that the source does not allow": {func(c *Config, _ *corev1.Service) {
+		c.Sources[0].Namespaces = []string{"api"}
+	}, "NamespaceOutsideFence", "use another source, or allow the namespace"},
+}
+
+func TestShapesThatAreRefusedSayWhatToDo(t *testing.T) {
+	for name, tc := range refusals {
+		t.Run(name, func(t *testing.T) {
+			cfg, svc := naming(), service()
+			tc.alter(&cfg, svc)
+			view := judge(cfg, svc)
+			if view.Refusal == nil || view.Refusal.Reason != tc.reason || !strings.Contains(view.Refusal.Message, tc.advice) {
+				t.Errorf("refused: %+v", view.Refusal)
+			}
+			if !view.Ours || view.Service.UID != "svc-1" {
+				t.Errorf("a refused Service is ours, and told: %+v", view)
+			}
+		})
+	}
+}
+
+func TestAServiceThatIsNotThere(t *testing.T) {
+	if view := judge(naming(), nil); !view.Ours || view.Refusal == nil || view.Refusal.Reason != "ServiceNotFound" || view.Service.UID != "" {
+		t.Errorf("by name: %+v", view)
+	}
+	if view := judge(config(), nil, ours("shop-slicefeed", "svc-1")); view.Ours || view.Leaving || view.Refusal != nil {
+		t.Errorf("a labelled one that is gone takes its slices with it: %+v", view)
+	}
+}
+
+func TestSlicesOfOthersAreToldOrRefused(t *testing.T) {
+	mine, foreign, mirrored := slice("shop-slicefeed", "slicefeed-default"), slice("by-hand", "hand"), slice("shop-m", mirroring)
+	elsewhere := slice("cart-m", mirroring)
+	elsewhere.Labels[discoveryv1.LabelServiceName] = "cart"
+	t.Run("foreign ones are named", func(t *testing.T) {
+		view := judge(config(), service(), mine, foreign, elsewhere)
+		if view.Refusal != nil || !cmp.Equal(view.Target.Foreign, []string{"by-hand"}) {
+			t.Errorf("%v, refused: %v", view.Target.Foreign, view.Refusal)
+		}
+	})
+	t.Run("a mirrored one refuses the Service", func(t *testing.T) {
+		view := judge(config(), service(), mine, mirrored)
+		if view.Refusal == nil || view.Refusal.Reason != "LegacyEndpoints" || !strings.Contains(view.Refusal.Message, "delete the Endpoints object shop") {
+			t.Errorf("refused: %v", view.Refusal)
+		}
+	})
+	t.Run("ours under another installation's name refuses it", func(t *testing.T) {
+		theirs := slice("shop-slicefeed", "slicefeed-default")
+		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
+		view := judge(config(), service(), theirs)
+		if view.Refusal == nil || view.Refusal.Reason != "OtherWriter" || !strings.Contains(view.Refusal.Message, "another CLASS") {
+			t.Errorf("refused: %v", view.Refusal)
+		}
+	})
+}
+
+func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
+	foreign, theirs, unlabelled := slice("by-hand", "hand"), ours("theirs", "svc-1"), ours("unlabelled", "svc-1")
+	theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
+	delete(unlabelled.Labels, discoveryv1.LabelServiceName)
+	relabelled, recreated, ending, orphan := ours("cart-has-it", "svc-1"), ours("of-the-one-before", "svc-0"), ours("ending", "svc-1"), ours("orphan", "")
+	relabelled.Labels[discoveryv1.LabelServiceName] = "cart"
+	ending.DeletionTimestamp = &metav1.Time{}
+	orphan.OwnerReferences = nil
+	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabelled, relabelled, recreated, ending, orphan, ours("shop-slicefeed", "svc-1")}
+
+	seen := Memory{Labelled: true}
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		before Memory
+		leaves bool
+	}{
+		"the label is gone":                              {nil, seen, true},
+		"another class":                                  {map[string]string{LabelClass: "blue"}, seen, true},
+		"another class, and we have just started":        {map[string]string{LabelClass: "blue"}, Memory{}, true},
+		"no label, and nobody saw that there was one":    {nil, Memory{}, false},
+		"another label, and nobody saw that it was ours": {map[string]string{"a": "b"}, Memory{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			svc := service()
+			svc.Labels = tc.labels
+			view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: tc.before})
+			if !view.Ours || view.Leaving != tc.leaves {
+				t.Fatalf("%+v", view)
+			}
+			if diff := cmp.Diff([]string{"unlabelled", "orphan", "shop-slicefeed"}, names(view.Slices)); diff != "" {
+				t.Error(diff)
+			}
+			if tc.leaves {
+				if view.Refusal != nil || !after.Labelled {
+					t.Errorf("%+v, remembered %+v", view.Refusal, after)
+				}
+			} else if view.Refusal == nil || view.Refusal.Reason != "SlicesLeftBehind" ||
+				!strings.HasSuffix(view.Refusal.Message, "to have them deleted: orphan; shop-slicefeed; unlabelled.") {
+				t.Errorf("%+v", view.Refusal)
+			}
+		})
+	}
+	t.Run("nothing is left", func(t *testing.T) {
+		svc := service()
+		svc.Labels = nil
+		view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Before: seen})
+		if view.Ours || view.Leaving || view.Refusal != nil || after != (Memory{}) {
+			t.Errorf("%+v", view)
+		}
+	})
+	t.Run("pausing holds the deletion up", func(t *testing.T) {
+		svc := service()
+		svc.Labels, svc.Annotations = nil, map[string]string{"slicefeed.dev/paused": "true", "slicefeed.dev/prob": "?"}
+		view, _ := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: seen})
+		if !view.Leaving || !view.Paused {
+			t.Errorf("%+v", view)
+		}
+	})
+}
+
+func TestAMistakeKeepsTheSettingsThatTheServiceHad(t *testing.T) {
+	svc := service()
+	svc.Annotations["slicefeed.dev/probe-interval"] = "3s"
+	_, before := Resolve(config(), Found{Key: shop, Service: svc})
+
+	svc.Annotations["slicefeed.dev/probe-interval"] = "3"
+	svc.Annotations["slicefeed.dev/paused"] = "true"
+	view, after := Resolve(config(), Found{Key: shop, Service: svc, Before: before})
+	if view.Refusal != nil || view.Target.Settings.Probe.Interval.String() != "3s" || view.Target.ProbePort != 30080 {
+		t.Errorf("refused %v, settings %+v", view.Refusal, view.Target.Settings)
+	}
+	if view.Mistake == nil || view.Mistake.Reason != "InvalidAnnotation" || !strings.HasPrefix(view.Mistake.Message, "Annotations that cannot be read, so the Service keeps the settings that it had: slicefeed.dev/probe-interval") {
+		t.Errorf("mistake: %v", view.Mistake)
+	}
+	if !view.Paused || !view.Target.Settings.Paused {
+		t.Error("to pause must work whatever else is wrong")
+	}
+
+	delete(svc.Annotations, "slicefeed.dev/paused")
+	if view, _ := Resolve(config(), Found{Key: shop, Service: svc, Before: after}); view.Paused || view.Target.Settings.Paused {
+		t.Error("and so must going on")
+	}
+}
+
+func TestNamesAtTheirLimitsFit(t *testing.T) {
+	long := strings.Repeat("s", 63)
+	svc := service()
+	svc.Namespace, svc.Name = strings.Repeat("n", 63), long
+	cfg := config()
+	cfg.Class = strings.Repeat("c", 63-len("slicefeed-"))
+	cfg.Writer = strings.Repeat("w", 63)
+	svc.Labels[LabelClass] = cfg.Class
+	cfg.Sources = []Source{{Name: strings.Repeat("a", 63)}, {Name: strings.Repeat("b", 63)}}
+	svc.Annotations["slicefeed.dev/source"] = cfg.Sources[0].Name + "," + cfg.Sources[1].Name
+	view := judge(cfg, svc)
+	if view.Refusal != nil {
+		t.Fatal(view.Refusal)
+	}
+	if wrong := validation.IsDNS1123Subdomain(view.Target.FirstName); wrong != nil {
+		t.Errorf("the first name: %v", wrong)
+	}
+	for _, value := range []string{view.Target.ManagedBy, view.Target.Writer} {
+		if wrong := validation.IsValidLabelValue(value); wrong != nil {
+			t.Errorf("a label: %v", wrong)
+		}
+	}
+	cfg.Sources = cfg.Sources[:1]
+	cfg.Sources[0].Namespaces = []string{"web"}
+	svc.Annotations = nil
+	if view := judge(cfg, svc); view.Refusal == nil || len(view.Refusal.Message) > maxNote {
+		t.Errorf("refused: %v", view.Refusal)
+	}
+}

@@ -1,0 +1,182 @@
+package targets
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+var shop = Key{"web", "shop"}
+
+func defaults() Settings {
+	return Settings{
+		Probe:        prober.Spec{Mode: prober.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
+		MaxStaleness: 15 * time.Minute, ShrinkWindow: time.Minute, EmptyThreshold: 3, ListOut: true,
+	}
+}
+
+// config is of a writer with one source.
+func config() Config {
+	return Config{
+		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: defaults(),
+		Sources: []Source{{Name: "default"}}, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// naming is of one that has a target by name besides.
+func naming() Config {
+	cfg := config()
+	cfg.Named = Named{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
+	return cfg
+}
+
+// service is of a shape that can be served, and labelled.
+func service() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop", UID: "svc-1",
+			Labels: map[string]string{LabelClass: "default"}, Annotations: map[string]string{},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports:      []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// named is a Service of that name.
+func named(name string, uid types.UID) *corev1.Service {
+	svc := service()
+	svc.Name, svc.UID = name, uid
+	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
+	return svc
+}
+
+// slice is one of the Service shop.
+func slice(name, manager string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{
+			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: manager,
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+	}
+}
+
+// ours is one that we wrote for the Service shop of that UID.
+func ours(name string, owner types.UID) *discoveryv1.EndpointSlice {
+	s := slice(name, "slicefeed-default")
+	s.Labels["slicefeed.dev/writer"] = "slicefeed"
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: owner}}
+	return s
+}
+
+func names(list []*discoveryv1.EndpointSlice) []string {
+	var all []string
+	for _, s := range list {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+// rig is Targets that run over a fake cluster.
+type rig struct {
+	*Targets
+
+	t      *testing.T
+	client *fake.Clientset
+	taken  []Key
+}
+
+func run(t *testing.T, cfg Config, client *fake.Clientset) *rig {
+	t.Helper()
+	cfg.Client = client
+	targets, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, targets, client)
+}
+
+func start(t *testing.T, targets *Targets, client *fake.Clientset) *rig {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- targets.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return &rig{Targets: targets, t: t, client: client}
+}
+
+// await takes until it was told of the Service and sees what it waits for.
+func (r *rig) await(key Key, what string, ok func(View) bool) View {
+	r.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case <-r.Changed():
+			taken := r.Take()
+			r.taken = append(r.taken, taken...)
+			if !slices.Contains(taken, key) {
+				continue
+			}
+			if view := r.Get(key); ok(view) {
+				return view
+			}
+		case <-limit:
+			r.t.Fatalf("never told: %s; now %+v", what, r.Get(key))
+		}
+	}
+}
+
+func (r *rig) apply(svc *corev1.Service) {
+	r.t.Helper()
+	services := r.client.CoreV1().Services(svc.Namespace)
+	if _, err := services.Update(r.t.Context(), svc, metav1.UpdateOptions{}); err == nil {
+		return
+	}
+	if _, err := services.Create(r.t.Context(), svc, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) applySlice(s *discoveryv1.EndpointSlice) {
+	r.t.Helper()
+	all := r.client.DiscoveryV1().EndpointSlices(s.Namespace)
+	if _, err := all.Update(r.t.Context(), s, metav1.UpdateOptions{}); err == nil {
+		return
+	}
+	if _, err := all.Create(r.t.Context(), s, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) remove(key Key) {
+	r.t.Helper()
+	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) removeSlice(namespace, name string) {
+	r.t.Helper()
+	if err := r.client.DiscoveryV1().EndpointSlices(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}

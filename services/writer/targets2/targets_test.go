@@ -1,0 +1,330 @@
+package targets
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+func served(v View) bool { return v.Synced && v.Ours && v.Refusal == nil && !v.Leaving }
+
+func TestTheNamedTargetIsFollowedThroughItsLife(t *testing.T) {
+	r := run(t, naming(), fake.NewClientset(slice("by-hand", "hand")))
+	unlabelled := service()
+	unlabelled.Labels = nil
+	view := r.await(shop, "no Service", func(v View) bool { return v.Synced && v.Refusal != nil })
+	if view.Refusal.Reason != "ServiceNotFound" || view.Service.UID != "" {
+		t.Errorf("refused: %v", view.Refusal)
+	}
+	r.apply(unlabelled)
+	view = r.await(shop, "the Service", served)
+	if view.Target.UID != "svc-1" || view.Service.UID != "svc-1" {
+		t.Errorf("UID is %s", view.Target.UID)
+	}
+	if len(view.Slices) != 1 || view.Slices[0].Endpoints != nil {
+		t.Errorf("a foreign slice should come without endpoints: %+v", view.Slices)
+	}
+	selecting := unlabelled.DeepCopy()
+	selecting.Spec.Selector = map[string]string{"app": "shop"}
+	r.apply(selecting)
+	r.await(shop, "the selector", func(v View) bool {
+		return v.Refusal != nil && v.Refusal.Reason == "ServiceHasSelector" && v.Service.UID == "svc-1"
+	})
+	r.remove(shop)
+	r.await(shop, "the Service's end", func(v View) bool { return v.Refusal != nil && v.Refusal.Reason == "ServiceNotFound" })
+	again := unlabelled.DeepCopy()
+	again.UID = "svc-2"
+	r.apply(again)
+	r.await(shop, "the Service created again", func(v View) bool { return served(v) && v.Target.Owner.UID == "svc-2" })
+	r.applySlice(slice("shop-nodes", "slicefeed-default"))
+	view = r.await(shop, "our slice, whole", func(v View) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 })
+	if diff := cmp.Diff([]string{"by-hand", "shop-nodes"}, names(view.Slices)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestALabelledServiceIsFollowedFromItsLabelToItsOptingOut(t *testing.T) {
+	plain := service()
+	plain.Labels = nil
+	r := run(t, config(), fake.NewClientset(plain))
+	if view := r.Get(shop); view.Synced && view.Ours {
+		t.Error("ours without a label")
+	}
+	r.apply(service())
+	r.await(shop, "the label", served)
+	r.applySlice(ours("shop-slicefeed", "svc-1"))
+	r.await(shop, "our slice", func(v View) bool { return served(v) && len(v.Slices) == 1 })
+	r.apply(plain)
+	r.await(shop, "the opting out", func(v View) bool { return v.Ours && v.Leaving && len(v.Slices) == 1 && !v.Paused })
+	paused := plain.DeepCopy()
+	paused.Annotations["slicefeed.dev/paused"] = "true"
+	r.apply(paused)
+	r.await(shop, "the pause", func(v View) bool { return v.Leaving && v.Paused })
+	r.removeSlice("web", "shop-slicefeed")
+	r.await(shop, "the end", func(v View) bool { return v.Synced && !v.Ours && !v.Leaving })
+	if len(r.memories) != 0 || len(r.given) != 0 {
+		t.Errorf("something is remembered of a Service that is not ours: %v, %v", r.memories, r.given)
+	}
+	r.applySlice(slice("shop-of-others", "hand"))
+	r.apply(named("cart", "svc-9"))
+	r.await(Key{"web", "cart"}, "another Service", served)
+	if at := slices.Index(r.taken, Key{"web", "cart"}); slices.Contains(r.taken[at:], shop) {
+		t.Errorf("told of a Service that is not ours any more: %v", r.taken)
+	}
+}
+
+func TestADeletedServiceEndsItsControl(t *testing.T) {
+	r := run(t, config(), fake.NewClientset(service(), ours("shop-slicefeed", "svc-1")))
+	r.await(shop, "the Service", served)
+	r.remove(shop)
+	r.await(shop, "its end", func(v View) bool { return v.Synced && !v.Ours && !v.Leaving && v.Refusal == nil })
+}
+
+func TestARecreatedServiceBeginsAnew(t *testing.T) {
+	first := service()
+	r := run(t, config(), fake.NewClientset(first, ours("shop-slicefeed", "svc-1")))
+	r.await(shop, "the Service", served)
+	mistaken := service()
+	mistaken.Annotations["slicefeed.dev/probe"] = "ping"
+	r.apply(mistaken)
+	r.await(shop, "the mistake", func(v View) bool { return served(v) && v.Mistake != nil })
+	// Deleted and created again between two looks.
+	again := mistaken.DeepCopy()
+	again.UID = "svc-2"
+	r.apply(again)
+	view := r.await(shop, "the new one", func(v View) bool { return v.Service.UID == "svc-2" })
+	if view.Refusal == nil || view.Refusal.Reason != "InvalidAnnotation" {
+		t.Errorf("the settings of the one before are not its own: %v", view.Refusal)
+	}
+	again.Annotations = nil
+	r.apply(again)
+	view = r.await(shop, "the mended one", served)
+	if desired := view.Target.Desired(); len(view.Slices) != 1 || !desired.Owns(view.Slices[0]) || desired.Owner.UID != "svc-2" {
+		t.Errorf("the old slice is ours to put right: %+v", view.Slices)
+	}
+}
+
+func TestASliceWhoseLabelsWereAlteredStillConcernsItsOwner(t *testing.T) {
+	r := run(t, config(), fake.NewClientset(service(), ours("renamed", "svc-1")))
+	r.await(shop, "the slice", func(v View) bool { return served(v) && len(v.Slices) == 1 })
+	altered := ours("renamed", "svc-1")
+	altered.Labels["kubernetes.io/service-name"] = "cart"
+	altered.ResourceVersion = "7"
+	r.applySlice(altered)
+	r.await(shop, "the alteration", func(v View) bool {
+		return len(v.Slices) == 1 && v.Slices[0].Labels["kubernetes.io/service-name"] == "cart" && v.Target.Desired().Owns(v.Slices[0])
+	})
+}
+
+func TestNamespacesAreWatchedAsConfigured(t *testing.T) {
+	in := func(namespace string) *corev1.Service {
+		svc := service()
+		svc.Namespace = namespace
+		return svc
+	}
+	for name, tc := range map[string]struct {
+		namespaces []string
+		named      string
+		want       []string
+	}{
+		"some":                  {[]string{"a", "b", "a"}, "", []string{"a", "b"}},
+		"besides the named one": {[]string{"a"}, "c", []string{"a", "c"}},
+		"only the named one":    {nil, "c", []string{"c"}},
+		"all":                   {[]string{"*"}, "c", []string{"a", "b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			cfg.Namespaces = tc.namespaces
+			if tc.named != "" {
+				cfg.Named = Named{Namespace: tc.named, Service: "shop"}
+			}
+			r := run(t, cfg, fake.NewClientset(in("a"), in("b"), in("c")))
+			var got []string
+			for len(got) < len(tc.want) {
+				select {
+				case <-r.Changed():
+					for _, key := range r.Take() {
+						got = append(got, key.Namespace)
+					}
+				case <-t.Context().Done():
+					t.Fatal("never told of all")
+				}
+			}
+			if err := r.Synced(); err != nil {
+				t.Error(err)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, slices.Compact(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("no namespace at all makes no sense")
+	}
+}
+
+func TestANamespaceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	client := fake.NewClientset(service())
+	client.PrependReactor("list", "endpointslices", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		return action.GetNamespace() == "secret", nil, errors.New("endpointslices is forbidden")
+	})
+	cfg := config()
+	cfg.Namespaces = []string{"web", "secret"}
+	cfg.Named = Named{Namespace: "secret", Service: "shop"}
+	r := run(t, cfg, client)
+	r.await(shop, "the Service of the other namespace", served)
+	if view := r.Get(Key{"secret", "shop"}); view.Synced {
+		t.Errorf("%+v", view)
+	}
+	if slices.ContainsFunc(r.taken, func(k Key) bool { return k.Namespace == "secret" }) {
+		t.Errorf("told of what nobody can judge: %v", r.taken)
+	}
+	err := r.Synced()
+	if err == nil || strings.Contains(err.Error(), "web") || !strings.Contains(err.Error(), "namespace secret (failed to list *v1.EndpointSlice: endpointslices is forbidden)") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTheClusterIPsOfAllWatchedServicesAreForbidden(t *testing.T) {
+	other := named("cart", "svc-2")
+	other.Labels = nil
+	other.Spec.ClusterIP, other.Spec.ClusterIPs = "10.96.0.10", []string{"10.96.0.10", "fd00::10"}
+	r := run(t, config(), fake.NewClientset(service(), other))
+	before := r.await(shop, "the Service", served).ClusterIPs
+	want := map[netip.Addr]struct{}{}
+	for _, a := range []string{"10.96.0.9", "10.96.0.10", "fd00::10"} {
+		want[netip.MustParseAddr(a)] = struct{}{}
+	}
+	same := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if diff := cmp.Diff(want, before, same); diff != "" {
+		t.Error(diff)
+	}
+	r.remove(Key{"web", "cart"})
+	mine := service()
+	mine.Annotations["slicefeed.dev/list-out"] = "false"
+	r.apply(mine)
+	after := r.await(shop, "a change after that", func(v View) bool { return !v.Target.Settings.ListOut }).ClusterIPs
+	if len(after) != 1 || len(before) != 3 {
+		t.Errorf("now %v; what was given before must not change: %v", after, before)
+	}
+}
+
+// counting is a cache that counts what it hands out.
+type counting struct {
+	cache.Indexer
+
+	t      *testing.T
+	looked int
+}
+
+func (c *counting) ByIndex(index, value string) ([]any, error) {
+	found, err := c.Indexer.ByIndex(index, value)
+	c.looked += len(found)
+	return found, err
+}
+
+func (c *counting) List() []any {
+	c.t.Error("the whole namespace was listed")
+	return c.Indexer.List()
+}
+
+// indexed puts a counting cache in front of an informer's.
+type indexed struct {
+	cache.SharedIndexInformer
+
+	counting *counting
+}
+
+func (i indexed) GetIndexer() cache.Indexer { return i.counting }
+
+func TestAChangeOfOneAmongManyLooksAtNoOther(t *testing.T) {
+	const many = 500
+	var objects []runtime.Object
+	for i := range many {
+		name := fmt.Sprintf("svc-%03d", i)
+		uid := types.UID("uid-" + name)
+		mine, pods := ours(name+"-slicefeed", uid), slice(name+"-pods", "endpointslice-controller.k8s.io")
+		mine.Labels["kubernetes.io/service-name"], pods.Labels["kubernetes.io/service-name"] = name, name
+		objects = append(objects, named(name, uid), mine, pods)
+	}
+	cfg, client := config(), fake.NewClientset(objects...)
+	cfg.Client = client
+	targets, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := targets.areas["web"]
+	c := &counting{Indexer: a.slices.GetIndexer(), t: t}
+	a.slices = indexed{a.slices, c}
+	r := start(t, targets, client)
+	for taken := map[Key]bool{}; len(taken) < many; {
+		<-r.Changed()
+		for _, key := range r.Take() {
+			taken[key] = true
+		}
+	}
+	key := Key{"web", "svc-123"}
+	changed := ours("svc-123-slicefeed", "uid-svc-123")
+	changed.Labels["kubernetes.io/service-name"] = "svc-123"
+	changed.Endpoints[0].Addresses[0] = "10.0.0.2"
+	r.applySlice(changed)
+	c.looked = 0
+	view := r.await(key, "the change", served)
+	if diff := cmp.Diff([]Key{key}, r.taken); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"svc-123-pods", "svc-123-slicefeed"}, names(view.Slices)); diff != "" {
+		t.Error(diff)
+	}
+	// Two slices by the name and one by the owner, for Take and for the await's Get.
+	if c.looked != 6 {
+		t.Errorf("%d slices were looked at", c.looked)
+	}
+}
+
+func TestANewListingOfWhatIsKnownTellsNothing(t *testing.T) {
+	a, b, c := service(), service(), service()
+	a.ResourceVersion, b.ResourceVersion, c.ResourceVersion = "5", "5", "6"
+	if !same(a, b) || same(a, c) || same(metav1.Object(a), nil) {
+		t.Error("only the version tells whether anything changed")
+	}
+}
+
+func TestWhatIsNeverLookedAtIsNotKept(t *testing.T) {
+	targets, err := New(naming())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fat := named("cart", "svc-2")
+	fat.Labels = map[string]string{"a": "b", LabelClass: "blue"}
+	fat.Annotations = map[string]string{"kubectl": "much", "slicefeed.dev/paused": "true", "slicefeed.dev/probe": "tcp"}
+	got, err := targets.trimService(fat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Service{}
+	want.Namespace, want.Name, want.UID = "web", "cart", "svc-2"
+	want.Labels, want.Annotations = map[string]string{LabelClass: "blue"}, map[string]string{"slicefeed.dev/paused": "true"}
+	want.Spec.ClusterIP, want.Spec.ClusterIPs = "None", []string{"None"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	mine := service()
+	mine.Labels = nil
+	if got, err := targets.trimService(mine); err != nil || len(got.(*corev1.Service).Spec.Ports) != 1 {
+		t.Errorf("the named one is needed whole: %+v, %v", got, err)
+	}
+}
