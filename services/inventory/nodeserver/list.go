@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc/codes"
@@ -100,13 +100,7 @@ func wireStep(s roster.Step) *inventoryv1.ExplanationStep {
 	}
 }
 
-// bounded makes a text fit to be sent: a bounded one, and UTF-8, or the whole message is refused.
-func bounded(text string) string {
-	if len(text) > mostText {
-		text = text[:mostText-len("…")] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
-}
+func bounded(text string) string { return stream.Text(text, mostText) }
 
 // omitted are the nodes that the roster leaves out, and those that the view does.
 func (s *Server) omitted(view feed.View) []*inventoryv1.OmittedNode {

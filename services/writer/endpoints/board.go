@@ -116,6 +116,13 @@ func (b *Board) Synced() {
 	}
 }
 
+// Told reports whether Synced was called, and returns a channel that is closed at the next change.
+func (b *Board) Told() (synced bool, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.synced, b.changed
+}
+
 // tell has the ledgers follow a target from what was told of it to what is. What was not told
 // has no state.
 func (b *Board) tell(t *Target, was, is told) {

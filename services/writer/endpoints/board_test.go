@@ -135,7 +135,11 @@ func TestAPausedOrRefusedTargetIsToldAsItsSlicesAre(t *testing.T) {
 		want(t, "upserts", keys(u), []string{"web/a", "web/a/http/10.0.0.3"})
 		want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
 		want(t, "state", u.Upserts[0].State, state)
-		want(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
+		if state == Refused {
+			want(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
+		} else {
+			want(t, "reason", u.Upserts[0].Reason, "Paused")
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -35,8 +34,8 @@ type Target struct {
 	Namespace, Service string
 
 	State   State
-	Reason  string // of a refusal or pause: one word, as in the Event
-	Message string // what was seen and what to do; empty while Managed
+	Reason  string // of a refusal: one word, as in the Event
+	Message string // of a refusal: what was seen and what to do
 	Leading bool   // we hold the Lease
 
 	// Ports are those written, while Managed.
@@ -46,10 +45,9 @@ type Target struct {
 	Slices    []*discoveryv1.EndpointSlice
 	ManagedBy string
 
-	// Input and Decision are the last ones, made at At; zero for a target that is refused.
+	// Input and Decision are the last ones; zero for a target that is refused.
 	Input    verdict.Input
 	Decision verdict.Decision
-	At       time.Time
 
 	// Sources are the target's sources as its subscribers have them.
 	Sources []subscriber.Snapshot
@@ -151,7 +149,11 @@ type told struct {
 
 func (t *Target) told() told {
 	is := told{state: t.State, reason: t.Reason, message: t.Message}
-	if t.State == Managed {
+	switch t.State {
+	case Paused:
+		is.reason = "Paused"
+		is.message = `The Service is annotated slicefeed.dev/paused: "true", so nothing at all is written to it: remove the annotation when what was done by hand is done.`
+	case Managed:
 		is.ports = ports(t.Ports)
 		is.backends = make([]Backend, 0, len(t.Decision.Endpoints))
 		for _, e := range t.Decision.Endpoints {

@@ -1,0 +1,166 @@
+package endpointserver
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// listing is a slice of ours of the Service web/a.
+func listing(n int) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a-slicefeed", Labels: map[string]string{
+			discoveryv1.LabelServiceName: "a", discoveryv1.LabelManagedBy: "slicefeed-default",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}},
+	}
+	for i := range n {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address(i).String()}})
+	}
+	return s
+}
+
+// judged is a target of which the first address is held back by a guard, and the second not
+// probed yet.
+func judged() endpoints.Target {
+	now := time.Now()
+	t := managed("a", 1)
+	t.Input = verdict.Input{
+		Limits: verdict.Limits{Probing: true},
+		Sources: []verdict.Source{{
+			Name: "default", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-time.Second),
+			Members: []verdict.Member{
+				{Address: address(0), Name: "worker-0", State: verdict.NotReady, Since: now.Add(-time.Minute)},
+				{Address: address(1), Name: "worker-1", State: verdict.Ready, Since: now.Add(-time.Hour)},
+			},
+		}},
+		Probes: map[netip.Addr]verdict.Probe{
+			address(0): {Health: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", Passed: now.Add(-12 * time.Second)},
+			address(1): {},
+		},
+		Held: []verdict.Held{{Address: address(0), Conditions: ready}},
+	}
+	t.Decision.Wake = now.Add(30 * time.Second)
+	t.Decision.Endpoints = []verdict.Endpoint{
+		{Address: address(0), Source: "default", Verdict: verdict.Hold, Conditions: ready, Listed: true, Rule: verdict.RuleShrink, Reason: "both words"},
+		{Address: address(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "both words"},
+	}
+	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 1, Message: "Wait, or look."}}
+	t.Sources = []subscriber.Snapshot{{Source: "default", Synced: true, SyncedEpoch: true, Membership: subscriber.Part{State: subscriber.Synced}}}
+	return t
+}
+
+func TestListsTargetsAndToOperatorsWhatIsHeldBack(t *testing.T) {
+	serve(t, func(r *rig) {
+		list := func(name string, services ...*writerv1.ServiceSelector) (*writerv1.ListTargetsResponse, error) {
+			return r.client.ListTargets(as(r.t.Context(), name), &writerv1.ListTargetsRequest{Services: services})
+		}
+		early, err := list("proxy")
+		want(t, "error before the first decisions", err, nil)
+		want(t, "a reason then", early.GetStatus().GetReason() != "", true)
+		_, err = list("nobody")
+		want(t, "a stranger", status.Code(err), codes.PermissionDenied)
+		_, err = list("proxy", &writerv1.ServiceSelector{})
+		want(t, "an empty selector", status.Code(err), codes.InvalidArgument)
+
+		r.board.Put(judged())
+		r.board.Put(managed("b", 2))
+		r.board.Synced()
+		l, err := list("proxy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, target := range l.GetTargets() {
+			names = append(names, target.GetNamespace()+"/"+target.GetService())
+			if len(target.GetGuards())+len(target.GetSources()) > 0 || target.GetDecidesIn() != nil {
+				t.Errorf("a subscriber is told %v", target)
+			}
+		}
+		want(t, "targets", names, []string{"web/a", "web/b"})
+		want(t, "ready", l.GetTargets()[1].GetReady(), uint32(2))
+		want(t, "held back", l.GetStatus().GetHeldBack(), uint32(1))
+		want(t, "source", l.GetStatus().GetSources()[0].GetReason(), "its link is down")
+
+		l, err = list("operator", &writerv1.ServiceSelector{Namespace: "web", Service: "a"})
+		if err != nil || len(l.GetTargets()) != 1 {
+			t.Fatal(l, err)
+		}
+		a := l.GetTargets()[0]
+		want(t, "guard", a.GetGuards()[0].GetRule()+": "+a.GetGuards()[0].GetMessage(), "shrink: Wait, or look.")
+		want(t, "decides in", a.GetDecidesIn().AsDuration(), 30*time.Second)
+		want(t, "sources", a.GetSources(), []string{"default"})
+	})
+}
+
+func TestExplainsToOperatorsBothWitnessesAndWhatIsHeldBack(t *testing.T) {
+	serve(t, func(r *rig) {
+		explain := func(name, service, address string) (*writerv1.ExplainEndpointResponse, error) {
+			return r.client.ExplainEndpoint(as(r.t.Context(), name), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address})
+		}
+		r.board.Put(judged())
+		for what, c := range map[string]struct {
+			name, service, address string
+			code                   codes.Code
+		}{
+			"a subscriber":           {"proxy", "a", "10.0.0.0", codes.PermissionDenied},
+			"a stranger":             {"nobody", "a", "10.0.0.0", codes.PermissionDenied},
+			"no address":             {"operator", "a", "worker-0", codes.InvalidArgument},
+			"a zone":                 {"operator", "a", "fe80::1%eth0", codes.InvalidArgument},
+			"no Service":             {"operator", "", "10.0.0.0", codes.InvalidArgument},
+			"another's Service":      {"operator", "b", "10.0.0.0", codes.NotFound},
+			"an address in disguise": {"operator", "a", "::ffff:10.0.0.0", codes.OK},
+		} {
+			_, err := explain(c.name, c.service, c.address)
+			want(t, what, status.Code(err), c.code)
+		}
+
+		e, err := explain("operator", "a", "10.0.0.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := e.GetSources()[0]
+		want(t, "source", []string{w.GetSource(), w.GetMember(), w.GetState(), w.GetStateAge().AsDuration().String()}, []string{"default", "worker-0", "NOT_READY", "1m0s"})
+		p := e.GetProbe()
+		want(t, "probe", []string{p.GetHealth(), p.GetDetail(), p.GetAge().AsDuration().String(), p.GetPassedAge().AsDuration().String()}, []string{"failing", "connection refused", "10s", "12s"})
+		want(t, "verdict", e.GetVerdict(), writerv1.Verdict_VERDICT_HOLD)
+		want(t, "rule", e.GetRule(), "shrink")
+		want(t, "guard", e.GetGuard().GetMessage(), "Wait, or look.")
+		want(t, "until", e.GetDecidesIn().AsDuration(), 30*time.Second)
+		want(t, "held and listed", []bool{e.GetHeld().GetReady(), e.GetListed().GetReady()}, []bool{true, true})
+		want(t, "advice", e.GetAdvice(), "Wait, or look.")
+
+		e, err = explain("operator", "a", "10.0.0.1")
+		want(t, "error", err, nil)
+		want(t, "probe of a new one", e.GetProbe().GetHealth(), "not judged yet")
+		want(t, "its age", e.GetProbe().GetAge() == nil, true)
+		want(t, "held or listed", e.GetHeld() != nil || e.GetListed() != nil || e.GetGuard() != nil, false)
+	})
+}
+
+func TestR12EveryStateAndVerdictHasItsNumberOnTheWire(t *testing.T) {
+	for ours, wire := range map[endpoints.State]writerv1.TargetState{
+		endpoints.Managed: writerv1.TargetState_TARGET_STATE_MANAGED, endpoints.Paused: writerv1.TargetState_TARGET_STATE_PAUSED,
+		endpoints.Refused: writerv1.TargetState_TARGET_STATE_REFUSED,
+	} {
+		want(t, wire.String(), writerv1.TargetState(ours), wire)
+	}
+	for ours, wire := range map[verdict.Verdict]writerv1.Verdict{
+		0: writerv1.Verdict_VERDICT_UNSPECIFIED, verdict.Serve: writerv1.Verdict_VERDICT_SERVE, verdict.Drain: writerv1.Verdict_VERDICT_DRAIN,
+		verdict.Out: writerv1.Verdict_VERDICT_OUT, verdict.Gone: writerv1.Verdict_VERDICT_GONE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
+	} {
+		want(t, wire.String(), writerv1.Verdict(ours), wire)
+	}
+	want(t, "backends of a group", endpoints.MaxBackends, writerv1.MaxBackends)
+}

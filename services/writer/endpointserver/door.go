@@ -1,0 +1,84 @@
+package endpointserver
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+)
+
+// DoorConfig is what the listener of the service needs.
+type DoorConfig struct {
+	Files      link.Files // certificate and key of the listener, CAs of its clients
+	Clients    string     // file with the list of those who may call
+	Board      *endpoints.Board
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Door is the service behind mutual TLS, with gRPC health and reflection.
+type Door struct {
+	link   *link.Server
+	server *Server
+	health *health.Server
+}
+
+// linkName is that of this listener in metrics and logs. No source can have it, because of the slash.
+const linkName = "listener/endpoints"
+
+// NewDoor reads the files. Bad or missing ones are an error that names them all.
+func NewDoor(cfg DoorConfig) (*Door, error) {
+	end, err := link.NewServer(link.Config{
+		Half: "writer", Name: linkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	}, cfg.Clients)
+	if err != nil {
+		return nil, err
+	}
+	d := &Door{link: end, health: health.NewServer()}
+	d.server = New(Config{
+		Board: cfg.Board, Identify: identify, Health: d.health,
+		Metrics: stream.NewMetrics(cfg.Registerer, "writer", "WatchEndpoints", cfg.Board.Revision),
+	})
+	return d, nil
+}
+
+// Run serves until ctx is done.
+func (d *Door) Run(ctx context.Context, on net.Listener) error {
+	server := grpc.NewServer(d.link.Options()...)
+	writerv1.RegisterWriterServiceServer(server, d.server)
+	grpc_health_v1.RegisterHealthServer(server, d.health)
+	reflection.Register(server)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.server.Run(ctx) })
+	g.Go(func() error { return d.link.Run(ctx) })
+	g.Go(func() error {
+		return d.link.Serve(ctx, link.Serving{Server: server, Health: d.health, Listener: on, Stopping: d.server.Stop})
+	})
+	return g.Wait()
+}
+
+// identify finds in a call what the link's list of clients grants. A view of nodes means nothing
+// here; to ignore it would be to ignore what was meant as a restriction.
+func identify(ctx context.Context) (Client, error) {
+	grant, ok := link.GrantFrom(ctx)
+	switch {
+	case !ok:
+		return Client{}, status.Error(codes.PermissionDenied, "this client is not allowed")
+	case !grant.View.NodeSelector.Empty() || len(grant.View.Labels) > 0:
+		return Client{}, status.Error(codes.PermissionDenied, "the list of clients gives this one a view of nodes, which a writer has none of: remove it there")
+	}
+	return Client{Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator}, nil
+}

@@ -1,0 +1,89 @@
+package endpointserver
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+)
+
+// Whatever a client sends, it is refused or answered with what leads it to a whole set.
+func FuzzWatchEndpointsRequest(f *testing.F) {
+	seed := func(r *writerv1.WatchEndpointsRequest) {
+		text, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	board := endpoints.NewBoard("life")
+	board.Put(managed("a", 3))
+	board.Put(managed("b", 2))
+	board.Synced()
+	at := board.Since(nil, nil, false).At
+	board.Put(managed("b", 1))
+	held := &writerv1.Cursor{Epoch: at.Epoch, Revision: at.Revision}
+	seed(everything())
+	seed(only("a"))
+	seed(only(""))
+	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:]})
+	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:], Gather: true})
+	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: make([]byte, 16), Services: []*writerv1.ServiceSelector{{Namespace: "/", Service: "/"}}})
+	seed(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: at.Epoch, Revision: 1<<64 - 1}, Digest: at.Digest[:]})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var req writerv1.WatchEndpointsRequest
+		if proto.Unmarshal(text, &req) != nil || req.Validate() != nil {
+			return
+		}
+		r := &reader{board: board, selects: selection(req.GetServices()), gather: req.GetGather(), at: position(&req), interval: time.Second}
+		_, messages := r.Next()
+		n := 0
+		for m := range messages {
+			n++
+			if size := proto.Size(m); size > writerv1.MaxMessageSize {
+				t.Fatalf("a message of %d bytes", size)
+			}
+			for _, e := range m.GetUpserts() {
+				if problem := wrong(e); problem != "" {
+					t.Fatalf("%v: %s", e, problem)
+				}
+			}
+		}
+		if n == 0 {
+			t.Fatal("no answer")
+		}
+		r.Told()
+		if after := board.Since(r.at, r.selects, r.gather); !after.Empty() {
+			t.Fatalf("it was not led to the present: %+v", after)
+		}
+	})
+}
+
+// Whatever is asked about, it is refused or explained.
+func FuzzExplainEndpointRequest(f *testing.F) {
+	for _, address := range []string{"10.0.0.0", "::ffff:10.0.0.1", "fe80::1%eth0", "", "10.0.0.0.0", "worker-1"} {
+		f.Add("web", "a", address)
+	}
+	f.Add("", "a/b", "::")
+	board := endpoints.NewBoard("life")
+	board.Put(judged())
+	f.Fuzz(func(t *testing.T, namespace, service, address string) {
+		req := &writerv1.ExplainEndpointRequest{Namespace: namespace, Service: service, Address: address}
+		if req.Validate() != nil {
+			return
+		}
+		e, known := board.Explain(endpoints.Name{Namespace: namespace, Service: service}, netip.MustParseAddr(address).Unmap())
+		if !known {
+			return
+		}
+		w := wireExplanation(&e, time.Now())
+		if _, err := proto.Marshal(w); err != nil || w.GetConclusion() == "" {
+			t.Fatal(errors.Join(err, errors.New(w.String())))
+		}
+	})
+}

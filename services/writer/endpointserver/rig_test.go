@@ -1,0 +1,245 @@
+package endpointserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+func want[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+var ready = verdict.Conditions{Ready: true, Serving: true}
+
+func ptr[T any](v T) *T { return &v }
+
+func address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+// managed is a target of the namespace web with so many endpoints, all of them ready.
+func managed(service string, n int) endpoints.Target {
+	t := endpoints.Target{
+		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
+		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}},
+	}
+	for i := range n {
+		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: address(i), Conditions: ready, Listed: true, Source: "default"})
+	}
+	return t
+}
+
+// rig is the service in a bubble of its own time.
+type rig struct {
+	t       *testing.T
+	board   *endpoints.Board
+	server  *Server
+	health  *health.Server
+	metrics *stream.Metrics
+	client  writerv1.WriterServiceClient
+}
+
+// called takes the client's name from the metadata; one called nobody is unknown.
+func called(ctx context.Context) (Client, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	name := append(md.Get("name"), "proxy")[0]
+	if name == "nobody" {
+		return Client{}, status.Error(codes.PermissionDenied, "this client is not allowed")
+	}
+	return Client{Name: name, Operator: name == "operator"}, nil
+}
+
+func as(ctx context.Context, name string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "name", name)
+}
+
+func serve(t *testing.T, test func(r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, board: endpoints.NewBoard("life"), health: health.NewServer()}
+		r.metrics = stream.NewMetrics(prometheus.NewRegistry(), "writer", "WatchEndpoints", r.board.Revision)
+		r.server = New(Config{Board: r.board, Identify: called, Health: r.health, Metrics: r.metrics, Streams: 4})
+		lis := bufconn.Listen(1 << 20)
+		srv := grpc.NewServer(grpc.WaitForHandlers(true))
+		writerv1.RegisterWriterServiceServer(srv, r.server)
+		served, ran := make(chan error, 1), make(chan error, 1)
+		go func() { served <- srv.Serve(lis) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ran <- r.server.Run(ctx) }()
+		conn, err := grpc.NewClient("passthrough:///writer",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<20)) // windows that do not grow
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.client = writerv1.NewWriterServiceClient(conn)
+		test(r)
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		_ = conn.Close()
+		srv.Stop()
+		<-served
+	})
+}
+
+// client is a strict one: it folds messages as the contract says, and fails at anything
+// that rule R13 rules out.
+type client struct {
+	t        *testing.T
+	stream   grpc.ServerStreamingClient[writerv1.WatchEndpointsResponse]
+	leave    context.CancelFunc
+	set      map[string]*writerv1.Entry
+	staged   map[string]*writerv1.Entry
+	cursor   *writerv1.Cursor
+	digest   []byte
+	received int
+}
+
+func (r *rig) watch(req *writerv1.WatchEndpointsRequest, name string) *client {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(as(r.t.Context(), name))
+	s, err := r.client.WatchEndpoints(ctx, req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return &client{t: r.t, stream: s, leave: cancel, set: map[string]*writerv1.Entry{}}
+}
+
+// again watches with what an earlier client holds.
+func (r *rig) again(c *client, req *writerv1.WatchEndpointsRequest) *client {
+	req.Cursor, req.Digest = c.cursor, c.digest
+	next := r.watch(req, "proxy")
+	next.set, next.cursor, next.digest = c.set, c.cursor, c.digest
+	return next
+}
+
+func (c *client) next() *writerv1.WatchEndpointsResponse {
+	c.t.Helper()
+	m, err := c.stream.Recv()
+	if err != nil {
+		c.t.Fatalf("message %d: %v", c.received, err)
+	}
+	c.received++
+	if (c.received == 1) != (m.GetHeartbeatInterval() != nil) {
+		c.t.Errorf("message %d states the heartbeat interval: %v", c.received, m.GetHeartbeatInterval())
+	}
+	if len(m.GetUpserts()) > 500 || len(m.GetRemoved()) > 500 || m.GetStatus() == nil {
+		c.t.Fatalf("%d upserts, %d removed, status %v", len(m.GetUpserts()), len(m.GetRemoved()), m.GetStatus())
+	}
+	if m.GetReset_() {
+		c.staged = map[string]*writerv1.Entry{}
+	} else if c.staged == nil {
+		c.staged = maps.Clone(c.set)
+	}
+	for _, key := range m.GetRemoved() {
+		if c.staged[key] == nil {
+			c.t.Fatalf("removal of %s, which is not there", key)
+		}
+		delete(c.staged, key)
+	}
+	for _, e := range m.GetUpserts() {
+		if problem := wrong(e); problem != "" || slices.Contains(m.GetRemoved(), e.GetKey()) {
+			c.t.Fatalf("upsert %v: %s", e, problem)
+		}
+		c.staged[e.GetKey()] = e
+	}
+	if !m.GetSynced() {
+		if m.GetCursor() != nil {
+			c.t.Error("a cursor without synced")
+		}
+		return m
+	}
+	var sum [16]byte
+	for _, e := range c.staged {
+		for i := range sum {
+			sum[i] ^= e.GetFingerprint()[i]
+		}
+	}
+	if !slices.Equal(sum[:], m.GetDigest()) || len(c.staged) != int(m.GetCount()) {
+		c.t.Fatalf("%d entries and digest %x, told are %d and %x", len(c.staged), sum, m.GetCount(), m.GetDigest())
+	}
+	if c.cursor.GetEpoch() == m.GetCursor().GetEpoch() && c.cursor.GetRevision() > m.GetCursor().GetRevision() {
+		c.t.Fatalf("revision from %d to %d", c.cursor.GetRevision(), m.GetCursor().GetRevision())
+	}
+	c.set, c.staged, c.cursor, c.digest = c.staged, nil, m.GetCursor(), m.GetDigest()
+	return m
+}
+
+// wrong says what rule R13 rules out about an entry.
+func wrong(e *writerv1.Entry) string {
+	port := func(p *writerv1.Port) bool { return p.GetNumber() >= 1 && p.GetNumber() <= 65535 }
+	backend := func(b *writerv1.Backend) bool {
+		a, err := netip.ParseAddr(b.GetAddress())
+		return err == nil && a.String() == b.GetAddress() && (b.GetServing() || !b.GetReady())
+	}
+	if e.GetKey() == "" || len(e.GetKey()) > 256 || e.GetNamespace() == "" || e.GetService() == "" || len(e.GetFingerprint()) != 16 {
+		return "key, namespace, service or fingerprint"
+	}
+	switch kind := e.GetKind().(type) {
+	case *writerv1.Entry_Target:
+	case *writerv1.Entry_Endpoint:
+		if !port(kind.Endpoint.GetPort()) || !backend(kind.Endpoint.GetBackend()) {
+			return "endpoint"
+		}
+	case *writerv1.Entry_Group:
+		seen := map[string]bool{}
+		for _, b := range kind.Group.GetBackends() {
+			if !backend(b) || seen[b.GetAddress()] {
+				return "backend"
+			}
+			seen[b.GetAddress()] = true
+		}
+		if !port(kind.Group.GetPort()) {
+			return "port"
+		}
+	default:
+		return fmt.Sprintf("kind %T", kind)
+	}
+	return ""
+}
+
+func (c *client) untilSynced() (messages int) {
+	c.t.Helper()
+	for messages = 1; !c.next().GetSynced(); {
+		messages++
+	}
+	return messages
+}
+
+func (c *client) keys() []string { return slices.Sorted(maps.Keys(c.set)) }
+
+func (c *client) ends() codes.Code {
+	for {
+		if _, err := c.stream.Recv(); err != nil {
+			return status.Code(err)
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package endpointserver
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+func everything() *writerv1.WatchEndpointsRequest { return &writerv1.WatchEndpointsRequest{} }
+
+func only(service string) *writerv1.WatchEndpointsRequest {
+	return &writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Namespace: "web", Service: service}}}
+}
+
+func TestR1To4AWholeSetComesInCheckedChunks(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 1201))
+		r.board.Synced()
+		c := r.watch(everything(), "proxy")
+		m := c.next()
+		want(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
+		want(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
+		want(t, "reset in the second chunk", c.next().GetReset_(), false)
+		c.untilSynced()
+		want(t, "entries", len(c.set), 1202)
+		want(t, "target", c.set["web/a"].GetTarget().GetState(), writerv1.TargetState_TARGET_STATE_MANAGED)
+		b := c.set["web/a/http/10.0.0.7"].GetEndpoint()
+		want(t, "endpoint", b.GetBackend().GetSource()+b.GetPort().GetProtocol(), "defaultTCP")
+
+		r.board.Put(managed("a", 501))
+		if n := c.untilSynced(); n < 2 {
+			t.Errorf("700 removals came in %d messages", n)
+		}
+		want(t, "entries", len(c.set), 502)
+	})
+}
+
+func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 501))
+		r.board.Synced()
+		c := r.watch(everything(), "proxy")
+		resets := float64(c.untilSynced())
+		synctest.Wait() // the last is counted
+		c.leave()
+		c.cursor = &writerv1.Cursor{Epoch: "another writer", Revision: 999}
+		for range 20 {
+			next := r.again(c, everything())
+			next.cursor = nil
+			m := next.next()
+			if !m.GetSynced() || m.GetReset_() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 {
+				t.Fatalf("answer to the digest of the present set: %v", m)
+			}
+			next.leave()
+			synctest.Wait()
+		}
+		want(t, "resets sent", testutil.ToFloat64(r.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
+	})
+}
+
+func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 5))
+		r.board.Put(managed("b", 2))
+		r.board.Synced()
+		c := r.watch(only("a"), "proxy")
+		c.untilSynced()
+		c.leave()
+		altered := managed("a", 4)
+		altered.Decision.Endpoints[0].Conditions = verdict.Conditions{Serving: true, Terminating: true}
+		r.board.Put(altered)
+		r.board.Put(managed("b", 1))
+
+		m := r.again(c, only("a")).next()
+		want(t, "reset", m.GetReset_(), false)
+		want(t, "removed", m.GetRemoved(), []string{"web/a/http/10.0.0.4"})
+		want(t, "upserts", len(m.GetUpserts()), 1)
+		want(t, "conditions", m.GetUpserts()[0].GetEndpoint().GetBackend().GetTerminating(), true)
+
+		other := r.again(c, only("b"))
+		want(t, "reset for another selection", other.next().GetReset_(), true)
+		want(t, "its set", other.keys(), []string{"web/b", "web/b/http/10.0.0.0"})
+		gathered := r.again(c, &writerv1.WatchEndpointsRequest{Services: only("a").GetServices(), Gather: true})
+		want(t, "reset when it is to be gathered", gathered.next().GetReset_(), true)
+		want(t, "its set", gathered.keys(), []string{"web/a", "web/a/http"})
+		want(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
+		future := r.watch(&writerv1.WatchEndpointsRequest{
+			Services: only("a").GetServices(), Cursor: &writerv1.Cursor{Epoch: c.cursor.GetEpoch(), Revision: 1 << 40}, Digest: c.digest,
+		}, "proxy")
+		want(t, "reset for a revision of the future", future.next().GetReset_(), true)
+	})
+}
+
+func TestR6AClientAtRestStaysWithinTheWindowWhileOthersChange(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 1))
+		r.board.Synced()
+		c := r.watch(only("a"), "proxy")
+		c.untilSynced()
+		for i := range 3 * ledger.Window / 2 {
+			r.board.Put(managed("b", 1+i%2))
+			if i%1000 == 0 {
+				synctest.Wait() // it has seen that none of this is for it
+			}
+		}
+		r.board.Put(managed("a", 2))
+		m := c.next()
+		want(t, "a reset", m.GetReset_(), false)
+		want(t, "upserts", len(m.GetUpserts()), 1)
+	})
+}
+
+func TestR8NoSetBeforeTheFirstDecisionsAndStatusAtOnce(t *testing.T) {
+	serve(t, func(r *rig) {
+		c := r.watch(everything(), "proxy")
+		m := c.next()
+		want(t, "synced before the first decisions", m.GetSynced() || m.GetReset_(), false)
+		want(t, "why", m.GetStatus().GetReason() != "", true)
+		check := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
+			synctest.Wait()
+			h, err := r.health.Check(r.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "slicefeed.writer.v1.WriterService"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h.GetStatus()
+		}
+		want(t, "health before them", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		at := time.Now()
+		r.board.Put(managed("a", 2))
+		want(t, "synced after one of them", c.next().GetSynced(), false)
+		r.board.Synced()
+		c.untilSynced()
+		want(t, "entries", len(c.set), 3)
+		want(t, "health after them", check(), grpc_health_v1.HealthCheckResponse_SERVING)
+
+		held := managed("a", 2)
+		held.Leading = false
+		held.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default", Held: 2}}
+		r.board.Put(held)
+		m = c.next()
+		want(t, "held back", m.GetStatus().GetHeldBack(), uint32(2))
+		want(t, "leading", m.GetStatus().GetLeading(), false)
+		want(t, "entries told again", len(m.GetUpserts()), 0)
+		want(t, "time that all of this took", time.Since(at), 0)
+	})
+}
+
+func TestR8ARefusalNeverShrinksTheSet(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 2))
+		r.board.Synced()
+		c := r.watch(everything(), "proxy")
+		c.untilSynced()
+		refused := managed("a", 0)
+		refused.State, refused.Reason, refused.Message, refused.ManagedBy = endpoints.Refused, "ServiceHasSelector", "Remove it.", "slicefeed-default"
+		refused.Slices = append(refused.Slices, listing(2))
+		r.board.Put(refused)
+		c.untilSynced()
+		want(t, "entries", c.keys(), []string{"web/a", "web/a/http/10.0.0.0", "web/a/http/10.0.0.1"})
+		target := c.set["web/a"].GetTarget()
+		want(t, "state", target.GetState(), writerv1.TargetState_TARGET_STATE_REFUSED)
+		want(t, "reason", target.GetReason()+": "+target.GetMessage(), "ServiceHasSelector: Remove it.")
+	})
+}
+
+func TestR9HeartbeatsComeWhenThereIsNothingToSay(t *testing.T) {
+	serve(t, func(r *rig) {
+		c := r.watch(only("a"), "proxy")
+		c.next()
+		at := time.Now()
+		want(t, "a heartbeat before the first decisions is synced", c.next().GetSynced(), false)
+		want(t, "its time", time.Since(at), 5*time.Second)
+		r.board.Put(managed("a", 3))
+		r.board.Synced()
+		c.untilSynced()
+		cursor := c.cursor
+		r.board.Put(managed("b", 1)) // which it is not told of
+		at = time.Now()
+		for range 3 {
+			m := c.next()
+			if !m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 || m.GetCount() != 4 {
+				t.Errorf("heartbeat: %v", m)
+			}
+		}
+		want(t, "three heartbeats later", time.Since(at), 15*time.Second)
+		if c.cursor.GetRevision() <= cursor.GetRevision() {
+			t.Errorf("the cursor stays at %d while others change", cursor.GetRevision())
+		}
+	})
+}
+
+// A reader that stops reading gets, when it reads again, what it lacks and nothing of
+// what was in between; others are not delayed; one that stays away is ended.
+func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 3000)) // more than flow control lets through unread
+		r.board.Synced()
+		quick, slow, asleep := r.watch(everything(), "proxy"), r.watch(everything(), "slow"), r.watch(everything(), "asleep")
+		quick.untilSynced()
+		synctest.Wait()
+		for i := range 25 {
+			at := time.Now()
+			r.board.Put(managed(fmt.Sprintf("b%d", i%2), i+1))
+			quick.untilSynced()
+			want(t, "delay of the quick one", time.Since(at), 0)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		slow.untilSynced() // the reset that was under way
+		want(t, "messages about 25 changes", slow.untilSynced(), 1)
+		want(t, "entries", len(slow.set), len(quick.set))
+
+		synctest.Wait()
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		want(t, "stalled", testutil.ToFloat64(r.metrics.Ended.WithLabelValues("stalled")), 1.0)
+		want(t, "what it finds when it wakes", asleep.ends(), codes.ResourceExhausted)
+	})
+}
+
+func TestR11EndsStreamsWithUnavailableWhenItStops(t *testing.T) {
+	serve(t, func(r *rig) {
+		r.board.Put(managed("a", 3000))
+		r.board.Synced()
+		c, asleep := r.watch(everything(), "proxy"), r.watch(everything(), "asleep")
+		c.untilSynced()
+		synctest.Wait()
+		r.server.Stop() // also with a message under way that nobody reads
+		want(t, "end", c.ends(), codes.Unavailable)
+		want(t, "end of the sleeper", asleep.ends(), codes.Unavailable)
+		want(t, "a new stream", r.watch(everything(), "proxy").ends(), codes.Unavailable)
+		h, err := r.health.Check(r.t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		want(t, "health", h.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		want(t, "error", err, nil)
+	})
+}
+
+func TestRefusesWhatIsNotAllowed(t *testing.T) {
+	serve(t, func(r *rig) {
+		want(t, "a stranger", r.watch(everything(), "nobody").ends(), codes.PermissionDenied)
+		want(t, "a digest without a cursor", r.watch(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").ends(), codes.InvalidArgument)
+		want(t, "a cursor without a digest", r.watch(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").ends(), codes.InvalidArgument)
+		want(t, "a Service without a namespace", r.watch(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").ends(), codes.InvalidArgument)
+		many := make([]*writerv1.ServiceSelector, 101)
+		for i := range many {
+			many[i] = &writerv1.ServiceSelector{Namespace: "web"}
+		}
+		want(t, "too many Services", r.watch(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").ends(), codes.InvalidArgument)
+		for range 4 {
+			r.watch(everything(), "proxy").next()
+		}
+		want(t, "a fifth stream", r.watch(everything(), "proxy").ends(), codes.ResourceExhausted)
+		r.watch(everything(), "another").next()
+	})
+}
