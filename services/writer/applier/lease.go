@@ -182,11 +182,26 @@ func (l *Lease) renewed(until time.Time) {
 }
 
 // watchedLock notes when each renewal was sent. client-go knows only when it was answered,
-// which may be much later.
+// which may be much later. And it sees to it that nobody gives up what another has taken
+// meanwhile: client-go reads the Lease anew for that, and does not look whose it is.
 type watchedLock struct {
 	resourcelock.Interface
 
-	lease *Lease
+	lease  *Lease
+	others bool // it was another's, or nobody's, when it was last read
+}
+
+// Get reads the Lease. Whoever finds that it was taken, by hand too, leads no longer, however
+// much time was left.
+func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := w.Interface.Get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.others = record.HolderIdentity != w.lease.cfg.Identity; w.others {
+		w.lease.renewed(time.Time{})
+	}
+	return record, raw, nil
 }
 
 // Create takes a Lease that nobody had.
@@ -203,6 +218,9 @@ func (w *watchedLock) note(record resourcelock.LeaderElectionRecord, send func()
 	ours := record.HolderIdentity == w.lease.cfg.Identity
 	if !ours {
 		w.lease.renewed(time.Time{})
+		if w.others {
+			return nil
+		}
 	}
 	sent := time.Now()
 	if err := send(); err != nil {

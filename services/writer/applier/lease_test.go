@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 )
 
 func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, func()) {
@@ -142,6 +145,69 @@ func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 		time.Sleep(time.Minute)
 		cut.Store(false)
 		await(t, l, true)
+	})
+}
+
+// taken lets another hold the Lease from now on, as if it had expired or by hand. The fake API
+// server refuses no write for its version; for Leases this one does.
+func taken(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	leases := client.CoordinationV1().Leases("slicefeed")
+	lease, err := leases.Get(t.Context(), "slicefeed-default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity, lease.ResourceVersion = ptr.To("another"), "taken"
+	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if sent := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease); sent.ResourceVersion != "taken" {
+			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), sent.Name, errors.New("it was taken"))
+		}
+		return false, nil, nil
+	})
+}
+
+func holder(t *testing.T, client *fake.Clientset) string {
+	t.Helper()
+	lease, err := client.CoordinationV1().Leases("slicefeed").Get(t.Context(), "slicefeed-default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func TestALeaseThatAnotherHasTakenIsNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		l, stop := newLease(t, client, "first")
+		await(t, l, true)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		taken(t, client)
+		stop()
+		if got := holder(t, client); got != "another" {
+			t.Errorf("the Lease is held by %q", got)
+		}
+	})
+}
+
+func TestALeaseThatAnotherHasTakenIsNotOursAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		l, stop := newLease(t, client, "first")
+		defer stop()
+		await(t, l, true)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		taken(t, client)
+		if took := await(t, l, false); took > 4*time.Second {
+			t.Errorf("leads for %s more", took)
+		}
+		if time.Sleep(10 * time.Second); l.Leading() || holder(t, client) != "another" {
+			t.Errorf("leads: %t; the Lease is held by %q", l.Leading(), holder(t, client))
+		}
 	})
 }
 
