@@ -1,0 +1,116 @@
+// Package asking is the commands by which people ask a running writer: which endpoints a Service
+// has, and why an address is one of them or is not. It promises to read only, to show
+// a stranger's words as what they are, and an exit code that says whether all is well. It refuses
+// to guess: what it prints is what the writer answered.
+package asking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+// Settings say whom to ask, and as whom.
+type Settings struct {
+	Writer    string   `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS as you reach it"`
+	WriterSAN link.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"the SAN that the writer's certificate must bear, exactly"`
+	CertFile  string   `flag:"client-cert-file" required:"true" placeholder:"file" help:"PEM of your certificate, with the EKU clientAuth; its SAN is in the writer's ALLOWED_CLIENTS_FILE"`
+	KeyFile   string   `flag:"client-key-file" required:"true" placeholder:"file" help:"PEM of its private key"`
+	WriterCA  string   `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
+}
+
+// Tools are the commands.
+func Tools() []command.Tool {
+	return []command.Tool{
+		command.NewTool("endpoints NAMESPACE/SERVICE", "Ask a running writer which endpoints a Service has", func(ctx context.Context, call command.Call[Settings]) error {
+			return ask(ctx, call, list)
+		}),
+		command.NewTool("explain NAMESPACE/SERVICE ADDRESS", "Ask a running writer why an address is an endpoint of a Service, or is not", func(ctx context.Context, call command.Call[Settings]) error {
+			return ask(ctx, call, explain)
+		}),
+	}
+}
+
+// patience is how long a writer has for its whole answer.
+const patience = 15 * time.Second
+
+// question is what is asked, and where the answer goes.
+type question struct {
+	of      *writerv1.ServiceSelector
+	address netip.Addr // of explain
+	writer  writerv1.WriterServiceClient
+	out     io.Writer
+}
+
+func ask(ctx context.Context, call command.Call[Settings], answer func(context.Context, question) error) error {
+	q, err := parse(call.Args)
+	if err != nil {
+		return err
+	}
+	conn, err := dial(call.Config)
+	if err != nil {
+		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
+	}
+	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
+	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := answer(ctx, q); err != nil {
+		if s, ok := status.FromError(err); ok {
+			return fmt.Errorf("ask the writer at %s: %s: %s", call.Config.Writer, s.Code(), sane(s.Message()))
+		}
+		return err
+	}
+	return nil
+}
+
+// parse reads NAMESPACE/SERVICE, and ADDRESS if there is one.
+func parse(args []string) (question, error) {
+	var q question
+	var problems []error
+	namespace, service, ok := strings.Cut(args[0], "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(service)) > 0 {
+		problems = append(problems, fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))
+	}
+	q.of = &writerv1.ServiceSelector{Namespace: namespace, Service: service}
+	if len(args) > 1 {
+		var err error
+		if q.address, err = netip.ParseAddr(args[1]); err != nil || q.address.Zone() != "" {
+			problems = append(problems, fmt.Errorf("%q: want the address of an endpoint, such as 10.0.0.11", args[1]))
+		}
+	}
+	if len(problems) > 0 {
+		return q, fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, errors.Join(problems...))
+	}
+	return q, nil
+}
+
+func dial(s *Settings) (*grpc.ClientConn, error) {
+	end, err := link.NewClient(link.Config{
+		Half: "writer", Name: "question", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Files: link.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},
+	}, s.WriterSAN)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(s.Writer, end.DialOptions()...)
+	if err != nil {
+		return nil, fmt.Errorf("WRITER_ADDRESS=%q: want host:port: %w", s.Writer, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,343 @@
+package asking
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/test/bufconn"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// shop is a target: one address serves, one is out and said to be ready, one drains and is held
+// back, one is new.
+func shop() endpoints.Target {
+	now := time.Now()
+	serving, draining := verdict.Conditions{Ready: true, Serving: true}, verdict.Conditions{Serving: true, Terminating: true}
+	member := func(address, name string, state verdict.State) verdict.Member {
+		return verdict.Member{Address: addr(address), Name: name, State: state, Since: now.Add(-time.Hour)}
+	}
+	judged := func(address string, v verdict.Verdict, c verdict.Conditions, listed bool, rule verdict.Rule) verdict.Endpoint {
+		return verdict.Endpoint{Address: addr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "feed blue: …, probe: …"}
+	}
+	t := endpoints.Target{
+		Namespace: "web", Service: "shop", State: endpoints.Managed, Leading: true,
+		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}, {Name: ptr("admin"), Port: ptr(int32(30081))}},
+		Input: verdict.Input{
+			Limits: verdict.Limits{Probing: true},
+			Sources: []verdict.Source{
+				{Name: "blue", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second), Members: []verdict.Member{
+					member("10.0.0.1", "worker-1", verdict.Ready), member("10.0.0.2", "worker-2", verdict.Ready),
+					member("10.0.0.3", "worker-3", verdict.Draining), member("10.0.0.4", "worker-4", verdict.Ready),
+				}},
+				{Name: "green"},
+			},
+			Probes: map[netip.Addr]verdict.Probe{
+				addr("10.0.0.1"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
+				addr("10.0.0.2"): {Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)},
+				addr("10.0.0.3"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
+				addr("10.0.0.4"): {},
+			},
+			Held: []verdict.Held{
+				{Address: addr("10.0.0.1"), Conditions: serving, Source: "blue"}, {Address: addr("10.0.0.2"), Conditions: serving, Source: "blue"},
+				{Address: addr("10.0.0.3"), Conditions: draining, Source: "blue"},
+			},
+		},
+		Sources: []subscriber.Snapshot{
+			{Source: "blue", Synced: true, SyncedEpoch: true, Alive: true, Membership: subscriber.Part{State: subscriber.Synced}, Addresses: subscriber.Part{State: subscriber.Synced}},
+			{Source: "green"},
+		},
+	}
+	t.Decision = verdict.Decision{
+		Write: true, Wake: now.Add(25 * time.Second),
+		Endpoints: []verdict.Endpoint{
+			judged("10.0.0.1", verdict.Serve, serving, true, verdict.RuleTable), judged("10.0.0.2", verdict.Out, verdict.Conditions{}, true, verdict.RuleTable),
+			judged("10.0.0.3", verdict.Hold, draining, true, verdict.RuleShrink), judged("10.0.0.4", verdict.Hold, verdict.Conditions{}, false, verdict.RuleTable),
+		},
+		Guards: []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now: \x1b[31mlook there."}},
+	}
+	return t
+}
+
+// asked is what a command prints of a board, and how it ends.
+func asked(t *testing.T, put func(*endpoints.Board), operator bool, answer func(context.Context, question) error, args ...string) (text string, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		board := endpoints.NewBoard("life")
+		put(board)
+		service := endpointserver.New(endpointserver.Config{
+			Board: board, Health: health.NewServer(), Metrics: stream.NewMetrics(prometheus.NewRegistry(), "writer", "WatchEndpoints", board.Revision),
+			Identify: func(context.Context) (endpointserver.Client, error) {
+				return endpointserver.Client{Name: "me", Operator: operator}, nil
+			},
+		})
+		lis := bufconn.Listen(1 << 16)
+		srv := grpc.NewServer(grpc.WaitForHandlers(true))
+		writerv1.RegisterWriterServiceServer(srv, service)
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(lis) }()
+		conn, errDial := grpc.NewClient("passthrough:///writer", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+		if errDial != nil {
+			t.Fatal(errDial)
+		}
+		var q question
+		if q, err = parse(args); err == nil {
+			var out bytes.Buffer
+			q.writer, q.out = writerv1.NewWriterServiceClient(conn), &out
+			err = answer(t.Context(), q)
+			text = out.String()
+		}
+		_ = conn.Close()
+		service.Stop()
+		srv.Stop()
+		<-served
+	})
+	return text, err
+}
+
+func synced(targets ...endpoints.Target) func(*endpoints.Board) {
+	return func(b *endpoints.Board) {
+		for _, t := range targets {
+			b.Put(t)
+		}
+		b.Synced()
+	}
+}
+
+func TestListsTheEndpointsOfAService(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		operator bool
+		alter    func(*endpoints.Target)
+		want     string
+	}{
+		{"to an operator", true, func(*endpoints.Target) {}, `
+web/shop: managed, says the writer that leads
+ports: admin 30081/TCP, http 30080/TCP
+
+ADDRESS   STATE     ZONE  SOURCE
+10.0.0.1  ready           blue
+10.0.0.2  out             blue
+10.0.0.3  draining        blue
+
+1 ready, 1 draining, 1 out
+
+held back by the guard shrink, source blue, 1 in all: One stays for now: [31mlook there.
+decides again by itself in 25s
+
+source green: not heard since this writer started
+`},
+		{"to a subscriber, of a standby", false, func(t *endpoints.Target) { t.Leading = false }, `
+web/shop: managed, says a writer that does not lead
+ports: admin 30081/TCP, http 30080/TCP
+
+ADDRESS   STATE     ZONE  SOURCE
+10.0.0.1  ready           blue
+10.0.0.2  out             blue
+10.0.0.3  draining        blue
+
+1 ready, 1 draining, 1 out
+
+held back at present: 1; a client with the role of operator is told by what
+
+source green: not heard since this writer started
+`},
+		{"refused, and without slices", true, func(t *endpoints.Target) {
+			*t = endpoints.Target{Namespace: "web", Service: "shop", State: endpoints.Refused, Reason: "ServiceHasSelector", Message: "Remove it."}
+		}, `
+web/shop: refused (ServiceHasSelector: Remove it.), says a writer that does not lead
+ports: none
+
+ADDRESS  STATE  ZONE  SOURCE
+
+0 ready, 0 draining, 0 out
+`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := asked(t, func(b *endpoints.Board) {
+				target := shop()
+				c.alter(&target)
+				b.Put(target)
+				b.Synced()
+			}, c.operator, list, "web/shop")
+			if diff := cmp.Diff(c.want[1:], got); diff != "" || err != nil {
+				t.Errorf("error %v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestExplainsAnAddress(t *testing.T) {
+	for address, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"10.0.0.1": {nil, `
+10.0.0.1 of web/shop, says the writer that leads
+
+the Service
+  managed
+  ports: admin 30081/TCP, http 30080/TCP
+
+what its sources say
+  blue: READY for 1h0m0s, as worker-1 (observation 7, heard of 2s ago)
+  green: not heard since the writer started
+
+what the probe says
+  passing for 1m0s
+
+what is decided
+  serve, by the rule table
+  feed blue: …, probe: …
+  the slices have it as: ready
+  it is to be: ready
+
+what is held back
+  nothing
+  the next decision that comes by itself is due in 25s
+
+By the words of source and probe it is listed as ready.
+`},
+		"10.0.0.2": {errNotReady, `
+10.0.0.2 of web/shop, says the writer that leads
+
+the Service
+  managed
+  ports: admin 30081/TCP, http 30080/TCP
+
+what its sources say
+  blue: READY for 1h0m0s, as worker-2 (observation 7, heard of 2s ago)
+  green: not heard since the writer started
+
+what the probe says
+  failing for 9s (connection refused), passed 11s ago
+
+what is decided
+  out, by the rule table
+  feed blue: …, probe: …
+  the slices have it as: ready
+  it is to be: out
+
+what is held back
+  nothing
+  the next decision that comes by itself is due in 25s
+
+By the words of source and probe it is listed as out.
+The probe fails: connection refused. Is there something that answers at this address, and may this
+writer reach it?
+`},
+		"10.0.0.3": {errNotReady, `
+10.0.0.3 of web/shop, says the writer that leads
+
+the Service
+  managed
+  ports: admin 30081/TCP, http 30080/TCP
+
+what its sources say
+  blue: DRAINING for 1h0m0s, as worker-3 (observation 7, heard of 2s ago)
+  green: not heard since the writer started
+
+what the probe says
+  passing for 1m0s
+
+what is decided
+  hold, by the rule shrink
+  feed blue: …, probe: …
+  the slices have it as: draining
+  it is to be: draining
+
+what is held back
+  by the guard shrink, source blue, 1 in all
+  the next decision that comes by itself is due in 25s
+
+The guard shrink holds a change back: it is listed as draining, as it was.
+One stays for now: [31mlook there.
+`},
+		"10.0.0.9": {errNotReady, `
+10.0.0.9 of web/shop, says the writer that leads
+
+the Service
+  managed
+  ports: admin 30081/TCP, http 30080/TCP
+
+what its sources say
+  blue: does not list it (observation 7, heard of 2s ago)
+  green: not heard since the writer started
+
+what the probe says
+  nothing: this address is not probed
+
+what is decided
+  nothing is decided about this address
+  the slices have it as: not listed
+  it is to be: not listed
+
+what is held back
+  nothing
+  the next decision that comes by itself is due in 25s
+
+Nobody speaks of this address: no source of the Service lists it, and its slices do not either.
+Source green was not heard since this writer started, so it may have the address: look at the link
+to its inventory.
+`},
+	} {
+		t.Run(address, func(t *testing.T) {
+			got, err := asked(t, func(b *endpoints.Board) { b.Put(shop()) }, true, explain, "web/shop", address)
+			if diff := cmp.Diff(c.want[1:], got); diff != "" || !errors.Is(err, c.err) {
+				t.Errorf("error %v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestAQuestionWithoutAnAnswerEndsWithWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		put      func(*endpoints.Board)
+		operator bool
+		answer   func(context.Context, question) error
+		args     []string
+		says     string
+		code     int
+	}{
+		{"a writer that has not decided yet", func(*endpoints.Board) {}, true, list, []string{"web/shop"}, "has no answer yet", 1},
+		{"a Service that is no target", synced(), true, list, []string{"web/shop"}, "slicefeed.dev/class", 1},
+		{"an address of a Service that is no target", synced(), true, explain, []string{"web/shop", "10.0.0.1"}, "is no target of this writer", 1},
+		{"an explanation for a subscriber", synced(), false, explain, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"a name without a namespace", synced(), true, list, []string{"shop"}, "NAMESPACE/SERVICE", 2},
+		{"a name that is none", synced(), true, list, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
+		{"an address that is none", synced(), true, explain, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},
+		{"an address with a zone", synced(), true, explain, []string{"web/shop", "fe80::1%eth0"}, "10.0.0.11", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := asked(t, c.put, c.operator, c.answer, c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.says) || settings.ExitCode(err) != c.code || got != "" {
+				t.Errorf("it prints %q and ends with %v, code %d: want one that says %q, code %d", got, err, settings.ExitCode(err), c.says, c.code)
+			}
+		})
+	}
+}

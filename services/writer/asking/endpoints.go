@@ -1,0 +1,143 @@
+package asking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+)
+
+// list prints the endpoints of a Service, and what they are worth.
+func list(ctx context.Context, q question) error {
+	of := []*writerv1.ServiceSelector{q.of}
+	targets, err := q.writer.ListTargets(ctx, &writerv1.ListTargetsRequest{Services: of})
+	if err != nil {
+		return err
+	}
+	if why := targets.GetStatus().GetReason(); why != "" {
+		return errors.New("the writer has no answer yet: " + sane(why))
+	}
+	if len(targets.GetTargets()) != 1 {
+		return fmt.Errorf("%s/%s is no target of this writer: does the Service bear the label slicefeed.dev/class with this writer's class, and does the writer watch its namespace?",
+			q.of.GetNamespace(), q.of.GetService())
+	}
+	set, err := present(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, Gather: true})
+	if err != nil {
+		return err
+	}
+	target := targets.GetTargets()[0]
+	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), state(target.GetTarget()), who(targets.GetStatus().GetLeading()))
+	fmt.Fprintf(q.out, "ports: %s\n\n", ports(target.GetTarget().GetPorts()))
+	table(q.out, set)
+	fmt.Fprintf(q.out, "%d ready, %d draining, %d out\n", target.GetReady(), target.GetDraining(), target.GetOut())
+	worth(q.out, target, targets.GetStatus())
+	return nil
+}
+
+// present reads a stream up to its first synced message.
+func present(ctx context.Context, writer writerv1.WriterServiceClient, req *writerv1.WatchEndpointsRequest) ([]*writerv1.Entry, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := writer.WatchEndpoints(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	var set []*writerv1.Entry
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if m.GetReset_() {
+			set = nil
+		}
+		set = append(set, m.GetUpserts()...)
+		if m.GetSynced() {
+			if len(set) != int(m.GetCount()) {
+				return nil, fmt.Errorf("the writer's answer is not whole: %d entries of %d", len(set), m.GetCount())
+			}
+			return set, nil
+		}
+	}
+}
+
+// table prints the backends. They are the same for every port: what is decided on is an address.
+func table(out io.Writer, set []*writerv1.Entry) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ADDRESS\tSTATE\tZONE\tSOURCE")
+	for _, e := range set {
+		group := e.GetGroup()
+		if group == nil {
+			continue
+		}
+		for _, b := range group.GetBackends() {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", sane(b.GetAddress()), conditions(b), sane(b.GetZone()), sane(b.GetSource()))
+		}
+		if n := group.GetLeftOut(); n > 0 {
+			fmt.Fprintf(w, "… and %d more\n", n)
+		}
+		break
+	}
+	_ = w.Flush() // what out refuses, it has refused before
+	fmt.Fprintln(out)
+}
+
+// worth prints what holds back, and which sources do not speak. A source's silence that holds nothing
+// back is told too: it will.
+func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
+	for _, g := range target.GetGuards() {
+		fmt.Fprintf(out, "\nheld back by %s: %s\n", guard(g), wrap(g.GetMessage(), 2))
+	}
+	if n := is.GetHeldBack(); n > 0 && len(target.GetGuards()) == 0 {
+		fmt.Fprintf(out, "\nheld back at present: %d; a client with the role of operator is told by what\n", n)
+	}
+	if in := target.GetDecidesIn(); in != nil {
+		fmt.Fprintf(out, "decides again by itself in %s\n", age(in))
+	}
+	for _, s := range is.GetSources() {
+		if s.GetReason() != "" {
+			fmt.Fprintf(out, "\nsource %s: %s\n", sane(s.GetName()), wrap(s.GetReason(), 2))
+		}
+	}
+}
+
+func state(t *writerv1.Target) string {
+	words := map[writerv1.TargetState]string{
+		writerv1.TargetState_TARGET_STATE_MANAGED: "managed", writerv1.TargetState_TARGET_STATE_PAUSED: "paused",
+		writerv1.TargetState_TARGET_STATE_REFUSED: "refused",
+	}
+	word, ok := words[t.GetState()]
+	if !ok {
+		word = t.GetState().String()
+	}
+	if t.GetMessage() != "" {
+		word += " (" + sane(t.GetReason()) + ": " + sane(t.GetMessage()) + ")"
+	}
+	return word
+}
+
+func who(leading bool) string {
+	if leading {
+		return "says the writer that leads"
+	}
+	return "says a writer that does not lead"
+}
+
+func ports(all []*writerv1.Port) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	var said []string
+	for _, p := range all {
+		text := fmt.Sprintf("%d/%s", p.GetNumber(), sane(p.GetProtocol()))
+		if p.GetName() != "" {
+			text = sane(p.GetName()) + " " + text
+		}
+		said = append(said, text)
+	}
+	return strings.Join(said, ", ")
+}
