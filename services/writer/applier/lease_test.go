@@ -148,9 +148,24 @@ func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 	})
 }
 
-// taken lets another hold the Lease from now on, as if it had expired or by hand. The fake API
-// server refuses no write for its version; for Leases this one does.
-func taken(t *testing.T, client *fake.Clientset) {
+// strict is a client whose server refuses to renew or give up the Lease by a version from before
+// it was taken. The fake one refuses no write for its version.
+func strict() *fake.Clientset {
+	client := fake.NewClientset()
+	var taken atomic.Bool
+	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+		if taken.Load() && sent.ResourceVersion != "taken" {
+			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), sent.Name, errors.New("it was taken"))
+		}
+		taken.Store(sent.ResourceVersion == "taken")
+		return false, nil, nil
+	})
+	return client
+}
+
+// take lets another hold the Lease from now on, as if it had expired, or by hand.
+func take(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	leases := client.CoordinationV1().Leases("slicefeed")
 	lease, err := leases.Get(t.Context(), "slicefeed-default", metav1.GetOptions{})
@@ -161,12 +176,6 @@ func taken(t *testing.T, client *fake.Clientset) {
 	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if sent := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease); sent.ResourceVersion != "taken" {
-			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), sent.Name, errors.New("it was taken"))
-		}
-		return false, nil, nil
-	})
 }
 
 func holder(t *testing.T, client *fake.Clientset) string {
@@ -180,12 +189,12 @@ func holder(t *testing.T, client *fake.Clientset) string {
 
 func TestALeaseThatAnotherHasTakenIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := strict()
 		l, stop := newLease(t, client, "first")
 		await(t, l, true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		taken(t, client)
+		take(t, client)
 		stop()
 		if got := holder(t, client); got != "another" {
 			t.Errorf("the Lease is held by %q", got)
@@ -195,13 +204,13 @@ func TestALeaseThatAnotherHasTakenIsNotGivenUp(t *testing.T) {
 
 func TestALeaseThatAnotherHasTakenIsNotOursAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := strict()
 		l, stop := newLease(t, client, "first")
 		defer stop()
 		await(t, l, true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		taken(t, client)
+		take(t, client)
 		if took := await(t, l, false); took > 4*time.Second {
 			t.Errorf("leads for %s more", took)
 		}
