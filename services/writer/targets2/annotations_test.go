@@ -135,6 +135,14 @@ func TestAMessageOfManyMistakesFitsIntoAnEvent(t *testing.T) {
 	}
 }
 
+func TestATextIsCutBetweenLetters(t *testing.T) {
+	for most, want := range map[int]string{9: "aüüüü", 8: "aüü…", 7: "aü…", 6: "aü…"} {
+		if got := clip("aüüüü", most); got != want {
+			t.Errorf("to %d: %q", most, got)
+		}
+	}
+}
+
 func TestWhoeverPausesIsUnderstood(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "false": false, "0": false, "yes": true, "": true} {
 		got, _ := read(defaults(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})

@@ -145,6 +145,25 @@ func (r *rig) await(key Key, what string, ok func(View) bool) View {
 	}
 }
 
+// told takes until it was told of so many Services, and returns them sorted.
+func (r *rig) told(n int) []Key {
+	r.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		slices.SortFunc(r.taken, Key.compare)
+		r.taken = slices.Compact(r.taken)
+		if len(r.taken) >= n {
+			return r.taken
+		}
+		select {
+		case <-r.Changed():
+			r.taken = append(r.taken, r.Take()...)
+		case <-limit:
+			r.t.Fatalf("told of %d, not of %d", len(r.taken), n)
+		}
+	}
+}
+
 func (r *rig) apply(svc *corev1.Service) {
 	r.t.Helper()
 	services := r.client.CoreV1().Services(svc.Namespace)

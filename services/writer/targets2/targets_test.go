@@ -152,21 +152,13 @@ func TestNamespacesAreWatchedAsConfigured(t *testing.T) {
 			}
 			r := run(t, cfg, fake.NewClientset(in("a"), in("b"), in("c")))
 			var got []string
-			for len(got) < len(tc.want) {
-				select {
-				case <-r.Changed():
-					for _, key := range r.Take() {
-						got = append(got, key.Namespace)
-					}
-				case <-t.Context().Done():
-					t.Fatal("never told of all")
-				}
+			for _, key := range r.told(len(tc.want)) {
+				got = append(got, key.Namespace)
 			}
 			if err := r.Synced(); err != nil {
 				t.Error(err)
 			}
-			slices.Sort(got)
-			if diff := cmp.Diff(tc.want, slices.Compact(got)); diff != "" {
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -270,18 +262,13 @@ func TestAChangeOfOneAmongManyLooksAtNoOther(t *testing.T) {
 	c := &counting{Indexer: a.slices.GetIndexer(), t: t}
 	a.slices = indexed{a.slices, c}
 	r := start(t, targets, client)
-	for taken := map[Key]bool{}; len(taken) < many; {
-		<-r.Changed()
-		for _, key := range r.Take() {
-			taken[key] = true
-		}
-	}
+	r.told(many)
+	r.taken, c.looked = nil, 0
 	key := Key{"web", "svc-123"}
 	changed := ours("svc-123-slicefeed", "uid-svc-123")
 	changed.Labels["kubernetes.io/service-name"] = "svc-123"
 	changed.Endpoints[0].Addresses[0] = "10.0.0.2"
 	r.applySlice(changed)
-	c.looked = 0
 	view := r.await(key, "the change", served)
 	if diff := cmp.Diff([]Key{key}, r.taken); diff != "" {
 		t.Error(diff)
@@ -292,6 +279,15 @@ func TestAChangeOfOneAmongManyLooksAtNoOther(t *testing.T) {
 	// Two slices by the name and one by the owner, for Take and for the await's Get.
 	if c.looked != 6 {
 		t.Errorf("%d slices were looked at", c.looked)
+	}
+
+	r.taken = nil
+	another := named("svc-321", "uid-svc-321")
+	another.Annotations["slicefeed.dev/list-out"] = "false"
+	r.apply(another)
+	r.await(keyOf(another), "the change of a Service", func(v View) bool { return !v.Target.Settings.ListOut })
+	if diff := cmp.Diff([]Key{keyOf(another)}, r.taken); diff != "" {
+		t.Error(diff)
 	}
 }
 
