@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets2"
@@ -26,6 +27,7 @@ type stages struct {
 	lease   lease
 	zones   map[string]string // from the secured cluster's names to ours
 	told    *applier.Reporter
+	board   *endpoints.Board // nil: nobody may ask
 	metrics *metrics
 	log     *slog.Logger
 
@@ -53,8 +55,9 @@ type control struct {
 	news chan struct{} // something that a decision rests upon has changed
 	// hears are the names of the sources that the last decision heard; nil: there was none.
 	hears atomic.Pointer[[]string]
-	// sight tells what the probes of the target see, when that changes.
-	sight func(verdict.Decision)
+	// decided is whether there was a decision, be it that there is nothing to decide.
+	decided  atomic.Bool
+	audience audience
 
 	applier *applier.Applier
 	uid     types.UID // of the Service that all below is about
@@ -70,9 +73,17 @@ type control struct {
 	over    bool      // the target is none of ours any more
 }
 
-func (s *stages) control(key targets.Key, sight func(verdict.Decision)) *control {
+// audience is who follows the decisions on all targets.
+type audience interface {
+	// heard is told of each decision; the zero decision: there is none any more.
+	heard(targets.Key, verdict.Decision)
+	// stir has it look at the controls again.
+	stir()
+}
+
+func (s *stages) control(key targets.Key, of audience) *control {
 	return &control{
-		stages: s, key: key, news: make(chan struct{}, 1), sight: sight,
+		stages: s, key: key, news: make(chan struct{}, 1), audience: of,
 		applier: s.applier(), members: map[string]*members{},
 	}
 }
@@ -138,7 +149,8 @@ func (c *control) write(ctx context.Context, write func(context.Context) error) 
 func (c *control) forget() {
 	c.prober.Set(c.key.String(), nil)
 	c.metrics.forget(c.key)
-	c.sight(verdict.Decision{})
+	c.board.Remove(c.key.Namespace, c.key.Name)
+	c.audience.heard(c.key, verdict.Decision{})
 }
 
 // step decides. It returns what is to be written now, if anything, and when to step
@@ -161,12 +173,15 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	}
 	var warnings []applier.Warning
 	if !view.Ours || view.Refusal != nil {
-		write = c.aside(view)
+		write = c.aside(view, now)
 		if view.Refusal != nil {
 			warnings = []applier.Warning{{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message}}
 		}
 	} else {
 		write, wake, warnings = c.judge(view, now)
+	}
+	if !c.decided.Swap(true) {
+		c.audience.stir()
 	}
 	if !leading {
 		return nil, wake
@@ -184,11 +199,16 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 
 // aside is what there is to do for a Service that is not served: nothing, but for the slices
 // that it leaves behind when it opts out.
-func (c *control) aside(view targets.View) func(context.Context) error {
+func (c *control) aside(view targets.View, now time.Time) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil)
 	c.hears.Store(&[]string{})
-	c.sight(verdict.Decision{})
 	c.metrics.refused(c.key)
+	if view.Refusal != nil {
+		c.show(view, verdict.Input{}, verdict.Decision{}, now)
+	} else {
+		c.board.Remove(c.key.Namespace, c.key.Name)
+	}
+	c.audience.heard(c.key, verdict.Decision{})
 	c.over = !view.Ours && !c.writing
 	if !view.Leaving || view.Paused {
 		return nil
@@ -202,24 +222,25 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
 	held := planner.Held(desired, c.applier.Held(view.Service, current))
-	witnesses := c.witnesses(view)
-	var decision verdict.Decision
-	c.memory, decision = verdict.Decide(c.memory, verdict.Input{
-		Sources: witnesses,
+	in := verdict.Input{
+		Sources: c.witnesses(view),
 		Probes:  c.words(),
 		Held:    heldAs(held),
 		Limits:  limits(view.Target.Settings),
 
 		LeadingSince: c.since,
-	}, now)
+	}
+	var decision verdict.Decision
+	c.memory, decision = verdict.Decide(c.memory, in, now)
 
 	c.hears.Store(&view.Target.Settings.Sources)
-	c.sight(decision)
 	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints)
 	for _, name := range decision.NeedObservations {
 		c.sources[name].ObserveNow()
 	}
 	c.metrics.show(c.key, decision, view.Paused)
+	c.show(view, in, decision, now)
+	c.audience.heard(c.key, decision)
 	guards, later := c.lasting(decision.Guards, now)
 	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
 	if decision.Write && !view.Paused {
@@ -230,6 +251,30 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		}
 	}
 	return write, sooner(decision.Wake, later), warnings
+}
+
+// show lets others see the decision.
+func (c *control) show(view targets.View, in verdict.Input, decision verdict.Decision, now time.Time) {
+	if c.board == nil {
+		return
+	}
+	t := endpoints.Target{
+		Namespace: c.key.Namespace, Service: c.key.Name, State: endpoints.Managed, Leading: !c.since.IsZero(),
+		Ports: view.Target.Ports, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
+		Input: in, Decision: decision, At: now,
+	}
+	switch {
+	case view.Refusal != nil:
+		t.State, t.Reason, t.Message = endpoints.Refused, view.Refusal.Reason, view.Refusal.Message
+	case view.Paused:
+		t.State, t.Reason, t.Message = endpoints.Paused, paused.Reason, paused.Note
+	}
+	for _, name := range view.Target.Settings.Sources {
+		if s := c.sources[name]; s != nil {
+			t.Sources = append(t.Sources, s.Snapshot())
+		}
+	}
+	c.board.Put(t)
 }
 
 // flap is how long a source may be silent before people are told.
@@ -286,9 +331,9 @@ func (c *control) learn(err error) {
 }
 
 // follow probes what a decision speaks of, save what the fence keeps out and what is gone.
-func (c *control) follow(spec prober.Spec, port uint16, endpoints []verdict.Endpoint) {
-	keys := make([]prober.Key, 0, len(endpoints))
-	for _, e := range endpoints {
+func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoint) {
+	keys := make([]prober.Key, 0, len(judged))
+	for _, e := range judged {
 		if e.Rule != verdict.RuleFence && e.Verdict != verdict.Gone {
 			keys = append(keys, prober.Key{Address: e.Address, Port: port, Spec: spec})
 		}

@@ -17,9 +17,10 @@ type controls struct {
 	running map[string]*control // by target
 	over    chan *control       // those that have ended by themselves
 
-	seen  chan struct{} // what the probes of a target see has changed
-	mu    sync.Mutex
-	sight map[targets.Key]verdict.Decision
+	shown   bool // the board tells of all that there was at the start
+	stirred chan struct{}
+	mu      sync.Mutex
+	sight   map[targets.Key]verdict.Decision // what the probes of each target see
 
 	surrender surrender
 	since     time.Time // since when we lead; zero: we do not
@@ -28,7 +29,7 @@ type controls struct {
 func newControls(s *stages) *controls {
 	return &controls{
 		stages: s, running: map[string]*control{}, over: make(chan *control),
-		seen: make(chan struct{}, 1), sight: map[targets.Key]verdict.Decision{},
+		stirred: make(chan struct{}, 1), sight: map[targets.Key]verdict.Decision{},
 	}
 }
 
@@ -53,9 +54,7 @@ func (c *controls) Run(ctx context.Context) error {
 				}
 			}
 		case <-c.targets.Changed():
-			for _, key := range c.targets.Take() {
-				c.attend(ctx, &group, key)
-			}
+			c.attendAll(ctx, &group)
 		case <-c.prober.Changed():
 			for _, name := range c.prober.Take() {
 				if one := c.running[name]; one != nil {
@@ -69,9 +68,10 @@ func (c *controls) Run(ctx context.Context) error {
 		case one := <-c.over:
 			delete(c.running, one.key.String())
 			c.attend(ctx, &group, one.key) // it may have become ours again meanwhile
-		case <-c.seen:
+		case <-c.stirred:
 		case <-timer.C:
 		}
+		c.mayShow(ctx, &group)
 		if wake := c.mayGiveUp(time.Now()); wake.IsZero() {
 			timer.Stop()
 		} else {
@@ -96,6 +96,12 @@ func relay(ctx context.Context, s *source, said chan<- string) {
 	}
 }
 
+func (c *controls) attendAll(ctx context.Context, group *sync.WaitGroup) {
+	for _, key := range c.targets.Take() {
+		c.attend(ctx, group, key)
+	}
+}
+
 // attend has a target's control decide anew, and starts one where there is none.
 func (c *controls) attend(ctx context.Context, group *sync.WaitGroup, key targets.Key) {
 	if one := c.running[key.String()]; one != nil {
@@ -105,7 +111,7 @@ func (c *controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 	if !c.targets.Get(key).Ours {
 		return
 	}
-	one := c.control(key, func(d verdict.Decision) { c.sees(key, d) })
+	one := c.control(key, c)
 	c.running[key.String()] = one
 	group.Go(func() {
 		one.Run(ctx)
@@ -116,8 +122,8 @@ func (c *controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 	})
 }
 
-// sees notes what the probes of a target see; the zero decision: it has none.
-func (c *controls) sees(key targets.Key, d verdict.Decision) {
+// heard notes what the probes of a target see.
+func (c *controls) heard(key targets.Key, d verdict.Decision) {
 	d = verdict.Decision{Panic: d.Panic, Sees: d.Sees, BlindSince: d.BlindSince}
 	c.mu.Lock()
 	before := c.sight[key]
@@ -129,11 +135,30 @@ func (c *controls) sees(key targets.Key, d verdict.Decision) {
 	}
 	c.mu.Unlock()
 	if changed {
-		select {
-		case c.seen <- struct{}{}:
-		default:
+		c.stir()
+	}
+}
+
+func (c *controls) stir() {
+	select {
+	case c.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// mayShow lets the board speak once there was a decision on all that was found at the start.
+func (c *controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
+	if c.shown || c.targets.Synced() != nil {
+		return
+	}
+	c.attendAll(ctx, group) // all that the caches have had until now
+	for _, one := range c.running {
+		if !one.decided.Load() {
+			return
 		}
 	}
+	c.board.Synced()
+	c.shown = true
 }
 
 // mayGiveUp gives the Lease up when it is due, and returns when to ask again though

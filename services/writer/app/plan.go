@@ -59,6 +59,12 @@ type rehearsal struct {
 	acts map[targets.Key]*act
 }
 
+// nobody follows what is only rehearsed.
+type nobody struct{}
+
+func (nobody) heard(targets.Key, verdict.Decision) {}
+func (nobody) stir()                               {}
+
 // act is the rehearsal of one target.
 type act struct {
 	*control
@@ -121,7 +127,7 @@ func (r *rehearsal) step(now time.Time) (unheard string) {
 	}
 	for _, key := range r.targets.Take() {
 		if r.acts[key] == nil {
-			r.acts[key] = &act{control: r.control(key, func(verdict.Decision) {})}
+			r.acts[key] = &act{control: r.control(key, nobody{})}
 		}
 	}
 	for _, key := range r.keys() {

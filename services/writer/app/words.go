@@ -169,6 +169,12 @@ func asWarnings(guards []verdict.Guard) []applier.Warning {
 	return all
 }
 
+// paused is told while someone acts by hand.
+var paused = applier.Warning{
+	Reason: "Paused", Action: "LeaveAlone",
+	Note: "The annotation slicefeed.dev/paused is \"true\": nothing is written, whatever becomes of the endpoints, until it is taken away.",
+}
+
 // remarks are what else a person should know about a target.
 func (c *control) remarks(view targets.View) []applier.Warning {
 	all := neighbours(view.Target)
@@ -179,10 +185,7 @@ func (c *control) remarks(view targets.View) []applier.Warning {
 		all = append(all, applier.Warning{Reason: view.Mistake.Reason, Action: "KeepSettings", Note: view.Mistake.Message})
 	}
 	if view.Paused {
-		all = append(all, applier.Warning{
-			Reason: "Paused", Action: "LeaveAlone",
-			Note: "The annotation slicefeed.dev/paused is \"true\": nothing is written, whatever becomes of the endpoints, until it is taken away.",
-		})
+		all = append(all, paused)
 	}
 	return all
 }
