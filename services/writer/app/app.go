@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,8 +22,12 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/asking"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets2"
@@ -44,6 +49,7 @@ func Half(version string) command.Half[Config] {
 				return runPreflight(ctx, version, call)
 			}},
 		},
+		Tools: asking.Tools(),
 	}
 }
 
@@ -55,6 +61,7 @@ type writer struct {
 	registry *prometheus.Registry
 	elected  *applier.Lease // nil in a dry run
 	controls *controls
+	door     *endpointserver.Door // nil: nobody may ask
 }
 
 // dryRun decides as a leader would. What it decides is never sent.
@@ -81,17 +88,18 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	cluster, namespace, errCluster := clusterConfig(cfg, version)
 	configured, errSources := cfg.configured()
 	opened, errLinks := openSources(cfg, configured, log, registry)
-	if err := errors.Join(errCluster, errSources, errLinks); err != nil {
+	board, door, errDoor := openDoor(cfg, log, registry)
+	if err := errors.Join(errCluster, errSources, errLinks, errDoor); err != nil {
 		return nil, err
 	}
-	s := &stages{sources: map[string]*source{}, zones: map[string]string{}, metrics: newMetrics(registry), log: log}
+	s := &stages{sources: map[string]*source{}, zones: map[string]string{}, board: board, metrics: newMetrics(registry), log: log}
 	for _, one := range opened {
 		s.sources[one.name] = one
 	}
 	for _, zone := range cfg.ZoneMap {
 		s.zones[zone.Theirs] = zone.Ours
 	}
-	w := &writer{stages: s, cfg: cfg, registry: registry, controls: newControls(s)}
+	w := &writer{stages: s, cfg: cfg, registry: registry, controls: newControls(s), door: door}
 	s.prober = prober.New(prober.Config{Log: log, Registerer: registry})
 	if err := w.join(cluster, namespace, configured); err != nil {
 		return nil, err
@@ -100,6 +108,20 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 		log.Warn("the shrink guard is off: all endpoints of a source may leave at once on its word alone", "setting", "SHRINK_WINDOW=0")
 	}
 	return w, nil
+}
+
+// openDoor makes the listener for those who may ask, and the board that they are told from;
+// both are nil without LISTEN_ADDRESS.
+func openDoor(cfg *Config, log *slog.Logger, registry *prometheus.Registry) (*endpoints.Board, *endpointserver.Door, error) {
+	if cfg.Listen == "" {
+		return nil, nil, nil
+	}
+	board := endpoints.NewBoard(rand.Text())
+	door, err := endpointserver.NewDoor(endpointserver.DoorConfig{
+		Board: board, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
+		Logger: log, Registerer: registry,
+	})
+	return board, door, err
 }
 
 // join makes the stages that have to do with the consuming cluster.
@@ -168,9 +190,14 @@ func (c *Config) wanted(namespace string, configured []sources.Source) (targets.
 
 // Run writes until ctx is done.
 func (w *writer) Run(ctx context.Context) error {
-	var listeners [2]net.Listener
+	var listeners [3]net.Listener
 	var problems []error
-	for n, l := range []struct{ setting, address string }{{"ADMIN_ADDRESS", w.cfg.Admin}, {"DEBUG_ADDRESS", w.cfg.Debug}} {
+	for n, l := range []struct{ setting, address string }{
+		{"ADMIN_ADDRESS", w.cfg.Admin}, {"DEBUG_ADDRESS", w.cfg.Debug}, {"LISTEN_ADDRESS", w.cfg.Listen},
+	} {
+		if n == 2 && w.door == nil {
+			break
+		}
 		var err error
 		listeners[n], err = admin.Listen(ctx, l.setting, l.address)
 		problems = append(problems, err)
@@ -193,6 +220,9 @@ func (w *writer) Run(ctx context.Context) error {
 	w.watch(ctx, g)
 	if w.elected != nil {
 		g.Go(func() error { return w.elected.Run(leaseCtx) })
+	}
+	if w.door != nil {
+		g.Go(func() error { return w.door.Run(ctx, listeners[2]) })
 	}
 	g.Go(func() error { return w.told.Run(ctx) })
 	g.Go(func() error {

@@ -173,7 +173,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	}
 	var warnings []applier.Warning
 	if !view.Ours || view.Refusal != nil {
-		write = c.aside(view, now)
+		write = c.aside(view)
 		if view.Refusal != nil {
 			warnings = []applier.Warning{{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message}}
 		}
@@ -199,12 +199,12 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 
 // aside is what there is to do for a Service that is not served: nothing, but for the slices
 // that it leaves behind when it opts out.
-func (c *control) aside(view targets.View, now time.Time) func(context.Context) error {
+func (c *control) aside(view targets.View) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil)
 	c.hears.Store(&[]string{})
 	c.metrics.refused(c.key)
 	if view.Refusal != nil {
-		c.show(view, verdict.Input{}, verdict.Decision{}, now)
+		c.show(view, verdict.Input{}, verdict.Decision{})
 	} else {
 		c.board.Remove(c.key.Namespace, c.key.Name)
 	}
@@ -239,7 +239,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		c.sources[name].ObserveNow()
 	}
 	c.metrics.show(c.key, decision, view.Paused)
-	c.show(view, in, decision, now)
+	c.show(view, in, decision)
 	c.audience.heard(c.key, decision)
 	guards, later := c.lasting(decision.Guards, now)
 	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
@@ -254,20 +254,20 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 }
 
 // show lets others see the decision.
-func (c *control) show(view targets.View, in verdict.Input, decision verdict.Decision, now time.Time) {
+func (c *control) show(view targets.View, in verdict.Input, decision verdict.Decision) {
 	if c.board == nil {
 		return
 	}
 	t := endpoints.Target{
 		Namespace: c.key.Namespace, Service: c.key.Name, State: endpoints.Managed, Leading: !c.since.IsZero(),
 		Ports: view.Target.Ports, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
-		Input: in, Decision: decision, At: now,
+		Input: in, Decision: decision,
 	}
 	switch {
 	case view.Refusal != nil:
 		t.State, t.Reason, t.Message = endpoints.Refused, view.Refusal.Reason, view.Refusal.Message
 	case view.Paused:
-		t.State, t.Reason, t.Message = endpoints.Paused, paused.Reason, paused.Note
+		t.State = endpoints.Paused
 	}
 	for _, name := range view.Target.Settings.Sources {
 		if s := c.sources[name]; s != nil {

@@ -1,0 +1,196 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kuberuntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// office is controls with a consuming cluster that is a fake, and with a source that is never heard.
+type office struct {
+	*controls
+
+	client kubernetes.Interface
+}
+
+func newOffice(t *testing.T, lead lease, objects ...kuberuntime.Object) *office {
+	t.Helper()
+	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	client := fake.NewClientset(objects...)
+	followed, err := targets.New(targets.Config{
+		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
+		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListOut: true},
+		Sources:  []targets.Source{{Name: defaultSource}}, Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+	s := &stages{
+		sources: map[string]*source{defaultSource: {
+			name:       defaultSource,
+			Subscriber: subscriber.New(subscriber.Config{Source: defaultSource, Log: log, Metrics: subscriber.NewMetrics(registry)}),
+		}},
+		targets: followed, prober: prober.New(prober.Config{Log: log, Registerer: registry}), lease: lead,
+		board: endpoints.NewBoard("life"), told: told, metrics: newMetrics(registry), log: log,
+		applier: func() *applier.Applier {
+			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
+		},
+	}
+	return &office{newControls(s), client}
+}
+
+// run runs the office until the test ends, and returns once nothing more happens.
+func (o *office) run(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	running, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{o.targets.Run, o.Run} {
+		running.Go(func() error { return run(ctx) })
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := running.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(time.Second) // caches are looked at ten times a second until they are filled
+	synctest.Wait()
+}
+
+// listed are the names of the targets that others are told of.
+func (o *office) listed() (names []string) {
+	all, _ := o.board.List(nil)
+	for _, one := range all {
+		names = append(names, one.Service)
+	}
+	return names
+}
+
+func service(name, class string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), Labels: map[string]string{targets.LabelClass: class}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}}},
+	}
+}
+
+func (o *office) put(t *testing.T, svc *corev1.Service) {
+	t.Helper()
+	if _, err := o.client.CoreV1().Services("web").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func TestEachServiceIsDecidedUponWhileItIsOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, dryRun{}, service("blue", "default"), service("red", "default"), service("other", "elsewhere"))
+		if _, status := o.board.List(nil); status.Synced {
+			t.Error("the board speaks before anything was read")
+		}
+		o.run(t)
+		if _, status := o.board.List(nil); !status.Synced {
+			t.Error("the board does not speak though there was a decision on all")
+		}
+		for _, step := range []struct {
+			what string
+			svc  *corev1.Service
+			want []string
+		}{
+			{"as at the start", service("other", "elsewhere"), []string{"blue", "red"}},
+			{"one opts in", service("other", "default"), []string{"blue", "other", "red"}},
+			{"one opts out", service("blue", "elsewhere"), []string{"other", "red"}},
+			{"and in again", service("blue", "default"), []string{"blue", "other", "red"}},
+		} {
+			o.put(t, step.svc)
+			if got := o.listed(); !slices.Equal(got, step.want) {
+				t.Errorf("%s: %v, want %v", step.what, got, step.want)
+			}
+		}
+	})
+}
+
+func TestAControlDecidesAnewWhenASourceSpeaksOnWhichItRests(t *testing.T) {
+	c := &control{}
+	if !c.rests("blue") {
+		t.Error("before the first decision any source may matter")
+	}
+	c.hears.Store(&[]string{"blue"})
+	if !c.rests("blue") || c.rests("green") {
+		t.Error("it rests upon blue alone")
+	}
+}
+
+// elected leads, and counts how often it was told not to.
+type elected struct{ released int }
+
+func (*elected) Leading() bool            { return true }
+func (*elected) Changed() <-chan struct{} { return nil }
+func (e *elected) Release()               { e.released++ }
+
+func TestTheLeaseIsNotGivenUpWhileAWriteIsUnderWay(t *testing.T) {
+	lead, start := &elected{}, time.Now()
+	o := newOffice(t, lead)
+	o.mayGiveUp(start) // we lead from now on
+	blind := start.Add(time.Minute)
+	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, BlindSince: blind})
+	if wake := o.mayGiveUp(blind); !wake.Equal(blind.Add(blindFor)) || lead.released != 0 {
+		t.Fatalf("released %d times, to be asked again at %v", lead.released, wake)
+	}
+	o.writes.RLock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.mayGiveUp(blind.Add(blindFor))
+	}()
+	for o.writes.TryRLock() { // until it waits for us
+		o.writes.RUnlock()
+		runtime.Gosched()
+	}
+	if lead.released != 0 {
+		t.Error("it was given up during a write")
+	}
+	o.writes.RUnlock()
+	<-done
+	if lead.released != 1 {
+		t.Errorf("given up %d times", lead.released)
+	}
+}
+
+func TestWhatAProbeOfAnotherTargetSeesKeepsTheLease(t *testing.T) {
+	lead := &elected{}
+	o := newOffice(t, lead)
+	start := time.Now()
+	o.mayGiveUp(start)
+	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, BlindSince: start.Add(time.Second)})
+	o.heard(targets.Key{Name: "red"}, verdict.Decision{Sees: true})
+	o.mayGiveUp(start.Add(time.Hour))
+	if lead.released != 0 {
+		t.Error("it was given up though red's probes pass")
+	}
+	o.heard(targets.Key{Name: "red"}, verdict.Decision{}) // red is gone
+	o.mayGiveUp(start.Add(2 * time.Hour))
+	if lead.released != 1 {
+		t.Error("it is kept though no probe passes")
+	}
+}
