@@ -225,13 +225,23 @@ func TestTenThousandTargets(t *testing.T) {
 		}
 	})
 	for _, each := range []struct {
+		n    int
 		mode prober.Mode
 		port uint16
-	}{{prober.TCP, tcpPort}, {prober.HTTP, httpPort}, {prober.HTTPS, httpsPort}, {prober.GRPC, grpcPort}} {
-		t.Run("500 by "+each.mode.String(), func(t *testing.T) {
-			l := run(t, many(0, all/20, each.port, each.mode), 3*time.Second, 8*time.Second, nothing, nothing)
-			row(t, l, "")
-			if l.failing > 0 {
+	}{
+		{500, prober.TCP, tcpPort},
+		{500, prober.HTTP, httpPort},
+		{500, prober.HTTPS, httpsPort},
+		{500, prober.GRPC, grpcPort},
+		{1000, prober.GRPC, grpcPort},
+		{all, prober.GRPC, grpcPort},
+	} {
+		t.Run(fmt.Sprintf("%d by %s", each.n, each.mode), func(t *testing.T) {
+			l := run(t, many(0, each.n, each.port, each.mode), 3*time.Second, 8*time.Second, nothing, nothing)
+			row(t, l, fmt.Sprintf("; %d are taken for dead", l.failing))
+			// So many that a machine may have too little CPU for them, which the prober takes for
+			// the backends' delay, are for the bounds alone.
+			if l.failing > 0 && each.n < all {
 				t.Errorf("%d are taken for dead", l.failing)
 			}
 		})
