@@ -21,7 +21,6 @@ import (
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -62,7 +61,8 @@ func shop() endpoints.Target {
 				addr("10.0.0.4"): {},
 			},
 			Held: []verdict.Held{
-				{Address: addr("10.0.0.1"), Conditions: serving, Source: "blue"}, {Address: addr("10.0.0.2"), Conditions: serving, Source: "blue"},
+				{Address: addr("10.0.0.1"), Conditions: serving, Source: "blue"},
+				{Address: addr("10.0.0.2"), Conditions: serving, Source: "blue"},
 				{Address: addr("10.0.0.3"), Conditions: draining, Source: "blue"},
 			},
 		},
@@ -89,7 +89,7 @@ func asked(t *testing.T, put func(*endpoints.Board), operator bool, answer func(
 		board := endpoints.NewBoard("life")
 		put(board)
 		service := endpointserver.New(endpointserver.Config{
-			Board: board, Health: health.NewServer(), Metrics: stream.NewMetrics(prometheus.NewRegistry(), "writer", "WatchEndpoints", board.Revision),
+			Board: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
 			Identify: func(context.Context) (endpointserver.Client, error) {
 				return endpointserver.Client{Name: "me", Operator: operator}, nil
 			},

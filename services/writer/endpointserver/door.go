@@ -16,7 +16,6 @@ import (
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/link"
-	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
@@ -50,7 +49,7 @@ func NewDoor(cfg DoorConfig) (*Door, error) {
 	d := &Door{link: end, health: health.NewServer()}
 	d.server = New(Config{
 		Board: cfg.Board, Identify: identify, Health: d.health,
-		Metrics: stream.NewMetrics(cfg.Registerer, "writer", "WatchEndpoints", cfg.Board.Revision),
+		Metrics: NewMetrics(cfg.Registerer, cfg.Board),
 	})
 	return d, nil
 }

@@ -82,7 +82,7 @@ func as(ctx context.Context, name string) context.Context {
 func serve(t *testing.T, test func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, board: endpoints.NewBoard("life"), health: health.NewServer()}
-		r.metrics = stream.NewMetrics(prometheus.NewRegistry(), "writer", "WatchEndpoints", r.board.Revision)
+		r.metrics = NewMetrics(prometheus.NewRegistry(), r.board)
 		r.server = New(Config{Board: r.board, Identify: called, Health: r.health, Metrics: r.metrics, Streams: 4})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))

@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+)
+
+// The delays of rule R14.
+const (
+	shortest    = time.Second
+	longest     = 30 * time.Second
+	stableAfter = 30 * time.Second
+)
+
+// Follower keeps a set abreast of a writer. All fields are mandatory.
+type Follower struct {
+	Client   writerv1.WriterServiceClient
+	Services []*writerv1.ServiceSelector // none: all
+	Synced   func(*Set)                  // called with each synced state; the set is not to be kept
+	Log      *slog.Logger
+
+	set      Set
+	failures int // ends of a stream since one was synced for a while
+	breaches int // those of them, and later ones, that were for a breach
+}
+
+// errSilence ends a stream of which nothing was heard for three heartbeats (rule R9).
+var errSilence = errors.New("nothing was heard for three heartbeats")
+
+// Run follows until ctx is done; then its error is nil. It ends earlier only if the server calls
+// the request malformed, since repeating it would not help.
+func (f *Follower) Run(ctx context.Context) error {
+	for {
+		synced, err := f.stream(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if status.Code(err) == codes.InvalidArgument {
+			return fmt.Errorf("watch endpoints: %w", err)
+		}
+		var breach Breach
+		if errors.As(err, &breach) {
+			f.set.Forget()
+		}
+		wait := f.delay(synced, breach != "", rand.Float64())
+		f.Log.Info("the stream has ended, what is held stays in use", "error", err, "again in", wait.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// delay is how long to wait after the end of a stream that was synced for some time; random is
+// uniform in [0, 1).
+func (f *Follower) delay(synced time.Duration, breach bool, random float64) time.Duration {
+	stable := synced >= stableAfter
+	if stable {
+		f.failures = 0
+	}
+	switch {
+	case breach:
+		f.breaches++
+	case stable:
+		f.breaches = 0
+	}
+	limit := longest
+	if n := max(f.failures, f.breaches) + 1; n < 5 {
+		limit = shortest << n
+	}
+	f.failures++
+	return shortest + time.Duration(random*float64(limit-shortest))
+}
+
+// stream follows one stream to its end, and says for how long it was synced.
+func (f *Follower) stream(ctx context.Context) (synced time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	interval := 5 * time.Second
+	silence := time.AfterFunc(3*interval, func() { cancel(errSilence) })
+	defer silence.Stop()
+
+	req := &writerv1.WatchEndpointsRequest{Services: f.Services}
+	f.set.Begin(req)
+	stream, err := f.Client.WatchEndpoints(ctx, req)
+	if err != nil {
+		return 0, err
+	}
+	var since time.Time
+	for first := true; ; first = false {
+		m, err := stream.Recv()
+		if !since.IsZero() {
+			synced = time.Since(since)
+		}
+		if err != nil {
+			if errors.Is(context.Cause(ctx), errSilence) {
+				err = errSilence
+			}
+			return synced, err
+		}
+		if first && m.GetHeartbeatInterval() != nil {
+			interval = min(max(m.GetHeartbeatInterval().AsDuration(), time.Second), time.Minute)
+		}
+		silence.Reset(3 * interval)
+		made, err := f.set.Apply(m)
+		if err != nil {
+			return synced, err
+		}
+		if made {
+			if since.IsZero() {
+				since = time.Now()
+			}
+			f.Synced(&f.set)
+		}
+	}
+}

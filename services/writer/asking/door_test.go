@@ -1,0 +1,151 @@
+package asking
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
+)
+
+// ca signs certificates into a directory.
+type ca struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newCA(t *testing.T) *ca {
+	c := &ca{t: t, dir: t.TempDir()}
+	c.cert, c.key = c.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return c
+}
+
+// path is that of a file that sign has written.
+func (c *ca) path(name string) string { return filepath.Join(c.dir, name) }
+
+// sign writes NAME.pem and NAME-key.pem.
+func (c *ca) sign(name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	c.t.Helper()
+	must := func(err error) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(err)
+	cert.SerialNumber, cert.NotBefore, cert.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := c.cert, c.key
+	if parent == nil {
+		parent, signer = cert, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), signer)
+	must(err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	must(err)
+	must(os.WriteFile(c.path(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(os.WriteFile(c.path(name+"-key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	signed, err := x509.ParseCertificate(der)
+	must(err)
+	return signed, key
+}
+
+func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
+	c := newCA(t)
+	c.sign("writer", &x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	for _, name := range []string{"operator", "proxy", "viewer", "stranger"} {
+		c.sign(name, &x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	}
+	list := `clients:
+- {san: operator.example, role: operator}
+- {san: proxy.example, role: subscriber}
+- {san: viewer.example, role: operator, view: {nodeSelector: "pool=blue"}}
+`
+	if err := os.WriteFile(c.path("clients.yaml"), []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	board := endpoints.NewBoard("life")
+	board.Put(shop())
+	board.Synced()
+	cfg := endpointserver.DoorConfig{Clients: c.path("clients.yaml"), Board: board, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = c.path("writer.pem"), c.path("writer-key.pem"), c.path("ca.pem")
+	door, err := endpointserver.NewDoor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- door.Run(ctx, on) }()
+
+	for _, q := range []struct {
+		name, as string
+		args     []string
+		says     string
+		code     int
+	}{
+		{"an operator", "operator", []string{"explain", "web/shop", "10.0.0.1"}, "as worker-1", 0},
+		{"an operator, about one that is out", "operator", []string{"explain", "web/shop", "10.0.0.2"}, "connection refused", 1},
+		{"a subscriber", "proxy", []string{"endpoints", "web/shop"}, "10.0.0.3  draining", 0},
+		{"a subscriber who wants to know why", "proxy", []string{"explain", "web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"one with a view of nodes", "viewer", []string{"endpoints", "web/shop"}, "view of nodes", 1},
+		{"a stranger", "stranger", []string{"endpoints", "web/shop"}, "not allowed", 1},
+		{"one without a certificate", "nobody", []string{"endpoints", "web/shop"}, "nobody.pem", 2},
+		{"one who names no Service", "operator", []string{"endpoints"}, "NAMESPACE/SERVICE", 2},
+	} {
+		t.Run(q.name, func(t *testing.T) {
+			env := map[string]string{
+				"WRITER_ADDRESS": on.Addr().String(), "WRITER_SAN": "writer.example", "WRITER_CA_FILE": c.path("ca.pem"),
+				"CLIENT_CERT_FILE": c.path(q.as + ".pem"), "CLIENT_KEY_FILE": c.path(q.as + "-key.pem"),
+			}
+			var out bytes.Buffer
+			cmd := command.Half[struct{}]{Name: "slicefeed-writer", Tools: Tools()}.Command(func(name string) string { return env[name] })
+			cmd.SetArgs(q.args)
+			cmd.SetOut(&out)
+			cmd.SetErr(&out)
+			err := cmd.ExecuteContext(t.Context())
+			if err != nil {
+				out.WriteString(err.Error())
+			}
+			if !strings.Contains(out.String(), q.says) || settings.ExitCode(err) != q.code {
+				t.Errorf("exit code %d, want %d; it prints:\n%s\nwant %q", settings.ExitCode(err), q.code, out.String(), q.says)
+			}
+		})
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestADoorSaysEverythingThatIsWrongWithItsFiles(t *testing.T) {
+	cfg := endpointserver.DoorConfig{Clients: "no-clients.yaml", Board: endpoints.NewBoard("life"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = "no-cert.pem", "no-key.pem", "no-ca.pem"
+	_, err := endpointserver.NewDoor(cfg)
+	for _, file := range []string{"no-cert.pem", "no-ca.pem", "no-clients.yaml"} {
+		if err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%v does not name %s", err, file)
+		}
+	}
+}

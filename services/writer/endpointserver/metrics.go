@@ -1,0 +1,13 @@
+package endpointserver
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+)
+
+// NewMetrics registers the metrics of a server that tells what is on the board.
+func NewMetrics(reg prometheus.Registerer, board *endpoints.Board) *stream.Metrics {
+	return stream.NewMetrics(reg, "writer", "WatchEndpoints", board.Revision)
+}
