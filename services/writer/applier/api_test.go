@@ -209,6 +209,10 @@ func answers(code int, header http.Header) func(*http.Request) (*http.Response, 
 			reason = metav1.StatusReasonTooManyRequests
 		case http.StatusForbidden:
 			reason = metav1.StatusReasonForbidden
+		case http.StatusUnprocessableEntity:
+			reason = metav1.StatusReasonInvalid
+		case http.StatusConflict:
+			reason = metav1.StatusReasonConflict
 		}
 		status(w, code, reason)
 		answer := w.Result()

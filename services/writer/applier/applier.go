@@ -27,6 +27,13 @@ import (
 // deadline ends every request: short against the Lease, whose next holder must not meet it.
 const deadline = 5 * time.Second
 
+// A conflict is answered at once: whoever wrote meanwhile has written. When that goes on,
+// what answers so is not another writer, and is asked less and less often: after 250 ms to 4 s.
+const (
+	freeConflicts    = 3
+	shortestConflict = 250 * time.Millisecond
+)
+
 // ErrNotLeading is returned when a write was due while the Lease was not surely ours.
 var ErrNotLeading = errors.New("not leading")
 
@@ -75,6 +82,10 @@ type Applier struct {
 	mu      sync.Mutex
 	records map[key]*record
 	repair  budget
+
+	// Since the last Apply or Withdraw that succeeded; one at a time has them.
+	conflicts int
+	refused   bool // and told so
 }
 
 // key names a slice.
@@ -118,6 +129,7 @@ func (a *Applier) Apply(ctx context.Context, service corev1.ObjectReference, des
 		}
 	}
 	a.settle(service, desired, current, plan)
+	a.conflicts, a.refused = 0, false
 	return plan, nil
 }
 
@@ -132,6 +144,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 			return err
 		}
 	}
+	a.conflicts, a.refused = 0, false
 	return nil
 }
 
@@ -161,14 +174,24 @@ func (a *Applier) write(ctx context.Context, service corev1.ObjectReference, ver
 		if err := a.reread(ctx, k); err != nil {
 			return err
 		}
+		if a.conflicts++; a.conflicts > freeConflicts {
+			return a.later(verb, k, shortestConflict<<min(a.conflicts-freeConflicts-1, 4), err)
+		}
 		return &Stale{Slice: k.name, Err: err}
 	case apierrors.IsTooManyRequests(err):
 		wait := time.Second
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			wait = time.Duration(seconds) * time.Second
 		}
-		return &Later{At: time.Now().Add(wait), Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
+		return a.later(verb, k, wait, err)
 	case refused(err):
+		if !a.refused {
+			a.refused = true
+			a.reporter.Tell(service, Warning{
+				Reason: "WriteRefused", Action: "TryAgain",
+				Note: fmt.Sprintf("The API server refuses to %s EndpointSlice %s, so the Service keeps the endpoints that it has: change what refuses it, be it a permission, an admission policy or a quota. It says: %v", verb, k.name, err),
+			})
+		}
 		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
 	default:
 		// No answer, or one that leaves open whether the write took place. It is looked up
@@ -176,6 +199,13 @@ func (a *Applier) write(ctx context.Context, service corev1.ObjectReference, ver
 		a.doubt(service, verb, slice)
 		return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, k.name, err)
 	}
+}
+
+// later puts a write off.
+func (a *Applier) later(verb verb, k key, wait time.Duration, err error) error {
+	at := time.Now().Add(wait)
+	a.log.Warn("write of a slice put off", "verb", verb, "namespace", k.namespace, "slice", k.name, "until", at, "error", err)
+	return &Later{At: at, Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
 }
 
 func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {

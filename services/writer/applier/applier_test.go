@@ -1,10 +1,13 @@
 package applier
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (w *writer) wantSent(t *testing.T, want ...string) {
@@ -254,26 +258,101 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-func TestARefusalIsToldAndLeavesNoDoubt(t *testing.T) {
-	w := newWriter(t, nil)
-	w.api.setFault(false, answers(403, nil))
-	if err := w.apply(t, desired("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes") {
-		t.Fatalf("got %v", err)
+func TestARefusalIsToldOnceOnTheServiceAndLeavesNoDoubt(t *testing.T) {
+	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			var log bytes.Buffer
+			w := newWriter(t, NewReporter(ReporterConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+			told := func() int { return strings.Count(log.String(), "reason=WriteRefused") }
+			refused := answers(code, nil)
+			w.api.setFault(false, refused)
+			for range 2 {
+				if err := w.apply(t, desired("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes") {
+					t.Fatalf("got %v", err)
+				}
+			}
+			if n := told(); n != 1 || !strings.Contains(log.String(), "endpoints that it has") {
+				t.Errorf("told %d times: %s", n, log.String())
+			}
+			w.api.setFault(false, nil)
+			w.must(t, desired("10.0.0.1"))
+			w.api.setFault(false, refused)
+			if err := w.apply(t, desired("10.0.0.2")); err == nil || told() != 2 {
+				t.Errorf("refused anew, told %d times: %v", told(), err)
+			}
+		})
 	}
-	w.api.setFault(false, nil)
-	w.must(t, desired("10.0.0.1"))
 }
 
 func TestAThrottlingServerIsObeyed(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer func(*http.Request) (*http.Response, error)
+		wait   time.Duration
+	}{
+		"that says no time":            {answers(429, nil), time.Second},
+		"that asks for a long time":    {asksToWait(60), time.Minute}, // longer than a request may take
+		"that asks for a short moment": {asksToWait(1), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriter(t, nil)
+				w.api.setFault(false, row.answer)
+				began := time.Now()
+				err := w.apply(t, desired("10.0.0.1"))
+				later := (*Later)(nil)
+				if !errors.As(err, &later) || later.At.Sub(began) != row.wait || time.Since(began) != 0 {
+					t.Fatalf("got %v after %s", err, time.Since(began))
+				}
+				w.wantSent(t, "POST endpointslices")
+			})
+		})
+	}
+}
+
+// asksToWait answers changes as API Priority and Fairness does.
+func asksToWait(seconds int) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return nil, nil
+		}
+		w := httptest.NewRecorder()
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+		answer := w.Result()
+		answer.Request = r
+		return answer, nil
+	}
+}
+
+func TestConflictsWithoutEndAreAnsweredLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t, nil)
-		w.api.setFault(false, answers(429, nil))
-		err := w.apply(t, desired("10.0.0.1"))
-		later := (*Later)(nil)
-		if !errors.As(err, &later) || !later.At.After(time.Now()) {
-			t.Fatalf("got %v", err)
+		w.must(t, desired("10.0.0.1"))
+		conflict := answers(409, nil)
+		w.api.setFault(false, conflict)
+		var waits []string
+		for range 10 {
+			err := w.apply(t, desired("10.0.0.2"))
+			stale, later := (*Stale)(nil), (*Later)(nil)
+			switch {
+			case errors.As(err, &stale):
+				waits = append(waits, "0s")
+			case errors.As(err, &later):
+				waits = append(waits, time.Until(later.At).String())
+			default:
+				t.Fatalf("got %v", err)
+			}
 		}
-		w.wantSent(t, "POST endpointslices")
+		want := "0s 0s 0s 250ms 500ms 1s 2s 4s 4s 4s"
+		if got := strings.Join(waits, " "); got != want {
+			t.Errorf("waits %s, want %s", got, want)
+		}
+		w.api.setFault(false, nil)
+		w.must(t, desired("10.0.0.2"))
+		w.api.setFault(false, conflict)
+		if err := w.apply(t, desired("10.0.0.3")); !errors.As(err, new(*Stale)) {
+			t.Errorf("the next one, long after: %v", err)
+		}
 	})
 }
 
@@ -325,11 +404,8 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 			api, leading := newAPI(t), true
 			throttled := answers(429, http.Header{"Retry-After": {"1"}})
 			api.setFault(false, func(r *http.Request) (*http.Response, error) { leading = false; return throttled(r) })
-			a := New(Config{
-				Store: Kubernetes(api.client(Guard(func() bool { return leading }))), Leading: func() bool { return true },
-				Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-			})
-			if _, err := a.Apply(t.Context(), shop, desired("10.0.0.1"), nil); err == nil {
+			client := api.client(Guard(func() bool { return leading })).DiscoveryV1().EndpointSlices("web")
+			if _, err := client.Create(t.Context(), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err == nil {
 				t.Fatal("no error")
 			}
 			if got := api.sent(); len(got) != 1 {

@@ -8,6 +8,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 )
 
 // fieldManager is how the API server books our changes.
@@ -38,19 +40,33 @@ func Kubernetes(client kubernetes.Interface) Store { return cluster{client} }
 type cluster struct{ client kubernetes.Interface }
 
 func (c cluster) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	return c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{FieldManager: fieldManager})
+	answer := &discoveryv1.EndpointSlice{}
+	err := once(c.client.DiscoveryV1().RESTClient().Post(), slice.Namespace).
+		VersionedParams(&metav1.CreateOptions{FieldManager: fieldManager}, scheme.ParameterCodec).
+		Body(slice).Do(ctx).Into(answer)
+	return answer, err
 }
 
 // Update rather than server-side apply, which costs more than twice as much, and whose
 // lists of endpoints and ports are atomic anyway.
 func (c cluster) Update(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	return c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice, metav1.UpdateOptions{FieldManager: fieldManager})
+	answer := &discoveryv1.EndpointSlice{}
+	err := once(c.client.DiscoveryV1().RESTClient().Put(), slice.Namespace).Name(slice.Name).
+		VersionedParams(&metav1.UpdateOptions{FieldManager: fieldManager}, scheme.ParameterCodec).
+		Body(slice).Do(ctx).Into(answer)
+	return answer, err
 }
 
 func (c cluster) Delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	return c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion},
-	})
+	only := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}
+	return once(c.client.DiscoveryV1().RESTClient().Delete(), slice.Namespace).Name(slice.Name).Body(only).Do(ctx).Error()
+}
+
+// once makes it a request for slices that is sent once. The typed client would repeat it by
+// itself when the API server asks it to wait, and spend our deadline on waiting: how long to
+// wait is for us to know, and what to write then is to be decided anew.
+func once(request *rest.Request, namespace string) *rest.Request {
+	return request.MaxRetries(0).UseProtobufAsDefault().Namespace(namespace).Resource("endpointslices")
 }
 
 func (c cluster) Get(ctx context.Context, namespace, name string) (*discoveryv1.EndpointSlice, error) {
@@ -58,8 +74,7 @@ func (c cluster) Get(ctx context.Context, namespace, name string) (*discoveryv1.
 }
 
 // Guard wraps the client's transport so that leadership is checked before every single
-// attempt to change a slice: client-go repeats requests by itself when the API server
-// answers with Retry-After. For rest.Config.Wrap.
+// attempt to change a slice, whoever makes it. For rest.Config.Wrap.
 func Guard(leading func() bool) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return guard{next, leading} }
 }
