@@ -42,7 +42,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	for {
 		synced, err := f.stream(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it ended because it was to
 		}
 		if status.Code(err) == codes.InvalidArgument {
 			return fmt.Errorf("watch endpoints: %w", err)

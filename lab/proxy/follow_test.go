@@ -25,13 +25,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // shop is the target web/shop with these addresses, all of them ready.
 func shop(addresses ...string) endpoints.Target {
 	t := endpoints.Target{
 		Namespace: "web", Service: "shop", State: endpoints.Managed, Leading: true,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for _, a := range addresses {
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{

@@ -25,7 +25,7 @@ func echo(t *testing.T, name string) netip.AddrPort {
 				return
 			}
 			go func() {
-				defer conn.Close() //nolint:errcheck // it is over
+				defer conn.Close()
 				_, _ = io.WriteString(conn, name+"\n")
 				_, _ = io.Copy(conn, conn)
 			}()

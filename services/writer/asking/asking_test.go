@@ -27,8 +27,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 // shop is a target: one address serves, one is out and said to be ready, one drains and is held
@@ -44,7 +42,7 @@ func shop() endpoints.Target {
 	}
 	t := endpoints.Target{
 		Namespace: "web", Service: "shop", State: endpoints.Managed, Leading: true,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}, {Name: ptr("admin"), Port: ptr(int32(30081))}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}, {Name: new("admin"), Port: new(int32(30081))}},
 		Input: verdict.Input{
 			Limits: verdict.Limits{Probing: true},
 			Sources: []verdict.Source{

@@ -105,7 +105,7 @@ func until(e *writerv1.ExplainEndpointResponse) string {
 	if e.GetDecidesIn() == nil {
 		return "the next decision comes with the next change"
 	}
-	return fmt.Sprintf("the next decision that comes by itself is due in %s", age(e.GetDecidesIn()))
+	return "the next decision that comes by itself is due in " + age(e.GetDecidesIn())
 }
 
 func listed(b *writerv1.Backend) string {

@@ -16,8 +16,10 @@ import (
 // may ask.
 type Board struct {
 	mu       sync.Mutex
-	single   *ledger.Set[*Entry] // an entry for each address
+	life     string
+	window   int
 	gathered *ledger.Set[*Entry] // an entry for each port
+	single   *ledger.Set[*Entry] // an entry for each address, once somebody has asked for that: there may be very many
 	targets  map[string]*posted  // by group
 	sources  map[string]Source
 	leading  bool
@@ -44,7 +46,7 @@ func NewBoard(life string) *Board { return newBoard(life, ledger.Window) }
 
 func newBoard(life string, window int) *Board {
 	return &Board{
-		single: ledger.New[*Entry](life+".e", window), gathered: ledger.New[*Entry](life+".g", window),
+		life: life, window: window, gathered: ledger.New[*Entry](life+".g", window),
 		targets: map[string]*posted{}, sources: map[string]Source{}, changed: make(chan struct{}),
 	}
 }
@@ -131,13 +133,17 @@ func (b *Board) tell(t *Target, was, is told) {
 		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
 	}
 	if is.state == 0 {
-		b.single.Remove(key, key)
 		b.gathered.Remove(key, key)
+		if b.single != nil {
+			b.single.Remove(key, key)
+		}
 	} else if !was.sameTarget(is) {
 		e := entry(KindTarget, key)
 		e.State, e.Reason, e.Message, e.Ports = is.state, is.reason, is.message, is.ports
-		b.single.Put(e.sealed())
-		b.gathered.Put(e)
+		b.gathered.Put(e.sealed())
+		if b.single != nil {
+			b.single.Put(e)
+		}
 	}
 	merge(was.ports, is.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(old, port *Port) {
 		var before, after []Backend
@@ -152,17 +158,19 @@ func (b *Board) tell(t *Target, was, is told) {
 		renumbered := old != nil && port != nil && *old != *port
 		altered := (old == nil) != (port == nil) || renumbered
 		merge(before, after, func(a, b Backend) int { return a.Address.Compare(b.Address) }, func(had, has *Backend) {
-			switch {
-			case has == nil:
-				b.single.Remove(key, at+"/"+had.Address.String())
-			case had == nil || *had != *has || renumbered:
-				e := entry(KindEndpoint, at+"/"+has.Address.String())
-				e.Port, e.Backends = *port, []Backend{*has}
-				b.single.Put(e.sealed())
-			default:
+			if had != nil && has != nil && *had == *has && !renumbered {
 				return
 			}
 			altered = true
+			switch {
+			case b.single == nil:
+			case has == nil:
+				b.single.Remove(key, at+"/"+had.Address.String())
+			default:
+				e := entry(KindEndpoint, at+"/"+has.Address.String())
+				e.Port, e.Backends = *port, []Backend{*has}
+				b.single.Put(e.sealed())
+			}
 		})
 		switch {
 		case port == nil:
@@ -261,9 +269,22 @@ func (b *Board) Since(from *ledger.Position, selects ledger.Selection, gathered 
 	case gathered:
 		u.Answer = b.gathered.Since(from, selects)
 	default:
-		u.Answer = b.single.Since(from, selects)
+		u.Answer = b.singly().Since(from, selects)
 	}
 	return u
+}
+
+// singly returns the ledger of single addresses. It is kept from the first time on: made
+// anew it would number other changes alike.
+func (b *Board) singly() *ledger.Set[*Entry] {
+	if b.single == nil {
+		b.single = ledger.New[*Entry](b.life+".e", b.window)
+		for _, group := range slices.Sorted(maps.Keys(b.targets)) {
+			p := b.targets[group]
+			b.tell(&p.target, told{}, p.told)
+		}
+	}
+	return b.single
 }
 
 func (b *Board) status(selects ledger.Selection) Status {
@@ -283,7 +304,7 @@ func (b *Board) status(selects ledger.Selection) Status {
 func (b *Board) Revision() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.single.Revision()
+	return b.gathered.Revision()
 }
 
 // List returns the targets of a selection as they were last put, sorted by namespace and

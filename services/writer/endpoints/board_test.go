@@ -19,10 +19,8 @@ var (
 	out      = verdict.Conditions{}
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func port(name string, number int32) discoveryv1.EndpointPort {
-	return discoveryv1.EndpointPort{Name: ptr(name), Port: ptr(number)}
+	return discoveryv1.EndpointPort{Name: new(name), Port: new(number)}
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
@@ -30,7 +28,7 @@ func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 func endpoint(address netip.Addr, c verdict.Conditions) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses:  []string{address.String()},
-		Conditions: discoveryv1.EndpointConditions{Ready: ptr(c.Ready), Serving: ptr(c.Serving), Terminating: ptr(c.Terminating)},
+		Conditions: discoveryv1.EndpointConditions{Ready: new(c.Ready), Serving: new(c.Serving), Terminating: new(c.Terminating)},
 	}
 }
 
@@ -88,7 +86,7 @@ func TestR8SaysNothingButTheStatusBeforeEveryTargetOfTheStartWasDecided(t *testi
 func TestTellsEachPortAndAddressOrEachPort(t *testing.T) {
 	b := synced()
 	target := managed("a", draining, "10.0.0.1", "fd00::1")
-	target.Ports = append(target.Ports, port("admin", 30081), discoveryv1.EndpointPort{Name: ptr("of any number")})
+	target.Ports = append(target.Ports, port("admin", 30081), discoveryv1.EndpointPort{Name: new("of any number")})
 	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: addr("10.0.0.9"), Verdict: verdict.Gone})
 	b.Put(target)
 	want(t, "each address", keys(b.Since(nil, nil, false)), []string{
@@ -127,7 +125,7 @@ func TestAPausedOrRefusedTargetIsToldAsItsSlicesAre(t *testing.T) {
 		target.State, target.Reason, target.Message, target.ManagedBy = state, "Because", "See there.", "slicefeed-default"
 		others := slice(Target{Namespace: "web", Service: "a", ManagedBy: "another"}, nil, endpoint(addr("10.0.0.9"), ready))
 		target.Slices = []*discoveryv1.EndpointSlice{
-			others, slice(target, []discoveryv1.EndpointPort{port("http", 30080)}, endpoint(addr("10.0.0.2"), ready), endpoint(addr("10.0.0.3"), draining)),
+			others, slice(target, []discoveryv1.EndpointPort{port("http", 30080)}, endpoint(addr("10.0.0.2"), verdict.Conditions{Ready: true}), endpoint(addr("10.0.0.3"), draining)),
 		}
 		at := b.Since(nil, nil, false).At
 		b.Put(target)

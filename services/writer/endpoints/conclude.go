@@ -104,7 +104,7 @@ func (e *Explanation) recommend() string {
 	case member.State == verdict.NotReady:
 		return fmt.Sprintf("The secured cluster does not vouch for %s: look at that node there, slicefeed-inventory explain %s shows what is seen of it.", member.Name, member.Name)
 	case member.State == verdict.Draining:
-		return fmt.Sprintf("%s is about to leave the secured cluster: nothing is to be done, unless it is not meant to.", member.Name)
+		return member.Name + " is about to leave the secured cluster: nothing is to be done, unless it is not meant to."
 	case member.State == verdict.Unknown:
 		return fmt.Sprintf("The inventory of source %s tells a state that this version does not know: update the writer.", of.Name)
 	default:

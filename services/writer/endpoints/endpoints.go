@@ -172,9 +172,9 @@ func (t *Target) told() told {
 	}
 	is.ports = ports(listed)
 	for _, e := range planner.Held(ours, t.Slices) {
-		is.backends = append(is.backends, Backend{
-			e.Address, verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating}, e.Source, e.Zone,
-		})
+		// What was written by hand may be ready and not serving, which would make no sense to readers.
+		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
+		is.backends = append(is.backends, Backend{e.Address, c, e.Source, e.Zone})
 	}
 	return is
 }

@@ -84,7 +84,7 @@ func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
 				if b.Revision() != after || changed != b.Changed() {
 					t.Fatal("putting the same twice is a change")
 				}
-				if most := uint64(1 + 2*3*4); after-revision > most {
+				if most := uint64(1 + 4); after-revision > most { // the target, two ports that go and two that come
 					t.Fatalf("%d changes of %d entries", after-revision, most)
 				}
 			},
@@ -94,7 +94,7 @@ func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
 				b.Remove("web", name)
 			},
 			"read": func(t *rapid.T) { check(t, rapid.SampledFrom(readers).Draw(t, "reader")) },
-			"":     func(t *rapid.T) { check(t, &reader{}); check(t, &reader{gathered: true}) },
+			"":     func(t *rapid.T) { check(t, &reader{gathered: true}) }, // single addresses are kept from the first read on
 		})
 	})
 }

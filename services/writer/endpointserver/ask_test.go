@@ -23,7 +23,7 @@ func listing(n int) *discoveryv1.EndpointSlice {
 			discoveryv1.LabelServiceName: "a", discoveryv1.LabelManagedBy: "slicefeed-default",
 		}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address(i).String()}})

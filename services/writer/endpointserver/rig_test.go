@@ -37,8 +37,6 @@ func want[T any](t *testing.T, what string, got, want T) {
 
 var ready = verdict.Conditions{Ready: true, Serving: true}
 
-func ptr[T any](v T) *T { return &v }
-
 func address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
@@ -47,7 +45,7 @@ func address(i int) netip.Addr {
 func managed(service string, n int) endpoints.Target {
 	t := endpoints.Target{
 		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(30080))}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: address(i), Conditions: ready, Listed: true, Source: "default"})
