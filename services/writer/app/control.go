@@ -172,7 +172,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		c.uid, c.memory, c.began = view.Service.UID, verdict.Memory{}, nil
 	}
 	var warnings []applier.Warning
-	if !view.Ours || view.Refusal != nil {
+	if !view.Ours || view.Leaving || view.Refusal != nil {
 		write = c.aside(view)
 		if view.Refusal != nil {
 			warnings = []applier.Warning{{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message}}
@@ -341,5 +341,6 @@ func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoin
 	if !slices.Equal(keys, c.probed) {
 		c.prober.Set(c.key.String(), keys)
 		c.probed = keys
+		c.poke() // of what others have probed too there is a word already, which may never change
 	}
 }
