@@ -18,6 +18,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
@@ -40,8 +41,17 @@ type Fault struct {
 	Delay time.Duration
 	// Refuse is the HTTP status that each LIST is answered with, such as 429 or 500; 0: the true answer.
 	Refuse int
-	// RetryAfter goes with Refuse, in whole seconds; 0: the header is absent.
+	// RefuseWrites is the HTTP status that each write, of Resource if that is set (such as
+	// endpointslices), is answered with; 0: the true answer.
+	RefuseWrites int
+	Resource     string
+	// Lose: what RefuseWrites refuses is done all the same, and only the true answer is lost.
+	Lose bool
+	// RetryAfter goes with both of them, in whole seconds; 0: the header is absent.
 	RetryAfter time.Duration
+	// WatchesLast is after how long each watch ends, in due form; those that are open end at
+	// once. 0: as the API server has it.
+	WatchesLast time.Duration
 	// Torn: the snapshot that a continue token names has always gone meanwhile (410).
 	Torn bool
 	// PageLimit is the most objects in a page of a LIST that asks for pages; 0: as many as it asks for.
@@ -144,7 +154,12 @@ func (p *Proxy) CA() []byte { return p.ca }
 // Set has the API server fail in this way from now on, also for what is under way, and in
 // no other.
 func (p *Proxy) Set(f Fault) {
-	p.change(func() { p.fault = f })
+	p.change(func() {
+		p.fault = f
+		if f.WatchesLast > 0 {
+			p.endWatches()
+		}
+	})
 }
 
 // Forget silences the watches that are open now for good, as a middlebox does that has lost
@@ -162,13 +177,17 @@ func (p *Proxy) Forget() {
 func (p *Proxy) Expire(next int) {
 	p.change(func() {
 		p.expire = next
-		for _, x := range p.requests {
-			if x.seen.Verb == Watch && !x.seen.Over {
-				x.ended = true
-				x.cancel()
-			}
-		}
+		p.endWatches()
 	})
+}
+
+// endWatches needs mu.
+func (p *Proxy) endWatches() {
+	for _, x := range p.requests {
+		if x.seen.Verb == Watch && !x.seen.Over {
+			x.end()
+		}
+	}
 }
 
 // Close ends all connections, those that are held up too, and waits.
@@ -225,15 +244,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !pause(ctx, fault.Delay, p.stop) {
 		panic(http.ErrAbortHandler)
 	}
-	if status, body := x.refused(fault); status != 0 {
-		w.Header().Set("Content-Type", "application/json")
-		if fault.RetryAfter > 0 && status == fault.Refuse {
-			w.Header().Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
-		}
-		p.change(func() { x.seen.Status = status })
-		w.WriteHeader(status)
-		_, _ = w.Write(body) // an error means that the client has gone
+	status, refusal := x.refused(fault)
+	lost := status != 0 && fault.Lose && x.writes()
+	if status != 0 && !lost {
+		p.refuse(w, x, fault, status, refusal)
 		return
+	}
+	if x.seen.Verb == Watch && fault.WatchesLast > 0 {
+		timer := time.AfterFunc(fault.WatchesLast, func() { p.change(x.end) })
+		defer timer.Stop()
 	}
 	forward := httputil.ReverseProxy{
 		Transport: p.transport, FlushInterval: -1, ErrorLog: p.server.ErrorLog,
@@ -249,7 +268,23 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// An API server that is away answers nothing, least of all 502.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
+	if lost {
+		forward.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		p.refuse(w, x, fault, status, refusal)
+		return
+	}
 	forward.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// refuse answers instead of the API server.
+func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, fault Fault, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	if fault.RetryAfter > 0 && (status == fault.Refuse || status == fault.RefuseWrites) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
+	}
+	p.change(func() { x.seen.Status = status })
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -22,12 +23,14 @@ import (
 type upstream struct {
 	*httptest.Server
 
-	say chan string // to each open watch, by whoever takes it first
+	say      chan string // to each open watch, by whoever takes it first
+	requests atomic.Int32
 }
 
 func startUpstream(t *testing.T) *upstream {
 	u := &upstream{say: make(chan string)}
 	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.requests.Add(1)
 		if r.URL.Query().Get("watch") == "" {
 			fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.RawQuery, r.Header.Get("Authorization"))
 			return

@@ -117,36 +117,55 @@ func truth(value string) bool {
 	return err == nil && yes
 }
 
+// end ends a watch; the proxy's mu is held.
+func (x *exchange) end() {
+	x.ended = true
+	x.cancel()
+}
+
 // refused is the answer that the fault gives instead of the true one; status 0: none.
 func (x *exchange) refused(f Fault) (status int, body []byte) {
 	switch {
 	case x.expired:
 		// As the watch cache of an API server does it: an event within a 200.
-		event, _ := json.Marshal(map[string]any{"type": "ERROR", "object": failure(http.StatusGone, "Expired", "too old resource version")})
+		event, _ := json.Marshal(map[string]any{"type": "ERROR", "object": failure(http.StatusGone, "Expired", "too old resource version", 0)})
 		return http.StatusOK, append(event, '\n')
+	case f.RefuseWrites != 0 && x.writes() && strings.Contains(x.seen.Path, "/"+f.Resource):
+		return f.RefuseWrites, failure(f.RefuseWrites, reason(f.RefuseWrites), "the server was told to refuse writes", f.RetryAfter)
 	case x.seen.Verb != List:
 		return 0, nil
 	case f.Refuse != 0:
-		return f.Refuse, failure(f.Refuse, reason(f.Refuse), "the server was told to fail")
+		return f.Refuse, failure(f.Refuse, reason(f.Refuse), "the server was told to fail", f.RetryAfter)
 	case f.Torn && x.seen.Query.Get("continue") != "":
-		return http.StatusGone, failure(http.StatusGone, "Expired", "The provided continue parameter is too old to display a consistent list result.")
+		return http.StatusGone, failure(http.StatusGone, "Expired", "The provided continue parameter is too old to display a consistent list result.", 0)
 	}
 	return 0, nil
 }
 
+func (x *exchange) writes() bool {
+	switch x.seen.Verb {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
 // failure is a Status object as API servers send it.
-func failure(code int, reason, message string) json.RawMessage {
+func failure(code int, reason, message string, wait time.Duration) json.RawMessage {
 	body, _ := json.Marshal(map[string]any{
 		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure",
-		"code": code, "reason": reason, "message": message,
+		"code": code, "reason": reason, "message": message, "details": map[string]any{"retryAfterSeconds": int(wait.Seconds())},
 	})
 	return body
 }
 
 // reason is the word that goes with a code in a Status.
 func reason(code int) string {
-	if code == http.StatusInternalServerError {
+	switch code {
+	case http.StatusInternalServerError:
 		return "InternalError"
+	case http.StatusUnprocessableEntity:
+		return "Invalid"
 	}
 	return strings.ReplaceAll(http.StatusText(code), " ", "")
 }
