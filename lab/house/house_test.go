@@ -93,7 +93,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "prober", "targets", "targets2", "verdict", "endpoints", "applier", "endpointserver", "asking", "app"},
+		writer: {"planner", "sources", "subscriber", "prober", "targets", "targets", "verdict", "endpoints", "applier", "endpointserver", "asking", "app"},
 	} {
 		for _, p := range list(t, half+"/...") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, half+"/"), "/")
@@ -139,7 +139,7 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"writer/endpoints/*.go", "internal/ledger/*.go",
 		// The cores that share a package with their shell, by file.
 		"writer/subscriber/view.go", "writer/subscriber/schedule.go", "writer/prober/schedule.go",
-		"writer/targets2/annotations.go", "writer/targets2/resolve.go", "writer/targets2/shape.go", "writer/targets2/concern.go",
+		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/shape.go", "writer/targets/concern.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))

@@ -30,7 +30,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // Half is the writer's command line.

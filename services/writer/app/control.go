@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 

@@ -30,7 +30,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 

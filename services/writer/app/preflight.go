@@ -16,7 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // Names of checks that others need.

@@ -26,7 +26,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // ground is a flight before which the cluster has these objects.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets2"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
