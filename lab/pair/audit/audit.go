@@ -32,6 +32,7 @@ rules:
 type Write struct {
 	At   time.Time // when it was answered
 	User string
+	From string // the address that it came from, or that a proxy says it came from
 	Verb string
 	Name string // namespace/name
 	Code int    // HTTP status
@@ -49,6 +50,7 @@ type entry struct {
 	User  struct {
 		Name string `json:"username"`
 	} `json:"user"`
+	From   []string `json:"sourceIPs"`
 	Object struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
@@ -100,7 +102,7 @@ func (l Log) read(user string) (writes []Write, pending int, err error) {
 		case "ResponseComplete", "Panic":
 			delete(open, e.ID)
 			writes = append(writes, Write{
-				At: e.At, User: e.User.Name, Verb: e.Verb, Code: e.Response.Code,
+				At: e.At, User: e.User.Name, From: strings.Join(e.From[:min(1, len(e.From))], ""), Verb: e.Verb, Code: e.Response.Code,
 				Name: strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/"),
 			})
 		}
