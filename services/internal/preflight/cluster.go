@@ -35,12 +35,23 @@ func (p Permission) String() string {
 
 // Line is the name of the check of permissions that differ only in their namespace.
 func Line(same ...Permission) string {
+	const few = 3
 	p := same[0]
-	if len(same) == 1 {
-		return p.String()
+	if len(same) > few {
+		p.Namespace = ""
+		return fmt.Sprintf("%s in %d namespaces", p, len(same))
 	}
-	p.Namespace = ""
-	return fmt.Sprintf("%s in %d namespaces", p, len(same))
+	return p.in(same)
+}
+
+// in is the permission in the namespaces of these.
+func (p Permission) in(same []Permission) string {
+	all := make([]string, len(same))
+	for i := range same {
+		all[i] = same[i].Namespace
+	}
+	p.Namespace = strings.Join(all, ", ")
+	return p.String()
 }
 
 // Cluster is an API server, and a credential for it that a half was given.
@@ -98,21 +109,19 @@ func alike(all []Permission) (groups [][]Permission) {
 
 // allowed wants permissions that differ only in their namespace.
 func (c Cluster) allowed(ctx context.Context, same []Permission) (string, error) {
-	var missing []string
+	var missing []Permission
 	for _, p := range same {
 		switch allowed, err := c.may(ctx, p); {
 		case err != nil:
 			return "", err
 		case !allowed:
-			missing = append(missing, p.Namespace)
+			missing = append(missing, p)
 		}
 	}
 	if len(missing) == 0 {
 		return "allowed", nil
 	}
-	p := same[0]
-	p.Namespace = strings.Join(missing, ", ")
-	return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", p, c.Role)
+	return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", missing[0].in(missing), c.Role)
 }
 
 // reach asks for the version, which anyone may ask for.

@@ -28,12 +28,13 @@ func TestAPermissionIsToldInWords(t *testing.T) {
 
 func TestPermissionsOfManyNamespacesShareALine(t *testing.T) {
 	var needed []Permission
-	for _, namespace := range []string{"web", "shop", "depot"} {
+	for _, namespace := range []string{"web", "shop", "depot", "yard"} {
 		for _, verb := range []string{"list", "watch"} {
 			needed = append(needed, Permission{Verb: verb, Resource: "services", Namespace: namespace})
 		}
 	}
-	needed = append(needed, Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
+	needed = append(needed, Permission{Verb: "get", Resource: "services", Namespace: "web"}, Permission{Verb: "get", Resource: "services", Namespace: "shop"},
+		Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
 		Permission{Verb: "list", Resource: "nodes"}, Permission{Verb: "list", Resource: "services", Namespace: Anywhere})
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
@@ -54,8 +55,9 @@ func TestPermissionsOfManyNamespacesShareALine(t *testing.T) {
 		got = append(got, c.Name+": "+saw)
 	}
 	want := []string{
-		"list services in 3 namespaces: allowed",
-		"watch services in 3 namespaces: FAIL the credential may not watch services in web, depot: bind the role of deploy/half to it",
+		"list services in 4 namespaces: allowed",
+		"watch services in 4 namespaces: FAIL the credential may not watch services in web, depot, yard: bind the role of deploy/half to it",
+		"get services in web, shop: allowed",
 		"get leases it in web: allowed",
 		"list nodes: allowed",
 		"list services in all namespaces: allowed",
