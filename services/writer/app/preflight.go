@@ -2,20 +2,16 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -23,7 +19,7 @@ import (
 const (
 	checkInventory = "inventory"
 	checkWord      = "first word"
-	checkService   = "Service"
+	checkServices  = "Services"
 )
 
 // manifests is the directory of the manifests that the writer's credential wants.
@@ -41,55 +37,87 @@ func runPreflight(ctx context.Context, version string, call command.Call[Config]
 // flight is a configuration, and who is asked whether it can work.
 type flight struct {
 	cfg       *Config
+	origins   []*origin
+	targets   targets.Config
 	client    kubernetes.Interface
 	cluster   preflight.Cluster
 	namespace string // our own, of the Lease
-	mode      prober.Mode
 
-	// What checks have found out, for those that need them.
-	word   subscriber.Snapshot
-	target targets.Target
+	views []targets.View // of the Services that are ours, as a check has found them
 }
 
 func newFlight(cfg *Config, version string) (*flight, error) {
-	f := &flight{cfg: cfg}
-	config, namespace, err := clusterConfig(cfg, version)
-	if err != nil {
+	config, namespace, errCluster := clusterConfig(cfg, version)
+	configured, errSources := cfg.configured()
+	if err := errors.Join(errCluster, errSources); err != nil {
 		return nil, err
 	}
 	clock := &preflight.Clock{}
 	config.Wrap(clock.Wrap)
-	f.client, err = kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the consuming cluster: %w", err)
 	}
-	f.namespace = namespace
-	f.cluster = preflight.Cluster{
-		Client: f.client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: manifests,
+	f, err := prepared(cfg, namespace, configured)
+	if err != nil {
+		return nil, err
 	}
-	f.mode, err = prober.ParseMode(cfg.ProbeMode)
+	f.client = client
+	f.cluster = preflight.Cluster{
+		Client: client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: manifests,
+	}
+	return f, nil
+}
+
+// prepared is a flight to which a cluster is still wanting.
+func prepared(cfg *Config, namespace string, configured []sources.Source) (*flight, error) {
+	f := &flight{cfg: cfg, namespace: namespace}
+	for _, s := range configured {
+		f.origins = append(f.origins, &origin{Source: s, flight: f})
+	}
+	var err error
+	f.targets, err = cfg.wanted(namespace, configured)
 	return f, err
 }
 
 // checks are those that the configuration asks for, in the order in which one would mend things.
 func (f *flight) checks() []preflight.Check {
-	all := preflight.Identity{Files: f.cfg.files()}.Checks()
-	all = append(all,
-		preflight.Check{Name: checkInventory, Needs: []string{preflight.OwnCertificate, preflight.OwnKey, preflight.PeerCA}, Run: f.inventory},
-		preflight.Check{Name: checkWord, Needs: []string{checkInventory}, Run: f.firstWord},
-	)
+	all := f.identity()
+	for _, o := range f.origins {
+		all = append(all, o.checks()...)
+	}
 	all = append(all, f.cluster.Checks(f.needed(), f.excessive())...)
-	all = append(all, preflight.Check{
-		Name: checkService, Needs: f.names(preflight.APIServer, f.may("list", servicesAPI), f.may("list", slicesAPI)), Run: f.service,
-	})
+	all = append(all, f.services())
 	if f.writes() {
 		all = append(all, preflight.Check{
-			Name: "admission policy", Needs: f.names(preflight.APIServer, f.may("create", slicesAPI)), Run: f.policy,
+			Name: "admission policy", Needs: []string{preflight.APIServer, f.line("create", slicesAPI)}, Within: manyPatience, Run: f.policy,
 		})
 	}
-	all = append(all, preflight.Check{Name: "fence", Run: f.fence})
-	if f.mode != prober.Off {
-		all = append(all, preflight.Check{Name: "probes", Needs: []string{checkWord, checkService}, Run: f.probes})
+	for _, o := range f.origins {
+		all = append(all, preflight.Check{Name: o.check("fence"), Run: o.fence})
+	}
+	for _, o := range f.origins {
+		all = append(all, o.probes())
+	}
+	return all
+}
+
+// identity is our certificate and its key, and each file of CAs that a source has.
+func (f *flight) identity() []preflight.Check {
+	var all []preflight.Check
+	for i, o := range f.origins {
+		if slices.ContainsFunc(f.origins[:i], func(before *origin) bool { return before.CAFile == o.CAFile }) {
+			continue
+		}
+		for _, c := range (preflight.Identity{Files: o.files()}).Checks() {
+			switch {
+			case c.Name == preflight.PeerCA:
+				c.Name = o.ca()
+			case i > 0:
+				continue
+			}
+			all = append(all, c)
+		}
 	}
 	return all
 }
@@ -105,18 +133,31 @@ var (
 	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
 )
 
-// may is a permission in the target's namespace.
-func (f *flight) may(verb string, resource [2]string) preflight.Permission {
-	return preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespace: f.cfg.Namespace}
+// watched are the namespaces that the writer looks into, or that it is everywhere.
+func (f *flight) watched() []string {
+	if slices.Contains(f.targets.Namespaces, preflight.Anywhere) {
+		return []string{everywhere}
+	}
+	all := slices.Clone(f.targets.Namespaces)
+	if f.targets.Named.Service != "" {
+		all = append(all, f.targets.Named.Namespace)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// names are those of checks: of permissions too.
-func (f *flight) names(first string, permissions ...preflight.Permission) []string {
-	all := []string{first}
-	for _, p := range permissions {
-		all = append(all, p.String())
+// may are permissions in each namespace that is watched.
+func (f *flight) may(verb string, resource [2]string) []preflight.Permission {
+	var all []preflight.Permission
+	for _, namespace := range f.watched() {
+		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespace: namespace})
 	}
 	return all
+}
+
+// line is the name of their check.
+func (f *flight) line(verb string, resource [2]string) string {
+	return preflight.Line(f.may(verb, resource)...)
 }
 
 // needed is what the writer does in the consuming cluster.
@@ -124,16 +165,17 @@ func (f *flight) needed() []preflight.Permission {
 	var all []preflight.Permission
 	for _, resource := range [][2]string{servicesAPI, slicesAPI} {
 		for _, verb := range []string{"get", "list", "watch"} {
-			all = append(all, f.may(verb, resource))
+			all = append(all, f.may(verb, resource)...)
 		}
 	}
 	if !f.writes() {
 		return all
 	}
 	for _, verb := range []string{"create", "update", "delete"} {
-		all = append(all, f.may(verb, slicesAPI))
+		all = append(all, f.may(verb, slicesAPI)...)
 	}
-	all = append(all, f.may("create", eventsAPI), f.may("patch", eventsAPI))
+	all = append(all, f.may("create", eventsAPI)...)
+	all = append(all, f.may("patch", eventsAPI)...)
 	lease := preflight.Permission{Verb: "create", Group: leasesAPI[0], Resource: leasesAPI[1], Namespace: f.namespace}
 	all = append(all, lease)
 	for _, verb := range []string{"get", "update"} {
@@ -145,57 +187,13 @@ func (f *flight) needed() []preflight.Permission {
 
 // excessive is what a thief of the credential would like, and the writer never does.
 func (f *flight) excessive() []preflight.Permission {
-	anywhere := f.may("update", slicesAPI)
-	anywhere.Namespace = preflight.Anywhere
-	return []preflight.Permission{
-		anywhere,
-		f.may("update", servicesAPI),
-		f.may("update", [2]string{"", "endpoints"}),
-		f.may("list", [2]string{"", "secrets"}),
-		f.may("create", [2]string{"", "pods"}),
-		{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: everywhere}}
+	if slices.Contains(f.watched(), preflight.Anywhere) {
+		all = nil // it does
 	}
-}
-
-// service wants a Service of a shape that can be served.
-func (f *flight) service(ctx context.Context) (string, error) {
-	svc, err := f.client.CoreV1().Services(f.cfg.Namespace).Get(ctx, f.cfg.Service, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		svc, err = nil, nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the Service: %w", err)
-	}
-	list, err := f.client.DiscoveryV1().EndpointSlices(f.cfg.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", fmt.Errorf("list EndpointSlices: %w", err)
-	}
-	existing := make([]*discoveryv1.EndpointSlice, len(list.Items))
-	for i := range list.Items {
-		existing[i] = &list.Items[i]
-	}
-	wanted, err := f.cfg.wanted(f.namespace, []sources.Source{{Name: defaultSource, Ports: f.cfg.AllowedPorts}})
-	if err != nil {
-		return "", err
-	}
-	view, _ := targets.Resolve(wanted, targets.Found{Key: targets.Key{Namespace: f.cfg.Namespace, Name: f.cfg.Service}, Service: svc, Slices: existing})
-	if view.Refusal != nil {
-		return "", view.Refusal
-	}
-	target := view.Target
-	f.target = target
-	ours := 0
-	for _, slice := range existing {
-		if target.Desired().Owns(slice) {
-			ours++
-		}
-	}
-	if len(target.Foreign) > 0 {
-		return "", preflight.Warning("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", strings.Join(target.Foreign, ", "))
-	}
-	var ports []string
-	for _, p := range target.Ports {
-		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
-	}
-	return fmt.Sprintf("%s/%s can be served, at port %s; slices of ours: %d", target.Namespace, target.Name, strings.Join(ports, ", "), ours), nil
+	all = append(all, f.may("update", servicesAPI)...)
+	all = append(all, f.may("update", [2]string{"", "endpoints"})...)
+	all = append(all, f.may("list", [2]string{"", "secrets"})...)
+	all = append(all, f.may("create", [2]string{"", "pods"})...)
+	return append(all, preflight.Permission{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"})
 }

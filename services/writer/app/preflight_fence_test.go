@@ -1,0 +1,184 @@
+package app
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
+)
+
+func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
+	denied := func(why string) error {
+		return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "it", errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "+why))
+	}
+	stray := func(slice *discoveryv1.EndpointSlice) bool {
+		return strings.HasPrefix(slice.Endpoints[0].Addresses[0], "192.0.2.")
+	}
+	for _, tt := range []struct {
+		name  string
+		set   map[string]string
+		judge func(*discoveryv1.EndpointSlice) error
+		want  string
+	}{
+		{"it refuses what is outside, and nothing else", nil, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) {
+				return denied("outside")
+			}
+			return nil
+		}, "ok|192.0.2.1 was refused"},
+		{"so does a webhook", nil, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) {
+				return apierrors.NewBadRequest(`admission webhook "w" denied the request: no`)
+			}
+			return nil
+		}, "ok"},
+		{"there is none", nil, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|192.0.2.1, outside|let pass|deploy/slicefeed-writer/policy.yaml|docs/policy.md"},
+		{"it refuses everything", nil, func(*discoveryv1.EndpointSlice) error { return denied("namespace web") }, "FAIL|refused as well|namespace web|agree with the writer's settings"},
+		{"it lacks a CIDR", map[string]string{"SECURED_SUBNET_CIDR": "10.0.1.0/24,10.0.2.0/24"}, func(s *discoveryv1.EndpointSlice) error {
+			for _, e := range s.Endpoints {
+				if !strings.HasPrefix(e.Addresses[0], "10.0.1.") {
+					return denied(e.Addresses[0] + " is outside")
+				}
+			}
+			return nil
+		}, "FAIL|10.0.2.1 is outside"},
+		{"it lacks the end of a range of ports", nil, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) || slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Port > 32000 }) {
+				return denied("no")
+			}
+			return nil
+		}, "FAIL|refused as well"},
+		{"it lacks the other family", map[string]string{"SECURED_SUBNET_CIDR": "10.0.1.0/24,fd00::/64"}, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) || s.AddressType == discoveryv1.AddressTypeIPv6 {
+				return denied("no")
+			}
+			return nil
+		}, "FAIL|refused as well"},
+		{"the API server is out of order", nil, func(*discoveryv1.EndpointSlice) error { return apierrors.NewInternalError(errors.New("etcd is away")) }, "FAIL|etcd is away"},
+		{"a fence around everything", map[string]string{"SECURED_SUBNET_CIDR": "0.0.0.0/0"}, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|nothing is outside"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, client := ground(t, tt.set)
+			client.PrependReactor("create", "endpointslices", func(a ktesting.Action) (bool, runtime.Object, error) {
+				create := a.(ktesting.CreateActionImpl) //nolint:forcetypeassert // by its verb
+				if !slices.Equal(create.CreateOptions.DryRun, []string{metav1.DryRunAll}) {
+					t.Errorf("a create that is no dry run: %+v", create)
+				}
+				slice := create.Object.(*discoveryv1.EndpointSlice) //nolint:forcetypeassert // by its resource
+				return true, slice, tt.judge(slice)
+			})
+			saw, err := f.policy(t.Context())
+			agrees(t, tt.want, saw, err)
+		})
+	}
+}
+
+func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {
+	type try struct{ Namespace, ManagedBy, Address string }
+	for _, tt := range []struct {
+		name    string
+		set     map[string]string
+		objects []runtime.Object
+		refuses func(try) bool
+		want    string
+		tried   []try
+	}{
+		{
+			"a stray one in each namespace, a good one where there is a Service", twoSources(t, many("web,depot,yard")),
+			[]runtime.Object{shop(func(s *corev1.Service) {
+				in("web", "a")(s)
+				s.Annotations = map[string]string{"slicefeed.dev/source": "blue"}
+			}), shop(in("depot", "b"))},
+			func(a try) bool { return a.Address == "192.0.2.1" }, "ok|192.0.2.1 was refused, and one inside of all fences of SOURCES_FILE was not",
+			[]try{
+				{"depot", "slicefeed-default", "192.0.2.1"},
+				{"web", "slicefeed-default", "192.0.2.1"},
+				{"yard", "slicefeed-default", "192.0.2.1"},
+				{"depot", "slicefeed-default", "10.0.1.1"},
+				{"web", "slicefeed-default", "10.0.1.1"},
+				{"web", "slicefeed-default", "fd00::1"},
+			},
+		},
+		{"with the label that counts there", map[string]string{"TARGET_MANAGED_BY": "old"}, []runtime.Object{shop(nil)}, func(a try) bool { return a.Address == "192.0.2.1" }, "ok|SECURED_SUBNET_CIDR", []try{
+			{"slicefeed", "slicefeed-default", "192.0.2.1"}, {"web", "old", "192.0.2.1"}, {"web", "old", "10.0.1.1"},
+		}},
+		{"everywhere is where the Services are, and at home", many("*"), []runtime.Object{shop(in("depot", "b"))}, func(a try) bool { return a.Address == "192.0.2.1" }, "ok", []try{
+			{"depot", "slicefeed-default", "192.0.2.1"}, {"slicefeed", "slicefeed-default", "192.0.2.1"}, {"depot", "slicefeed-default", "10.0.1.1"},
+		}},
+		{"it guards some namespaces only", many("web,depot,yard"), nil, func(a try) bool { return a.Namespace == "web" }, "WARN|let pass|the Services of depot, yard anywhere", []try{
+			{"depot", "slicefeed-default", "192.0.2.1"}, {"web", "slicefeed-default", "192.0.2.1"}, {"yard", "slicefeed-default", "192.0.2.1"},
+		}},
+		{"it does not know a namespace", many("web,depot"), []runtime.Object{shop(in("depot", "b"))}, func(a try) bool { return a.Namespace == "depot" || a.Address == "192.0.2.1" }, "FAIL|write it in depot is refused as well", []try{
+			{"depot", "slicefeed-default", "192.0.2.1"}, {"web", "slicefeed-default", "192.0.2.1"}, {"depot", "slicefeed-default", "10.0.1.1"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, client := ground(t, tt.set, tt.objects...)
+			if _, err := f.find(t.Context()); err != nil && tt.objects != nil {
+				t.Fatal(err)
+			}
+			var tried []try
+			client.PrependReactor("create", "endpointslices", func(a ktesting.Action) (bool, runtime.Object, error) {
+				slice := a.(ktesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice) //nolint:forcetypeassert // by its verb and resource
+				one := try{slice.Namespace, slice.Labels[discoveryv1.LabelManagedBy], slice.Endpoints[0].Addresses[0]}
+				tried = append(tried, one)
+				if tt.refuses(one) {
+					return true, nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "it", errors.New("ValidatingAdmissionPolicy 'p' denied request: no"))
+				}
+				return true, slice, nil
+			})
+			saw, err := f.policy(t.Context())
+			agrees(t, tt.want, saw, err)
+			if d := cmp.Diff(tt.tried, tried); d != "" {
+				t.Errorf("tried (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestTheFenceDoesNotContainTheAPIServer(t *testing.T) {
+	for _, tt := range []struct {
+		name, cidr, ports, at, want string
+	}{
+		{"outside", "10.0.1.0/24", "30000-32767", "10.0.0.1:6443", "ok|outside of it"},
+		{"inside, at a port that is never written", "10.0.0.0/16", "30000-32767", "10.0.0.1:6443", "WARN|10.0.0.1|though not at port 6443"},
+		{"inside, at a port that may be", "10.0.0.0/16", "1024-65535", "10.0.0.1:6443", "FAIL|10.0.0.1:6443|narrow"},
+		{"around everything, but the API server is told by IPv6", "0.0.0.0/0", "30000-32767", "[fd00::1]:6443", "WARN|no fence"},
+		{"inside, in IPv6", "fd00::/64", "443", "[fd00::1]:443", "FAIL|[fd00::1]:443"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, _ := ground(t, map[string]string{"SECURED_SUBNET_CIDR": tt.cidr, "ALLOWED_PORTS": tt.ports})
+			f.cluster.Host = "https://" + tt.at
+			saw, err := f.origins[0].fence(t.Context())
+			agrees(t, tt.want, saw, err)
+		})
+	}
+	f, _ := ground(t, nil)
+	f.cluster.Host = "https://nowhere.invalid:6443"
+	saw, err := f.origins[0].fence(t.Context())
+	agrees(t, "WARN|cannot be looked up", saw, err)
+}
+
+func TestSaysWhichSourcesMayTellTheSameAddresses(t *testing.T) {
+	f, _ := ground(t, twoSources(t, nil))
+	server := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
+	saw, err := f.origins[0].fenceAround(server, "6443")
+	agrees(t, "ok|cidrs of blue in SOURCES_FILE=[10.0.1.0/24]: this cluster's API server is outside of it", saw, err)
+	if strings.Contains(saw, "told by") {
+		t.Errorf("two fences apart: %s", saw)
+	}
+	f.origins[1].CIDRs = []netip.Prefix{netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("10.0.1.128/25")}
+	for i, want := range []string{"told by green", "told by blue"} {
+		saw, err := f.origins[i].fenceAround(server, "6443")
+		agrees(t, "ok|"+want, saw, err)
+	}
+}

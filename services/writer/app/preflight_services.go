@@ -1,0 +1,133 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// services looks for every Service that is ours, and wants each of a shape that can be served.
+func (f *flight) services() preflight.Check {
+	return group{
+		Check: preflight.Check{
+			Name: checkServices, Needs: []string{preflight.APIServer, f.line("list", servicesAPI), f.line("list", slicesAPI)}, Within: manyPatience,
+		},
+		each: "Service ",
+		find: f.find,
+		summary: func(work []string, all int) string {
+			if len(work) == 0 {
+				return fmt.Sprintf("none of %d can be served", all)
+			}
+			return fmt.Sprintf("%d of %d can be served: %s", len(work), all, some(work))
+		},
+	}.check()
+}
+
+// find judges each Service of the namespaces that are watched, as serve would.
+func (f *flight) find(ctx context.Context) ([]finding, error) {
+	for _, namespace := range f.watched() {
+		if namespace == preflight.Anywhere {
+			namespace = metav1.NamespaceAll
+		}
+		services, err := f.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list Services: %w", err)
+		}
+		existing, err := f.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list EndpointSlices: %w", err)
+		}
+		for _, found := range f.candidates(namespace, services.Items, existing.Items) {
+			if view, _ := targets.Resolve(f.targets, found); view.Ours {
+				f.views = append(f.views, view)
+			}
+		}
+	}
+	if len(f.views) == 0 {
+		where := some(f.watched())
+		if where == preflight.Anywhere {
+			where = "any namespace"
+		}
+		return nil, preflight.Warning("no Service of %s is labelled %s: %s, and TARGET_SERVICE_NAME is not set: there is nothing to do", where, targets.LabelClass, f.targets.Class)
+	}
+	all := make([]finding, len(f.views))
+	for i, view := range f.views {
+		all[i] = judgeService(view)
+	}
+	if len(all) == 1 { // the line's name does not say whose it is
+		all[0] = all[0].named()
+	}
+	return all, nil
+}
+
+// named says of whom it speaks.
+func (f finding) named() finding {
+	for _, text := range []*string{&f.warning, &f.failure} {
+		if *text != "" {
+			*text = f.name + ": " + *text
+		}
+	}
+	return f
+}
+
+// candidates are all Services of a namespace (or of all), and the one given by name even if
+// it is not there, sorted.
+func (f *flight) candidates(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Found {
+	beside := map[string][]*discoveryv1.EndpointSlice{}
+	for i := range existing {
+		beside[existing[i].Namespace] = append(beside[existing[i].Namespace], &existing[i])
+	}
+	at := map[targets.Key]*corev1.Service{}
+	if named := f.targets.Named; named.Service != "" && (named.Namespace == namespace || namespace == metav1.NamespaceAll) {
+		at[targets.Key{Namespace: named.Namespace, Name: named.Service}] = nil
+	}
+	for i := range services {
+		at[targets.Key{Namespace: services[i].Namespace, Name: services[i].Name}] = &services[i]
+	}
+	var all []targets.Found
+	for key, service := range at {
+		all = append(all, targets.Found{Key: key, Service: service, Slices: beside[key.Namespace]})
+	}
+	slices.SortFunc(all, func(a, b targets.Found) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	return all
+}
+
+// judgeService says whether a Service can be served, and what someone should know of it.
+func judgeService(view targets.View) finding {
+	t := view.Target
+	found := finding{name: t.String()}
+	ours := 0
+	for _, slice := range view.Slices {
+		if t.Desired().Owns(slice) {
+			ours++
+		}
+	}
+	switch {
+	case view.Leaving:
+		found.warning = fmt.Sprintf("it has left this writer, which deletes its slices of it: %d", ours)
+	case view.Refusal != nil:
+		found.failure = view.Refusal.Message
+	case view.Paused:
+		found.warning = "it is paused: nothing is written for it"
+	case view.Mistake != nil:
+		found.warning = view.Mistake.Message
+	case len(t.Foreign) > 0:
+		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", some(t.Foreign))
+	}
+	var ports []string
+	for _, p := range t.Ports {
+		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
+	}
+	found.saw = fmt.Sprintf("%s can be served, at port %s; slices of ours: %d", t.Key, some(ports), ours)
+	return found
+}
