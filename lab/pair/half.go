@@ -66,6 +66,12 @@ func (h *Half) Set(name, value string) {
 	h.env[name] = value
 }
 
+func (h *Half) setting(name string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.env[name]
+}
+
 // Env returns the process's environment, sorted. Nothing of ours is inherited but what
 // a program needs to run at all: a credential that lies about here must not reach it.
 func (h *Half) Env() []string {

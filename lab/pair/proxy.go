@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/lab/apifault"
+	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
@@ -15,21 +16,31 @@ import (
 // with a kubeconfig for the inventory that leads through it: a value for SECURED_KUBECONFIG.
 // The caller closes the proxy.
 func (p *Pair) FrontSecured() (proxy *apifault.Proxy, kubeconfig string, err error) {
-	admin := p.Secured.AdminConfig()
-	proxy, err = apifault.Start(apifault.Options{Upstream: admin.Host, UpstreamCA: admin.CAData})
+	return front(p.Secured, p.kubeconfig, p.Inventory)
+}
+
+// FrontConsuming does the same for the consuming cluster and a writer: a value for its
+// TARGET_KUBECONFIG.
+func (p *Pair) FrontConsuming(writer *Half) (proxy *apifault.Proxy, kubeconfig string, err error) {
+	return front(p.Consuming, writer.setting("TARGET_KUBECONFIG"), writer)
+}
+
+func front(cluster *controlplane.ControlPlane, kubeconfig string, half *Half) (*apifault.Proxy, string, error) {
+	admin := cluster.AdminConfig()
+	proxy, err := apifault.Start(apifault.Options{Upstream: admin.Host, UpstreamCA: admin.CAData})
 	if err != nil {
 		return nil, "", err
 	}
-	kubeconfig, err = p.detour(proxy)
+	through, err := detour(kubeconfig, proxy, half.Dir())
 	if err != nil {
-		return nil, "", errors.Join(fmt.Errorf("lead the inventory through a proxy: %w", err), proxy.Close())
+		return nil, "", errors.Join(fmt.Errorf("lead %s through a proxy: %w", half.Name, err), proxy.Close())
 	}
-	return proxy, kubeconfig, nil
+	return proxy, through, nil
 }
 
-// detour is the kubeconfig that the set-up gave to the inventory, with the proxy's address.
-func (p *Pair) detour(proxy *apifault.Proxy) (string, error) {
-	config, err := clientcmd.LoadFromFile(p.kubeconfig)
+// detour is a kubeconfig with the proxy's address.
+func detour(kubeconfig string, proxy *apifault.Proxy, dir string) (string, error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		return "", err
 	}
@@ -40,6 +51,6 @@ func (p *Pair) detour(proxy *apifault.Proxy) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(p.Inventory.dir, "through-proxy.kubeconfig")
+	path := filepath.Join(dir, "through-proxy.kubeconfig")
 	return path, pki.WriteFile(path, raw)
 }

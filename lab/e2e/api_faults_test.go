@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/lab/apifault"
+	"github.com/slicefeed/slicefeed/lab/controlplane"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// recovery is how long after the end of a fault the slices may take to be right: the longest
+// wait between two attempts that a fault of some seconds leads to, with slack for machines that
+// have other things to do.
+const recovery = 15 * time.Second
+
+// clinic is a stage whose writer reaches the consuming API server through a proxy.
+type clinic struct {
+	*stage
+
+	proxy *apifault.Proxy
+	stay  []*pair.Worker // they work all the time
+}
+
+// fault is one row: how the API server is ill, and what that may lead to.
+type fault struct {
+	name  string
+	proxy apifault.Fault
+	// apply and lift are for a fault that is not the proxy's.
+	apply, lift func(*clinic)
+	lasts       time.Duration // from the first attempt on that meets it
+	most        int           // requests for single slices, reads included, until it ends
+	log         string        // what the writer's log says
+	event       string        // what is told on the Service, if anything
+	// also is what else must be so; the requests are those from the fault's beginning until
+	// the slices were right.
+	also func(c *clinic, requests []apifault.Request)
+}
+
+func TestTheConsumingAPIServerIsIll(t *testing.T) {
+	s := enter(t, script{})
+	proxy, kubeconfig, err := s.FrontConsuming(s.writers[0])
+	s.must(err)
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.with(s.writers[0], map[string]string{"TARGET_KUBECONFIG": kubeconfig})
+	s.start()
+	c := &clinic{stage: s, proxy: proxy}
+	c.stay = c.join(2)
+
+	const slices = "endpointslices"
+	const asked = 6 * time.Second // longer than a request may take
+	for _, row := range []fault{
+		{
+			name: "writes answered 409", proxy: apifault.Fault{RefuseWrites: http.StatusConflict, Resource: slices},
+			lasts: 3 * time.Second, most: 24, log: "write of a slice put off",
+		},
+		{
+			name: "writes answered 422", proxy: apifault.Fault{RefuseWrites: http.StatusUnprocessableEntity, Resource: slices},
+			lasts: 3 * time.Second, most: 4, log: "the server was told to refuse writes", event: "WriteRefused",
+		},
+		{
+			name: "writes answered 429 with Retry-After", proxy: apifault.Fault{RefuseWrites: http.StatusTooManyRequests, RetryAfter: asked},
+			lasts: 2 * time.Second, most: 1, log: "write of a slice put off",
+			also: func(c *clinic, requests []apifault.Request) {
+				writes := ofSlices(requests, http.MethodPut, http.MethodPost)
+				if len(writes) != 2 || writes[1].At.Sub(writes[0].At) < asked {
+					c.t.Errorf("the writes were %+v, want two, %s apart", writes, asked)
+				}
+			},
+		},
+		{
+			name: "watches that end again and again", proxy: apifault.Fault{WatchesLast: 100 * time.Millisecond},
+			lasts: 4 * time.Second, most: 4, log: "watch",
+			apply: func(c *clinic) { c.edit() },
+			also: func(c *clinic, requests []apifault.Request) {
+				n := 0
+				for _, r := range requests {
+					if r.Verb == apifault.Watch || r.Verb == apifault.List {
+						n++
+					}
+				}
+				c.t.Logf("%d watches and lists", n)
+				if n > 40 {
+					c.t.Errorf("%d watches and lists: a hot loop", n)
+				}
+			},
+		},
+		{
+			name: "writes made, and their answers lost", proxy: apifault.Fault{RefuseWrites: http.StatusInternalServerError, Resource: slices, Lose: true},
+			lasts: 3 * time.Second, most: 4, log: "outcome unknown",
+			also: func(c *clinic, requests []apifault.Request) {
+				if writes := ofSlices(requests, http.MethodPut, http.MethodPost); len(writes) != 1 {
+					c.t.Errorf("the writes were %+v, want the one that was made", writes)
+				}
+			},
+		},
+		{
+			// Not right after the last one for all writes: the Lease has to be renewed between them.
+			name: "writes answered 500", proxy: apifault.Fault{RefuseWrites: http.StatusInternalServerError},
+			lasts: 4 * time.Second, most: 8, log: "slices not written",
+		},
+		{
+			name: "etcd too slow", lasts: 6 * time.Second, most: 6, log: "slices not written",
+			apply: func(c *clinic) { c.must(c.Consuming.Signal(controlplane.Etcd, syscall.SIGSTOP)) },
+			lift:  func(c *clinic) { c.must(c.Consuming.Signal(controlplane.Etcd, syscall.SIGCONT)) },
+		},
+	} {
+		s.step(row.name, func(s *stage) {
+			inner := *c
+			inner.stage = s
+			inner.suffer(row)
+		})
+	}
+}
+
+// suffer has a worker join while the API server is ill.
+func (c *clinic) suffer(row fault) {
+	c.t.Helper()
+	said := len(c.log(c.writers[0]))
+	lift := func() {
+		if row.lift != nil {
+			row.lift(c)
+		}
+		c.proxy.Set(apifault.Fault{})
+	}
+	healthy := false
+	defer func() {
+		if !healthy { // the next test wants it well
+			lift()
+		}
+	}()
+	began, mark := time.Now(), c.proxy.Count()
+	c.proxy.Set(row.proxy)
+	if row.apply != nil {
+		row.apply(c)
+	}
+	late := c.machine(pair.WorkerOptions{})
+	c.must(late.Join(c.ctx()))
+	var first time.Time
+	c.until("a write is tried", func() bool {
+		writes := ofSlices(c.proxy.RequestsSince(mark), http.MethodPut, http.MethodPost)
+		if len(writes) > 0 {
+			first = writes[0].At
+		}
+		return len(writes) > 0
+	})
+	c.until("the fault has lasted", func() bool { return time.Since(first) >= row.lasts })
+	if n := len(ofSlices(c.proxy.RequestsSince(mark))); n > row.most {
+		c.t.Errorf("%d requests for slices within %s, want at most %d", n, row.lasts, row.most)
+	} else {
+		c.t.Logf("%d requests for slices within %s", n, row.lasts)
+	}
+	lift()
+	healthy = true
+	lifted := time.Now()
+	right := pair.AreJust(pair.Ready, append(addresses(c.stay), late.Address)...)
+	_, err := c.WaitSlices(c.ctx(), right)
+	c.must(err)
+	took := time.Since(lifted)
+	if c.t.Logf("right %s after its end", took.Round(time.Millisecond)); took > recovery {
+		c.t.Errorf("right %s after its end, want %s", took, recovery)
+	}
+	c.kept(began)
+	if row.event != "" {
+		c.event(row.event)
+	}
+	if log := c.log(c.writers[0])[said:]; !strings.Contains(log, row.log) {
+		c.t.Errorf("the log does not say %q:\n%s", row.log, log)
+	}
+	if row.also != nil {
+		row.also(c, c.proxy.RequestsSince(mark))
+	}
+	c.must(late.Leave(c.ctx()))
+	c.slices("it has left", pair.AreJust(pair.Ready, addresses(c.stay)...))
+}
+
+// kept wants the workers that stay to have been ready in every state of the slices since then.
+func (c *clinic) kept(since time.Time) {
+	c.t.Helper()
+	past, cancel := context.WithCancel(c.t.Context())
+	cancel()
+	lost := func(all []*discoveryv1.EndpointSlice) bool { return !pair.Are(pair.Ready, addresses(c.stay)...)(all) }
+	if after, err := c.WaitSlicesSince(past, since, lost); err == nil {
+		c.t.Errorf("after %s an endpoint that works was lost", after)
+	}
+}
+
+// edit adds an address to our slice, as a person might.
+func (c *clinic) edit() {
+	c.t.Helper()
+	client := c.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace)
+	slice, err := client.Get(c.ctx(), c.slice().Name, metav1.GetOptions{})
+	c.must(err)
+	slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.1.250"}})
+	_, err = client.Update(c.ctx(), slice, metav1.UpdateOptions{FieldManager: "somebody"})
+	c.must(err)
+}
+
+// ofSlices are the requests for single slices, of these verbs if any are given.
+func ofSlices(requests []apifault.Request, verbs ...string) []apifault.Request {
+	var some []apifault.Request
+	for _, r := range requests {
+		if !strings.Contains(r.Path, "/endpointslices") || r.Verb == apifault.List || r.Verb == apifault.Watch {
+			continue
+		}
+		wanted := len(verbs) == 0
+		for _, verb := range verbs {
+			wanted = wanted || r.Verb == verb
+		}
+		if wanted {
+			some = append(some, r)
+		}
+	}
+	return some
+}
