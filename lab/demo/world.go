@@ -28,7 +28,10 @@ const shrinkWindow = 2 * time.Second
 
 // writerSettings are those that are not the defaults.
 func writerSettings() map[string]string {
-	return map[string]string{"SHRINK_WINDOW": shrinkWindow.String()}
+	return map[string]string{
+		"SHRINK_WINDOW":    shrinkWindow.String(),
+		"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace,
+	}
 }
 
 // inventorySettings are those that are not the defaults.
@@ -58,6 +61,7 @@ func (s *story) play(ctx context.Context) error {
 		{title: "Three workers appear", play: (*story).appear},
 		{title: "A worker is replaced, as the cloud does it", play: (*story).replace},
 		{title: "More come and go", play: (*story).comeAndGo},
+		{title: "Another Service wants it too: one label", play: (*story).label},
 		{title: "The cloud API fails while nothing changes", play: (*story).cloudFails, quiet: true},
 		{title: "The inventory is killed, and is blind when it comes back", play: (*story).blind, quiet: true},
 		{title: "Backends die, one loudly and one silently", play: (*story).backendsDie},
@@ -75,6 +79,9 @@ func (s *story) play(ctx context.Context) error {
 
 func (s *story) start(ctx context.Context) error {
 	s.tookf(time.Since(s.began), "Both control planes and the cloud are up: %d servers in the datacenter, at most %d in one answer.", otherServers, pageLimit)
+	if err := s.pair.OpenNamespace(ctx, pair.OtherNamespace); err != nil {
+		return err
+	}
 	begun := time.Now()
 	// First the inventory: a writer that finds nobody waits a while before it tries again.
 	if err := s.pair.Inventory.Start(ctx); err != nil {

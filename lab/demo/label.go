@@ -1,0 +1,75 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// cart is a Service of people who know nothing of Slicefeed but its label.
+var cart = types.NamespacedName{Namespace: pair.OtherNamespace, Name: "cart"}
+
+// label takes a Service of another namespace under management, by nothing but the Service.
+func (s *story) label(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	fleet, err := s.pair.Follow(watching)
+	if err != nil {
+		return err
+	}
+	defer func() { stop(); fleet.Wait() }()
+	var all []netip.Addr
+	for _, w := range s.workers {
+		all = append(all, w.Address)
+	}
+	services := s.pair.ConsumingClient().CoreV1().Services(cart.Namespace)
+	begun := time.Now()
+	service, err := services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: cart.Name, Labels: map[string]string{"slicefeed.dev/class": "default"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(pair.NodePort)}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	d, err := fleet.WaitSince(ctx, begun, cart, pair.AreJust(pair.Ready, all...))
+	if err != nil {
+		return err
+	}
+	s.tookf(d, "%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers; their backends are not probed once more for it.", cart)
+
+	service.Annotations = map[string]string{"slicefeed.dev/probe": "ping"}
+	if service, err = services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	event, err := fleet.WaitEvent(ctx, service.UID, func(e *eventsv1.Event) bool { return e.Reason == "InvalidAnnotation" })
+	if err != nil {
+		return err
+	}
+	s.sayf("Someone mistypes an annotation. The Service keeps the settings that it had, and is told:")
+	s.quote(event.Type + " " + event.Reason + ": " + event.Note)
+	if are := pair.AreJust(pair.Ready, all...); !are(fleet.Of(cart)) {
+		return fmt.Errorf("a mistyped annotation changed the slices: %s", pair.Describe(fleet.Of(cart)))
+	}
+
+	service.Annotations, service.Labels = nil, nil
+	begun = time.Now()
+	if _, err := services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	d, err = fleet.WaitSince(ctx, begun, cart, func(all []*discoveryv1.EndpointSlice) bool { return len(all) == 0 })
+	if err != nil {
+		return err
+	}
+	s.tookf(d, "The label is taken away again, and with it our slice, and nothing else.")
+	return nil
+}
