@@ -93,7 +93,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "prober", "targets", "targets", "verdict", "endpoints", "applier", "endpointserver", "asking", "app"},
+		writer: {"planner", "sources", "subscriber", "prober", "targets", "targets", "verdict", "endpoints", "applier", "endpointserver", "asking", "adopt", "app"},
 	} {
 		for _, p := range list(t, half+"/...") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, half+"/"), "/")
@@ -200,6 +200,9 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		code := strings.ReplaceAll(string(text), "c.applier.Apply(ctx", "")          // the door to it
 		code = strings.ReplaceAll(code, "SelfSubjectAccessReviews().Create(ctx", "") // a question: nothing is stored
 		code = dryRun.ReplaceAllString(code, "")                                     // another
+		if strings.Contains(path, "writer/adopt/") {                                 // a person's one write, with their own credential
+			code = strings.Replace(code, "EndpointSlices(slice.Namespace).Patch(ctx", "", 1)
+		}
 		if found := mutation.FindString(code); found != "" {
 			t.Errorf("%s mutates: %q", path, found)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/asking"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -49,7 +50,7 @@ func Half(version string) command.Half[Config] {
 				return runPreflight(ctx, version, call)
 			}},
 		},
-		Tools: asking.Tools(),
+		Tools: append(asking.Tools(), adopt.Tool()),
 	}
 }
 

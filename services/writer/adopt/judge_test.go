@@ -1,0 +1,184 @@
+package adopt
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// byHand is a slice as a person makes it: conditions and protocol left to their defaults.
+func byHand() *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "by-hand", UID: "slice-1", ResourceVersion: "7",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "shop"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.1.1"}}, {Addresses: []string{"10.0.1.2"}}},
+	}
+}
+
+func shop() *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "web", Name: "shop", UID: "service-1", Labels: map[string]string{targets.LabelClass: "default"},
+	}}
+}
+
+func managed(by string) func(*discoveryv1.EndpointSlice, *corev1.Service) {
+	return func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.Labels[discoveryv1.LabelManagedBy] = by }
+}
+
+func TestSlicesThatMayBeAdopted(t *testing.T) {
+	classed := Installation{Class: "default"}
+	named := Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "shop"}, ManagedBy: "endpoint-updater"}
+	unlabelled := func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil }
+	for name, tc := range map[string]struct {
+		to    Installation
+		alter func(*discoveryv1.EndpointSlice, *corev1.Service)
+		label string
+		warns []string // parts of the warnings, one each
+	}{
+		"made by hand, without the label":           {classed, func(*discoveryv1.EndpointSlice, *corev1.Service) {}, "slicefeed-default", nil},
+		"with an empty label":                       {classed, managed(""), "slicefeed-default", nil},
+		"somebody's, who may still be there":        {classed, managed("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater": stop`}},
+		"of the target given by name":               {named, unlabelled, "endpoint-updater", nil},
+		"of that target, under the installation's":  {Installation{Class: "blue", Target: named.Target}, unlabelled, "slicefeed-blue", nil},
+		"of a labelled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, managed(""), "slicefeed-default", nil},
+		"ours already":                              {classed, managed("slicefeed-default"), "", nil},
+		"the named target's already":                {named, managed("endpoint-updater"), "", nil},
+		"IPv6":                                      {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeIPv6 }, "slicefeed-default", nil},
+		"headless, which is no shape that is wrong": {classed, func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Spec.ClusterIP = "None" }, "slicefeed-default", nil},
+		"applied by kubectl on the client's side": {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
+			s.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate}}
+		}, "slicefeed-default", []string{`field manager "kubectl-client-side-apply", and the next apply`}},
+		"applied on the server's side, by two": {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
+			s.ManagedFields = []metav1.ManagedFieldsEntry{
+				{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply},
+				{Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate},
+				{Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply},
+			}
+		}, "slicefeed-default", []string{`"argocd-controller", "kubectl", and`}},
+		"created and edited, which comes to an end": {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
+			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate}}
+		}, "slicefeed-default", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slice, service := byHand(), shop()
+			tc.alter(slice, service)
+			before := slice.DeepCopy()
+			got, err := Judge(tc.to, slice, service)
+			if err != nil || got.ManagedBy != tc.label || len(got.Warnings) != len(tc.warns) {
+				t.Fatalf("%+v, refused: %v; want %q and %d warnings", got, err, tc.label, len(tc.warns))
+			}
+			for n, part := range tc.warns {
+				if !strings.Contains(got.Warnings[n], part) {
+					t.Errorf("it does not warn of %s: %s", part, got.Warnings[n])
+				}
+			}
+			if diff := cmp.Diff(before, slice); diff != "" {
+				t.Errorf("the slice was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSlicesThatAreRefusedSayWhatToDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		alter  func(*discoveryv1.EndpointSlice, *corev1.Service)
+		advice string
+	}{
+		"of a selector":             {managed(controller), "Remove spec.selector"},
+		"a mirror":                  {managed(mirroring), "endpointslice.kubernetes.io/managed-by=slicefeed-default, then delete the Endpoints object"},
+		"of another of Kubernetes'": {managed("something.k8s.io"), "leave it alone"},
+		"of host names":             {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeFQDN }, "delete this one"},
+		"of no Service":             {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.Labels = nil }, "endpointslice by-hand kubernetes.io/service-name=SERVICE"},
+		"of a Service with a selector": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) {
+			svc.Spec.Selector = map[string]string{"a": "b"}
+		}, "remove spec.selector, then delete"},
+		"of an ExternalName": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) {
+			svc.Spec.Type = corev1.ServiceTypeExternalName
+		}, "use ClusterIP"},
+		"of a Service that is going": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "nothing to adopt any more"},
+		"going itself":               {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, "nothing to adopt any more"},
+		"of a Service that nobody manages": {
+			func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil },
+			"kubectl -n web annotate service shop slicefeed.dev/paused=true && kubectl -n web label service shop slicefeed.dev/class=default",
+		},
+		"of a Service of another class": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels[targets.LabelClass] = "blue" }, "not of class default"},
+		"of another installation": {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
+			s.Labels[discoveryv1.LabelManagedBy], s.Labels[planner.LabelWriter] = "slicefeed-blue", "elsewhere"
+		}, "kubectl -n web label endpointslice by-hand slicefeed.dev/writer-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slice, service := byHand(), shop()
+			tc.alter(slice, service)
+			got, err := Judge(Installation{Class: "default"}, slice, service)
+			if err == nil || !strings.Contains(err.Error(), tc.advice) {
+				t.Errorf("%+v, refused: %v; want %q", got, err, tc.advice)
+			}
+		})
+	}
+	t.Run("of a Service that is not there", func(t *testing.T) {
+		_, err := Judge(Installation{Class: "default"}, byHand(), nil)
+		if err == nil || !strings.Contains(err.Error(), "there is no Service web/shop") {
+			t.Errorf("refused: %v", err)
+		}
+	})
+}
+
+// What is adopted is the planner's from then on: in place, and not a byte of it written anew.
+func TestWhatIsAdoptedIsTakenOverInPlace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slice, service := byHand(), shop()
+		label := func(name string, values ...string) {
+			if value := rapid.SampledFrom(append(values, "absent")).Draw(t, name); value != "absent" {
+				slice.Labels[name] = value
+			} else {
+				delete(slice.Labels, name)
+			}
+		}
+		label(discoveryv1.LabelManagedBy, "", "hand", "slicefeed-default", "slicefeed-blue", "endpoint-updater", controller, mirroring)
+		label(discoveryv1.LabelServiceName, "shop", "")
+		label(planner.LabelWriter, "", "elsewhere")
+		service.Labels[targets.LabelClass] = rapid.SampledFrom([]string{"default", "blue"}).Draw(t, "class")
+		to := Installation{Class: "default"}
+		if rapid.Bool().Draw(t, "named") {
+			to.Target, to.ManagedBy = types.NamespacedName{Namespace: "web", Name: "shop"}, rapid.SampledFrom([]string{"", "endpoint-updater"}).Draw(t, "as")
+		}
+		verdict, err := Judge(to, slice, service)
+		if err != nil || verdict.ManagedBy == "" {
+			return
+		}
+		slice.Labels[discoveryv1.LabelManagedBy] = verdict.ManagedBy
+		if again, err := Judge(to, slice, service); err != nil || again.ManagedBy != "" {
+			t.Errorf("judged again: %+v, %v", again, err)
+		}
+		desired := planner.Desired{
+			Namespace: "web", Service: "shop", ManagedBy: to.managedBy(types.NamespacedName{Namespace: "web", Name: "shop"}),
+			Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "service-1"}, Writer: "web", FirstName: "shop-slicefeed",
+			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: slice.Ports,
+		}
+		for _, a := range []string{"10.0.1.1", "10.0.1.2"} {
+			desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: netip.MustParseAddr(a), Ready: true, Serving: true})
+		}
+		plan := planner.Make(desired, []*discoveryv1.EndpointSlice{slice})
+		if len(plan.Create)+len(plan.Delete) > 0 || len(plan.Update) != 1 {
+			t.Fatalf("the writer would write %+v", plan)
+		}
+		if diff := cmp.Diff([]any{slice.Endpoints, slice.Ports}, []any{plan.Update[0].Endpoints, plan.Update[0].Ports}); diff != "" {
+			t.Errorf("more than the metadata:\n%s", diff)
+		}
+	})
+}
