@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,6 +88,13 @@ func TestDialsMembersInsideOfTheFence(t *testing.T) {
 		begins(t, []string{"WARN green: probes there is no member of the families and the node selector of web/a to try"}, told(t, green.probes()))
 		f.views = f.views[:3]
 		begins(t, []string{"ok green: probes no Service that has this source is probed"}, told(t, green.probes()))
+	})
+
+	t.Run("Services that share a port are asked for once", func(t *testing.T) {
+		f, _ := ground(t, map[string]string{"SECURED_SUBNET_CIDR": "127.0.0.0/24"})
+		f.origins[0].word.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1", "127.1.0.1")}
+		f.views = []targets.View{probed("a", port, "default"), probed("b", port, "default")}
+		begins(t, []string{"WARN probes 1 of 1 addresses accept connections at port " + strconv.Itoa(int(port)) + "; 1 others"}, told(t, f.origins[0].probes()))
 	})
 
 	t.Run("a node selector", func(t *testing.T) {
