@@ -7,7 +7,6 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -111,57 +110,6 @@ func TestTheInventoryGoesAway(t *testing.T) {
 		s.must(workers[0].Leave(s.ctx()))
 		s.slices("the feed is acted upon", pair.AreJust(pair.Ready, workers[1].Address))
 	})
-}
-
-func TestTheLeaderGoesAway(t *testing.T) {
-	s := enter(t, script{writers: 2})
-	s.start()
-	workers := s.join(2)
-	first, second := s.writers[0], s.writers[1]
-	s.metric(second, sourceSynced, equals(1))
-	s.metric(second, `slicefeed_writer_endpoints{namespace="web",service="shop",state="ready"}`, equals(2))
-
-	s.step("frozen, it is followed by the standby, which writes nothing", func(s *stage) {
-		s.quiet(func() {
-			s.must(first.Signal(syscall.SIGSTOP))
-			s.metric(second, leads, equals(1))
-		})
-	})
-	s.step("thawed, with news to write and nobody leading, it writes only after it has the Lease again", func(s *stage) {
-		other := s.holder()
-		s.must(second.Kill())
-		s.must(workers[1].Leave(s.ctx()))
-		before := s.writes()
-		s.must(first.Signal(syscall.SIGCONT))
-		s.slices("the news are written", pair.AreJust(pair.Ready, workers[0].Address))
-		if s.holder() == other { // it was taken before, if it was: nobody else could have
-			s.t.Error("it wrote while the Lease was another's")
-		}
-		if n := s.writes() - before; n != 1 {
-			s.t.Errorf("one change took %d writes", n)
-		}
-	})
-	s.step("killed and started, it goes on", func(s *stage) {
-		s.must(second.Start(s.ctx()))
-		s.must(first.Terminate(20 * time.Second)) // in order, so that nobody waits for the Lease to expire
-		begun := time.Now()
-		s.metric(second, leads, equals(1))
-		s.t.Logf("took over from one that ended in order after %s", time.Since(begun))
-		late := s.machine(pair.WorkerOptions{})
-		s.must(late.Join(s.ctx()))
-		s.slices("the new leader writes", pair.AreJust(pair.Ready, workers[0].Address, late.Address))
-	})
-}
-
-// holder is who holds the Lease, as the API server says now.
-func (s *stage) holder() string {
-	s.t.Helper()
-	lease, err := s.ConsumingClient().CoordinationV1().Leases(pair.Namespace).Get(s.ctx(), "slicefeed-default", metav1.GetOptions{})
-	s.must(err)
-	if lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *lease.Spec.HolderIdentity
 }
 
 func TestAnInventoryThatIsBlindIsNotBelieved(t *testing.T) {
