@@ -45,7 +45,16 @@ func (s *story) label(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(d, "%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers; their backends are not probed once more for it.", cart)
+	for _, writer := range s.pair.Writers {
+		probed, err := writer.Metric(ctx, `slicefeed_writer_probe_targets{health="passing"}`)
+		if err != nil {
+			return err
+		}
+		if int(probed) != len(all) {
+			return fmt.Errorf("%s probes %v backends for two Services that share %d", writer.Name, probed, len(all))
+		}
+	}
+	s.tookf(d, "%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers; their backends are probed already, and not once more for it.", cart)
 
 	service.Annotations = map[string]string{"slicefeed.dev/probe": "ping"}
 	if service, err = services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
