@@ -74,12 +74,12 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 	for _, name := range []string{"operator", "proxy", "viewer", "stranger"} {
 		c.sign(name, &x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
-	list := `clients:
+	clients := `clients:
 - {san: operator.example, role: operator}
 - {san: proxy.example, role: subscriber}
 - {san: viewer.example, role: operator, view: {nodeSelector: "pool=blue"}}
 `
-	if err := os.WriteFile(c.path("clients.yaml"), []byte(list), 0o600); err != nil {
+	if err := os.WriteFile(c.path("clients.yaml"), []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	board := endpoints.NewBoard("life")
@@ -101,30 +101,25 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 
 	for _, q := range []struct {
 		name, as string
+		ask      func(context.Context, question) error
 		args     []string
 		says     string
 		code     int
 	}{
-		{"an operator", "operator", []string{"explain", "web/shop", "10.0.0.1"}, "as worker-1", 0},
-		{"an operator, about one that is out", "operator", []string{"explain", "web/shop", "10.0.0.2"}, "connection refused", 1},
-		{"a subscriber", "proxy", []string{"endpoints", "web/shop"}, "10.0.0.3  draining", 0},
-		{"a subscriber who wants to know why", "proxy", []string{"explain", "web/shop", "10.0.0.1"}, "role of operator", 1},
-		{"one with a view of nodes", "viewer", []string{"endpoints", "web/shop"}, "view of nodes", 1},
-		{"a stranger", "stranger", []string{"endpoints", "web/shop"}, "not allowed", 1},
-		{"one without a certificate", "nobody", []string{"endpoints", "web/shop"}, "nobody.pem", 2},
-		{"one who names no Service", "operator", []string{"endpoints"}, "NAMESPACE/SERVICE", 2},
+		{"an operator", "operator", explain, []string{"web/shop", "10.0.0.1"}, "as worker-1", 0},
+		{"an operator, about one that is out", "operator", explain, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
+		{"a subscriber", "proxy", list, []string{"web/shop"}, "10.0.0.3  draining", 0},
+		{"a subscriber who wants to know why", "proxy", explain, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"one with a view of nodes", "viewer", list, []string{"web/shop"}, "view of nodes", 1},
+		{"a stranger", "stranger", list, []string{"web/shop"}, "not allowed", 1},
+		{"one without a certificate", "nobody", list, []string{"web/shop"}, "nobody.pem", 2},
 	} {
 		t.Run(q.name, func(t *testing.T) {
-			env := map[string]string{
-				"WRITER_ADDRESS": on.Addr().String(), "WRITER_SAN": "writer.example", "WRITER_CA_FILE": c.path("ca.pem"),
-				"CLIENT_CERT_FILE": c.path(q.as + ".pem"), "CLIENT_KEY_FILE": c.path(q.as + "-key.pem"),
-			}
 			var out bytes.Buffer
-			cmd := command.Half[struct{}]{Name: "slicefeed-writer", Tools: Tools()}.Command(func(name string) string { return env[name] })
-			cmd.SetArgs(q.args)
-			cmd.SetOut(&out)
-			cmd.SetErr(&out)
-			err := cmd.ExecuteContext(t.Context())
+			err := ask(t.Context(), command.Call[Settings]{Args: q.args, Out: &out, Config: &Settings{
+				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.path("ca.pem"),
+				CertFile: c.path(q.as + ".pem"), KeyFile: c.path(q.as + "-key.pem"),
+			}}, q.ask)
 			if err != nil {
 				out.WriteString(err.Error())
 			}
@@ -146,6 +141,27 @@ func TestADoorSaysEverythingThatIsWrongWithItsFiles(t *testing.T) {
 	for _, file := range []string{"no-cert.pem", "no-ca.pem", "no-clients.yaml"} {
 		if err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%v does not name %s", err, file)
+		}
+	}
+}
+
+func TestTheCommandsSayWhichSettingsTheyMiss(t *testing.T) {
+	for use, args := range map[string][]string{"endpoints": {"web/shop"}, "explain": {"web/shop", "10.0.0.1"}} {
+		for name, c := range map[string]struct {
+			args []string
+			says []string
+		}{
+			"settings":  {args, []string{"WRITER_ADDRESS", "WRITER_SAN", "WRITER_CA_FILE", "CLIENT_CERT_FILE", "CLIENT_KEY_FILE"}},
+			"arguments": {nil, []string{"NAMESPACE/SERVICE"}},
+		} {
+			cmd := command.Half[struct{}]{Name: "slicefeed-writer", Tools: Tools()}.Command(func(string) string { return "" })
+			cmd.SetArgs(append([]string{use}, c.args...))
+			err := cmd.ExecuteContext(t.Context())
+			for _, says := range c.says {
+				if settings.ExitCode(err) != 2 || !strings.Contains(err.Error(), says) {
+					t.Errorf("%s without %s ends with %v: want exit code 2 and %q", use, name, err, says)
+				}
+			}
 		}
 	}
 }

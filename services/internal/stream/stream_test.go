@@ -1,0 +1,85 @@
+package stream
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	"pgregory.net/rapid"
+)
+
+// The rules are tested where they are promised, at the two services that are made of this package.
+
+func TestAdmitsNobodyOnceItHasStopped(t *testing.T) {
+	s := New(Config{
+		Service: "a.Service", Health: health.NewServer(), PerClient: 1,
+		Metrics: NewMetrics(prometheus.NewRegistry(), "half", "Watch", func() uint64 { return 0 }),
+	})
+	leave, err := s.Admit("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admit("a"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a second stream: %v", err)
+	}
+	leave()
+	s.Stop()
+	if _, err := s.Admit("a"); status.Code(err) != codes.Unavailable {
+		t.Errorf("after the stop: %v", err)
+	}
+	s.Stop()
+}
+
+func TestR3AChangeIsCutIntoChunksAndNothingIsLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.Custom(func(t *rapid.T) string {
+			return strings.Repeat("x", rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*Budget)).Draw(t, "length"))
+		})
+		removed := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,200}`), 0, 20).Draw(t, "removed")
+		removed = slices.Repeat(removed, rapid.IntRange(1, 40).Draw(t, "times"))
+		upserts := slices.Repeat(rapid.SliceOfN(text, 0, 5).Draw(t, "upserts"), rapid.IntRange(1, 200).Draw(t, "times"))
+
+		var gone, told []string
+		first, over := true, false
+		for c := range Chunks(removed, upserts, wrapperspb.String) {
+			if over || c.First != first {
+				t.Fatal("something comes after the last chunk, or another than the first says that it is that")
+			}
+			first = false
+			size := 0
+			for _, key := range c.Removed {
+				size += len(key) + framing
+			}
+			for _, u := range c.Upserts {
+				size += proto.Size(u) + framing
+				told = append(told, u.GetValue())
+			}
+			if size > Budget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > maxChunk || len(c.Removed) > maxChunk {
+				t.Fatalf("a chunk of %d bytes, %d upserts, %d removed", size, len(c.Upserts), len(c.Removed))
+			}
+			gone = append(gone, c.Removed...)
+			over = c.Last
+		}
+		if !over || !slices.Equal(gone, removed) || !slices.Equal(told, upserts) {
+			t.Fatalf("%d of %d removed and %d of %d upserts were told, the last chunk was seen: %t", len(gone), len(removed), len(told), len(upserts), over)
+		}
+	})
+}
+
+func TestATextIsBoundedAndFitToBeSent(t *testing.T) {
+	for _, text := range []string{strings.Repeat("é", 2000), "x" + strings.Repeat("é", 2000), "\xff\xfe", ""} {
+		if got := Text(text, 1024); len(got) > 1024 || !utf8.ValidString(got) {
+			t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))
+		}
+	}
+	if got := Text("told as it is", 1024); got != "told as it is" {
+		t.Errorf("a short text became %q", got)
+	}
+}

@@ -1,0 +1,151 @@
+package endpoints
+
+import (
+	"encoding/hex"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+func TestR4FingerprintIsTheSameInEveryProcess(t *testing.T) {
+	e := &Entry{
+		Key: "web/a/http/10.0.0.1", Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 30080, "h2c"},
+		Backends: []Backend{{addr("10.0.0.1"), ready, "default", "z"}},
+	}
+	// A golden value: writers of two versions that differ here make every client read its
+	// whole set again when it changes between them.
+	f := e.sealed().Fingerprint
+	want(t, "fingerprint", hex.EncodeToString(f[:]), "86317503ebecaf0ac227553add42bbd8")
+}
+
+func TestR4FingerprintTellsApartWhateverAClientIsTold(t *testing.T) {
+	seen := map[ledger.Digest]string{}
+	for what, alter := range map[string]func(*Entry){
+		"nothing":      func(*Entry) {},
+		"namespace":    func(e *Entry) { e.Namespace = "mail" },
+		"service":      func(e *Entry) { e.Service = "b" },
+		"kind":         func(e *Entry) { e.Kind = KindGroup },
+		"port's name":  func(e *Entry) { e.Port.Name = "x" },
+		"protocol":     func(e *Entry) { e.Port.Protocol = "UDP" },
+		"number":       func(e *Entry) { e.Port.Number++ },
+		"app protocol": func(e *Entry) { e.Port.AppProtocol = "h2c" },
+		"address":      func(e *Entry) { e.Backends[0].Address = addr("10.0.0.2") },
+		"another":      func(e *Entry) { e.Backends = append(e.Backends, Backend{Address: addr("10.0.0.2")}) },
+		"ready":        func(e *Entry) { e.Backends[0].Conditions.Ready = false },
+		"serving":      func(e *Entry) { e.Backends[0].Conditions.Serving = false },
+		"terminating":  func(e *Entry) { e.Backends[0].Conditions.Terminating = true },
+		"source":       func(e *Entry) { e.Backends[0].Source = "x" },
+		"zone":         func(e *Entry) { e.Backends[0].Zone = "x" },
+		"left out":     func(e *Entry) { e.LeftOut = 1 },
+		"a target":     func(e *Entry) { e.Kind = KindTarget },
+		"its state":    func(e *Entry) { e.Kind, e.State = KindTarget, Paused },
+		"its reason":   func(e *Entry) { e.Kind, e.Reason = KindTarget, "x" },
+		"its message":  func(e *Entry) { e.Kind, e.Message = KindTarget, "x" },
+		"its ports":    func(e *Entry) { e.Kind, e.Ports = KindTarget, []Port{{}} },
+	} {
+		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, ""}, Backends: []Backend{{addr("10.0.0.1"), ready, "s", ""}}}
+		alter(e)
+		f := e.sealed().Fingerprint
+		if other, twice := seen[f]; twice {
+			t.Errorf("%s and %s have one fingerprint", what, other)
+		}
+		seen[f] = what
+	}
+}
+
+// Each case is one address of a target with one source, that is heard, alive and lists it as
+// ready unless the case says otherwise.
+func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
+	address := addr("10.0.0.1")
+	type world struct {
+		target Target
+		source *verdict.Source
+		judged *verdict.Endpoint
+		probe  verdict.Probe
+	}
+	guard := func(rule verdict.Rule) func(*world) {
+		return func(w *world) {
+			w.judged.Rule, w.judged.Verdict = rule, verdict.Hold
+			w.target.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "another", Message: "Not this."}, {Rule: rule, Source: "default", Held: 1, Message: "See here."}}
+		}
+	}
+	outBy := func(v verdict.Verdict, then func(*world)) func(*world) {
+		return func(w *world) {
+			w.judged.Verdict, w.judged.Conditions = v, out
+			then(w)
+		}
+	}
+	member := func(s verdict.State) func(*world) { return func(w *world) { w.source.Members[0].State = s } }
+	for _, c := range []struct {
+		name   string
+		alter  func(*world)
+		says   string
+		advice string // part of it; empty: there is none
+	}{
+		{"all is well", func(*world) {}, "By the words of source and probe it is listed as ready.", ""},
+		{"a guard", guard(verdict.RuleShrink), "The guard shrink holds a change back: it is listed as ready, as it was.", "See here."},
+		{"the floor", guard(verdict.RuleFloor), "since nothing else would be ready", "See here."},
+		{"the fence", func(w *world) {
+			guard(verdict.RuleFence)(w)
+			w.judged.Listed, w.judged.Verdict = false, verdict.Gone
+		}, "The fence keeps it out: not listed.", "See here."},
+		{"the probe fails", outBy(verdict.Out, func(w *world) {
+			w.probe = verdict.Probe{Health: verdict.Failing, Detail: "connection refused"}
+		}), "it is listed as out", "The probe fails: connection refused."},
+		{"not judged yet", func(w *world) {
+			w.probe = verdict.Probe{}
+			w.judged.Verdict, w.judged.Listed = verdict.Hold, false
+		}, "not listed yet", "It is being probed"},
+		{"the source is silent", outBy(verdict.Hold, func(w *world) {
+			w.source.Alive = false
+			w.target.Sources[0].Alive = false
+		}), "It stays as it was: listed as out.", "its link is down"},
+		{"not ready", outBy(verdict.Out, member(verdict.NotReady)), "it is listed as out", "slicefeed-inventory explain worker-1"},
+		{"draining", func(w *world) {
+			member(verdict.Draining)(w)
+			w.judged.Verdict, w.judged.Conditions = verdict.Drain, draining
+		}, "it is listed as draining", "worker-1 is about to leave"},
+		{"a state of a newer inventory", outBy(verdict.Hold, member(verdict.Unknown)), "It stays as it was", "update the writer"},
+		{"nobody speaks of it", func(w *world) {
+			w.source.Members, w.target.Decision.Endpoints = nil, nil
+		}, "Nobody speaks of this address", "slicefeed-inventory explain NODE"},
+		{"nobody but a source that was not heard", func(w *world) {
+			w.source.Heard, w.target.Decision.Endpoints = false, nil
+		}, "Nobody speaks of this address", "Source default was not heard"},
+		{"paused", func(w *world) { w.target.State = Paused }, "The Service is paused: nothing is written, and its slices do not list the address.", "slicefeed.dev/paused"},
+		{"refused", func(w *world) {
+			w.target.State, w.target.Reason, w.target.Message = Refused, "ServiceHasSelector", "Remove it."
+		}, "The Service is refused (ServiceHasSelector)", "Remove it."},
+		{"a standby", func(w *world) { w.target.Leading = false }, "This writer does not lead", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := world{target: managed("a", ready, "10.0.0.1"), probe: verdict.Probe{Health: verdict.Passing}}
+			w.judged = &w.target.Decision.Endpoints[0]
+			w.judged.Verdict, w.judged.Rule = verdict.Serve, verdict.RuleTable
+			sources := []verdict.Source{{
+				Name: "default", Heard: true, Alive: true,
+				Members: []verdict.Member{{Address: address, Name: "worker-1", State: verdict.Ready, Since: time.Unix(1, 0)}},
+			}}
+			w.source = &sources[0]
+			w.target.Sources = []subscriber.Snapshot{{Source: "default", Synced: true, SyncedEpoch: true, Alive: true}}
+			c.alter(&w)
+			w.target.Input = verdict.Input{
+				Sources: sources, Limits: verdict.Limits{Probing: true}, Probes: map[netip.Addr]verdict.Probe{address: w.probe},
+			}
+			b := NewBoard("life")
+			b.Put(w.target)
+			e, known := b.Explain(Name{"web", "a"}, address)
+			if !known || !strings.Contains(e.Conclusion, c.says) || !strings.Contains(e.Advice, c.advice) || (c.advice == "") != (e.Advice == "") {
+				t.Errorf("known %t, it says:\n%s\n%s\nwant:\n%s\n%s", known, e.Conclusion, e.Advice, c.says, c.advice)
+			}
+		})
+	}
+	if _, known := NewBoard("life").Explain(Name{"web", "a"}, address); known {
+		t.Error("a Service that is no target is explained")
+	}
+}
