@@ -57,6 +57,12 @@ func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
 			}
 			return nil
 		}, "FAIL|refused as well"},
+		{"it lacks TARGET_PORT", map[string]string{"TARGET_PORT": "8080"}, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) || slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Port == 8080 }) {
+				return denied("no")
+			}
+			return nil
+		}, "FAIL|refused as well"},
 		{"it lacks the other family", map[string]string{"SECURED_SUBNET_CIDR": "10.0.1.0/24,fd00::/64"}, func(s *discoveryv1.EndpointSlice) error {
 			if stray(s) || s.AddressType == discoveryv1.AddressTypeIPv6 {
 				return denied("no")
@@ -162,9 +168,12 @@ func TestTheFenceDoesNotContainTheAPIServer(t *testing.T) {
 			agrees(t, tt.want, saw, err)
 		})
 	}
-	f, _ := ground(t, nil)
+	f, _ := ground(t, map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/16", "TARGET_PORT": "6443"})
+	saw, err := f.origins[0].fenceAround([]netip.Addr{netip.MustParseAddr("10.0.0.1")}, "6443")
+	agrees(t, "FAIL|10.0.0.1:6443", saw, err)
+	f, _ = ground(t, nil)
 	f.cluster.Host = "https://nowhere.invalid:6443"
-	saw, err := f.origins[0].fence(t.Context())
+	saw, err = f.origins[0].fence(t.Context())
 	agrees(t, "WARN|cannot be looked up", saw, err)
 }
 
