@@ -39,8 +39,8 @@ verify: ## The longer gate, run before a release: make test, make long, make loa
 	@$(MAKE) --no-print-directory load
 
 .PHONY: long
-long: build race upstream ## Proof of life with every fault at its real pace: some ten minutes
-	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|Bookmarks|ASilentWatch|AtRest' ./lab/e2e/
+long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour
+	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|Bookmarks|ASilentWatch|AtRest|ATakeover|LandsLate|LeaseUpOnce' ./lab/e2e/
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
