@@ -149,7 +149,9 @@ func (c *control) write(ctx context.Context, write func(context.Context) error) 
 func (c *control) forget() {
 	c.prober.Set(c.key.String(), nil)
 	c.metrics.forget(c.key)
-	c.board.Remove(c.key.Namespace, c.key.Name)
+	if c.over { // a writer that stops takes nothing away from those who are told
+		c.board.Remove(c.key.Namespace, c.key.Name)
+	}
 	c.audience.heard(c.key, verdict.Decision{})
 }
 

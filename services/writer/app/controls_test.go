@@ -61,7 +61,8 @@ func newOffice(t *testing.T, lead lease, objects ...kuberuntime.Object) *office 
 	return &office{newControls(s), client}
 }
 
-// run runs the office until the test ends, and returns once nothing more happens.
+// run runs the office until the test ends, and returns once nothing more happens. Its end takes
+// nothing away from those who are told.
 func (o *office) run(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
@@ -69,9 +70,13 @@ func (o *office) run(t *testing.T) {
 		running.Go(func() error { return run(ctx) })
 	}
 	t.Cleanup(func() {
+		told := o.listed()
 		stop()
 		if err := running.Wait(); err != nil {
 			t.Error(err)
+		}
+		if left := o.listed(); !slices.Equal(left, told) {
+			t.Errorf("when the writer stopped, %v were told, and then %v", told, left)
 		}
 	})
 	time.Sleep(time.Second) // caches are looked at ten times a second until they are filled
