@@ -158,7 +158,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 	s.step("before the writer ever ran it says what would be created, and creates nothing", func(s *stage) {
 		s.quiet(func() {
 			code, text := s.asked("plan")
-			if code != 0 || !containsAll(text, "create EndpointSlice shop-slicefeed", "+ endpoint "+w.Address.String()+" serves",
+			if code != 0 || !containsAll(text, "create EndpointSlice shop-slicefeed", "+ endpoint "+w.Address.String()+" ready",
 				"+ port http 30080/TCP", "+ label endpointslice.kubernetes.io/managed-by slicefeed-default", "ADDRESS") {
 				s.t.Errorf("exit code %d:\n%s", code, text)
 			}
@@ -189,8 +189,8 @@ func TestWriterPeoplePlan(t *testing.T) {
 		s.slices("somebody has put it out", pair.Are(pair.Out, w.Address))
 		s.quiet(func() {
 			code, text := s.asked("plan")
-			if code != 0 || !containsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" out -> serves",
-				"+ endpoint "+silent.Address.String()+" serves") {
+			if code != 0 || !containsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" out -> ready",
+				"+ endpoint "+silent.Address.String()+" ready") {
 				s.t.Errorf("exit code %d:\n%s", code, text)
 			}
 			s.t.Log("\n" + text)

@@ -205,7 +205,7 @@ func (c *control) aside(view targets.View) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil)
 	c.hears.Store(&[]string{})
 	c.metrics.refused(c.key)
-	if view.Refusal != nil {
+	if view.Refusal != nil || view.Leaving && view.Paused {
 		c.show(view, verdict.Input{}, verdict.Decision{})
 	} else {
 		c.board.Remove(c.key.Namespace, c.key.Name)

@@ -132,9 +132,9 @@ func endpointsOf(s *discoveryv1.EndpointSlice) map[string]string {
 func inWords(c verdict.Conditions) string {
 	switch c {
 	case verdict.Conditions{Ready: true, Serving: true}:
-		return "serves"
+		return "ready"
 	case verdict.Conditions{Serving: true, Terminating: true}:
-		return "drains"
+		return "draining"
 	case verdict.Conditions{}:
 		return "out"
 	}

@@ -164,7 +164,7 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 			"create",
 			stand{teller: teller{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{shop(nil)},
-			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 serves\n", "10.0.1.1  serve    serves     table  feed default: READY"},
+			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready      table  feed default: READY"},
 			"",
 		},
 		{
@@ -185,7 +185,7 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 			"what leaves without one",
 			stand{teller: teller{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{shop(nil), held("10.0.1.1", "10.0.1.2")},
-			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 serves\n", "10.0.1.2  gone     not listed"},
+			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n", "10.0.1.2  gone     not listed"},
 			"",
 		},
 		{
@@ -247,11 +247,11 @@ func TestADiffShowsWhatComesGoesAndChanges(t *testing.T) {
 	want := `  ~ label slicefeed.dev/source other -> default
   + owner Service shop 1
   ~ port http 30081/TCP -> 30080/TCP
-  ~ endpoint 10.0.1.9 serves, node node [2J -> serves
-  ~ endpoint 10.0.1.10 serves -> drains
+  ~ endpoint 10.0.1.9 ready, node node [2J -> ready
+  ~ endpoint 10.0.1.10 ready -> draining
   + endpoint 10.0.1.11 ready=true serving=false terminating=false, zone eu-1
   + endpoint 10.0.1.12 out
-  - endpoint 10.0.1.100 serves
+  - endpoint 10.0.1.100 ready
 `
 	if d := cmp.Diff(want, sliceDiff(was, now)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -272,7 +272,7 @@ func TestATableOfVerdictsStaysInItsLines(t *testing.T) {
 		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Gone, Rule: verdict.RuleTable, Reason: "absent"},
 	})
 	want := `ADDRESS    VERDICT  LISTED AS   RULE   REASON
-10.0.1.1   serve    serves      table  one two 
+10.0.1.1   serve    ready       table  one two 
 10.0.1.20  gone     not listed  table  absent
 `
 	if d := cmp.Diff(want, got); d != "" {
