@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -86,7 +86,7 @@ func (l *lookout) glance(ctx context.Context, patience time.Duration, say func(s
 		}
 		for _, p := range []roster.Part{status.Membership, status.Addresses} {
 			if _, why, ok := strings.Cut(p.Reason, ": "); ok { // the part after it is an error
-				once("  not yet: " + sane(why))
+				once("  not yet: " + prose.Sane(why))
 			}
 		}
 		select {
@@ -122,7 +122,7 @@ var marks = map[roster.Result]string{roster.Note: "  ", roster.Passed: "ok", ros
 
 // write prints an explanation for people.
 func write(out io.Writer, name string, e roster.Explanation) {
-	fmt.Fprintf(out, "%s, as an inventory that starts now would see it\n", sane(name))
+	fmt.Fprintf(out, "%s, as an inventory that starts now would see it\n", prose.Sane(name))
 	stage := ""
 	for _, s := range e.Steps {
 		if s.Stage != stage {
@@ -133,15 +133,15 @@ func write(out io.Writer, name string, e roster.Explanation) {
 		if !strings.HasSuffix(question, "?") {
 			question += ":"
 		}
-		fmt.Fprintf(out, "  %s  %s\n", marks[s.Result], wrap(question+" "+s.Saw, 6))
+		fmt.Fprintf(out, "  %s  %s\n", marks[s.Result], prose.Wrap(question+" "+s.Saw, width, 6))
 	}
-	fmt.Fprintf(out, "\n%s\n", wrap(e.Verdict, 0))
+	fmt.Fprintf(out, "\n%s\n", prose.Wrap(e.Verdict, width, 0))
 }
 
 // suggest names those that are nearest to a name that is not known.
 func suggest(out io.Writer, name string, known []string) {
 	if near := similar(name, known); len(near) > 0 {
-		fmt.Fprintf(out, "\n%s\n", wrap("Names like it: "+strings.Join(near, ", "), 0))
+		fmt.Fprintf(out, "\n%s\n", prose.Wrap("Names like it: "+strings.Join(near, ", "), width, 0))
 	} else {
 		fmt.Fprintf(out, "\nNone of the %d names that the source knows is like it.\n", len(known))
 	}
@@ -166,73 +166,15 @@ Its own word comes to a client with the role of operator by:
 // nearest first.
 func similar(name string, known []string) []string {
 	const most = 5
-	type ranked struct {
-		name string
-		far  int
-	}
-	var near []ranked
+	names := prose.Nearest(name, known, max(2, len(name)/3))
 	for _, k := range known {
-		far := distance(name, k)
-		if within := max(2, len(name)/3); far <= within || name != "" && strings.Contains(k, name) {
-			near = append(near, ranked{k, far})
+		if name != "" && strings.Contains(k, name) && !slices.Contains(names, k) {
+			names = append(names, k)
 		}
 	}
-	slices.SortStableFunc(near, func(a, b ranked) int { return a.far - b.far })
-	var names []string
-	for _, n := range near[:min(len(near), most)] {
-		names = append(names, sane(n.name))
+	names = names[:min(len(names), most)]
+	for i, n := range names {
+		names[i] = prose.Sane(n)
 	}
 	return names
-}
-
-// distance is how many letters have to be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
-
-// wrap breaks a text into lines that fit, the later ones indented.
-func wrap(text string, indent int) string {
-	var b strings.Builder
-	at := indent
-	for n, word := range strings.Fields(sane(text)) {
-		long := len([]rune(word))
-		switch {
-		case n == 0:
-		case at+1+long > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		default:
-			b.WriteString(" ")
-			at++
-		}
-		b.WriteString(word)
-		at += long
-	}
-	return b.String()
-}
-
-// sane takes out of a stranger's text what steers a terminal.
-func sane(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
 }

@@ -197,13 +197,3 @@ func TestNamesThatAreLikeAnother(t *testing.T) {
 		}
 	}
 }
-
-func TestWrapsWhatPeopleRead(t *testing.T) {
-	if got, want := wrap("short\x07 text", 6), "short text"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	word := strings.Repeat("é", 40)
-	if got, want := wrap(word+" "+word+" "+word, 6), word+" "+word+"\n      "+word; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

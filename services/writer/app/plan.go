@@ -17,6 +17,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/journal"
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -257,13 +258,13 @@ func (a *act) print(b *strings.Builder, probing func(prober.Spec) time.Duration)
 		if i == 0 {
 			b.WriteString("\nheld back\n")
 		}
-		fmt.Fprintf(b, "  %s: %s\n", g.Rule, printable(g.Message))
+		fmt.Fprintf(b, "  %s: %s\n", g.Rule, prose.Sane(g.Message))
 	}
 	for i, one := range a.remarks(a.view) {
 		if i == 0 {
 			b.WriteString("\nworth knowing\n")
 		}
-		fmt.Fprintf(b, "  %s: %s\n", one.Reason, printable(one.Note))
+		fmt.Fprintf(b, "  %s: %s\n", one.Reason, prose.Sane(one.Note))
 	}
 }
 

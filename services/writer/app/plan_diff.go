@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -60,7 +61,7 @@ func labelsOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s != nil {
 		for name, value := range s.Labels {
-			all["label "+name] = printable(value)
+			all["label "+name] = prose.Sane(value)
 		}
 	}
 	return all
@@ -123,7 +124,7 @@ func endpointsOf(s *discoveryv1.EndpointSlice) map[string]string {
 		if e.NodeName != nil && *e.NodeName != "" {
 			text += ", node " + *e.NodeName
 		}
-		all["endpoint "+strings.Join(e.Addresses, ",")] = printable(text)
+		all["endpoint "+strings.Join(e.Addresses, ",")] = prose.Sane(text)
 	}
 	return all
 }
@@ -158,18 +159,8 @@ func verdictTable(all []verdict.Endpoint) string {
 		if e.Listed {
 			as = inWords(e.Conditions)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, printable(e.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, prose.Sane(e.Reason))
 	}
 	table.Flush() //nolint:errcheck // into memory
 	return b.String()
-}
-
-// printable keeps a stranger's text in its line.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 )
 
 // list prints the endpoints of a Service, and what they are worth.
@@ -19,7 +20,7 @@ func list(ctx context.Context, q question) error {
 		return err
 	}
 	if why := targets.GetStatus().GetReason(); why != "" {
-		return errors.New("the writer has no answer yet: " + sane(why))
+		return errors.New("the writer has no answer yet: " + prose.Sane(why))
 	}
 	if len(targets.GetTargets()) != 1 {
 		return fmt.Errorf("%s/%s is no target of this writer: does the Service bear the label slicefeed.dev/class with this writer's class, and does the writer watch its namespace?",
@@ -75,7 +76,7 @@ func table(out io.Writer, set []*writerv1.Entry) {
 			continue
 		}
 		for _, b := range group.GetBackends() {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", sane(b.GetAddress()), conditions(b), sane(b.GetZone()), sane(b.GetSource()))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", prose.Sane(b.GetAddress()), conditions(b), prose.Sane(b.GetZone()), prose.Sane(b.GetSource()))
 		}
 		if n := group.GetLeftOut(); n > 0 {
 			fmt.Fprintf(w, "… and %d more\n", n)
@@ -90,7 +91,7 @@ func table(out io.Writer, set []*writerv1.Entry) {
 // back is told too: it will.
 func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
 	for _, g := range target.GetGuards() {
-		fmt.Fprintf(out, "\nheld back by %s: %s\n", guard(g), wrap(g.GetMessage(), 2))
+		fmt.Fprintf(out, "\nheld back by %s: %s\n", guard(g), prose.Wrap(g.GetMessage(), width, 2))
 	}
 	if n := is.GetHeldBack(); n > 0 && len(target.GetGuards()) == 0 {
 		fmt.Fprintf(out, "\nheld back at present: %d; a client with the role of operator is told by what\n", n)
@@ -100,7 +101,7 @@ func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStat
 	}
 	for _, s := range is.GetSources() {
 		if s.GetReason() != "" {
-			fmt.Fprintf(out, "\nsource %s: %s\n", sane(s.GetName()), wrap(s.GetReason(), 2))
+			fmt.Fprintf(out, "\nsource %s: %s\n", prose.Sane(s.GetName()), prose.Wrap(s.GetReason(), width, 2))
 		}
 	}
 }
@@ -115,7 +116,7 @@ func state(t *writerv1.Target) string {
 		word = t.GetState().String()
 	}
 	if t.GetMessage() != "" {
-		word += " (" + sane(t.GetReason()) + ": " + sane(t.GetMessage()) + ")"
+		word += " (" + prose.Sane(t.GetReason()) + ": " + prose.Sane(t.GetMessage()) + ")"
 	}
 	return word
 }
@@ -133,9 +134,9 @@ func ports(all []*writerv1.Port) string {
 	}
 	var said []string
 	for _, p := range all {
-		text := fmt.Sprintf("%d/%s", p.GetNumber(), sane(p.GetProtocol()))
+		text := fmt.Sprintf("%d/%s", p.GetNumber(), prose.Sane(p.GetProtocol()))
 		if p.GetName() != "" {
-			text = sane(p.GetName()) + " " + text
+			text = prose.Sane(p.GetName()) + " " + text
 		}
 		said = append(said, text)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 )
 
 // errNotReady is the end of an explanation of an address that is to get no new connections.
@@ -32,7 +33,7 @@ func chain(out io.Writer, e *writerv1.ExplainEndpointResponse) {
 	stage := func(name string, lines ...string) {
 		fmt.Fprintf(out, "\n%s\n", name)
 		for _, line := range lines {
-			fmt.Fprintf(out, "  %s\n", wrap(line, 4))
+			fmt.Fprintf(out, "  %s\n", prose.Wrap(line, width, 4))
 		}
 	}
 	fmt.Fprintf(out, "%s of %s/%s, %s\n", e.GetAddress(), e.GetNamespace(), e.GetService(), who(e.GetLeading()))
@@ -51,7 +52,7 @@ func chain(out io.Writer, e *writerv1.ExplainEndpointResponse) {
 	decided := []string{"nothing is decided about this address"}
 	if e.GetVerdict() != writerv1.Verdict_VERDICT_UNSPECIFIED {
 		verdict := strings.ToLower(strings.TrimPrefix(e.GetVerdict().String(), "VERDICT_"))
-		decided = []string{fmt.Sprintf("%s, by the rule %s", verdict, sane(e.GetRule())), e.GetReason()}
+		decided = []string{fmt.Sprintf("%s, by the rule %s", verdict, prose.Sane(e.GetRule())), e.GetReason()}
 	}
 	stage("what is decided", append(decided, "the slices have it as: "+listed(e.GetHeld()), "it is to be: "+listed(e.GetListed()))...)
 	if g := e.GetGuard(); g != nil {
@@ -59,19 +60,19 @@ func chain(out io.Writer, e *writerv1.ExplainEndpointResponse) {
 	} else {
 		stage("what is held back", "nothing", until(e))
 	}
-	fmt.Fprintf(out, "\n%s\n", wrap(e.GetConclusion(), 0))
+	fmt.Fprintf(out, "\n%s\n", prose.Wrap(e.GetConclusion(), width, 0))
 	if e.GetAdvice() != "" {
-		fmt.Fprintf(out, "%s\n", wrap(e.GetAdvice(), 0))
+		fmt.Fprintf(out, "%s\n", prose.Wrap(e.GetAdvice(), width, 0))
 	}
 }
 
 func source(s *writerv1.SourceWord) string {
-	said := sane(s.GetSource()) + ": "
+	said := prose.Sane(s.GetSource()) + ": "
 	switch {
 	case !s.GetHeard():
 		said += "not heard since the writer started"
 	case s.GetListed():
-		said += fmt.Sprintf("%s for %s, as %s", sane(s.GetState()), age(s.GetStateAge()), sane(s.GetMember()))
+		said += fmt.Sprintf("%s for %s, as %s", prose.Sane(s.GetState()), age(s.GetStateAge()), prose.Sane(s.GetMember()))
 	default:
 		said += "does not list it"
 	}
@@ -88,7 +89,7 @@ func probe(p *writerv1.ProbeWord) string {
 	if p == nil {
 		return "nothing: this address is not probed"
 	}
-	said := sane(p.GetHealth())
+	said := prose.Sane(p.GetHealth())
 	if p.GetAge() != nil {
 		said += " for " + age(p.GetAge())
 	}

@@ -2,13 +2,12 @@ package asking
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 )
 
 const width = 100 // of what people read
@@ -25,9 +24,9 @@ func conditions(b *writerv1.Backend) string {
 }
 
 func guard(g *writerv1.Guard) string {
-	said := "the guard " + sane(g.GetRule())
+	said := "the guard " + prose.Sane(g.GetRule())
 	if g.GetSource() != "" {
-		said += ", source " + sane(g.GetSource())
+		said += ", source " + prose.Sane(g.GetSource())
 	}
 	return fmt.Sprintf("%s, %d in all", said, g.GetHeld())
 }
@@ -39,35 +38,4 @@ func age(d *durationpb.Duration) string {
 		return is.Round(time.Millisecond).String()
 	}
 	return is.Round(time.Second).String()
-}
-
-// wrap breaks a text into lines that fit, the later ones indented.
-func wrap(text string, indent int) string {
-	var b strings.Builder
-	at := indent
-	for n, word := range strings.Fields(sane(text)) {
-		long := len([]rune(word))
-		switch {
-		case n == 0:
-		case at+1+long > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		default:
-			b.WriteString(" ")
-			at++
-		}
-		b.WriteString(word)
-		at += long
-	}
-	return b.String()
-}
-
-// sane takes out of a stranger's text what steers a terminal.
-func sane(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
 }

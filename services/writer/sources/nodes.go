@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 )
 
 // fieldsOf are the values of a mapping whose fields are known.
@@ -101,39 +103,8 @@ func shape(n *yaml.Node) string {
 
 // meant is the known name that a misspelt one is close to, or all of them.
 func meant(name string, known []string) string {
-	best, least := "", 3
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
-			best, least = k, d
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf(": is it %s?", best)
+	if nearest := prose.Nearest(name, known, 2); len(nearest) > 0 {
+		return fmt.Sprintf(": is it %s?", nearest[0])
 	}
 	return ": it takes " + strings.Join(known, ", ")
-}
-
-// distance is how many bytes have to be put in, taken out or replaced to make b of a (Levenshtein).
-func distance(a, b string) int {
-	const far = 80
-	if len(a) > far {
-		return far
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -180,12 +181,11 @@ func tooLate(probe prober.Spec, annotations map[string]string) string {
 // unknown says so of an annotation, and which one may have been meant.
 func unknown(name string) string {
 	const near = 2 // letters to change
-	best, least := "", near+1
-	for _, a := range known {
-		if d := distance(name, a.name, near); d < least {
-			best, least = a.name, d
-		}
+	names := make([]string, len(known))
+	for i, a := range known {
+		names[i] = a.name
 	}
+	nearest := prose.Nearest(name, names, near)
 	// The API server lets no other letters through; whoever else calls might.
 	shown := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -197,35 +197,10 @@ func unknown(name string) string {
 	switch {
 	case prefix+name == LabelClass:
 		return problem + " as an annotation: it is a label"
-	case best != "":
-		return problem + ": did you mean " + prefix + best + "?"
+	case len(nearest) > 0:
+		return problem + ": did you mean " + prefix + nearest[0] + "?"
 	}
 	return problem
-}
-
-// distance is how many letters must be changed, added or removed to make a of b; more than
-// most counts as most+1.
-func distance(a, b string, most int) int {
-	if len(a)-len(b) > most || len(b)-len(a) > most {
-		return most + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return min(row[len(b)], most+1)
 }
 
 // short is a duration as people write it: 5m, not 5m0s.
