@@ -68,6 +68,7 @@ type control struct {
 	due     bool      // something has changed since the last write began
 	writing bool      // a write is under way
 	notTill time.Time // no write before that
+	mend    time.Time // when to put right what others have done, which does not hold our own writes up
 	failed  int       // writes that failed in a row
 	since   time.Time // since when we lead; zero: we do not
 	over    bool      // the target is none of ours any more
@@ -123,8 +124,7 @@ func (c *control) Run(ctx context.Context) {
 			c.due = true
 		case err := <-written:
 			c.writing = false
-			c.due = c.due || err != nil
-			c.learn(err)
+			c.due = c.learn(err) || c.due
 		}
 		write, wake := c.step(time.Now())
 		if write != nil {
@@ -189,6 +189,9 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		return nil, wake
 	}
 	c.told.Now(view.Service, warnings)
+	if c.mend.After(now) {
+		wake = sooner(wake, c.mend)
+	}
 	if write == nil || c.writing || !c.due {
 		return nil, wake
 	}
@@ -312,17 +315,20 @@ func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verd
 	return lasting, later
 }
 
-// learn draws the lesson from how a write ended.
-func (c *control) learn(err error) {
+// learn draws the lesson from how a write ended, and says whether it is due again.
+func (c *control) learn(err error) bool {
 	var later *applier.Later
 	var stale *applier.Stale
-	c.notTill = time.Time{}
+	c.notTill, c.mend = time.Time{}, time.Time{}
 	switch {
 	case err == nil:
 		c.failed = 0
 	case errors.As(err, &stale):
 		c.log.Info("slice was changed meanwhile, deciding again", "target", c.key.String(), "slice", stale.Slice, "error", stale.Err)
 	case errors.Is(err, applier.ErrNotLeading), errors.Is(err, context.Canceled):
+	case errors.As(err, &later) && later.Repair:
+		c.mend = later.At
+		return false
 	case errors.As(err, &later):
 		c.notTill = later.At
 	default:
@@ -330,6 +336,7 @@ func (c *control) learn(err error) {
 		c.notTill = time.Now().Add(time.Second << (c.failed - 1)) // 1 s to 8 s
 		c.log.Warn("slices not written, trying again", "target", c.key.String(), "error", err, "at", c.notTill)
 	}
+	return err != nil
 }
 
 // follow probes what a decision speaks of, save what the fence keeps out and what is gone.

@@ -53,6 +53,9 @@ func (s *Stale) Unwrap() error { return s.Err }
 type Later struct {
 	At  time.Time
 	Err error
+	// Repair says that only the mending of what others did waits: with a change of our own
+	// apply at once.
+	Repair bool
 }
 
 func (l *Later) Error() string {

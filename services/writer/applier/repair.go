@@ -23,7 +23,8 @@ const (
 type budget struct {
 	recent []time.Time // repairs within the last repairWindow
 	last   time.Time
-	waits  int // repairs that had to wait, one after the other
+	waits  int       // repairs that had to wait, one after the other
+	told   time.Time // the last time that people were told to wait for
 }
 
 // next is when the next repair may be made: now, or later.
@@ -74,14 +75,20 @@ func (a *Applier) mayRepair(service corev1.ObjectReference, plan planner.Plan, c
 			a.repair.spend(now)
 		}
 	}
+	told := at.Equal(a.repair.told)
+	if held && alone {
+		a.repair.told = at
+	}
 	a.mu.Unlock()
 
 	if held && alone {
-		a.reporter.Tell(service, Warning{
-			Reason: "RepairsHeldBack", Action: "Repair",
-			Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", name, editor, freeRepairs, at.Format(time.TimeOnly)),
-		})
-		return &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", name, editor)}
+		if !told { // whoever asks again meanwhile hears the same
+			a.reporter.Tell(service, Warning{
+				Reason: "RepairsHeldBack", Action: "Repair",
+				Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", name, editor, freeRepairs, at.Format(time.TimeOnly)),
+			})
+		}
+		return &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", name, editor), Repair: true}
 	}
 	a.metrics.repairs.Add(float64(repairs))
 	a.log.Warn("slice was changed by someone else, putting it right", "namespace", service.Namespace, "slice", name, "by", editor, "slices", repairs)
