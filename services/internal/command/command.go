@@ -162,7 +162,7 @@ func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run 
 func (h Half[C]) build(cfg *C, log *slog.Logger) (Service, error) {
 	service, err := h.Build(cfg, log)
 	if err != nil {
-		return nil, fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
+		return nil, settings.Wrong(err)
 	}
 	return service, nil
 }

@@ -152,12 +152,18 @@ func (r *report) Error() string {
 
 func (r *report) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
 
+// Wrong makes an error one of a configuration that cannot work: a line for each of those that
+// were joined.
+func Wrong(err error) error { return &report{flatten(err)} }
+
+// flatten returns what was joined, and joined again. What merely wraps several errors has words
+// of its own, and stays whole.
 func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
 		return []error{err}
 	}
 	var all []error

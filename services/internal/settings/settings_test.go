@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"strings"
@@ -189,4 +190,15 @@ func TestATagThatMakesNoSensePanics(t *testing.T) {
 	Table(&struct {
 		D time.Duration `flag:"d" default:"soon"`
 	}{})
+}
+
+func TestEachOfSeveralErrorsIsALine(t *testing.T) {
+	one, another, more := errors.New("one"), errors.New("another"), errors.New("more")
+	err := Wrong(errors.Join(one, errors.Join(another, fmt.Errorf("of both: %w, %w", one, more))))
+	if want := ErrConfiguration.Error() + ":\n- one\n- another\n- of both: one, more"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	if !errors.Is(err, ErrConfiguration) || !errors.Is(err, more) {
+		t.Error("it does not say what it is")
+	}
 }

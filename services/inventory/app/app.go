@@ -119,7 +119,7 @@ func (i *inventory) Run(ctx context.Context) error {
 		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("%w:\n%w", settings.ErrConfiguration, err)
+		return settings.Wrong(err)
 	}
 
 	server := grpc.NewServer(i.link.Options()...)

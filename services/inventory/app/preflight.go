@@ -27,7 +27,7 @@ const (
 func check(ctx context.Context, version string, call command.Call[Config]) error {
 	f, err := newFlight(call.Config, version)
 	if err != nil {
-		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
+		return settings.Wrong(err)
 	}
 	return preflight.Run(ctx, call.Out, f.checks())
 }

@@ -74,10 +74,11 @@ func (dryRun) Release()                 {}
 
 // A standby takes over within 17 s of the leader's death: it notes a renewal at most one
 // pause late, waits for the Lease to expire, and tries at most one pause later; client-go
-// makes a pause up to 2.2 times as long. Its usual 15 s and 2 s add up to nearly 24 s.
+// makes a pause up to 2.2 times as long. Its usual 15 s and 2 s add up to nearly 24 s. What was
+// sent just before the renewals have failed for too long ends 5 s later, and the Lease not before.
 const (
 	leaseDuration = 12 * time.Second
-	leaseRenew    = 8 * time.Second
+	leaseRenew    = 7 * time.Second
 	leaseRetry    = time.Second
 )
 
@@ -204,7 +205,7 @@ func (w *writer) Run(ctx context.Context) error {
 		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("%w:\n%w", settings.ErrConfiguration, err)
+		return settings.Wrong(err)
 	}
 	doors := &admin.Server{
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Logger: w.log,

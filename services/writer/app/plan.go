@@ -35,7 +35,7 @@ func runPlan(ctx context.Context, version string, call command.Call[Config]) err
 	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
 	w, err := build(&cfg, version, journal.New(call.Err, slog.LevelWarn))
 	if err != nil {
-		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
+		return settings.Wrong(err)
 	}
 	r := &rehearsal{stages: w.stages, patience: planPatience, probing: judgedWithin}
 	running, stop := context.WithCancel(ctx)

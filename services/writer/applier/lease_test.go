@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 )
 
 func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, func()) {
@@ -172,7 +171,7 @@ func take(t *testing.T, client *fake.Clientset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease.Spec.HolderIdentity, lease.ResourceVersion = ptr.To("another"), "taken"
+	lease.Spec.HolderIdentity, lease.ResourceVersion = new("another"), "taken"
 	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

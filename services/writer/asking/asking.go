@@ -65,7 +65,7 @@ func ask(ctx context.Context, call command.Call[Settings], answer func(context.C
 	}
 	conn, err := dial(call.Config)
 	if err != nil {
-		return fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, err)
+		return settings.Wrong(err)
 	}
 	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
@@ -96,7 +96,7 @@ func parse(args []string) (question, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return q, fmt.Errorf("%w:\n- %w", settings.ErrConfiguration, errors.Join(problems...))
+		return q, settings.Wrong(errors.Join(problems...))
 	}
 	return q, nil
 }
