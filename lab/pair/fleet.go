@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair/audit"
 	"github.com/slicefeed/slicefeed/lab/pair/watch"
 )
@@ -209,6 +210,9 @@ func (p *Pair) WritesBy(ctx context.Context, user string) ([]audit.Write, error)
 
 // newFurther makes a half beside those that every pair has. Stop ends it too.
 func (p *Pair) newFurther(address netip.Addr, name, program string, settings ...map[string]string) (*Half, error) {
+	if err := netns.AddAddr(address); err != nil {
+		return nil, err
+	}
 	own := map[string]string{"ADMIN_ADDRESS": port(address, adminPort), "DEBUG_ADDRESS": debugAddress(address)}
 	h, err := newHalf(p.dir, program, address, name, append(settings, own)...)
 	if err != nil {

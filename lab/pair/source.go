@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
@@ -44,9 +43,6 @@ func (p *Pair) AddSource(name string, address netip.Addr, cidrs ...string) (*Sou
 }
 
 func (p *Pair) addSource(s *Source, address netip.Addr) error {
-	if err := netns.AddAddr(address); err != nil {
-		return err
-	}
 	ca, err := pki.NewCA(s.Name + "'s side")
 	if err != nil {
 		return err

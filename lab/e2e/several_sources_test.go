@@ -1,0 +1,339 @@
+package e2e
+
+import (
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// sources is the fleet with inventories of other clusters. The pair's own does not run.
+type sources struct {
+	*fleet
+
+	all map[string]*pair.Source
+}
+
+// plot is where a source is, and which third byte its workers' addresses have.
+type plot struct {
+	name string
+	last byte // of the inventory's address
+	net  byte
+}
+
+// enterSources is the stage with these sources, which run and tell nothing yet. Set changes
+// what the writers are to know of them.
+func enterSources(t *testing.T, sc script, set func(map[string]*pair.Source), plots ...plot) *sources {
+	t.Helper()
+	writer := map[string]string{"INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": ""}
+	maps.Copy(writer, sc.writer)
+	sc.writer = writer
+	f := &sources{fleet: enterFleet(t, sc), all: map[string]*pair.Source{}}
+	var listed []*pair.Source
+	for _, p := range plots {
+		source, err := f.AddSource(p.name, netip.AddrFrom4([4]byte{10, 0, 0, p.last}), netip.PrefixFrom(f.address(p.net, 0), 24).String())
+		f.must(err)
+		f.all[p.name] = source
+		listed = append(listed, source)
+		f.must(source.Start(f.ctx()))
+		t.Cleanup(func() {
+			if err := source.Kill(); err != nil {
+				t.Errorf("%s did not live to the end of the test: %v", source.Half.Name, err)
+			}
+			f.readLog(source.Half)
+		})
+	}
+	if set != nil {
+		set(f.all)
+	}
+	file := filepath.Join(t.TempDir(), "sources.yaml")
+	f.write(file, pair.SourcesFile(listed...))
+	for _, w := range f.Writers {
+		f.with(w, map[string]string{"SOURCES_FILE": file})
+	}
+	return f
+}
+
+func (f *sources) step(name string, play func(*sources)) {
+	f.t.Helper()
+	f.fleet.step(name, func(inner *fleet) { play(&sources{fleet: inner, all: f.all}) })
+}
+
+func (f *sources) address(net, host byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 1, net, host})
+}
+
+// workers are machines that answer, in that net, from that host on.
+func (f *sources) workers(net, from byte, n int) []*pair.Worker {
+	f.t.Helper()
+	var all []*pair.Worker
+	for i := range byte(n) {
+		all = append(all, f.machine(pair.WorkerOptions{Address: f.address(net, from+i)}))
+	}
+	return all
+}
+
+// labels are the addresses of a Service by the source that its slices name.
+func labels(all []*discoveryv1.EndpointSlice) map[string]string {
+	by := map[string][]*discoveryv1.EndpointSlice{}
+	for _, slice := range all {
+		source := slice.Labels["slicefeed.dev/source"]
+		by[source] = append(by[source], slice)
+	}
+	lines := map[string]string{}
+	for source, slices := range by {
+		if line := pair.Describe(slices); line != "no endpoints" {
+			lines[source] = line
+		}
+	}
+	return lines
+}
+
+// sourceOf names a metric of a source.
+func sourceOf(metric, source string) string {
+	return `slicefeed_writer_source_` + metric + `{source="` + source + `"}`
+}
+
+func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
+	f := enterSources(t, script{service: annotated("source", "east,north,west")}, nil, plot{"east", 14, 1}, plot{"west", 15, 2}, plot{"north", 16, 3})
+	east, west, north := f.all["east"], f.all["west"], f.all["north"]
+	easts, wests, norths := f.workers(1, 1, 3), f.workers(2, 1, 3), f.workers(3, 1, 1)
+	f.must(east.Tell(easts[:2]...))
+	f.must(west.Tell(wests...))
+	f.must(north.Tell(norths...))
+	f.startWriters()
+	writer := f.writers[0]
+	theirs := append(addresses(wests), norths[0].Address)
+	// heard is the proof that the writer goes on: east's third worker comes and goes.
+	heard := func(f *sources) {
+		f.t.Helper()
+		f.must(east.Tell(easts...))
+		f.slices("a new one of another source serves", pair.Are(pair.Ready, addresses(easts)...))
+		f.must(east.Tell(easts[:2]...))
+		f.slices("it is gone again", pair.Are(pair.Absent, easts[2].Address))
+	}
+	stay := func(f *sources) {
+		f.t.Helper()
+		if !pair.Are(pair.Ready, theirs...)(f.Now()) {
+			f.t.Errorf("they are not as they were: %s", pair.Describe(f.Now()))
+		}
+	}
+	f.step("all of all sources serve, each in a slice of its source", func(f *sources) {
+		f.slices("all serve", pair.AreJust(pair.Ready, append(addresses(easts[:2]), theirs...)...))
+		want := map[string]string{
+			"east": "10.1.1.1 ready, 10.1.1.2 ready", "north": "10.1.3.1 ready", "west": "10.1.2.1 ready, 10.1.2.2 ready, 10.1.2.3 ready",
+		}
+		if diff := cmp.Diff(want, labels(f.Now())); diff != "" {
+			f.t.Error(diff)
+		}
+		heard(f)
+	})
+	f.step("the endpoints of one that dies stay, and the data plane still judges them", func(f *sources) {
+		f.must(west.Kill())
+		f.metric(writer, sourceOf("connected", "west"), equals(0))
+		heard(f)
+		stay(f)
+		f.must(wests[0].Set(backend.Refuse))
+		f.slices("one that does not answer is out", pair.Are(pair.Out, wests[0].Address))
+		f.must(wests[0].Set(backend.Serve))
+		f.slices("it is back", pair.Are(pair.Ready, wests[0].Address))
+		f.must(west.Start(f.ctx()))
+		f.metric(writer, sourceOf("synced", "west"), equals(1))
+		stay(f)
+	})
+	f.step("those of one that is frozen and of one that is cut off stay", func(f *sources) {
+		f.must(west.Signal(syscall.SIGSTOP))
+		f.must(netns.DelAddr(north.Address))
+		f.metric(writer, sourceOf("connected", "west"), equals(0))
+		f.metric(writer, sourceOf("connected", "north"), equals(0))
+		heard(f)
+		stay(f)
+		f.tells(f.service, "Trust", "west")
+		f.tells(f.service, "Trust", "north")
+		f.must(west.Signal(syscall.SIGCONT))
+		f.must(netns.AddAddr(north.Address))
+		f.metric(writer, sourceOf("synced", "west"), equals(1))
+		f.metric(writer, sourceOf("synced", "north"), equals(1))
+		f.must(west.Tell(wests[:2]...))
+		theirs = append(addresses(wests[:2]), norths[0].Address)
+		f.slices("it is heard again", pair.Are(pair.Absent, wests[2].Address))
+		stay(f)
+	})
+	f.step("garbage changes nothing", func(f *sources) {
+		f.must(west.TellText(`[{"name":"w","private_ip":"10.1.2.9","ready":tr`))
+		f.metric(west.Half, partSynced("membership"), equals(0))
+		heard(f)
+		stay(f)
+		f.must(west.Tell(wests[:2]...))
+		f.metric(west.Half, partSynced("membership"), equals(1))
+	})
+	f.step("one that tells another's addresses is not believed, and takes nothing from it", func(f *sources) {
+		lie := []pair.Record{{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true}, {Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true}}
+		lie = append(lie, pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true}, pair.Record{Name: "y", Address: easts[0].Address, Worker: true})
+		f.must(west.TellRecords(lie...))
+		f.t.Log(f.tells(f.service, "Fence", "west", "2 in all", easts[0].Address.String()).Note)
+		f.slices("nothing came of it", pair.AreJust(pair.Ready, append(addresses(easts[:2]), theirs...)...))
+		f.must(west.Tell(wests[:2]...))
+		f.metric(writer, sourceOf("members", "west"), equals(2))
+	})
+	f.step("one that says that it is empty is not believed at once, and then for its own alone", func(f *sources) {
+		start := time.Now()
+		f.must(west.Tell())
+		f.t.Log(f.tells(f.service, "Empty", "west").Note)
+		stay(f)
+		took := f.slices("its own are gone", pair.AreJust(pair.Ready, easts[0].Address, easts[1].Address, norths[0].Address))
+		f.t.Logf("believed after %s", time.Since(start))
+		if f.seen.Saw(start, nameOf(f.service), func(all []*discoveryv1.EndpointSlice) bool {
+			return !pair.Are(pair.Ready, easts[0].Address, easts[1].Address, norths[0].Address)(all)
+		}) {
+			f.t.Error("others were touched")
+		}
+		if took < 4*time.Second {
+			f.t.Errorf("that was believed after %s", took)
+		}
+	})
+}
+
+func TestASourceThatAServiceNoLongerNamesIsLeftAtOnce(t *testing.T) {
+	// Not even the guard against too many leaving holds that up: it is our own wish.
+	f := enterSources(t, script{writer: map[string]string{"SHRINK_WINDOW": "1h"}, service: annotated("source", "east, west")}, nil, plot{"east", 14, 1}, plot{"west", 15, 2})
+	easts, wests := f.workers(1, 11, 1), f.workers(2, 11, 3)
+	f.must(f.all["east"].Tell(easts...))
+	f.must(f.all["west"].Tell(wests...))
+	f.startWriters()
+	f.slices("all serve", pair.AreJust(pair.Ready, append(addresses(easts), addresses(wests)...)...))
+	f.must(f.all["west"].Kill()) // it need not even be there
+	f.annotate(f.service, "source", "east")
+	f.slices("west's are gone", pair.AreJust(pair.Ready, easts[0].Address))
+	f.must(f.all["west"].Start(f.ctx()))
+	f.annotate(f.service, "source", "east,west")
+	f.slices("all serve again", pair.AreJust(pair.Ready, append(addresses(easts), addresses(wests)...)...))
+}
+
+func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
+	f := enterSources(t, script{service: annotated("source", "east,west")}, func(all map[string]*pair.Source) {
+		all["west"].CIDRs = all["east"].CIDRs
+	}, plot{"east", 14, 1}, plot{"west", 15, 2})
+	east, west := f.all["east"], f.all["west"]
+	both := f.workers(1, 21, 2)
+	f.must(east.Tell(both...))
+	f.must(west.Tell(both...))
+	start := time.Now()
+	f.startWriters()
+	ready := pair.AreJust(pair.Ready, addresses(both)...)
+	whose := func(want map[string]string) func([]*discoveryv1.EndpointSlice) bool {
+		return func(all []*discoveryv1.EndpointSlice) bool { return ready(all) && cmp.Equal(want, labels(all)) }
+	}
+	f.slices("both are the first's", func(all []*discoveryv1.EndpointSlice) bool { return ready(all) })
+	began := time.Now()
+	f.metric(f.writers[0], sourceOf("members", "west"), equals(2))
+	f.metric(f.writers[0], sourceOf("members", "east"), equals(2))
+	// Which of the two was heard first is not known.
+	first, second, one, two := east, west, "east", "west"
+	if _, ok := labels(f.Now())["west"]; ok {
+		first, second, one, two = west, east, "west", "east"
+	}
+	t.Logf("%s was heard first, after %s", one, time.Since(start))
+	f.slices("one has both", whose(map[string]string{one: both[0].Address.String() + " ready, " + both[1].Address.String() + " ready"}))
+
+	f.step("the other's bad word on it has no weight", func(f *sources) {
+		f.quiet(func() {
+			f.must(second.TellRecords(
+				pair.Record{Name: both[0].Name, Address: both[0].Address, Worker: true}, pair.Record{Name: both[1].Name, Address: both[1].Address, Worker: true}))
+			f.metric(second.Half, partSynced("membership"), equals(1))
+			f.must(second.Tell(both[1]))
+			f.metric(f.writers[0], sourceOf("members", two), equals(1))
+		})
+	})
+	f.step("what the one leaves out and the other tells moves to it without a gap", func(f *sources) {
+		f.must(first.Tell(both[0]))
+		f.slices("it has moved", whose(map[string]string{one: both[0].Address.String() + " ready", two: both[1].Address.String() + " ready"}))
+		if f.seen.Saw(began, nameOf(f.service), func(all []*discoveryv1.EndpointSlice) bool { return len(all) > 0 && !listsAll(all, both) }) {
+			f.t.Error("there was a gap")
+		}
+	})
+}
+
+// listsAll tells slices in which each of these is ready somewhere: an address that moves is in
+// two of them for a moment.
+func listsAll(all []*discoveryv1.EndpointSlice, workers []*pair.Worker) bool {
+	for _, w := range workers {
+		found := false
+		for _, slice := range all {
+			found = found || pair.Conditions([]*discoveryv1.EndpointSlice{slice})[w.Address] == pair.Ready
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+func TestEachSourceHasItsOwnFence(t *testing.T) {
+	f := enterSources(t, script{
+		writer:  map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace},
+		service: annotated("source", "east"),
+	}, func(all map[string]*pair.Source) {
+		all["west"].Namespaces, all["west"].Ports = []string{pair.OtherNamespace}, []string{"30443", "31000-31999"}
+	}, plot{"east", 14, 1}, plot{"west", 15, 2})
+	f.must(f.OpenNamespace(f.ctx(), pair.OtherNamespace))
+	easts, wests := f.workers(1, 31, 1), f.workers(2, 31, 1)
+	b, err := backend.Start("west-https", netip.AddrPortFrom(wests[0].Address, 30443))
+	f.must(err)
+	t.Cleanup(func() { f.must(b.Close()) })
+	f.must(f.all["east"].Tell(easts...))
+	f.must(f.all["west"].Tell(wests...))
+	at30443 := withPorts(portTo("https", corev1.ProtocolTCP, 443, 30443))
+	there := inNamespace(pair.OtherNamespace)
+	services := map[string]*corev1.Service{
+		"nothing is said":          f.make(labelled("unsaid")),
+		"a namespace of no right":  f.make(labelled("here", annotated("source", "west"), at30443)),
+		"a port of no right":       f.make(labelled("port", annotated("source", "west"), there)),
+		"a port of the other only": f.make(labelled("ports", annotated("source", "east,west"), there)),
+		"no such source":           f.make(labelled("nowhere", annotated("source", "south,east"))),
+	}
+	right := f.make(labelled("right", annotated("source", "west"), there, at30443))
+	f.startWriters()
+	f.slices("east's is served", pair.AreJust(pair.Ready, easts[0].Address))
+	f.wait(right, "west's is served", pair.AreJust(pair.Ready, wests[0].Address))
+	for _, one := range []struct {
+		name, reason string
+		says         []string
+	}{
+		{"nothing is said", "SourceNotGiven", []string{"slicefeed.dev/source", "east; west"}},
+		{"a namespace of no right", "NamespaceOutsideFence", []string{"namespace web", "west"}},
+		{"a port of no right", "PortOutsideFence", []string{"Port 30080", "west"}},
+		{"a port of the other only", "PortOutsideFence", []string{"Port 30080", "west"}},
+		{"no such source", "UnknownSource", []string{`"south"`, "east; west"}},
+	} {
+		f.step(one.name, func(f *sources) {
+			f.t.Log(f.tells(services[one.name], one.reason, one.says...).Note)
+			if !none(f.of(services[one.name])) {
+				f.t.Errorf("it has slices: %s", pair.Describe(f.of(services[one.name])))
+			}
+		})
+	}
+	f.step("with its one annotation it is served", func(f *sources) {
+		f.annotate(services["nothing is said"], "source", "east")
+		f.wait(services["nothing is said"], "it is served", pair.AreJust(pair.Ready, easts[0].Address))
+	})
+	f.step("a name that turns wrong later changes nothing", func(f *sources) {
+		before := f.versions(right)
+		f.annotate(right, "source", "south")
+		f.tells(right, "UnknownSource", `"south"`)
+		if diff := cmp.Diff(before, f.versions(right)); diff != "" {
+			f.t.Errorf("its slices were touched: %s", diff)
+		}
+		f.annotate(right, "source", "west")
+	})
+}

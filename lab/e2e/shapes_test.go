@@ -1,0 +1,306 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// The addresses of the one node of the tests of shapes, and the ports at which it answers.
+var (
+	shapeV4, shapeV6 = netip.MustParseAddr("10.1.9.1"), netip.MustParseAddr("fd00:1::9:1")
+	shapePorts       = []uint16{pair.NodePort, 30443, 8080}
+)
+
+// enterShapes is the stage with one node of both families, and no cloud.
+func enterShapes(t *testing.T, writer map[string]string) *fleet {
+	t.Helper()
+	const subnets = pair.SourcesSubnet + ",fd00:1::/64"
+	inventory := withoutCloud()
+	inventory["SECURED_SUBNET_CIDR"], writer["SECURED_SUBNET_CIDR"] = subnets, subnets
+	f := enterFleet(t, script{inventory: inventory, writer: writer})
+	for _, address := range []netip.Addr{shapeV4, shapeV6} {
+		f.must(netns.AddAddr(address))
+		for _, port := range shapePorts {
+			b, err := backend.Start("node-1", netip.AddrPortFrom(address, port))
+			f.must(err)
+			t.Cleanup(func() { f.must(b.Close()) })
+		}
+	}
+	f.node("node-1", shapeV4, shapeV6)
+	return f
+}
+
+// with gives a Service these ports.
+func withPorts(ports ...corev1.ServicePort) func(*corev1.Service) {
+	return func(service *corev1.Service) { service.Spec.Ports = ports }
+}
+
+func ofFamilies(policy corev1.IPFamilyPolicy, families ...corev1.IPFamily) func(*corev1.Service) {
+	return func(service *corev1.Service) {
+		service.Spec.IPFamilyPolicy, service.Spec.IPFamilies = &policy, families
+	}
+}
+
+func headless(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone }
+
+func ofKind(kind corev1.ServiceType) func(*corev1.Service) {
+	return func(service *corev1.Service) { service.Spec.Type = kind }
+}
+
+// manyPorts are so many, all within the fence.
+func manyPorts(n int) []corev1.ServicePort {
+	var all []corev1.ServicePort
+	for i := range int32(n) {
+		all = append(all, portTo(fmt.Sprint("p-", i), corev1.ProtocolTCP, 1000+i, pair.NodePort+i))
+	}
+	return all
+}
+
+func TestEachShapeThatWorksIsServed(t *testing.T) {
+	const tcp, udp, sctp = corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP
+	const single, both = corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyRequireDualStack
+	v4 := []netip.Addr{shapeV4}
+	grpcPort := portTo("grpc", tcp, 80, pair.NodePort)
+	grpcPort.AppProtocol = new("kubernetes.io/h2c")
+	shapes := []struct {
+		name      string
+		change    []func(*corev1.Service)
+		ports     []string // name protocol number
+		addresses []netip.Addr
+	}{
+		{"one port", nil, []string{"http TCP 30080"}, v4},
+		{"one port without a name", []func(*corev1.Service){withPorts(portTo("", tcp, 80, pair.NodePort))}, []string{" TCP 30080"}, v4},
+		{"one port without a targetPort", []func(*corev1.Service){withPorts(corev1.ServicePort{Port: pair.NodePort})}, []string{" TCP 30080"}, v4},
+		{
+			"several ports",
+			[]func(*corev1.Service){withPorts(portTo("http", tcp, 80, pair.NodePort), portTo("https", tcp, 443, 30443), portTo("dns", udp, 53, 30053))},
+			[]string{"dns UDP 30053", "http TCP 30080", "https TCP 30443"},
+			v4,
+		},
+		{"an application protocol", []func(*corev1.Service){withPorts(grpcPort)}, []string{"grpc TCP 30080 kubernetes.io/h2c"}, v4},
+		{"another probe-port", []func(*corev1.Service){withPorts(portTo("quiet", tcp, 80, 30999)), annotated("probe-port", "30443")}, []string{"quiet TCP 30999"}, v4},
+		{"only UDP, with a probe-port", []func(*corev1.Service){withPorts(portTo("dns", udp, 53, 30053)), annotated("probe-port", "30080")}, []string{"dns UDP 30053"}, v4},
+		{"only SCTP, not probed", []func(*corev1.Service){withPorts(portTo("diameter", sctp, 3868, 30868)), annotated("probe", "off")}, []string{"diameter SCTP 30868"}, v4},
+		{"both families", []func(*corev1.Service){ofFamilies(both)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
+		{"both families, IPv6 first", []func(*corev1.Service){ofFamilies(both, corev1.IPv6Protocol, corev1.IPv4Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
+		{"IPv6 alone", []func(*corev1.Service){ofFamilies(single, corev1.IPv6Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV6}},
+		{"headless of one family", []func(*corev1.Service){headless, ofFamilies(single)}, []string{"http TCP 30080"}, v4},
+		{"headless, which is of both unless it says otherwise", []func(*corev1.Service){headless}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
+		{"headless without a port, not probed", []func(*corev1.Service){headless, ofFamilies(single), withPorts(), annotated("probe", "off")}, nil, v4},
+		{"of type NodePort", []func(*corev1.Service){ofKind(corev1.ServiceTypeNodePort)}, []string{"http TCP 30080"}, v4},
+		{"of type LoadBalancer", []func(*corev1.Service){ofKind(corev1.ServiceTypeLoadBalancer)}, []string{"http TCP 30080"}, v4},
+		{"the longest name " + strings.Repeat("x", 63), nil, []string{"http TCP 30080"}, v4},
+		{"a thousand ports", []func(*corev1.Service){withPorts(manyPorts(1000)...)}, nil, v4},
+	}
+	// The stage's own Service is given by name, and has no label.
+	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
+	f.label(f.service, "")
+	f.patch(f.service, `{"spec":{"ports":[{"name":"http","port":80,"targetPort":"named"}]}}`)
+	made := make([]*corev1.Service, len(shapes))
+	for i, shape := range shapes {
+		name := fmt.Sprint("shape-", i)
+		if _, long, is := strings.Cut(shape.name, "the longest name "); is {
+			name = long
+		}
+		made[i] = f.make(labelled(name, shape.change...))
+	}
+	f.start()
+	for i, shape := range shapes {
+		t.Run(strings.TrimRight(shape.name, " x"), func(t *testing.T) {
+			f := f.on(t)
+			f.wait(made[i], "it is served", pair.AreJust(pair.Ready, shape.addresses...))
+			for _, slice := range f.of(made[i]) {
+				if len(slice.Ports) != len(made[i].Spec.Ports) {
+					t.Errorf("%d ports, want %d", len(slice.Ports), len(made[i].Spec.Ports))
+				}
+				if diff := cmp.Diff(shape.ports, portsOf(slice)); diff != "" && shape.ports != nil {
+					t.Errorf("the ports of %s (-want +got):\n%s", slice.Name, diff)
+				}
+				if want := familyOf(slice); len(slice.Endpoints) != 1 || slice.AddressType != want {
+					t.Errorf("%s is of type %s with %d endpoints", slice.Name, slice.AddressType, len(slice.Endpoints))
+				}
+			}
+			if n := len(f.of(made[i])); n != len(shape.addresses) {
+				t.Errorf("%d slices for %d families", n, len(shape.addresses))
+			}
+			if said := f.events(made[i]); said != "" {
+				t.Errorf("it was complained of:%s", said)
+			}
+		})
+	}
+	t.Run("TARGET_PORT is written whatever the Service given by name says", func(t *testing.T) {
+		f := f.on(t)
+		f.slices("it is served", pair.AreJust(pair.Ready, v4...))
+		if diff := cmp.Diff([]string{"http TCP 8080"}, portsOf(f.slice())); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// on is the fleet in a subtest that fails alone.
+func (f *fleet) on(t *testing.T) *fleet {
+	inner := *f.stage
+	inner.t = t
+	return &fleet{stage: &inner, seen: f.seen}
+}
+
+// portsOf are a slice's ports as lines.
+func portsOf(slice *discoveryv1.EndpointSlice) []string {
+	var lines []string
+	for _, p := range slice.Ports {
+		line := fmt.Sprintf("%s %s %d", *p.Name, *p.Protocol, *p.Port)
+		if p.AppProtocol != nil {
+			line += " " + *p.AppProtocol
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func familyOf(slice *discoveryv1.EndpointSlice) discoveryv1.AddressType {
+	if strings.Contains(slice.Endpoints[0].Addresses[0], ":") {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
+}
+
+func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.T) {
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	named := portTo("http", corev1.ProtocolTCP, 80, 0)
+	named.TargetPort = intstr.FromString("web")
+	// By http, so that the backend notices if it is asked.
+	to := func(port int32) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			annotated("probe", "http")(s)
+			withPorts(portTo("http", corev1.ProtocolTCP, 80, port))(s)
+		}
+	}
+	const mendedPorts = `{"spec":{"ports":[{"name":"http","port":80,"protocol":"TCP","targetPort":30080}]}}`
+	annotation := func(name, value string) string {
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"slicefeed.dev/" + name: value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	shapes := []struct {
+		name   string
+		change func(*corev1.Service)
+		reason string
+		says   []string
+		mend   string // the patch that does what is said
+	}{
+		{
+			"a selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} },
+			"ServiceHasSelector",
+			[]string{"remove spec.selector"},
+			`{"spec":{"selector":null}}`,
+		},
+		{
+			"of type ExternalName", func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "shop.example"
+			},
+			"ExternalName",
+			[]string{"use ClusterIP"},
+			`{"spec":{"type":"ClusterIP","externalName":null}}`,
+		},
+		{
+			"internalTrafficPolicy: Local", func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local },
+			"LocalTrafficPolicy",
+			[]string{"internalTrafficPolicy", "set it to Cluster"},
+			`{"spec":{"internalTrafficPolicy":"Cluster"}}`,
+		},
+		{"externalTrafficPolicy: Local", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+		}, "LocalTrafficPolicy", []string{"externalTrafficPolicy", "set it to Cluster"}, `{"spec":{"externalTrafficPolicy":"Cluster"}}`},
+		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "use the number"}, mendedPorts},
+		{
+			"publishNotReadyAddresses", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
+			"PublishNotReadyAddresses",
+			[]string{"set it to false"},
+			`{"spec":{"publishNotReadyAddresses":false}}`,
+		},
+		{"a port outside the fence", to(22), "PortOutsideFence", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
+		{"a port that is only TARGET_PORT of another", to(8080), "PortOutsideFence", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
+		{"a probe-port outside the fence", annotated("probe", "http", "probe-port", "6443"), "PortOutsideFence", []string{"Port 6443", "probed", "use another"}, annotation("probe-port", "30443")},
+		{"only UDP", withPorts(portTo("dns", corev1.ProtocolUDP, 53, 30053)), "NoProbePort", []string{"slicefeed.dev/probe-port"}, annotation("probe-port", "30080")},
+		{"headless without a port", func(s *corev1.Service) {
+			s.Spec.Ports = nil
+			headless(s)
+			ofFamilies(corev1.IPFamilyPolicySingleStack)(s)
+		}, "NoProbePort", []string{"turn probing off"}, annotation("probe", "off")},
+		{"an annotation that cannot be read, from the first", annotated("probe", "ping"), "InvalidAnnotation", []string{"slicefeed.dev/probe", `"ping"`, "tcp"}, annotation("probe", "tcp")},
+		{
+			"two annotations that cannot be read", annotated("probe", "ping", "shrink-window", "2d"), "InvalidAnnotation",
+			[]string{"slicefeed.dev/probe", "slicefeed.dev/shrink-window", "1h"},
+			`{"metadata":{"annotations":null}}`,
+		},
+		{"a source that there is not", annotated("source", "east"), "UnknownSource", []string{`"east"`, "there are: default"}, annotation("source", "default")},
+	}
+	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
+	// Somebody listens at the ports outside of the fence, and must not be asked.
+	outside := map[uint16]*backend.Backend{}
+	for _, port := range []uint16{22, 6443} {
+		b, err := backend.Start("outside", netip.AddrPortFrom(shapeV4, port))
+		f.must(err)
+		t.Cleanup(func() { f.must(b.Close()) })
+		outside[port] = b
+	}
+	made := make([]*corev1.Service, len(shapes))
+	for i, shape := range shapes {
+		made[i] = f.make(labelled(fmt.Sprint("shape-", i), annotated("probe-path", "/"), shape.change))
+	}
+	legacy := f.make(labelled("legacy"))
+	mirrored := f.legacyEndpoints(legacy)
+	f.start()
+	f.slices("the stage's own Service is served", pair.AreJust(pair.Ready, shapeV4))
+	for i, shape := range shapes {
+		t.Run(shape.name, func(t *testing.T) {
+			f := f.on(t)
+			t.Log(f.tells(made[i], shape.reason, shape.says...).Note)
+			if !none(f.of(made[i])) {
+				t.Errorf("it has slices: %s", pair.Describe(f.of(made[i])))
+			}
+			f.patch(made[i], shape.mend)
+			f.wait(made[i], "it is served", pair.AreJust(pair.Ready, shapeV4))
+		})
+	}
+	t.Run("legacy Endpoints", func(t *testing.T) {
+		f := f.on(t)
+		t.Log(f.tells(legacy, "LegacyEndpoints", mirrored, "delete the Endpoints object legacy").Note)
+		if n := len(f.of(legacy)); n != 1 {
+			t.Errorf("it has %d slices", n)
+		}
+		f.must(f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Delete(f.ctx(), mirrored, metav1.DeleteOptions{}))
+		f.wait(legacy, "it is served", pair.AreJust(pair.Ready, shapeV4))
+	})
+	for port, b := range outside {
+		if n := b.Requests(); n != 0 {
+			t.Errorf("port %d was asked %d times", port, n)
+		}
+	}
+}
+
+// legacyEndpoints makes the mirrored slice of an Endpoints object, as the controller manager
+// would, which is not there. The object itself is nothing that we read.
+func (f *fleet) legacyEndpoints(service *corev1.Service) (name string) {
+	f.t.Helper()
+	slice := sliceOf(service.Name+"-mirrored", "endpointslicemirroring-controller.k8s.io", netip.MustParseAddr("10.1.9.7"))
+	slice.Labels[discoveryv1.LabelServiceName] = service.Name
+	return f.put(slice).Name
+}
