@@ -27,6 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/asking"
+	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -56,12 +57,12 @@ func Half(version string) command.Half[Config] {
 
 // writer is the half, built and not yet running.
 type writer struct {
-	*stages
-
 	cfg      *Config
+	log      *slog.Logger
 	registry *prometheus.Registry
-	elected  *applier.Lease // nil in a dry run
-	controls *controls
+	sources  []*source
+	decides  control.Config
+	elected  *applier.Lease       // nil in a dry run
 	door     *endpointserver.Door // nil: nobody may ask
 }
 
@@ -94,15 +95,17 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	if err := errors.Join(errCluster, errSources, errLinks, errDoor); err != nil {
 		return nil, err
 	}
-	s := &stages{sources: map[string]*source{}, zones: map[string]string{}, board: board, metrics: newMetrics(registry), log: log}
+	w := &writer{cfg: cfg, log: log, registry: registry, sources: opened, door: door}
+	w.decides = control.Config{
+		Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Zones: map[string]string{},
+		Board: board, Logger: log, Registerer: registry,
+	}
 	for _, one := range opened {
-		s.sources[one.name] = one
+		w.decides.Sources = append(w.decides.Sources, one.Source)
 	}
 	for _, zone := range cfg.ZoneMap {
-		s.zones[zone.Theirs] = zone.Ours
+		w.decides.Zones[zone.Theirs] = zone.Ours
 	}
-	w := &writer{stages: s, cfg: cfg, registry: registry, controls: newControls(s), door: door}
-	s.prober = prober.New(prober.Config{Log: log, Registerer: registry})
 	if err := w.join(cluster, namespace, configured); err != nil {
 		return nil, err
 	}
@@ -140,13 +143,13 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 		return err
 	}
 	wanted.Client, wanted.Logger = client, w.log
-	if w.targets, err = targets.New(wanted); err != nil {
+	if w.decides.Targets, err = targets.New(wanted); err != nil {
 		return err
 	}
 	identity := applier.Identity()
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
 	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
-		w.lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
+		w.decides.Lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
 	} else {
 		w.elected, err = applier.NewLease(applier.LeaseConfig{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: identity,
@@ -156,12 +159,13 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 		if err != nil {
 			return err
 		}
-		w.lease = w.elected
+		w.decides.Lease = w.elected
 	}
-	w.told = applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: w.log})
+	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: w.log})
 	written := applier.NewMetrics(w.registry)
-	w.applier = func() *applier.Applier {
-		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: w.told, Logger: w.log, Metrics: written})
+	w.decides.Told = told
+	w.decides.Applier = func() *applier.Applier {
+		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: told, Logger: w.log, Metrics: written})
 	}
 	return nil
 }
@@ -211,7 +215,7 @@ func (w *writer) Run(ctx context.Context) error {
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Logger: w.log,
 		// The inventories do not count: what is served must not wait for a half that may be
 		// down for good.
-		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.targets.Synced}},
+		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.decides.Targets.Synced}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -226,22 +230,22 @@ func (w *writer) Run(ctx context.Context) error {
 	if w.door != nil {
 		g.Go(func() error { return w.door.Run(ctx, listeners[2]) })
 	}
-	g.Go(func() error { return w.told.Run(ctx) })
+	g.Go(func() error { return w.decides.Told.Run(ctx) })
 	g.Go(func() error {
 		defer giveUp()
-		return w.controls.Run(ctx)
+		return control.New(w.decides).Run(ctx)
 	})
 	g.Go(func() error { return doors.Run(ctx) })
 	return g.Wait()
 }
 
 // watch runs the stages that only watch.
-func (s *stages) watch(ctx context.Context, g *errgroup.Group) {
-	for _, one := range s.sources {
+func (w *writer) watch(ctx context.Context, g *errgroup.Group) {
+	for _, one := range w.sources {
 		g.Go(func() error { return one.Run(ctx) })
 	}
-	g.Go(func() error { return s.targets.Run(ctx) })
-	g.Go(func() error { return s.prober.Run(ctx) })
+	g.Go(func() error { return w.decides.Targets.Run(ctx) })
+	g.Go(func() error { return w.decides.Prober.Run(ctx) })
 }
 
 // serviceAccountNamespace is where a Pod finds its own namespace.

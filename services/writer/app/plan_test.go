@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -102,21 +102,22 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stages{
-		sources: map[string]*source{defaultSource: {
-			name: defaultSource, cidrs: []netip.Prefix{netip.MustParsePrefix(st.cidr)},
-			Subscriber: subscriber.New(subscriber.Config{Source: defaultSource, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1}),
-		}},
-		targets: followed, prober: prober.New(prober.Config{Log: log, Registerer: registry}), log: log, metrics: newMetrics(registry),
-		applier: func() *applier.Applier { return nil },
+	source := control.Source{
+		Name: defaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(st.cidr)},
+		Subscriber: subscriber.New(subscriber.Config{Source: defaultSource, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1}),
 	}
-	r := &rehearsal{stages: s, patience: time.Second, probing: func(prober.Spec) time.Duration { return 300 * time.Millisecond }}
+	decides := control.Config{
+		Sources: []control.Source{source}, Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
+		Logger: log, Registerer: registry,
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{s.sources[defaultSource].Subscriber.Run, followed.Run} {
+	for _, run := range []func(context.Context) error{source.Run, followed.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
-	err = r.decide(ctx)
+	acts, err := control.Rehearse(ctx, decides, control.Patience{
+		Caches: time.Second, Probes: func(prober.Spec) time.Duration { return 300 * time.Millisecond },
+	})
 	stop()
 	if ran := running.Wait(); ran != nil {
 		t.Error(ran)
@@ -128,7 +129,7 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	}
 	var out bytes.Buffer
 	if err == nil {
-		err = r.print(&out)
+		err = printPlans(&out, acts)
 	}
 	return out.String(), err
 }
@@ -277,16 +278,5 @@ func TestATableOfVerdictsStaysInItsLines(t *testing.T) {
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
-	}
-}
-
-func TestTheFirstWordOfAProbeIsWaitedForAsLongAsItMayTake(t *testing.T) {
-	for _, tt := range []struct{ interval, timeout, want time.Duration }{
-		{2 * time.Second, time.Second, 8 * time.Second},
-		{5 * time.Minute, time.Second, time.Minute},
-	} {
-		if got := judgedWithin(prober.Spec{Interval: tt.interval, Timeout: tt.timeout}); got != tt.want {
-			t.Errorf("every %s: got %s, want %s", tt.interval, got, tt.want)
-		}
 	}
 }

@@ -136,7 +136,7 @@ func (f *flight) samples(p place) []*discoveryv1.EndpointSlice {
 	}
 	var all []*discoveryv1.EndpointSlice
 	for _, kind := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		same := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return family(a) != kind })
+		same := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return planner.Family(a) != kind })
 		if len(same) > 0 {
 			all = append(all, f.sample(p, same, ports))
 		}
@@ -151,7 +151,7 @@ func (f *flight) sample(p place, addresses []netip.Addr, ports []uint16) *discov
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: p.managedBy, planner.LabelWriter: f.namespace,
 		}},
-		AddressType: family(addresses[0]),
+		AddressType: planner.Family(addresses[0]),
 	}
 	for _, a := range addresses[:min(len(addresses), mostAddresses)] {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.String()}})

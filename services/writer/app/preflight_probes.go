@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -105,7 +106,7 @@ func (o *origin) addresses(t targets.Target) []netip.Addr {
 		}
 		for _, a := range m.Addresses {
 			switch {
-			case !slices.Contains(t.Families, family(a)):
+			case !slices.Contains(t.Families, planner.Family(a)):
 			case m.State == subscriber.Ready:
 				ready = append(ready, a)
 			default:

@@ -146,34 +146,11 @@ func (o *origin) firstWord(ctx context.Context) (string, error) {
 		select {
 		case <-s.Changed():
 		case <-ctx.Done():
-			return "", fmt.Errorf("%w: %s: see what slicefeed-inventory says of itself (its preflight, or explain)", context.Cause(ctx), mute(s.Snapshot()))
+			return "", fmt.Errorf("%w: %s: see what slicefeed-inventory says of itself (its preflight, or explain)", context.Cause(ctx), s.Snapshot().Mute())
 		}
 	}
 	o.word = s.Snapshot()
 	return judgeWord(o.word)
-}
-
-// mute says how far an inventory has come that tells no set.
-func mute(s subscriber.Snapshot) string {
-	if !s.Alive {
-		return "the stream of nodes brings nothing"
-	}
-	return "it has no complete set yet: " + partsInWords(s)
-}
-
-func partsInWords(s subscriber.Snapshot) string {
-	var all []string
-	for _, p := range []struct {
-		name string
-		part subscriber.Part
-	}{{"membership", s.Membership}, {"addresses", s.Addresses}} {
-		text := p.name + " " + p.part.State.String()
-		if p.part.State != subscriber.Synced && p.part.Reason != "" {
-			text += " (" + p.part.Reason + ")"
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, ", ")
 }
 
 // judgeWord judges what an inventory told.
@@ -184,7 +161,7 @@ func judgeWord(s subscriber.Snapshot) (string, error) {
 			ready++
 		}
 	}
-	saw := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, partsInWords(s))
+	saw := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, s.Parts())
 	switch {
 	case s.Membership.State != subscriber.Synced || s.Addresses.State != subscriber.Synced:
 		return "", preflight.Warning("%s: while membership is not synced nothing new is believed, while addresses are not none is new: see to the inventory", saw)

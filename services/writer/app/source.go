@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
@@ -32,14 +32,12 @@ func (c *Config) configured() ([]sources.Source, error) {
 	return sources.Read(c.SourcesFile, defaults)
 }
 
-// source is one inventory: the link to it, and what it tells.
+// source is one inventory, and the link to it.
 type source struct {
-	*subscriber.Subscriber
+	control.Source
 
-	name  string
-	cidrs []netip.Prefix
-	link  *link.Client
-	conn  *grpc.ClientConn
+	link *link.Client
+	conn *grpc.ClientConn
 }
 
 // openSources makes the links to all inventories. Nobody is called yet.
@@ -77,7 +75,7 @@ func openSource(cfg *Config, one sources.Source, log *slog.Logger, registry prom
 	if err != nil {
 		return nil, fmt.Errorf("address of the inventory %q: want host:port: %w", one.Address, err)
 	}
-	return &source{name: one.Name, cidrs: one.CIDRs, link: end, conn: conn}, nil
+	return &source{Source: control.Source{Name: one.Name, CIDRs: one.CIDRs}, link: end, conn: conn}, nil
 }
 
 // Run follows the inventory until ctx is done.

@@ -70,7 +70,7 @@ func (d Desired) wanted() *wanted {
 	}
 	for _, e := range d.Endpoints {
 		e.Address = e.Address.Unmap()
-		g := w.intern(familyOf(e.Address), cmp.Or(e.Source, DefaultSource))
+		g := w.intern(Family(e.Address), cmp.Or(e.Source, DefaultSource))
 		if !e.Address.IsValid() || e.Address.Zone() != "" || !slices.Contains(d.Families, g.family) {
 			continue
 		}

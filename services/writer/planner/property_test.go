@@ -71,7 +71,7 @@ func drawCluster(t *rapid.T, d Desired) *cluster {
 			s.Labels[LabelSource] = source
 		}
 		for _, e := range drawEndpoints(t, []string{""}) {
-			if familyOf(e.Address) == s.AddressType {
+			if Family(e.Address) == s.AddressType {
 				s.Endpoints = append(s.Endpoints, written(&e))
 			}
 		}
@@ -87,7 +87,7 @@ func canonical(d Desired) []Endpoint {
 		if e.Source == "" {
 			e.Source = DefaultSource
 		}
-		if slices.Contains(d.Families, familyOf(e.Address)) {
+		if slices.Contains(d.Families, Family(e.Address)) {
 			out = append(out, e)
 		}
 	}
@@ -144,7 +144,7 @@ func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
 				t.Fatalf("%s has wrong ports or labels", s.Name)
 			}
 			for _, e := range s.Endpoints {
-				if familyOf(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
+				if Family(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
 					t.Fatalf("%s mixes families", s.Name)
 				}
 			}

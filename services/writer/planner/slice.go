@@ -131,7 +131,8 @@ func sourceOf(slice *discoveryv1.EndpointSlice) string {
 	return DefaultSource
 }
 
-func familyOf(addr netip.Addr) discoveryv1.AddressType {
+// Family is the type of the slices that an address belongs into.
+func Family(addr netip.Addr) discoveryv1.AddressType {
 	if addr.Is4() {
 		return discoveryv1.AddressTypeIPv4
 	}

@@ -7,6 +7,7 @@ package subscriber
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -135,4 +136,28 @@ func (s Snapshot) differs(o Snapshot) bool {
 		s.Generation != o.Generation || s.Cursor.Epoch != o.Cursor.Epoch ||
 		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
 		!same(s.Membership, o.Membership) || !same(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
+}
+
+// Mute says how far an inventory has come that tells no set.
+func (s Snapshot) Mute() string {
+	if !s.Alive {
+		return "the stream of nodes brings nothing"
+	}
+	return "it has no complete set yet: " + s.Parts()
+}
+
+// Parts says in words how much the snapshot is worth.
+func (s Snapshot) Parts() string {
+	var all []string
+	for _, p := range []struct {
+		name string
+		part Part
+	}{{"membership", s.Membership}, {"addresses", s.Addresses}} {
+		text := p.name + " " + p.part.State.String()
+		if p.part.State != Synced && p.part.Reason != "" {
+			text += " (" + p.part.Reason + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }

@@ -1,4 +1,4 @@
-package app
+package control
 
 import (
 	"context"
@@ -29,36 +29,34 @@ import (
 
 // office is controls with a consuming cluster that is a fake, and with a source that is never heard.
 type office struct {
-	*controls
+	*Controls
 
 	client kubernetes.Interface
 }
 
-func newOffice(t *testing.T, lead lease, objects ...kuberuntime.Object) *office {
+func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office {
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
 	followed, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
 		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListOut: true},
-		Sources:  []targets.Source{{Name: defaultSource}}, Logger: log,
+		Sources:  []targets.Source{{Name: "default"}}, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
-	s := &stages{
-		sources: map[string]*source{defaultSource: {
-			name:       defaultSource,
-			Subscriber: subscriber.New(subscriber.Config{Source: defaultSource, Log: log, Metrics: subscriber.NewMetrics(registry)}),
+	return &office{New(Config{
+		Sources: []Source{{
+			Name: "default", Subscriber: subscriber.New(subscriber.Config{Source: "default", Log: log, Metrics: subscriber.NewMetrics(registry)}),
 		}},
-		targets: followed, prober: prober.New(prober.Config{Log: log, Registerer: registry}), lease: lead,
-		board: endpoints.NewBoard("life"), told: told, metrics: newMetrics(registry), log: log,
-		applier: func() *applier.Applier {
+		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lead,
+		Board: endpoints.NewBoard("life"), Told: told, Logger: log, Registerer: registry,
+		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
 		},
-	}
-	return &office{newControls(s), client}
+	}), client}
 }
 
 // run runs the office until the test ends, and returns once nothing more happens. Its end takes
@@ -109,7 +107,7 @@ func (o *office) put(t *testing.T, svc *corev1.Service) {
 
 func TestEachServiceIsDecidedUponWhileItIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, dryRun{}, service("blue", "default"), service("red", "default"), service("other", "elsewhere"))
+		o := newOffice(t, &elected{}, service("blue", "default"), service("red", "default"), service("other", "elsewhere"))
 		if _, status := o.board.List(nil); status.Synced {
 			t.Error("the board speaks before anything was read")
 		}

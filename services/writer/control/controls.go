@@ -1,4 +1,4 @@
-package app
+package control
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// controls has one control for each target that there is, tells each of what its decision
+// Controls has one control for each target that there is, tells each of what its decision
 // rests upon, and gives the Lease up when the probes of all of them are blind.
-type controls struct {
+type Controls struct {
 	*stages
 
 	running map[string]*control // by target
@@ -26,15 +26,18 @@ type controls struct {
 	since     time.Time // since when we lead; zero: we do not
 }
 
-func newControls(s *stages) *controls {
-	return &controls{
+// New makes Controls that have decided on nothing yet.
+func New(cfg Config) *Controls { return newControls(newStages(cfg)) }
+
+func newControls(s *stages) *Controls {
+	return &Controls{
 		stages: s, running: map[string]*control{}, over: make(chan *control),
 		stirred: make(chan struct{}, 1), sight: map[targets.Key]verdict.Decision{},
 	}
 }
 
-// Run runs the controls until ctx is done, and waits for them.
-func (c *controls) Run(ctx context.Context) error {
+// Run runs the Controls until ctx is done, and waits for them.
+func (c *Controls) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	said := make(chan string) // names of sources that have said something new
@@ -81,7 +84,7 @@ func (c *controls) Run(ctx context.Context) error {
 }
 
 // relay passes on that a source has said something new.
-func relay(ctx context.Context, s *source, said chan<- string) {
+func relay(ctx context.Context, s Source, said chan<- string) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,19 +94,19 @@ func relay(ctx context.Context, s *source, said chan<- string) {
 		select {
 		case <-ctx.Done():
 			return
-		case said <- s.name:
+		case said <- s.Name:
 		}
 	}
 }
 
-func (c *controls) attendAll(ctx context.Context, group *sync.WaitGroup) {
+func (c *Controls) attendAll(ctx context.Context, group *sync.WaitGroup) {
 	for _, key := range c.targets.Take() {
 		c.attend(ctx, group, key)
 	}
 }
 
 // attend has a target's control decide anew, and starts one where there is none.
-func (c *controls) attend(ctx context.Context, group *sync.WaitGroup, key targets.Key) {
+func (c *Controls) attend(ctx context.Context, group *sync.WaitGroup, key targets.Key) {
 	if one := c.running[key.String()]; one != nil {
 		one.poke()
 		return
@@ -123,7 +126,7 @@ func (c *controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 }
 
 // heard notes what the probes of a target see.
-func (c *controls) heard(key targets.Key, d verdict.Decision) {
+func (c *Controls) heard(key targets.Key, d verdict.Decision) {
 	d = verdict.Decision{Panic: d.Panic, Sees: d.Sees, BlindSince: d.BlindSince}
 	c.mu.Lock()
 	before := c.sight[key]
@@ -139,7 +142,7 @@ func (c *controls) heard(key targets.Key, d verdict.Decision) {
 	}
 }
 
-func (c *controls) stir() {
+func (c *Controls) stir() {
 	select {
 	case c.stirred <- struct{}{}:
 	default:
@@ -147,7 +150,7 @@ func (c *controls) stir() {
 }
 
 // mayShow lets the board speak once there was a decision on all that was found at the start.
-func (c *controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
+func (c *Controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
 	if c.shown || c.targets.Synced() != nil {
 		return
 	}
@@ -163,7 +166,7 @@ func (c *controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
 
 // mayGiveUp gives the Lease up when it is due, and returns when to ask again though
 // nothing changes.
-func (c *controls) mayGiveUp(now time.Time) (wake time.Time) {
+func (c *Controls) mayGiveUp(now time.Time) (wake time.Time) {
 	leading := c.lease.Leading()
 	if leading == c.since.IsZero() {
 		c.since = time.Time{}

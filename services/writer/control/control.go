@@ -1,11 +1,9 @@
-package app
+package control
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,32 +16,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
-
-// stages are what the controls of all targets rest upon.
-type stages struct {
-	sources map[string]*source
-	targets *targets.Targets
-	prober  *prober.Prober
-	lease   lease
-	zones   map[string]string // from the secured cluster's names to ours
-	told    *applier.Reporter
-	board   *endpoints.Board // nil: nobody may ask
-	metrics *metrics
-	log     *slog.Logger
-
-	// applier makes one for a target.
-	applier func() *applier.Applier
-	// writes is held for reading by whoever writes, and for writing to give the Lease up: the
-	// next leader may begin at once, and must not meet a write of ours that is under way.
-	writes sync.RWMutex
-}
-
-// lease says who writes.
-type lease interface {
-	Leading() bool
-	Changed() <-chan struct{}
-	Release()
-}
 
 // control is the loop of one target: when anything that a decision rests upon has changed,
 // it decides anew, and while it leads it has the difference written. A write under way
@@ -275,7 +247,7 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 		t.State = endpoints.Paused
 	}
 	for _, name := range view.Target.Settings.Sources {
-		if s := c.sources[name]; s != nil {
+		if s, ours := c.sources[name]; ours {
 			t.Sources = append(t.Sources, s.Snapshot())
 		}
 	}

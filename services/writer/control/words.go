@@ -1,4 +1,4 @@
-package app
+package control
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func (c *control) witnesses(view targets.View) []verdict.Source {
 			c.members[name] = ours
 		}
 		all = append(all, witness(from.Snapshot(), ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
-			verdict.Fence{CIDRs: from.cidrs, Forbidden: view.ClusterIPs}))
+			verdict.Fence{CIDRs: from.CIDRs, Forbidden: view.ClusterIPs}))
 	}
 	return all
 }
@@ -96,7 +96,7 @@ func (m *members) of(s subscriber.Snapshot, of choice) []verdict.Member {
 			continue
 		}
 		for _, a := range member.Addresses {
-			if slices.Contains(of.families, family(a)) {
+			if slices.Contains(of.families, planner.Family(a)) {
 				list = append(list, verdict.Member{
 					Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: of.zones[member.Zone],
 				})
@@ -106,13 +106,6 @@ func (m *members) of(s subscriber.Snapshot, of choice) []verdict.Member {
 	slices.SortFunc(list, func(a, b verdict.Member) int { return a.Address.Compare(b.Address) })
 	*m = members{s.Generation, key, list}
 	return list
-}
-
-func family(a netip.Addr) discoveryv1.AddressType {
-	if a.Is4() {
-		return discoveryv1.AddressTypeIPv4
-	}
-	return discoveryv1.AddressTypeIPv6
 }
 
 // words are what the probes say.

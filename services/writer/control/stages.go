@@ -1,0 +1,80 @@
+// Package control has a loop for each Service that is ours: when anything that a decision
+// rests upon has changed, it decides anew, and while we lead it has the difference written. It
+// promises that a change wakes those whom it concerns and no others, that a write which
+// is under way holds no decision up, and that the Lease is given up between writes. It refuses
+// to judge, to plan and to write: those are verdict, planner and applier.
+package control
+
+import (
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// Config is what the decisions rest upon, and who carries them out. Who runs the stages in it
+// is the caller.
+type Config struct {
+	Sources []Source
+	Targets *targets.Targets
+	Prober  *prober.Prober
+	Lease   Lease
+	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
+	Told    *applier.Reporter
+	Board   *endpoints.Board        // nil: nobody may ask
+	Applier func() *applier.Applier // makes one for a target
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Source is one inventory: what it tells, and what it may point to.
+type Source struct {
+	*subscriber.Subscriber
+
+	Name  string
+	CIDRs []netip.Prefix
+}
+
+// Lease says who writes.
+type Lease interface {
+	Leading() bool
+	Changed() <-chan struct{} // it has been taken or lost; one reader
+	Release()                 // gives it up, so that another one takes it
+}
+
+// stages are what all controls share.
+type stages struct {
+	sources map[string]Source
+	targets *targets.Targets
+	prober  *prober.Prober
+	lease   Lease
+	zones   map[string]string
+	told    *applier.Reporter
+	board   *endpoints.Board
+	applier func() *applier.Applier
+	metrics *metrics
+	log     *slog.Logger
+
+	// writes is held for reading by whoever writes, and for writing to give the Lease up: the
+	// next leader may begin at once, and must not meet a write of ours that is under way.
+	writes sync.RWMutex
+}
+
+func newStages(cfg Config) *stages {
+	s := &stages{
+		sources: map[string]Source{}, targets: cfg.Targets, prober: cfg.Prober, lease: cfg.Lease, zones: cfg.Zones,
+		told: cfg.Told, board: cfg.Board, applier: cfg.Applier, metrics: newMetrics(cfg.Registerer), log: cfg.Logger,
+	}
+	for _, one := range cfg.Sources {
+		s.sources[one.Name] = one
+	}
+	return s
+}
