@@ -48,7 +48,7 @@ func Rehearse(ctx context.Context, cfg Config, patience Patience) ([]Act, error)
 	var all []Act
 	for _, key := range r.keys() {
 		a := r.acts[key]
-		a.Act.Key = key
+		a.Key = key
 		if a.serves() {
 			a.Remarks, a.Probing = a.remarks(a.View), patience.Probes(a.View.Target.Settings.Probe)
 		}
