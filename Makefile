@@ -58,7 +58,7 @@ unit: ## Unit tests with the race detector
 
 .PHONY: e2e
 e2e: build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
-	@tools/gotest -timeout 15m ./lab/controlplane/... ./lab/consumers/... ./lab/e2e/...
+	@tools/gotest -timeout 25m ./lab/controlplane/... ./lab/consumers/... ./lab/e2e/...
 
 # ---- what they need -------------------------------------------------------------
 
