@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"maps"
 	"net/netip"
 	"slices"
@@ -294,4 +295,34 @@ func (f *fleet) removeNamespace(name string) {
 		_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+}
+
+func TestServicesOfAllNamespacesAreServedWhereThePolicyLetsThem(t *testing.T) {
+	f := enterFleet(t, script{writer: map[string]string{"WATCH_NAMESPACES": "*"}})
+	undo, err := f.OpenEverywhere(f.ctx())
+	t.Cleanup(func() {
+		if err := undo(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	f.must(err)
+	f.must(f.Consuming.ApplyYAML(f.ctx(), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: "+pair.OtherNamespace+"}}")))
+	f.must(f.Consuming.ApplyYAML(f.ctx(), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: "+elsewhere+"}}")))
+	there := f.make(labelled("there", inNamespace(pair.OtherNamespace)))
+	beyond := f.make(labelled("beyond", inNamespace(elsewhere)))
+	t.Cleanup(func() {
+		if err := f.ConsumingClient().CoreV1().Services(elsewhere).Delete(context.WithoutCancel(t.Context()), beyond.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	f.start()
+	workers := f.join(2)
+	ready := pair.AreJust(pair.Ready, addresses(workers)...)
+	f.wait(there, "it is served", ready)
+	t.Log(f.tells(beyond, "WriteRefused", "namespace "+elsewhere).Note)
+	f.must(workers[1].Leave(f.ctx()))
+	f.wait(there, "it follows", pair.AreJust(pair.Ready, workers[0].Address))
+	if !none(f.of(beyond)) {
+		t.Errorf("it has slices: %s", pair.Describe(f.of(beyond)))
+	}
 }

@@ -2,6 +2,7 @@ package pair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -37,6 +38,16 @@ func (p *Pair) OpenNamespace(ctx context.Context, namespace string) error {
 		return fmt.Errorf("open namespace %s: %w", namespace, err)
 	}
 	return p.applyManifest(ctx, "rbac-namespace.yaml", "namespace: "+OtherNamespace+"\n", "namespace: "+namespace+"\n")
+}
+
+// OpenEverywhere lets the writers into all namespaces, by the manifest that users apply, and
+// returns how to take that back.
+func (p *Pair) OpenEverywhere(ctx context.Context) (undo func(context.Context) error, err error) {
+	roles := p.consumingClient.RbacV1()
+	return func(ctx context.Context) error {
+		return errors.Join(roles.ClusterRoleBindings().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}),
+			roles.ClusterRoles().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}))
+	}, p.applyManifest(ctx, "rbac-everywhere.yaml")
 }
 
 // applyManifest applies one of the writer's, with replacements as a user would make them with sed.
