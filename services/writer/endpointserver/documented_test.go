@@ -1,0 +1,53 @@
+package endpointserver
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/health"
+	"google.golang.org/protobuf/proto"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+)
+
+func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	board := endpoints.NewBoard("life")
+	defaults := New(Config{Board: board, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), board)}).streams
+	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
+	for title, number := range map[string]string{
+		"live streams of WatchEndpoints":       fmt.Sprint(defaults.PerClient),
+		"a message that nobody reads":          fmt.Sprintf("%.0f s", defaults.Stall.Seconds()),
+		"Services and namespaces in a request": fmt.Sprint(writerv1.MaxSelectors),
+		"addresses of a port that is gathered": thousands(endpoints.MaxBackends),
+		"an answer":                            fmt.Sprintf("%d MB", writerv1.MaxMessageSize>>20),
+	} {
+		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
+			t.Errorf("docs/limits.md has no row %q", row[1:])
+		}
+	}
+}
+
+// A group is never cut, so the largest has to fit: one that did not would end each stream again.
+func TestTheLargestGroupIsOneMessage(t *testing.T) {
+	long := strings.Repeat("n", writerv1.MaxNameLength)
+	e := &endpoints.Entry{
+		Key: strings.Repeat("k", writerv1.MaxKeyLength), Namespace: long, Service: long, Kind: endpoints.KindGroup,
+		Port: endpoints.Port{Name: long, Protocol: "SCTP", Number: 65535, AppProtocol: strings.Repeat("p", writerv1.MaxAppProtocolLength)},
+	}
+	for i := range endpoints.MaxBackends {
+		address := netip.AddrFrom16([16]byte{0xfd, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, byte(i>>8) | 0x10, byte(i)})
+		e.Backends = append(e.Backends, endpoints.Backend{Address: address, Conditions: ready, Source: long, Zone: long})
+	}
+	if size := proto.Size(wireEntry(e)); size >= 2<<20 {
+		t.Errorf("%d bytes, want less than the 2 MB of docs/limits.md", size)
+	}
+}
