@@ -1,0 +1,368 @@
+package e2e
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/pki"
+	"github.com/slicefeed/slicefeed/lab/process"
+)
+
+// Who asks a writer, and by what name it answers.
+const (
+	proxySAN  = "spiffe://lab.example/edge-proxy"
+	personSAN = "alice.lab.example"
+	doorName  = "writer.lab.example"
+	doorPort  = 9444
+)
+
+const welcome = "clients:\n- san: " + proxySAN + "\n  role: subscriber\n- san: " + personSAN + "\n  role: operator\n"
+
+// doors are the listeners of writers: certificates of one authority, clients of another, and
+// neither is one of the link's.
+type doors struct {
+	theirs, clients *pki.CA
+	dir, list       string
+}
+
+func doorAt(writer *pair.Half) string {
+	return netip.AddrPortFrom(writer.Address, doorPort).String()
+}
+
+// open has writers listen from their next start on.
+func (s *stage) open(writers ...*pair.Half) *doors {
+	s.t.Helper()
+	d := &doors{dir: s.t.TempDir()}
+	var err error
+	d.theirs, err = pki.NewCA("writer's listener")
+	s.must(err)
+	d.clients, err = pki.NewCA("those who ask")
+	s.must(err)
+	_, err = d.theirs.Write(d.dir, "door-ca")
+	s.must(err)
+	clientCA, err := d.clients.Write(d.dir, "client-ca")
+	s.must(err)
+	d.list = filepath.Join(d.dir, "clients.yaml")
+	s.write(d.list, welcome)
+	for _, writer := range writers {
+		own := d.sub(s, writer.Name)
+		s.issue(d.theirs, own, pki.Cert{DNS: []string{doorName}, IPs: []netip.Addr{writer.Address}, Usage: pki.Server})
+		s.with(writer, map[string]string{
+			"LISTEN_ADDRESS": doorAt(writer), "LISTEN_CERT_FILE": own + "/tls.crt", "LISTEN_KEY_FILE": own + "/tls.key",
+			"CLIENT_CA_FILE": clientCA, "ALLOWED_CLIENTS_FILE": d.list,
+		})
+	}
+	s.issue(d.clients, d.sub(s, proxySAN), pki.Cert{URIs: []string{proxySAN}, Usage: pki.Client})
+	s.issue(d.clients, d.sub(s, personSAN), pki.Cert{DNS: []string{personSAN}, Usage: pki.Client})
+	return d
+}
+
+// sub is the directory with what somebody has.
+func (d *doors) sub(s *stage, name string) string {
+	s.t.Helper()
+	dir := filepath.Join(d.dir, filepath.Base(name))
+	s.must(os.MkdirAll(dir, 0o700))
+	return dir
+}
+
+// asking are the settings of a command that asks a writer, with certificate and key of a directory.
+func (d *doors) asking(own string, writer *pair.Half) []string {
+	return []string{
+		"WRITER_ADDRESS=" + doorAt(writer), "WRITER_SAN=" + doorName, "WRITER_CA_FILE=" + d.dir + "/door-ca.crt",
+		"CLIENT_CERT_FILE=" + own + "/tls.crt", "CLIENT_KEY_FILE=" + own + "/tls.key",
+	}
+}
+
+// answers waits until the command ends with a code and says all this in this order.
+func (d *doors) answers(s *stage, writer *pair.Half, who string, code int, args []string, parts ...string) {
+	s.t.Helper()
+	env := d.asking(d.sub(s, who), writer)
+	var got int
+	var text string
+	defer func() {
+		s.t.Logf("%s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, parts, text)
+	}()
+	s.called(strings.Join(args, " ")+" answers "+who+" as it is to", func() bool {
+		got, text = run(s.t, "slicefeed-writer", env, args...)
+		return got == code && inOrder(text, parts...)
+	})
+}
+
+var someTime = regexp.MustCompile(`\b([0-9.]+(h|m|s|ms))+\b`)
+
+// inOrder reports whether a text has all the parts one after the other, however it is broken
+// into lines, with each time as T.
+func inOrder(text string, parts ...string) bool {
+	text = strings.Join(strings.Fields(someTime.ReplaceAllString(text, "T")), " ")
+	for _, part := range parts {
+		_, after, ok := strings.Cut(text, part)
+		if !ok {
+			return false
+		}
+		text = after
+	}
+	return true
+}
+
+const (
+	resetsTold  = `slicefeed_writer_stream_messages_total{kind="reset"}`
+	statusTold  = `slicefeed_writer_stream_messages_total{kind="status"}`
+	deltasTold  = `slicefeed_writer_stream_messages_total{kind="delta"}`
+	subscribers = `slicefeed_writer_subscribers`
+)
+
+func TestAProxyFollowsAWriterThroughDrainsDeathsAndItsRestart(t *testing.T) {
+	s := enter(t, script{writers: 2})
+	d := s.open(s.writers...)
+	s.start()
+	all := s.join(3)
+	leader, standby := s.writers[0], s.writers[1]
+	ofLeader, ofStandby := d.edge(s, leader, "127.0.0.1:8001"), d.edge(s, standby, "127.0.0.1:8002")
+	both := []*edge{ofLeader, ofStandby}
+	programmed := func(s *stage, workers ...*pair.Worker) (at time.Time) {
+		s.t.Helper()
+		for _, e := range both {
+			at = s.programmed(e, workers...)
+		}
+		return at
+	}
+	programmed(s, all...)
+	d.answers(s, leader, personSAN, 0, []string{"endpoints", "web/shop"}, "says the writer that leads", "3 ready")
+	d.answers(s, standby, personSAN, 0, []string{"endpoints", "web/shop"}, "says a writer that does not lead", "3 ready")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var passing sync.WaitGroup
+	for _, e := range both {
+		passing.Go(func() { e.pass(ctx, 20*time.Millisecond) })
+	}
+	var unheard, dying []span
+
+	s.step("a worker that drains gets nothing new, may die unnoticed, and comes back", func(s *stage) {
+		s.must(all[0].Drain(s.ctx(), true))
+		quiet := span{worker: all[0].Name, from: programmed(s, all[1:]...)}
+		dying = append(dying, span{from: quiet.from, to: quiet.from}) // with what was under way at that moment
+		s.must(all[0].Set(backend.Refuse))
+		s.slices("it is out", pair.Are(pair.Out, all[0].Address))
+		s.must(all[0].Set(backend.Serve))
+		s.slices("it drains again", pair.Are(pair.Draining, all[0].Address))
+		quiet.to = time.Now()
+		unheard = append(unheard, quiet)
+		s.must(all[0].Drain(s.ctx(), false))
+		programmed(s, all...)
+	})
+	s.step("a worker that dies is taken out, and comes back", func(s *stage) {
+		death := span{from: time.Now()}
+		s.must(all[1].Set(backend.Refuse))
+		death.to = time.Now()
+		dying = append(dying, death)
+		programmed(s, all[0], all[2])
+		s.must(all[1].Set(backend.Serve))
+		programmed(s, all...)
+	})
+	s.step("while the leader is dead its proxy keeps what it has, and the standby tells what nobody writes yet", func(s *stage) {
+		dead := s.Leader()
+		times := len(ofLeader.programs(s))
+		s.must(leader.Kill())
+		s.must(all[2].Drain(s.ctx(), true))
+		s.programmed(ofStandby, all[:2]...)
+		if is := pair.Conditions(s.Now())[all[2].Address]; is != pair.Ready && s.Leader() == dead {
+			s.t.Errorf("it is %q in the slices, though nobody leads", is)
+		}
+		s.must(all[2].Drain(s.ctx(), false))
+		s.programmed(ofStandby, all...)
+		if n := len(ofLeader.programs(s)); n != times {
+			s.t.Errorf("the dead leader's proxy was programmed %d times meanwhile", n-times)
+		}
+	})
+	s.step("the one that comes back resumes its proxy by the digest, and leads it on", func(s *stage) {
+		times := len(ofLeader.programs(s))
+		s.must(leader.Start(s.ctx()))
+		// It has decided, so whoever follows it now is told at once where it stands.
+		d.answers(s, leader, personSAN, 0, []string{"explain", "web/shop", all[2].Address.String()}, "it is to be: ready")
+		s.metric(leader, subscribers, equals(1))
+		s.metric(leader, statusTold, atLeast(1))
+		s.must(all[2].Drain(s.ctx(), true))
+		quiet := span{worker: all[2].Name, from: programmed(s, all[:2]...)}
+		s.metric(leader, resetsTold, equals(0))
+		s.metric(leader, deltasTold, atLeast(1))
+		if n := len(ofLeader.programs(s)); n != times+1 {
+			s.t.Errorf("it was programmed %d times, want once: for what changed since", n-times)
+		}
+		s.slices("whoever leads writes it", pair.Are(pair.Draining, all[2].Address))
+		quiet.to = time.Now()
+		unheard = append(unheard, quiet)
+	})
+	stop()
+	passing.Wait()
+	for _, e := range both {
+		e.judge(t, unheard, dying)
+	}
+}
+
+func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
+	// So long is the window of a new leader in which nobody leaves on the feed's word.
+	s := enter(t, script{writers: 2, writer: map[string]string{"SHRINK_WINDOW": "2m"}})
+	writer, without := s.writers[0], s.writers[1]
+	d := s.open(writer)
+	s.start()
+	all := s.join(3)
+	leaving, dead := all[0].Address.String(), all[1]
+	s.must(all[0].Drain(s.ctx(), true))
+	s.must(dead.Set(backend.Refuse))
+	s.slices("the dead one is out", pair.Are(pair.Out, dead.Address))
+	list, explain := []string{"endpoints", "web/shop"}, func(address string) []string { return []string{"explain", "web/shop", address} }
+	table := "ADDRESS STATE ZONE SOURCE " + leaving + " ready default " + dead.Address.String() + " out default " + all[2].Address.String() + " ready default"
+
+	s.step("a writer without LISTEN_ADDRESS listens nowhere else", func(s *stage) {
+		for half, want := range map[*pair.Half][]int{writer: {6060, 8080, doorPort}, without: {6060, 8080}} {
+			if got := s.ports(half.PID()); !slices.Equal(got, want) {
+				s.t.Errorf("%s listens at %v, want %v", half.Name, got, want)
+			}
+		}
+		s.must(without.Kill()) // it would lead when the other one is restarted
+	})
+	s.step("an operator is told what is listed, what is held back and until when", func(s *stage) {
+		d.answers(s, writer, personSAN, 0, list, "web/shop: managed, says the writer that leads ports: http 30080/TCP", table,
+			"2 ready, 0 draining, 1 out", "held back by the guard shrink, source default, 1 in all:", "decides again by itself in T")
+		d.answers(s, writer, personSAN, 0, explain(leaving), leaving+" of web/shop, says the writer that leads",
+			"the Service managed ports: http 30080/TCP", "what its sources say default: DRAINING for T, as "+all[0].Name+" (observation",
+			"what the probe says passing for T", "what is decided hold, by the rule shrink feed default: DRAINING, probe: passing",
+			"the slices have it as: ready it is to be: ready", "what is held back by the guard shrink, source default, 1 in all",
+			"the next decision that comes by itself is due in T", "The guard shrink holds a change back: it is listed as ready, as it was.")
+		d.answers(s, writer, personSAN, 1, explain(dead.Address.String()), "default: READY for T, as "+dead.Name, "failing for T (", "passed T ago",
+			"out, by the rule table", "it is to be: out", "what is held back nothing", "The probe fails:")
+		d.answers(s, writer, personSAN, 1, explain("10.0.1.9"), "default: does not list it", "this address is not probed", "nothing is decided about this address",
+			"Nobody speaks of this address")
+	})
+	s.step("a subscriber is told what is listed, and not why", func(s *stage) {
+		d.answers(s, writer, proxySAN, 0, list, table, "held back at present: 1; a client with the role of operator is told by what")
+		d.answers(s, writer, proxySAN, 1, explain(leaving), "PermissionDenied", "role of operator")
+	})
+	const stranger = "spiffe://lab.example/stranger"
+	s.step("strangers are told nothing", func(s *stage) {
+		s.issue(d.clients, d.sub(s, "stranger"), pki.Cert{URIs: []string{stranger}, Usage: pki.Client})
+		d.answers(s, writer, "stranger", 1, list, "PermissionDenied")
+		s.issue(d.theirs, d.sub(s, "impostor"), pki.Cert{DNS: []string{personSAN}, Usage: pki.Client})
+		d.answers(s, writer, "impostor", 1, list, "Unavailable")
+		code, text := run(s.t, "slicefeed-writer", d.asking(writer.Dir(), writer), list...)
+		if code != 1 || !strings.Contains(text, "Unavailable") {
+			s.t.Errorf("with the link's own certificate: exit code %d: %s", code, text)
+		}
+	})
+	s.step("what cannot be answered is told as such", func(s *stage) {
+		d.answers(s, writer, personSAN, 1, []string{"endpoints", "web/nobody"}, "web/nobody is no target of this writer")
+		d.answers(s, writer, personSAN, 2, []string{"explain", "web/shop", dead.Name}, dead.Name)
+	})
+	s.step("grpcurl sees the service and asks it all", func(s *stage) { d.grpcurl(s, writer, leaving) })
+
+	s.step("a source that is cut off is told as such, and what it said stays", func(s *stage) {
+		s.must(s.Inventory.Kill())
+		d.answers(s, writer, personSAN, 0, list, table, "source default: its link is down")
+		d.answers(s, writer, personSAN, 0, explain(leaving), "default: DRAINING for T, as "+all[0].Name, "its link is down")
+		s.restart(writer)
+		_, err := s.WaitLeading(s.ctx())
+		s.must(err)
+		d.answers(s, writer, personSAN, 0, list, table, "source default: not heard since this writer started")
+		d.answers(s, writer, personSAN, 0, explain(leaving), "default: not heard since the writer started", "it is to be: ready")
+	})
+	s.step("a Service that is paused is told as its slices are", func(s *stage) {
+		s.patchService(`{"metadata":{"annotations":{"slicefeed.dev/paused":"true"}}}`)
+		d.answers(s, writer, personSAN, 0, list, "web/shop: paused (Paused:", table)
+		slice := s.slice()
+		for i := range slice.Endpoints {
+			if slice.Endpoints[i].Addresses[0] == leaving {
+				slice.Endpoints[i].Conditions.Ready, slice.Endpoints[i].Conditions.Terminating = new(false), new(true)
+			}
+		}
+		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{})
+		s.must(err)
+		d.answers(s, writer, personSAN, 0, list, "web/shop: paused (Paused:", strings.Replace(table, leaving+" ready", leaving+" draining", 1))
+		d.answers(s, writer, personSAN, 1, explain(leaving), "paused (Paused:", "The Service is paused: nothing is written, and its slices list the address as draining.")
+	})
+	s.step("so is one that is refused", func(s *stage) {
+		s.patchService(`{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
+		d.answers(s, writer, personSAN, 0, list, "web/shop: refused (ServiceHasSelector:", leaving+" draining")
+		d.answers(s, writer, personSAN, 1, explain(leaving), "refused (ServiceHasSelector:", "its slices list the address as draining.")
+	})
+	s.step("the list is read again, and a client with a view is refused", func(s *stage) {
+		s.write(d.list, welcome+"- san: "+stranger+"\n  role: subscriber\n  view: {labels: [pool]}\n")
+		d.answers(s, writer, "stranger", 1, list, "PermissionDenied", "a view of nodes, which a writer has none of")
+	})
+}
+
+// grpcurl asks what docs/writer-api.md asks by it.
+func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
+	root, err := pair.Root()
+	s.must(err)
+	program := filepath.Join(root, ".bin", "grpcurl")
+	if _, err := os.Stat(program); err != nil {
+		s.t.Skip("make tools builds grpcurl: ", err)
+	}
+	own := d.sub(s, personSAN)
+	const service = "slicefeed.writer.v1.WriterService"
+	for _, one := range []struct{ request, method, says string }{
+		{"", "list", service},
+		{"", service + "/ListTargets", `"TARGET_STATE_MANAGED"`},
+		{`{"services":[{"namespace":"web"}]}`, service + "/WatchEndpoints", `"synced": true`},
+		{`{"services":[{"namespace":"web","service":"shop"}],"gather":true}`, service + "/WatchEndpoints", `"synced": true`},
+		{`{"namespace":"web","service":"shop","address":"` + address + `"}`, service + "/ExplainEndpoint", `"rule": "shrink"`},
+	} {
+		args := []string{"-cert", own + "/tls.crt", "-key", own + "/tls.key", "-cacert", d.dir + "/door-ca.crt"}
+		if one.request != "" {
+			args = append(args, "-d", one.request)
+		}
+		asked, err := process.Start(process.Spec{
+			Name: "grpcurl", Path: program, Args: append(args, doorAt(writer), one.method), Log: filepath.Join(s.t.TempDir(), "grpcurl.log"),
+		})
+		s.must(err)
+		s.until(one.method+" says "+one.says, func() bool {
+			text, err := os.ReadFile(asked.Log())
+			return err == nil && strings.Contains(string(text), one.says)
+		})
+		s.must(asked.Stop(5 * time.Second)) // a stream has no end of its own
+	}
+}
+
+// ports are those at which a process has sockets that listen, sorted.
+func (s *stage) ports(pid int) []int {
+	s.t.Helper()
+	base := filepath.Join("/proc", strconv.Itoa(pid))
+	files, err := os.ReadDir(filepath.Join(base, "fd"))
+	s.must(err)
+	own := map[string]bool{}
+	for _, file := range files {
+		if to, err := os.Readlink(filepath.Join(base, "fd", file.Name())); err == nil {
+			own[strings.TrimSuffix(strings.TrimPrefix(to, "socket:["), "]")] = true
+		}
+	}
+	var all []int
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(filepath.Join(base, "net", table))
+		s.must(err)
+		for line := range strings.Lines(string(text)) {
+			cells := strings.Fields(line)
+			if len(cells) < 10 || cells[3] != "0A" || !own[cells[9]] { // in state LISTEN, and ours
+				continue
+			}
+			_, hex, _ := strings.Cut(cells[1], ":")
+			port, err := strconv.ParseUint(hex, 16, 16)
+			s.must(err)
+			all = append(all, int(port))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
