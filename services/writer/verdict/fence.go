@@ -47,7 +47,7 @@ func (c *court) fence() {
 	held, taken := 0, 0
 	for i := range c.subjects {
 		s := &c.subjects[i]
-		claimed := false
+		s.cause = never(s.address)
 		for j := range c.sources {
 			claim := &c.claims[i*len(c.sources)+j]
 			if *claim == nil && j != s.label {
@@ -55,7 +55,6 @@ func (c *court) fence() {
 			}
 			cause := c.sources[j].Fence.against(s.address)
 			if cause == "" {
-				claimed = claimed || *claim != nil
 				continue
 			}
 			*claim = nil
@@ -66,7 +65,7 @@ func (c *court) fence() {
 		}
 		if s.held != nil {
 			held++
-			if s.refused != nobody && s.refused == s.label && !claimed {
+			if c.struck(i) {
 				taken++
 			}
 		}

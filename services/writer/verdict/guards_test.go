@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -426,6 +427,32 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.see("typing mistake", "0:ready 1:ready")
 		w.source("blue").Fence.CIDRs = cidrs
 		w.see("mended", "1:ready")
+	})
+	t.Run("fence and shrink: what one source's fence takes and another one has is not held for the former", func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.shrinks()
+		w.in.Limits.Probing = false
+		w.in.Sources = append(w.in.Sources, trusted("green"))
+		w.decide()
+		w.in.LeadingSince = w.now
+		w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}}
+		w.tell("green", 0, Ready)
+		w.tell("green", 1, NotReady)
+		w.see("green's word counts", "0@green:ready 1@green:out 2:ready 3:ready")
+	})
+	t.Run("fence and adoption: it would take all, also what nobody may have and what bears nobody's label", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.in.Held[0].Source = ""
+		w.in.Sources[0].Name = "default"
+		w.in.Held = append(w.in.Held, Held{Address: netip.MustParseAddr("127.0.0.7"), Conditions: ready, Source: "former"})
+		w.source("default").Fence.CIDRs = nil
+		w.see("typing mistake", "0@default:ready 7@former:ready")
+		w.wantGuards("fence 2")
+		w.in.Held = w.in.Held[1:]
+		w.see("also alone", "7@former:ready")
+		if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7: it is a loopback address") {
+			t.Error(message)
+		}
 	})
 	t.Run("fence and floor: what the fence refuses is not kept, though nothing else is ready", func(t *testing.T) {
 		w := newWorld(t, 2)
