@@ -176,3 +176,12 @@ func clone(in Input) Input {
 	in.Probes = probes
 	return in
 }
+
+// one draws one of these.
+func one[T any](t *rapid.T, what string, of ...T) T { return rapid.SampledFrom(of).Draw(t, what) }
+
+func maybe(t *rapid.T, what string) bool { return rapid.Bool().Draw(t, what) }
+
+func among(t *rapid.T, low, high int, what string) int {
+	return rapid.IntRange(low, high).Draw(t, what)
+}

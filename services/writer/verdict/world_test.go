@@ -197,6 +197,36 @@ func held(d Decision) []Held {
 	return out
 }
 
+// of returns those that are held for a source.
+func of(held []Held, source string) (all []Held) {
+	for _, h := range held {
+		if labelled(&h) == source {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// told returns what a source says of an address, and whether it lists it.
+func told(s *Source, a netip.Addr) (state State, lists bool) {
+	for _, m := range s.Members {
+		if m.Address == a {
+			return m.State, true
+		}
+	}
+	return unlisted, false
+}
+
+// endpoint is what the last decision makes of an address.
+func (w *world) endpoint(a netip.Addr) Endpoint {
+	for _, e := range w.d.Endpoints {
+		if e.Address == a {
+			return e
+		}
+	}
+	return Endpoint{Address: a}
+}
+
 func picture(held []Held) string {
 	var parts []string
 	for _, h := range held {
