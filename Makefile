@@ -57,7 +57,7 @@ unit: ## Unit tests with the race detector
 	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane -e /lab/consumers)
 
 .PHONY: e2e
-e2e: build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
+e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
 	@tools/gotest -timeout 25m ./lab/controlplane/... ./lab/consumers/... ./lab/e2e/...
 
 # ---- what they need -------------------------------------------------------------

@@ -73,11 +73,22 @@ func ask(ctx context.Context, call command.Call[Settings], answer func(context.C
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
 		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("ask the writer at %s: %s: %s", call.Config.Writer, s.Code(), prose.Sane(s.Message()))
+			return fmt.Errorf("ask the writer at %s: %s: %s%s", call.Config.Writer, s.Code(), prose.Sane(s.Message()), advice(s.Message()))
 		}
 		return err
 	}
 	return nil
+}
+
+// advice is for a connection that comes about and is cut: with TLS 1.3 a client's handshake is over
+// before its certificate is judged.
+func advice(failure string) string {
+	for _, cut := range []string{"remote error: tls", "broken pipe", "reset by peer", "server preface"} {
+		if strings.Contains(failure, cut) && !strings.Contains(failure, "while dialing") {
+			return ": does its CLIENT_CA_FILE hold the CA that signs CLIENT_CERT_FILE?"
+		}
+	}
+	return ""
 }
 
 // parse reads NAMESPACE/SERVICE, and ADDRESS if there is one.

@@ -91,7 +91,7 @@ func table(out io.Writer, set []*writerv1.Entry) {
 // back is told too: it will.
 func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
 	for _, g := range target.GetGuards() {
-		fmt.Fprintf(out, "\nheld back by %s: %s\n", guard(g), prose.Wrap(g.GetMessage(), width, 2))
+		fmt.Fprintf(out, "\n%s\n", prose.Wrap("held back by "+guard(g)+": "+g.GetMessage(), width, 2))
 	}
 	if n := is.GetHeldBack(); n > 0 && len(target.GetGuards()) == 0 {
 		fmt.Fprintf(out, "\nheld back at present: %d; a client with the role of operator is told by what\n", n)
@@ -101,7 +101,7 @@ func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStat
 	}
 	for _, s := range is.GetSources() {
 		if s.GetReason() != "" {
-			fmt.Fprintf(out, "\nsource %s: %s\n", prose.Sane(s.GetName()), prose.Wrap(s.GetReason(), width, 2))
+			fmt.Fprintf(out, "\n%s\n", prose.Wrap("source "+s.GetName()+": "+s.GetReason(), width, 2))
 		}
 	}
 }
