@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
@@ -143,6 +144,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		return nil, time.Time{}
 	}
 	if view.Service.UID != c.uid { // deleted, or created again: what we knew is of another Service
+		c.told.Now(corev1.ObjectReference{UID: c.uid}, nil)
 		c.uid, c.memory, c.began = view.Service.UID, verdict.Memory{}, nil
 	}
 	var warnings []applier.Warning
