@@ -12,8 +12,7 @@ import (
 )
 
 // Board is where decisions are posted for others to see. It may be used by any number of
-// goroutines. A nil Board takes everything and keeps nothing: the one of a writer that nobody
-// may ask.
+// goroutines. A nil Board takes everything and keeps nothing: the one of a rehearsal.
 type Board struct {
 	mu       sync.Mutex
 	life     string
@@ -32,6 +31,8 @@ type posted struct {
 	target Target
 	told   told
 	held   int // what guards hold back
+
+	otherPorts bool // see View
 }
 
 // Source is what a source is worth.
@@ -75,10 +76,11 @@ func (b *Board) Put(t Target) {
 		held += g.Held
 	}
 	news = news || held != was.held || t.Leading != b.leading
+	otherPorts := t.otherPorts(is)
 	t.Slices = nil // what they list is in told
-	*was, b.leading = posted{t, is, held}, t.Leading
+	*was, b.leading = posted{t, is, held, otherPorts}, t.Leading
 	for i := range t.Sources {
-		s := worth(&t.Sources[i])
+		s := Worth(&t.Sources[i])
 		news = news || b.sources[s.Name] != s
 		b.sources[s.Name] = s
 	}

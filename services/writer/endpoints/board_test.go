@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -51,7 +52,7 @@ func managed(service string, c verdict.Conditions, addresses ...string) Target {
 	return t
 }
 
-func want[T any](t *testing.T, what string, got, want T) {
+func want[T any](t rapid.TB, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)

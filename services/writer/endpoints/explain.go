@@ -46,9 +46,9 @@ func (p *posted) listing() Listing {
 	return l
 }
 
-// worth is what a source is worth. What it is not believed for is for guards to say: this is
+// Worth is what a source is worth. What it is not believed for is for guards to say: this is
 // about the link, and about what the source says of itself.
-func worth(s *subscriber.Snapshot) Source {
+func Worth(s *subscriber.Snapshot) Source {
 	w := Source{Name: s.Source, Alive: s.Alive && s.SyncedEpoch}
 	switch {
 	case !s.Synced:
@@ -130,7 +130,7 @@ func (t *Target) witness(s *verdict.Source, address netip.Addr) Witness {
 	w := Witness{Source: Source{Name: s.Name, Alive: s.Alive}, Heard: s.Heard, Observation: s.Observation, ObservedAt: s.ObservationAt}
 	for i := range t.Sources {
 		if t.Sources[i].Source == s.Name {
-			w.Source = worth(&t.Sources[i])
+			w.Source = Worth(&t.Sources[i])
 		}
 	}
 	if m, ok := find(s.Members, address, func(m verdict.Member) netip.Addr { return m.Address }); ok && s.Heard {
@@ -139,10 +139,10 @@ func (t *Target) witness(s *verdict.Source, address netip.Addr) Witness {
 	return w
 }
 
-// find finds the item of an address; there is one at most.
+// find finds the item of an address among those sorted by address; there is one at most.
 func find[T any](items []T, address netip.Addr, of func(T) netip.Addr) (item T, ok bool) {
-	i := slices.IndexFunc(items, func(x T) bool { return of(x) == address })
-	if i < 0 {
+	i, ok := slices.BinarySearchFunc(items, address, func(x T, a netip.Addr) int { return of(x).Compare(a) })
+	if !ok {
 		return item, false
 	}
 	return items[i], true
