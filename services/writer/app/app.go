@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -32,6 +33,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/statuspage"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -58,6 +61,8 @@ func Half(version string) command.Half[Config] {
 // writer is the half, built and not yet running.
 type writer struct {
 	cfg      *Config
+	version  string
+	identity string
 	log      *slog.Logger
 	registry *prometheus.Registry
 	sources  []*source
@@ -91,11 +96,14 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	cluster, namespace, errCluster := clusterConfig(cfg, version)
 	configured, errSources := cfg.configured()
 	opened, errLinks := openSources(cfg, configured, log, registry)
-	board, door, errDoor := openDoor(cfg, log, registry)
+	board := endpoints.NewBoard(rand.Text())
+	door, errDoor := openDoor(cfg, board, log, registry)
 	if err := errors.Join(errCluster, errSources, errLinks, errDoor); err != nil {
 		return nil, err
 	}
-	w := &writer{cfg: cfg, log: log, registry: registry, sources: opened, door: door}
+	w := &writer{
+		cfg: cfg, version: version, identity: applier.Identity(), log: log, registry: registry, sources: opened, door: door,
+	}
 	w.decides = control.Config{
 		Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Zones: map[string]string{},
 		Board: board, Logger: log, Registerer: registry,
@@ -115,18 +123,32 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	return w, nil
 }
 
-// openDoor makes the listener for those who may ask, and the board that they are told from;
-// both are nil without LISTEN_ADDRESS.
-func openDoor(cfg *Config, log *slog.Logger, registry *prometheus.Registry) (*endpoints.Board, *endpointserver.Door, error) {
+// openDoor makes the listener for those who may ask; nil without LISTEN_ADDRESS.
+func openDoor(cfg *Config, board *endpoints.Board, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Door, error) {
 	if cfg.Listen == "" {
-		return nil, nil, nil
+		return nil, nil
 	}
-	board := endpoints.NewBoard(rand.Text())
-	door, err := endpointserver.NewDoor(endpointserver.DoorConfig{
+	return endpointserver.NewDoor(endpointserver.DoorConfig{
 		Board: board, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
 		Logger: log, Registerer: registry,
 	})
-	return board, door, err
+}
+
+// statusz is the page for people, on the debug listener.
+func (w *writer) statusz() http.Handler {
+	page := statuspage.Config{
+		Board: w.decides.Board, Leading: w.decides.Lease.Leading, Version: w.version, Writer: w.identity, Logger: w.log,
+		Sources: func() (all []subscriber.Snapshot) {
+			for _, one := range w.sources {
+				all = append(all, one.Snapshot())
+			}
+			return all
+		},
+	}
+	if w.elected != nil {
+		page.Holder = w.elected.Holder
+	}
+	return statuspage.Handler(page)
 }
 
 // join makes the stages that have to do with the consuming cluster.
@@ -146,13 +168,12 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 	if w.decides.Targets, err = targets.New(wanted); err != nil {
 		return err
 	}
-	identity := applier.Identity()
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
 	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
 		w.decides.Lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
 	} else {
 		w.elected, err = applier.NewLease(applier.LeaseConfig{
-			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: identity,
+			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,
 			Duration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry,
 			Logger: w.log, Registerer: w.registry,
 		})
@@ -161,7 +182,7 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 		}
 		w.decides.Lease = w.elected
 	}
-	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: identity, Logger: w.log})
+	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log})
 	written := applier.NewMetrics(w.registry)
 	w.decides.Told = told
 	w.decides.Applier = func() *applier.Applier {
@@ -212,7 +233,7 @@ func (w *writer) Run(ctx context.Context) error {
 		return settings.Wrong(err)
 	}
 	doors := &admin.Server{
-		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Logger: w.log,
+		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusz(), Logger: w.log,
 		// The inventories do not count: what is served must not wait for a half that may be
 		// down for good.
 		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.decides.Targets.Synced}},
