@@ -28,7 +28,7 @@ type Config struct {
 	Lease   Lease
 	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
 	Told    *applier.Reporter
-	Board   *endpoints.Board        // nil: nobody may ask
+	Board   *endpoints.Board        // nil: nobody is told, as in a rehearsal
 	Applier func() *applier.Applier // makes one for a target
 
 	Logger     *slog.Logger
