@@ -5,10 +5,11 @@ package main
 import (
 	"os"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/writer/app"
 )
 
 // version is stamped by the build.
-var version = "unknown"
+var version string
 
-func main() { os.Exit(app.Half(version).Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(app.Half(command.Version(version)).Main(os.Args[1:], os.Stdout, os.Stderr)) }
