@@ -1,0 +1,397 @@
+package skew
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/health"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// peer is what an end meets: requests are those of a subscriber, answers those of an inventory.
+type peer struct {
+	name              string
+	requests, answers Alter
+	lost              func(*subscriber.Snapshot) // what the subscriber is not told; nil: nothing
+}
+
+func lose(from func(m *subscriber.Member)) func(*subscriber.Snapshot) {
+	return func(s *subscriber.Snapshot) {
+		s.Members = slices.Clone(s.Members)
+		for i, m := range s.Members {
+			less := *m
+			from(&less)
+			s.Members[i] = &less
+		}
+	}
+}
+
+// unknownState is an inventory that tells a state which nobody knows.
+func unknownState(n protoreflect.EnumNumber) peer {
+	return peer{
+		name:    fmt.Sprintf("an inventory with a state of nodes numbered %d", n),
+		answers: Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.inventory.v1.NodeState": n}},
+		lost:    lose(func(m *subscriber.Member) { m.State = subscriber.Unknown }),
+	}
+}
+
+// unknownWorth is an inventory that tells another worth of its set.
+func unknownWorth(n protoreflect.EnumNumber) peer {
+	return peer{
+		name:    fmt.Sprintf("an inventory with a state of its source numbered %d", n),
+		answers: Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.inventory.v1.SyncState": n}},
+		lost: func(s *subscriber.Snapshot) {
+			s.Membership.State, s.Addresses.State, s.WordAt = subscriber.Degraded, subscriber.Degraded, time.Time{}
+		},
+	}
+}
+
+var peers = []peer{
+	{name: "the same version"},
+	{name: "both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}},
+	{name: "a newer subscriber", requests: Alter{Unknown: true}},
+	{name: "a newer inventory", answers: Alter{Unknown: true}},
+	unknownState(4), unknownState(99), unknownState(-1), unknownState(math.MaxInt32), unknownState(0),
+	unknownWorth(4), unknownWorth(-1), unknownWorth(0),
+	{
+		name: "an inventory that knows no ports", answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.SourceStatus.ports"}},
+		lost: func(s *subscriber.Snapshot) { s.Ports = nil },
+	},
+	{
+		name: "an inventory that knows neither uid, zone, region nor labels", answers: Alter{Without: []protoreflect.FullName{
+			"slicefeed.inventory.v1.Node.uid", "slicefeed.inventory.v1.Node.zone", "slicefeed.inventory.v1.Node.region", "slicefeed.inventory.v1.Node.labels",
+		}},
+		lost: lose(func(m *subscriber.Member) { m.UID, m.Zone, m.Region, m.Labels = "", "", "", nil }),
+	},
+	{name: "an inventory that states no interval of heartbeats", answers: Alter{Without: []protoreflect.FullName{
+		"slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval",
+	}}},
+	{
+		name: "an inventory that knows no ages and gives no reasons", answers: Alter{Without: []protoreflect.FullName{
+			"slicefeed.inventory.v1.Node.state_age", "slicefeed.inventory.v1.PartStatus.age",
+			"slicefeed.inventory.v1.PartStatus.reason", "slicefeed.inventory.v1.SourceStatus.observation_age",
+		}},
+		lost: func(s *subscriber.Snapshot) { s.Membership.Reason, s.Addresses.Reason = "", "" },
+	},
+	{name: "a subscriber that never doubts", requests: Alter{Without: []protoreflect.FullName{
+		"slicefeed.inventory.v1.WatchNodesRequest.doubt_observations", "slicefeed.inventory.v1.WatchNodesRequest.observe_now",
+	}}},
+	{
+		name:     "a newer subscriber of an older inventory",
+		requests: Alter{Unknown: true}, answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.SourceStatus.ports"}},
+		lost: func(s *subscriber.Snapshot) { s.Ports = nil },
+	},
+}
+
+// link is a real server of nodes with two real subscribers: one meets it as it is, one through
+// the in-between.
+type link struct {
+	t        *testing.T
+	stores   *feed.Stores
+	direct   *subscriber.Subscriber
+	through  *subscriber.Subscriber
+	between  *Between
+	breaches func() float64
+	list     func(*inventoryv1.ListNodesRequest) (direct, through *inventoryv1.ListNodesResponse)
+}
+
+type observations struct{}
+
+func (observations) Doubt(int)         {}
+func (observations) SetDoubtDepth(int) {}
+
+func linked(t *testing.T, p peer, test func(l *link)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{t: t, stores: feed.NewStores("epoch")}
+		server := nodeserver.New(nodeserver.Config{
+			Stores: l.stores, Observer: observations{}, Health: health.NewServer(), Log: slog.New(slog.DiscardHandler),
+			Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), l.stores),
+			Identify: func(context.Context) (nodeserver.Client, bool) {
+				return nodeserver.Client{Name: "writer", Operator: true, View: feed.View{Labels: []string{"pool"}}}, true
+			},
+			Omitted: func() []roster.Omission {
+				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
+			},
+			Explain: func(name string) (roster.Explanation, bool) {
+				step := roster.Step{Stage: roster.StageSource, Question: "is it there", Result: roster.Passed, Saw: name}
+				return roster.Explanation{Steps: []roster.Step{step}, Verdict: "It is " + name + "."}, true
+			},
+		})
+		conn := host(t, func(s registrar) { inventoryv1.RegisterInventoryServiceServer(s, server) })
+		l.between = NewBetween(conn)
+		l.between.Alter(p.requests, p.answers)
+		altered := host(t, nil, l.between.Options()...)
+
+		registry := prometheus.NewRegistry()
+		l.direct = follow(t, subscriber.Config{Conn: conn, Metrics: subscriber.NewMetrics(prometheus.NewRegistry())})
+		l.through = follow(t, subscriber.Config{Conn: altered, Metrics: subscriber.NewMetrics(registry)})
+		l.breaches = func() float64 { return total(t, registry, "slicefeed_writer_source_breaches_total") }
+		l.list = func(req *inventoryv1.ListNodesRequest) (direct, through *inventoryv1.ListNodesResponse) {
+			direct, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			through, err = inventoryv1.NewInventoryServiceClient(altered).ListNodes(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return direct, through
+		}
+		test(l)
+	})
+}
+
+func follow(t *testing.T, cfg subscriber.Config) *subscriber.Subscriber {
+	cfg.Source, cfg.Log, cfg.DoubtObservations = "default", slog.New(slog.DiscardHandler), 3
+	cfg.Random = func() float64 { return 0 }
+	s := subscriber.New(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return s
+}
+
+// same holds what came through against what was told.
+func (l *link) same(when string, p peer) {
+	l.t.Helper()
+	synctest.Wait()
+	want, got := l.direct.Snapshot(), l.through.Snapshot()
+	if p.lost != nil {
+		p.lost(&want)
+	}
+	for _, s := range []*subscriber.Snapshot{&want, &got} {
+		if !s.WordAt.IsZero() { // heartbeats of two streams are at different moments
+			s.WordAt = time.Unix(0, 0)
+		}
+		if slices.Contains(p.answers.Without, "slicefeed.inventory.v1.Node.state_age") { // what is not told is unknown
+			lose(func(m *subscriber.Member) { m.Since = time.Time{} })(s)
+			s.Membership.Since, s.Addresses.Since, s.ObservedAt = time.Time{}, time.Time{}, time.Time{}
+		}
+	}
+	if reflect.DeepEqual(want.Members, got.Members) { // the quick way; what differs is for the slow one
+		want.Members, got.Members = nil, nil
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(subscriber.Member{}), cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
+		l.t.Errorf("%s: through the in-between comes another set (-told +came):\n%.2000s", when, diff)
+	}
+	if n := l.breaches(); n != 0 {
+		l.t.Errorf("%s: %v breaches", when, n)
+	}
+}
+
+func worker(i int, state roster.State) *roster.Node {
+	name := fmt.Sprintf("worker-%05d", i)
+	return &roster.Node{
+		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
+		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
+		Zone:      "zone-1", Region: "de/fra", Labels: map[string]string{"pool": "blue"},
+		ProviderID: "ionos://" + name, ServerID: "server-" + name,
+	}
+}
+
+func (l *link) apply(nodes ...*roster.Node) {
+	var changes []roster.Change
+	for _, n := range nodes {
+		changes = append(changes, roster.Change{Name: n.Name, Node: n})
+	}
+	l.stores.Apply(changes)
+}
+
+func (l *link) worth(sync roster.Sync, observation uint64) {
+	part := roster.Part{Sync: sync, Since: time.Now()}
+	if sync != roster.Synced {
+		part.Reason = "it does not answer"
+	}
+	l.stores.SetStatus(roster.Status{
+		Membership: part, Addresses: part, Observation: observation, ObservedAt: time.Now(), Told: true,
+		Ports: []roster.Port{{Name: "http", Protocol: "TCP", Number: 30080}},
+	})
+}
+
+func TestWhatTheSubscriberHoldsIsWhatTheInventoryTellsWhateverTheirVersions(t *testing.T) {
+	for _, p := range peers {
+		t.Run(p.name, func(t *testing.T) {
+			linked(t, p, func(l *link) {
+				time.Sleep(7 * time.Second)
+				l.same("before the first complete look", p)
+				const size = 510
+				var fleet []*roster.Node
+				for i := range size { // more than fits into one message
+					fleet = append(fleet, worker(i, roster.Ready))
+				}
+				l.apply(fleet...)
+				l.worth(roster.Synced, 1)
+				l.same("the first set", p)
+				if n := len(l.through.Snapshot().Members); n != size {
+					l.t.Fatalf("%d nodes came, want %d", n, size)
+				}
+				replaced := worker(3, roster.Ready)
+				replaced.UID, replaced.Addresses = "another", []netip.Addr{netip.MustParseAddr("10.9.9.9"), netip.MustParseAddr("fd00::9")}
+				changes := []roster.Change{{Name: fleet[4].Name}, {Name: fleet[5].Name}}
+				for _, n := range []*roster.Node{worker(1, roster.Draining), worker(2, roster.NotReady), replaced, worker(size, roster.Ready)} {
+					changes = append(changes, roster.Change{Name: n.Name, Node: n})
+				}
+				l.stores.Apply(changes) // at once, so that both subscribers take it as one
+				l.same("changes", p)
+				l.worth(roster.Degraded, 1)
+				l.same("degraded", p)
+				l.worth(roster.Synced, 2)
+				time.Sleep(time.Minute)
+				l.same("a minute of heartbeats", p)
+				l.between.Break()
+				time.Sleep(20 * time.Second)
+				l.same("a new stream, which has to resume where the old one was", p)
+				l.between.Break()
+				synctest.Wait()
+				l.apply(worker(6, roster.Draining))
+				time.Sleep(20 * time.Second)
+				l.same("another, after changes", p)
+				if p.name != peers[0].name && l.between.Altered() == 0 {
+					l.t.Error("no message was altered: this row tests nothing")
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
+	explain := &inventoryv1.ListNodesRequest{Names: []string{"worker-00001", "cp"}, Explain: true}
+	for _, row := range []struct {
+		name              string
+		requests, answers Alter
+		ask               *inventoryv1.ListNodesRequest
+		lost              func(*inventoryv1.ListNodesResponse)
+	}{
+		{"both ends newer", Alter{Unknown: true}, Alter{Unknown: true}, &inventoryv1.ListNodesRequest{}, nil},
+		{"both ends newer, explained", Alter{Unknown: true}, Alter{Unknown: true}, explain, nil},
+		{
+			"an inventory that explains nothing",
+			Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.ListNodesRequest.explain"}},
+			Alter{},
+			explain, func(r *inventoryv1.ListNodesResponse) { r.Explanations = nil },
+		},
+		{
+			"a reason for leaving out that nobody knows", Alter{}, Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{
+				"slicefeed.inventory.v1.OmissionReason": 99,
+			}}, &inventoryv1.ListNodesRequest{}, func(r *inventoryv1.ListNodesResponse) { r.Omitted[0].Reason = 99 },
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			linked(t, peer{requests: row.requests, answers: row.answers}, func(l *link) {
+				l.apply(worker(0, roster.Ready), worker(1, roster.Draining))
+				l.worth(roster.Synced, 1)
+				want, got := l.list(row.ask)
+				if row.lost != nil {
+					row.lost(want)
+				}
+				if !proto.Equal(want, known(l.t, got)) {
+					l.t.Errorf("the answer is %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestR12AnUnknownStateLeavesAnEndpointAsItIs goes on to the writer's decision: how it puts
+// the words of a snapshot to the verdict is repeated here, and tested where it is (services/writer/control).
+func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
+	linked(t, peer{}, func(l *link) {
+		states := map[subscriber.State]verdict.State{
+			subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
+		}
+		var memory verdict.Memory
+		var held []verdict.Held
+		leading := time.Now()
+		decide := func() map[string]verdict.Conditions {
+			synctest.Wait()
+			s := l.through.Snapshot()
+			in := verdict.Input{Held: held, LeadingSince: leading, Limits: verdict.Limits{ListOut: true}, Sources: []verdict.Source{{
+				Name: s.Source, Heard: s.Synced, Alive: s.Alive && s.SyncedEpoch, MembershipSynced: s.Membership.State == subscriber.Synced,
+				MembershipAt: s.WordAt, Epoch: s.ObservationEpoch, Observation: s.Observation, ObservationAt: s.ObservationReceivedAt,
+				Fence: verdict.Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+			}}}
+			for _, m := range s.Members {
+				in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: m.Addresses[0], Name: m.Name, State: states[m.State], Since: m.Since})
+			}
+			var decision verdict.Decision
+			memory, decision = verdict.Decide(memory, in, time.Now())
+			held = nil
+			listed := map[string]verdict.Conditions{}
+			for _, e := range decision.Endpoints {
+				if e.Listed {
+					held = append(held, verdict.Held{Address: e.Address, Conditions: e.Conditions, Source: e.Source})
+					listed[e.Address.String()] = e.Conditions
+				}
+			}
+			return listed
+		}
+		ready := verdict.Conditions{Ready: true, Serving: true}
+		drained := verdict.Conditions{Serving: true, Terminating: true}
+		expect := func(when string, want map[string]verdict.Conditions) {
+			l.t.Helper()
+			if diff := cmp.Diff(want, decide()); diff != "" {
+				l.t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+
+		l.apply(worker(1, roster.Ready), worker(2, roster.Ready), worker(3, roster.Ready), worker(4, roster.Ready))
+		l.worth(roster.Synced, 1)
+		decide()
+		l.apply(worker(2, roster.Draining))
+		before := map[string]verdict.Conditions{"10.0.0.1": ready, "10.0.0.2": drained, "10.0.0.3": ready, "10.0.0.4": ready}
+		expect("before", before)
+
+		l.between.Alter(Alter{}, unknownState(99).answers)
+		moved := []*roster.Node{worker(1, roster.Draining), worker(2, roster.Ready), worker(3, roster.NotReady), worker(4, roster.Ready)}
+		for _, n := range moved {
+			n.Zone = "zone-2" // so that each is told anew
+		}
+		l.apply(append(moved, worker(5, roster.Ready))...)
+		expect("with states that nobody knows, and a new node in one", before)
+		for _, m := range l.through.Snapshot().Members {
+			if m.State != subscriber.Unknown {
+				l.t.Errorf("%s is %v: this tests nothing", m.Name, m.State)
+			}
+		}
+
+		l.between.Alter(Alter{}, Alter{})
+		for i, n := range moved {
+			again := *n
+			again.Zone = fmt.Sprint("zone-", i+3)
+			moved[i] = &again
+		}
+		l.apply(moved...)
+		now := decide()
+		if now["10.0.0.1"] != drained || now["10.0.0.2"] != ready {
+			l.t.Errorf("with states that we know again: %v", now)
+		}
+		if n := l.breaches(); n != 0 {
+			l.t.Errorf("%v breaches", n)
+		}
+	})
+}
