@@ -219,6 +219,14 @@ func (f *fleet) writesOf(service *corev1.Service) int {
 	return n
 }
 
+// join is that of the stage; the fleet has a watch of its own, which may hear of it later.
+func (f *fleet) join(n int) []*pair.Worker {
+	f.t.Helper()
+	workers := f.stage.join(n)
+	f.wait(f.service, "the new workers serve", pair.Are(pair.Ready, addresses(workers)...))
+	return workers
+}
+
 // versions are those of a Service's slices.
 func (f *fleet) versions(service *corev1.Service) map[string]string {
 	versions := map[string]string{}

@@ -211,7 +211,6 @@ func TestAServiceMadeAnewAtOnceIsServedThroughout(t *testing.T) {
 	workers := f.join(2)
 	services := f.ConsumingClient().CoreV1().Services(pair.Namespace)
 	ready := pair.AreJust(pair.Ready, addresses(workers)...)
-	f.wait(f.service, "both serve", ready) // as the fleet's own watch tells it too
 	again := func(f *fleet, between func()) {
 		f.t.Helper()
 		start := time.Now()
