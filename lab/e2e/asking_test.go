@@ -309,7 +309,7 @@ func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
 	s.must(err)
 	program := filepath.Join(root, ".bin", "grpcurl")
 	if _, err := os.Stat(program); err != nil {
-		s.t.Skip("make tools builds grpcurl: ", err)
+		s.t.Fatal("make tools builds grpcurl: ", err)
 	}
 	own := d.sub(s, personSAN)
 	const service = "slicefeed.writer.v1.WriterService"

@@ -82,6 +82,7 @@ func AddAddr(addr netip.Addr) error {
 // its own time, so that it can be bound before it can be reached.
 func reachable(addr netip.Addr) error {
 	const within = 30 * time.Second
+	// Asked again and again, since a subscription could begin after the route has come.
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		_, err := netlink.RouteGet(addr.AsSlice())
 		if err == nil {

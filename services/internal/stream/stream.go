@@ -7,6 +7,7 @@ package stream
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"sync"
 	"time"
@@ -65,6 +66,24 @@ func (s *Streams) Serving() {
 	defer s.mu.Unlock()
 	if !s.stopped {
 		s.health(grpc_health_v1.HealthCheckResponse_SERVING)
+	}
+}
+
+// Run tells health once there is something to tell, and ends all streams when ctx is done.
+// told says whether there is, and on what to ask again.
+func (s *Streams) Run(ctx context.Context, told func() (bool, <-chan struct{})) error {
+	for {
+		some, changed := told()
+		if some {
+			s.Serving()
+			changed = nil // for good: what is known is told whatever comes
+		}
+		select {
+		case <-ctx.Done():
+			s.Stop()
+			return nil
+		case <-changed:
+		}
 	}
 }
 

@@ -70,19 +70,10 @@ func New(cfg Config) *Server {
 
 // Run tells health when there is something to tell, and ends all streams when ctx is done.
 func (s *Server) Run(ctx context.Context) error {
-	for {
+	return s.streams.Run(ctx, func() (bool, <-chan struct{}) {
 		now, changed := s.cfg.Stores.Status()
-		if now.Observation > 0 {
-			s.streams.Serving()
-			changed = nil // for good: a degraded inventory serves what it knows
-		}
-		select {
-		case <-ctx.Done():
-			s.Stop()
-			return nil
-		case <-changed:
-		}
-	}
+		return now.Observation > 0, changed
+	})
 }
 
 // Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New

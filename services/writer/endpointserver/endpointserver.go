@@ -51,21 +51,7 @@ func New(cfg Config) *Server {
 }
 
 // Run tells health when there is something to tell, and ends all streams when ctx is done.
-func (s *Server) Run(ctx context.Context) error {
-	for {
-		synced, changed := s.cfg.Board.Told()
-		if synced {
-			s.streams.Serving()
-			changed = nil // for good: what is known is told whatever comes
-		}
-		select {
-		case <-ctx.Done():
-			s.Stop()
-			return nil
-		case <-changed:
-		}
-	}
-}
+func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Board.Told) }
 
 // Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
 // ones are refused from then on. It may be called more than once.
