@@ -60,8 +60,8 @@ func (s *Streams) health(is grpc_health_v1.HealthCheckResponse_ServingStatus) {
 	s.Health.SetServingStatus(s.Service, is)
 }
 
-// Serving reports SERVING by gRPC health, unless the streams were stopped.
-func (s *Streams) Serving() {
+// serving reports SERVING by gRPC health, unless the streams were stopped.
+func (s *Streams) serving() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopped {
@@ -75,7 +75,7 @@ func (s *Streams) Run(ctx context.Context, told func() (bool, <-chan struct{})) 
 	for {
 		some, changed := told()
 		if some {
-			s.Serving()
+			s.serving()
 			changed = nil // for good: what is known is told whatever comes
 		}
 		select {
