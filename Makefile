@@ -30,13 +30,8 @@ bench: build upstream ## Measure propagation against the raw loop, in one run
 	@lab bench
 
 .PHONY: verify
-verify: ## The longer gate, run before a release: make test, make long, make load
-	@echo "verify 1/3: make test"
-	@$(MAKE) --no-print-directory test
-	@echo "verify 2/3: make long"
-	@$(MAKE) --no-print-directory long
-	@echo "verify 3/3: make load"
-	@$(MAKE) --no-print-directory load
+verify: ## The longer gate, run before a release: make test, and all that is below it here
+	@tools/verify test long load outside
 
 .PHONY: long
 long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour
