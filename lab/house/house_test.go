@@ -93,7 +93,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "prober", "targets", "verdict", "endpoints", "applier", "control", "endpointserver", "statuspage", "asking", "adopt", "app"},
+		writer: {"planner", "sources", "subscriber", "prober", "targets", "verdict", "endpoints", "history", "applier", "control", "endpointserver", "statuspage", "asking", "adopt", "app"},
 	} {
 		for _, p := range list(t, half+"/...") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, half+"/"), "/")
@@ -119,7 +119,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 func TestPureCoresImportNoClient(t *testing.T) {
 	clients := regexp.MustCompile(`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`)
 	for _, core := range []string{
-		inventory + "/roster", inventory + "/feed", writer + "/verdict", writer + "/planner", writer + "/endpoints",
+		inventory + "/roster", inventory + "/feed", writer + "/verdict", writer + "/planner", writer + "/endpoints", writer + "/history",
 		module + "services/internal/ledger",
 	} {
 		for _, p := range list(t, core) {
@@ -136,7 +136,7 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	impure := regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`)
 	files := []string{
 		"inventory/roster/*.go", "inventory/feed/*.go", "writer/verdict/*.go", "writer/planner/*.go",
-		"writer/endpoints/*.go", "internal/ledger/*.go",
+		"writer/endpoints/*.go", "writer/history/*.go", "internal/ledger/*.go",
 		// The cores that share a package with their shell, by file.
 		"writer/subscriber/view.go", "writer/subscriber/schedule.go", "writer/prober/schedule.go",
 		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/shape.go", "writer/targets/concern.go",

@@ -31,6 +31,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/statuspage"
@@ -66,6 +67,7 @@ type writer struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	sources  []*source
+	history  *history.Log
 	decides  control.Config
 	elected  *applier.Lease       // nil in a dry run
 	door     *endpointserver.Door // nil: nobody may ask
@@ -103,6 +105,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	}
 	w := &writer{
 		cfg: cfg, version: version, identity: applier.Identity(), log: log, registry: registry, sources: opened, door: door,
+		history: &history.Log{},
 	}
 	w.decides = control.Config{
 		Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Zones: map[string]string{},
@@ -182,11 +185,11 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 		}
 		w.decides.Lease = w.elected
 	}
-	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log})
+	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log, History: w.history})
 	written := applier.NewMetrics(w.registry)
 	w.decides.Told = told
 	w.decides.Applier = func() *applier.Applier {
-		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: told, Logger: w.log, Metrics: written})
+		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: told, Logger: w.log, Metrics: written, History: w.history})
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/journal"
 	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
@@ -125,7 +126,7 @@ func printWrites(b *strings.Builder, a *control.Act, plan planner.Plan) {
 			if step.verb == "delete" {
 				now = nil
 			}
-			fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, sliceDiff(was[slice.Name], now))
+			fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, applier.Lines(applier.Diff(was[slice.Name], now)))
 		}
 	}
 }

@@ -236,37 +236,6 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 	}
 }
 
-func TestADiffShowsWhatComesGoesAndChanges(t *testing.T) {
-	was, now := held("10.0.1.9", "10.0.1.10", "10.0.1.100"), held("10.0.1.9", "10.0.1.10", "10.0.1.11", "10.0.1.12")
-	was.Endpoints[0].NodeName = new("node\x1b[2J")
-	was.Labels["slicefeed.dev/source"], was.OwnerReferences = "other", nil
-	was.Ports[0].Port = new(int32(30081))
-	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{}
-	now.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
-	now.Endpoints[3].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false), Terminating: new(false)}
-	now.Endpoints[2].Conditions.Serving, now.Endpoints[2].Zone = new(false), new("eu-1")
-	want := `  ~ label slicefeed.dev/source other -> default
-  + owner Service shop 1
-  ~ port http 30081/TCP -> 30080/TCP
-  ~ endpoint 10.0.1.9 ready, node node [2J -> ready
-  ~ endpoint 10.0.1.10 ready -> draining
-  + endpoint 10.0.1.11 ready=true serving=false terminating=false, zone eu-1
-  + endpoint 10.0.1.12 out
-  - endpoint 10.0.1.100 ready
-`
-	if d := cmp.Diff(want, sliceDiff(was, now)); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-	if d := sliceDiff(now, now); d != "" {
-		t.Errorf("of nothing: %s", d)
-	}
-	for line := range strings.Lines(sliceDiff(was, nil)) {
-		if !strings.HasPrefix(line, "  - ") {
-			t.Errorf("of a deletion: %s", line)
-		}
-	}
-}
-
 func TestATableOfVerdictsStaysInItsLines(t *testing.T) {
 	got := verdictTable([]verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},

@@ -289,7 +289,7 @@ func newWriter(t testing.TB, reporter *Reporter) *writer {
 // apply applies over a cache that is up to date.
 func (w *writer) apply(t testing.TB, d planner.Desired) error {
 	t.Helper()
-	_, err := w.Apply(t.Context(), shop, d, w.Current(w.api.cache()))
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: d, Current: w.Current(w.api.cache())})
 	return err
 }
 

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -71,7 +75,8 @@ type Config struct {
 	Leading  func() bool // whether the Lease is surely ours at this moment
 	Reporter *Reporter
 	Logger   *slog.Logger
-	Metrics  *Metrics // shared by all Appliers of the process
+	Metrics  *Metrics     // shared by all Appliers of the process
+	History  *history.Log // too; nil: nothing is remembered for people
 }
 
 // Applier writes the slices of one Service, one Apply or Withdraw at a time.
@@ -81,6 +86,7 @@ type Applier struct {
 	reporter *Reporter
 	log      *slog.Logger
 	metrics  *Metrics
+	history  *history.Log
 
 	mu      sync.Mutex
 	records map[key]*record
@@ -98,16 +104,25 @@ type key struct{ namespace, name string }
 func New(cfg Config) *Applier {
 	return &Applier{
 		store: cfg.Store, leading: cfg.Leading, reporter: cfg.Reporter, log: cfg.Logger,
-		metrics: cfg.Metrics,
+		metrics: cfg.Metrics, history: cfg.History,
 		records: map[key]*record{},
 	}
 }
 
-// Apply plans from current, as Current gave it, to desired, and writes until done or until
+// Order is how the slices of a Service are to become.
+type Order struct {
+	Service corev1.ObjectReference // the one that Desired is for
+	Desired planner.Desired
+	Current []*discoveryv1.EndpointSlice // as Current gave it
+	Why     map[netip.Addr]string        // what was decided of an address, for the history
+}
+
+// Apply plans from what is current to what is desired, and writes until done or until
 // something is not as thought. The plan is what was to be done, whatever became of it.
 // After an error that is neither ErrNotLeading, nor Stale, nor Later, apply again with
-// backoff. Service is the one that desired is for.
-func (a *Applier) Apply(ctx context.Context, service corev1.ObjectReference, desired planner.Desired, current []*discoveryv1.EndpointSlice) (planner.Plan, error) {
+// backoff.
+func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
+	service, desired, current := order.Service, order.Desired, order.Current
 	if err := a.recall(ctx, service); err != nil {
 		return planner.Plan{}, err
 	}
@@ -126,7 +141,7 @@ func (a *Applier) Apply(ctx context.Context, service corev1.ObjectReference, des
 		slices []*discoveryv1.EndpointSlice
 	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
 		for _, slice := range step.slices {
-			if err := a.write(ctx, service, step.verb, slice); err != nil {
+			if err := a.write(ctx, step.verb, slice, order); err != nil {
 				return plan, err
 			}
 		}
@@ -143,7 +158,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 		return err
 	}
 	for _, slice := range ours {
-		if err := a.write(ctx, service, remove, slice); err != nil {
+		if err := a.write(ctx, remove, slice, Order{Service: service, Current: ours}); err != nil {
 			return err
 		}
 	}
@@ -152,13 +167,15 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 }
 
 // write sends one request and makes sense of its answer.
-func (a *Applier) write(ctx context.Context, service corev1.ObjectReference, verb verb, slice *discoveryv1.EndpointSlice) error {
+func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice, order Order) error {
+	service := order.Service
 	if !a.leading() {
 		return ErrNotLeading
 	}
 	began := time.Now()
 	answer, err := a.send(ctx, verb, slice)
 	a.metrics.observe(verb, err, time.Since(began))
+	a.remember(verb, slice, order, err)
 
 	k := key{slice.Namespace, slice.Name}
 	switch {
@@ -202,6 +219,28 @@ func (a *Applier) write(ctx context.Context, service corev1.ObjectReference, ver
 		a.doubt(service, verb, slice)
 		return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, k.name, err)
 	}
+}
+
+// remember has the history know what was sent and what became of it.
+func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Order, err error) {
+	if a.history == nil {
+		return
+	}
+	var was, now *discoveryv1.EndpointSlice
+	if n := slices.IndexFunc(order.Current, func(s *discoveryv1.EndpointSlice) bool { return s.Name == slice.Name }); n >= 0 {
+		was = order.Current[n]
+	}
+	if verb != remove {
+		now = slice
+	}
+	w := history.Write{
+		At: time.Now(), Namespace: order.Service.Namespace, Service: order.Service.Name, Slice: slice.Name,
+		Verb: string(verb), Result: result(verb, err), Changes: changes(was, now, order.Why),
+	}
+	if w.Result != resultOK {
+		w.Answer = prose.Sane(err.Error())
+	}
+	a.history.Wrote(w)
 }
 
 // later puts a write off.

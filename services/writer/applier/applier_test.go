@@ -64,7 +64,7 @@ func TestHeldIsNeverOlderThanOurOwnWrite(t *testing.T) {
 	if got := listed(w.Held(shop, current)); got != "10.0.0.2" {
 		t.Errorf("held %q", got)
 	}
-	if plan, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), current); err != nil || !plan.Empty() {
+	if plan, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current}); err != nil || !plan.Empty() {
 		t.Errorf("%d writes, %v", plan.Writes(), err)
 	}
 
@@ -145,7 +145,7 @@ func TestAConflictIsReadAgainAndPlannedAgain(t *testing.T) {
 	old, version := w.api.cache()
 	w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) })
 
-	_, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
 	if stale := (*Stale)(nil); !errors.As(err, &stale) || stale.Slice != "shop-nodes" {
 		t.Fatalf("got %v", err)
 	}
@@ -156,7 +156,7 @@ func TestAConflictIsReadAgainAndPlannedAgain(t *testing.T) {
 	if got := listed(w.Held(shop, current)); got != "10.0.0.1" {
 		t.Errorf("held %q", got)
 	}
-	if _, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), current); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current}); err != nil {
 		t.Fatal(err)
 	}
 	list, _ := w.api.cache()
@@ -170,11 +170,11 @@ func TestASliceThatIsGoneIsCreatedAgain(t *testing.T) {
 	w.must(t, desired("10.0.0.1"))
 	old, version := w.api.cache()
 	w.api.edit("shop-nodes", nil)
-	_, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
 	if stale := (*Stale)(nil); !errors.As(err, &stale) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version)); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSent(t, "POST endpointslices", "PUT shop-nodes", "POST endpointslices")
@@ -184,11 +184,11 @@ func TestANameThatSomeoneElseTookIsLeftToThem(t *testing.T) {
 	w := newWriter(t, nil)
 	none, version := w.api.cache()
 	w.api.edit("shop-nodes", func(*discoveryv1.EndpointSlice) {})
-	_, err := w.Apply(t.Context(), shop, desired("10.0.0.1"), w.Current(none, version))
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Current(none, version)})
 	if stale := (*Stale)(nil); !errors.As(err, &stale) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := w.Apply(t.Context(), shop, desired("10.0.0.1"), w.Current(none, version)); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Current(none, version)}); err != nil {
 		t.Fatal(err)
 	}
 	if w.api.slices["shop-nodes-2"] == nil || len(w.api.slices["shop-nodes"].Endpoints) != 0 {
@@ -204,7 +204,7 @@ func TestADeleteThatSomeoneElseMadeIsDone(t *testing.T) {
 	list, version := w.api.cache()
 	w.api.edit("shop-nodes-2", nil)
 	d.Endpoints = d.Endpoints[:1]
-	if _, err := w.Apply(t.Context(), shop, d, w.Current(list, version)); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: d, Current: w.Current(list, version)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -230,7 +230,7 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 				old, version := w.api.cache()
 				w.api.setFault(tc.after, tc.fault)
 				began := time.Now()
-				_, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+				_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
 				if err == nil || !strings.Contains(err.Error(), "outcome unknown") {
 					t.Fatalf("got %v", err)
 				}
@@ -240,7 +240,7 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 				w.api.setFault(false, nil)
 				w.api.sent()
 
-				_, err = w.Apply(t.Context(), shop, desired("10.0.0.2"), w.Current(old, version))
+				_, err = w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
 				if stale := (*Stale)(nil); !errors.As(err, &stale) {
 					t.Fatalf("got %v", err)
 				}
@@ -249,7 +249,7 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 				if got := listed(w.Held(shop, current)); got != tc.held {
 					t.Errorf("held %q", got)
 				}
-				plan, err := w.Apply(t.Context(), shop, desired("10.0.0.2"), current)
+				plan, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current})
 				if err != nil || plan.Empty() != (tc.held == "10.0.0.2") {
 					t.Errorf("%d writes, %v", plan.Writes(), err)
 				}
@@ -430,17 +430,17 @@ func TestADryRunPrintsWhatItWouldWriteAndRests(t *testing.T) {
 	})
 	for range 2 {
 		list, version := below.cache()
-		if _, err := a.Apply(context.Background(), shop, desired("10.0.0.1", "10.0.0.3"), a.Current(list, version)); err != nil {
+		if _, err := a.Apply(context.Background(), Order{Service: shop, Desired: desired("10.0.0.1", "10.0.0.3"), Current: a.Current(list, version)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := `would update EndpointSlice web/shop-nodes
-  - endpoint 10.0.0.2 ready=true serving=true terminating=false
-  + endpoint 10.0.0.3 ready=true serving=true terminating=false
-  + label slicefeed.dev/source=default
-  + label slicefeed.dev/writer=slicefeed
+  + label slicefeed.dev/source default
+  + label slicefeed.dev/writer slicefeed
   + owner Service shop svc-1
   - port any/TCP
+  - endpoint 10.0.0.2 ready
+  + endpoint 10.0.0.3 ready
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)

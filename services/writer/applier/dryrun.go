@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,7 +65,7 @@ func (m *memory) put(verb verb, was, now *discoveryv1.EndpointSlice) (*discovery
 	if now == nil {
 		named = was
 	}
-	if _, err := fmt.Fprintf(m.out, "would %s EndpointSlice %s/%s\n%s", verb, named.Namespace, named.Name, Diff(was, now)); err != nil {
+	if _, err := fmt.Fprintf(m.out, "would %s EndpointSlice %s/%s\n%s", verb, named.Namespace, named.Name, Lines(Diff(was, now))); err != nil {
 		return nil, err
 	}
 	k := key{named.Namespace, named.Name}
@@ -84,87 +81,4 @@ func (m *memory) put(verb verb, was, now *discoveryv1.EndpointSlice) (*discovery
 	}
 	m.slices[k] = answer
 	return answer.DeepCopy(), nil
-}
-
-// Diff shows what changes between two slices, either of which may be nil: a line for each
-// label, owner, port and endpoint, with - for what goes and + for what comes.
-func Diff(was, now *discoveryv1.EndpointSlice) string {
-	before, after := lines(was), lines(now)
-	var out strings.Builder
-	for _, line := range merged(before, after) {
-		_, had := slices.BinarySearch(before, line)
-		_, has := slices.BinarySearch(after, line)
-		switch {
-		case had && !has:
-			out.WriteString("  - " + line + "\n")
-		case has && !had:
-			out.WriteString("  + " + line + "\n")
-		}
-	}
-	return out.String()
-}
-
-// merged is both sorted lists as one, without doubles.
-func merged(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// lines describes a slice, sorted.
-func lines(slice *discoveryv1.EndpointSlice) []string {
-	if slice == nil {
-		return nil
-	}
-	var out []string
-	for name, value := range slice.Labels {
-		out = append(out, "label "+name+"="+value)
-	}
-	for _, owner := range slice.OwnerReferences {
-		out = append(out, fmt.Sprintf("owner %s %s %s", owner.Kind, owner.Name, owner.UID))
-	}
-	for i := range slice.Ports {
-		out = append(out, "port "+portLine(&slice.Ports[i]))
-	}
-	for i := range slice.Endpoints {
-		out = append(out, "endpoint "+endpointLine(&slice.Endpoints[i]))
-	}
-	slices.Sort(out)
-	return out
-}
-
-func portLine(p *discoveryv1.EndpointPort) string {
-	protocol, number := corev1.ProtocolTCP, "any"
-	if p.Protocol != nil {
-		protocol = *p.Protocol
-	}
-	if p.Port != nil {
-		number = strconv.Itoa(int(*p.Port))
-	}
-	line := fmt.Sprintf("%s/%s", number, protocol)
-	if p.Name != nil && *p.Name != "" {
-		line += " " + *p.Name
-	}
-	if p.AppProtocol != nil && *p.AppProtocol != "" {
-		line += " appProtocol=" + *p.AppProtocol
-	}
-	return line
-}
-
-func endpointLine(e *discoveryv1.Endpoint) string {
-	flag := func(b *bool, otherwise bool) bool {
-		if b == nil {
-			return otherwise
-		}
-		return *b
-	}
-	line := fmt.Sprintf("%s ready=%t serving=%t terminating=%t", strings.Join(e.Addresses, ","),
-		flag(e.Conditions.Ready, true), flag(e.Conditions.Serving, true), flag(e.Conditions.Terminating, false))
-	if e.Zone != nil && *e.Zone != "" {
-		line += " zone=" + *e.Zone
-	}
-	if e.NodeName != nil && *e.NodeName != "" {
-		line += " node=" + *e.NodeName
-	}
-	return line
 }

@@ -39,17 +39,23 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) observe(verb verb, err error, took time.Duration) {
-	result := "unknown"
+	m.writes.WithLabelValues(string(verb), result(verb, err)).Inc()
+	m.duration.Observe(took.Seconds())
+}
+
+const resultOK = "ok"
+
+// result is what became of a request, in a word.
+func result(verb verb, err error) string {
 	switch {
 	case err == nil, verb == remove && apierrors.IsNotFound(err):
-		result = "ok"
+		return resultOK
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
-		result = "conflict"
+		return "conflict"
 	case apierrors.IsTooManyRequests(err):
-		result = "throttled"
+		return "throttled"
 	case refused(err):
-		result = "refused"
+		return "refused"
 	}
-	m.writes.WithLabelValues(string(verb), result).Inc()
-	m.duration.Observe(took.Seconds())
+	return "unknown"
 }

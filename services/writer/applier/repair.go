@@ -148,9 +148,9 @@ func listing(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
 }
 
 func ports(slice *discoveryv1.EndpointSlice) []string {
-	out := make([]string, 0, len(slice.Ports))
-	for i := range slice.Ports {
-		out = append(out, portLine(&slice.Ports[i]))
+	var out []string
+	for name, text := range portsOf(slice) {
+		out = append(out, name+" "+text)
 	}
 	slices.Sort(out)
 	return out

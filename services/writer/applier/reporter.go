@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 )
 
 const (
@@ -35,6 +38,7 @@ type ReporterConfig struct {
 	Client   kubernetes.Interface // nil: only the log is told, as in a dry run
 	Instance string               // which of our processes speaks
 	Logger   *slog.Logger
+	History  *history.Log // nil: nothing is remembered
 }
 
 // Reporter tells Events on Services through events.k8s.io/v1. It never delays who tells: a
@@ -102,6 +106,7 @@ func (r *Reporter) Now(service corev1.ObjectReference, warnings []Warning) {
 // Tell tells one warning now.
 func (r *Reporter) Tell(service corev1.ObjectReference, w Warning) {
 	r.cfg.Logger.Warn("told on the Service", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
+	r.cfg.History.Told(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: w.Reason, Note: prose.Sane(w.Note)})
 	if r.cfg.Client == nil || service.UID == "" {
 		return
 	}

@@ -224,8 +224,9 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
 	if decision.Write && !view.Paused {
 		desired.Endpoints = listed(decision.Endpoints)
+		order := applier.Order{Service: view.Service, Desired: desired, Current: current, Why: whys(decision.Endpoints)}
 		write = func(ctx context.Context) error {
-			_, err := c.applier.Apply(ctx, view.Service, desired, current)
+			_, err := c.applier.Apply(ctx, order)
 			return err
 		}
 	}

@@ -153,6 +153,18 @@ var reasons = map[verdict.Rule]string{
 	verdict.RuleTrust: "Trust", verdict.RuleFloor: "Floor", verdict.RuleShrink: "Shrink",
 }
 
+// whys are the reasons of the decisions on endpoints, by address.
+func whys(judged []verdict.Endpoint) map[netip.Addr]string {
+	all := make(map[netip.Addr]string, len(judged))
+	for i := range judged {
+		all[judged[i].Address] = judged[i].Reason
+		if judged[i].Rule != verdict.RuleTable {
+			all[judged[i].Address] = string(judged[i].Rule) + ": " + judged[i].Reason
+		}
+	}
+	return all
+}
+
 // asWarnings are the guards that hold something back, as told on the Service.
 func asWarnings(guards []verdict.Guard) []applier.Warning {
 	var all []applier.Warning

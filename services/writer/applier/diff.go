@@ -1,45 +1,60 @@
-package app
+package applier
 
 import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// sliceDiff shows what changes between two slices, either of which may be nil: + for what comes,
-// - for what goes and ~ for what changes, labels first and endpoints last.
-func sliceDiff(was, now *discoveryv1.EndpointSlice) string {
-	var b strings.Builder
+// Diff is what changes between two slices, either of which may be nil: labels first and endpoints
+// last, in the order of their addresses.
+func Diff(was, now *discoveryv1.EndpointSlice) []history.Change { return changes(was, now, nil) }
+
+// changes is Diff with the reasons for what becomes of the endpoints, by address.
+func changes(was, now *discoveryv1.EndpointSlice, why map[netip.Addr]string) []history.Change {
+	var all []history.Change
 	for _, part := range []func(*discoveryv1.EndpointSlice) map[string]string{labelsOf, ownersOf, portsOf, endpointsOf} {
 		before, after := part(was), part(now)
 		union := maps.Clone(before)
 		maps.Copy(union, after)
 		for _, key := range slices.SortedFunc(maps.Keys(union), byAddress) {
-			old, had := before[key]
-			is, has := after[key]
-			switch {
-			case had && !has:
-				fmt.Fprintf(&b, "  - %s %s\n", key, old)
-			case has && !had:
-				fmt.Fprintf(&b, "  + %s %s\n", key, is)
-			case old != is:
-				fmt.Fprintf(&b, "  ~ %s %s -> %s\n", key, old, is)
+			if before[key] == after[key] {
+				continue
 			}
+			c := history.Change{What: key, Was: before[key], Is: after[key]}
+			if text, of := strings.CutPrefix(key, endpointKey); of {
+				if address, err := netip.ParseAddr(text); err == nil {
+					c.Why = why[address]
+				}
+			}
+			all = append(all, c)
 		}
+	}
+	return all
+}
+
+// Lines are changes in text, each in a line that is indented.
+func Lines(all []history.Change) string {
+	var b strings.Builder
+	for i := range all {
+		b.WriteString("  " + all[i].String() + "\n")
 	}
 	return b.String()
 }
+
+const endpointKey = "endpoint "
 
 // byAddress puts 10.0.0.9 before 10.0.0.10: shorter numbers first.
 func byAddress(a, b string) int {
@@ -61,7 +76,7 @@ func labelsOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s != nil {
 		for name, value := range s.Labels {
-			all["label "+name] = prose.Sane(value)
+			all["label "+name] = orQuotes(prose.Sane(value))
 		}
 	}
 	return all
@@ -71,7 +86,7 @@ func ownersOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s != nil {
 		for _, o := range s.OwnerReferences {
-			all["owner "+o.Kind+" "+o.Name] = string(o.UID)
+			all["owner "+o.Kind+" "+o.Name] = orQuotes(string(o.UID))
 		}
 	}
 	return all
@@ -95,7 +110,7 @@ func portsOf(s *discoveryv1.EndpointSlice) map[string]string {
 			protocol = *p.Protocol
 		}
 		text := fmt.Sprintf("%s/%s", number, protocol)
-		if p.AppProtocol != nil {
+		if p.AppProtocol != nil && *p.AppProtocol != "" {
 			text += " " + *p.AppProtocol
 		}
 		all[name] = text
@@ -115,7 +130,7 @@ func endpointsOf(s *discoveryv1.EndpointSlice) map[string]string {
 		return *b
 	}
 	for _, e := range s.Endpoints {
-		text := inWords(verdict.Conditions{
+		text := InWords(verdict.Conditions{
 			Ready: given(e.Conditions.Ready, true), Serving: given(e.Conditions.Serving, true), Terminating: given(e.Conditions.Terminating, false),
 		})
 		if e.Zone != nil && *e.Zone != "" {
@@ -124,13 +139,16 @@ func endpointsOf(s *discoveryv1.EndpointSlice) map[string]string {
 		if e.NodeName != nil && *e.NodeName != "" {
 			text += ", node " + *e.NodeName
 		}
-		all["endpoint "+strings.Join(e.Addresses, ",")] = prose.Sane(text)
+		all[endpointKey+strings.Join(e.Addresses, ",")] = prose.Sane(text)
 	}
 	return all
 }
 
-// inWords says what consumers make of conditions.
-func inWords(c verdict.Conditions) string {
+// orQuotes makes something of a value that is there and empty.
+func orQuotes(value string) string { return cmp.Or(value, `""`) }
+
+// InWords says what consumers make of conditions.
+func InWords(c verdict.Conditions) string {
 	switch c {
 	case verdict.Conditions{Ready: true, Serving: true}:
 		return "ready"
@@ -140,27 +158,4 @@ func inWords(c verdict.Conditions) string {
 		return "out"
 	}
 	return fmt.Sprintf("ready=%t serving=%t terminating=%t", c.Ready, c.Serving, c.Terminating)
-}
-
-var verdictNames = map[verdict.Verdict]string{
-	verdict.Serve: "serve", verdict.Drain: "drain", verdict.Out: "out", verdict.Gone: "gone", verdict.Hold: "hold",
-}
-
-// verdictTable is a table of the endpoints, with the rule that spoke last and the reason.
-func verdictTable(all []verdict.Endpoint) string {
-	if len(all) == 0 {
-		return "no endpoint is listed, and none is told\n"
-	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ADDRESS\tVERDICT\tLISTED AS\tRULE\tREASON")
-	for _, e := range all {
-		as := "not listed"
-		if e.Listed {
-			as = inWords(e.Conditions)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, prose.Sane(e.Reason))
-	}
-	table.Flush() //nolint:errcheck // into memory
-	return b.String()
 }
