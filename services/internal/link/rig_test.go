@@ -97,6 +97,13 @@ func newRig(t *testing.T, l leaf, adjust ...func(*Serving)) *rig {
 	}
 	r.files = r.serverCA.files(t, l, r.clientCA)
 	write(t, r.list, []byte(theList))
+	r.start(t, adjust...)
+	return r
+}
+
+// start serves with the rig's files and list until the test is over.
+func (r *rig) start(t *testing.T, adjust ...func(*Serving)) {
+	t.Helper()
 	r.server = must(NewServer(r.config("inventory", "feed", r.files), r.list))(t)
 
 	gs := grpc.NewServer(r.server.Options()...)
@@ -120,7 +127,6 @@ func newRig(t *testing.T, l leaf, adjust ...func(*Serving)) *rig {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return r
 }
 
 func (r *rig) config(half, name string, f Files) Config {

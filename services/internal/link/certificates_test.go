@@ -1,0 +1,264 @@
+package link
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// These tests run deploy/certificates.sh as its users do, and let both ends of the link
+// judge what it made.
+
+const (
+	scriptInventory = SAN("spiffe://example.org/slicefeed/inventory")
+	scriptWriter    = SAN("spiffe://example.org/slicefeed/writer")
+	scriptOperator  = SAN("spiffe://example.org/slicefeed/operator")
+)
+
+// certificates runs the script; what it says on standard output is commands alone.
+func certificates(t *testing.T, args ...string) (commands, talk string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "../../../deploy/certificates.sh", args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err = cmd.Run()
+	return out.String(), said.String(), err
+}
+
+func mustCertificates(t *testing.T, args ...string) (commands, talk string) {
+	t.Helper()
+	commands, talk, err := certificates(t, args...)
+	if err != nil {
+		t.Fatalf("certificates.sh %s: %v\n%s", strings.Join(args, " "), err, talk)
+	}
+	return commands, talk
+}
+
+func filesOf(dir, side string) Files {
+	at := filepath.Join(dir, side)
+	return Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
+}
+
+// handshake has a client meet a server, each with the files of a side of a directory, and
+// returns what the client is told of the server's health.
+func handshake(t *testing.T, server, client Files) error {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), "clients.yaml")
+	write(t, list, []byte("clients: [{san: "+string(scriptWriter)+", role: subscriber}, {san: "+string(scriptOperator)+", role: operator}]"))
+	r := &rig{files: server, list: list, metrics: prometheus.NewRegistry(), log: &journal{}}
+	r.start(t)
+	_, err := call(t, r.dialWith(t, client, scriptInventory), "Who", "")
+	return err
+}
+
+func TestTheScriptsCertificatesFitBothEnds(t *testing.T) {
+	dir := t.TempDir()
+	commands, talk := mustCertificates(t, "all", dir)
+	for _, client := range []string{"writer", "operator"} {
+		if err := handshake(t, filesOf(dir, "inventory"), filesOf(dir, client)); err != nil {
+			t.Errorf("the inventory and the %s: %v", client, err)
+		}
+	}
+	if !strings.Contains(talk, "the keys of both sides are in "+dir) {
+		t.Errorf("it does not say that both keys are in one place:\n%s", talk)
+	}
+	for line := range strings.Lines(commands) {
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "kubectl --context ") {
+			t.Errorf("no command, on standard output: %s", line)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if info := must(d.Info())(t); info.Mode() != 0o600 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever can sign for one side must not be able to pose as the other, nor one half as the other.
+func TestTheScriptsCertificatesFitNobodyElse(t *testing.T) {
+	dir := t.TempDir()
+	mustCertificates(t, "all", dir)
+	inventory, writer := filesOf(dir, "inventory"), filesOf(dir, "writer")
+	leaf := func(f Files) []byte { return must(os.ReadFile(f.Cert))(t) }
+	if certs := must(parseCertificates(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(parseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
+		t.Error("one CA signs for both sides")
+	}
+	posing := inventory
+	posing.PeerCA = writer.PeerCA
+	if _, err := NewClient((&rig{log: &journal{}, metrics: prometheus.NewRegistry()}).config("writer", "default", posing), scriptInventory); err == nil || !strings.Contains(err.Error(), "client auth") {
+		t.Errorf("the inventory's certificate can be that of a client: %v", err)
+	}
+	other := t.TempDir()
+	mustCertificates(t, "all", other)
+	if err := handshake(t, inventory, filesOf(other, "writer")); err == nil {
+		t.Error("a writer of other CAs is let in")
+	}
+}
+
+func TestEachSideRunsTheScriptForItself(t *testing.T) {
+	secured, consuming := t.TempDir(), t.TempDir()
+	commands, talk := mustCertificates(t, "inventory", secured)
+	if strings.Contains(commands, "peer-ca") || !strings.Contains(talk, "missing: the CA of the writer's side") {
+		t.Errorf("without the other side's CA it prints:\n%s%s", commands, talk)
+	}
+	mustCertificates(t, "writer", consuming)
+	hand := func(from, to string) { write(t, to, must(os.ReadFile(from))(t)) }
+	hand(filepath.Join(secured, "inventory", "public-ca.crt"), filepath.Join(consuming, "writer", "peer-ca.crt"))
+	hand(filepath.Join(consuming, "writer", "public-ca.crt"), filepath.Join(secured, "inventory", "peer-ca.crt"))
+	if commands, talk = mustCertificates(t, "inventory", secured); !strings.Contains(commands, "peer-ca") || strings.Contains(talk, "both sides") {
+		t.Errorf("with the other side's CA it prints:\n%s%s", commands, talk)
+	}
+	mustCertificates(t, "writer", consuming)
+	if err := handshake(t, filesOf(secured, "inventory"), filesOf(consuming, "writer")); err != nil {
+		t.Error(err)
+	}
+	mustCertificates(t, "operator", consuming)
+	if err := handshake(t, filesOf(secured, "inventory"), filesOf(consuming, "operator")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunningTheScriptAgainRenewsAndKeepsTheCAs(t *testing.T) {
+	dir := t.TempDir()
+	mustCertificates(t, "all", dir)
+	read := func() map[string]string {
+		all := map[string]string{}
+		for _, name := range []string{
+			"inventory/ca.crt", "inventory/ca.key", "writer/ca.crt", "writer/ca.key", "inventory/peer-ca.crt", "writer/peer-ca.crt",
+			"inventory/tls.crt", "inventory/tls.key", "writer/tls.crt", "writer/tls.key", "operator/tls.crt", "operator/tls.key",
+		} {
+			all[name] = string(must(os.ReadFile(filepath.Join(dir, name)))(t))
+		}
+		return all
+	}
+	before, old := read(), filepath.Join(t.TempDir(), "old")
+	if err := os.CopyFS(old, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	mustCertificates(t, "--days", "7", "all", dir)
+	for name, text := range read() {
+		if renewed, isCA := text != before[name], strings.Contains(name, "ca."); renewed == isCA {
+			t.Errorf("%s: renewed %v", name, renewed)
+		}
+	}
+	left := time.Until(must(parseCertificates(must(os.ReadFile(filesOf(dir, "writer").Cert))(t)))(t)[0].NotAfter)
+	if left < 6*24*time.Hour || left > 7*24*time.Hour {
+		t.Errorf("a certificate of 7 days is valid for %v", left)
+	}
+	for _, pair := range [][2]string{{dir, dir}, {old, dir}, {dir, old}} {
+		if err := handshake(t, filesOf(pair[0], "inventory"), filesOf(pair[1], "writer")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// At each step, and with either side a step behind, the link goes on.
+func TestACAIsReplacedWhileTheLinkGoesOn(t *testing.T) {
+	for _, side := range []string{"inventory", "writer"} {
+		t.Run(side, func(t *testing.T) {
+			dir := t.TempDir()
+			mustCertificates(t, "all", dir)
+			first := filepath.Join(t.TempDir(), "first")
+			last := first
+			for _, step := range []string{"", "next-ca", "switch-ca", "drop-ca"} {
+				if step != "" {
+					commands, _ := mustCertificates(t, step, side, dir)
+					if n := strings.Count(commands, "create secret tls"); n != 1 {
+						t.Errorf("%s prints commands for %d sides, want one:\n%s", step, n, commands)
+					}
+				}
+				now := filepath.Join(t.TempDir(), "now")
+				if err := os.CopyFS(now, os.DirFS(dir)); err != nil {
+					t.Fatal(err)
+				}
+				if step == "" {
+					if err := os.CopyFS(first, os.DirFS(dir)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, pair := range [][2]string{{now, now}, {last, now}, {now, last}} {
+					if err := handshake(t, filesOf(pair[0], "inventory"), filesOf(pair[1], "writer")); err != nil {
+						t.Errorf("after %s: %v", step, err)
+					}
+				}
+				last = now
+			}
+			inventory, writer := filesOf(last, "inventory"), filesOf(first, "writer")
+			if side == "inventory" {
+				inventory, writer = filesOf(first, "inventory"), filesOf(last, "writer")
+			}
+			if handshake(t, inventory, writer) == nil {
+				t.Error("the old CA is still trusted")
+			}
+		})
+	}
+}
+
+func TestTheScriptSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	mustCertificates(t, "--ca-days", "30", "--days", "7", "all", dir)
+	half := t.TempDir()
+	if err := os.Mkdir(filepath.Join(half, "writer"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(half, "writer", "ca.crt"), []byte("x"))
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{nil, "usage:"},
+		{[]string{"inventory"}, "usage:"},
+		{[]string{"both", dir}, `SIDE is "both": want inventory, writer, operator or all`},
+		{[]string{"swap-ca", "writer", dir}, `STEP is "swap-ca"`},
+		{[]string{"next-ca", "operator", dir}, "only inventory and writer have a CA"},
+		{[]string{"--day", "3", "all", dir}, "there is no option --day"},
+		{[]string{"all", dir, "--days"}, "--days wants a value"},
+		{[]string{"--days", "a year", "all", dir}, `--days is "a year": want a number of days, 1 to 825`},
+		{[]string{"--days", "0", "all", dir}, "1 to 825"},
+		{[]string{"--days", "9999", "all", dir}, "1 to 825"},
+		{[]string{"--trust-domain", "a b", "all", dir}, "--trust-domain"},
+		{[]string{"--dns", "*.example.org", "all", dir}, "--dns"},
+		{[]string{"--dns", "a,,b", "all", dir}, "--dns"},
+		{[]string{"--secured-context", "a;b", "all", dir}, "--secured-context"},
+		{[]string{"--days", "31", "all", dir}, "would outlive it: take fewer --days, or replace the CA"},
+		{[]string{"switch-ca", "writer", dir}, "the first step is next-ca"},
+		{[]string{"drop-ca", "writer", dir}, "the steps before are next-ca and switch-ca"},
+		{[]string{"writer", half}, "put the missing one back"},
+		{[]string{"operator", t.TempDir()}, "run this where that is kept"},
+		{[]string{"all", "/proc/nowhere"}, "cannot make the directory"},
+	} {
+		commands, talk, err := certificates(t, c.args...)
+		if err == nil || commands != "" || !strings.Contains(talk, c.says) {
+			t.Errorf("certificates.sh %q: %v, want an error that says %q:\n%s%s", c.args, err, c.says, commands, talk)
+		}
+	}
+	if left := must(filepath.Glob(filepath.Join(dir, ".making*")))(t); len(left) > 0 {
+		t.Errorf("it leaves %v behind", left)
+	}
+}
+
+// The commands are run by the tests of the runbooks; here is only that a path survives them.
+func TestThePathsInTheCommandsAreQuoted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "the operator's own")
+	commands, _ := mustCertificates(t, "all", dir)
+	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-c",
+		`kubectl() { cat >/dev/null <&0 2>/dev/null || :; for a; do case $a in --cert=*|--key=*) [ -e "${a#*=}" ] || { echo "no ${a#*=}"; exit 1; } ;; esac; done; }`+"\n"+commands)
+	cmd.Stdin = strings.NewReader("")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
