@@ -1,0 +1,160 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Chart is how a Helm chart takes the settings of a half: by their environment names, below
+// "settings" in its values.
+type Chart struct {
+	Sets     map[string]string   // settings that values may not have, and what the chart does instead
+	Enums    map[string][]string // where it takes fewer values than the half does
+	Patterns map[string]string   // what a text looks like; of a list, one element
+}
+
+// property is what the schema says of one setting.
+type property struct {
+	Description string   `json:"description"`
+	Type        any      `json:"type,omitempty"`
+	Enum        []string `json:"enum,omitempty"`
+	Minimum     *int     `json:"minimum,omitempty"`
+	Maximum     *int     `json:"maximum,omitempty"`
+	Pattern     string   `json:"pattern,omitempty"`
+	MinLength   int      `json:"minLength,omitempty"`
+}
+
+// The block of the settings in a values.schema.json.
+var block = regexp.MustCompile(`(?ms)^    "settings": \{.*?^    \}`)
+
+// InSchema reports whether a chart's values.schema.json says of the settings what the code
+// does; with update it writes it there.
+func (c Chart) InSchema(file string, cfg any, update bool) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	schema, err := c.schema(cfg)
+	if err != nil {
+		return err
+	}
+	there := block.Find(text)
+	switch {
+	case there == nil:
+		return fmt.Errorf("%s: the block %q is missing, indented by four spaces", file, `"settings": {…}`)
+	case bytes.Equal(there, schema):
+		return nil
+	case !update:
+		return fmt.Errorf("%s: the settings are not as the code has them; run: make generate", file)
+	default:
+		text = bytes.Replace(text, there, schema, 1)
+		return os.WriteFile(file, text, 0o644) //nolint:gosec // it is for everybody to read
+	}
+}
+
+// schema renders the block, in the order of the fields.
+func (c Chart) schema(cfg any) ([]byte, error) {
+	var all []string
+	known := map[string]bool{}
+	for _, f := range fields(cfg) {
+		known[f.env] = true
+		if c.Sets[f.env] != "" {
+			continue
+		}
+		if f.secret {
+			return nil, fmt.Errorf("%s is a secret: no values may have it", f.env)
+		}
+		p, err := c.property(&f)
+		if err != nil {
+			return nil, err
+		}
+		var text bytes.Buffer
+		e := json.NewEncoder(&text)
+		e.SetEscapeHTML(false)
+		e.SetIndent("        ", "  ")
+		if err := e.Encode(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.env, err)
+		}
+		all = append(all, fmt.Sprintf("        %q: %s", f.env, strings.TrimSpace(text.String())))
+	}
+	for _, names := range [][]string{keys(c.Sets), keys(c.Enums), keys(c.Patterns)} {
+		for _, name := range names {
+			if !known[name] {
+				return nil, fmt.Errorf("%s is no setting", name)
+			}
+		}
+	}
+	return fmt.Appendf(nil, `    "settings": {
+      "type": "object",
+      "additionalProperties": false,
+      "properties": {
+%s
+      }
+    }`, strings.Join(all, ",\n")), nil
+}
+
+func keys[V any](m map[string]V) (all []string) {
+	for k := range m {
+		all = append(all, k)
+	}
+	return all
+}
+
+func (c Chart) property(f *field) (property, error) {
+	p := property{Description: f.help, Type: "string", Enum: f.enum}
+	if fewer := c.Enums[f.env]; fewer != nil {
+		p.Enum = fewer
+	}
+	t, pattern := f.value.Type(), c.Patterns[f.env]
+	if f.list() {
+		t = t.Elem()
+	}
+	switch {
+	case p.Enum != nil:
+		p.Type = nil
+		return p, nil
+	case t == reflect.TypeFor[time.Duration]():
+		pattern = `([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+`
+		if f.min == "0s" { // which a person writes without a unit
+			pattern, p.Type, p.Minimum, p.Maximum = "(0|"+pattern+")", []string{"string", "integer"}, new(int), new(int)
+		}
+	case t.Kind() == reflect.Bool:
+		p.Type = "boolean"
+		return p, nil
+	case t.Kind() == reflect.Int:
+		p.Type, p.Minimum, p.Maximum = "integer", number(f.min), number(f.max)
+		return p, nil
+	case t.Kind() == reflect.Uint16:
+		p.Type, p.Minimum, p.Maximum = "integer", number("1"), number("65535")
+		return p, nil
+	case pattern == "":
+		p.MinLength = 1
+		return p, nil
+	}
+	if f.list() {
+		pattern += "(," + pattern + ")*"
+	}
+	p.Pattern = "^" + pattern + "$"
+	if strings.HasPrefix(pattern, "[0-9]+") { // a number alone is one in YAML
+		p.Type = []string{"string", "integer"}
+	}
+	if _, err := regexp.Compile(p.Pattern); err != nil {
+		return p, fmt.Errorf("pattern of %s: %w", f.env, err)
+	}
+	return p, nil
+}
+
+func number(text string) *int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
