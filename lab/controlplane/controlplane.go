@@ -50,6 +50,10 @@ type Options struct {
 	// Address's family. Default: 10.96.0.0/16 and fd00:10:96::/112.
 	ServiceCIDRs []netip.Prefix
 	APIServerArg []string // further arguments, e.g. --enable-admission-plugins=…
+	// Accounts has the API server give each Pod its service account's token, as in production:
+	// a Pod whose account does not exist is refused then. Without a controller manager no
+	// namespace gets its default account, so this is off unless it is asked for.
+	Accounts bool
 }
 
 // ControlPlane is a running control plane.
@@ -69,8 +73,9 @@ type ControlPlane struct {
 
 // files are the paths of the keys and certificates.
 type files struct {
-	ca, serverCert, serverKey, accountsCert, accountsKey string
-	caPEM                                                []byte
+	ca, serverCert, serverKey, accountsCert, accountsKey, kubeletCert, kubeletKey string
+
+	caPEM []byte
 }
 
 // Start starts a control plane and returns when it answers. It ends with this process,
@@ -143,6 +148,13 @@ func (cp *ControlPlane) prepare() (err error) {
 	if cp.files.accountsCert, cp.files.accountsKey, err = accounts.Write(cp.dir, "accounts"); err != nil {
 		return err
 	}
+	kubelet, err := ca.Issue(pki.Cert{CommonName: "kube-apiserver-kubelet-client", Usage: pki.Client}) // see lab/kubelet
+	if err != nil {
+		return err
+	}
+	if cp.files.kubeletCert, cp.files.kubeletKey, err = kubelet.Write(cp.dir, "kubelet-client"); err != nil {
+		return err
+	}
 	admin, err := ca.Issue(pki.Cert{CommonName: "admin", Organization: []string{"system:masters"}, Usage: pki.Client})
 	if err != nil {
 		return err
@@ -207,7 +219,7 @@ func (cp *ControlPlane) apiServerArgs() []string {
 	for _, cidr := range cp.options.ServiceCIDRs {
 		cidrs = append(cidrs, cidr.String())
 	}
-	return append([]string{
+	args := []string{
 		"--etcd-servers=" + cp.etcdURL(etcdPort),
 		"--bind-address=" + cp.options.Address.String(),
 		"--advertise-address=" + cp.options.Address.String(), // it finds none by itself where only lo exists
@@ -219,11 +231,14 @@ func (cp *ControlPlane) apiServerArgs() []string {
 		"--service-account-signing-key-file=" + cp.files.accountsKey,
 		"--authorization-mode=RBAC",
 		"--service-cluster-ip-range=" + strings.Join(cidrs, ","),
-		// Without a controller manager no namespace gets its default account, and no Pod
-		// could be made.
-		"--disable-admission-plugins=ServiceAccount",
+		"--kubelet-client-certificate=" + cp.files.kubeletCert, "--kubelet-client-key=" + cp.files.kubeletKey,
+		"--kubelet-preferred-address-types=InternalIP",
 		"--profiling=false",
-	}, cp.options.APIServerArg...)
+	}
+	if !cp.options.Accounts {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	return append(args, cp.options.APIServerArg...)
 }
 
 // Name returns the control plane's name, which is also that of the context in its
@@ -240,9 +255,12 @@ func (cp *ControlPlane) AdminConfig() *rest.Config { return rest.CopyConfig(cp.a
 // AdminKubeconfig returns the path of a kubeconfig that may do everything.
 func (cp *ControlPlane) AdminKubeconfig() string { return cp.adminKC }
 
-func (cp *ControlPlane) url() string {
-	return "https://" + netip.AddrPortFrom(cp.options.Address, apiPort).String()
+// Endpoint is where the API server listens.
+func (cp *ControlPlane) Endpoint() netip.AddrPort {
+	return netip.AddrPortFrom(cp.options.Address, apiPort)
 }
+
+func (cp *ControlPlane) url() string { return "https://" + cp.Endpoint().String() }
 
 func (cp *ControlPlane) etcdURL(port uint16) string {
 	return "http://" + netip.AddrPortFrom(cp.options.Address, port).String()

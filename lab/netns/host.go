@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -46,7 +47,7 @@ func NewHost(address netip.Addr) (*Host, error) {
 }
 
 func (h *Host) build() error {
-	err := onThread(func() (err error) {
+	err := OnThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -152,8 +153,17 @@ func (h *Host) Close() error {
 	return errors.Join(append(errs, AddAddr(h.address))...)
 }
 
+// Dial connects to an address as the host sees it, its own loopback included.
+func (h *Host) Dial(ctx context.Context, to netip.AddrPort) (conn net.Conn, err error) {
+	err = h.inside(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", to.String())
+		return err
+	})
+	return conn, err
+}
+
 func (h *Host) inside(do func() error) error {
-	return onThread(func() error {
+	return OnThread(func() error {
 		if err := unix.Setns(int(h.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -161,14 +171,14 @@ func (h *Host) inside(do func() error) error {
 	})
 }
 
-// onThread runs something on a thread that nobody else gets: it ends with its goroutine, since
+// OnThread runs something on a thread that nobody else gets: it ends with its goroutine, since
 // that never unlocks it. The main thread is passed over, as it stands for the program in /proc.
-func onThread(do func() error) error {
+func OnThread(do func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			done <- onThread(do)
+			done <- OnThread(do)
 			runtime.UnlockOSThread()
 			return
 		}

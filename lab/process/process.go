@@ -75,6 +75,16 @@ func (p *Process) Wait() error {
 	return fmt.Errorf("%s: %w%s", p.name, p.err, p.Tail())
 }
 
+// ExitCode waits until the program has ended and returns its exit code, or 128 and the number
+// of the signal that it died of, as shells do.
+func (p *Process) ExitCode() int {
+	<-p.done
+	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Signal sends a signal; to a program that has ended already it is an error.
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {
