@@ -106,7 +106,7 @@ const shop, web = "shop", "web"
 func (s *stage) shopService() {
 	s.t.Helper()
 	s.namespace(shop)
-	s.must(s.Secured.Apply(s.ctx(), s.manifest("rbac-service.yaml")))
+	s.must(s.Secured.Apply(s.ctx(), s.manifest("inventory-rbac-service.yaml")))
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: web},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": web}, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -129,7 +129,7 @@ func (s *stage) manifest(name string) string {
 	s.t.Helper()
 	root, err := pair.Root()
 	s.must(err)
-	return filepath.Join(root, "deploy", "slicefeed-inventory", name)
+	return filepath.Join(root, "deploy", "manifests", name)
 }
 
 // shopSlice makes or changes a slice of the Service.
@@ -213,7 +213,7 @@ const ingress = "ingress"
 func (s *stage) gatewayPods() {
 	s.t.Helper()
 	s.namespace(ingress)
-	s.must(s.Secured.Apply(s.ctx(), s.manifest("rbac-workload.yaml")))
+	s.must(s.Secured.Apply(s.ctx(), s.manifest("inventory-rbac-workload.yaml")))
 	s.must(s.Secured.ApplyYAML(s.ctx(), []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: "+ingress+"}}")))
 	s.t.Cleanup(func() {
 		now := int64(0)

@@ -87,7 +87,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		s.withoutPolicy()
 		s.until("it is seen", func() bool {
 			_, text := s.asked("preflight")
-			return containsAll(text, "WARN  admission policy", "deploy/slicefeed-writer/policy.yaml")
+			return containsAll(text, "WARN  admission policy", "deploy/manifests/writer-policy.yaml")
 		})
 	})
 	s.until("all is well again", func() bool {

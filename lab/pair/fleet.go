@@ -37,7 +37,7 @@ func (p *Pair) OpenNamespace(ctx context.Context, namespace string) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("open namespace %s: %w", namespace, err)
 	}
-	return p.applyManifest(ctx, "rbac-namespace.yaml", "namespace: "+OtherNamespace+"\n", "namespace: "+namespace+"\n")
+	return p.applyManifest(ctx, "writer-rbac-namespace.yaml", "namespace: "+OtherNamespace+"\n", "namespace: "+namespace+"\n")
 }
 
 // OpenEverywhere lets the writers into all namespaces, by the manifest that users apply, and
@@ -47,12 +47,12 @@ func (p *Pair) OpenEverywhere(ctx context.Context) (undo func(context.Context) e
 	return func(ctx context.Context) error {
 		return errors.Join(roles.ClusterRoleBindings().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}),
 			roles.ClusterRoles().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}))
-	}, p.applyManifest(ctx, "rbac-everywhere.yaml")
+	}, p.applyManifest(ctx, "writer-rbac-everywhere.yaml")
 }
 
 // applyManifest applies one of the writer's, with replacements as a user would make them with sed.
 func (p *Pair) applyManifest(ctx context.Context, name string, replacements ...string) error {
-	raw, err := os.ReadFile(filepath.Join(p.root, "deploy", "slicefeed-writer", name))
+	raw, err := os.ReadFile(filepath.Join(p.root, "deploy", "manifests", name))
 	if err != nil {
 		return fmt.Errorf("read the manifest: %w", err)
 	}
@@ -79,7 +79,7 @@ func (p *Pair) AddRival(ctx context.Context, namespaces ...string) (*Half, error
 }
 
 func (p *Pair) addRival(ctx context.Context, namespaces []string) (*Half, error) {
-	err := p.applyManifest(ctx, "rbac.yaml",
+	err := p.applyManifest(ctx, "writer-rbac.yaml",
 		"namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n", "name: "+Namespace+"\n", "name: "+rivalNamespace+"\n")
 	if err == nil {
 		// The policy, and the one in its binding.

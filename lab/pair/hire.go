@@ -60,7 +60,7 @@ func (p *Pair) hire(ctx context.Context, options Options) error {
 }
 
 func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pki.CA) error {
-	if err := p.Secured.Apply(ctx, filepath.Join(p.root, "deploy", "slicefeed-inventory", "rbac.yaml")); err != nil {
+	if err := p.Secured.Apply(ctx, filepath.Join(p.root, "deploy", "manifests", "inventory-rbac.yaml")); err != nil {
 		return err
 	}
 	var err error
@@ -118,7 +118,7 @@ func serverSettings(h *Half, own, peer *pki.CA, san string) (map[string]string, 
 }
 
 func (p *Pair) hireWriter(ctx context.Context, i int, options Options, own, peer *pki.CA) error {
-	if err := p.Consuming.Apply(ctx, filepath.Join(p.root, "deploy", "slicefeed-writer", "rbac.yaml")); err != nil {
+	if err := p.Consuming.Apply(ctx, filepath.Join(p.root, "deploy", "manifests", "writer-rbac.yaml")); err != nil {
 		return err
 	}
 	kubeconfig, err := p.Consuming.ServiceAccountKubeconfig(ctx, Namespace, "slicefeed-writer")

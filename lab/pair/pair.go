@@ -275,7 +275,7 @@ func Root() (string, error) {
 	}
 	for _, dir := range starts {
 		for ; ; dir = filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, "deploy", "slicefeed-writer", "rbac.yaml")); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "deploy", "manifests", "writer-rbac.yaml")); err == nil {
 				return dir, nil
 			}
 			if dir == filepath.Dir(dir) {

@@ -32,7 +32,7 @@ var policyEdits = []struct{ from, to string }{
 // applyPolicy puts the writers under the admission policy, which takes a second to work:
 // awaitPolicy waits for it. Replacements make a further one of it, for another account.
 func (p *Pair) applyPolicy(ctx context.Context, replacements ...string) error {
-	raw, err := os.ReadFile(filepath.Join(p.root, "deploy", "slicefeed-writer", "policy.yaml"))
+	raw, err := os.ReadFile(filepath.Join(p.root, "deploy", "manifests", "writer-policy.yaml"))
 	if err != nil {
 		return fmt.Errorf("read the admission policy: %w", err)
 	}

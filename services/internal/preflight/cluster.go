@@ -61,7 +61,7 @@ type Cluster struct {
 	Clock   *Clock // its client is wrapped by this
 	Half    string // whose it is: "the inventory"
 	Setting string // that names its kubeconfig
-	Role    string // the directory of the manifest that gives what is needed
+	Role    string // the directory of the chart that gives what is needed
 }
 
 // The names of checks that Cluster.Checks returns; those of permissions are their Line.

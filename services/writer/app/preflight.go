@@ -22,8 +22,11 @@ const (
 	checkServices  = "Services"
 )
 
-// manifests is the directory of the manifests that the writer's credential wants.
-const manifests = "deploy/slicefeed-writer"
+// What gives the writer's credential its permissions, and what narrows them down.
+const (
+	chartDirectory = "deploy/slicefeed-writer"
+	policyFile     = "deploy/manifests/writer-policy.yaml"
+)
 
 // runPreflight makes the checks before the flight.
 func runPreflight(ctx context.Context, version string, call command.Call[Config]) error {
@@ -64,7 +67,7 @@ func newFlight(cfg *Config, version string) (*flight, error) {
 	}
 	f.client = client
 	f.cluster = preflight.Cluster{
-		Client: client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: manifests,
+		Client: client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
 	}
 	return f, nil
 }

@@ -41,7 +41,7 @@ func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
 			}
 			return nil
 		}, "ok"},
-		{"there is none", nil, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|192.0.2.1, outside|let pass|deploy/slicefeed-writer/policy.yaml|docs/policy.md"},
+		{"there is none", nil, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|192.0.2.1, outside|let pass|deploy/manifests/writer-policy.yaml|docs/policy.md"},
 		{"it refuses everything", nil, func(*discoveryv1.EndpointSlice) error { return denied("namespace web") }, "FAIL|refused as well|namespace web|agree with the writer's settings"},
 		{"it lacks a CIDR", map[string]string{"SECURED_SUBNET_CIDR": "10.0.1.0/24,10.0.2.0/24"}, func(s *discoveryv1.EndpointSlice) error {
 			for _, e := range s.Endpoints {

@@ -81,7 +81,7 @@ func (f *flight) policy(ctx context.Context) (string, error) {
 	}
 	if len(open) > 0 {
 		return "", preflight.Warning("a slice with %s, outside of %s, was let pass: whoever steals this credential can point the Services of %s anywhere: "+
-			"edit and apply %s/policy.yaml (its account, cidrs and binding; see docs/policy.md)", stray, fences, some(slices.Compact(open)), manifests)
+			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/policy.md)", stray, fences, some(slices.Compact(open)), policyFile)
 	}
 	for _, p := range f.places() {
 		for _, slice := range f.samples(p) {
@@ -90,7 +90,7 @@ func (f *flight) policy(ctx context.Context) (string, error) {
 				return "", fmt.Errorf("dry run of a slice as the writer writes it in %s: %w", p.namespace, err)
 			}
 			if by != "" {
-				return "", fmt.Errorf("a slice as the writer has to write it in %s is refused as well: %s: make the lists of %s/policy.yaml agree with the writer's settings", p.namespace, by, manifests)
+				return "", fmt.Errorf("a slice as the writer has to write it in %s is refused as well: %s: make the lists of %s agree with the writer's settings", p.namespace, by, policyFile)
 			}
 		}
 	}
