@@ -63,10 +63,12 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.serve(ctx, s.Admin, s.adminDoors(), 30*time.Second) })
 	if s.Debug != nil {
-		if a, ok := s.Debug.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		a, ok := s.Debug.Addr().(*net.TCPAddr)
+		loopback := ok && a.IP.IsLoopback()
+		if ok && !loopback {
 			s.Logger.Warn("debug listener is open to other machines", "address", a.String())
 		}
-		g.Go(func() error { return s.serve(ctx, s.Debug, s.debugDoors(), 0) }) // profiles take as long as they are asked to
+		g.Go(func() error { return s.serve(ctx, s.Debug, guard(s.debugDoors(), loopback), 0) }) // profiles take as long as they are asked to
 	}
 	return g.Wait()
 }

@@ -44,7 +44,7 @@ type Half[C any] struct {
 
 // Extra is a command for people, with the configuration of serve.
 type Extra[C any] struct {
-	Use   string // its name, then what its arguments are, all of them mandatory: "explain NODE"
+	Use   string // its name, then what its arguments are: "explain NODE"; those that may be left out come last: "status [NODE]"
 	Short string // one sentence
 	Run   func(ctx context.Context, call Call[C]) error
 }
@@ -139,13 +139,19 @@ func (h Half[C]) extra(getenv func(string) string, x Extra[C]) *cobra.Command {
 		})
 }
 
-// configured gives a command the flags of the configuration, and as many arguments as its Use names.
+// configured gives a command the flags of the configuration, and the arguments that its Use names.
 func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
 	wanted := strings.Fields(cmd.Use)[1:]
+	least := 0
+	for _, one := range wanted {
+		if !strings.HasPrefix(one, "[") {
+			least++
+		}
+	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != len(wanted) {
+		if len(args) < least || len(args) > len(wanted) {
 			return settings.FlagError(fmt.Errorf("arguments: got %q, want %s", args, cmp.Or(strings.Join(wanted, " "), "none")))
 		}
 		return nil

@@ -57,6 +57,9 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 		{"runs a tool with settings of its own", []string{"measure", "--count=3"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 0, false, []string{"measured 3 times"}},
 		{"judges them as it judges others", []string{"measure", "--count=11"}, nil, nil, 2, false, []string{`COUNT="11"`}},
 		{"does not know serve's settings there", []string{"measure", "--name=a"}, nil, nil, 2, false, []string{"--name"}},
+		{"knows arguments that may be left out", []string{"look"}, nil, nil, 0, false, []string{"looked at []"}},
+		{"and takes them", []string{"look", "this"}, nil, nil, 0, false, []string{"looked at [this]"}},
+		{"but no more", []string{"look", "this", "that"}, nil, nil, 2, false, []string{"[WHAT]", "that"}},
 		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,6 +69,9 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 				Build: func(*config, *slog.Logger) (Service, error) { return service{&ran}, tt.build },
 				Tools: []Tool{NewTool("measure", "Measure", func(_ context.Context, call Call[count]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
+					return err
+				}), NewTool("look [WHAT]", "Look", func(_ context.Context, call Call[count]) error {
+					_, err := fmt.Fprintf(call.Out, "looked at %v\n", call.Args)
 					return err
 				})},
 				Extra: []Extra[config]{{Use: "greet WHOM", Short: "Greet", Run: func(_ context.Context, call Call[config]) error {

@@ -63,10 +63,11 @@ func Wrap(text string, width, indent int) string {
 	return b.String()
 }
 
-// Sane takes out of a stranger's text what steers a terminal, line ends too.
+// Sane takes out of a stranger's text what steers a terminal, line ends too, and what turns the
+// direction of writing or is not seen.
 func Sane(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.In(r, unicode.Cc, unicode.Cf) {
 			return ' '
 		}
 		return r

@@ -39,6 +39,9 @@ func TestATextIsWrappedBetweenWords(t *testing.T) {
 }
 
 func TestAStrangersTextStaysInItsLine(t *testing.T) {
+	if got := Sane("a\u202eb\u200bc"); got != "a b c" {
+		t.Errorf("%q turns, or is not seen", got)
+	}
 	if got := Sane("one\ntwo\x1b[2J\xff"); got != "one two [2J?" {
 		t.Errorf("got %q", got)
 	}

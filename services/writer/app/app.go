@@ -25,6 +25,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/asking"
@@ -32,9 +33,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/overview"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
-	"github.com/slicefeed/slicefeed/services/writer/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -55,7 +56,7 @@ func Half(version string) command.Half[Config] {
 				return runPreflight(ctx, version, call)
 			}},
 		},
-		Tools: append(asking.Tools(), adopt.Tool()),
+		Tools: append(asking.Tools(), adopt.Tool(), statuspage.Tool("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}
 }
 
@@ -139,8 +140,8 @@ func openDoor(cfg *Config, board *endpoints.Board, log *slog.Logger, registry *p
 
 // statusz is the page for people, on the debug listener.
 func (w *writer) statusz() http.Handler {
-	page := statuspage.Config{
-		Board: w.decides.Board, Leading: w.decides.Lease.Leading, Version: w.version, Writer: w.identity, Logger: w.log,
+	seen := overview.Config{
+		Board: w.decides.Board, History: w.history, Leading: w.decides.Lease.Leading, Version: w.version, Writer: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
 			for _, one := range w.sources {
 				all = append(all, one.Snapshot())
@@ -149,9 +150,9 @@ func (w *writer) statusz() http.Handler {
 		},
 	}
 	if w.elected != nil {
-		page.Holder = w.elected.Holder
+		seen.Holder = w.elected.Holder
 	}
-	return statuspage.Handler(page)
+	return statuspage.Handler(seen.Page, w.log)
 }
 
 // join makes the stages that have to do with the consuming cluster.

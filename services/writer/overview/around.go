@@ -1,0 +1,160 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// sources says what the sources are worth, and names those that are not believed.
+func (m *Model) sources() (s statuspage.Section, unheard []string) {
+	s = statuspage.Section{Title: "Sources"}
+	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "saw its cluster", "last observation", "why"}}
+	for i := range m.Sources {
+		row := m.source(&m.Sources[i])
+		if row[1].Grade == statuspage.Wrong {
+			unheard = append(unheard, row[0].Text)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if !slices.ContainsFunc(t.Rows, func(r []statuspage.Line) bool { return r[5].Text != "" }) {
+		t.Columns = t.Columns[:5]
+		for i := range t.Rows {
+			t.Rows[i] = t.Rows[i][:5]
+		}
+	}
+	if len(t.Rows) > 0 {
+		s.Table = t
+	}
+	return s, unheard
+}
+
+func (m *Model) source(s *subscriber.Snapshot) []statuspage.Line {
+	worth := endpoints.Worth(s)
+	trust := statuspage.Line{Grade: statuspage.Fine, Text: "believed"}
+	word, observed := "never", "none yet"
+	if !s.WordAt.IsZero() {
+		word = statuspage.Age(m.At, s.WordAt) + " ago"
+	}
+	if s.Observation > 0 {
+		observed = fmt.Sprintf("%d, %s ago", s.Observation, statuspage.Age(m.At, s.ObservationReceivedAt))
+	}
+	var reasons []string
+	if worth.Reason != "" {
+		trust = statuspage.Line{Grade: statuspage.Look, Text: "in doubt"}
+		reasons = append(reasons, worth.Reason)
+	}
+	if !worth.Alive {
+		trust = statuspage.Line{Grade: statuspage.Wrong, Text: "not heard"}
+	}
+	silenced := 0
+	for i := range m.Services {
+		if slices.ContainsFunc(m.Services[i].Guards, func(g verdict.Guard) bool {
+			return g.Source == s.Source && (g.Rule == verdict.RuleTrust || g.Rule == verdict.RuleGate)
+		}) {
+			silenced++
+		}
+	}
+	if silenced > 0 {
+		trust = statuspage.Line{Grade: statuspage.Wrong, Text: "not believed"}
+		reasons = append(reasons, fmt.Sprintf("its word changes nothing at present for %s here", statuspage.Count(silenced, "Service", "Services")))
+	}
+	return []statuspage.Line{
+		{Text: statuspage.Text(s.Source)},
+		trust,
+		{Text: fmt.Sprint(len(s.Members))},
+		{Text: word},
+		{Text: observed},
+		{Text: statuspage.Text(strings.Join(reasons, "; "))},
+	}
+}
+
+// writes are the last ones, with what they changed and why.
+func (m *Model) writes() statuspage.Section {
+	s := statuspage.Section{Title: "Last writes"}
+	switch {
+	case len(m.Writes) > 0:
+	case m.Leading && !m.Dry:
+		s.Lines = []statuspage.Line{statuspage.Say("This writer has written nothing since it started.")}
+	default:
+		s.Lines = []statuspage.Line{statuspage.Say("This writer has written nothing since it started: the page of the one that leads has the last writes.")}
+	}
+	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
+		s.Items = append(s.Items, m.write(&m.Writes[i]))
+	}
+	s.LeftOut = earlier(len(m.Writes) - len(s.Items))
+	return s
+}
+
+func earlier(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d earlier ones are left out.", n)
+}
+
+var past = map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
+
+func (m *Model) write(w *history.Write) statuspage.Item {
+	i := statuspage.Item{
+		Name: statuspage.Text(w.Namespace + "/" + w.Slice), Also: statuspage.When(m.At, w.At), Open: m.Asked != "",
+		Is: statuspage.Line{Text: cmp.Or(past[w.Verb], statuspage.Text(w.Verb))},
+	}
+	if w.Result != "ok" {
+		i.Is = statuspage.Line{Grade: statuspage.Wrong, Text: statuspage.Text(w.Verb + " " + w.Result)}
+		if w.Result == "conflict" || w.Result == "throttled" {
+			i.Is.Grade = statuspage.Look // it is tried again at once, or when the API server wants it
+		}
+		if w.Times > 1 {
+			i.Is.Text += fmt.Sprintf(", %d times", w.Times)
+		}
+		i.Lines = append(i.Lines, statuspage.Line{Grade: i.Is.Grade, Text: "The API server says: " + statuspage.Text(w.Answer)})
+	}
+	counts := map[string]int{}
+	for n := range w.Changes {
+		c := &w.Changes[n]
+		if strings.HasPrefix(c.What, "endpoint ") {
+			counts[c.Mark()]++
+		}
+		i.Diff = append(i.Diff, statuspage.Text(c.String()))
+		if c.Why != "" {
+			i.Diff = append(i.Diff, "  "+statuspage.Text(c.Why))
+		}
+	}
+	for _, mark := range []string{"+", "-", "~"} {
+		if n := counts[mark]; n > 0 {
+			i.Is.Text += fmt.Sprintf(" %s%d", mark, n)
+		}
+	}
+	if len(counts) == 0 && w.Result == "ok" {
+		i.Is.Text += ", no endpoint changed"
+	}
+	if w.LeftOut > 0 {
+		i.LeftOut = fmt.Sprintf("%d more changes are left out.", w.LeftOut)
+	}
+	return i
+}
+
+// events are the last Events.
+func (m *Model) events() statuspage.Section {
+	s := statuspage.Section{Title: "Recent events"}
+	if len(m.Events) == 0 {
+		s.Lines = []statuspage.Line{statuspage.Say("This writer has told no Event since it started.")}
+	}
+	for i := range m.Events[:min(len(m.Events), maxHistory)] {
+		e := &m.Events[i]
+		s.Items = append(s.Items, statuspage.Item{
+			Name: statuspage.Text(e.Namespace + "/" + e.Service), Is: statuspage.Line{Text: statuspage.Text(e.Reason)},
+			Also: statuspage.When(m.At, e.At), Open: m.Asked != "", Lines: []statuspage.Line{{Text: statuspage.Text(e.Note)}},
+		})
+	}
+	s.LeftOut = earlier(len(m.Events) - len(s.Items))
+	return s
+}

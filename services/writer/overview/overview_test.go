@@ -1,0 +1,352 @@
+package overview
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+var (
+	now      = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	ready    = verdict.Conditions{Ready: true, Serving: true}
+	draining = verdict.Conditions{Serving: true, Terminating: true}
+	out      = verdict.Conditions{}
+)
+
+// shop is a target of which all is well.
+func shop(service string, addresses ...string) endpoints.Target {
+	t := endpoints.Target{
+		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
+		Input: verdict.Input{
+			Limits:  verdict.Limits{Probing: true},
+			Sources: []verdict.Source{{Name: "blue", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second)}},
+			Probes:  map[netip.Addr]verdict.Probe{},
+		},
+		Decision: verdict.Decision{Write: true},
+		Sources:  []subscriber.Snapshot{heard("blue")},
+	}
+	for i, text := range addresses {
+		a := netip.MustParseAddr(text)
+		t.Input.Sources[0].Members = append(t.Input.Sources[0].Members, verdict.Member{Address: a, Name: fmt.Sprintf("worker-%d", i+1), State: verdict.Ready, Since: now.Add(-time.Hour)})
+		t.Input.Probes[a] = verdict.Probe{Health: verdict.Passing, Since: now.Add(-time.Minute)}
+		t.Input.Held = append(t.Input.Held, verdict.Held{Address: a, Conditions: ready, Source: "blue"})
+		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
+			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable, Reason: "feed blue: ready, probe: passing",
+		})
+	}
+	return t
+}
+
+func heard(name string) subscriber.Snapshot {
+	return subscriber.Snapshot{
+		Source: name, Synced: true, SyncedEpoch: true, Alive: true, WordAt: now.Add(-5 * time.Second),
+		Observation: 7, ObservationReceivedAt: now.Add(-2 * time.Second),
+		Membership: subscriber.Part{State: subscriber.Synced}, Addresses: subscriber.Part{State: subscriber.Synced},
+	}
+}
+
+func model(targets ...endpoints.Target) Model {
+	b := endpoints.NewBoard("life")
+	for _, t := range targets {
+		b.Put(t)
+	}
+	b.Synced()
+	m := Model{At: now, Version: "v1.2.3", Writer: "writer-1_x", Leading: true, Holder: "writer-1_x", Sources: []subscriber.Snapshot{heard("blue")}}
+	m.Services, m.Status = b.Look(nil)
+	return m
+}
+
+// text is a model's page as a terminal shows it that is wide enough.
+func text(t *testing.T, m Model) string {
+	t.Helper()
+	p := m.Page()
+	var b strings.Builder
+	if err := (statuspage.Terminal{Width: 1000}).Write(&b, &p); err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(` {2,}`).ReplaceAllString(b.String(), "  ")
+}
+
+// troubled is a target with an address of each kind: one that is out, one that is held back and one that is new.
+func troubled() endpoints.Target {
+	t := shop("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
+	members, judged := t.Input.Sources[0].Members, t.Decision.Endpoints
+	t.Input.Held = t.Input.Held[:3]
+	t.Input.Probes[judged[1].Address] = verdict.Probe{Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)}
+	judged[1].Verdict, judged[1].Conditions, judged[1].Reason = verdict.Out, out, "feed blue: ready, probe: failing (connection refused)"
+	members[2].State = verdict.Draining
+	judged[2].Verdict, judged[2].Rule, judged[2].Reason = verdict.Hold, verdict.RuleShrink, "feed blue: draining, probe: passing"
+	t.Input.Probes[judged[3].Address] = verdict.Probe{}
+	judged[3].Verdict, judged[3].Listed, judged[3].Reason = verdict.Hold, false, "feed blue: ready, probe: not judged yet"
+	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now."}}
+	t.Decision.Wake = now.Add(25 * time.Second)
+	return t
+}
+
+func TestShowsBothWitnessesTheRuleAndWhatIsHeldBackUntilWhen(t *testing.T) {
+	m := model(shop("mail", "10.0.0.1"), troubled())
+	m.Writes = []history.Write{
+		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "refused", Answer: "quota", Times: 3},
+		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Times: 1, Changes: []history.Change{
+			{What: "label a", Is: "b"}, {What: "endpoint 10.0.0.1", Was: "ready", Is: "out", Why: "probe: failing"}, {What: "endpoint 10.0.0.9", Was: "ready"},
+		}},
+	}
+	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "Shrink", Note: "One stays for now."}}
+	if diff := cmp.Diff(golden, text(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+const golden = `slicefeed-writer
+writer-1_x v1.2.3, as of 2026-03-01 03:00:00 UTC
+
+WRONG  1 of 2 Services is wrong, 1 change held back.
+  This writer leads: what it decides it writes.
+
+SERVICES
+WRONG  web/shop  1 address is not written as decided  2 ready, 0 draining, 1 out
+  Held back by the guard shrink, source blue, 1 address: One stays for now.
+  ports: http 30080/TCP
+  decided again: by itself in 25s, at 03:00:25 UTC
+  WRONG  10.0.0.2  ready, to be out  worker-2 ready, probe failing
+  By the words of source and probe it is listed as out.
+  The probe fails: connection refused. Is there something that answers at this address, and may this writer reach it?
+  first witness: source blue: ready for 1h, as worker-2 (observation 7, heard of 2s ago)
+  second witness: probe: failing for 9s: connection refused; last passed 11s ago
+  rule: table: feed blue: ready, probe: failing (connection refused)
+  decided: out
+  in the slices: ready
+  LOOK  10.0.0.4  not listed  worker-4 ready, not judged by a probe yet
+  It is not listed yet: an address is new until a source that is trusted lists it and a probe of it has passed.
+  It is being probed: ask again in a moment.
+  first witness: source blue: ready for 1h, as worker-4 (observation 7, heard of 2s ago)
+  second witness: probe: not judged yet
+  rule: table: feed blue: ready, probe: not judged yet
+  decided: not listed
+  in the slices: not listed
+  OK  10.0.0.1  ready  worker-1 ready, probe passing
+  OK  10.0.0.3  ready  worker-3 draining, probe passing
+OK  web/mail  right  1 ready, 0 draining, 0 out
+
+SOURCES
+source  trust  nodes  saw its cluster  last observation
+blue  believed  0  5s ago  7, 2s ago
+
+LAST WRITES
+WRONG  web/shop-1  update refused, 3 times  02:59:50, 10s ago
+  web/shop-1  updated -1 ~1  02:59:00, 1m ago
+
+RECENT EVENTS
+  web/shop  Shrink  02:00:00, 1h ago
+`
+
+func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
+	for name, c := range map[string]struct {
+		alter func(*endpoints.Target)
+		says  string
+		above bool // a Service of which all is well
+		open  bool
+	}{
+		"all is well":       {func(*endpoints.Target) {}, "right", false, false},
+		"not written":       {func(t *endpoints.Target) { t.Input.Held = nil }, "1 address is not written as decided", true, true},
+		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "written as decided, and nothing is ready", true, true},
+		"the fence":         {func(t *endpoints.Target) { t.Decision.Write = false }, "nothing may be written, see its guards", true, true},
+		"held back": {func(t *endpoints.Target) {
+			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 2, Message: "Silence."}}
+		}, "written as decided, 2 held back", true, false},
+		"paused": {func(t *endpoints.Target) {
+			t.State, t.Slices = endpoints.Paused, nil
+		}, "paused, nothing is written; 1 address would change", true, false},
+		"refused": {func(t *endpoints.Target) {
+			t.State, t.Reason, t.Message = endpoints.Refused, "ServiceHasSelector", "Remove the selector."
+		}, "refused: ServiceHasSelector", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := shop("z", "10.0.0.1")
+			c.alter(&target)
+			m := model(shop("a", "10.0.0.1"), target)
+			texts, services := text(t, m), m.Page().Sections[0].Items
+			if !strings.Contains(texts, "web/z  "+c.says+"  ") {
+				t.Errorf("no %q in:\n%s", c.says, texts)
+			}
+			if above := strings.Index(texts, "web/z") < strings.Index(texts, "web/a"); above != c.above {
+				t.Errorf("above: %t", above)
+			}
+			if open := services[0].Open || services[1].Open; open != c.open {
+				t.Errorf("open: %t", open)
+			}
+			if !strings.Contains(texts, target.Message) {
+				t.Errorf("no %q", target.Message)
+			}
+		})
+	}
+}
+
+func TestSaysWhoLeadsAndWhatTheSourcesAreWorth(t *testing.T) {
+	silenced := shop("shop", "10.0.0.1")
+	silenced.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 1}}
+	for name, c := range map[string]struct {
+		alter func(*Model)
+		says  string
+	}{
+		"a standby":            {func(m *Model) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
+		"a standby of nobody":  {func(m *Model) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
+		"a rehearsal":          {func(m *Model) { m.Dry = true }, "only rehearses"},
+		"before the start":     {func(m *Model) { m.Status.Synced = false }, "It has not decided yet on all Services"},
+		"no Services":          {func(m *Model) { m.Services = nil }, "None bears this writer's class"},
+		"a Service of no name": {func(m *Model) { m.Services, m.Asked = nil, "web/x" }, "This writer has no such Service"},
+		"a silent source":      {func(m *Model) { m.Sources[0].Alive = false }, "blue  not heard  0  5s ago  7, 2s ago  its link is down"},
+		"a new source":         {func(m *Model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
+		"one that doubts":      {func(m *Model) { m.Sources[0].Membership = subscriber.Part{Reason: "503"} }, "blue  in doubt  "},
+		"one not believed": {func(m *Model) {
+			b := endpoints.NewBoard("life")
+			b.Put(silenced)
+			m.Services, m.Status = b.Look(nil)
+		}, "its word changes nothing at present for 1 Service here"},
+	} {
+		m := model(shop("shop", "10.0.0.1"))
+		c.alter(&m)
+		if texts := text(t, m); !strings.Contains(texts, c.says) {
+			t.Errorf("%s: no %q in:\n%s", name, c.says, texts)
+		}
+	}
+}
+
+func TestAStrangersTextStaysText(t *testing.T) {
+	const evil = "\"'><script>alert(1)</script><img src=x onerror=alert(2)></style></details><a href=https://evil.example>`{{.}}\x00\x1b[31m\xff"
+	target := troubled()
+	target.Reason, target.Message = evil, evil
+	target.Ports[0].Name = new(evil)
+	for i := range target.Decision.Endpoints {
+		target.Decision.Endpoints[i].Reason, target.Decision.Endpoints[i].Rule = evil, verdict.RuleShrink
+		target.Input.Sources[0].Members[i].Name = evil
+		target.Input.Probes[target.Decision.Endpoints[i].Address] = verdict.Probe{Health: verdict.Failing, Detail: evil}
+	}
+	target.Decision.Guards[0].Message = evil
+	refused := shop(evil)
+	refused.Namespace, refused.State, refused.Reason, refused.Message = evil, endpoints.Refused, evil, evil
+	m := model(target, refused)
+	m.Writer, m.Version, m.Asked, m.Holder, m.Leading = evil, evil, evil, evil, false
+	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.Part{Reason: evil}
+	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "refused", Answer: evil, Changes: []history.Change{{What: evil, Is: evil, Why: evil}}}}
+	m.Events = []history.Event{{Namespace: evil, Reason: evil, Note: evil}}
+	p := m.Page()
+	var page strings.Builder
+	if err := statuspage.HTML(&page, &p); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") || strings.Contains(page.String(), "evil.example>") {
+		t.Error("markup came in")
+	}
+	if n := strings.Count(page.String(), "&lt;script&gt;alert(1)&lt;/script&gt;"); n < 30 {
+		t.Errorf("the text is there %d times: does it get through at all?", n)
+	}
+	if strings.ContainsAny(page.String(), "\x00\x1b") {
+		t.Error("a control character got through")
+	}
+}
+
+func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
+	long := strings.Repeat(`"`, 1<<16)
+	var many []endpoints.Target
+	var addresses []string
+	for i := range 300 {
+		addresses = append(addresses, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String())
+	}
+	for i := range maxRows + 7 {
+		target := shop(fmt.Sprintf("s%d", i), addresses[:1]...)
+		if i < 30 {
+			target = shop(fmt.Sprintf("s%d", i), addresses...)
+			target.Input.Held[200].Conditions = draining
+			for n := range target.Decision.Endpoints {
+				target.Decision.Endpoints[n].Reason = long
+			}
+			for range 50 {
+				target.Decision.Guards = append(target.Decision.Guards, verdict.Guard{Rule: verdict.RuleTrust, Message: long})
+			}
+			for n := range 60 {
+				target.Input.Sources = append(target.Input.Sources, verdict.Source{Name: fmt.Sprintf("x%d", n)})
+			}
+		}
+		many = append(many, target)
+	}
+	m := model(many...)
+	m.Asked = "x"
+	for range 100 {
+		m.Writes = append(m.Writes, history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{What: long, Is: long}}, 50)})
+		m.Events = append(m.Events, history.Event{Reason: long, Note: long})
+	}
+	p := m.Page()
+	var page strings.Builder
+	if err := statuspage.HTML(&page, &p); err != nil {
+		t.Fatal(err)
+	}
+	if page.Len() > 12<<20 {
+		t.Errorf("it has %d bytes", page.Len())
+	}
+	texts := page.String()
+	for _, says := range []string{
+		"30 of 1007 Services are wrong", "7 more Services are left out.", "80 earlier ones are left out.", "200 more addresses are left out", "30 more guards are left out", "57 more sources are left out",
+		" are left out: choose one to see it alone.",
+		"10.0.0.200</h3> <span class=\"is wrong\">draining, to be ready", // whose turn by its address would be the 201st
+	} {
+		if !strings.Contains(texts, says) {
+			t.Errorf("it does not say %q", says)
+		}
+	}
+	open := 0
+	for _, s := range p.Sections[0].Items {
+		if s.Open {
+			open++
+		}
+	}
+	if open != maxOpen {
+		t.Errorf("%d are open", open)
+	}
+}
+
+func TestAnOverviewIsOfWhatWasAskedFor(t *testing.T) {
+	b := endpoints.NewBoard("life")
+	b.Put(shop("a", "10.0.0.1"))
+	b.Put(troubled())
+	b.Synced()
+	var log history.Log
+	log.Wrote(history.Write{Namespace: "web", Service: "a", Slice: "of-a", Verb: "update", Result: "ok"})
+	log.Told(history.Event{Namespace: "web", Service: "shop", Reason: "OfShop"})
+	c := Config{
+		Board: b, History: &log, Leading: func() bool { return false }, Holder: func() string { return "writer-2" },
+		Sources: func() []subscriber.Snapshot { return []subscriber.Snapshot{heard("green"), heard("blue")} },
+	}
+	for asked, want := range map[string][4]bool{ // web/a, web/shop, its write, its event
+		"": {true, true, true, true}, "web/a": {true, false, true, false}, "web/shop": {false, true, false, true},
+		"web/": {true, true, true, true}, "nonsense": {}, "web/x": {},
+	} {
+		p := c.Page(now, asked)
+		raw, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(what string) bool { return strings.Contains(string(raw), what) }
+		if got := [4]bool{has(`"name":"web/a"`), has(`"name":"web/shop"`), has("of-a"), has("OfShop")}; got != want {
+			t.Errorf("%q: %v, want %v", asked, got, want)
+		}
+		if p.Sections[1].Table.Rows[0][0].Text != "blue" {
+			t.Error("the sources are not sorted")
+		}
+	}
+}

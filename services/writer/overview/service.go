@@ -1,0 +1,273 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// row is a Service in a line.
+type row struct {
+	item statuspage.Item
+	view *endpoints.View
+}
+
+// rows are all Services, the worst first.
+func (m *Model) rows() (all []row, wrong, looks int) {
+	for i := range m.Services {
+		v := &m.Services[i]
+		name := statuspage.Text(v.Namespace + "/" + v.Service)
+		r := row{view: v, item: statuspage.Item{
+			Name: name, Ask: name, Is: is(v), Also: fmt.Sprintf("%d ready, %d draining, %d out", v.Ready, v.Draining, v.Out),
+		}}
+		switch r.item.Is.Grade {
+		case statuspage.Wrong:
+			wrong++
+		case statuspage.Look:
+			looks++
+		}
+		all = append(all, r)
+	}
+	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.item.Is.Grade.Urgency(), b.item.Is.Grade.Urgency()) })
+	return all, wrong, looks
+}
+
+// is says whether a Service is right.
+func is(v *endpoints.View) statuspage.Line {
+	differ, held := 0, 0
+	for i := range v.Addresses {
+		if !v.Addresses[i].AsDecided() {
+			differ++
+		}
+	}
+	for _, g := range v.Guards {
+		held += g.Held
+	}
+	wrong := func(format string, args ...any) statuspage.Line {
+		return statuspage.Line{Grade: statuspage.Wrong, Text: fmt.Sprintf(format, args...)}
+	}
+	look := func(format string, args ...any) statuspage.Line {
+		return statuspage.Line{Grade: statuspage.Look, Text: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case v.State == endpoints.Refused:
+		return wrong("refused: %s", statuspage.Text(v.Reason))
+	case v.State == endpoints.Paused && differ > 0:
+		return look("paused, nothing is written; %s would change", statuspage.Count(differ, "address", "addresses"))
+	case v.State == endpoints.Paused:
+		return look("paused, nothing is written")
+	case v.Forbidden:
+		return wrong("nothing may be written, see its guards")
+	case differ > 0:
+		return wrong("%s not written as decided", statuspage.Count(differ, "address is", "addresses are"))
+	case v.OtherPorts:
+		return wrong("its slices list other ports than are decided")
+	case v.Ready == 0:
+		return wrong("written as decided, and nothing is ready")
+	case held > 0:
+		return look("written as decided, %d held back", held)
+	case len(v.Guards) > 0:
+		return look("written as decided, a guard acts")
+	default:
+		return statuspage.Line{Grade: statuspage.Fine, Text: "right"}
+	}
+}
+
+// service is a Service with all that is known of it.
+func (m *Model) service(r *row, nth int) statuspage.Item {
+	v, s := r.view, r.item
+	s.Open = len(m.Services) == 1 || s.Is.Grade == statuspage.Wrong && nth < maxOpen
+	if v.Message != "" {
+		s.Lines = append(s.Lines, statuspage.Line{Text: statuspage.Text(v.Message)})
+	}
+	for i := range v.Guards[:min(len(v.Guards), maxGuards)] {
+		s.Lines = append(s.Lines, held(&v.Guards[i]))
+	}
+	if n := len(v.Guards) - maxGuards; n > 0 {
+		s.Lines = append(s.Lines, statuspage.Say("%d more guards are left out.", n))
+	}
+	s.Facts = []statuspage.Fact{{Name: "ports", Values: []statuspage.Line{{Text: ports(v)}}}}
+	if v.OtherPorts {
+		s.Facts[0].Values = append(s.Facts[0].Values, statuspage.Line{Grade: statuspage.Wrong, Text: "its slices list others"})
+	}
+	if !v.DecidesAt.IsZero() {
+		again := "by itself at once"
+		if in := v.DecidesAt.Sub(m.At); in > 0 {
+			again = "by itself in " + statuspage.Rounded(in) + ", at " + v.DecidesAt.UTC().Format("15:04:05 UTC")
+		}
+		s.Facts = append(s.Facts, fact("decided again", again))
+	}
+	entered := slices.Clone(v.Addresses)
+	slices.SortStableFunc(entered, func(a, b endpoints.Entered) int {
+		return cmp.Compare(gradeOf(v, &a).Urgency(), gradeOf(v, &b).Urgency())
+	})
+	for i := range entered[:min(len(entered), maxAddresses)] {
+		a := m.address(v, &entered[i])
+		a.Open = s.Open && a.Is.Grade != statuspage.Fine && i < maxOpen
+		s.Items = append(s.Items, a)
+	}
+	if n := len(entered) - len(s.Items); n > 0 {
+		s.LeftOut = fmt.Sprintf("%d more addresses are left out, none of them more urgent than these.", n)
+	}
+	return s
+}
+
+func ports(v *endpoints.View) string {
+	var all []string
+	for _, p := range v.Ports {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
+	}
+	return statuspage.Text(cmp.Or(strings.Join(all, ", "), "none"))
+}
+
+func fact(name, text string) statuspage.Fact {
+	return statuspage.Fact{Name: name, Values: []statuspage.Line{{Text: text}}}
+}
+
+func held(g *verdict.Guard) statuspage.Line {
+	by := "Held back by the guard " + string(g.Rule)
+	if g.Source != "" {
+		by += ", source " + statuspage.Text(g.Source)
+	}
+	return statuspage.Line{Grade: statuspage.Look, Text: by + ", " + statuspage.Count(g.Held, "address", "addresses") + ": " + statuspage.Text(g.Message)}
+}
+
+// gradeOf grades an address: a difference is wrong only where it should be written.
+func gradeOf(v *endpoints.View, e *endpoints.Entered) statuspage.Grade {
+	switch {
+	case !e.AsDecided() && v.State == endpoints.Managed:
+		return statuspage.Wrong
+	case !e.AsDecided() || e.Listed == nil || !e.Listed.Conditions.Ready:
+		return statuspage.Look
+	default:
+		return statuspage.Fine
+	}
+}
+
+// address is the chain of one address, from the witnesses' words to the slices.
+func (m *Model) address(v *endpoints.View, entered *endpoints.Entered) statuspage.Item {
+	e := v.Explain(entered.Address)
+	decided := listed(entered.Decided)
+	if v.State == endpoints.Refused {
+		decided = "nothing"
+	}
+	a := statuspage.Item{Name: e.Address.String(), Is: statuspage.Line{Grade: gradeOf(v, entered), Text: listed(entered.Listed)}}
+	if a.Is.Grade == statuspage.Wrong {
+		a.Is.Text += ", to be " + decided
+	}
+	a.Lines = append(a.Lines, statuspage.Say("%s", statuspage.Text(e.Conclusion)))
+	switch {
+	case e.Guard != nil && e.Advice == e.Guard.Message: // it is on the page already
+	case e.Guard != nil:
+		a.Lines = append(a.Lines, held(e.Guard))
+	}
+	if e.Advice != "" && e.Advice != v.Message && (e.Guard == nil || e.Advice != e.Guard.Message) {
+		a.Lines = append(a.Lines, statuspage.Line{Grade: statuspage.Look, Text: statuspage.Text(e.Advice)})
+	}
+	slices.SortStableFunc(e.Witnesses, func(x, y endpoints.Witness) int { return b2i(x.Member == nil) - b2i(y.Member == nil) })
+	says := statuspage.Fact{Name: "first witness"}
+	for i := range e.Witnesses[:min(len(e.Witnesses), maxWitnesses)] {
+		says.Values = append(says.Values, statuspage.Line{Text: m.witness(&e.Witnesses[i])})
+	}
+	if n := len(e.Witnesses) - maxWitnesses; n > 0 {
+		says.Values = append(says.Values, statuspage.Say("%d more sources are left out", n))
+	}
+	if len(e.Witnesses) == 0 {
+		says.Values = []statuspage.Line{statuspage.Say("no source has a say")}
+	}
+	a.Facts = append(a.Facts, says, fact("second witness", "probe: "+m.probe(e.Probe)))
+	if e.Judged.Rule != "" {
+		a.Facts = append(a.Facts, fact("rule", string(e.Judged.Rule)+": "+statuspage.Text(e.Judged.Reason)))
+	}
+	name := "decided"
+	if v.State == endpoints.Paused {
+		name = "would be"
+	}
+	a.Facts = append(a.Facts, fact(name, decided), fact("in the slices", listed(entered.Listed)))
+	a.Also = m.inShort(&e)
+	return a
+}
+
+// inShort is both witnesses' words in a few.
+func (m *Model) inShort(e *endpoints.Explanation) string {
+	var said []string
+	for i := range e.Witnesses {
+		if w := &e.Witnesses[i]; w.Member != nil {
+			said = append(said, statuspage.Text(w.Member.Name)+" "+states[w.Member.State])
+			break
+		}
+	}
+	if len(said) == 0 {
+		said = append(said, "no source lists it")
+	}
+	if e.Probe != nil {
+		probe := map[verdict.Health]string{verdict.Passing: "probe passing", verdict.Failing: "probe failing"}[e.Probe.Health]
+		said = append(said, cmp.Or(probe, "not judged by a probe yet"))
+	}
+	return strings.Join(said, ", ")
+}
+
+var states = [...]string{
+	verdict.Unknown: "in a state unknown to this version", verdict.Ready: "ready", verdict.Draining: "draining", verdict.NotReady: "not ready",
+}
+
+// witness is the first witness's word.
+func (m *Model) witness(w *endpoints.Witness) string {
+	said := "source " + w.Name + ": "
+	switch {
+	case !w.Heard:
+		return statuspage.Text(said + "not heard since this writer started")
+	case w.Member == nil:
+		said += "does not list it"
+	default:
+		said += states[w.Member.State] + " for " + statuspage.Age(m.At, w.Member.Since) + ", as " + w.Member.Name
+	}
+	if !w.ObservedAt.IsZero() {
+		said += fmt.Sprintf(" (observation %d, heard of %s ago)", w.Observation, statuspage.Age(m.At, w.ObservedAt))
+	}
+	if w.Reason != "" {
+		said += "; " + w.Reason
+	}
+	return statuspage.Text(said)
+}
+
+// probe is the second witness's word.
+func (m *Model) probe(p *verdict.Probe) string {
+	if p == nil {
+		return "none: it is not probed"
+	}
+	switch p.Health {
+	case verdict.Passing:
+		return "passing for " + statuspage.Age(m.At, p.Since)
+	case verdict.Failing:
+		said := "failing for " + statuspage.Age(m.At, p.Since)
+		if p.Detail != "" {
+			said += ": " + p.Detail
+		}
+		if !p.Passed.IsZero() { // what passes now has passed since the last decision, too
+			said += "; last passed " + statuspage.Age(m.At, p.Passed) + " ago"
+		}
+		return statuspage.Text(said)
+	default:
+		return "not judged yet"
+	}
+}
+
+func listed(b *endpoints.Backend) string {
+	if b == nil {
+		return "not listed"
+	}
+	return endpoints.InWords(b.Conditions)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
