@@ -44,7 +44,7 @@ load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventor
 # ---- the tests, apart -----------------------------------------------------------
 
 .PHONY: check
-check: tools ## Formatting, lint, contract, generated code
+check: tools ## Formatting, lint, contract, generated code, charts
 	@tools/check
 
 .PHONY: unit
@@ -82,12 +82,13 @@ upstream: build ## Build kube-apiserver, etcd and kubectl once, from their Go mo
 
 .PHONY: tools
 tools: ## Build the pinned developer tools into .bin/
-	@tools/build
+	@tools/build . charts
 
 .PHONY: generate
-generate: tools ## Regenerate code and the configuration tables in the README
+generate: tools ## Regenerate code, the configuration tables in the README, the charts' schemas and plain manifests
 	@buf generate
-	@go test ./services/inventory/app ./services/writer/app -run TestREADME -update >/dev/null
+	@go test ./services/inventory/app ./services/writer/app -run 'TestREADME|TestTheChartHas' -update >/dev/null
+	@tools/manifests
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache of upstream programs stays
