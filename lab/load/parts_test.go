@@ -131,14 +131,14 @@ func everybodyComesBack(s *scene) {
 
 	s.crowd.leave(s.t)
 	const altered = 5
-	was := s.inventory.metrics(s.t).sum("slicefeed_inventory_feed_revision")
+	was := s.inventory.metrics(s.t).sum("slicefeed_inventory_feed_changes_total")
 	var some []int
 	for i := range altered {
 		some = append(some, 100*i)
 	}
 	s.fleet.flip(s.t, some...)
 	s.inventory.until(s.t, "the changes are in the feed", time.Minute, func() bool {
-		return s.inventory.metrics(s.t).sum("slicefeed_inventory_feed_revision") >= was+altered
+		return s.inventory.metrics(s.t).sum("slicefeed_inventory_feed_changes_total") >= was+altered
 	})
 	r.ChangedSeconds = s.crowd.come(s.t).last.Seconds()
 	changed := s.crowd.bytes()

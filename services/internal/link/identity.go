@@ -26,6 +26,7 @@ type identity struct {
 	usage x509.ExtKeyUsage
 	leaf  atomic.Pointer[tls.Certificate]
 	roots atomic.Pointer[x509.CertPool]
+	ends  atomic.Int64 // when the last of them does, in Unix time
 
 	certPEM, keyPEM, caPEM []byte // of what is in use; read and written by loading only
 }
@@ -89,9 +90,12 @@ func (i *identity) loadRoots() (bool, error) {
 		return false, &fileError{"ca", i.files.PeerCA, err}
 	}
 	pool := x509.NewCertPool()
+	var ends int64
 	for _, c := range certs {
 		pool.AddCert(c)
+		ends = max(ends, c.NotAfter.Unix())
 	}
+	i.ends.Store(ends)
 	i.caPEM = caPEM
 	i.roots.Store(pool)
 	return true, nil
@@ -144,8 +148,11 @@ func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, e
 	}
 	cfg.registerer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "certificate_expiry_timestamp_seconds",
-		Help: "When our own certificate of this link expires.",
-	}, i.expiry))
+		Help: "When our own certificate of this link expires, in Unix time.",
+	}, i.expiry), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "peer_ca_expiry_timestamp_seconds",
+		Help: "When the last of the CAs expires that we trust the other side of this link by, in Unix time.",
+	}, func() float64 { return float64(i.ends.Load()) }))
 	r.add("certificate", i.loadLeaf)
 	r.add("peer CAs", i.loadRoots)
 	return i, nil

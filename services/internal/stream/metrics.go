@@ -52,8 +52,8 @@ func NewMetrics(reg prometheus.Registerer, half, method string, revision func() 
 	for _, reason := range []string{endClient, endStopping, endStalled, endRefused, endFailed} {
 		m.Ended.WithLabelValues(reason)
 	}
-	reg.MustRegister(m.Live, m.Messages, m.Ended, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "slicefeed", Subsystem: half, Name: "feed_revision",
+	reg.MustRegister(m.Live, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: "slicefeed", Subsystem: half, Name: "feed_changes_total",
 		Help: "Changes of what " + method + " tells since the start, summed over all views that clients have.",
 	}, func() float64 { return float64(revision()) }))
 	return m

@@ -70,7 +70,8 @@ type lookout struct {
 // build makes all stages. It reads files and asks nobody; its error names all that is wrong.
 func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		command.BuildInfo("inventory", version))
 
 	look, errLook := newLookout(cfg, version, log, registry)
 	end, errLink := link.NewServer(link.Config{
@@ -82,7 +83,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	i := &inventory{lookout: look, cfg: cfg, log: log, registry: registry, link: end, health: health.NewServer()}
 	i.server = nodeserver.New(nodeserver.Config{
 		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
-		Observer: i.collector, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+		Observer: i.collector, Sent: i.collector.metrics.sent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
 	})
 	return i, nil
 }

@@ -85,16 +85,24 @@ func (c *collector) step(in answer) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	c.roster.Hear(now, c.source.Take())
+	news := c.source.Take()
+	c.roster.Hear(now, news)
 	if in != nil {
 		in(c.roster)
 	}
-	doubt := c.stores.Apply(c.roster.Take())
+	changes := c.roster.Take()
+	if len(changes) > 0 {
+		c.metrics.seen(news.ChangedAt)
+	}
+	doubt := c.stores.Apply(changes)
+	if len(changes) > 0 {
+		c.metrics.stored()
+	}
 	status := c.roster.Status(now)
 	if c.stores.SetStatus(status) || doubt {
 		c.roster.Doubt(now, c.depth)
 	}
-	c.metrics.set(c.roster.Counts(), status)
+	c.metrics.set(c.roster.Counts(), status, news.HeardAt)
 	return c.roster.Ask(now)
 }
 

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -8,10 +11,13 @@ import (
 
 // metrics are what the roster is worth at a glance. The roster is pure, so its shell counts.
 type metrics struct {
-	nodes, omitted, parts *prometheus.GaugeVec
-	observation           prometheus.Counter
-	observedAt            prometheus.Gauge
-	last                  uint64
+	nodes, omitted, parts, since *prometheus.GaugeVec
+	observation                  prometheus.Counter
+	observedAt, heardAt          prometheus.Gauge
+	last                         uint64
+
+	propagation *prometheus.HistogramVec
+	changedAt   atomic.Pointer[time.Time] // when the last change came that the stores took in; zero: not known
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -21,21 +27,65 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		nodes:   gauge("nodes", "Nodes that are told to subscribers, by state.", "state"),
 		omitted: gauge("nodes_omitted", "Nodes of the cluster that are left out, by reason.", "reason"),
-		parts:   gauge("source_synced", "1 while this part of the source (membership, addresses) is fresh and complete.", "part"),
+		parts:   gauge("source_synced", "1 while this part of the source (membership, addresses) is fresh and complete, 0 otherwise.", "part"),
+		since:   gauge("source_state_since_timestamp_seconds", "Since when, in Unix time, this part of the source (membership, addresses) is in its present state.", "part"),
 		observation: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "observations_total",
 			Help: "Complete, fresh observations of the cluster and the cloud.",
 		}),
 		observedAt: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "last_observation_timestamp_seconds",
-			Help: "When the last complete observation was made, in seconds since 1970; 0: none yet.",
+			Help: "When the last complete observation was made, in Unix time; 0: none yet.",
 		}),
+		heardAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_heard_timestamp_seconds",
+			Help: "When the source last spoke, be it to say that nothing is new, in Unix time; 0: not yet.",
+		}),
+		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "slicefeed", Subsystem: "inventory", Name: "propagation_seconds",
+			Help:    "Time from a word of the source that changes what is told until it is in the feed, and until each subscriber was sent it (stage: stored, sent). A node that waits for its address is not in it.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		}, []string{"stage"}),
 	}
-	reg.MustRegister(m.nodes, m.omitted, m.parts, m.observation, m.observedAt)
+	m.changedAt.Store(&time.Time{})
+	for _, stage := range []string{stageStored, stageSent} {
+		m.propagation.WithLabelValues(stage)
+	}
+	for _, part := range []string{"membership", "addresses"} {
+		m.parts.WithLabelValues(part)
+		m.since.WithLabelValues(part)
+	}
+	reg.MustRegister(m.nodes, m.omitted, m.parts, m.since, m.observation, m.observedAt, m.heardAt, m.propagation)
 	return m
 }
 
-func (m *metrics) set(counts roster.Counts, status roster.Status) {
+// How far a change has come.
+const (
+	stageStored = "stored"
+	stageSent   = "sent"
+)
+
+// seen notes that the stores are about to take changes in that came at this time; zero: it is not
+// known, as of addresses, which are asked for and do not come.
+func (m *metrics) seen(at time.Time) { m.changedAt.Store(&at) }
+
+func (m *metrics) stored() { m.propagated(stageStored) }
+
+// sent notes that a subscriber was sent the last changes.
+func (m *metrics) sent() { m.propagated(stageSent) }
+
+func (m *metrics) propagated(stage string) {
+	if at := *m.changedAt.Load(); !at.IsZero() {
+		m.propagation.WithLabelValues(stage).Observe(time.Since(at).Seconds())
+	}
+}
+
+func (m *metrics) set(counts roster.Counts, status roster.Status, heardAt time.Time) {
+	if !heardAt.IsZero() {
+		m.heardAt.Set(unix(heardAt))
+	}
 	for state, n := range counts.States {
 		m.nodes.WithLabelValues(state.String()).Set(float64(n))
 	}
@@ -48,10 +98,15 @@ func (m *metrics) set(counts roster.Counts, status roster.Status) {
 			v = 1
 		}
 		m.parts.WithLabelValues(part).Set(v)
+		if !p.Since.IsZero() {
+			m.since.WithLabelValues(part).Set(unix(p.Since))
+		}
 	}
 	if status.Observation > m.last {
 		m.observation.Add(float64(status.Observation - m.last))
 		m.last = status.Observation
-		m.observedAt.Set(float64(status.ObservedAt.UnixNano()) / 1e9)
+		m.observedAt.Set(unix(status.ObservedAt))
 	}
 }
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

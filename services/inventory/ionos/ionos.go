@@ -67,6 +67,7 @@ type Client struct {
 	pageSize    int
 	token       tokenSource
 	budget      *budget
+	listed      prometheus.Gauge
 	log         *slog.Logger
 }
 
@@ -133,7 +134,11 @@ func New(cfg Config) (*Client, error) {
 		pageSize:    cfg.PageSize,
 		token:       token,
 		budget:      newBudget(cfg.Budget, m.waited, log),
+		listed:      m.listed,
 		log:         log,
+	}
+	if err := m.budgeted(cfg.Registerer, c.budget); err != nil {
+		return nil, err
 	}
 	// The configuration is built by hand: NewConfiguration reads IONOS_LOG_LEVEL, whose
 	// "trace" writes the bearer token to stderr.

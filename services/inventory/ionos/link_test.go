@@ -172,6 +172,7 @@ slicefeed_inventory_ionos_rate_limit_remaining 41
 # TYPE slicefeed_inventory_ionos_requests_total counter
 slicefeed_inventory_ionos_requests_total{code="200"} 1
 slicefeed_inventory_ionos_requests_total{code="503"} 1
+slicefeed_inventory_ionos_requests_total{code="error"} 0
 # HELP slicefeed_inventory_ionos_token_expiry_timestamp_seconds When the token last used expires; absent while it does not say.
 # TYPE slicefeed_inventory_ionos_token_expiry_timestamp_seconds gauge
 slicefeed_inventory_ionos_token_expiry_timestamp_seconds 1.9e+09

@@ -50,6 +50,7 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 	slices.SortFunc(out.Servers, func(a, b roster.Server) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Failover, netip.Addr.Compare)
 	out.Failover = slices.Compact(out.Failover)
+	c.listed.SetToCurrentTime()
 	return out, nil
 }
 

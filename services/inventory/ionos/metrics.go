@@ -12,6 +12,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration prometheus.Histogram
 	waited   prometheus.Counter
+	listed   prometheus.Gauge
 	// Vectors without labels: unlike plain gauges they are absent, not zero, while unknown.
 	remaining *prometheus.GaugeVec
 	expiry    *prometheus.GaugeVec
@@ -33,6 +34,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Namespace: ns, Subsystem: sub, Name: "budget_wait_seconds_total",
 			Help: "Time that requests to the cloud API waited because the request budget was used up.",
 		}),
+		listed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "last_listing_timestamp_seconds",
+			Help: "When the cloud was last listed whole, in Unix time; 0: not yet.",
+		}),
 		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "rate_limit_remaining",
 			Help: "Requests that the cloud API still allows, as its last answer said.",
@@ -42,10 +47,21 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "When the token last used expires; absent while it does not say.",
 		}, nil),
 	}
+	for _, code := range []string{"200", "error"} { // so that they are there, at 0, before the first
+		m.requests.WithLabelValues(code)
+	}
 	return m, errors.Join(
-		reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.waited),
+		reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.waited), reg.Register(m.listed),
 		reg.Register(m.remaining), reg.Register(m.expiry),
 	)
+}
+
+// budgeted has it shown how many requests a budget would let through at once.
+func (m *metrics) budgeted(reg prometheus.Registerer, b *budget) error {
+	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: "inventory_ionos", Name: "budget_remaining",
+		Help: "Requests to the cloud API that our own budget would let through at once; below 1 the next one waits.",
+	}, func() float64 { return b.limiter.Tokens() }))
 }
 
 func (m *metrics) done(code string, took time.Duration) {

@@ -150,7 +150,7 @@ func (n *Nodes) Take() roster.News {
 		dirty[name] = struct{}{}
 	}
 	at, rvs := []time.Time{nodes.HeardAt}, []uint64{nodes.ResourceVersion}
-	news.Failure = nodes.Failure
+	news.Failure, news.ChangedAt = nodes.Failure, nodes.ChangedAt
 
 	if n.pods != nil {
 		pods := n.pods.Take()
@@ -162,6 +162,9 @@ func (n *Nodes) Take() roster.News {
 		}
 		at, rvs = append(at, pods.HeardAt), append(rvs, pods.ResourceVersion)
 		news.Failure = join(news.Failure, pods.Failure)
+		if at := pods.ChangedAt; news.ChangedAt.IsZero() || !at.IsZero() && at.Before(news.ChangedAt) {
+			news.ChangedAt = at
+		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(dirty)) {

@@ -132,7 +132,7 @@ func (e *Endpoints) Take() roster.News {
 	for _, name := range told.Removed {
 		e.put(name, slice{}, dirty)
 	}
-	news := roster.News{Failure: told.Failure}
+	news := roster.News{Failure: told.Failure, ChangedAt: told.ChangedAt}
 	for _, key := range slices.Sorted(maps.Keys(dirty)) {
 		e.tell(key, &news)
 	}

@@ -19,6 +19,7 @@ type Told[T any] struct {
 	Changed []Object[T] // new or changed, sorted by name
 	Removed []string    // names, sorted; none of them is in Changed
 
+	ChangedAt       time.Time // when the first of them came; zero: there is none
 	HeardAt         time.Time // when the watch last spoke, by an event or bookmark; zero: never yet
 	ResourceVersion uint64    // what it has reached by then
 	Failure         string    // what the list or watch failed with, if it has not spoken since; told once
@@ -42,6 +43,7 @@ type tracker[T any] struct {
 	synced  bool                // a whole list was taken in
 	known   map[string]known[T] // by name
 	dirty   map[string]struct{} // names to tell of
+	dirtyAt time.Time           // since when there is any
 	gone    map[string]uint64   // while a full look runs: names that were deleted, and at which resourceVersion
 	lookers int                 // full looks that run
 
@@ -183,7 +185,7 @@ func (t *tracker[T]) upsert(o *trimmed[T]) {
 	if ok && before.uid == now.uid && t.kind.Same(before.value, now.value) {
 		now.value = before.value
 	} else {
-		t.dirty[o.Name] = struct{}{}
+		t.mark(o.Name)
 	}
 	t.known[o.Name] = now
 	delete(t.gone, o.Name)
@@ -194,10 +196,18 @@ func (t *tracker[T]) remove(name string, rv uint64) {
 		return
 	}
 	delete(t.known, name)
-	t.dirty[name] = struct{}{}
+	t.mark(name)
 	if t.lookers > 0 {
 		t.gone[name] = rv
 	}
+}
+
+// mark notes that an object is to be told of.
+func (t *tracker[T]) mark(name string) {
+	if len(t.dirty) == 0 {
+		t.dirtyAt = time.Now()
+	}
+	t.dirty[name] = struct{}{}
 }
 
 func (t *tracker[T]) hear(rv uint64) {
@@ -225,6 +235,9 @@ func (t *tracker[T]) take() Told[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	told := Told[T]{HeardAt: t.heardAt, ResourceVersion: t.heard, Failure: t.failure}
+	if len(t.dirty) > 0 {
+		told.ChangedAt = t.dirtyAt
+	}
 	for name := range t.dirty {
 		if k, ok := t.known[name]; ok {
 			told.Changed = append(told.Changed, Object[T]{name, k.value})

@@ -42,6 +42,7 @@ type Config struct {
 	Omitted  func() []roster.Omission                             // sorted by name; called by many goroutines
 	Explain  func(name string) (e roster.Explanation, known bool) // called by many goroutines
 	Observer observer
+	Sent     func()         // a subscriber was sent changes as they came; nil: nobody wants to know
 	Health   *health.Server // told SERVING from the first complete observation on
 	Metrics  *stream.Metrics
 	Log      *slog.Logger

@@ -34,7 +34,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 		s.cfg.Observer.Doubt(max(1, depth))
 	}
 	return stream.Tell(s.streams, to, &reader{
-		store: s.cfg.Stores.For(client.View), at: position(req), interval: s.streams.Heartbeat,
+		store: s.cfg.Stores.For(client.View), at: position(req), interval: s.streams.Heartbeat, sent: s.cfg.Sent,
 	})
 }
 
@@ -54,8 +54,11 @@ type reader struct {
 	at       *feed.Position
 	word     roster.Status
 	interval time.Duration // to be stated; 0: it has been
+	sent     func()        // see Config
 
-	next feed.Update
+	next  feed.Update
+	kind  stream.Kind // of next
+	going bool        // it has been told all that it lacked when it came
 }
 
 // Changed is that of the store.
@@ -64,7 +67,8 @@ func (r *reader) Changed() <-chan struct{} { return r.store.Changed() }
 // Next looks up what the client lacks.
 func (r *reader) Next() (stream.Kind, iter.Seq[*inventoryv1.WatchNodesResponse]) {
 	r.next = r.store.Since(r.at)
-	return kindOf(r.next, r.word), func(yield func(*inventoryv1.WatchNodesResponse) bool) {
+	r.kind = kindOf(r.next, r.word)
+	return r.kind, func(yield func(*inventoryv1.WatchNodesResponse) bool) {
 		for m := range messages(r.next, time.Now) {
 			if r.interval > 0 {
 				m.HeartbeatInterval, r.interval = duration(r.interval), 0
@@ -82,7 +86,10 @@ func (r *reader) Told() {
 		led := r.next.At // not a pointer into the update: that would keep all of it
 		r.at = &led
 	}
-	r.word, r.next = r.next.Status, feed.Update{}
+	if r.going && r.kind == stream.Delta && r.sent != nil {
+		r.sent()
+	}
+	r.word, r.next, r.going = r.next.Status, feed.Update{}, true
 }
 
 func kindOf(u feed.Update, word roster.Status) stream.Kind {

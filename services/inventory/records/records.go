@@ -150,7 +150,9 @@ func (s *Source) Take() roster.News {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := roster.News{HeardAt: s.heardAt, Mark: s.mark, Failure: s.failure, Flaw: s.told.flaw}
-	news.Changed, news.Removed = s.told.take()
+	if news.Changed, news.Removed = s.told.take(); len(news.Changed)+len(news.Removed) > 0 {
+		news.ChangedAt = s.heardAt
+	}
 	s.heardAt, s.failure = time.Time{}, ""
 	return news
 }

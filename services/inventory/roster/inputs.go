@@ -35,6 +35,9 @@ type News struct {
 	// HeardAt is when the source last spoke; if it follows several things at once, the one
 	// that has been silent for longest counts. Zero: not since it was asked last.
 	HeardAt time.Time
+	// ChangedAt is when the first came of what changed or was removed; zero: nothing did, or
+	// it is not known. It is for measuring alone.
+	ChangedAt time.Time
 	// Mark is the highest mark of a look (see Roster.Looked) that the source has caught up
 	// with, by all that it has told.
 	Mark uint64

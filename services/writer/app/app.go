@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/admin"
+	"github.com/slicefeed/slicefeed/services/internal/apicalls"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
@@ -94,7 +95,8 @@ const (
 // build makes all stages. It reads files and asks nobody; its error names all that is wrong.
 func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		command.BuildInfo("writer", version))
 
 	cluster, namespace, errCluster := clusterConfig(cfg, version)
 	configured, errSources := cfg.configured()
@@ -159,6 +161,7 @@ func (w *writer) statusz() http.Handler {
 func (w *writer) join(cluster *rest.Config, namespace string, configured []sources.Source) error {
 	dry := w.cfg.Store == "memory"
 	leading := func() bool { return dry || w.elected.Leading() }
+	apicalls.Observe(cluster, "writer", w.registry)
 	cluster.Wrap(applier.Guard(func() bool { return !dry && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {

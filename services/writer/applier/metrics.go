@@ -23,7 +23,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"verb", "result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "slicefeed_writer_slice_write_duration_seconds",
-			Help:    "How long such a request took.",
+			Help:    "Time from a request that changes EndpointSlices to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}),
 		repairs: prometheus.NewCounter(prometheus.CounterOpts{

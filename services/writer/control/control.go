@@ -14,6 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -44,7 +45,9 @@ type control struct {
 	mend    time.Time // when to put right what others have done, which does not hold our own writes up
 	failed  int       // writes that failed in a row
 	since   time.Time // since when we lead; zero: we do not
-	over    bool      // the target is none of ours any more
+	health  health
+	stimuli stimuli
+	over    bool // the target is none of ours any more
 }
 
 // audience is who follows the decisions on all targets.
@@ -98,6 +101,7 @@ func (c *control) Run(ctx context.Context) {
 		case err := <-written:
 			c.writing = false
 			c.due = c.learn(err) || c.due
+			c.stimuli.answered(c.metrics.propagation, time.Now(), err)
 		}
 		write, wake := c.step(time.Now())
 		if write != nil {
@@ -146,6 +150,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	if view.Service.UID != c.uid { // deleted, or created again: what we knew is of another Service
 		c.told.Now(corev1.ObjectReference{UID: c.uid}, nil)
 		c.uid, c.memory, c.began = view.Service.UID, verdict.Memory{}, nil
+		c.stimuli.forget()
 	}
 	var warnings []applier.Warning
 	if !view.Ours || view.Leaving || view.Refusal != nil {
@@ -158,6 +163,9 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	}
 	if !c.decided.Swap(true) {
 		c.audience.stir()
+	}
+	if !leading || write == nil {
+		c.stimuli.drop()
 	}
 	if !leading {
 		return nil, wake
@@ -173,6 +181,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		return nil, sooner(wake, c.notTill)
 	}
 	c.due = false
+	c.stimuli.sending()
 	return write, wake
 }
 
@@ -181,10 +190,13 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 func (c *control) aside(view targets.View) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil)
 	c.hears.Store(&[]string{})
-	c.metrics.refused(c.key)
+	c.stimuli.forget()
+	c.metrics.forget(c.key)
 	if view.Refusal != nil || view.Leaving && view.Paused {
+		c.metrics.aside(c.key, view.Paused, c.health.of(time.Now(), ailments(view, verdict.Input{}, verdict.Decision{}, 0)))
 		c.show(view, verdict.Input{}, verdict.Decision{})
 	} else {
+		c.health = health{}
 		c.board.Remove(c.key.Namespace, c.key.Name)
 	}
 	c.audience.heard(c.key, verdict.Decision{})
@@ -201,8 +213,9 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
 	held := planner.Held(desired, c.applier.Held(view.Service, current))
+	heard := c.snapshots(view)
 	in := verdict.Input{
-		Sources: c.witnesses(view),
+		Sources: c.witnesses(view, heard),
 		Probes:  c.words(),
 		Held:    heldAs(held),
 		Limits:  limits(view.Target.Settings),
@@ -217,7 +230,8 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	for _, name := range decision.NeedObservations {
 		c.sources[name].ObserveNow()
 	}
-	c.metrics.show(c.key, decision, view.Paused)
+	c.stimuli.decided(c.metrics.propagation, now, heard, in.Probes)
+	c.metrics.show(c.key, decision, view.Paused, c.health.of(now, ailments(view, in, decision, c.failed)))
 	c.show(view, in, decision)
 	c.audience.heard(c.key, decision)
 	guards, later := c.lasting(decision.Guards, now)
@@ -226,7 +240,8 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		desired.Endpoints = listed(decision.Endpoints)
 		order := applier.Order{Service: view.Service, Desired: desired, Current: current, Why: whys(decision.Endpoints)}
 		write = func(ctx context.Context) error {
-			_, err := c.applier.Apply(ctx, order)
+			plan, err := c.applier.Apply(ctx, order)
+			c.stimuli.wrote = !plan.Empty() // nobody else has it until the write is over
 			return err
 		}
 	}
@@ -249,12 +264,18 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 	case view.Paused:
 		t.State = endpoints.Paused
 	}
+	t.Sources = c.snapshots(view)
+	c.board.Put(t)
+}
+
+// snapshots are what the target's sources say.
+func (c *control) snapshots(view targets.View) (all []subscriber.Snapshot) {
 	for _, name := range view.Target.Settings.Sources {
 		if s, ours := c.sources[name]; ours {
-			t.Sources = append(t.Sources, s.Snapshot())
+			all = append(all, s.Snapshot())
 		}
 	}
-	c.board.Put(t)
+	return all
 }
 
 // flap is how long a source may be silent before people are told.

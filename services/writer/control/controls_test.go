@@ -31,7 +31,8 @@ import (
 type office struct {
 	*Controls
 
-	client kubernetes.Interface
+	client   kubernetes.Interface
+	registry *prometheus.Registry
 }
 
 func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office {
@@ -56,7 +57,7 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
 		},
-	}), client}
+	}), client, registry}
 }
 
 // run runs the office until the test ends, and returns once nothing more happens. Its end takes

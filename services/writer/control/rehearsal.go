@@ -180,7 +180,7 @@ func (a *act) step(now time.Time) {
 	for range 3 { // what is probed follows from a decision, and the decision from that
 		words, probed := a.words(), a.probed
 		_, a.Decision = verdict.Decide(verdict.Memory{}, verdict.Input{
-			Sources: a.witnesses(a.View),
+			Sources: a.witnesses(a.View, a.snapshots(a.View)),
 			Probes:  words,
 			Held:    held,
 			Limits:  limits(settings),

@@ -30,15 +30,15 @@ func limits(s targets.Settings) verdict.Limits {
 }
 
 // witnesses are the target's sources as the verdict hears them, sorted by name.
-func (c *control) witnesses(view targets.View) []verdict.Source {
-	all := make([]verdict.Source, 0, len(view.Target.Settings.Sources))
-	for _, name := range view.Target.Settings.Sources {
-		from, ours := c.sources[name], c.members[name]
+func (c *control) witnesses(view targets.View, heard []subscriber.Snapshot) []verdict.Source {
+	all := make([]verdict.Source, 0, len(heard))
+	for _, snapshot := range heard {
+		from, ours := c.sources[snapshot.Source], c.members[snapshot.Source]
 		if ours == nil {
 			ours = &members{}
-			c.members[name] = ours
+			c.members[snapshot.Source] = ours
 		}
-		all = append(all, witness(from.Snapshot(), ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
+		all = append(all, witness(snapshot, ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
 			verdict.Fence{CIDRs: from.CIDRs, Forbidden: view.ClusterIPs}))
 	}
 	return all

@@ -119,6 +119,10 @@ type Snapshot struct {
 	ObservationEpoch      string
 	ObservedAt            time.Time
 	ObservationReceivedAt time.Time
+
+	// NewsAt is when the message came that the snapshot differs by from the one before it, or
+	// the stream ended; zero: nothing was heard yet.
+	NewsAt time.Time
 }
 
 // Member finds a member by name, or returns nil.

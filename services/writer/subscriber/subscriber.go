@@ -55,7 +55,7 @@ func New(cfg Config) *Subscriber {
 		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1),
 	}
 	cfg.Metrics.begin(cfg.Source)
-	s.publish()
+	s.publish(time.Time{})
 	return s
 }
 
@@ -82,7 +82,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		end := s.converse(ctx)
 		s.alive = false
 		s.view.Begin()
-		s.publish()
+		s.publish(time.Now())
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // ended when told to
 		}
@@ -233,7 +233,7 @@ func (s *Subscriber) converse(ctx context.Context) ended {
 func (s *Subscriber) take(c *conversation, m *inventoryv1.WatchNodesResponse) error {
 	now := time.Now()
 	s.cfg.Metrics.messages.WithLabelValues(s.cfg.Source).Inc()
-	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(float64(now.UnixMilli()) / 1000)
+	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unix(now))
 	if !c.heard {
 		c.heard = true
 		c.interval = interval(m)
@@ -247,7 +247,7 @@ func (s *Subscriber) take(c *conversation, m *inventoryv1.WatchNodesResponse) er
 		c.synced = now
 	}
 	s.alive = true
-	s.publish()
+	s.publish(now)
 	return nil
 }
 
@@ -268,15 +268,21 @@ func (s *Subscriber) wanted() bool {
 	}
 }
 
-func (s *Subscriber) publish() {
+// publish makes what came at this time known.
+func (s *Subscriber) publish(now time.Time) {
 	snap := s.view.Snapshot()
-	snap.Source, snap.Alive = s.cfg.Source, s.alive
-	old := s.snapshot.Swap(&snap)
-	if old == nil || !old.differs(snap) {
+	snap.Source, snap.Alive, snap.NewsAt = s.cfg.Source, s.alive, now
+	old := s.snapshot.Load()
+	news := old == nil || old.differs(snap)
+	if !news {
+		snap.NewsAt = old.NewsAt
+	}
+	s.snapshot.Store(&snap)
+	s.cfg.Metrics.show(snap)
+	if old == nil || !news {
 		return
 	}
 	s.tell(*old, snap)
-	s.cfg.Metrics.show(snap)
 	select {
 	case s.changed <- struct{}{}:
 	default:

@@ -1,0 +1,63 @@
+package apicalls
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+)
+
+// answers is an API server that answers by the path, if at all.
+type answers map[string]int
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, ok := a[r.URL.Path]
+	if !ok {
+		return nil, errors.New("connection refused")
+	}
+	return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, nil
+}
+
+func TestCountsEachRequestByVerbAndResult(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	cluster := &rest.Config{Transport: answers{"/api/v1/nodes": 200, "/forbidden": 403, "/odd": 799}}
+	Observe(cluster, "half", reg)
+	transport, err := rest.TransportFor(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ask := range []struct{ method, url string }{
+		{"GET", "http://api/api/v1/nodes?limit=1"},
+		{"GET", "http://api/api/v1/nodes?watch=true&resourceVersion=7"},
+		{"GET", "http://api/api/v1/nodes?watch=1"},
+		{"PUT", "http://api/forbidden"},
+		{"POST", "http://api/odd"},
+		{"BREW", "http://api/odd"},
+		{"DELETE", "http://api/nobody"},
+	} {
+		resp, err := transport.RoundTrip(httptest.NewRequest(ask.method, ask.url, nil))
+		if err == nil {
+			resp.Body.Close() //nolint:errcheck // there is none
+		}
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP slicefeed_half_api_requests_total Requests to the cluster's API server, by verb and HTTP status code; error: no answer.
+# TYPE slicefeed_half_api_requests_total counter
+slicefeed_half_api_requests_total{code="200",verb="get"} 1
+slicefeed_half_api_requests_total{code="200",verb="watch"} 2
+slicefeed_half_api_requests_total{code="403",verb="put"} 1
+slicefeed_half_api_requests_total{code="other",verb="post"} 1
+slicefeed_half_api_requests_total{code="other",verb="other"} 1
+slicefeed_half_api_requests_total{code="error",verb="delete"} 1
+`), "slicefeed_half_api_requests_total"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(reg, "slicefeed_half_api_request_duration_seconds"); n != 5 {
+		t.Errorf("durations of %d verbs, want those of all but the watch", n)
+	}
+}

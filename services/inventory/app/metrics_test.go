@@ -1,0 +1,47 @@
+package app
+
+import (
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/metricstest"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+// kubeconfig is one of a cluster that nobody asks.
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
+
+func TestREADMEOfMetricsHasThoseOfTheInventory(t *testing.T) {
+	files := metricstest.NewFiles(t)
+	cluster := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all []*prometheus.Registry
+	for _, source := range []map[string]string{
+		{"SECURED_KUBECONFIG": cluster},
+		onlySource("static", "INVENTORY_STATIC", "[]"),
+	} {
+		env := valid()
+		maps.Copy(env, source)
+		maps.Copy(env, map[string]string{
+			"TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
+		})
+		cfg := &Config{}
+		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+			t.Fatal(err)
+		}
+		half, err := build(cfg, "1.2.3", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, half.registry)
+	}
+	metricstest.Check(t, "../../../docs/metrics.md", "inventory", *update, all...)
+}
