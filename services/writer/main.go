@@ -9,7 +9,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/app"
 )
 
-// version is stamped by the build.
-var version string
+// Both are stamped by the build.
+var version, commit string
 
-func main() { os.Exit(app.Half(command.Version(version)).Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	half := app.Half(command.Version(version))
+	half.Commit = command.Commit(commit)
+	os.Exit(half.Main(os.Args[1:], os.Stdout, os.Stderr))
+}

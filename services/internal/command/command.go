@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -26,6 +27,7 @@ type Half[C any] struct {
 	Name    string // of the binary
 	Short   string // one sentence
 	Version string
+	Commit  string // that it was built from; may be empty
 
 	// Forbidden are environment names of the other half's credentials: with one of them set,
 	// this half does not start. A guard rail, not a proof: see docs/architecture.md.
@@ -118,8 +120,12 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "the configuration can work")
 				return nil
 			}),
-		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
+		&cobra.Command{Use: "version", Short: "Print the version, the commit and the version of Go", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", h.Name, h.Version)
+			if h.Commit != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "commit %s\n", h.Commit)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		}},
 	)
 	for _, x := range h.Extra {

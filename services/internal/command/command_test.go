@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -60,12 +61,12 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 		{"knows arguments that may be left out", []string{"look"}, nil, nil, 0, false, []string{"looked at []"}},
 		{"and takes them", []string{"look", "this"}, nil, nil, 0, false, []string{"looked at [this]"}},
 		{"but no more", []string{"look", "this", "that"}, nil, nil, 2, false, []string{"[WHAT]", "that"}},
-		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3"}},
+		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3\ncommit 0123abc\n" + runtime.Version()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ran := false
 			half := Half[config]{
-				Name: "half", Version: "v1.2.3", Forbidden: []string{"OTHER_TOKEN"},
+				Name: "half", Version: "v1.2.3", Commit: "0123abc", Forbidden: []string{"OTHER_TOKEN"},
 				Build: func(*config, *slog.Logger) (Service, error) { return service{&ran}, tt.build },
 				Tools: []Tool{NewTool("measure", "Measure", func(_ context.Context, call Call[count]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
