@@ -22,6 +22,18 @@ help: ## List the targets
 demo: build upstream ## Tell the main job as a story, on real parts (KEEP=1 leaves it up)
 	@lab demo $(if $(KEEP),--keep)
 
+.PHONY: up
+up: ## Bring up both sides in containers, or what has changed of them (Docker; docs/compose.md)
+	@deploy/compose/up
+
+.PHONY: down
+down: ## Remove all that make up has made
+	@deploy/compose/down
+
+.PHONY: images
+images: ## Build the two images from here, without pulling anything (Docker)
+	@deploy/images/build ghcr.io/slicefeed/slicefeed- $(VERSION)
+
 .PHONY: test
 test: check unit e2e ## Run every test: checks, unit tests, the pair on real control planes
 

@@ -65,19 +65,22 @@ func (cp *ControlPlane) ApplyYAML(ctx context.Context, documents []byte) error {
 	if err != nil {
 		return fmt.Errorf("apply to %s: %w", cp.name, err)
 	}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(documents)))
-	for n := 1; ; n++ {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = applier.apply(ctx, document)
-		}
-		if err != nil {
-			return fmt.Errorf("apply document %d to %s: %w", n, cp.name, err)
-		}
+	if err := applier.applyAll(ctx, documents); err != nil {
+		return fmt.Errorf("apply to %s: %w", cp.name, err)
 	}
+	return nil
+}
+
+// ApplyTo does what ApplyYAML does to any cluster, with whatever rights config has.
+func ApplyTo(ctx context.Context, config *rest.Config, documents []byte) error {
+	applier, err := newApplier(config)
+	if err != nil {
+		return fmt.Errorf("apply to %s: %w", config.Host, err)
+	}
+	if err := applier.applyAll(ctx, documents); err != nil {
+		return fmt.Errorf("apply to %s: %w", config.Host, err)
+	}
+	return nil
 }
 
 func (cp *ControlPlane) sharedApplier() (*applier, error) {
@@ -91,6 +94,22 @@ func (cp *ControlPlane) sharedApplier() (*applier, error) {
 		cp.applier = made
 	}
 	return cp.applier, nil
+}
+
+func (a *applier) applyAll(ctx context.Context, documents []byte) error {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(documents)))
+	for n := 1; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = a.apply(ctx, document)
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+	}
 }
 
 func (a *applier) apply(ctx context.Context, document []byte) error {

@@ -1,0 +1,194 @@
+// Command stack is the program of the docker-compose stack: in its containers, and for
+// `make up` on the machine.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/controlplane"
+	"github.com/slicefeed/slicefeed/lab/stack"
+)
+
+func main() {
+	root := &cobra.Command{
+		Use: "stack", Short: "What the docker-compose stack needs beside the two halves",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(setup(), after(), serve(), healthy(), upstream(), ports(), await())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "stack:", err)
+		os.Exit(1)
+	}
+}
+
+func setup() *cobra.Command {
+	job := stack.Job{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	cmd := &cobra.Command{
+		Use: "setup secured|consuming", Short: "Make the keys, accounts and objects of one side",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch args[0] {
+			case "secured":
+				return job.Secured(cmd.Context())
+			case "consuming":
+				return job.Consuming(cmd.Context())
+			default:
+				return fmt.Errorf("side %q: want secured or consuming", args[0])
+			}
+		},
+	}
+	cmd.Flags().StringVar(&job.Root, "root", "/", "directory of the volumes")
+	cmd.Flags().StringVar(&job.Manifests, "manifests", "/manifests", "directory of RBAC and policy")
+	cmd.Flags().StringVar(&job.PublishedPort, "published-port", apiPort, "where 127.0.0.1 leads to the API server, for people's kubeconfig")
+	return cmd
+}
+
+const apiPort = "6443"
+
+// after exists since containers start before the job has made their keys. That compose would
+// wait for a job that goes on when it has made them is not within what all its versions know.
+func after() *cobra.Command {
+	return &cobra.Command{
+		Use: "after FILE PROGRAM [ARGUMENT…]", Short: "Wait until a file exists, then become a program",
+		Args: cobra.MinimumNArgs(2), DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tick := time.NewTicker(50 * time.Millisecond) // inotify is not worth its code here
+			defer tick.Stop()
+			for {
+				_, err := os.Stat(args[0])
+				if err == nil {
+					return fmt.Errorf("run %s: %w", args[1], syscall.Exec(args[1], args[1:], os.Environ())) //nolint:gosec // that is its purpose
+				}
+				if !errors.Is(err, os.ErrNotExist) {
+					return err
+				}
+				select {
+				case <-tick.C:
+				case <-cmd.Context().Done():
+					return context.Cause(cmd.Context())
+				}
+			}
+		},
+	}
+}
+
+func serve() *cobra.Command {
+	var name, listen string
+	cmd := &cobra.Command{
+		Use: "backend", Short: "Answer as a worker's backend does, until SIGTERM", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			address, err := netip.ParseAddrPort(listen)
+			if err != nil {
+				return fmt.Errorf("--listen: %w", err)
+			}
+			b, err := backend.Start(name, address)
+			if err != nil {
+				return err
+			}
+			<-cmd.Context().Done()
+			return b.Close()
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "backend", "what it calls itself in its answers")
+	cmd.Flags().StringVar(&listen, "listen", fmt.Sprintf("0.0.0.0:%d", stack.NodePort), "address and port")
+	return cmd
+}
+
+func healthy() *cobra.Command {
+	return &cobra.Command{
+		Use: "healthy URL", Short: "Say by the exit code whether a URL answers 200", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
+				// It asks its own container whether it is well, which needs no identity.
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+			}}
+			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, args[0], nil)
+			if err != nil {
+				return err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return err
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s answers %s", args[0], response.Status)
+			}
+			return nil
+		},
+	}
+}
+
+func upstream() *cobra.Command {
+	return &cobra.Command{
+		Use: "upstream", Short: "Build etcd, kube-apiserver and kubectl, unless they are there, and say where", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			programs, err := controlplane.Build(cmd.Context(), os.Stderr)
+			if err == nil {
+				fmt.Printf("etcd=%s\nkube-apiserver=%s\nkubectl=%s\n", programs.Etcd, programs.KubeAPIServer, programs.Kubectl)
+			}
+			return err
+		},
+	}
+}
+
+func ports() *cobra.Command {
+	var published string
+	cmd := &cobra.Command{
+		Use: "ports VARIABLE=PORT=WHAT…", Short: "Say which ports of 127.0.0.1 are busy", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var all []stack.Port
+			for _, arg := range args {
+				parts := strings.SplitN(arg, "=", 3)
+				if len(parts) != 3 {
+					return fmt.Errorf("argument %q: want VARIABLE=PORT=WHAT", arg)
+				}
+				all = append(all, stack.Port{Variable: parts[0], Number: parts[1], What: parts[2]})
+			}
+			return stack.Busy(cmd.Context(), all, published)
+		},
+	}
+	cmd.Flags().StringVar(&published, "published", "", "what docker ps says of the stack's own ports")
+	return cmd
+}
+
+func await() *cobra.Command {
+	var kubeconfig string
+	var within time.Duration
+	cmd := &cobra.Command{
+		Use: "await", Short: "Wait until the Service has all its endpoints", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("--kubeconfig: %w", err)
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return err
+			}
+			return stack.Await(cmd.Context(), client, within, os.Stdout)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "of the consuming cluster")
+	cmd.Flags().DurationVar(&within, "within", 2*time.Minute, "how long at most")
+	return cmd
+}
