@@ -73,7 +73,7 @@ func Await(ctx context.Context, client kubernetes.Interface, within time.Duratio
 		if slices.Equal(ready, want) {
 			return nil
 		}
-		err = fmt.Errorf("Service %s/%s has %d of %d endpoints: %s", Namespace, Service, len(ready), len(want), strings.Join(ready, " "))
+		err = fmt.Errorf("the Service %s/%s has %d of %d endpoints: %s", Namespace, Service, len(ready), len(want), strings.Join(ready, " "))
 		if now := err.Error(); now != told {
 			fmt.Fprintln(out, "  "+now)
 			told = now

@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
-const cloudToken = "the-token-of-the-cloud" //nolint:gosec // of an emulator that only this stack has
+const cloudToken = "the-token-of-the-cloud" // of an emulator that only this stack has
 
 // clients is the inventory's ALLOWED_CLIENTS_FILE.
 const clients = `clients:
