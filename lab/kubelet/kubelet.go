@@ -40,13 +40,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
+	"github.com/slicefeed/slicefeed/lab/netns"
 )
 
 // Options describe a kubelet. ControlPlane, Address, Pods and Images are mandatory.
 type Options struct {
 	ControlPlane *controlplane.ControlPlane
 	Node         string       // name of the Node; default: that of the control plane and -node
-	Address      netip.Addr   // of the Node, one of this machine's: its API listens there
+	Address      netip.Addr   // of the Node, made one of this machine's: its API listens there
 	Pods         netip.Prefix // where Pods get their addresses from, none of them twice
 	// Images are the programs that stand for images, by repository, with or without a tag. One
 	// is at the root of its image, under its own name, and is its entrypoint.
@@ -119,6 +120,9 @@ func (k *Kubelet) start(ctx context.Context) (err error) {
 		k.ownDir = true
 	}
 	if k.client, err = kubernetes.NewForConfig(k.options.ControlPlane.AdminConfig()); err != nil {
+		return err
+	}
+	if err := netns.AddAddr(k.options.Address); err != nil {
 		return err
 	}
 	if err := k.serve(); err != nil {

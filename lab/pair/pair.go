@@ -74,6 +74,7 @@ type Options struct {
 	Dir      string // for data, keys and logs; empty: a temporary one, removed by Stop
 	Writers  int    // 0: one
 	Cloud    CloudOptions
+	Bare     bool // without halves, and without anything of theirs in the clusters: somebody else installs them
 
 	// Settings of the halves, by environment name, beside those that the set-up needs, or
 	// instead of them; an empty value takes one away.
@@ -107,7 +108,7 @@ type Pair struct {
 }
 
 // Start starts everything but the halves: those are Inventory and Writers, ready to be
-// started. It must be called in a namespace with Addresses (see netns).
+// started, or none if Bare. It must be called in a namespace with Addresses (see netns).
 func Start(ctx context.Context, options Options) (*Pair, error) {
 	p := &Pair{dir: options.Dir, workers: map[netip.Addr]*Worker{}}
 	if err := p.start(ctx, options); err != nil {
@@ -135,14 +136,16 @@ func (p *Pair) start(ctx context.Context, options Options) (err error) {
 	if p.Cloud, err = startCloud(filepath.Join(p.dir, "cloud"), options.Cloud); err != nil {
 		return err
 	}
-	if err := p.startControlPlanes(ctx, options.Programs); err != nil {
+	if err := p.startControlPlanes(ctx, options); err != nil {
 		return err
 	}
-	if err := p.hire(ctx, options); err != nil {
-		return err
-	}
-	if err := p.createService(ctx); err != nil {
-		return err
+	if !options.Bare {
+		if err := p.hire(ctx, options); err != nil {
+			return err
+		}
+		if err := p.CreateService(ctx); err != nil {
+			return err
+		}
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stopWatching = stop
@@ -152,7 +155,7 @@ func (p *Pair) start(ctx context.Context, options Options) (err error) {
 	return err
 }
 
-func (p *Pair) startControlPlanes(ctx context.Context, programs controlplane.Programs) error {
+func (p *Pair) startControlPlanes(ctx context.Context, options Options) error {
 	policy := filepath.Join(p.dir, "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(audit.Policy), 0o600); err != nil {
 		return err
@@ -160,7 +163,8 @@ func (p *Pair) startControlPlanes(ctx context.Context, programs controlplane.Pro
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
 		p.Secured, err = controlplane.Start(ctx, controlplane.Options{
-			Programs: programs, Name: "secured", Address: SecuredAddress, Dir: filepath.Join(p.dir, "secured"),
+			Programs: options.Programs, Name: "secured", Address: SecuredAddress, Dir: filepath.Join(p.dir, "secured"),
+			Accounts: options.Bare, // where there are halves they have kubeconfigs, and there are no Pods
 			// It would taint each new Node as not ready, and only a controller manager
 			// would ever take that away.
 			APIServerArg: []string{"--disable-admission-plugins=TaintNodesByCondition"},
@@ -172,7 +176,8 @@ func (p *Pair) startControlPlanes(ctx context.Context, programs controlplane.Pro
 	})
 	both.Go(func() (err error) {
 		p.Consuming, err = controlplane.Start(ctx, controlplane.Options{
-			Programs: programs, Name: "consuming", Address: ConsumingAddress, Dir: filepath.Join(p.dir, "consuming"),
+			Programs: options.Programs, Name: "consuming", Address: ConsumingAddress, Dir: filepath.Join(p.dir, "consuming"),
+			Accounts:     options.Bare,
 			APIServerArg: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + p.auditFile()},
 		})
 		if err == nil {
@@ -185,8 +190,8 @@ func (p *Pair) startControlPlanes(ctx context.Context, programs controlplane.Pro
 
 func (p *Pair) auditFile() string { return filepath.Join(p.dir, "audit.log") }
 
-// createService makes the Service that is kept pointed at the workers.
-func (p *Pair) createService(ctx context.Context) error {
+// CreateService makes the Service that is kept pointed at the workers; Start does so unless Bare.
+func (p *Pair) CreateService(ctx context.Context) error {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Service},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{

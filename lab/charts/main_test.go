@@ -1,0 +1,196 @@
+package charts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/modfile"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slicefeed/slicefeed/lab/controlplane"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// shared is the one world of all tests: a pair of control planes takes longer to start than most
+// tests to run.
+var shared *World
+
+func TestMain(m *testing.M) {
+	if !netns.Inside() { // inside there is no network
+		if _, err := definitions(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	Main(runner{m})
+}
+
+type runner struct{ m *testing.M }
+
+// Run runs the tests between the start and the end of the world.
+func (r runner) Run() int {
+	if err := startWorld(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := r.m.Run()
+	if code != 0 {
+		shared.Keep()
+		fmt.Fprintln(os.Stderr, "everything is left in", shared.Pair.Dir())
+	}
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+func startWorld() error {
+	root, err := pair.Root()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(root, ".bin", "race")
+	if _, err := os.Stat(filepath.Join(bin, Writer)); err != nil {
+		bin = ""
+		fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
+	}
+	programs, err := controlplane.Build(context.Background(), os.Stderr)
+	if err != nil {
+		return err
+	}
+	shared, err = Start(context.Background(), Options{Programs: programs, Bin: bin})
+	return err
+}
+
+// definitions are the files with the custom resources that the charts can make use of, from the
+// modules that lab/upstream/crds pins.
+func definitions(ctx context.Context) ([]string, error) {
+	root, err := pair.Root()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, "lab", "upstream", "crds")
+	raw, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	mod, err := modfile.Parse("go.mod", raw, nil)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"mod", "download", "-json"}
+	for _, r := range mod.Require {
+		args = append(args, r.Mod.String())
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("download the definitions of custom resources: %w\n%s", err, out)
+	}
+	where := map[string]string{
+		"github.com/cert-manager/cert-manager":                     "deploy/crds/cert-manager.io_certificates.yaml",
+		"github.com/prometheus-operator/prometheus-operator":       "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+		"github.com/prometheus-operator/prometheus-operator/rules": "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+	}
+	var files []string
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var module struct{ Path, Dir string }
+		if err := decoder.Decode(&module); err != nil {
+			return nil, err
+		}
+		for _, path := range []string{module.Path, module.Path + "/rules"} {
+			if file, ok := where[path]; ok {
+				files = append(files, filepath.Join(module.Dir, file))
+			}
+		}
+	}
+	return files, nil
+}
+
+// stage is the world as one test sees it.
+type stage struct {
+	*World
+	t *testing.T
+}
+
+func enter(t *testing.T) *stage { return &stage{shared, t} }
+
+// step is a part of a test that the later parts build upon.
+func (s *stage) step(name string, play func(*stage)) {
+	s.t.Helper()
+	began := time.Now()
+	if !s.t.Run(name, func(t *testing.T) { play(&stage{s.World, t}) }) {
+		s.t.FailNow()
+	}
+	s.t.Logf("%s: %s", name, time.Since(began).Round(10*time.Millisecond))
+}
+
+const patience = 60 * time.Second
+
+func (s *stage) ctx() context.Context {
+	ctx, cancel := context.WithTimeoutCause(s.t.Context(), patience, fmt.Errorf("not within %s", patience))
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run runs a script that has to work.
+func (s *stage) run(script string) string {
+	s.t.Helper()
+	out, err := s.Run(s.ctx(), script)
+	s.must(err)
+	return out
+}
+
+func (s *stage) until(what string, yes func() bool) {
+	s.t.Helper()
+	ctx := s.ctx()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !yes() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.t.Fatalf("waited until %s: %v", what, context.Cause(ctx))
+		}
+	}
+}
+
+func (s *stage) pods(side string) []corev1.Pod {
+	s.t.Helper()
+	all, err := s.Pods(s.ctx(), side)
+	s.must(err)
+	return all
+}
+
+// alive says of each Pod how often its container was started: what must not change if nothing is
+// to be restarted.
+func (s *stage) alive(side string) string {
+	s.t.Helper()
+	var all []string
+	for _, p := range s.pods(side) {
+		all = append(all, fmt.Sprintf("%s %d", p.Name, p.Status.ContainerStatuses[0].RestartCount))
+	}
+	return strings.Join(all, ", ")
+}
+
+// last is the last byte of the next worker's address.
+var last = 10
