@@ -167,8 +167,9 @@ SERVICES
 WRONG  web/shop  1 address is not written as decided
        2 ready, 0 draining, 1 out
        Held back by the guard shrink, source blue, 1 address: One stays for now.
-       ports: http 30080/TCP
-       its slices list others
+       ports:
+         http 30080/TCP
+         its slices list others
        WRONG  10.0.0.2  ready, to be out  worker-2
               ~ endpoint 10.0.0.2 ready -> out
                 probe: failing
@@ -201,8 +202,9 @@ WRONG web/shop  1 address is not written
       Held back by the guard shrink,
       source blue, 1 address: One stays
       for now.
-      ports: http 30080/TCP
-      its slices list others
+      ports:
+        http 30080/TCP
+        its slices list others
       WRONG 10.0.0.2  ready, to be out
             worker-2
             ~ endpoint 10.0.0.2 ready ->

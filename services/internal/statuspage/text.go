@@ -167,11 +167,13 @@ func (o *printer) item(indent, names int, i *Item) {
 		o.put(in+deeper, map[string]string{"came": green, "went": red, "differs": yellow, "because": faint}[kind(line)], line)
 	}
 	for _, f := range i.Facts {
-		for n, v := range f.Values {
-			if n == 0 {
-				v.Text = f.Name + ": " + v.Text
-			}
-			o.put(in, styleOf(v.Grade), v.Text)
+		if len(f.Values) == 1 {
+			o.put(in, styleOf(f.Values[0].Grade), f.Name+": "+f.Values[0].Text)
+			continue
+		}
+		o.put(in, plain, f.Name+":")
+		for _, v := range f.Values {
+			o.put(in+2, styleOf(v.Grade), v.Text)
 		}
 	}
 	if i.Table != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -44,6 +45,7 @@ func Half(version string) command.Half[Config] {
 				return check(ctx, version, call)
 			}},
 		},
+		Tools: []command.Tool{statuspage.Tool("slicefeed-inventory", "NODE")},
 	}
 }
 
@@ -52,6 +54,7 @@ type inventory struct {
 	*lookout
 
 	cfg      *Config
+	version  string
 	log      *slog.Logger
 	registry *prometheus.Registry
 	link     *link.Server
@@ -80,7 +83,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	if err := errors.Join(errLook, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{lookout: look, cfg: cfg, log: log, registry: registry, link: end, health: health.NewServer()}
+	i := &inventory{lookout: look, cfg: cfg, version: version, log: log, registry: registry, link: end, health: health.NewServer()}
 	i.server = nodeserver.New(nodeserver.Config{
 		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
 		Observer: i.collector, Sent: i.collector.metrics.sent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
@@ -128,7 +131,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	grpc_health_v1.RegisterHealthServer(server, i.health)
 	reflection.Register(server)
 	doors := &admin.Server{
-		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Logger: i.log,
+		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusz(), Logger: i.log,
 		Ready: []admin.Check{{Name: "first-observation", OK: i.observed}},
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/overview"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -22,8 +23,9 @@ type collector struct {
 
 	mu     sync.Mutex // the roster is also asked by operators' calls
 	roster *roster.Roster
-	depth  int           // how many observations a series has
-	wake   chan struct{} // capacity 1: a subscriber has changed what the roster wants
+	listed overview.Listing // the last one
+	depth  int              // how many observations a series has
+	wake   chan struct{}    // capacity 1: a subscriber has changed what the roster wants
 }
 
 // cloud is a source of whole listings.
@@ -122,7 +124,10 @@ func (c *collector) list(ctx context.Context) answer {
 	if err != nil {
 		c.log.Warn("listing of the cloud failed, every known address stays", "error", err, "retryAfter", after)
 	}
-	return func(r *roster.Roster) { r.Listed(time.Now(), began, listing, err, after) }
+	return func(r *roster.Roster) {
+		c.listed = overview.Listing{At: began, Took: time.Since(began), Servers: len(listing.Servers), Err: err}
+		r.Listed(time.Now(), began, listing, err, after)
+	}
 }
 
 // Doubt asks for a series of complete observations on behalf of a subscriber.

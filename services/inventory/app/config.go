@@ -46,7 +46,7 @@ type Config struct {
 
 	Listen string `flag:"listen-address" default:":9443" placeholder:"host:port" group:"Listeners" help:"where subscribers connect (gRPC over mutual TLS)"`
 	Admin  string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Listeners" help:"/metrics, /livez and /readyz"`
-	Debug  string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Listeners" help:"/debug/pprof and gRPC channelz; keep it on loopback"`
+	Debug  string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Listeners" help:"/statusz, /debug/pprof and gRPC channelz; keep it on loopback"`
 
 	CertFile string `flag:"tls-cert-file" required:"true" placeholder:"file" group:"The link" help:"PEM certificate of this half, with a DNS SAN and the EKU serverAuth; re-read"`
 	KeyFile  string `flag:"tls-key-file" required:"true" placeholder:"file" group:"The link" help:"PEM private key of the certificate; re-read"`

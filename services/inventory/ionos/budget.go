@@ -57,6 +57,23 @@ func (b *budget) wait(ctx context.Context) error {
 	}
 }
 
+// Budget is how much of it there is at this moment.
+type Budget struct {
+	PerMinute int           // the most requests in any minute
+	Free      int           // that could leave at once
+	Wait      time.Duration // of one that were made now; 0: none
+}
+
+// Budget returns what is left of the request budget.
+func (c *Client) Budget() Budget {
+	free := c.budget.limiter.Tokens()
+	b := Budget{PerMinute: c.budget.perMinute, Free: max(int(free), 0)}
+	if free < 1 {
+		b.Wait = time.Duration((1 - free) / float64(c.budget.limiter.Limit()) * float64(time.Second))
+	}
+	return b
+}
+
 // tell logs the first wait of an episode, which is over when a minute went by without any.
 func (b *budget) tell(ctx context.Context, began time.Time, delay time.Duration) {
 	b.mu.Lock()

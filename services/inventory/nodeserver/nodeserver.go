@@ -57,13 +57,14 @@ type Server struct {
 	cfg     Config
 	streams *stream.Streams
 
-	mu     sync.Mutex
-	depths [inventoryv1.MaxDoubtObservations + 1]int
+	mu      sync.Mutex
+	depths  [inventoryv1.MaxDoubtObservations + 1]int
+	readers map[*reader]struct{}
 }
 
 // New returns the service. Until its first complete observation it is NOT_SERVING.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, streams: stream.New(stream.Config{
+	return &Server{cfg: cfg, readers: map[*reader]struct{}{}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
 		Health:  cfg.Health, Metrics: cfg.Metrics, PerClient: cfg.Streams,
 	})}

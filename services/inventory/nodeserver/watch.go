@@ -2,6 +2,7 @@ package nodeserver
 
 import (
 	"iter"
+	"sync/atomic"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -33,9 +34,13 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	if req.GetObserveNow() {
 		s.cfg.Observer.Doubt(max(1, depth))
 	}
-	return stream.Tell(s.streams, to, &reader{
+	r := &reader{
+		client: client, since: time.Now(),
 		store: s.cfg.Stores.For(client.View), at: position(req), interval: s.streams.Heartbeat, sent: s.cfg.Sent,
-	})
+	}
+	s.enter(r)
+	defer s.leave(r)
+	return stream.Tell(s.streams, to, r)
 }
 
 func position(req *inventoryv1.WatchNodesRequest) *feed.Position {
@@ -50,6 +55,10 @@ func position(req *inventoryv1.WatchNodesRequest) *feed.Position {
 
 // reader is one client: the position that it was led to, and what it was told that it is worth.
 type reader struct {
+	client Client
+	since  time.Time
+	stands atomic.Pointer[standing] // for others to see; nil: it was told nothing yet
+
 	store    *feed.Store
 	at       *feed.Position
 	word     roster.Status
@@ -89,6 +98,7 @@ func (r *reader) Told() {
 	if r.going && r.kind == stream.Delta && r.sent != nil {
 		r.sent()
 	}
+	r.stands.Store(&standing{at: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision})
 	r.word, r.next, r.going = r.next.Status, feed.Update{}, true
 }
 

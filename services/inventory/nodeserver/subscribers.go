@@ -1,0 +1,64 @@
+package nodeserver
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+)
+
+// Subscriber is a live stream of a client.
+type Subscriber struct {
+	Name     string // of the client
+	Operator bool
+	View     feed.View
+	Since    time.Time
+
+	ToldAt time.Time // when it was last told something, be it that there is nothing new; zero: never
+	Synced bool      // it has a whole set
+	Behind uint64    // changes of its view that it has not been told of
+}
+
+// standing is how far a reader was led.
+type standing struct {
+	at       time.Time
+	synced   bool
+	revision uint64
+}
+
+// Subscribers returns all live streams, by name and age.
+func (s *Server) Subscribers() []Subscriber {
+	s.mu.Lock()
+	all := make([]Subscriber, 0, len(s.readers))
+	for r := range s.readers {
+		all = append(all, r.seen())
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b Subscriber) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since)) })
+	return all
+}
+
+// seen is what others see of a reader.
+func (r *reader) seen() Subscriber {
+	one := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
+	if at := r.stands.Load(); at != nil {
+		one.ToldAt, one.Synced = at.at, at.synced
+		if now := r.store.Revision(); at.synced && now > at.revision {
+			one.Behind = now - at.revision
+		}
+	}
+	return one
+}
+
+func (s *Server) enter(r *reader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers[r] = struct{}{}
+}
+
+func (s *Server) leave(r *reader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.readers, r)
+}

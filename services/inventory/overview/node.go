@@ -1,0 +1,185 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// nodes is each node with the chain from what is said of it to what is told. Those that are left out
+// though they count come first, those that are left out on purpose last.
+func (m *model) nodes() statuspage.Section {
+	s := statuspage.Section{Title: "Nodes"}
+	all, left, unready := m.omitted(), 0, 0
+	for i := range all {
+		if all[i].Is.Grade != statuspage.None {
+			left++
+		}
+	}
+	for _, n := range m.Nodes {
+		if n.State == roster.NotReady {
+			unready++
+		}
+		all = append(all, m.node(n))
+	}
+	m.told = len(m.Nodes)
+	worst := statuspage.Look
+	for i := range all {
+		worst = statuspage.Worst(worst, all[i].Is.Grade)
+	}
+	switch {
+	case left == 1:
+		m.blame(worst, "1 node is left out though it counts")
+	case left > 1:
+		m.blame(worst, "%d nodes are left out though they count", left)
+	}
+	if unready > 0 {
+		m.blame(statuspage.Look, "%s not ready", areNodes(unready))
+	}
+	if m.asked == "" && m.Status.Observation > 0 && !slices.ContainsFunc(m.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
+		m.blame(statuspage.Wrong, "no node is ready")
+	}
+	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
+		return cmp.Or(cmp.Compare(a.Is.Grade.Urgency(), b.Is.Grade.Urgency()), cmp.Compare(b2i(aside(&a)), b2i(aside(&b))))
+	})
+	if len(all) == 0 {
+		text := "The source has told no node yet."
+		if m.asked != "" {
+			m.blame(statuspage.Look, "there is no node of this name here")
+			e, _ := m.Explain(m.asked)
+			text = statuspage.Text(e.Verdict)
+		}
+		s.Lines = []statuspage.Line{statuspage.Say("%s", text)}
+	}
+	s.Items, s.LeftOut = m.detailed(all)
+	return s
+}
+
+// detailed gives the first of the nodes their chains, as long as there is room.
+func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left string) {
+	room := statuspage.Room{Bytes: maxDetails}
+	folded := 0
+	shown = all[:min(len(all), maxNodes)]
+	for n := range shown {
+		if room.Bytes > 0 {
+			whole := shown[n]
+			m.chain(&whole)
+			whole.Open = m.asked != "" || whole.Is.Grade == statuspage.Wrong && n < maxOpen
+			if room.For(&whole) {
+				shown[n] = whole
+			}
+		}
+		if !shown[n].Folds() {
+			folded++
+		}
+	}
+	var texts []string
+	if folded > 0 {
+		texts = append(texts, fmt.Sprintf("The details of %d are left out: choose one to see it alone.", folded))
+	}
+	if n := len(all) - len(shown); n > 0 {
+		texts = append(texts, fmt.Sprintf("%d more nodes are left out.", n))
+	}
+	return shown, strings.Join(texts, " ")
+}
+
+func (m *model) node(n *roster.Node) statuspage.Item {
+	var addresses []string
+	for _, a := range n.Addresses {
+		addresses = append(addresses, a.String())
+	}
+	is := statuspage.Line{Grade: statuspage.Fine, Text: "ready"}
+	switch n.State {
+	case roster.Draining:
+		is = statuspage.Line{Text: "draining"} // as nodes do that are about to be replaced
+	case roster.NotReady:
+		is = statuspage.Line{Grade: statuspage.Look, Text: "not ready"}
+	}
+	is.Text += " at " + strings.Join(addresses, ", ")
+	also := "for " + statuspage.Age(m.at, n.Since)
+	if n.Zone != "" {
+		also += ", zone " + n.Zone
+	}
+	i := statuspage.Item{Name: statuspage.Text(n.Name), Ask: statuspage.Text(n.Name), Is: is, Also: statuspage.Text(also)}
+	if n.ServerID != "" {
+		i.Facts = []statuspage.Fact{{Name: "chain", Values: []statuspage.Line{{
+			Text: statuspage.Text("Node " + n.Name + " → server " + n.ServerID + " → " + strings.Join(addresses, ", ")),
+		}}}}
+	}
+	return i
+}
+
+const onPurpose = "left out on purpose: "
+
+// omitted are the nodes that are left out.
+func (m *model) omitted() []statuspage.Item {
+	all := make([]statuspage.Item, 0, len(m.Omitted)+len(m.Nodes))
+	for _, o := range m.Omitted {
+		why := strings.ToUpper(o.Reason.String())
+		i := statuspage.Item{Name: statuspage.Text(o.Name), Ask: statuspage.Text(o.Name)}
+		switch o.Reason {
+		case roster.ControlPlane, roster.ExcludedByLabel, roster.NotSelected:
+			i.Is = statuspage.Line{Text: onPurpose + why}
+		case roster.NotResolvedYet:
+			i.Is = statuspage.Line{Grade: statuspage.Look, Text: "left out: " + why}
+		default:
+			i.Is = statuspage.Line{Grade: statuspage.Wrong, Text: "left out: " + why}
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// aside reports whether a node is none of those that are to be told.
+func aside(i *statuspage.Item) bool { return strings.HasPrefix(i.Is.Text, onPurpose) }
+
+// chain adds how it came about that a node is told as it is, or left out.
+func (m *model) chain(i *statuspage.Item) {
+	e, known := m.Explain(i.Ask)
+	if !known {
+		return // it has gone meanwhile
+	}
+	verdict := statuspage.Line{Text: statuspage.Text(e.Verdict)}
+	if e.Left != 0 {
+		verdict.Grade = i.Is.Grade
+	}
+	i.Lines = []statuspage.Line{verdict}
+	facts := i.Facts
+	for _, s := range e.Steps {
+		if len(facts) == 0 || facts[len(facts)-1].Name != s.Stage {
+			facts = append(facts[:len(facts):len(facts)], statuspage.Fact{Name: s.Stage})
+		}
+		of := &facts[len(facts)-1]
+		of.Values = append(of.Values, step(&s))
+	}
+	i.Facts = facts
+}
+
+func step(s *roster.Step) statuspage.Line {
+	question := s.Question
+	if !strings.HasSuffix(question, "?") {
+		question += ":"
+	}
+	line := statuspage.Line{Text: question + " " + s.Saw}
+	switch s.Result {
+	case roster.Passed:
+		line.Text = "ok  " + line.Text
+	case roster.Failed:
+		line = statuspage.Line{Grade: statuspage.Wrong, Text: "no  " + line.Text}
+	case roster.Skipped:
+		line.Text = "-  " + line.Text
+	}
+	line.Text = statuspage.Text(line.Text)
+	return line
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,248 @@
+// Package overview is what the inventory shows people of itself: what its sources are worth, each
+// node with the chain from what is said of it to what is told, who is told, and what the cloud's API
+// costs. It promises to be bounded whatever there is, and to put the worst on top. It refuses to
+// judge a node, and to know how it is shown.
+package overview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// Config is what the overview is made from.
+type Config struct {
+	Version, Instance string // which replica this is
+	Kind              string // SOURCE_KIND
+
+	Look        func() Seen
+	Explain     func(name string) (e roster.Explanation, known bool)
+	Subscribers func() []nodeserver.Subscriber
+	Cloud       Cloud // nil: none is needed
+}
+
+// Cloud says what the cloud's API costs.
+type Cloud interface {
+	Budget() ionos.Budget
+	TokenExpiry() (at time.Time, known bool, err error)
+}
+
+// Seen is what the roster says at a moment.
+type Seen struct {
+	Status  roster.Status
+	Nodes   []*roster.Node // by name
+	Omitted []roster.Omission
+	Listing Listing
+}
+
+// Listing is the last listing of the cloud.
+type Listing struct {
+	At      time.Time // when it began; zero: there was none
+	Took    time.Duration
+	Servers int
+	Err     error // why it gave nothing
+}
+
+// What a page shows at most. Beyond that it says how much is left out.
+const (
+	maxNodes       = 1000
+	maxOpen        = 5
+	maxSubscribers = 200
+	maxDetails     = 4 << 20 // bytes of the nodes' details
+)
+
+// Page looks around. Asked is a node's name, to see that one alone, or empty.
+func (c *Config) Page(at time.Time, asked string) statuspage.Page {
+	m := model{Config: c, Seen: c.Look(), at: at, asked: asked}
+	if asked != "" {
+		m.Nodes = slices.DeleteFunc(m.Nodes, func(n *roster.Node) bool { return n.Name != asked })
+		m.Omitted = slices.DeleteFunc(m.Omitted, func(o roster.Omission) bool { return o.Name != asked })
+	}
+	p := statuspage.Page{
+		Half: "slicefeed-inventory", Version: statuspage.Text(c.Version), Instance: statuspage.Text(c.Instance), At: at, Asked: statuspage.Text(asked),
+	}
+	source, nodes, subscribers := m.source(), m.nodes(), m.subscribers()
+	p.Sections = []statuspage.Section{source, nodes, subscribers}
+	if c.Cloud != nil {
+		p.Sections = append(p.Sections, m.cloud())
+	}
+	p.Is = m.verdict()
+	return p
+}
+
+// model is a page in the making.
+type model struct {
+	*Config
+	Seen
+
+	at    time.Time
+	asked string
+
+	wrong, look []string // what is to be said on top
+	told        int
+}
+
+func (m *model) blame(g statuspage.Grade, format string, args ...any) {
+	switch text := fmt.Sprintf(format, args...); g {
+	case statuspage.Wrong:
+		m.wrong = append(m.wrong, text)
+	case statuspage.Look:
+		m.look = append(m.look, text)
+	}
+}
+
+// verdict says in a sentence whether all is well.
+func (m *model) verdict() statuspage.Line {
+	is := statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("All is well: %s told.", areNodes(m.told))}
+	said := slices.Concat(m.wrong, m.look)
+	if len(said) > 0 {
+		is.Grade = statuspage.Look
+		is.Text = strings.ToUpper(said[0][:1]) + strings.Join(said, ", ")[1:] + "."
+	}
+	if len(m.wrong) > 0 {
+		is.Grade = statuspage.Wrong
+	}
+	return is
+}
+
+func areNodes(n int) string {
+	if n == 1 {
+		return "1 node is"
+	}
+	return fmt.Sprintf("%d nodes are", n)
+}
+
+// source says what the roster is worth.
+func (m *model) source() statuspage.Section {
+	s := statuspage.Section{Title: "Source"}
+	t := &statuspage.Table{Columns: []string{"part", "state", "for", "why"}}
+	parts := []struct {
+		name, of string
+		part     roster.Part
+	}{{"membership", "which nodes there are", m.Status.Membership}, {"addresses", "where they are", m.Status.Addresses}}
+	reasons := false
+	for _, p := range parts {
+		grade := map[roster.Sync]statuspage.Grade{roster.Synced: statuspage.Fine, roster.Degraded: statuspage.Look}[p.part.Sync]
+		if grade == statuspage.None {
+			grade = statuspage.Wrong
+		}
+		if grade != statuspage.Fine {
+			m.blame(grade, "%s %s %s", p.name, isAre(p.name), p.part.Sync)
+		}
+		age := ""
+		if !p.part.Since.IsZero() {
+			age = statuspage.Age(m.at, p.part.Since)
+		}
+		reasons = reasons || p.part.Reason != ""
+		t.Rows = append(t.Rows, []statuspage.Line{{Text: p.name}, {Grade: grade, Text: p.part.Sync.String()}, {Text: age}, {Text: statuspage.Text(p.part.Reason)}})
+	}
+	if !reasons {
+		t.Columns = t.Columns[:3]
+		for i := range t.Rows {
+			t.Rows[i] = t.Rows[i][:3]
+		}
+	}
+	s.Table = t
+	if m.Status.Observation == 0 {
+		s.Lines = append(s.Lines, statuspage.Line{Grade: statuspage.Wrong, Text: "There was no complete observation yet, so nobody is told anything."})
+	} else {
+		s.Lines = append(s.Lines, statuspage.Say("The nodes are those of SOURCE_KIND=%s. Observation %d, of everything, was complete %s ago.",
+			m.Kind, m.Status.Observation, statuspage.Age(m.at, m.Status.ObservedAt)))
+	}
+	if m.Status.Observation > 0 && !m.Status.Told {
+		s.Lines = append(s.Lines, statuspage.Line{Grade: statuspage.Look, Text: "The first word is not given yet: subscribers keep what they have."})
+	}
+	var ports []string
+	for _, p := range m.Status.Ports {
+		ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
+	}
+	if ports != nil {
+		s.Lines = append(s.Lines, statuspage.Say("The source's own endpoints have the ports %s.", statuspage.Text(strings.Join(ports, ", "))))
+	}
+	return s
+}
+
+func isAre(part string) string {
+	if strings.HasSuffix(part, "es") {
+		return "are"
+	}
+	return "is"
+}
+
+// subscribers says who is told, and how far.
+func (m *model) subscribers() statuspage.Section {
+	s := statuspage.Section{Title: "Subscribers"}
+	all := m.Subscribers()
+	if len(all) == 0 {
+		m.blame(statuspage.Look, "nobody subscribes")
+		s.Lines = []statuspage.Line{statuspage.Say("Nobody subscribes at present. Is this inventory's address that of the writer's INVENTORY_ADDRESS, and its SAN in ALLOWED_CLIENTS_FILE?")}
+		return s
+	}
+	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}
+	slow := 0
+	for i := range all {
+		row, late := m.subscriber(&all[i])
+		if late {
+			slow++
+		}
+		if len(t.Rows) < maxSubscribers {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	if slow > 0 {
+		m.blame(statuspage.Look, "%s slow", areSubscribers(slow))
+	}
+	s.Table = t
+	if n := len(all) - len(t.Rows); n > 0 {
+		s.LeftOut = fmt.Sprintf("%d more are left out.", n)
+	}
+	return s
+}
+
+func areSubscribers(n int) string {
+	if n == 1 {
+		return "1 subscriber is"
+	}
+	return fmt.Sprintf("%d subscribers are", n)
+}
+
+// late is how long a subscriber may not have read anything: heartbeats come every 5 s.
+const late = 15 * time.Second
+
+func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {
+	view := "all nodes"
+	if sel := one.View.Selector; sel != nil && !sel.Empty() {
+		view = statuspage.Text(sel.String())
+	}
+	if one.Operator {
+		view += ", operator"
+	}
+	lag := statuspage.Line{Grade: statuspage.Fine, Text: "none"}
+	switch {
+	case m.at.Sub(cmpOr(one.ToldAt, one.Since)) > late:
+		slow = true
+		lag = statuspage.Line{Grade: statuspage.Look, Text: "has read nothing for " + statuspage.Age(m.at, cmpOr(one.ToldAt, one.Since))}
+	case !one.Synced:
+		lag = statuspage.Line{Text: "waits for the first word"}
+	}
+	if one.Behind > 0 {
+		lag = statuspage.Line{Grade: lag.Grade, Text: statuspage.Count(int(min(one.Behind, 1<<30)), "change", "changes")}
+	}
+	if slow && one.Behind > 0 {
+		lag.Text += ", has read nothing for " + statuspage.Age(m.at, cmpOr(one.ToldAt, one.Since))
+	}
+	return []statuspage.Line{{Text: statuspage.Text(one.Name)}, {Text: view}, {Text: statuspage.Age(m.at, one.Since)}, lag}, slow
+}
+
+func cmpOr(a, b time.Time) time.Time {
+	if a.IsZero() {
+		return b
+	}
+	return a
+}

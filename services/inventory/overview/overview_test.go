@@ -1,0 +1,242 @@
+package overview
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+
+type costs struct {
+	budget  ionos.Budget
+	expires time.Time
+	err     error
+}
+
+func (c *costs) Budget() ionos.Budget { return c.budget }
+
+func (c *costs) TokenExpiry() (time.Time, bool, error) { return c.expires, !c.expires.IsZero(), c.err }
+
+func node(name string, state roster.State, address string) *roster.Node {
+	return &roster.Node{
+		Name: name, State: state, Since: now.Add(-3 * time.Hour), Addresses: []netip.Addr{netip.MustParseAddr(address)},
+		Zone: "de-1", ServerID: "server-of-" + name,
+	}
+}
+
+// world is what a Config is made from, all of it well.
+type world struct {
+	seen        Seen
+	costs       *costs
+	steps       []roster.Step
+	subscribers []nodeserver.Subscriber
+}
+
+func well() *world {
+	synced := roster.Part{Sync: roster.Synced, Since: now.Add(-time.Hour)}
+	return &world{
+		seen: Seen{
+			Status:  roster.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Told: true},
+			Nodes:   []*roster.Node{node("worker-1", roster.Ready, "10.0.1.11"), node("worker-2", roster.Draining, "10.0.1.12")},
+			Omitted: []roster.Omission{{Name: "master", Reason: roster.ControlPlane}},
+			Listing: Listing{At: now.Add(-30 * time.Second), Took: 250 * time.Millisecond, Servers: 4},
+		},
+		costs: &costs{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90 * 24 * time.Hour)},
+		steps: []roster.Step{
+			{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no control plane label"},
+			{Stage: roster.StageMatch, Question: "Which server, by its provider ID?", Result: roster.Failed, Saw: "the node has none"},
+			{Stage: roster.StageMatch, Question: "Which server, by its name?", Result: roster.Skipped, Saw: "none"},
+			{Stage: roster.StageClaim, Question: "Who waits", Result: roster.Note, Saw: "nobody"},
+		},
+		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), ToldAt: now.Add(-2 * time.Second), Synced: true}},
+	}
+}
+
+func (w *world) page(asked string) statuspage.Page {
+	c := &Config{
+		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: w.costs,
+		Look: func() Seen {
+			seen := w.seen
+			seen.Nodes, seen.Omitted = append([]*roster.Node(nil), seen.Nodes...), append([]roster.Omission(nil), seen.Omitted...)
+			return seen
+		},
+		Explain: func(name string) (roster.Explanation, bool) {
+			e := roster.Explanation{Steps: w.steps, Verdict: "It is what " + name + " is."}
+			for _, o := range w.seen.Omitted {
+				if o.Name == name {
+					e.Left, e.Verdict = o.Reason, "Left out: "+o.Advice
+				}
+			}
+			return e, !strings.HasPrefix(name, "nobody")
+		},
+		Subscribers: func() []nodeserver.Subscriber { return w.subscribers },
+	}
+	return c.Page(now, asked)
+}
+
+func text(t *testing.T, p statuspage.Page) string {
+	t.Helper()
+	var b strings.Builder
+	if err := (statuspage.Terminal{Width: 100}).Write(&b, &p); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestShowsEachNodesChainAndTheWorstOnTop(t *testing.T) {
+	w := well()
+	w.seen.Nodes = append(w.seen.Nodes, node("worker-3", roster.NotReady, "10.0.1.13"))
+	w.seen.Omitted = append(w.seen.Omitted,
+		roster.Omission{Name: "worker-8", Reason: roster.NotResolvedYet, Advice: "Wait."},
+		roster.Omission{Name: "worker-9", Reason: roster.NoAddressOnLAN, Advice: "Give its server a NIC on LAN 2."})
+	w.seen.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "listing of the cloud: 503"}
+	if diff := cmp.Diff(golden, text(t, w.page(""))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+const golden = `slicefeed-inventory
+inventory-1 v1.2.3, as of 2026-03-01 03:00:00 UTC
+
+WRONG  2 nodes are left out though they count, addresses are degraded, 1 node is not ready.
+
+SOURCE
+The nodes are those of SOURCE_KIND=kubernetes. Observation 7, of everything, was complete 20s ago.
+part        state     for  why
+membership  synced    1h
+addresses   degraded  1m   listing of the cloud: 503
+
+NODES
+WRONG  worker-9  left out: NO_ADDRESS_ON_LAN
+       Left out: Give its server a NIC on LAN 2.
+       eligibility: ok Is it a worker? no control plane label
+       match:
+         no Which server, by its provider ID? the node has none
+         - Which server, by its name? none
+       claim: Who waits: nobody
+LOOK   worker-8  left out: NOT_RESOLVED_YET
+LOOK   worker-3  not ready at 10.0.1.13  for 3h, zone de-1
+OK     worker-1  ready at 10.0.1.11  for 3h, zone de-1
+       worker-2  draining at 10.0.1.12  for 3h, zone de-1
+       master    left out on purpose: CONTROL_PLANE
+
+SUBSCRIBERS
+client                       view       for  lag
+spiffe://example.org/writer  all nodes  1h   none
+
+CLOUD API
+about           state
+last listing    30s ago, 4 servers in 250ms
+request budget  58 requests could leave at once; at most 120 do in any minute
+token           it expires in 90d, on 2026-05-30
+`
+
+func TestSaysOnTopWhatIsNotAsItShouldBe(t *testing.T) {
+	for name, c := range map[string]struct {
+		alter func(*world)
+		grade statuspage.Grade
+		says  []string
+	}{
+		"all is well": {func(*world) {}, statuspage.Fine, []string{"All is well: 2 nodes are told.", "OK     worker-1  ready at 10.0.1.11", "left out on purpose: CONTROL_PLANE"}},
+		"membership is degraded": {func(w *world) {
+			w.seen.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "the source is silent"}
+		}, statuspage.Look, []string{"Membership is degraded.", "membership  degraded  1m   the source is silent"}},
+		"addresses are unsynced": {func(w *world) { w.seen.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Wrong, []string{"Addresses are unsynced."}},
+		"the start": {func(w *world) { w.seen = Seen{} }, statuspage.Wrong, []string{
+			"There was no complete observation yet", "The source has told no node yet.", "there was none yet",
+		}},
+		"a first word that is not given":  {func(w *world) { w.seen.Status.Told = false }, statuspage.Fine, []string{"The first word is not given yet"}},
+		"no node is ready":                {func(w *world) { w.seen.Nodes = w.seen.Nodes[1:] }, statuspage.Wrong, []string{"No node is ready."}},
+		"a node that is left out":         {func(w *world) { w.seen.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Wrong, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
+		"a node that is new":              {func(w *world) { w.seen.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Look, []string{"1 node is left out though it counts."}},
+		"nobody subscribes":               {func(w *world) { w.subscribers = nil }, statuspage.Look, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
+		"a subscriber that reads nothing": {func(w *world) { w.subscribers[0].ToldAt, w.subscribers[0].Behind = now.Add(-time.Minute), 12 }, statuspage.Look, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
+		"a subscriber that never did":     {func(w *world) { w.subscribers[0].ToldAt = time.Time{} }, statuspage.Look, []string{"has read nothing for 1h"}},
+		"a subscriber with a view": {func(w *world) {
+			w.subscribers[0].Operator, w.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
+		}, statuspage.Fine, []string{"pool=blue, operator"}},
+		"a listing that failed":       {func(w *world) { w.seen.Listing.Err = errors.New("503") }, statuspage.Fine, []string{"30s ago, and it failed: 503"}},
+		"a budget that is used up":    {func(w *world) { w.costs.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Look, []string{"used up: the next request waits for 9s"}},
+		"a token that ends in weeks":  {func(w *world) { w.costs.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Look, []string{"The IONOS token expires in 20d."}},
+		"a token that ends in days":   {func(w *world) { w.costs.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Wrong, []string{"The IONOS token expires in 2d."}},
+		"a token that has ended":      {func(w *world) { w.costs.expires = now.Add(-time.Hour) }, statuspage.Wrong, []string{"it expired on 2026-03-01 02:00:00 UTC"}},
+		"a token that cannot be read": {func(w *world) { w.costs.err = errors.New("no such file") }, statuspage.Wrong, []string{"no such file"}},
+		"a token that says nothing":   {func(w *world) { w.costs.expires = time.Time{} }, statuspage.Fine, []string{"it does not say when it expires"}},
+		"ports of a Service":          {func(w *world) { w.seen.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.Fine, []string{"have the ports http 80/TCP."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := well()
+			c.alter(w)
+			p := w.page("")
+			if p.Is.Grade != c.grade {
+				t.Errorf("it is %s: %s", p.Is.Grade, p.Is.Text)
+			}
+			for _, says := range c.says {
+				if texts := text(t, p); !strings.Contains(texts, says) {
+					t.Errorf("no %q in:\n%s", says, texts)
+				}
+			}
+		})
+	}
+}
+
+func TestOneNodeIsShownAloneWithItsWholeChain(t *testing.T) {
+	p := well().page("worker-1")
+	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Open || p.Asked != "worker-1" || p.Is.Grade != statuspage.Fine {
+		t.Errorf("%+v", p)
+	}
+	if texts := text(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no Which server, by its provider ID?") {
+		t.Errorf("no chain in:\n%s", texts)
+	}
+	p = well().page("nobody")
+	if texts := text(t, p); p.Is.Grade != statuspage.Look || !strings.Contains(texts, "It is what nobody is.") || !strings.Contains(texts, "There is no node of this name here.") {
+		t.Errorf("of one that is not there:\n%s", texts)
+	}
+}
+
+func TestAPageIsBoundedAndItsWordsAreWords(t *testing.T) {
+	const evil = "<script>alert(1)</script>\x1b[31m"
+	long := strings.Repeat(`"`, 1<<16)
+	w := well()
+	w.steps = append(w.steps, roster.Step{Stage: "claim", Question: evil, Result: roster.Failed, Saw: long})
+	for range 20 {
+		w.steps = append(w.steps, w.steps[len(w.steps)-1])
+	}
+	w.seen.Status.Membership.Reason, w.seen.Listing.Err = evil+long, errors.New(evil)
+	for n := range 3000 {
+		one := node(fmt.Sprintf("worker-%d", n), roster.Ready, "10.0.0.1")
+		one.Zone, one.ServerID = evil, evil
+		w.seen.Nodes = append(w.seen.Nodes, one)
+		w.seen.Omitted = append(w.seen.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.BadRecord, Advice: evil + long})
+		w.subscribers = append(w.subscribers, nodeserver.Subscriber{Name: evil})
+	}
+	p := w.page("")
+	var page strings.Builder
+	if err := statuspage.HTML(&page, &p); err != nil {
+		t.Fatal(err)
+	}
+	if page.Len() > 8<<20 {
+		t.Errorf("it has %d bytes", page.Len())
+	}
+	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "\x1b") {
+		t.Error("markup came in")
+	}
+	for _, says := range []string{"5003 more nodes are left out.", "are left out: choose one", "2801 more are left out.", "&lt;script&gt;"} {
+		if !strings.Contains(page.String(), says) {
+			t.Errorf("it does not say %q", says)
+		}
+	}
+}
