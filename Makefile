@@ -100,6 +100,7 @@ tools: ## Build the pinned developer tools into .bin/
 generate: tools ## Regenerate code, the configuration tables in the README, the charts' schemas and plain manifests
 	@buf generate
 	@go test ./services/inventory/app ./services/writer/app -run 'TestREADME|TestTheChartHas' -update >/dev/null
+	@go test ./lab/chartdocs -run TestTheREADMEsHave -update >/dev/null
 	@tools/manifests
 
 .PHONY: clean

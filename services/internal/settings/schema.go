@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,12 +144,34 @@ func (c Chart) property(f *field) (property, error) {
 	}
 	p.Pattern = "^" + pattern + "$"
 	if strings.HasPrefix(pattern, "[0-9]+") { // a number alone is one in YAML
-		p.Type = []string{"string", "integer"}
+		p.Type, p.Minimum = []string{"string", "integer"}, new(int)
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil {
 		return p, fmt.Errorf("pattern of %s: %w", f.env, err)
 	}
 	return p, nil
+}
+
+// Takes reports whether the schema lets a setting have a value.
+func (c Chart) Takes(cfg any, setting, value string) (bool, error) {
+	for _, f := range fields(cfg) {
+		if f.env == setting && c.Sets[setting] == "" {
+			p, err := c.property(&f)
+			return err == nil && p.takes(value), err
+		}
+	}
+	return false, nil
+}
+
+// takes judges a value as a person writes it in YAML: a number is one where there may be one.
+func (p property) takes(value string) bool {
+	if p.Enum != nil {
+		return slices.Contains(p.Enum, value)
+	}
+	if n, err := strconv.Atoi(value); err == nil && p.Type != "string" {
+		return (p.Minimum == nil || *p.Minimum <= n) && (p.Maximum == nil || n <= *p.Maximum)
+	}
+	return p.Type != "integer" && len(value) >= p.MinLength && regexp.MustCompile(p.Pattern).MatchString(value)
 }
 
 func number(text string) *int {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
@@ -41,5 +42,56 @@ var chart = settings.Chart{
 func TestTheChartHasTheSettings(t *testing.T) {
 	if err := chart.InSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
+	}
+}
+
+// elsewhere are settings whose sample has no effect beside the others.
+var elsewhere = map[string]bool{"SOURCE_SERVICE": true, "INVENTORY_STATIC": true}
+
+// Whatever the chart's schema takes or refuses, we do too: so that nobody is kept from what works,
+// and a mistake is found before a Pod has to tell it.
+func TestTheChartTakesWhatWeTake(t *testing.T) {
+	samples := map[string]struct{ good, bad []string }{
+		"SOURCE_KIND":          {[]string{"service", "static"}, []string{"nodes"}},
+		"NODE_SELECTOR":        {[]string{"pool in (a,b),!spot"}, nil},
+		"CORDONED":             {[]string{"drain"}, []string{"evict"}},
+		"WORKLOAD":             {[]string{"ingress/app=gateway", "a1/app in (x,y)"}, []string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"}},
+		"SOURCE_SERVICE":       {[]string{"shop/web"}, []string{"shop", "shop/", "/web", "Shop/web", "shop/web/x"}},
+		"INVENTORY_STATIC":     {[]string{"[]"}, nil},
+		"SOURCE_POLL_INTERVAL": {[]string{"1s", "1m", "2.5s"}, []string{"5", "soon", "5 s"}},
+		"RESOLVER":             {[]string{"node-address"}, []string{"dns"}},
+		"SECURED_SUBNET_CIDR":  {[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"}, []string{"10.0.1.0", "10.0.1.0/24 10.0.2.0/24", "net/24"}},
+		"IONOS_DATACENTER_ID":  {[]string{"7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90"}, nil},
+		"IONOS_PRIVATE_LAN_ID": {[]string{"2", "2,3"}, nil},
+		"IONOS_API_URL":        {[]string{"https://api.ionos.com"}, nil},
+		"IONOS_POLL_INTERVAL":  {[]string{"90s", "1m30s"}, []string{"60", "1d"}},
+		"IONOS_REQUEST_BUDGET": {[]string{"2", "6000"}, []string{"1", "6001", "many"}},
+	}
+	judge := func(setting, value string) (schema, ours bool) {
+		schema, err := chart.Takes(&Config{}, setting, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := valid()
+		env[setting] = value
+		err = settings.Load(nil, func(name string) string { return env[name] }, &Config{})
+		return schema, err == nil || !strings.Contains(err.Error(), "- "+setting+"=")
+	}
+	for setting, some := range samples {
+		for _, value := range some.good {
+			if schema, ours := judge(setting, value); !schema || (!ours && !elsewhere[setting]) {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, ours)
+			}
+		}
+		for _, value := range some.bad {
+			if schema, ours := judge(setting, value); schema || ours {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, ours)
+			}
+		}
+	}
+	for setting := range chart.Patterns {
+		if len(samples[setting].good) == 0 {
+			t.Errorf("no value of %s is tried", setting)
+		}
 	}
 }

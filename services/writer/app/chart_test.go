@@ -1,6 +1,7 @@
 package app
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
@@ -30,7 +31,7 @@ var chart = settings.Chart{
 		"INVENTORY_SAN":             `([a-z][a-z0-9+.-]*://[^/?#@]+(/[^?#]*)?|` + label + `(\.` + label + `)*)`,
 		"SECURED_SUBNET_CIDR":       `[0-9a-fA-F.:]+/[0-9]{1,3}`,
 		"ALLOWED_PORTS":             `[0-9]+(-[0-9]+)?`,
-		"CLASS":                     label,
+		"CLASS":                     `[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?`, // with slicefeed- 63 characters
 		"WATCH_NAMESPACES":          `(\*|` + label + `)`,
 		"ZONE_MAP":                  `[^=,]+=[^=,]+`,
 		"TARGET_NAMESPACE":          label,
@@ -44,5 +45,59 @@ var chart = settings.Chart{
 func TestTheChartHasTheSettings(t *testing.T) {
 	if err := chart.InSchema("../../../deploy/slicefeed-writer/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever the chart's schema takes or refuses, we do too: so that nobody is kept from what works,
+// and a mistake is found before a Pod has to tell it.
+func TestTheChartTakesWhatWeTake(t *testing.T) {
+	samples := map[string]struct{ good, bad []string }{
+		"INVENTORY_ADDRESS":         {[]string{"inventory.example.org:9443", "[fd00::1]:9443"}, nil},
+		"INVENTORY_SAN":             {[]string{"spiffe://example.org/slicefeed/inventory", "inventory.example.org"}, []string{"*.example.org", "Inventory", "spiffe://", "https://user@example.org/x", "https://example.org/x?y=z"}},
+		"SECURED_SUBNET_CIDR":       {[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"}, []string{"10.0.1.0", "net/24"}},
+		"ALLOWED_PORTS":             {[]string{"8080", "30000-32767,8080"}, []string{"http", "30000-", "-80", "1-2-3"}},
+		"CLASS":                     {[]string{"default", "blue-2", strings.Repeat("a", 53)}, []string{"Blue", "a_b", "-a", "a-", strings.Repeat("a", 54)}},
+		"WATCH_NAMESPACES":          {[]string{"*", "web", "web,shop"}, []string{"Web", "web shop"}},
+		"ZONE_MAP":                  {[]string{"de/fra=zone-a", "de/fra=a,de/txl=b"}, []string{"de/fra", "=a", "de/fra="}},
+		"TARGET_NAMESPACE":          {[]string{"web"}, []string{"Web", "a.b", "a/b"}},
+		"TARGET_SERVICE_NAME":       {[]string{"shop"}, []string{"Shop", "a.b"}},
+		"TARGET_ENDPOINTSLICE_NAME": {[]string{"from-before", "a.b"}, []string{"From", "a..b", "a/b"}},
+		"TARGET_MANAGED_BY":         {[]string{"endpoint-updater", "A.b_c"}, []string{"a/b", "-a"}},
+		"TARGET_PORT":               {[]string{"1", "65535"}, []string{"65536", "http"}},
+		"HEALTH_CHECK_MODE":         {[]string{"off", "grpc"}, []string{"icmp"}},
+		"HEALTH_CHECK_PATH":         {[]string{"/", "/healthz?full=1"}, []string{"healthz"}},
+		"HEALTH_CHECK_INTERVAL":     {[]string{"2s", "1500ms"}, []string{"2", "often"}},
+		"HEALTH_CHECK_TIMEOUT":      {[]string{"1s", "50ms"}, []string{"1", "short"}},
+		"EMPTY_RESULT_THRESHOLD":    {[]string{"1", "10"}, []string{"0", "11", "few"}},
+		"SHRINK_WINDOW":             {[]string{"0", "0s", "90s"}, []string{"60", "long"}},
+		"MAX_STALENESS":             {[]string{"15m", "24h"}, []string{"15", "1d"}},
+		"STORE_KIND":                {[]string{"memory"}, []string{"etcd"}},
+	}
+	judge := func(setting, value string) (schema, ours bool) {
+		schema, err := chart.Takes(&Config{}, setting, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := valid()
+		env[setting] = value
+		err = settings.Load(nil, func(name string) string { return env[name] }, &Config{})
+		return schema, err == nil || !strings.Contains(err.Error(), "- "+setting+"=")
+	}
+	for setting, some := range samples {
+		for _, value := range some.good {
+			if schema, ours := judge(setting, value); !schema || !ours {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, ours)
+			}
+		}
+		for _, value := range some.bad {
+			if schema, ours := judge(setting, value); schema || ours {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, ours)
+			}
+		}
+	}
+	for setting := range chart.Patterns {
+		if len(samples[setting].good) == 0 {
+			t.Errorf("no value of %s is tried", setting)
+		}
 	}
 }

@@ -124,7 +124,11 @@ func (c *Config) validateTargets(v *problems) {
 		v.refuse("TARGET_NAMESPACE and TARGET_SERVICE_NAME beside it, since it is theirs",
 			named{"TARGET_ENDPOINTSLICE_NAME", c.SliceName}, named{"TARGET_MANAGED_BY", c.ManagedBy}, named{"TARGET_PORT", port})
 	}
-	v.check("CLASS", c.Class, "a short DNS label", validation.IsDNS1123Label("slicefeed-"+c.Class))
+	class := validation.IsDNS1123Label(c.Class) // it is a label's value too
+	if len(class) == 0 {
+		class = validation.IsDNS1123Label("slicefeed-" + c.Class)
+	}
+	v.check("CLASS", c.Class, "a short DNS label", class)
 	for _, namespace := range c.Watch {
 		if namespace != everywhere {
 			v.check("WATCH_NAMESPACES", namespace, "names of namespaces, or *", validation.IsDNS1123Label(namespace))
