@@ -43,7 +43,11 @@ bench: build upstream ## Measure propagation against the raw loop, in one run
 
 .PHONY: verify
 verify: ## The longer gate, run before a release: make test, and all that is below it here
-	@tools/verify test long load outside
+	@tools/verify test oldest long load outside
+
+.PHONY: oldest
+oldest: build race ## The end-to-end tests on API servers of the oldest Kubernetes that is supported
+	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m ./lab/e2e/
 
 .PHONY: long
 long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour

@@ -15,23 +15,45 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/mod/modfile"
 	"golang.org/x/sys/unix"
 )
 
 // CacheEnv names the variable that moves the lab's cache directory.
 const CacheEnv = "SLICEFEED_CACHE_DIR"
 
-const ldflags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3"
+// KubernetesEnv names the variable that chooses the API servers: those of the oldest Kubernetes that
+// the product supports when it is "oldest", else of the newest one that there are modules of.
+const KubernetesEnv = "SLICEFEED_KUBERNETES"
 
-// packages maps the name of each upstream program to the package it is built from.
-var packages = []struct{ program, path string }{
-	{"etcd", "go.etcd.io/etcd/server/v3"},
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{"proxychoice", "./" + proxychoice}, // kube-proxy's code with a main of ours
-	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+// upstream is a module that programs are built from.
+type upstream struct {
+	dir      string // below lab/upstream
+	packages []program
+	also     string // the file of ours that goes into a program, besides the module itself
 }
 
-const proxychoice = "proxychoice"
+type program struct{ name, path string }
+
+var (
+	apiServer = program{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"}
+	newest    = upstream{
+		packages: []program{
+			{"etcd", "go.etcd.io/etcd/server/v3"},
+			apiServer,
+			{proxychoice, "./" + proxychoice}, // kube-proxy's code with a main of ours
+			{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+		},
+		also: filepath.Join(proxychoice, "main.go"),
+	}
+	oldest = upstream{dir: "oldest", packages: []program{apiServer}}
+)
+
+const (
+	proxychoice = "proxychoice"
+	// The version is not in the module's code. The one that the module requires is appended.
+	ldflags = "-s -w -X k8s.io/component-base/version.gitVersion="
+)
 
 // Programs are the paths of the upstream programs.
 type Programs struct {
@@ -55,25 +77,46 @@ func CacheDir() (string, error) {
 // do not build twice. A first build downloads modules, so it belongs outside of a
 // network namespace.
 func Build(ctx context.Context, log io.Writer) (Programs, error) {
+	which := os.Getenv(KubernetesEnv)
+	if which != "" && which != "oldest" {
+		return Programs{}, fmt.Errorf("%s is %q: want \"oldest\", or leave it unset for the newest", KubernetesEnv, which)
+	}
 	source, err := sourceDir()
 	if err != nil {
 		return Programs{}, err
 	}
-	dir, err := programsDir(source)
+	dir, err := newest.build(ctx, log, source)
 	if err != nil {
 		return Programs{}, err
 	}
-	if len(missing(dir)) > 0 {
-		if err := buildLocked(ctx, log, source, dir); err != nil {
-			return Programs{}, fmt.Errorf("build the upstream programs into %s: %w", dir, err)
-		}
-	}
-	return Programs{
+	programs := Programs{
 		Etcd:          filepath.Join(dir, "etcd"),
-		KubeAPIServer: filepath.Join(dir, "kube-apiserver"),
+		KubeAPIServer: filepath.Join(dir, apiServer.name),
 		Kubectl:       filepath.Join(dir, "kubectl"),
 		ProxyChoice:   filepath.Join(dir, proxychoice),
-	}, nil
+	}
+	if which == "oldest" {
+		if dir, err = oldest.build(ctx, log, source); err != nil {
+			return Programs{}, err
+		}
+		programs.KubeAPIServer = filepath.Join(dir, apiServer.name)
+	}
+	return programs, nil
+}
+
+// build returns the directory that the module's programs are in.
+func (u upstream) build(ctx context.Context, log io.Writer, source string) (string, error) {
+	u.dir = filepath.Join(source, u.dir)
+	dir, err := u.programsDir()
+	if err != nil {
+		return "", err
+	}
+	if len(u.missing(dir)) > 0 {
+		if err := u.buildLocked(ctx, log, dir); err != nil {
+			return "", fmt.Errorf("build the upstream programs into %s: %w", dir, err)
+		}
+	}
+	return dir, nil
 }
 
 // sourceDir finds lab/upstream of the checkout that we run in, or were built into.
@@ -102,34 +145,65 @@ func sourceDir() (string, error) {
 }
 
 // programsDir names the directory after everything that the programs depend on.
-func programsDir(source string) (string, error) {
+func (u upstream) programsDir() (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
+	version, err := u.kubernetes()
+	if err != nil {
+		return "", err
+	}
+	inputs := []string{"go.mod", "go.sum"}
+	if u.also != "" {
+		inputs = append(inputs, u.also)
+	}
 	hash := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum", filepath.Join(proxychoice, "main.go")} {
-		raw, err := os.ReadFile(filepath.Join(source, name))
+	for _, name := range inputs {
+		raw, err := os.ReadFile(filepath.Join(u.dir, name))
 		if err != nil {
 			return "", fmt.Errorf("read what the upstream programs are built from: %w", err)
 		}
 		hash.Write(raw)
 	}
-	fmt.Fprint(hash, runtime.Version(), runtime.GOARCH, ldflags)
+	fmt.Fprint(hash, runtime.Version(), runtime.GOARCH, ldflags+version)
 	return filepath.Join(cache, "upstream", hex.EncodeToString(hash.Sum(nil))[:12]), nil
 }
 
-// missing lists the packages whose program is not in dir.
-func missing(dir string) (programs []string) {
-	for _, p := range packages {
-		if _, err := os.Stat(filepath.Join(dir, p.program)); err != nil {
-			programs = append(programs, p.program)
+// kubernetes is the version of Kubernetes that the module requires.
+func (u upstream) kubernetes() (string, error) {
+	path := filepath.Join(u.dir, "go.mod")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := modfile.Parse(path, raw, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range parsed.Require {
+		if r.Mod.Path == "k8s.io/kubernetes" {
+			return r.Mod.Version, nil
+		}
+	}
+	return "", fmt.Errorf("%s requires no k8s.io/kubernetes", path)
+}
+
+// missing lists the programs that are not in dir.
+func (u upstream) missing(dir string) (programs []string) {
+	for _, p := range u.packages {
+		if _, err := os.Stat(filepath.Join(dir, p.name)); err != nil {
+			programs = append(programs, p.name)
 		}
 	}
 	return programs
 }
 
-func buildLocked(ctx context.Context, log io.Writer, source, dir string) error {
+func (u upstream) buildLocked(ctx context.Context, log io.Writer, dir string) error {
+	version, err := u.kubernetes()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -138,7 +212,7 @@ func buildLocked(ctx context.Context, log io.Writer, source, dir string) error {
 		return err
 	}
 	defer unlock()
-	programs := missing(dir) // again: someone else may have built them meanwhile
+	programs := u.missing(dir) // again: someone else may have built them meanwhile
 	if len(programs) == 0 {
 		return nil
 	}
@@ -148,18 +222,18 @@ func buildLocked(ctx context.Context, log io.Writer, source, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp) //nolint:errcheck // what is left over is in the way of nothing
-	fmt.Fprintf(log, "Building %s once, into %s; from nothing this takes about 4 minutes on 2 cores.\n",
-		strings.Join(programs, ", "), dir)
+	fmt.Fprintf(log, "Building %s of Kubernetes %s once, into %s; from nothing this takes about 4 minutes on 2 cores.\n",
+		strings.Join(programs, ", "), version, dir)
 	start := time.Now()
-	for _, p := range packages {
-		final := filepath.Join(dir, p.program)
+	for _, p := range u.packages {
+		final := filepath.Join(dir, p.name)
 		if _, err := os.Stat(final); err == nil {
 			continue
 		}
 		// One after the other: what is finished stays when the rest is interrupted.
-		built := filepath.Join(tmp, p.program)
-		if err := goBuild(ctx, log, source, p.path, built); err != nil {
-			return fmt.Errorf("%s: %w", p.program, err)
+		built := filepath.Join(tmp, p.name)
+		if err := goBuild(ctx, log, u.dir, version, p.path, built); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		if err := os.Rename(built, final); err != nil {
 			return err
@@ -170,9 +244,9 @@ func buildLocked(ctx context.Context, log io.Writer, source, dir string) error {
 }
 
 // goBuild runs go build and tells every ten seconds how far it is.
-func goBuild(ctx context.Context, log io.Writer, source, path, output string) error {
+func goBuild(ctx context.Context, log io.Writer, source, version, path, output string) error {
 	// Verbose, because that lists each package as it is compiled.
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", output, path)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", ldflags+version, "-o", output, path)
 	cmd.Dir = source
 	// The user's GOFLAGS could steer the build elsewhere (-mod=vendor), as a go.work would.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")

@@ -50,8 +50,18 @@ replace (
 )
 `)
 	write(filepath.Join(source, "go.sum"), "")
+	write(filepath.Join(source, "oldest", "go.mod"), `module oldest
+
+go 1.26
+
+require k8s.io/kubernetes v0.9.0
+
+replace k8s.io/kubernetes => ../kubernetes
+`)
+	write(filepath.Join(source, "oldest", "go.sum"), "")
 	t.Chdir(filepath.Join(root, "lab"))
 	t.Setenv(CacheEnv, filepath.Join(root, "cache"))
+	t.Setenv(KubernetesEnv, "")
 	return source
 }
 
@@ -95,30 +105,69 @@ func TestAFailedBuildSaysWhatTheCompilerSaid(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
 		t.Errorf("got %v", err)
 	}
-	dir, err := programsDir(source)
+	module := newest
+	module.dir = source
+	dir, err := module.programsDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := missing(dir); len(got) != 1 || got[0] != "kubectl" {
+	if got := module.missing(dir); len(got) != 1 || got[0] != "kubectl" {
 		t.Errorf("missing are %v: what was finished must stay", got)
 	}
 }
 
 func TestOtherVersionsGetAnotherDirectory(t *testing.T) {
 	source := checkout(t)
-	before, err := programsDir(source)
+	module := newest
+	module.dir = source
+	before, err := module.programsDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(source, "go.sum"), []byte("other\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	after, err := programsDir(source)
+	after, err := module.programsDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if before == after {
 		t.Errorf("both are in %s", before)
+	}
+}
+
+func TestTheOldestKubernetesHasAnAPIServerOfItsOwnAndNothingElse(t *testing.T) {
+	checkout(t)
+	usual, err := Build(t.Context(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(KubernetesEnv, "oldest")
+	var log lineLog
+	got, err := Build(t.Context(), &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.KubeAPIServer == usual.KubeAPIServer {
+		t.Errorf("the API server is the usual one, %s", got.KubeAPIServer)
+	}
+	if _, err := os.Stat(got.KubeAPIServer); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(string(log.data), "kube-apiserver of Kubernetes v0.9.0") {
+		t.Errorf("it does not say what it builds:\n%s", log.data)
+	}
+	got.KubeAPIServer = usual.KubeAPIServer
+	if got != usual {
+		t.Errorf("the other programs are %v, want %v", got, usual)
+	}
+}
+
+func TestAKubernetesThatThereIsNotIsRefused(t *testing.T) {
+	checkout(t)
+	t.Setenv(KubernetesEnv, "1.31")
+	if _, err := Build(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), `SLICEFEED_KUBERNETES is "1.31": want "oldest"`) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -1,0 +1,56 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+)
+
+// kubernetes is the version that a module of lab/upstream builds its programs of.
+func kubernetes(t *testing.T, module string) string {
+	t.Helper()
+	path := filepath.Join(root, "lab/upstream", module, "go.mod")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := modfile.Parse(path, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range parsed.Require {
+		if r.Mod.Path == "k8s.io/kubernetes" {
+			return strings.TrimPrefix(r.Mod.Version, "v")
+		}
+	}
+	t.Fatalf("%s requires no k8s.io/kubernetes", path)
+	return ""
+}
+
+// What is said of versions is what the end-to-end tests are run against.
+func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
+	newest, oldest := kubernetes(t, ""), kubernetes(t, "oldest")
+	minor := oldest[:strings.LastIndex(oldest, ".")]
+	for file, says := range map[string][]string{
+		"README.md":                             {"Kubernetes " + minor + " or newer"},
+		"docs/versions.md":                      {"Kubernetes " + minor + " or newer", oldest, newest},
+		"docs/policy.md":                        {"Kubernetes " + minor + " or newer"},
+		"deploy/slicefeed-inventory/Chart.yaml": {`kubeVersion: ">=` + minor + `.0-0"`},
+		"deploy/slicefeed-writer/Chart.yaml":    {`kubeVersion: ">=` + minor + `.0-0"`},
+	} {
+		raw, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		text := strings.Join(strings.Fields(string(raw)), " ") // lines are broken anywhere
+		for _, want := range says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q, and that is what is run", file, want)
+			}
+		}
+	}
+}
