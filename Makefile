@@ -65,11 +65,11 @@ check: tools ## Formatting, lint, contract, generated code, charts
 
 .PHONY: unit
 unit: ## Unit tests with the race detector
-	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane -e /lab/consumers)
+	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane -e /lab/consumers -e /lab/runbooks)
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
-	@tools/gotest -timeout 25m ./lab/controlplane/... ./lab/consumers/... ./lab/e2e/...
+	@tools/gotest -timeout 25m ./lab/controlplane/... ./lab/consumers/... ./lab/runbooks/... ./lab/e2e/...
 
 # ---- what they need -------------------------------------------------------------
 
@@ -101,9 +101,9 @@ tools: ## Build the pinned developer tools into .bin/
 	@tools/build . charts
 
 .PHONY: generate
-generate: tools ## Regenerate code, the configuration tables in the README, the charts' schemas and plain manifests
+generate: tools ## Regenerate code, the tables of settings, the charts' schemas and plain manifests
 	@buf generate
-	@go test ./services/inventory/app ./services/writer/app -run 'TestREADME|TestTheChartHas' -update >/dev/null
+	@go test ./services/inventory/app ./services/writer/app -run 'TestTheSettingsAreDocumented|TestTheChartHas' -update >/dev/null
 	@go test ./lab/chartdocs -run TestTheREADMEsHave -update >/dev/null
 	@tools/manifests
 

@@ -38,7 +38,7 @@ func Open(dir string, env []string) (*Session, error) {
 	defer done.Close() //nolint:errcheck // the shell's end of it
 	s := &Session{dir: dir, shell: exec.Command("bash", "--noprofile", "--norc"), status: bufio.NewScanner(status)}
 	s.shell.Dir, s.shell.Env, s.shell.ExtraFiles = dir, env, []*os.File{done}
-	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.stdin, err = s.shell.StdinPipe(); err != nil {
 		return nil, err
 	}

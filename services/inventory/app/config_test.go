@@ -10,10 +10,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-var update = flag.Bool("update", false, "write the tables into the README")
+var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
-func TestREADMEHasTheSettings(t *testing.T) {
-	if err := settings.Documented("../../../README.md", "inventory", &Config{}, *update); err != nil {
+func TestTheSettingsAreDocumented(t *testing.T) {
+	if err := settings.Documented("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
