@@ -14,7 +14,7 @@ GO_TREES := ./gen/... ./services/... ./lab/...
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 # ---- the main job ---------------------------------------------------------------
 
@@ -56,6 +56,13 @@ long: build race upstream ## Proof of life with every fault at its real pace, an
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
 	@SLICEFEED_LOAD=1 go test -p 1 -count=1 -v -timeout 15m ./lab/load ./lab/probes
+
+# ---- a release ------------------------------------------------------------------
+
+.PHONY: release-dry-run
+release-dry-run: ## Make a release of this commit in a clone, all but the pushing
+	@tools/build . charts release
+	@tools/release/dry-run
 
 # ---- the tests, apart -----------------------------------------------------------
 

@@ -1,0 +1,145 @@
+package release
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The program itself checks versions, checksums and that nothing is replaced.
+func TestARehearsalMakesAllThatAReleaseConsistsOf(t *testing.T) {
+	if os.Getenv("SLICEFEED_VERIFY") != "1" {
+		t.Skip("part of make verify")
+	}
+	top := run(t, ".", nil, "env", "GOMOD")
+	top = filepath.Dir(filepath.Dir(top))
+	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "release-dry-run")
+	cmd.Dir = top
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make release-dry-run: %v\n%s", err, said)
+	}
+	t.Logf("%s", said[max(0, len(said)-2500):])
+
+	page, err := os.ReadFile(filepath.Join(top, "docs/release.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := regexp.MustCompile(`v\d+\.\d+\.\d+`).ReplaceAllString(string(said), "v0.1.0")
+	for _, command := range commands(string(page)) {
+		if !strings.Contains(ran, command) {
+			t.Errorf("docs/release.md has %q, and that was not run", command)
+		}
+	}
+
+	made := filepath.Join(top, ".bin/release")
+	var got []string
+	for _, half := range []string{"inventory", "writer"} {
+		for _, arch := range []string{"amd64", "arm64"} {
+			archive, err := filepath.Glob(filepath.Join(made, "slicefeed-"+half+"_*_linux_"+arch+".tar.gz"))
+			if err != nil || len(archive) != 1 {
+				t.Fatalf("archives of %s for %s: %q, %v", half, arch, archive, err)
+			}
+			got = append(got, filepath.Base(archive[0]))
+			if diff := cmp.Diff([]string{"LICENSE", "README.md", "slicefeed-" + half}, content(t, archive[0])); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", archive[0], diff)
+			}
+			bill := strings.TrimSuffix(archive[0], ".tar.gz") + ".cdx.json"
+			got = append(got, filepath.Base(bill))
+			if parts := components(t, bill); !slices.Contains(parts, generated) || !slices.Contains(parts, "google.golang.org/grpc") {
+				t.Errorf("%s names only %q", bill, parts)
+			} else if arch == "amd64" && slices.Contains(parts, "github.com/ionos-cloud/sdk-go/v6") != (half == "inventory") {
+				t.Errorf("the IONOS SDK is the inventory's alone, and %s names %q", bill, parts)
+			}
+		}
+		chart, err := filepath.Glob(filepath.Join(made, "slicefeed-"+half+"-*.tgz"))
+		if err != nil || len(chart) != 1 {
+			t.Fatalf("charts of %s: %q, %v", half, chart, err)
+		}
+		got = append(got, filepath.Base(chart[0]))
+	}
+	sums, err := os.ReadFile(filepath.Join(made, "checksums.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summed []string
+	for line := range strings.Lines(string(sums)) {
+		summed = append(summed, strings.Fields(line)[1])
+	}
+	slices.Sort(got)
+	slices.Sort(summed)
+	if diff := cmp.Diff(got, summed); diff != "" {
+		t.Errorf("checksums.txt (-want +got):\n%s", diff)
+	}
+}
+
+// commands are those of the page's table, each up to its first "…".
+func commands(page string) (all []string) {
+	for line := range strings.Lines(page) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		for i, part := range strings.Split(cells[2], "`") {
+			command, _, _ := strings.Cut(part, "…")
+			// There may be nothing yet to compare with.
+			if command = strings.TrimSpace(command); i%2 == 1 && !strings.HasPrefix(command, "buf breaking") {
+				all = append(all, command)
+			}
+		}
+	}
+	return all
+}
+
+func content(t *testing.T, archive string) (names []string) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(unzipped); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, header.Name)
+	}
+}
+
+// components are the modules that an SBOM names.
+func components(t *testing.T, path string) (names []string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bill struct {
+		Components []struct{ Name string }
+	}
+	if err := json.Unmarshal(raw, &bill); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range bill.Components {
+		names = append(names, c.Name)
+	}
+	return names
+}
