@@ -9,8 +9,10 @@ export PATH := $(BIN):$(PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAMP := -X main.version=$(VERSION)
 
-# Each module is named, since there is no go.mod at the root.
-GO_TREES := ./gen/... ./services/... ./lab/...
+# The packages of lab whose tests start real kube-apiservers: `make e2e`. All others are `make unit`.
+ON_CONTROL_PLANES := controlplane consumers kubelet charts runbooks e2e
+empty :=
+space := $(empty) $(empty)
 
 .PHONY: help
 help: ## List the targets
@@ -72,11 +74,11 @@ check: tools ## Formatting, lint, contract, generated code, charts
 
 .PHONY: unit
 unit: ## Unit tests with the race detector
-	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -v -e /lab/e2e -e /lab/controlplane -e /lab/consumers -e /lab/runbooks)
+	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -vE '/lab/($(subst $(space),|,$(ON_CONTROL_PLANES)))(/|$$)')
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
-	@tools/gotest -timeout 25m ./lab/controlplane/... ./lab/consumers/... ./lab/runbooks/... ./lab/e2e/...
+	@tools/gotest -timeout 25m $(ON_CONTROL_PLANES:%=./lab/%/...)
 
 # ---- what they need -------------------------------------------------------------
 
