@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,6 +56,27 @@ func Busy(ctx context.Context, ports []Port, published string) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// Connect tries all addresses at once, for a second, and says of each what became of it.
+func Connect(ctx context.Context, addresses []string) []string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	lines := make([]string, len(addresses))
+	var all sync.WaitGroup
+	for i, address := range addresses {
+		all.Go(func() {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+			if err != nil {
+				lines[i] = address + " not reached: " + err.Error()
+				return
+			}
+			_ = conn.Close()
+			lines[i] = address + " reached"
+		})
+	}
+	all.Wait()
+	return lines
 }
 
 // Await waits until the Service has an endpoint for each worker, all ready, and tells on out

@@ -30,7 +30,7 @@ func main() {
 		Use: "stack", Short: "What the docker-compose stack needs beside the two halves",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(setup(), after(), serve(), healthy(), upstream(), ports(), await())
+	root.AddCommand(setup(), after(), serve(), healthy(), connect(), upstream(), ports(), await())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()
@@ -134,6 +134,17 @@ func healthy() *cobra.Command {
 				return fmt.Errorf("%s answers %s", args[0], response.Status)
 			}
 			return nil
+		},
+	}
+}
+
+func connect() *cobra.Command {
+	return &cobra.Command{
+		Use: "connect HOST:PORT…", Short: "Say of each address whether a TCP connection to it can be made", Args: cobra.MinimumNArgs(1),
+		Run: func(cmd *cobra.Command, args []string) {
+			for _, line := range stack.Connect(cmd.Context(), args) {
+				fmt.Println(line)
+			}
 		},
 	}
 }
