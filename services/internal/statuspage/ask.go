@@ -54,7 +54,7 @@ func Tool(half, argument string) command.Tool {
 	})
 }
 
-var errNotFine = errors.New("something is not as it should be: see above")
+var errNotFine = errors.New("not all is well")
 
 // Ask fetches the page of the half that listens at an address.
 func Ask(ctx context.Context, half, address, only string) (*Page, error) {

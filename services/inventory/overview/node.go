@@ -68,12 +68,12 @@ func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left s
 		if room.Bytes > 0 {
 			whole := shown[n]
 			m.chain(&whole)
-			whole.Open = m.asked != "" || whole.Is.Grade == statuspage.Wrong && n < maxOpen
+			whole.Open = m.asked != "" || n < maxOpen && (whole.Is.Grade == statuspage.Wrong || whole.Is.Grade == statuspage.Look)
 			if room.For(&whole) {
 				shown[n] = whole
 			}
 		}
-		if !shown[n].Folds() {
+		if shown[n].Items == nil {
 			folded++
 		}
 	}
@@ -129,6 +129,9 @@ func (m *model) omitted() []statuspage.Item {
 		default:
 			i.Is = statuspage.Line{Grade: statuspage.Wrong, Text: "left out: " + why}
 		}
+		if o.Advice != "" {
+			i.Lines = []statuspage.Line{{Text: statuspage.Text(o.Advice)}}
+		}
 		all = append(all, i)
 	}
 	return all
@@ -143,35 +146,38 @@ func (m *model) chain(i *statuspage.Item) {
 	if !known {
 		return // it has gone meanwhile
 	}
-	verdict := statuspage.Line{Text: statuspage.Text(e.Verdict)}
-	if e.Left != 0 {
-		verdict.Grade = i.Is.Grade
+	if i.Lines == nil {
+		i.Lines = []statuspage.Line{{Text: statuspage.Text(e.Verdict)}}
 	}
-	i.Lines = []statuspage.Line{verdict}
-	facts := i.Facts
-	for _, s := range e.Steps {
-		if len(facts) == 0 || facts[len(facts)-1].Name != s.Stage {
-			facts = append(facts[:len(facts):len(facts)], statuspage.Fact{Name: s.Stage})
+	whole := statuspage.Item{Name: "the whole chain", Open: m.asked != ""}
+	no := 0
+	for n := range e.Steps {
+		s := &e.Steps[n]
+		if s.Result == roster.Failed {
+			no++
 		}
-		of := &facts[len(facts)-1]
-		of.Values = append(of.Values, step(&s))
+		if n == 0 || s.Stage != e.Steps[n-1].Stage {
+			whole.Facts = append(whole.Facts, statuspage.Fact{Name: s.Stage})
+		}
+		of := &whole.Facts[len(whole.Facts)-1]
+		of.Values = append(of.Values, step(s))
 	}
-	i.Facts = facts
+	whole.Is.Text = fmt.Sprintf("%s, %d of them no", statuspage.Count(len(e.Steps), "step", "steps"), no)
+	i.Items = append(i.Items, whole)
 }
 
 func step(s *roster.Step) statuspage.Line {
-	question := s.Question
-	if !strings.HasSuffix(question, "?") {
-		question += ":"
+	line := statuspage.Line{Text: s.Question + ": " + s.Saw}
+	if strings.HasSuffix(s.Question, "?") {
+		line.Text = s.Question + " (" + s.Saw + ")"
 	}
-	line := statuspage.Line{Text: question + " " + s.Saw}
 	switch s.Result {
 	case roster.Passed:
-		line.Text = "ok  " + line.Text
+		line.Text = "ok: " + line.Text
 	case roster.Failed:
-		line = statuspage.Line{Grade: statuspage.Wrong, Text: "no  " + line.Text}
+		line = statuspage.Line{Grade: statuspage.Wrong, Text: "no: " + line.Text}
 	case roster.Skipped:
-		line.Text = "-  " + line.Text
+		line.Text = "skipped: " + line.Text
 	}
 	line.Text = statuspage.Text(line.Text)
 	return line

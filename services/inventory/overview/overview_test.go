@@ -121,14 +121,15 @@ addresses   degraded  1m   listing of the cloud: 503
 
 NODES
 WRONG  worker-9  left out: NO_ADDRESS_ON_LAN
-       Left out: Give its server a NIC on LAN 2.
-       eligibility: ok Is it a worker? no control plane label
-       match:
-         no Which server, by its provider ID? the node has none
-         - Which server, by its name? none
-       claim: Who waits: nobody
+       Give its server a NIC on LAN 2.
+              the whole chain  4 steps, 1 of them no
 LOOK   worker-8  left out: NOT_RESOLVED_YET
+       Wait.
+              the whole chain  4 steps, 1 of them no
 LOOK   worker-3  not ready at 10.0.1.13  for 3h, zone de-1
+       It is what worker-3 is.
+       chain: Node worker-3 → server server-of-worker-3 → 10.0.1.13
+              the whole chain  4 steps, 1 of them no
 OK     worker-1  ready at 10.0.1.11  for 3h, zone de-1
        worker-2  draining at 10.0.1.12  for 3h, zone de-1
        master    left out on purpose: CONTROL_PLANE
@@ -198,7 +199,7 @@ func TestOneNodeIsShownAloneWithItsWholeChain(t *testing.T) {
 	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Open || p.Asked != "worker-1" || p.Is.Grade != statuspage.Fine {
 		t.Errorf("%+v", p)
 	}
-	if texts := text(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no Which server, by its provider ID?") {
+	if texts := text(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no: Which server, by its provider ID? (the node has none)") {
 		t.Errorf("no chain in:\n%s", texts)
 	}
 	p = well().page("nobody")

@@ -44,7 +44,7 @@ func (m *Model) source(s *subscriber.Snapshot) []statuspage.Line {
 		word = statuspage.Age(m.At, s.WordAt) + " ago"
 	}
 	if s.Observation > 0 {
-		observed = fmt.Sprintf("%d, %s ago", s.Observation, statuspage.Age(m.At, s.ObservationReceivedAt))
+		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.Age(m.At, s.ObservationReceivedAt))
 	}
 	var reasons []string
 	if worth.Reason != "" {

@@ -81,7 +81,8 @@ func is(v *endpoints.View) statuspage.Line {
 // service is a Service with all that is known of it.
 func (m *Model) service(r *row, nth int) statuspage.Item {
 	v, s := r.view, r.item
-	s.Open = len(m.Services) == 1 || s.Is.Grade == statuspage.Wrong && nth < maxOpen
+	alone := len(m.Services) == 1
+	s.Open = alone || s.Is.Grade != statuspage.Fine && nth < maxOpen
 	if v.Message != "" {
 		s.Lines = append(s.Lines, statuspage.Line{Text: statuspage.Text(v.Message)})
 	}
@@ -91,9 +92,14 @@ func (m *Model) service(r *row, nth int) statuspage.Item {
 	if n := len(v.Guards) - maxGuards; n > 0 {
 		s.Lines = append(s.Lines, statuspage.Say("%d more guards are left out.", n))
 	}
-	s.Facts = []statuspage.Fact{{Name: "ports", Values: []statuspage.Line{{Text: ports(v)}}}}
+	if v.State == endpoints.Managed && len(v.Addresses) == 0 {
+		s.Lines = append(s.Lines, statuspage.Say("No source lists an address for it: is its node selector, if it has one, as it should be?"))
+	}
+	if len(v.Ports) > 0 {
+		s.Facts = append(s.Facts, fact("ports", ports(v)))
+	}
 	if v.OtherPorts {
-		s.Facts[0].Values = append(s.Facts[0].Values, statuspage.Line{Grade: statuspage.Wrong, Text: "its slices list others"})
+		s.Facts = append(s.Facts, statuspage.Fact{Name: "ports now", Values: []statuspage.Line{{Grade: statuspage.Wrong, Text: "its slices list others"}}})
 	}
 	if !v.DecidesAt.IsZero() {
 		again := "by itself at once"
@@ -108,7 +114,7 @@ func (m *Model) service(r *row, nth int) statuspage.Item {
 	})
 	for i := range entered[:min(len(entered), maxAddresses)] {
 		a := m.address(v, &entered[i])
-		a.Open = s.Open && a.Is.Grade != statuspage.Fine && i < maxOpen
+		a.Open = s.Open && i < maxOpen && (a.Is.Grade == statuspage.Wrong || alone && a.Is.Grade == statuspage.Look)
 		s.Items = append(s.Items, a)
 	}
 	if n := len(entered) - len(s.Items); n > 0 {
@@ -122,7 +128,7 @@ func ports(v *endpoints.View) string {
 	for _, p := range v.Ports {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
 	}
-	return statuspage.Text(cmp.Or(strings.Join(all, ", "), "none"))
+	return statuspage.Text(strings.Join(all, ", "))
 }
 
 func fact(name, text string) statuspage.Fact {

@@ -1,0 +1,234 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+var update = flag.Bool("update", false, "write the screenshots and the output of status into docs/")
+
+// The screens: a phone, and a desktop.
+var screens = map[string]Screen{
+	"phone":         {Width: 390, Height: 844, Scale: 1.5, Mobile: true},
+	"phone-dark":    {Width: 390, Height: 844, Scale: 1.5, Mobile: true, Dark: true},
+	"desktop":       {Width: 1280, Height: 800, Scale: 1},
+	"desktop-dark":  {Width: 1280, Height: 800, Scale: 1, Dark: true},
+	"narrow-window": {Width: 320, Height: 600, Scale: 1},
+}
+
+// contrast finds the least contrast of any text on the page with what is behind it, by WCAG 2.
+const contrast = `(() => {
+	const parse = c => { const n = c.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n };
+	const lum = ([r, g, b]) => [r, g, b].map(v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 })
+		.reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const behind = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] == 1) return c } return [255, 255, 255, 1] };
+	document.querySelectorAll('details').forEach(d => d.open = true);
+	let least = { ratio: 99, text: '' }, n = 0;
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walk.nextNode()) {
+		const t = walk.currentNode.textContent.trim(), e = walk.currentNode.parentElement;
+		if (!t) continue;
+		n++;
+		const a = lum(parse(getComputedStyle(e).color)), b = lum(behind(e));
+		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (ratio < least.ratio) least = { ratio, text: t.slice(0, 80) };
+	}
+	return { ...least, n };
+})()`
+
+func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
+	if os.Getenv("SLICEFEED_VERIFY") == "" {
+		t.Skip("part of make verify")
+	}
+	program, err := Find()
+	if err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	p := troubled(t)
+	leader, err := p.WaitLeading(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, leader, "Held back by the guard shrink", "refused: ", "paused, nothing is written", "nothing is ready", "probe failing", ">right<", "~ endpoint 10.0.1.12")
+	says(t, p.Inventory, "left out: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "left out on purpose: CONTROL_PLANE", pair.WriterSAN)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	chromium, err := Start(program, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chromium.Close() })
+	for name, half := range map[string]*pair.Half{"writer": leader, "inventory": p.Inventory} {
+		for kind, screen := range screens {
+			t.Run(name+" "+kind, func(t *testing.T) { look(ctx, t, chromium, name+"-"+kind, statusz(half), screen) })
+		}
+	}
+	t.Run("a link shows one alone", func(t *testing.T) { alone(ctx, t, chromium, statusz(leader)+"?only=web%2Fshop") })
+	t.Run("no page of another site gets anything", func(t *testing.T) { strangers(ctx, t, statusz(leader)) })
+	t.Run("status says the same in a terminal", func(t *testing.T) {
+		for binary, half := range map[string]*pair.Half{"slicefeed-writer": leader, "slicefeed-inventory": p.Inventory} {
+			terminal(ctx, t, binary, half)
+		}
+	})
+}
+
+// look loads a page and judges it.
+func look(ctx context.Context, t *testing.T, b *Browser, name, url string, screen Screen) {
+	page, err := b.Load(ctx, url, screen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close(ctx) //nolint:errcheck // the browser ends anyway
+	if *update && (strings.HasSuffix(name, "-desktop") || strings.HasSuffix(name, "-phone-dark")) {
+		picture(ctx, t, page, screen, name)
+	}
+	for _, asked := range page.Requests() {
+		if asked != url && !strings.HasPrefix(asked, "data:") {
+			t.Errorf("it asks for %s", asked)
+		}
+	}
+	var fit struct{ Scroll, Client, Scripts int }
+	err = page.Evaluate(ctx, `({scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth, scripts: document.scripts.length})`, &fit)
+	if err != nil || fit.Scroll > fit.Client || fit.Client != screen.Width || fit.Scripts != 0 {
+		t.Errorf("it has %+v (%v)", fit, err)
+	}
+	var least struct {
+		Ratio float64
+		Text  string
+		N     int
+	}
+	if err := page.Evaluate(ctx, contrast, &least); err != nil || least.Ratio < 4.5 || least.N < 50 {
+		t.Errorf("of %d texts the least contrast is %.2f, of %q (%v)", least.N, least.Ratio, least.Text, err)
+	}
+	// Now that everything is unfolded.
+	err = page.Evaluate(ctx, `({scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth})`, &fit)
+	if err != nil || fit.Scroll > fit.Client {
+		t.Errorf("unfolded it has %+v (%v)", fit, err)
+	}
+	if said := page.Says(); len(said) > 0 {
+		t.Errorf("the console says %q", said)
+	}
+}
+
+// picture writes what is to be seen into docs/images.
+func picture(ctx context.Context, t *testing.T, page *Page, screen Screen, name string) {
+	t.Helper()
+	height := map[bool]int{true: 1500, false: 1250}[screen.Mobile]
+	png, err := page.Picture(ctx, screen, height)
+	if err == nil {
+		png, err = fewColours(png)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(png) > 200<<10 {
+		t.Errorf("%s has %d bytes", name, len(png))
+	}
+	root, err := pair.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "docs", "images")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "statusz-"+name+".png"), png, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alone follows no link: it loads what one leads to.
+func alone(ctx context.Context, t *testing.T, b *Browser, url string) {
+	page, err := b.Load(ctx, url, screens["phone"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close(ctx) //nolint:errcheck // the browser ends anyway
+	var seen struct {
+		Title  string
+		Names  []string
+		Closed int
+	}
+	err = page.Evaluate(ctx, `({
+		title: document.title, closed: document.querySelectorAll('section:first-of-type > details:not([open])').length,
+		names: [...document.querySelectorAll('section:first-of-type > details > summary h3')].map(h => h.textContent)})`, &seen)
+	if err != nil || seen.Title != "look · slicefeed-writer · web/shop" || len(seen.Names) != 1 || seen.Names[0] != "web/shop" || seen.Closed != 0 {
+		t.Errorf("%+v (%v)", seen, err)
+	}
+}
+
+// strangers asks as the pages of other sites would.
+func strangers(ctx context.Context, t *testing.T, url string) {
+	for name, header := range map[string]http.Header{
+		"a name that was led to loopback": {"Host": {"rebound.example:6060"}},
+		"a script of another site":        {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Dest": {"empty"}},
+	} {
+		if text, err := get(ctx, url, header); err == nil {
+			t.Errorf("%s gets %.100s", name, text)
+		}
+	}
+}
+
+// terminal runs the status command where the half runs.
+func terminal(ctx context.Context, t *testing.T, binary string, half *pair.Half) {
+	root, err := pair.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(env []string, args ...string) (code int, out, errs string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		var stdout, stderr strings.Builder
+		cmd := exec.CommandContext(ctx, filepath.Join(root, ".bin", binary), append([]string{"status"}, args...)...)
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(half.Env(), env...), &stdout, &stderr
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+	}
+	code, text, errs := run(nil)
+	if code != 1 || strings.Contains(text, "\x1b") || !regexp.MustCompile(`(?m)^WRONG  `).MatchString(text) || !strings.Contains(errs, "not all is well") {
+		t.Errorf("exit code %d:\n%s%s", code, text, errs)
+	}
+	t.Logf("%s status\n%s", binary, text)
+	if *update {
+		document(t, filepath.Join(root, "docs", "statusz.md"), binary, text+errs)
+	}
+	_, narrow, _ := run([]string{"COLUMNS=40"})
+	if lines := regexp.MustCompile(`(?m)^.{41,}$`).FindAllString(narrow, -1); lines != nil {
+		t.Errorf("it does not fit 40 columns: %q", lines)
+	}
+	if code, _, errs := run([]string{"DEBUG_ADDRESS=127.0.0.1:1"}); code != 1 || !strings.Contains(errs, "nobody listens at 127.0.0.1:1") {
+		t.Errorf("with nobody there: exit code %d: %s", code, errs)
+	}
+}
+
+// document replaces what a page shows of a command's output.
+func document(t *testing.T, page, binary, text string) {
+	t.Helper()
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "<!-- "+binary+" status -->\n", "<!-- /"+binary+" status -->"
+	before, rest, ok := strings.Cut(string(raw), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("%s has no place for the output of %s status", page, binary)
+	}
+	if err := os.WriteFile(page, []byte(before+begin+"```\n"+text+"```\n"+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
