@@ -94,37 +94,42 @@ func target(service string, addresses ...string) endpoints.Target {
 	return t
 }
 
+func moved(field protoreflect.FullName, to protowire.Number) map[protoreflect.FullName]protowire.Number {
+	return map[protoreflect.FullName]protowire.Number{field: to}
+}
+
+func targetStates(n protoreflect.EnumNumber) map[protoreflect.FullName]protoreflect.EnumNumber {
+	return map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.writer.v1.TargetState": n}
+}
+
+// writers are ways in which what a proxy asks and is told differs between versions.
+var writers = []struct {
+	name              string
+	requests, answers Alter
+	gather            bool
+	empty             bool // the proxy knows nothing of what is told
+}{
+	{name: "both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}},
+	{name: "a newer proxy", requests: Alter{Unknown: true}},
+	{name: "a newer writer", answers: Alter{Unknown: true}},
+	{name: "a state of targets that nobody knows", answers: Alter{Enums: targetStates(99)}},
+	{name: "a negative one", answers: Alter{Enums: targetStates(-1)}},
+	{name: "targets told as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.target", 8)}},
+	{name: "endpoints told as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.endpoint", 8)}, empty: true},
+	{name: "gathered, as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.group", 8)}, gather: true, empty: true},
+	{name: "gathered, both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}, gather: true, empty: true},
+	{name: "a writer that knows only what it must", answers: Alter{Without: []protoreflect.FullName{
+		"slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval", "slicefeed.writer.v1.WriterStatus.held_back",
+		"slicefeed.writer.v1.WriterStatus.sources", "slicefeed.writer.v1.WriterStatus.reason", "slicefeed.writer.v1.Port.app_protocol",
+		"slicefeed.writer.v1.Backend.source", "slicefeed.writer.v1.Backend.zone", "slicefeed.writer.v1.Target.ports",
+	}}},
+	{name: "a proxy that cannot ask to gather, and is told endpoints", requests: Alter{Without: []protoreflect.FullName{
+		"slicefeed.writer.v1.WatchEndpointsRequest.gather",
+	}}, gather: true},
+}
+
 func TestWhatAProxyHoldsIsWhatTheWriterDecidedWhateverTheirVersions(t *testing.T) {
-	moved := func(field protoreflect.FullName, to protowire.Number) map[protoreflect.FullName]protowire.Number {
-		return map[protoreflect.FullName]protowire.Number{field: to}
-	}
-	states := func(n protoreflect.EnumNumber) map[protoreflect.FullName]protoreflect.EnumNumber {
-		return map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.writer.v1.TargetState": n}
-	}
-	for _, row := range []struct {
-		name              string
-		requests, answers Alter
-		gather            bool
-		empty             bool // the proxy knows nothing of what is told
-	}{
-		{name: "both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}},
-		{name: "a newer proxy", requests: Alter{Unknown: true}},
-		{name: "a newer writer", answers: Alter{Unknown: true}},
-		{name: "a state of targets that nobody knows", answers: Alter{Enums: states(99)}},
-		{name: "a negative one", answers: Alter{Enums: states(-1)}},
-		{name: "targets told as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.target", 8)}},
-		{name: "endpoints told as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.endpoint", 8)}, empty: true},
-		{name: "gathered, as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.group", 8)}, gather: true, empty: true},
-		{name: "gathered, both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}, gather: true, empty: true},
-		{name: "a writer that knows only what it must", answers: Alter{Without: []protoreflect.FullName{
-			"slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval", "slicefeed.writer.v1.WriterStatus.held_back",
-			"slicefeed.writer.v1.WriterStatus.sources", "slicefeed.writer.v1.WriterStatus.reason", "slicefeed.writer.v1.Port.app_protocol",
-			"slicefeed.writer.v1.Backend.source", "slicefeed.writer.v1.Backend.zone", "slicefeed.writer.v1.Target.ports",
-		}}},
-		{name: "a proxy that cannot ask to gather, and is told endpoints", requests: Alter{Without: []protoreflect.FullName{
-			"slicefeed.writer.v1.WatchEndpointsRequest.gather",
-		}}, gather: true},
-	} {
+	for _, row := range writers {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				board := endpoints.NewBoard("life")
