@@ -185,7 +185,7 @@ func (l *link) same(when string, p peer) {
 		p.lost(&want)
 	}
 	for _, s := range []*subscriber.Snapshot{&want, &got} {
-		s.NewsAt = time.Time{} // a stream that was broken brings news at another moment
+		s.NewsAt = time.Time{}  // a stream that was broken brings news at another moment
 		if !s.WordAt.IsZero() { // heartbeats of two streams are at different moments
 			s.WordAt = time.Unix(0, 0)
 		}
