@@ -24,12 +24,12 @@ need_docker() {
   find_docker || builds=no
   [ -n "$docker" ] || engine_fails 'This needs a Docker engine, and there is no docker in the PATH.' \
     'On Debian: apt-get install docker.io docker-compose'
-  if ! said=$("$docker" info --format '{{.ServerVersion}}' 2>&1) || [ -z "$said" ]; then
+  if ! said=$("$docker" version --format '{{.Server.Version}}' 2>&1); then
     case $said in
     *'permission denied'*) engine_fails 'The Docker engine is not for this user: add them to the group docker, and log in again:' \
       "  sudo usermod -aG docker $(id -un)" ;;
     *) engine_fails "No Docker engine answers${DOCKER_HOST:+ at DOCKER_HOST=$DOCKER_HOST}. Start it:" \
-      '  sudo systemctl start docker' '  sudo dockerd &                          (where there is no systemd)' "docker says: $said" ;;
+      '  sudo systemctl start docker' '  sudo dockerd &                          (where there is no systemd)' "docker says: ${said##*$'\n'}" ;;
     esac
   fi
   [ $builds = yes ] || engine_fails "$docker cannot build with BuildKit, for it lacks the plugin buildx." \

@@ -87,7 +87,7 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 	if os.Getenv("SLICEFEED_VERIFY") == "" {
 		t.Skip("part of make verify")
 	}
-	if _, err := docker(t.Context(), "info", "--format={{.ServerVersion}}"); err != nil {
+	if _, err := docker(t.Context(), "version", "--format={{.Server.Version}}"); err != nil {
 		t.Skipf("not run: the docker-compose stack: no Docker engine answers (%s)", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	if there := left(t); there != "" {
@@ -263,7 +263,7 @@ func testSecrets(t *testing.T, all map[string]running) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				read[name] = append(read[name], file{filepath.Join(m.Destination, entry.Name), string(content)})
+				read[name] = append(read[name], file{filepath.Join(filepath.Dir(m.Destination), entry.Name), string(content)})
 				secret := strings.Contains(string(content), "PRIVATE KEY") || strings.Contains(string(content), "client-key-data") ||
 					strings.Contains(string(content), "token:") || string(content) == cloudToken
 				if strings.HasSuffix(m.Name, "-public") && (secret || strings.Count(string(content), "BEGIN") != 1 || filepath.Base(entry.Name) != "ca.crt") {
@@ -292,8 +292,8 @@ func testSecrets(t *testing.T, all map[string]running) {
 		if len(of) > 1 {
 			t.Errorf("%s can read secrets of both sides: %v", name, of)
 		}
-		if half := name == "inventory" || strings.HasPrefix(name, "writer-"); half && len(of) != 1 {
-			t.Errorf("%s has no secret at all: %v", name, of)
+		if half := name == "inventory" || strings.HasPrefix(name, "writer-"); half && len(of) == 0 {
+			t.Errorf("%s has no secret at all", name)
 		}
 	}
 }
