@@ -60,7 +60,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, leader, "Held back by the guard shrink", "refused: ", "paused, nothing is written", "nothing is ready", "probe failing", ">right<", "~ endpoint 10.0.1.12")
+	says(t, leader, "Held back by the guard shrink", "refused: ", "paused, nothing is written", "nothing is ready", "ready, held back", "not listed, would be ready", "probe failing", ">right<", "~ endpoint 10.0.1.12")
 	says(t, p.Inventory, "left out: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "left out on purpose: CONTROL_PLANE", pair.WriterSAN)
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -125,7 +125,7 @@ func look(ctx context.Context, t *testing.T, b *Browser, name, url string, scree
 // picture writes what is to be seen into docs/images.
 func picture(ctx context.Context, t *testing.T, page *Page, screen Screen, name string) {
 	t.Helper()
-	height := map[bool]int{true: 1500, false: 1250}[screen.Mobile]
+	height := map[bool]int{true: 1500, false: 1600}[screen.Mobile]
 	png, err := page.Picture(ctx, screen, height)
 	if err == nil {
 		png, err = fewColours(png)
@@ -148,11 +148,14 @@ func picture(ctx context.Context, t *testing.T, page *Page, screen Screen, name 
 
 // alone follows no link: it loads what one leads to.
 func alone(ctx context.Context, t *testing.T, b *Browser, url string) {
-	page, err := b.Load(ctx, url, screens["phone"])
+	page, err := b.Load(ctx, url, screens["desktop"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer page.Close(ctx) //nolint:errcheck // the browser ends anyway
+	if *update {
+		picture(ctx, t, page, screens["desktop"], "writer-alone-desktop")
+	}
 	var seen struct {
 		Title  string
 		Names  []string

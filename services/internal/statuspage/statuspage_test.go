@@ -185,6 +185,8 @@ green   not heard  its link is down, and this sentence is longer than what is
 
 RECENT EVENTS
 There are none.
+
+More of one alone: slicefeed-writer status NAME
 `, 40: `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01
 03:00:00 UTC
@@ -226,6 +228,9 @@ green
 
 RECENT EVENTS
 There are none.
+
+More of one alone: slicefeed-writer
+status NAME
 `} {
 		var b strings.Builder
 		p := example()

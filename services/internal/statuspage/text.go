@@ -36,6 +36,10 @@ func (t Terminal) Write(w io.Writer, p *Page) error {
 	for i := range p.Sections {
 		o.section(&p.Sections[i])
 	}
+	if p.Asked == "" {
+		o.blank()
+		o.put(0, faint, "More of one alone: "+p.Half+" status NAME")
+	}
 	_, err := io.WriteString(w, o.b.String())
 	return err
 }

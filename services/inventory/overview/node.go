@@ -68,6 +68,9 @@ func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left s
 		if room.Bytes > 0 {
 			whole := shown[n]
 			m.chain(&whole)
+			if m.asked != "" {
+				whole.Ask = "" // it is asked for already
+			}
 			whole.Open = m.asked != "" || n < maxOpen && (whole.Is.Grade == statuspage.Wrong || whole.Is.Grade == statuspage.Look)
 			if room.For(&whole) {
 				shown[n] = whole

@@ -143,6 +143,8 @@ about           state
 last listing    30s ago, 4 servers in 250ms
 request budget  58 requests could leave at once; at most 120 do in any minute
 token           it expires in 90d, on 2026-05-30
+
+More of one alone: slicefeed-inventory status NAME
 `
 
 func TestSaysOnTopWhatIsNotAsItShouldBe(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -88,10 +89,14 @@ func (m *Model) writes() statuspage.Section {
 	}
 	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
 		s.Items = append(s.Items, m.write(&m.Writes[i]))
+		s.Items[i].Open = m.Asked != "" || i == 0 && m.At.Sub(m.Writes[i].At) < fresh
 	}
 	s.LeftOut = earlier(len(m.Writes) - len(s.Items))
 	return s
 }
+
+// fresh is how old the last write may be to be shown unfolded: it may be what somebody came for.
+const fresh = 15 * time.Minute
 
 func earlier(n int) string {
 	if n <= 0 {
@@ -104,7 +109,7 @@ var past = map[string]string{"create": "created", "update": "updated", "delete":
 
 func (m *Model) write(w *history.Write) statuspage.Item {
 	i := statuspage.Item{
-		Name: statuspage.Text(w.Namespace + "/" + w.Slice), Also: statuspage.When(m.At, w.At), Open: m.Asked != "",
+		Name: statuspage.Text(w.Namespace + "/" + w.Slice), Also: statuspage.When(m.At, w.At),
 		Is: statuspage.Line{Text: cmp.Or(past[w.Verb], statuspage.Text(w.Verb))},
 	}
 	if w.Result != "ok" {

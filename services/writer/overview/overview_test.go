@@ -132,8 +132,8 @@ WRONG  web/shop  1 address is not written as decided  2 ready, 0 draining, 1 out
   decided: out
   in the slices: ready
   LOOK  10.0.0.4  not listed  worker-4 ready, not judged by a probe yet
+  LOOK  10.0.0.3  ready, held back  worker-3 draining, probe passing
   OK  10.0.0.1  ready  worker-1 ready, probe passing
-  OK  10.0.0.3  ready  worker-3 draining, probe passing
 OK  web/mail  right  1 ready, 0 draining, 0 out
 
 SOURCES
@@ -142,10 +142,13 @@ blue  believed  0  5s ago  #7, 2s ago
 
 LAST WRITES
 WRONG  web/shop-1  update refused, 3 times  02:59:50, 10s ago
+  The API server says: quota
   web/shop-1  updated -1 ~1  02:59:00, 1m ago
 
 RECENT EVENTS
   web/shop  Shrink  02:00:00, 1h ago
+
+More of one alone: slicefeed-writer status NAME
 `
 
 func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
@@ -157,11 +160,11 @@ func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
 	}{
 		"all is well":       {func(*endpoints.Target) {}, "right", false, false},
 		"not written":       {func(t *endpoints.Target) { t.Input.Held = nil }, "1 address is not written as decided", true, true},
-		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "written as decided, and nothing is ready", true, true},
+		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "nothing is ready; written as decided", true, true},
 		"the fence":         {func(t *endpoints.Target) { t.Decision.Write = false }, "nothing may be written, see its guards", true, true},
 		"held back": {func(t *endpoints.Target) {
 			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 2, Message: "Silence."}}
-		}, "written as decided, 2 held back", true, true},
+		}, "2 held back; written as decided", true, true},
 		"paused": {func(t *endpoints.Target) {
 			t.State, t.Slices = endpoints.Paused, nil
 		}, "paused, nothing is written; 1 address would change", true, true},

@@ -68,11 +68,11 @@ func is(v *endpoints.View) statuspage.Line {
 	case v.OtherPorts:
 		return wrong("its slices list other ports than are decided")
 	case v.Ready == 0:
-		return wrong("written as decided, and nothing is ready")
+		return wrong("nothing is ready; written as decided")
 	case held > 0:
-		return look("written as decided, %d held back", held)
+		return look("%d held back; written as decided", held)
 	case len(v.Guards) > 0:
-		return look("written as decided, a guard acts")
+		return look("a guard acts; written as decided")
 	default:
 		return statuspage.Line{Grade: statuspage.Fine, Text: "right"}
 	}
@@ -82,6 +82,9 @@ func is(v *endpoints.View) statuspage.Line {
 func (m *Model) service(r *row, nth int) statuspage.Item {
 	v, s := r.view, r.item
 	alone := len(m.Services) == 1
+	if m.Asked == v.Namespace+"/"+v.Service {
+		s.Ask = "" // it is asked for already
+	}
 	s.Open = alone || s.Is.Grade != statuspage.Fine && nth < maxOpen
 	if v.Message != "" {
 		s.Lines = append(s.Lines, statuspage.Line{Text: statuspage.Text(v.Message)})
@@ -117,6 +120,7 @@ func (m *Model) service(r *row, nth int) statuspage.Item {
 		a.Open = s.Open && i < maxOpen && (a.Is.Grade == statuspage.Wrong || alone && a.Is.Grade == statuspage.Look)
 		s.Items = append(s.Items, a)
 	}
+	slices.SortStableFunc(s.Items, func(a, b statuspage.Item) int { return cmp.Compare(a.Is.Grade.Urgency(), b.Is.Grade.Urgency()) })
 	if n := len(entered) - len(s.Items); n > 0 {
 		s.LeftOut = fmt.Sprintf("%d more addresses are left out, none of them more urgent than these.", n)
 	}
@@ -163,8 +167,13 @@ func (m *Model) address(v *endpoints.View, entered *endpoints.Entered) statuspag
 		decided = "nothing"
 	}
 	a := statuspage.Item{Name: e.Address.String(), Is: statuspage.Line{Grade: gradeOf(v, entered), Text: listed(entered.Listed)}}
-	if a.Is.Grade == statuspage.Wrong {
+	switch {
+	case a.Is.Grade == statuspage.Wrong:
 		a.Is.Text += ", to be " + decided
+	case v.State == endpoints.Paused && !entered.AsDecided():
+		a.Is.Text += ", would be " + decided
+	case e.Guard != nil:
+		a.Is = statuspage.Line{Grade: statuspage.Look, Text: a.Is.Text + ", held back"}
 	}
 	a.Lines = append(a.Lines, statuspage.Say("%s", statuspage.Text(e.Conclusion)))
 	switch {
