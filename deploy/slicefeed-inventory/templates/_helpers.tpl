@@ -12,7 +12,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* Name, namespace and labels, which all objects of the release's namespace have. */}}
 {{- define "slicefeed.metadata" -}}
 name: {{ .Release.Name }}
-namespace: {{ .Release.Namespace }}
+namespace: {{ toYaml .Release.Namespace }}
 labels:
   {{- include "slicefeed.labels" . | nindent 2 }}
 {{- end }}
