@@ -3,6 +3,7 @@ package runbooks
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,13 @@ var alike = []struct {
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
 
+// several is a list of addresses, whose order is that in which they were found out.
+var several = regexp.MustCompile(`\b\d+(\.\d+){3}(,\d+(\.\d+){3})+\b`)
+
 func loosely(line string) string {
+	line = several.ReplaceAllStringFunc(line, func(list string) string {
+		return strings.Join(slices.Sorted(strings.SplitSeq(list, ",")), ",")
+	})
 	for _, a := range alike {
 		line = a.what.ReplaceAllString(line, a.as)
 	}
@@ -27,7 +34,7 @@ func loosely(line string) string {
 }
 
 // Matches compares what a page shows with what was printed, line by line and in order. Durations,
-// dates, UUIDs, names of Pods and the width of columns do not count; … stands for anything within
+// dates, UUIDs, names of Pods, the order of addresses in a list and the width of columns do not count; … stands for anything within
 // a line, and a line of it for any lines. Lines that the page leaves out in between are a
 // difference, as is anything after its last line.
 func Matches(shown, printed string) error {

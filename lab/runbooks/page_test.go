@@ -62,6 +62,8 @@ func TestOutputsAreComparedLoosely(t *testing.T) {
 		{"first\n…\n", "first\na\nb\n", ""},
 		{"first\n", "", "does not print"},
 		{"until 2026-11-22 02:30:00, 7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90\n", "until 2027-01-01 10:00:59, 461c3cb7-1d37-4145-bf97-3b3a49f786eb\n", ""},
+		{"on 10.0.1.11,10.0.1.12\n", "on 10.0.1.12,10.0.1.11\n", ""},
+		{"on 10.0.1.11,10.0.1.12\n", "on 10.0.1.12,10.0.1.13\n", "does not print"},
 		{"3 ready\n", "2 ready\n", "does not print"},
 	} {
 		err := Matches(c.shown, c.printed)

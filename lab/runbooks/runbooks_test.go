@@ -2,34 +2,117 @@ package runbooks
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
 )
 
 const docs = "../../docs/runbooks/"
 
 type events = map[string]func(context.Context) error
 
-// The pages are read in this order, in one world: the README builds it, the last one takes it down.
+// The pages are read in this order, in one world: the README builds it, and each page leaves
+// it as sound as it found it.
 func TestEveryCommandOfTheRunbooks(t *testing.T) {
 	w := begin(t)
-	t.Run("README", func(t *testing.T) {
-		w.read(t, "../../README.md", "Deploying", events{
-			"the cluster has three workers": func(ctx context.Context) error {
-				for name, address := range map[string]string{"worker-1": "10.0.1.11", "worker-2": "10.0.1.12", "worker-3": "10.0.1.13"} {
-					if err := w.join(ctx, name, address, true, nil); err != nil {
-						return err
-					}
-				}
-				return nil
+	for _, page := range []struct {
+		name   string
+		events events
+	}{
+		{"first-run.md", nil},
+		{"endpoints-are-wrong.md", events{
+			"a worker without a private address joins, and another one's backend dies": func(ctx context.Context) error {
+				return errors.Join(w.join(ctx, "worker-4", "10.0.1.14", false, nil), w.set(backend.Refuse, "worker-2"))
 			},
-			"the cloud is another one": w.otherCloud,
-		})
+			"the server gets its NIC": func(context.Context) error { return w.attach(w.workers["worker-4"], true) },
+			"the backend is mended":   func(context.Context) error { return w.set(backend.Serve, "worker-2") },
+		}},
+		{"service-is-empty.md", events{
+			"somebody takes the Service's label away": func(ctx context.Context) error {
+				return w.run(ctx, "kubectl --context consuming -n web label service shop slicefeed.dev/class-")
+			},
+			"all backends die":      func(context.Context) error { return w.set(backend.Refuse, w.names()...) },
+			"all backends are back": func(context.Context) error { return w.set(backend.Serve, w.names()...) },
+		}},
+		{"replace-a-node.md", events{
+			"the new node joins":        func(ctx context.Context) error { return w.join(ctx, "worker-5", "10.0.1.15", true, nil) },
+			"the old server is deleted": func(context.Context) error { return w.destroy("worker-4") },
+		}},
+		{"drain-a-pool.md", events{
+			"there is an old pool and a new one": func(ctx context.Context) error {
+				old, young := map[string]string{"pool": "old"}, map[string]string{"pool": "new"}
+				return errors.Join(w.join(ctx, "worker-6", "10.0.1.16", true, old), w.join(ctx, "worker-7", "10.0.1.17", true, old),
+					w.join(ctx, "worker-8", "10.0.1.18", true, young), w.join(ctx, "worker-9", "10.0.1.19", true, young))
+			},
+			"the old pool is deleted": func(context.Context) error { return errors.Join(w.destroy("worker-6"), w.destroy("worker-7")) },
+		}},
+		{"rotate-credentials.md", events{
+			"there is a new token":     func(context.Context) error { return w.newToken("another-token") },
+			"the old token is deleted": func(context.Context) error { return w.acceptToken() },
+		}},
+		{"upgrade.md", events{
+			"an upgrade of the writer goes wrong": func(ctx context.Context) error {
+				return w.run(ctx, "helm --kube-context consuming -n web upgrade slicefeed-writer deploy/slicefeed-writer -f writer.yaml --set settings.SECURED_SUBNET_CIDR=10.0.1.7/24")
+			},
+		}},
+		{"compromised-half.md", events{
+			"somebody has the inventory's keys and its token": func(ctx context.Context) error {
+				return w.run(ctx, "kubectl --context secured -n slicefeed create token slicefeed-inventory >stolen-token")
+			},
+			"there is a new token, and the old one is deleted": func(context.Context) error {
+				return errors.Join(w.newToken("a-third-token"), w.acceptToken())
+			},
+			"what was stolen from the inventory is worthless": func(ctx context.Context) error {
+				return w.refused(ctx, "kubectl --context secured --token=\"$(cat stolen-token)\" get nodes", w.secured)
+			},
+			"somebody has the writer's keys and its token": func(ctx context.Context) error {
+				return w.run(ctx, "kubectl --context consuming -n web create token slicefeed-writer >stolen-token")
+			},
+			"the writer's stolen token is worthless": func(ctx context.Context) error {
+				return w.refused(ctx, "kubectl --context consuming --token=\"$(cat stolen-token)\" -n web get services", w.consuming)
+			},
+		}},
+		{"disaster.md", events{
+			"all that is ours in the consuming cluster is gone": func(ctx context.Context) error {
+				return w.run(ctx, "helm --kube-context consuming -n web uninstall slicefeed-writer\n"+
+					"kubectl --context consuming -n web delete endpointslices,secrets,configmaps,leases --all\n")
+			},
+			"the secured cluster is gone, and there is a new one with two workers": w.rebuild,
+		}},
+	} {
+		if page.name == "first-run.md" && !t.Run("README", w.readme) {
+			return
+		}
+		if !t.Run(page.name, func(t *testing.T) { w.read(t, docs+page.name, "", page.events) }) {
+			return // the next ones would not find what they need
+		}
+	}
+}
+
+// readme deploys both halves as a newcomer does.
+func (w *world) readme(t *testing.T) {
+	w.read(t, "../../README.md", "Deploying", events{
+		"the cluster has three workers": func(ctx context.Context) error {
+			return errors.Join(w.join(ctx, "worker-1", "10.0.1.11", true, nil),
+				w.join(ctx, "worker-2", "10.0.1.12", true, nil), w.join(ctx, "worker-3", "10.0.1.13", true, nil))
+		},
+		"the cloud is another one": w.otherCloud,
+		// A new leader lets nobody leave in its first window, and these pages have many leaders.
+		"the windows are short": func(context.Context) error {
+			return w.edit("writer.yaml", "settings:\n", "settings:\n  SHRINK_WINDOW: 2s\n")
+		},
 	})
 }
 
-// otherCloud has the inventory ask the emulator: the one thing that the README's reader does not do.
+// otherCloud has the inventory ask the emulator, and more often than one should ask the cloud.
 func (w *world) otherCloud(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(w.dir, "cloud-ca.crt"), w.cloudCA, 0o600); err != nil {
 		return err
@@ -37,8 +120,59 @@ func (w *world) otherCloud(ctx context.Context) error {
 	if err := w.run(ctx, "kubectl --context secured -n slicefeed create configmap cloud-ca --from-file=ca.crt=cloud-ca.crt"); err != nil {
 		return err
 	}
-	if err := w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: cloud-ca}\nsettings:\n  IONOS_API_URL: "+w.cloudURL+"\n"); err != nil {
+	return w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: cloud-ca}\nsettings:\n  IONOS_API_URL: "+w.cloudURL+
+		"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n")
+}
+
+// newToken puts another token where the page's reader has it; acceptToken has the cloud accept it alone.
+func (w *world) newToken(token string) error {
+	return os.WriteFile(filepath.Join(w.dir, "token"), []byte(token+"\n"), 0o600)
+}
+
+func (w *world) acceptToken() error {
+	raw, err := os.ReadFile(filepath.Join(w.dir, "token"))
+	if err == nil {
+		token := strings.TrimSpace(string(raw))
+		w.token.Store(&token)
+	}
+	return err
+}
+
+// refused wants a token to be refused as nobody's: an API server remembers one for ten seconds.
+func (w *world) refused(ctx context.Context, command string, c cluster) error {
+	shell, err := Open(w.dir, append(slices.Clone(w.env), "KUBECONFIG="+filepath.Join(w.dir, "nobody.kubeconfig")))
+	if err != nil {
 		return err
 	}
-	return nil
+	defer shell.Close() //nolint:errcheck // it has done what it was for
+	if err := c.nobody(filepath.Join(w.dir, "nobody.kubeconfig")); err != nil {
+		return err
+	}
+	return shell.Do(ctx, Step{Command: command + "\n", Exit: 1, Until: true, Output: "error: You must be logged in to the server (…)\n"})
+}
+
+// nobody writes a kubeconfig that knows where the cluster is, and has no credentials.
+func (c cluster) nobody(path string) error {
+	config, err := clientcmd.LoadFromFile(c.kube)
+	if err != nil {
+		return err
+	}
+	for _, user := range config.AuthInfos {
+		*user = clientcmdapi.AuthInfo{}
+	}
+	return clientcmd.WriteToFile(*config, path)
+}
+
+// rebuild takes away all of the secured side, and makes two workers of a new one.
+func (w *world) rebuild(ctx context.Context) error {
+	for _, name := range w.names() {
+		if err := w.destroy(name); err != nil {
+			return err
+		}
+	}
+	err := w.run(ctx, "helm --kube-context secured -n slicefeed uninstall slicefeed-inventory\n"+
+		"kubectl --context secured delete nodes -l kubernetes.io/os=linux,'!node-role.kubernetes.io/control-plane'\n"+
+		"kubectl --context secured -n slicefeed delete secrets --all\n"+
+		"kubectl --context secured -n slicefeed delete configmap slicefeed-inventory-peer-ca\n")
+	return errors.Join(err, w.join(ctx, "worker-21", "10.0.1.21", true, nil), w.join(ctx, "worker-22", "10.0.1.22", true, nil))
 }

@@ -95,7 +95,7 @@ func (s *Session) Close() error {
 }
 
 // retry is how long a command that is repeated may take to print what its page shows.
-const retry = 90 * time.Second
+const retry = 60 * time.Second
 
 // Do runs a step that is a command. The error shows what it printed.
 func (s *Session) Do(ctx context.Context, step Step) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,8 +73,22 @@ func (w *world) attach(m *worker, onLAN bool) error {
 // destroy takes the machine away, as the cloud does once its Node has left.
 func (w *world) destroy(name string) error {
 	m := w.workers[name]
+	delete(w.workers, name)
 	if err := w.cloud.RemoveServer(pair.Datacenter, m.server); err != nil {
 		return err
 	}
 	return m.backend.Close()
+}
+
+// names are those of all workers that there are.
+func (w *world) names() []string { return slices.Sorted(maps.Keys(w.workers)) }
+
+// set changes how workers' backends behave.
+func (w *world) set(mode backend.Mode, names ...string) error {
+	for _, name := range names {
+		if err := w.workers[name].backend.Set(mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }

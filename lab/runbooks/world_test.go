@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,6 +139,11 @@ func (w *world) read(t *testing.T, path, heading string, events map[string]func(
 	shell, err := Open(w.dir, w.env)
 	must(t, err)
 	defer func() { w.ended(shell.Close()) }()
+	if heading == "" {
+		first, err := Read(docs+"README.md", "First")
+		must(t, err)
+		steps = slices.Concat(first, steps)
+	}
 	happened := map[string]bool{}
 	for _, step := range steps {
 		begun := time.Now()
