@@ -48,8 +48,8 @@ verify: ## The longer gate, run before a release: make test, and all that is bel
 	@tools/verify test oldest long load outside
 
 .PHONY: oldest
-oldest: build race ## The end-to-end tests on API servers of the oldest Kubernetes that is supported
-	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m ./lab/e2e/
+oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
+	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m $(ON_CONTROL_PLANES:%=./lab/%/...)
 
 .PHONY: long
 long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour
