@@ -61,8 +61,9 @@ labels:
 {{- define "writer.rules" -}}
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # RBAC cannot select them by label: that is the admission policy's part.
+# get reads one again whose last write met another one, or got no answer.
 # delete also covers changing an owner reference where OwnerReferencesPermissionEnforcement is on.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]

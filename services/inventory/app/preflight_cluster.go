@@ -15,7 +15,7 @@ func needed(cfg *Config) []preflight.Permission {
 			{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.namespace},
 		}
 	}
-	all := []preflight.Permission{{Verb: "get", Resource: "nodes"}, {Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}
+	all := []preflight.Permission{{Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}
 	if w, err := kubenodes.ParseWorkload(cfg.Workload); err == nil {
 		all = append(all,
 			preflight.Permission{Verb: "list", Resource: "pods", Namespace: w.Namespace},

@@ -98,7 +98,7 @@ func TestPreflightSaysOfEachThingWhetherItWorks(t *testing.T) {
 	}{
 		{"all is well", well, nil, 0, []string{
 			"ok certificate|inventory.example, for server auth, expires in 90 days", "ok allowed clients|can be used",
-			"ok API server|v1.36.3 at http://127.0.0.1:", "ok clock of the API server|second", "ok get nodes|allowed", "ok list nodes|allowed", "ok watch nodes|allowed",
+			"ok API server|v1.36.3 at http://127.0.0.1:", "ok clock of the API server|second", "ok list nodes|allowed", "ok watch nodes|allowed",
 			"ok no more permissions|nothing dangerous", "ok source|nodes: 2, workers: 1, selected: 1, ready of these: 1",
 			"ok IONOS token|accepted; it expires in 200 days", "ok clock of the cloud|second",
 			"ok " + lan + `|private, "workers" in "prod" (de/fra), addresses [10.0.1.0/24]`, "ok first observation|told: 1",
@@ -112,7 +112,7 @@ func TestPreflightSaysOfEachThingWhetherItWorks(t *testing.T) {
 		}},
 		{"it may not list nodes", with(func(o *outside) {
 			o.allowed = func(a authorizationv1.ResourceAttributes) bool { return a.Resource == "nodes" && a.Verb == "watch" }
-		}), nil, 1, []string{"FAIL list nodes|may not list nodes: bind the role", "FAIL get nodes", "ok watch nodes", "- source|get nodes"}},
+		}), nil, 1, []string{"FAIL list nodes|may not list nodes: bind the role", "ok watch nodes", "- source|list nodes"}},
 		{"it may do everything", with(func(o *outside) { o.allowed = all }), nil, 0, []string{"WARN no more permissions|may do everything"}},
 		{"it may do more", with(func(o *outside) {
 			o.allowed = func(a authorizationv1.ResourceAttributes) bool {
@@ -202,8 +202,8 @@ func TestPreflightAsksForWhatTheConfigurationNeeds(t *testing.T) {
 		set  map[string]string
 		want []string
 	}{
-		{nil, []string{"get nodes", "list nodes", "watch nodes"}},
-		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"get nodes", "list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
+		{nil, []string{"list nodes", "watch nodes"}},
+		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
 		{onlySource("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
 	} {
 		env := valid()

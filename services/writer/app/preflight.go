@@ -166,10 +166,11 @@ func (f *flight) line(verb string, resource [2]string) string {
 // needed is what the writer does in the consuming cluster.
 func (f *flight) needed() []preflight.Permission {
 	var all []preflight.Permission
-	for _, resource := range [][2]string{servicesAPI, slicesAPI} {
-		for _, verb := range []string{"get", "list", "watch"} {
-			all = append(all, f.may(verb, resource)...)
-		}
+	for _, verb := range []string{"list", "watch"} {
+		all = append(all, f.may(verb, servicesAPI)...)
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		all = append(all, f.may(verb, slicesAPI)...)
 	}
 	if !f.writes() {
 		return all
