@@ -75,7 +75,13 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 	if _, err := os.Stat(filepath.Join(bin, "helm")); err != nil {
 		return fmt.Errorf("%w: tools/build charts makes it", err)
 	}
-	if w.Pair, err = pair.Start(ctx, pair.Options{Programs: options.Programs, Cloud: options.Cloud, Bare: true}); err != nil {
+	w.Pair, err = pair.Start(ctx, pair.Options{
+		Programs: options.Programs, Cloud: options.Cloud, Bare: true,
+		// As the oldest API servers that are supported are: where it is on, a client that watches
+		// needs no permission to list, unless the server cannot answer that way for once.
+		APIServerArg: []string{"--feature-gates=WatchList=false"},
+	})
+	if err != nil {
 		return err
 	}
 	w.dir = filepath.Join(w.Pair.Dir(), "charts")
@@ -151,7 +157,7 @@ sh -e "$DIR/commands"`)
 func (w *World) TrustCloud(ctx context.Context) error {
 	_, err := w.Run(ctx, `k="kubectl --context secured -n slicefeed"
 $k create namespace slicefeed --dry-run=client -o yaml | $k apply --server-side -f -
-$k create configmap ionos-ca --from-file=ca.crt=`+w.Cloud.CAFile)
+$k create configmap ionos-ca --from-file=ca.crt=`+w.Cloud.CAFile+` --dry-run=client -o yaml | $k apply --server-side -f -`)
 	return err
 }
 
@@ -160,7 +166,8 @@ func (w *World) Token(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(w.dir, "token"), []byte(w.Cloud.Token+"\n"), 0o600); err != nil {
 		return err
 	}
-	_, err := w.Run(ctx, `kubectl --context secured -n slicefeed create secret generic slicefeed-inventory-ionos --from-file=token="$DIR/token"`)
+	_, err := w.Run(ctx, `k="kubectl --context secured -n slicefeed"
+$k create secret generic slicefeed-inventory-ionos --from-file=token="$DIR/token" --dry-run=client -o yaml | $k apply --server-side -f -`)
 	return err
 }
 

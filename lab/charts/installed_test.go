@@ -143,7 +143,7 @@ func TestBothChartsInstalled(t *testing.T) {
 		s.run(`helm --kube-context consuming uninstall slicefeed-writer -n web`)
 		s.until("its Pods are gone", func() bool { return len(s.pods(Consuming)) == 0 })
 		s.unchanged(slice)
-		left := s.run(`kubectl --context consuming get deploy,sa,role,rolebinding,cm,svc,pdb,netpol -n web -l app.kubernetes.io/managed-by=Helm -o name; kubectl --context consuming get validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings -l app.kubernetes.io/managed-by=Helm -o name`)
+		left := s.run(`kubectl --context consuming get deploy,sa,role,rolebinding,cm,svc,pdb,netpol -n web -l app.kubernetes.io/instance=slicefeed-writer -o name; kubectl --context consuming get validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings -l app.kubernetes.io/instance=slicefeed-writer -o name`)
 		if left != "" {
 			s.t.Errorf("it left %s", left)
 		}

@@ -76,6 +76,8 @@ type Options struct {
 	Cloud    CloudOptions
 	Bare     bool // without halves, and without anything of theirs in the clusters: somebody else installs them
 
+	APIServerArg []string // further arguments of both API servers
+
 	// Settings of the halves, by environment name, beside those that the set-up needs, or
 	// instead of them; an empty value takes one away.
 	Inventory, Writer map[string]string
@@ -167,7 +169,7 @@ func (p *Pair) startControlPlanes(ctx context.Context, options Options) error {
 			Accounts: options.Bare, // where there are halves they have kubeconfigs, and there are no Pods
 			// It would taint each new Node as not ready, and only a controller manager
 			// would ever take that away.
-			APIServerArg: []string{"--disable-admission-plugins=TaintNodesByCondition"},
+			APIServerArg: append([]string{"--disable-admission-plugins=TaintNodesByCondition"}, options.APIServerArg...),
 		})
 		if err == nil {
 			p.securedClient, err = kubernetes.NewForConfig(p.Secured.AdminConfig())
@@ -178,7 +180,7 @@ func (p *Pair) startControlPlanes(ctx context.Context, options Options) error {
 		p.Consuming, err = controlplane.Start(ctx, controlplane.Options{
 			Programs: options.Programs, Name: "consuming", Address: ConsumingAddress, Dir: filepath.Join(p.dir, "consuming"),
 			Accounts:     options.Bare,
-			APIServerArg: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + p.auditFile()},
+			APIServerArg: append([]string{"--audit-policy-file=" + policy, "--audit-log-path=" + p.auditFile()}, options.APIServerArg...),
 		})
 		if err == nil {
 			p.consumingClient, err = kubernetes.NewForConfig(p.Consuming.AdminConfig())
