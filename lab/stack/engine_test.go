@@ -46,7 +46,7 @@ func TestMakeUpSaysWhatItLacksAndHowToGetIt(t *testing.T) {
 				}
 			}
 			if row.docker {
-				if err := os.WriteFile(filepath.Join(path, "docker"), []byte(client), 0o700); err != nil { //nolint:gosec // it is to be run
+				if err := os.WriteFile(filepath.Join(path, "docker"), []byte(client), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -121,6 +121,14 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 			t.Errorf("containers were made: %s", there)
 		}
 	})
+	t.Run("another network in the place of the workers is named", func(t *testing.T) {
+		must(t, "network", "create", "--subnet="+Subnet, "slicefeed-test-elsewhere")
+		defer must(t, "network", "rm", "slicefeed-test-elsewhere")
+		out, err := shell(t.Context(), "make up")
+		if err == nil || !strings.Contains(out, "Another Docker network has "+Subnet) {
+			t.Errorf("got %v\n%s", err, out)
+		}
+	})
 	guide := &tour{t: t}
 	guide.take(first)
 	for _, s := range steps[1 : len(steps)-1] {
