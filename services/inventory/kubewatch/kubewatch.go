@@ -48,6 +48,7 @@ type Watch[T any] struct {
 
 // New returns a watch that has read nothing yet: see Run.
 func New[T any](kind Kind[T], cfg Config) *Watch[T] {
+	cfg.Metrics.begin(kind.Resource)
 	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), anew: make(chan struct{}, 1)}
 }
 
@@ -141,4 +142,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	reg.MustRegister(m.looks, m.relists, m.failures)
 	return m
+}
+
+// begin makes the series of a resource, so that a rate of its first failure is seen.
+func (m *Metrics) begin(resource string) {
+	m.relists.WithLabelValues(resource)
+	for _, verb := range []string{"list", "watch"} {
+		m.failures.WithLabelValues(resource, verb)
+	}
 }

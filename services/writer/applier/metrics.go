@@ -32,7 +32,9 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}),
 	}
 	for _, verb := range []verb{create, update, remove} {
-		m.writes.WithLabelValues(string(verb), "ok")
+		for _, result := range []string{"ok", "conflict", "throttled", "refused", "unknown"} { // so that the first one is seen
+			m.writes.WithLabelValues(string(verb), result)
+		}
 	}
 	registerer.MustRegister(m.writes, m.duration, m.repairs)
 	return m

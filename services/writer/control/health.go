@@ -62,7 +62,7 @@ func ailments(view targets.View, in verdict.Input, d verdict.Decision, failed in
 	if !d.Write {
 		wrong[problemForbidden] = true
 	}
-	if failed > 0 || d.Write && !asDecided(in.Held, d.Endpoints) {
+	if !view.Paused && (failed > 0 || d.Write && !asDecided(in.Held, d.Endpoints)) {
 		wrong[problemUnwritten] = true
 	}
 	ready := false

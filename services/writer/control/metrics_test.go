@@ -116,7 +116,7 @@ func TestAilments(t *testing.T) {
 		{name: "a write that fails, though endpoints are alike", in: held, d: served, failed: 1, want: []problem{problemUnwritten}},
 		{name: "a guard that acts", in: held, d: with(func(d *verdict.Decision) { d.Guards = []verdict.Guard{{Rule: verdict.RuleShrink}} }), want: []problem{problemHeldBack}},
 		{name: "what may not be written is not late", d: with(func(d *verdict.Decision) { d.Write = false }), want: []problem{problemForbidden}},
-		{name: "nobody waits for the slices of a paused one, but they differ", view: targets.View{Paused: true}, d: served, want: []problem{problemPaused, problemUnwritten}},
+		{name: "what somebody keeps from being written is not late", view: targets.View{Paused: true}, d: served, want: []problem{problemPaused}},
 		{name: "of a refused one nothing is decided", view: targets.View{Refusal: &targets.Refusal{}}, want: []problem{problemRefused}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
