@@ -56,7 +56,7 @@ func (w *world) tellAddresses(ctx context.Context, services watch.Interface) {
 
 // balance joins a connection to a Pod of the inventory that is ready.
 func (w *world) balance(ctx context.Context, conn net.Conn) {
-	defer conn.Close() //nolint:errcheck // it is over
+	defer conn.Close()
 	pods, err := w.secured.client.CoreV1().Pods("slicefeed").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=slicefeed-inventory"})
 	if err != nil {
 		return
@@ -69,7 +69,7 @@ func (w *world) balance(ctx context.Context, conn net.Conn) {
 		if err != nil {
 			continue
 		}
-		defer far.Close() //nolint:errcheck // it is over
+		defer far.Close()
 		over := context.AfterFunc(ctx, func() { _ = conn.Close(); _ = far.Close() })
 		defer over()
 		go func() {

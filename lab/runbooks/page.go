@@ -14,6 +14,7 @@
 package runbooks
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -87,7 +88,7 @@ func parse(text, heading string) ([]Step, error) {
 		}
 	}
 	if r.asked {
-		return nil, fmt.Errorf("the last comment is about a command that does not come")
+		return nil, errors.New("the last comment is about a command that does not come")
 	}
 	return r.steps, nil
 }

@@ -144,7 +144,7 @@ func (w *world) refused(ctx context.Context, command string, c cluster) error {
 	if err != nil {
 		return err
 	}
-	defer shell.Close() //nolint:errcheck // it has done what it was for
+	defer shell.Close()
 	if err := c.nobody(filepath.Join(w.dir, "nobody.kubeconfig")); err != nil {
 		return err
 	}

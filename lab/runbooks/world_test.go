@@ -181,7 +181,7 @@ func (w *world) look() string {
 	if err != nil {
 		return ""
 	}
-	defer shell.Close() //nolint:errcheck // a message is being made
+	defer shell.Close()
 	printed, _, _ := shell.Run(context.Background(), `
 kubectl --context secured get nodes,pods,services -A
 kubectl --context consuming get pods,endpointslices,events -A || :
