@@ -251,7 +251,8 @@ func (p *Page) hear(m message, loaded chan<- struct{}) {
 			URL string `json:"url"`
 		} `json:"request"`
 		Entry struct {
-			Level, Text string
+			Level string `json:"level"`
+			Text  string `json:"text"`
 		} `json:"entry"`
 		Type string `json:"type"`
 	}

@@ -90,7 +90,7 @@ func look(ctx context.Context, t *testing.T, b *Browser, name, url string, scree
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer page.Close(ctx) //nolint:errcheck // the browser ends anyway
+	defer page.Close(ctx)
 	if *update && (strings.HasSuffix(name, "-desktop") || strings.HasSuffix(name, "-phone-dark")) {
 		picture(ctx, t, page, screen, name)
 	}
@@ -152,7 +152,7 @@ func alone(ctx context.Context, t *testing.T, b *Browser, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer page.Close(ctx) //nolint:errcheck // the browser ends anyway
+	defer page.Close(ctx)
 	if *update {
 		picture(ctx, t, page, screens["desktop"], "writer-alone-desktop")
 	}

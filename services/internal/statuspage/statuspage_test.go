@@ -108,6 +108,14 @@ func TestAStrangersTextStaysTextInATerminal(t *testing.T) {
 	if text := own.ReplaceAllString(b.String(), ""); strings.ContainsAny(text, "\x00\x1b\u202e") || regexp.MustCompile(`(?m)^WRONG forged`).MatchString(text) {
 		t.Errorf("it steers, or begins a line: %q", text)
 	}
+	short := whole("\x1b[2J\n")
+	b.Reset()
+	if err := (Terminal{Width: 200}).Write(&b, &short); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "\x1b") {
+		t.Errorf("what fits in a line steers: %q", b.String())
+	}
 	b.Reset()
 	if err := (Terminal{Width: 80}).Write(&b, &p); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func (m *model) listing() statuspage.Line {
 func (m *model) budget() statuspage.Line {
 	b := m.Cloud.Budget()
 	if b.Wait > 0 {
-		m.blame(statuspage.Look, "the request budget of the cloud API is used up")
+		m.blamef(statuspage.Look, "the request budget of the cloud API is used up")
 		return statuspage.Line{Grade: statuspage.Look, Text: fmt.Sprintf(
 			"used up: the next request waits for %s. At most %d leave in any minute (IONOS_REQUEST_BUDGET).", b.Wait.Round(time.Second), b.PerMinute)}
 	}
@@ -48,12 +48,12 @@ func (m *model) token() statuspage.Line {
 	left := at.Sub(m.at)
 	switch {
 	case err != nil:
-		m.blame(statuspage.Wrong, "the IONOS token cannot be read")
+		m.blamef(statuspage.Wrong, "the IONOS token cannot be read")
 		return statuspage.Line{Grade: statuspage.Wrong, Text: statuspage.Text(err.Error())}
 	case !known:
 		return statuspage.Say("it does not say when it expires")
 	case left <= 0:
-		m.blame(statuspage.Wrong, "the IONOS token has expired")
+		m.blamef(statuspage.Wrong, "the IONOS token has expired")
 		return statuspage.Line{Grade: statuspage.Wrong, Text: "it expired on " + at.UTC().Format(time.DateTime) + " UTC: make another"}
 	}
 	line := statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("it expires in %s, on %s", statuspage.Rounded(left), at.UTC().Format(time.DateOnly))}
@@ -64,7 +64,7 @@ func (m *model) token() statuspage.Line {
 		line.Grade = statuspage.Look
 	}
 	if line.Grade != statuspage.Fine {
-		m.blame(line.Grade, "the IONOS token expires in %s", statuspage.Rounded(left))
+		m.blamef(line.Grade, "the IONOS token expires in %s", statuspage.Rounded(left))
 		line.Text += ": make another; in IONOS_TOKEN_FILE it is replaced without a restart"
 	}
 	return line

@@ -33,15 +33,15 @@ func (m *model) nodes() statuspage.Section {
 	}
 	switch {
 	case left == 1:
-		m.blame(worst, "1 node is left out though it counts")
+		m.blamef(worst, "1 node is left out though it counts")
 	case left > 1:
-		m.blame(worst, "%d nodes are left out though they count", left)
+		m.blamef(worst, "%d nodes are left out though they count", left)
 	}
 	if unready > 0 {
-		m.blame(statuspage.Look, "%s not ready", areNodes(unready))
+		m.blamef(statuspage.Look, "%s not ready", areNodes(unready))
 	}
 	if m.asked == "" && m.Status.Observation > 0 && !slices.ContainsFunc(m.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
-		m.blame(statuspage.Wrong, "no node is ready")
+		m.blamef(statuspage.Wrong, "no node is ready")
 	}
 	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
 		return cmp.Or(cmp.Compare(a.Is.Grade.Urgency(), b.Is.Grade.Urgency()), cmp.Compare(b2i(aside(&a)), b2i(aside(&b))))
@@ -49,7 +49,7 @@ func (m *model) nodes() statuspage.Section {
 	if len(all) == 0 {
 		text := "The source has told no node yet."
 		if m.asked != "" {
-			m.blame(statuspage.Look, "there is no node of this name here")
+			m.blamef(statuspage.Look, "there is no node of this name here")
 			e, _ := m.Explain(m.asked)
 			text = statuspage.Text(e.Verdict)
 		}

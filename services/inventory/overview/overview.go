@@ -88,7 +88,7 @@ type model struct {
 	told        int
 }
 
-func (m *model) blame(g statuspage.Grade, format string, args ...any) {
+func (m *model) blamef(g statuspage.Grade, format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); g {
 	case statuspage.Wrong:
 		m.wrong = append(m.wrong, text)
@@ -133,7 +133,7 @@ func (m *model) source() statuspage.Section {
 			grade = statuspage.Wrong
 		}
 		if grade != statuspage.Fine {
-			m.blame(grade, "%s %s %s", p.name, isAre(p.name), p.part.Sync)
+			m.blamef(grade, "%s %s %s", p.name, isAre(p.name), p.part.Sync)
 		}
 		age := ""
 		if !p.part.Since.IsZero() {
@@ -180,7 +180,7 @@ func (m *model) subscribers() statuspage.Section {
 	s := statuspage.Section{Title: "Subscribers"}
 	all := m.Subscribers()
 	if len(all) == 0 {
-		m.blame(statuspage.Look, "nobody subscribes")
+		m.blamef(statuspage.Look, "nobody subscribes")
 		s.Lines = []statuspage.Line{statuspage.Say("Nobody subscribes at present. Is this inventory's address that of the writer's INVENTORY_ADDRESS, and its SAN in ALLOWED_CLIENTS_FILE?")}
 		return s
 	}
@@ -196,7 +196,7 @@ func (m *model) subscribers() statuspage.Section {
 		}
 	}
 	if slow > 0 {
-		m.blame(statuspage.Look, "%s slow", areSubscribers(slow))
+		m.blamef(statuspage.Look, "%s slow", areSubscribers(slow))
 	}
 	s.Table = t
 	if n := len(all) - len(t.Rows); n > 0 {

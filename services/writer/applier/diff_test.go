@@ -63,7 +63,7 @@ func TestADiffShowsWhatComesGoesAndChanges(t *testing.T) {
 
 func TestAWriteIsRememberedWithWhatItChangedAndWhy(t *testing.T) {
 	w := newWriter(t, nil)
-	w.Applier.history = &history.Log{}
+	w.history = &history.Log{}
 	w.must(t, desired("10.0.0.1", "10.0.0.2"))
 	d := desired("10.0.0.2")
 	why := map[netip.Addr]string{netip.MustParseAddr("10.0.0.1"): "feed: absent", netip.MustParseAddr("10.0.0.2"): "feed: ready"}
@@ -79,7 +79,7 @@ func TestAWriteIsRememberedWithWhatItChangedAndWhy(t *testing.T) {
 	if err := w.Withdraw(context.Background(), shop, list); err != nil {
 		t.Fatal(err)
 	}
-	writes, _ := w.Applier.history.Last(nil)
+	writes, _ := w.history.Last(nil)
 	var said []string
 	for _, one := range writes {
 		text := one.Verb + " " + one.Slice + " of " + one.Namespace + "/" + one.Service + ": " + one.Result + "\n"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (m *Model) source(s *subscriber.Snapshot) []statuspage.Line {
 	return []statuspage.Line{
 		{Text: statuspage.Text(s.Source)},
 		trust,
-		{Text: fmt.Sprint(len(s.Members))},
+		{Text: strconv.Itoa(len(s.Members))},
 		{Text: word},
 		{Text: observed},
 		{Text: statuspage.Text(strings.Join(reasons, "; "))},
