@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Prometheus, error) {
 	if err := p.Until(ctx, "Prometheus is ready", func(ctx context.Context) (bool, error) {
 		resp, err := p.get(ctx, "/-/ready", nil)
 		if err != nil {
-			return false, nil //nolint:nilerr // it does not listen yet
+			return false, nil // it does not listen yet
 		}
 		defer resp.Body.Close() //nolint:errcheck // nothing of it is read
 		return resp.StatusCode == http.StatusOK, nil
@@ -203,8 +203,9 @@ func (p *Prometheus) data(ctx context.Context, path string, query url.Values, in
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	answer := struct {
-		Status, Error string
-		Data          any
+		Status string `json:"status"`
+		Error  string `json:"error"`
+		Data   any    `json:"data"`
 	}{Data: into}
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		return fmt.Errorf("read the answer of %s: %w", path, err)

@@ -42,7 +42,7 @@ func TestCountsEachRequestByVerbAndResult(t *testing.T) {
 	} {
 		resp, err := transport.RoundTrip(httptest.NewRequest(ask.method, ask.url, nil))
 		if err == nil {
-			resp.Body.Close() //nolint:errcheck // there is none
+			resp.Body.Close()
 		}
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,7 @@ type harness struct {
 	observer *observations
 	health   *health.Server
 	metrics  *stream.Metrics
+	sent     *atomic.Int64 // changes, to subscribers who had been told all before
 	dial     func() inventoryv1.InventoryServiceClient
 	client   inventoryv1.InventoryServiceClient
 }
@@ -99,10 +101,10 @@ func as(ctx context.Context, name string) context.Context {
 func serve(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
-		h := &harness{t: t, stores: stores, observer: &observations{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores)}
+		h := &harness{t: t, stores: stores, sent: new(atomic.Int64), observer: &observations{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores)}
 		h.server = New(Config{
 			Stores: stores, Identify: identify, Observer: h.observer, Health: h.health, Metrics: h.metrics,
-			Log: slog.New(slog.DiscardHandler), Streams: 4,
+			Log: slog.New(slog.DiscardHandler), Streams: 4, Sent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
@@ -293,6 +295,30 @@ func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
 			synctest.Wait()
 		}
 		want(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
+	})
+}
+
+func TestWhatAReaderLackedWhenItCameIsNotMeasuredAsSentLate(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(5))
+		h.stores.SetStatus(told(1))
+		c := h.watch(nothing, "writer")
+		c.untilSynced()
+		c.leave()
+		synctest.Wait() // until the server knows
+		h.stores.Apply([]roster.Change{{Name: "worker-00001"}})
+		time.Sleep(time.Hour)
+		c = h.again(c)
+		c.next()
+		synctest.Wait()
+		want(t, "sent as it came", h.sent.Load(), 0)
+		h.stores.Apply([]roster.Change{{Name: "worker-00002"}})
+		c.next()
+		synctest.Wait()
+		want(t, "sent as it came", h.sent.Load(), 1)
+		time.Sleep(time.Minute) // heartbeats
+		synctest.Wait()
+		want(t, "sent as it came", h.sent.Load(), 1)
 	})
 }
 
