@@ -26,11 +26,14 @@ import (
 
 // What the commands call things: as the documentation does.
 const (
-	Secured, Consuming = "secured", "consuming" // kubectl's contexts
+	Secured   = "secured" // kubectl's contexts
+	Consuming = "consuming"
 
-	Inventory, Writer                   = "slicefeed-inventory", "slicefeed-writer" // releases, and what is in them
-	InventoryNamespace, WriterNamespace = "slicefeed", pair.Namespace
-	InventoryHost                       = "inventory.example.org" // where the load balancer is
+	Inventory          = "slicefeed-inventory" // releases, and what is in them
+	Writer             = "slicefeed-writer"
+	InventoryNamespace = "slicefeed"
+	WriterNamespace    = pair.Namespace
+	InventoryHost      = "inventory.example.org" // where the load balancer is
 )
 
 // World is both sides with nothing installed, until Run runs the commands that do it.
@@ -93,7 +96,7 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 	w.env = []string{
 		"PATH=" + strings.Join([]string{bin, filepath.Dir(options.Programs.Kubectl), os.Getenv("PATH")}, ":"),
 		"HOME=" + filepath.Join(w.dir, "home"), "TMPDIR=" + os.TempDir(),
-		"KUBECONFIG=" + w.Pair.Secured.AdminKubeconfig() + ":" + w.Pair.Consuming.AdminKubeconfig(),
+		"KUBECONFIG=" + w.Secured.AdminKubeconfig() + ":" + w.Consuming.AdminKubeconfig(),
 	}
 	common := kubelet.Options{
 		Images: map[string]string{
@@ -104,9 +107,9 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 		Env:   []string{"GORACE=atexit_sleep_ms=0"},
 	}
 	secured, consuming := common, common
-	secured.ControlPlane, secured.Dir = w.Pair.Secured, filepath.Join(w.dir, "secured-node")
+	secured.ControlPlane, secured.Dir = w.Secured, filepath.Join(w.dir, "secured-node")
 	secured.Address, secured.Pods = netip.MustParseAddr("10.0.0.31"), netip.MustParsePrefix("10.244.1.0/24")
-	consuming.ControlPlane, consuming.Dir = w.Pair.Consuming, filepath.Join(w.dir, "consuming-node")
+	consuming.ControlPlane, consuming.Dir = w.Consuming, filepath.Join(w.dir, "consuming-node")
 	consuming.Address, consuming.Pods = netip.MustParseAddr("10.0.0.32"), netip.MustParsePrefix("10.244.2.0/24")
 	if w.SecuredNode, err = kubelet.Start(ctx, secured); err != nil {
 		return err

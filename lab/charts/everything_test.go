@@ -26,7 +26,7 @@ func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 	s := enter(t)
 	files, err := definitions(s.ctx())
 	s.must(err)
-	for _, plane := range []*controlplane.ControlPlane{s.Pair.Secured, s.Pair.Consuming} {
+	for _, plane := range []*controlplane.ControlPlane{s.Secured, s.Consuming} {
 		s.must(plane.Apply(s.ctx(), files...))
 	}
 	for _, row := range []struct {
@@ -41,9 +41,9 @@ func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := &stage{s.World, t}
-			plane := s.Pair.Secured
+			plane := s.Secured
 			if row.chart == Writer {
-				plane = s.Pair.Consuming
+				plane = s.Consuming
 			}
 			out := s.run(fmt.Sprintf("helm template %s deploy/%s -n %[1]s %[3]s", row.name, row.chart, row.values))
 			if got := len(replicas.FindAllString(out, -1)); got != 1 {

@@ -71,7 +71,7 @@ func TestBothChartsInstalled(t *testing.T) {
 		s.must(s.Balance(s.ctx()))
 	})
 	s.step("the writer comes up with one command", func(s *stage) {
-		s.must(s.Pair.Consuming.ApplyYAML(s.ctx(), []byte(service)))
+		s.must(s.Consuming.ApplyYAML(s.ctx(), []byte(service)))
 		s.run(s.HelmWriter("install", "--wait", "--timeout=60s"))
 	})
 	first := s.worker()
@@ -208,7 +208,7 @@ func (s *stage) served() string {
 	if err != nil {
 		return err.Error()
 	}
-	defer conn.Close() //nolint:errcheck // it is only looked at
+	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 

@@ -122,6 +122,7 @@ func definitions(ctx context.Context) ([]string, error) {
 // stage is the world as one test sees it.
 type stage struct {
 	*World
+
 	t *testing.T
 }
 

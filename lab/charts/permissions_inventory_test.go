@@ -50,7 +50,7 @@ func (a asker) list(ctx context.Context, t *tenant) *inventoryv1.ListNodesRespon
 	if err != nil {
 		return nil
 	}
-	defer conn.Close() //nolint:errcheck // nothing is under way
+	defer conn.Close()
 	answer, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{})
 	if err != nil {
 		return nil

@@ -76,7 +76,8 @@ func (s *stage) roles(documents rendered, release string, do func(role string, r
 		var role struct {
 			metav1.TypeMeta   `json:",inline"`
 			metav1.ObjectMeta `json:"metadata"`
-			Rules             []rbacv1.PolicyRule `json:"rules"`
+
+			Rules []rbacv1.PolicyRule `json:"rules"`
 		}
 		s.must(yaml.Unmarshal(document, &role))
 		if role.Kind != "Role" && role.Kind != "ClusterRole" {
@@ -203,9 +204,9 @@ func (tr *trial) flagsFor(namespace string) string {
 }
 
 func (tr *trial) install(ctx context.Context, s *stage, t *tenant, documents rendered) error {
-	plane := s.Pair.Secured
+	plane := s.Secured
 	if tr.side == Consuming {
-		plane = s.Pair.Consuming
+		plane = s.Consuming
 	}
 	if err := plane.ApplyYAML(ctx, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: "+t.namespace+"}}")); err != nil {
 		return err

@@ -33,14 +33,14 @@ type report struct {
 // otherwise, and ends in order when it is told to.
 func app(words []string) {
 	if len(words) > 0 && words[0] == "say" {
-		fmt.Println("said", words[1])
+		fmt.Fprintln(os.Stdout, "said", words[1])
 		os.Exit(7)
 	}
 	if _, err := os.Stat("/etc/app/secret/key"); err != nil {
 		fmt.Fprintln(os.Stderr, "the app needs a key:", err)
 		os.Exit(2)
 	}
-	fmt.Println("serving", os.Getenv("GREETING"))
+	fmt.Fprintln(os.Stdout, "serving", os.Getenv("GREETING"))
 	http.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("/report", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(look()) })
 	http.HandleFunc("/end", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
@@ -59,7 +59,7 @@ func app(words []string) {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM)
 	<-told
-	fmt.Println("told to end")
+	fmt.Fprintln(os.Stdout, "told to end")
 	os.Exit(0)
 }
 

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -24,16 +26,16 @@ import (
 // imageUser is the user of our images.
 const imageUser = 65532
 
-// sandbox is what a Pod's process runs in: a network, a host name and a file system of its own.
+// sandbox is what a Pod's processes run in: a network, a host name and a file system of its own.
 type sandbox struct {
 	host       *netns.Host
 	address    netip.Addr
-	mounts     *os.File
-	names      *os.File
 	root       string // of the container, as seen from outside
 	entrypoint string
-	user       int64
-	tools      map[string]string
+	user       int
+
+	work chan func() // for the thread that is inside
+	over chan struct{}
 }
 
 // surround writes the volumes and makes the sandbox around them.
@@ -45,20 +47,26 @@ func (p *pod) surround(ctx context.Context) error {
 	if err := p.materialise(ctx); err != nil {
 		return err
 	}
-	s := &sandbox{address: p.address, root: filepath.Join(p.dir(), "root"), entrypoint: "/" + filepath.Base(program), user: p.user(), tools: map[string]string{}}
+	s := &sandbox{
+		address: p.address, root: filepath.Join(p.dir(), "root"), entrypoint: "/" + filepath.Base(program), user: int(p.user()),
+		work: make(chan func()), over: make(chan struct{}),
+	}
 	if c := p.spec().SecurityContext; s.user == 0 && (nonRoot(c) || p.object.Spec.SecurityContext != nil && yes(p.object.Spec.SecurityContext.RunAsNonRoot)) {
 		return errors.New("container has runAsNonRoot and image will run as root")
-	}
-	for _, tool := range []string{"nsenter", "unshare"} {
-		if s.tools[tool], err = exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%w (it is part of util-linux)", err)
-		}
 	}
 	if s.host, err = netns.NewHost(p.address); err != nil {
 		return err
 	}
-	err = netns.OnThread(func() error { return s.furnish(p, program) })
-	if err != nil {
+	go func() { // ends with close
+		defer close(s.over)
+		_ = netns.OnThread(func() error {
+			for do := range s.work {
+				do()
+			}
+			return nil
+		})
+	}()
+	if err := s.do(func() error { return s.furnish(p, program) }); err != nil {
 		return errors.Join(err, s.close())
 	}
 	p.mu.Lock()
@@ -98,9 +106,11 @@ func (k *Kubelet) image(image string) (string, error) {
 }
 
 // furnish makes the file system: the image, which is one program, what a runtime puts into
-// every container, and the volumes where the template wants them. It runs on a thread of its
-// own, whose namespaces are kept.
+// every container, and the volumes where the template wants them.
 func (s *sandbox) furnish(p *pod, program string) error {
+	if err := s.host.Join(); err != nil {
+		return fmt.Errorf("move onto host %s: %w", s.address, err)
+	}
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
@@ -154,12 +164,27 @@ func (s *sandbox) furnish(p *pod, program string) error {
 			return err
 		}
 	}
-	var err error
-	if s.mounts, err = os.Open("/proc/thread-self/ns/mnt"); err != nil {
-		return err
+	return nil
+}
+
+// do does something on the thread that is inside of the sandbox. It lives as long as the sandbox:
+// what it starts dies with it, and so with us.
+func (s *sandbox) do(something func() error) error {
+	done := make(chan error)
+	s.work <- func() { done <- something() }
+	return <-done
+}
+
+// launch starts a program inside, as the Pod's user, who is nobody else's: a user namespace makes our
+// own user look so, without any capability.
+func (s *sandbox) launch(cmd *exec.Cmd) error {
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Chroot: s.root, Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL, Setpgid: true,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: s.user, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: s.user, HostID: os.Getgid(), Size: 1}},
 	}
-	s.names, err = os.Open("/proc/thread-self/ns/uts")
-	return err
+	return s.do(cmd.Start)
 }
 
 // linked reports whether a program needs shared libraries.
@@ -219,17 +244,6 @@ func (k *Kubelet) hosts(p *pod) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// argv is a command line that runs another one in the sandbox, as the same process.
-func (s *sandbox) argv(words ...string) []string {
-	self := os.Getpid()
-	user := fmt.Sprint(s.user)
-	enter := []string{
-		s.tools["nsenter"], fmt.Sprintf("--mount=/proc/%d/fd/%d", self, s.mounts.Fd()), fmt.Sprintf("--uts=/proc/%d/fd/%d", self, s.names.Fd()), "--",
-		s.tools["unshare"], "--user", "--map-user=" + user, "--map-group=" + user, "--root=" + s.root, "--wd=/", "--",
-	}
-	return s.host.Command(append(enter, words...)...)
-}
-
 // start starts the container's process.
 func (s *sandbox) start(p *pod, log string) (*process.Process, error) {
 	env, err := p.env()
@@ -240,13 +254,9 @@ func (s *sandbox) start(p *pod, log string) (*process.Process, error) {
 	if len(words) == 0 {
 		words = []string{s.entrypoint}
 	}
-	argv := s.argv(append(slices.Clone(words), p.spec().Args...)...)
-	program, err := exec.LookPath(argv[0])
-	if err != nil {
-		return nil, err
-	}
+	argv := append(slices.Clone(words), p.spec().Args...)
 	return process.Start(process.Spec{
-		Name: p.object.Name, Path: program, Args: argv[1:], Env: env, Dir: p.dir(), Log: log,
+		Name: p.object.Name, Path: argv[0], Args: argv[1:], Env: env, Log: log, Start: s.launch,
 	})
 }
 
@@ -320,19 +330,12 @@ func (p *pod) limit(from *corev1.ResourceFieldSelector) string {
 	if divisor == 0 {
 		divisor = 1000
 	}
-	return fmt.Sprint((quantity.MilliValue() + divisor - 1) / divisor)
+	return strconv.FormatInt((quantity.MilliValue()+divisor-1)/divisor, 10)
 }
 
 // close lets go of the sandbox. The process must have ended.
 func (s *sandbox) close() error {
-	var errs []error
-	for _, f := range []*os.File{s.mounts, s.names} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	if s.host != nil {
-		errs = append(errs, s.host.Close(), netns.DelAddr(s.address))
-	}
-	return errors.Join(errs...)
+	close(s.work)
+	<-s.over
+	return errors.Join(s.host.Close(), netns.DelAddr(s.address))
 }

@@ -207,8 +207,7 @@ func (e executor) ExecInContainer(ctx context.Context, _, _, _ string, words []s
 	if err != nil {
 		return err
 	}
-	argv := sandbox.argv(words...)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env = env
 	if out != nil {
 		cmd.Stdout = out
@@ -226,9 +225,10 @@ func (e executor) ExecInContainer(ctx context.Context, _, _, _ string, words []s
 			_ = stdin.Close()
 		}()
 	}
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if err = sandbox.launch(cmd); err == nil {
+		err = cmd.Wait()
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
 	}
 	return err

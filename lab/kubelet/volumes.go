@@ -3,7 +3,9 @@ package kubelet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -71,7 +73,7 @@ func (p *pod) content(ctx context.Context, v corev1.VolumeSource) (map[string]fi
 		c := v.ConfigMap
 		return all, p.addConfigMap(all, c.Name, c.Items, c.Optional, *c.DefaultMode)
 	case v.Projected == nil:
-		return nil, notUnderstood{fmt.Errorf("it is of an unknown kind")}
+		return nil, notUnderstood{errors.New("it is of an unknown kind")}
 	}
 	mode := *v.Projected.DefaultMode
 	for _, s := range v.Projected.Sources {
@@ -90,7 +92,7 @@ func (p *pod) content(ctx context.Context, v corev1.VolumeSource) (map[string]fi
 				all[item.Path] = file{[]byte(p.field(item.FieldRef.FieldPath)), mode}
 			}
 		default:
-			err = notUnderstood{fmt.Errorf("a projected source is of an unknown kind")}
+			err = notUnderstood{errors.New("a projected source is of an unknown kind")}
 		}
 		if err != nil {
 			return nil, err
@@ -121,9 +123,7 @@ func (p *pod) addConfigMap(all map[string]file, name string, items []corev1.KeyT
 	for key, text := range config.Data {
 		data[key] = []byte(text)
 	}
-	for key, raw := range config.BinaryData {
-		data[key] = raw
-	}
+	maps.Copy(data, config.BinaryData)
 	return add(all, "configmap "+name, data, items, optional, mode)
 }
 

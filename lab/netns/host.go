@@ -153,6 +153,10 @@ func (h *Host) Close() error {
 	return errors.Join(append(errs, AddAddr(h.address))...)
 }
 
+// Join moves the calling thread onto the host, and what is started from it. The thread must be
+// locked to its goroutine, and never be given back.
+func (h *Host) Join() error { return unix.Setns(int(h.namespace.Fd()), unix.CLONE_NEWNET) }
+
 // Dial connects to an address as the host sees it, its own loopback included.
 func (h *Host) Dial(ctx context.Context, to netip.AddrPort) (conn net.Conn, err error) {
 	err = h.inside(func() error {
@@ -164,7 +168,7 @@ func (h *Host) Dial(ctx context.Context, to netip.AddrPort) (conn net.Conn, err 
 
 func (h *Host) inside(do func() error) error {
 	return OnThread(func() error {
-		if err := unix.Setns(int(h.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		if err := h.Join(); err != nil {
 			return err
 		}
 		return do()

@@ -25,6 +25,10 @@ type Spec struct {
 	Env  []string // nil: ours
 	Dir  string   // empty: ours
 	Log  string   // file that its output is appended to
+
+	// Start starts it where it is to run, in namespaces of its own for one. The thread that does
+	// must live on: the program dies with it. Nil: here.
+	Start func(*exec.Cmd) error
 }
 
 // Process is a started program. Its methods may be called from any goroutine.
@@ -48,7 +52,10 @@ func Start(spec Spec) (*Process, error) {
 		Pdeathsig: syscall.SIGKILL,
 		Setpgid:   true, // the terminal's interrupt is for us: we end the children in order
 	}
-	if err := startOnLastingThread(cmd); err != nil {
+	if spec.Start == nil {
+		spec.Start = startOnLastingThread
+	}
+	if err := spec.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	p := &Process{name: spec.Name, log: spec.Log, cmd: cmd, done: make(chan struct{})}
