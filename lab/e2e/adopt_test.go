@@ -96,6 +96,8 @@ func (s *stage) mayPatch() {
 	meta := metav1.ObjectMeta{Namespace: pair.Namespace, Name: "patches"}
 	_, err := roles.Create(s.ctx(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"patch"},
+	}, {
+		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"},
 	}}}, metav1.CreateOptions{})
 	s.must(err)
 	_, err = bindings.Create(s.ctx(), &rbacv1.RoleBinding{
@@ -143,7 +145,7 @@ func TestAdoptsASliceAppliedByHandInPlace(t *testing.T) {
 	s.step("not for a Service that is not the writer's", func(s *stage) {
 		refused(s, "is not of class default", "TARGET_NAMESPACE=", "TARGET_SERVICE_NAME=")
 	})
-	s.step("not with the writer's credential, which may not patch", func(s *stage) {
+	s.step("not with the writer's credential, which may neither get Services nor patch", func(s *stage) {
 		refused(s, "a credential of your own", "KUBECONFIG="+s.writersKubeconfig())
 	})
 	s.step("and which could not label it if it might: the policy forbids it", func(s *stage) {

@@ -132,6 +132,8 @@ func adopt(ctx context.Context, client kubernetes.Interface, name types.Namespac
 		switch {
 		case apierrors.IsNotFound(err):
 			service = nil
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("read Service %s/%s (it takes a credential of your own that may get Services: the writer's may not): %w", name.Namespace, of, err)
 		case err != nil:
 			return fmt.Errorf("read Service %s/%s: %w", name.Namespace, of, err)
 		}
