@@ -89,16 +89,18 @@ func (s *stage) always(since time.Time, what string, are func([]*discoveryv1.End
 	}
 }
 
-// mayPatch lets the writer's account patch EndpointSlices, for this test only.
-func (s *stage) mayPatch() {
+// What kubectl needs to look a Service up by its name, and kubectl apply to change a slice.
+var (
+	getServices = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}}
+	patchSlices = rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"patch"}}
+)
+
+// may gives the writer's account rights that it does not have by its Role, until the test ends.
+func (s *stage) may(rules ...rbacv1.PolicyRule) {
 	s.t.Helper()
 	roles, bindings := s.ConsumingClient().RbacV1().Roles(pair.Namespace), s.ConsumingClient().RbacV1().RoleBindings(pair.Namespace)
-	meta := metav1.ObjectMeta{Namespace: pair.Namespace, Name: "patches"}
-	_, err := roles.Create(s.ctx(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"patch"},
-	}, {
-		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"},
-	}}}, metav1.CreateOptions{})
+	meta := metav1.ObjectMeta{Namespace: pair.Namespace, Name: "besides"}
+	_, err := roles.Create(s.ctx(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	s.must(err)
 	_, err = bindings.Create(s.ctx(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
@@ -145,11 +147,11 @@ func TestAdoptsASliceAppliedByHandInPlace(t *testing.T) {
 	s.step("not for a Service that is not the writer's", func(s *stage) {
 		refused(s, "is not of class default", "TARGET_NAMESPACE=", "TARGET_SERVICE_NAME=")
 	})
-	s.step("not with the writer's credential, which may neither get Services nor patch", func(s *stage) {
+	s.step("not with the writer's credential, which may neither read the Service nor patch", func(s *stage) {
 		refused(s, "a credential of your own", "KUBECONFIG="+s.writersKubeconfig())
 	})
 	s.step("and which could not label it if it might: the policy forbids it", func(s *stage) {
-		s.mayPatch()
+		s.may(getServices, patchSlices)
 		s.until("the authorizer knows it", func() bool {
 			_, text := s.adopt("KUBECONFIG=" + s.writersKubeconfig())
 			return strings.Contains(text, "ValidatingAdmissionPolicy")

@@ -232,7 +232,7 @@ func (m *migration) served(n int) []*pair.Worker {
 
 func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 	s := enter(t, script{})
-	s.mayPatch() // as kubectl apply must; else the account is the writer's
+	s.may(getServices, patchSlices) // as the old controller; else the account is the writer's
 	m := s.migrate()
 	stopOld := m.startOld()
 	all := addresses(m.served(3))
@@ -375,7 +375,7 @@ func (m *migration) readTable() {
 
 func TestTwoWritersOfOneSliceFightAndTakeNothingAway(t *testing.T) {
 	s := enter(t, script{})
-	s.mayPatch()
+	s.may(getServices, patchSlices) // as the old controller; else the account is the writer's
 	m := s.migrate()
 	stopOld := m.startOld()
 	all := addresses(m.served(2))
