@@ -133,7 +133,7 @@ func adopt(ctx context.Context, client kubernetes.Interface, name types.Namespac
 		case apierrors.IsNotFound(err):
 			service = nil
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("read Service %s/%s%s: %w", name.Namespace, of, ownCredential, err)
+			return fmt.Errorf("read Service %s/%s%s: %w", name.Namespace, of, withYourOwn, err)
 		case err != nil:
 			return fmt.Errorf("read Service %s/%s: %w", name.Namespace, of, err)
 		}
@@ -157,8 +157,8 @@ func adopt(ctx context.Context, client kubernetes.Interface, name types.Namespac
 	return nil
 }
 
-// ownCredential is for whoever takes the writer's, which may do neither.
-const ownCredential = " (it takes a credential of your own that may get services and patch endpointslices: the writer's may not)"
+// withYourOwn is for whoever takes the writer's, which may do neither.
+const withYourOwn = " (it takes a credential of your own that may get services and patch endpointslices: the writer's may not)"
 
 // relabel changes the label of the very slice that was judged: whatever was written since makes
 // the API server refuse.
@@ -180,7 +180,7 @@ func relabel(ctx context.Context, client kubernetes.Interface, slice *discoveryv
 	case apierrors.IsConflict(err):
 		hint = " (it was changed meanwhile; if that happens again, somebody still writes it: stop that first)"
 	case apierrors.IsForbidden(err):
-		hint = ownCredential
+		hint = withYourOwn
 	}
 	if err != nil {
 		return nil, fmt.Errorf("relabel EndpointSlice %s/%s%s: %w", slice.Namespace, slice.Name, hint, err)
