@@ -56,14 +56,9 @@ func (r runner) Run() int {
 }
 
 func startWorld() error {
-	root, err := pair.Root()
+	bin, err := pair.Halves()
 	if err != nil {
 		return err
-	}
-	bin := filepath.Join(root, ".bin", "race")
-	if _, err := os.Stat(filepath.Join(bin, Writer)); err != nil {
-		bin = ""
-		fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
 	}
 	programs, err := controlplane.Build(context.Background(), os.Stderr)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,14 +52,9 @@ func (r runner) Run() int {
 }
 
 func startPair() error {
-	root, err := pair.Root()
-	if err != nil {
+	var err error
+	if bin, err = pair.Halves(); err != nil {
 		return err
-	}
-	bin = filepath.Join(root, ".bin", "race")
-	if _, err := os.Stat(filepath.Join(bin, "slicefeed-writer")); err != nil {
-		bin = filepath.Join(root, ".bin")
-		fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
 	}
 	if os.Getenv("GORACE") == "" { // the halves get it too: without it each end takes a second
 		if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {

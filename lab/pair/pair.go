@@ -293,6 +293,21 @@ func Root() (string, error) {
 	return "", errors.New("find the checkout: neither the working directory nor the program is in one")
 }
 
+// Halves returns the directory of the two halves that tests run: those with the race detector,
+// and, with a word on the standard error, those without where there are none.
+func Halves() (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(root, ".bin")
+	if _, err := os.Stat(filepath.Join(bin, "race", "slicefeed-writer")); err != nil {
+		fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
+		return bin, nil
+	}
+	return filepath.Join(bin, "race"), nil
+}
+
 const readyWithin = 60 * time.Second // a loaded machine may be slow; an idle one needs 1 s
 
 func port(address netip.Addr, n uint16) string { return netip.AddrPortFrom(address, n).String() }
