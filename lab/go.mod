@@ -3,6 +3,8 @@ module github.com/slicefeed/slicefeed/lab
 go 1.26.0
 
 require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/google/go-cmp v0.7.0
 	github.com/ionos-cloud/sdk-go/v6 v6.3.11
 	github.com/prometheus/client_golang v1.25.0
@@ -23,6 +25,7 @@ require (
 )
 
 require (
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
 	k8s.io/streaming v0.37.2 // indirect
 )

@@ -19,12 +19,12 @@ import (
 var update = flag.Bool("update", false, "write the screenshots and the output of status into docs/")
 
 // The screens: a phone, and a desktop.
-var screens = map[string]Screen{
-	"phone":         {Width: 390, Height: 844, Scale: 1.5, Mobile: true},
-	"phone-dark":    {Width: 390, Height: 844, Scale: 1.5, Mobile: true, Dark: true},
-	"desktop":       {Width: 1280, Height: 800, Scale: 1},
-	"desktop-dark":  {Width: 1280, Height: 800, Scale: 1, Dark: true},
-	"narrow-window": {Width: 320, Height: 600, Scale: 1},
+var screens = map[string]screen{
+	"phone":         {width: 390, height: 844, scale: 1.5, mobile: true},
+	"phone-dark":    {width: 390, height: 844, scale: 1.5, mobile: true, dark: true},
+	"desktop":       {width: 1280, height: 800, scale: 1},
+	"desktop-dark":  {width: 1280, height: 800, scale: 1, dark: true},
+	"narrow-window": {width: 320, height: 600, scale: 1},
 }
 
 // contrast finds the least contrast of any text on the page with what is behind it, by WCAG 2.
@@ -51,10 +51,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 	if os.Getenv("SLICEFEED_VERIFY") == "" {
 		t.Skip("part of make verify")
 	}
-	program, err := Find()
-	if err != nil {
-		t.Skipf("not run: %v", err)
-	}
+	chromium := start(t)
 	p := troubled(t)
 	leader, err := p.WaitLeading(t.Context())
 	if err != nil {
@@ -63,19 +60,14 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 	says(t, leader, "Held back by the guard shrink", "refused: ", "paused, nothing is written", "nothing is ready", "ready, held back", "not listed, would be ready", "probe failing", ">right<", "~ endpoint 10.0.1.12")
 	says(t, p.Inventory, "left out: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "left out on purpose: CONTROL_PLANE", pair.WriterSAN)
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(chromium, patience)
 	defer cancel()
-	chromium, err := Start(program, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = chromium.Close() })
 	for name, half := range map[string]*pair.Half{"writer": leader, "inventory": p.Inventory} {
 		for kind, screen := range screens {
-			t.Run(name+" "+kind, func(t *testing.T) { look(ctx, t, chromium, name+"-"+kind, statusz(half), screen) })
+			t.Run(name+" "+kind, func(t *testing.T) { look(ctx, t, name+"-"+kind, statusz(half), screen) })
 		}
 	}
-	t.Run("a link shows one alone", func(t *testing.T) { alone(ctx, t, chromium, statusz(leader)+"?only=web%2Fshop") })
+	t.Run("a link shows one alone", func(t *testing.T) { alone(ctx, t, statusz(leader)+"?only=web%2Fshop") })
 	t.Run("no page of another site gets anything", func(t *testing.T) { strangers(ctx, t, statusz(leader)) })
 	t.Run("status says the same in a terminal", func(t *testing.T) {
 		for binary, half := range map[string]*pair.Half{"slicefeed-writer": leader, "slicefeed-inventory": p.Inventory} {
@@ -85,51 +77,35 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 }
 
 // look loads a page and judges it.
-func look(ctx context.Context, t *testing.T, b *Browser, name, url string, screen Screen) {
-	page, err := b.Load(ctx, url, screen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Close(ctx)
+func look(ctx context.Context, t *testing.T, name, url string, on screen) {
+	tab := load(ctx, t, url, on)
 	if *update && (strings.HasSuffix(name, "-desktop") || strings.HasSuffix(name, "-phone-dark")) {
-		picture(ctx, t, page, screen, name)
+		picture(tab, t, on, name)
 	}
-	for _, asked := range page.Requests() {
-		if asked != url && !strings.HasPrefix(asked, "data:") {
-			t.Errorf("it asks for %s", asked)
-		}
+	type fit struct{ Scroll, Client, Scripts int64 }
+	const measure = `({scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth, scripts: document.scripts.length})`
+	if has := evaluate[fit](tab, t, measure); has.Scroll > has.Client || has.Client != on.width || has.Scripts != 0 {
+		t.Errorf("it has %+v", has)
 	}
-	var fit struct{ Scroll, Client, Scripts int }
-	err = page.Evaluate(ctx, `({scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth, scripts: document.scripts.length})`, &fit)
-	if err != nil || fit.Scroll > fit.Client || fit.Client != screen.Width || fit.Scripts != 0 {
-		t.Errorf("it has %+v (%v)", fit, err)
-	}
-	var least struct {
+	least := evaluate[struct {
 		Ratio float64
 		Text  string
 		N     int
-	}
-	if err := page.Evaluate(ctx, contrast, &least); err != nil || least.Ratio < 4.5 || least.N < 50 {
-		t.Errorf("of %d texts the least contrast is %.2f, of %q (%v)", least.N, least.Ratio, least.Text, err)
+	}](tab, t, contrast)
+	if least.Ratio < 4.5 || least.N < 50 {
+		t.Errorf("of %d texts the least contrast is %.2f, of %q", least.N, least.Ratio, least.Text)
 	}
 	// Now that everything is unfolded.
-	err = page.Evaluate(ctx, `({scroll: document.documentElement.scrollWidth, client: document.documentElement.clientWidth})`, &fit)
-	if err != nil || fit.Scroll > fit.Client {
-		t.Errorf("unfolded it has %+v (%v)", fit, err)
-	}
-	if said := page.Says(); len(said) > 0 {
-		t.Errorf("the console says %q", said)
+	if has := evaluate[fit](tab, t, measure); has.Scroll > has.Client {
+		t.Errorf("unfolded it has %+v", has)
 	}
 }
 
 // picture writes what is to be seen into docs/images.
-func picture(ctx context.Context, t *testing.T, page *Page, screen Screen, name string) {
+func picture(tab context.Context, t *testing.T, on screen, name string) {
 	t.Helper()
-	height := map[bool]int{true: 1500, false: 1600}[screen.Mobile]
-	png, err := page.Picture(ctx, screen, height)
-	if err == nil {
-		png, err = fewColours(png)
-	}
+	height := map[bool]float64{true: 1500, false: 1600}[on.mobile]
+	png, err := fewColours(shoot(tab, t, on, height))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,25 +123,20 @@ func picture(ctx context.Context, t *testing.T, page *Page, screen Screen, name 
 }
 
 // alone follows no link: it loads what one leads to.
-func alone(ctx context.Context, t *testing.T, b *Browser, url string) {
-	page, err := b.Load(ctx, url, screens["desktop"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Close(ctx)
+func alone(ctx context.Context, t *testing.T, url string) {
+	tab := load(ctx, t, url, screens["desktop"])
 	if *update {
-		picture(ctx, t, page, screens["desktop"], "writer-alone-desktop")
+		picture(tab, t, screens["desktop"], "writer-alone-desktop")
 	}
-	var seen struct {
+	seen := evaluate[struct {
 		Title  string
 		Names  []string
 		Closed int
-	}
-	err = page.Evaluate(ctx, `({
+	}](tab, t, `({
 		title: document.title, closed: document.querySelectorAll('section:first-of-type > details:not([open])').length,
-		names: [...document.querySelectorAll('section:first-of-type > details > summary h3')].map(h => h.textContent)})`, &seen)
-	if err != nil || seen.Title != "look · slicefeed-writer · web/shop" || len(seen.Names) != 1 || seen.Names[0] != "web/shop" || seen.Closed != 0 {
-		t.Errorf("%+v (%v)", seen, err)
+		names: [...document.querySelectorAll('section:first-of-type > details > summary h3')].map(h => h.textContent)})`)
+	if seen.Title != "look · slicefeed-writer · web/shop" || len(seen.Names) != 1 || seen.Names[0] != "web/shop" || seen.Closed != 0 {
+		t.Errorf("%+v", seen)
 	}
 }
 
