@@ -204,7 +204,7 @@ func (j Job) awaitAPI(ctx context.Context, admin *rest.Config) error {
 	defer client.CloseIdleConnections()
 	return await(ctx, 3*time.Minute, func(ctx context.Context) error {
 		for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
-			if err := get(ctx, client, admin.Host+path); err != nil {
+			if err := Answers(ctx, client, admin.Host+path); err != nil {
 				return err
 			}
 		}
@@ -235,7 +235,8 @@ func await(ctx context.Context, within time.Duration, ask func(context.Context) 
 	}
 }
 
-func get(ctx context.Context, client *http.Client, url string) error {
+// Answers wants a URL to answer with 200.
+func Answers(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -121,19 +121,7 @@ func healthy() *cobra.Command {
 				// It asks its own container whether it is well, which needs no identity.
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			}}
-			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, args[0], nil)
-			if err != nil {
-				return err
-			}
-			response, err := client.Do(request)
-			if err != nil {
-				return err
-			}
-			_ = response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s answers %s", args[0], response.Status)
-			}
-			return nil
+			return stack.Answers(cmd.Context(), client, args[0])
 		},
 	}
 }
