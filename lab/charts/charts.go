@@ -95,7 +95,7 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 	}
 	w.env = []string{
 		"PATH=" + strings.Join([]string{bin, filepath.Dir(options.Programs.Kubectl), os.Getenv("PATH")}, ":"),
-		"HOME=" + filepath.Join(w.dir, "home"), "TMPDIR=" + os.TempDir(),
+		"HOME=" + filepath.Join(w.dir, "home"), "TMPDIR=" + os.TempDir(), "LC_ALL=C.UTF-8",
 		"KUBECONFIG=" + w.Secured.AdminKubeconfig() + ":" + w.Consuming.AdminKubeconfig(),
 	}
 	common := kubelet.Options{
@@ -121,6 +121,9 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 // Dir is a directory for what commands make; it goes with the world.
 func (w *World) Dir() string { return w.dir }
 
+// Env is the environment of commands that act on both sides, as Run has it.
+func (w *World) Env() []string { return append([]string{"DIR=" + w.dir}, w.env...) }
+
 // Client is one of a side that may do everything.
 func (w *World) Client(side string) *kubernetes.Clientset {
 	if side == Secured {
@@ -133,7 +136,7 @@ func (w *World) Client(side string) *kubernetes.Clientset {
 // returns what it printed. DIR in it is the world's directory.
 func (w *World) Run(ctx context.Context, script string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
-	cmd.Dir, cmd.Env = w.root, append([]string{"DIR=" + w.dir}, w.env...)
+	cmd.Dir, cmd.Env = w.root, w.Env()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("run %s: %w\n%s", script, err, out)

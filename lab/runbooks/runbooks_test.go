@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/controlplane"
 )
 
 const docs = "../../docs/runbooks/"
@@ -32,7 +32,7 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			"a worker without a private address joins, and another one's backend dies": func(ctx context.Context) error {
 				return errors.Join(w.join(ctx, "worker-4", "10.0.1.14", false, nil), w.set(backend.Refuse, "worker-2"))
 			},
-			"the server gets its NIC": func(context.Context) error { return w.attach(w.workers["worker-4"], true) },
+			"the server gets its NIC": func(context.Context) error { return w.attach("worker-4") },
 			"the backend is mended":   func(context.Context) error { return w.set(backend.Serve, "worker-2") },
 		}},
 		{"service-is-empty.md", events{
@@ -52,7 +52,7 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 				return errors.Join(w.join(ctx, "worker-6", "10.0.1.16", true, old), w.join(ctx, "worker-7", "10.0.1.17", true, old),
 					w.join(ctx, "worker-8", "10.0.1.18", true, young), w.join(ctx, "worker-9", "10.0.1.19", true, young))
 			},
-			"the old pool is deleted": func(context.Context) error { return errors.Join(w.destroy("worker-6"), w.destroy("worker-7")) },
+			"the old pool is deleted": func(context.Context) error { return w.destroy("worker-6", "worker-7") },
 		}},
 		{"rotate-credentials.md", events{
 			"there is a new token":     func(context.Context) error { return w.newToken("another-token") },
@@ -71,13 +71,13 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 				return errors.Join(w.newToken("a-third-token"), w.acceptToken())
 			},
 			"what was stolen from the inventory is worthless": func(ctx context.Context) error {
-				return w.refused(ctx, "kubectl --context secured --token=\"$(cat stolen-token)\" get nodes", w.secured)
+				return w.refused(ctx, "kubectl --context secured --token=\"$(cat stolen-token)\" get nodes", w.Secured)
 			},
 			"somebody has the writer's keys and its token": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context consuming -n web create token slicefeed-writer >stolen-token")
 			},
 			"the writer's stolen token is worthless": func(ctx context.Context) error {
-				return w.refused(ctx, "kubectl --context consuming --token=\"$(cat stolen-token)\" -n web get services", w.consuming)
+				return w.refused(ctx, "kubectl --context consuming --token=\"$(cat stolen-token)\" -n web get services", w.Consuming)
 			},
 		}},
 		{"disaster.md", events{
@@ -114,46 +114,40 @@ func (w *world) readme(t *testing.T) {
 
 // otherCloud has the inventory ask the emulator, and more often than one should ask the cloud.
 func (w *world) otherCloud(ctx context.Context) error {
-	if err := os.WriteFile(filepath.Join(w.dir, "cloud-ca.crt"), w.cloudCA, 0o600); err != nil {
-		return err
-	}
-	if err := w.run(ctx, "kubectl --context secured -n slicefeed create configmap cloud-ca --from-file=ca.crt=cloud-ca.crt"); err != nil {
-		return err
-	}
-	return w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: cloud-ca}\nsettings:\n  IONOS_API_URL: "+w.cloudURL+
-		"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n")
+	return errors.Join(w.TrustCloud(ctx), w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: ionos-ca}\nsettings:\n  IONOS_API_URL: "+
+		w.Cloud.URL+"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n"))
 }
 
 // newToken puts another token where the page's reader has it; acceptToken has the cloud accept it alone.
 func (w *world) newToken(token string) error {
-	return os.WriteFile(filepath.Join(w.dir, "token"), []byte(token+"\n"), 0o600)
+	return os.WriteFile(filepath.Join(w.Dir(), "token"), []byte(token+"\n"), 0o600)
 }
 
 func (w *world) acceptToken() error {
-	raw, err := os.ReadFile(filepath.Join(w.dir, "token"))
+	raw, err := os.ReadFile(filepath.Join(w.Dir(), "token"))
 	if err == nil {
-		token := strings.TrimSpace(string(raw))
-		w.token.Store(&token)
+		w.Cloud.SetToken(strings.TrimSpace(string(raw)))
 	}
 	return err
 }
 
 // refused wants a token to be refused as nobody's: an API server remembers one for ten seconds.
-func (w *world) refused(ctx context.Context, command string, c cluster) error {
-	shell, err := Open(w.dir, append(slices.Clone(w.env), "KUBECONFIG="+filepath.Join(w.dir, "nobody.kubeconfig")))
+func (w *world) refused(ctx context.Context, command string, plane *controlplane.ControlPlane) error {
+	nobody := filepath.Join(w.Dir(), "nobody.kubeconfig")
+	shell, err := Open(w.Dir(), append(w.Env(), "KUBECONFIG="+nobody))
 	if err != nil {
 		return err
 	}
 	defer shell.Close()
-	if err := c.nobody(filepath.Join(w.dir, "nobody.kubeconfig")); err != nil {
+	if err := anonymous(plane, nobody); err != nil {
 		return err
 	}
 	return shell.Do(ctx, Step{Command: command + "\n", Exit: 1, Until: true, Output: "error: You must be logged in to the server (…)\n"})
 }
 
-// nobody writes a kubeconfig that knows where the cluster is, and has no credentials.
-func (c cluster) nobody(path string) error {
-	config, err := clientcmd.LoadFromFile(c.kube)
+// anonymous writes a kubeconfig that knows where the cluster is, and has no credentials.
+func anonymous(plane *controlplane.ControlPlane, path string) error {
+	config, err := clientcmd.LoadFromFile(plane.AdminKubeconfig())
 	if err != nil {
 		return err
 	}
@@ -165,14 +159,9 @@ func (c cluster) nobody(path string) error {
 
 // rebuild takes away all of the secured side, and makes two workers of a new one.
 func (w *world) rebuild(ctx context.Context) error {
-	for _, name := range w.names() {
-		if err := w.destroy(name); err != nil {
-			return err
-		}
-	}
-	err := w.run(ctx, "helm --kube-context secured -n slicefeed uninstall slicefeed-inventory\n"+
+	return errors.Join(w.destroy(w.names()...), w.run(ctx, "helm --kube-context secured -n slicefeed uninstall slicefeed-inventory\n"+
 		"kubectl --context secured delete nodes -l kubernetes.io/os=linux,'!node-role.kubernetes.io/control-plane'\n"+
 		"kubectl --context secured -n slicefeed delete secrets --all\n"+
-		"kubectl --context secured -n slicefeed delete configmap slicefeed-inventory-peer-ca\n")
-	return errors.Join(err, w.join(ctx, "worker-21", "10.0.1.21", true, nil), w.join(ctx, "worker-22", "10.0.1.22", true, nil))
+		"kubectl --context secured -n slicefeed delete configmap slicefeed-inventory-peer-ca\n"),
+		w.join(ctx, "worker-21", "10.0.1.21", true, nil), w.join(ctx, "worker-22", "10.0.1.22", true, nil))
 }

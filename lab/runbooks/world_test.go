@@ -2,58 +2,36 @@ package runbooks
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/charts"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
-	"github.com/slicefeed/slicefeed/lab/kubelet"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-var (
-	cloudAddress     = netip.MustParseAddr("10.0.0.10")
-	securedAddress   = netip.MustParseAddr("10.0.0.11")
-	consumingAddress = netip.MustParseAddr("10.0.0.12")
-	balancerAddress  = netip.MustParseAddr("10.0.0.13") // of inventory.example.org
-	securedNode      = netip.MustParseAddr("10.0.0.31")
-	consumingNode    = netip.MustParseAddr("10.0.0.32")
-)
-
-func TestMain(m *testing.M) {
-	controlplane.Main(m, cloudAddress, securedAddress, consumingAddress, balancerAddress, securedNode, consumingNode)
-}
-
-// cluster is one side: a control plane with a node for Pods.
-type cluster struct {
-	plane   *controlplane.ControlPlane
-	kubelet *kubelet.Kubelet
-	client  *kubernetes.Clientset
-	kube    string // kubeconfig of an administrator
-}
+func TestMain(m *testing.M) { charts.Main(m) }
 
 // world is what the readers of all pages work in, one after the other: each page leaves it as
-// the next one needs it.
+// the next one needs it. Commands are run in its Dir.
 type world struct {
-	t                  *testing.T
-	dir                string // where commands are run
-	secured, consuming cluster
-	cloud              *ionosapi.Cloud
-	cloudURL           string
-	cloudCA            []byte
-	token              atomic.Pointer[string] // what the cloud accepts
-	workers            map[string]*worker
-	env                []string
+	*charts.World
+
+	t       *testing.T
+	workers map[string]*pair.Worker
 }
 
 func begin(t *testing.T) *world {
@@ -62,60 +40,94 @@ func begin(t *testing.T) *world {
 	must(t, err)
 	programs, err := controlplane.Build(t.Context(), os.Stderr)
 	must(t, err)
-	w := &world{t: t, dir: t.TempDir(), workers: map[string]*worker{}}
-	must(t, os.Symlink(filepath.Join(root, "deploy"), filepath.Join(w.dir, "deploy")))
-	w.startCloud()
-	w.secured = w.startCluster(programs, "secured", securedAddress, securedNode, "10.244.1.0/24",
-		map[string]string{"ghcr.io/slicefeed/slicefeed-inventory": filepath.Join(root, ".bin", "slicefeed-inventory")})
-	w.consuming = w.startCluster(programs, "consuming", consumingAddress, consumingNode, "10.244.2.0/24",
-		map[string]string{"ghcr.io/slicefeed/slicefeed-writer": filepath.Join(root, ".bin", "slicefeed-writer")})
-	w.startBalancer()
-	w.env = []string{
-		"PATH=" + strings.Join([]string{filepath.Join(root, ".bin"), filepath.Dir(programs.Kubectl), "/usr/local/bin", "/usr/bin", "/bin"}, ":"),
-		"HOME=" + w.dir, "KUBECONFIG=" + w.secured.kube + ":" + w.consuming.kube, "LC_ALL=C.UTF-8",
-	}
+	w := &world{t: t, workers: map[string]*pair.Worker{}}
+	w.World, err = charts.Start(t.Context(), charts.Options{Programs: programs})
+	must(t, err)
+	t.Cleanup(func() { w.ended(w.Stop()) })
+	must(t, os.Symlink(filepath.Join(root, "deploy"), filepath.Join(w.Dir(), "deploy")))
+	must(t, w.newToken(w.Cloud.Token))
+	w.followServices()
 	return w
 }
 
-func (w *world) startCloud() {
-	w.cloud = ionosapi.NewCloud()
-	must(w.t, w.cloud.PutDatacenter(ionosapi.Datacenter{ID: pair.Datacenter, Name: "production", Location: "de/fra", LANs: []ionosapi.LAN{
-		{ID: pair.PublicLAN, Name: "internet", Public: true},
-		{ID: pair.PrivateLAN, Name: "workers", IPv4CIDR: pair.Subnet},
-	}}))
-	first := "a-token"
-	w.token.Store(&first)
-	must(w.t, os.WriteFile(filepath.Join(w.dir, "token"), []byte(first+"\n"), 0o600))
-	emulator, err := ionosapi.Start(ionosapi.Options{
-		Cloud: w.cloud, Listen: netip.AddrPortFrom(cloudAddress, 8443).String(),
-		Token: func() (string, error) { return *w.token.Load(), nil },
-	})
+// followServices stands in for the controller that has a load balancer made for a Service and
+// tells it the address. It follows them from the beginning, since helm --wait waits for that.
+func (w *world) followServices() {
+	w.t.Helper()
+	services, err := w.SecuredClient().CoreV1().Services(charts.InventoryNamespace).Watch(w.t.Context(), metav1.ListOptions{})
 	must(w.t, err)
-	w.t.Cleanup(func() { w.ended(emulator.Close()) })
-	w.cloudURL, w.cloudCA = emulator.URL(), emulator.CA()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for event := range services.ResultChan() {
+			s, ok := event.Object.(*corev1.Service)
+			if !ok || event.Type == watch.Deleted || s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
+				continue
+			}
+			if err := w.giveBalancer(w.t.Context(), s); err != nil {
+				w.t.Error(err)
+			}
+		}
+	}()
+	w.t.Cleanup(func() { services.Stop(); <-over })
 }
 
-func (w *world) startCluster(programs controlplane.Programs, name string, address, node netip.Addr, pods string, images map[string]string) cluster {
-	w.t.Helper()
-	options := controlplane.Options{
-		Programs: programs, Name: name, Address: address, Accounts: true,
-		// It would taint each new Node as not ready, which only a controller manager takes away.
-		APIServerArg: []string{"--disable-admission-plugins=TaintNodesByCondition"},
+func (w *world) giveBalancer(ctx context.Context, s *corev1.Service) error {
+	if err := w.Balance(ctx); err != nil {
+		return err
 	}
-	plane, err := controlplane.Start(w.t.Context(), options)
-	must(w.t, err)
-	w.t.Cleanup(func() { w.ended(plane.Stop()) })
-	c := cluster{plane: plane}
-	c.client, err = kubernetes.NewForConfig(plane.AdminConfig())
-	must(w.t, err)
-	c.kubelet, err = kubelet.Start(w.t.Context(), kubelet.Options{
-		ControlPlane: plane, Address: node, Pods: netip.MustParsePrefix(pods), Images: images,
-		Hosts: map[string]netip.Addr{"inventory.example.org": balancerAddress},
-	})
-	must(w.t, err)
-	w.t.Cleanup(func() { w.ended(c.kubelet.Stop()) })
-	c.kube = plane.AdminKubeconfig()
-	return c
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: pair.InventoryAddress.String()}}
+	if _, err := w.SecuredClient().CoreV1().Services(s.Namespace).UpdateStatus(ctx, s, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("tell Service %s its address: %w", s.Name, err)
+	}
+	return nil
+}
+
+// join makes a worker of the secured cluster. One that is not on the LAN has no private NIC before
+// attach gives it one.
+func (w *world) join(ctx context.Context, name, address string, onLAN bool, labels map[string]string) error {
+	all := map[string]string{corev1.LabelTopologyZone: ""} // the pages show nodes that have no zone
+	maps.Copy(all, labels)
+	options := pair.WorkerOptions{Name: name, Address: netip.MustParseAddr(address), Labels: all}
+	if !onLAN {
+		options.NICAfter = time.Hour // which no test lasts
+	}
+	made, err := w.AddWorker(options)
+	if err != nil {
+		return err
+	}
+	w.workers[name] = made
+	return made.Join(ctx)
+}
+
+// attach puts a worker's server on the private LAN.
+func (w *world) attach(name string) error {
+	m := w.workers[name]
+	return w.Cloud.AddNIC(pair.Datacenter, m.Server, ionosapi.NIC{LAN: pair.PrivateLAN, IPs: []string{m.Address.String()}})
+}
+
+// destroy takes machines away, as the cloud does once their Nodes have left.
+func (w *world) destroy(names ...string) error {
+	for _, name := range names {
+		if err := w.workers[name].Destroy(); err != nil {
+			return err
+		}
+		delete(w.workers, name)
+	}
+	return nil
+}
+
+// names are those of all workers that there are.
+func (w *world) names() []string { return slices.Sorted(maps.Keys(w.workers)) }
+
+// set changes how workers' backends behave.
+func (w *world) set(mode backend.Mode, names ...string) error {
+	for _, name := range names {
+		if err := w.workers[name].Set(mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *world) ended(err error) {
@@ -136,7 +148,7 @@ func (w *world) read(t *testing.T, path, heading string, events map[string]func(
 	t.Helper()
 	steps, err := Read(path, heading)
 	must(t, err)
-	shell, err := Open(w.dir, w.env)
+	shell, err := Open(w.Dir(), w.Env())
 	must(t, err)
 	defer func() { w.ended(shell.Close()) }()
 	if heading == "" {
@@ -177,13 +189,8 @@ func firstLine(s Step) string {
 
 // look shows what a person would look at next.
 func (w *world) look() string {
-	shell, err := Open(w.dir, w.env)
-	if err != nil {
-		return ""
-	}
-	defer shell.Close()
-	printed, _, _ := shell.Run(context.Background(), `
-kubectl --context secured get nodes,pods,services -A
+	printed, _ := w.Run(context.Background(), `
+kubectl --context secured get nodes,pods,services -A || :
 kubectl --context consuming get pods,endpointslices,events -A || :
 kubectl --context secured -n slicefeed logs deploy/slicefeed-inventory --tail=20 || :
 kubectl --context consuming -n web logs deploy/slicefeed-writer --tail=20 || :
@@ -193,7 +200,7 @@ kubectl --context consuming -n web logs deploy/slicefeed-writer --tail=20 || :
 
 // edit replaces text in a file of the reader's.
 func (w *world) edit(name, from, to string) error {
-	path := filepath.Join(w.dir, name)
+	path := filepath.Join(w.Dir(), name)
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -204,15 +211,8 @@ func (w *world) edit(name, from, to string) error {
 	return os.WriteFile(path, []byte(strings.Replace(string(raw), from, to, 1)), 0o600)
 }
 
-// run runs commands that no page shows.
+// run runs commands that no page shows, where those of the pages are run.
 func (w *world) run(ctx context.Context, commands string) error {
-	shell, err := Open(w.dir, w.env)
-	if err != nil {
-		return err
-	}
-	printed, code, err := shell.Run(ctx, commands)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("%s: code %d: %s", commands, code, printed)
-	}
-	return errors.Join(err, shell.Close())
+	_, err := w.Run(ctx, "cd \"$DIR\"\n"+commands)
+	return err
 }
