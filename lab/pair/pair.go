@@ -301,11 +301,11 @@ func Halves() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(root, ".bin")
-	if _, err := os.Stat(filepath.Join(bin, "race", "slicefeed-writer")); err != nil {
-		fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
-		return bin, nil
+	if _, err := os.Stat(filepath.Join(bin, "race", "slicefeed-writer")); err == nil {
+		return filepath.Join(bin, "race"), nil
 	}
-	return filepath.Join(bin, "race"), nil
+	fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
+	return bin, nil
 }
 
 const readyWithin = 60 * time.Second // a loaded machine may be slow; an idle one needs 1 s
