@@ -22,10 +22,16 @@ func TestAHostIsCutOffFromSomeAddressesAndNotFromOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	near, remote := mirror(t, first), mirror(t, second)
-	reaches := func(server net.Addr) bool {
+	// What is there may take its time on a loaded machine; for what is not there, a while is enough.
+	const silence = 300 * time.Millisecond
+	reaches := func(server net.Addr, want bool) bool {
+		within := silence
+		if want {
+			within = 10 * time.Second
+		}
 		var seen []byte
 		err := host.inside(func() error {
-			conn, err := net.DialTimeout("tcp", server.String(), 300*time.Millisecond)
+			conn, err := net.DialTimeout("tcp", server.String(), within)
 			if err == nil {
 				seen, err = io.ReadAll(conn)
 				_ = conn.Close()
@@ -39,10 +45,10 @@ func TestAHostIsCutOffFromSomeAddressesAndNotFromOthers(t *testing.T) {
 	}
 	want := func(when string, one, other bool) {
 		t.Helper()
-		if got := reaches(near); got != one {
+		if got := reaches(near, one); got != one {
 			t.Errorf("%s: %s is reached: %t, want %t", when, near, got, one)
 		}
-		if got := reaches(remote); got != other {
+		if got := reaches(remote, other); got != other {
 			t.Errorf("%s: %s is reached: %t, want %t", when, remote, got, other)
 		}
 	}
@@ -53,7 +59,7 @@ func TestAHostIsCutOffFromSomeAddressesAndNotFromOthers(t *testing.T) {
 	}
 	begun := time.Now()
 	want("cut", true, false)
-	if took := time.Since(begun); took < 300*time.Millisecond {
+	if took := time.Since(begun); took < silence {
 		t.Errorf("it was told after %s that nobody is there", took)
 	}
 	if err := host.Mend(away); err != nil {
