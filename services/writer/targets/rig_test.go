@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
@@ -95,9 +97,11 @@ func names(list []*discoveryv1.EndpointSlice) []string {
 type rig struct {
 	*Targets
 
-	t      *testing.T
-	client *fake.Clientset
-	taken  []Key
+	t        *testing.T
+	client   *fake.Clientset
+	taken    []Key
+	watching chan struct{} // a signal for each watch that has begun
+	lacking  int           // how many have not, as far as we know
 }
 
 func run(t *testing.T, cfg Config, client *fake.Clientset) *rig {
@@ -112,6 +116,12 @@ func run(t *testing.T, cfg Config, client *fake.Clientset) *rig {
 
 func start(t *testing.T, targets *Targets, client *fake.Clientset) *rig {
 	t.Helper()
+	r := &rig{Targets: targets, t: t, client: client, lacking: 2 * len(targets.areas), watching: make(chan struct{}, 100)}
+	client.PrependWatchReactor("*", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		r.watching <- struct{}{}
+		return true, stream, err
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- targets.Run(ctx) }()
@@ -121,7 +131,19 @@ func start(t *testing.T, targets *Targets, client *fake.Clientset) *rig {
 			t.Error(err)
 		}
 	})
-	return &rig{Targets: targets, t: t, client: client}
+	return r
+}
+
+// watched waits until everything is watched: what changes between list and watch is lost on the fake.
+func (r *rig) watched() {
+	r.t.Helper()
+	for ; r.lacking > 0; r.lacking-- {
+		select {
+		case <-r.watching:
+		case <-time.After(20 * time.Second):
+			r.t.Fatalf("%d watches have not begun", r.lacking)
+		}
+	}
 }
 
 // await takes until it was told of the Service and sees what it waits for.
@@ -166,6 +188,7 @@ func (r *rig) told(n int) []Key {
 
 func (r *rig) apply(svc *corev1.Service) {
 	r.t.Helper()
+	r.watched()
 	services := r.client.CoreV1().Services(svc.Namespace)
 	if _, err := services.Update(r.t.Context(), svc, metav1.UpdateOptions{}); err == nil {
 		return
@@ -177,6 +200,7 @@ func (r *rig) apply(svc *corev1.Service) {
 
 func (r *rig) applySlice(s *discoveryv1.EndpointSlice) {
 	r.t.Helper()
+	r.watched()
 	all := r.client.DiscoveryV1().EndpointSlices(s.Namespace)
 	if _, err := all.Update(r.t.Context(), s, metav1.UpdateOptions{}); err == nil {
 		return
@@ -188,6 +212,7 @@ func (r *rig) applySlice(s *discoveryv1.EndpointSlice) {
 
 func (r *rig) remove(key Key) {
 	r.t.Helper()
+	r.watched()
 	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -195,6 +220,7 @@ func (r *rig) remove(key Key) {
 
 func (r *rig) removeSlice(namespace, name string) {
 	r.t.Helper()
+	r.watched()
 	if err := r.client.DiscoveryV1().EndpointSlices(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
