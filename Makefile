@@ -37,7 +37,7 @@ images: ## Build the two images from here, without pulling anything (Docker)
 	@deploy/images/build ghcr.io/slicefeed/slicefeed- $(VERSION)
 
 .PHONY: test
-test: check unit e2e ## Run every test: checks, unit tests, the pair on real control planes
+test: check unit e2e ## Run every test that needs nothing more: checks, unit tests, the pair on real control planes
 
 .PHONY: bench
 bench: build upstream ## Measure propagation against the raw loop, in one run
