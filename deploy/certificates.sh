@@ -45,7 +45,7 @@ die() {
 
 # ---- what is asked for ------------------------------------------------------------
 
-dns= trust_domain=example.org days=365 ca_days=3650
+dns='' trust_domain=example.org days=365 ca_days=3650
 secured=secured consuming=consuming inventory_namespace=slicefeed writer_namespace=slicefeed
 words=()
 while [ $# -gt 0 ]; do
@@ -107,7 +107,7 @@ name --writer-namespace "$writer_namespace"
 context --secured-context "$secured"
 context --consuming-context "$consuming"
 dns=${dns:-slicefeed-inventory.$inventory_namespace.svc}
-case $dns in *' '* | ,* | *, | *,,*) die "--dns is \"$dns\": want names separated by commas, without blanks" ;; esac
+case $dns in *[!A-Za-z0-9.,-]* | ,* | *, | *,,*) die "--dns is \"$dns\": want names of letters, digits, dots and dashes, separated by commas" ;; esac
 for one in ${dns//,/ }; do name --dns "$one"; done
 
 case $step:$side in

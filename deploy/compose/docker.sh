@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Which docker and which compose to use, and what to say where there is none. To be sourced.
 export DOCKER_BUILDKIT=1 COMPOSE_DOCKER_CLI_BUILD=1
 

@@ -233,6 +233,7 @@ func TestTheScriptSaysWhatIsWrong(t *testing.T) {
 		{[]string{"--trust-domain", "a b", "all", dir}, "--trust-domain"},
 		{[]string{"--dns", "*.example.org", "all", dir}, "--dns"},
 		{[]string{"--dns", "a,,b", "all", dir}, "--dns"},
+		{[]string{"--dns", "a\nb", "all", dir}, "--dns"},
 		{[]string{"--secured-context", "a;b", "all", dir}, "--secured-context"},
 		{[]string{"--days", "31", "all", dir}, "would outlive it: take fewer --days, or replace the CA"},
 		{[]string{"switch-ca", "writer", dir}, "the first step is next-ca"},
