@@ -5,6 +5,7 @@ package history
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -143,5 +144,5 @@ func clip(text string) string {
 	if len(text) <= maxText {
 		return text
 	}
-	return text[:maxText] + "…"
+	return strings.ToValidUTF8(text[:maxText], "") + "…" // not half a letter
 }

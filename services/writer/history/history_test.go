@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -74,6 +75,15 @@ func TestStaysSmall(t *testing.T) {
 	}
 	if len(events[0].Note) > maxText+len("…") {
 		t.Errorf("a note of %d bytes", len(events[0].Note))
+	}
+}
+
+func TestATextIsCutBetweenLetters(t *testing.T) {
+	l := &Log{}
+	l.Told(Event{Note: "a" + strings.Repeat("ä", maxText)})
+	_, events := l.Last(nil)
+	if note := events[0].Note; !utf8.ValidString(note) || !strings.HasSuffix(note, "ä…") {
+		t.Errorf("it ends with %q", note[len(note)-6:])
 	}
 }
 
