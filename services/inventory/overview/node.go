@@ -26,16 +26,12 @@ func (m *model) nodes() statuspage.Section {
 		}
 		all = append(all, m.node(n))
 	}
-	m.told = len(m.Nodes)
 	worst := statuspage.Look
 	for i := range all {
 		worst = statuspage.Worst(worst, all[i].Is.Grade)
 	}
-	switch {
-	case left == 1:
-		m.blamef(worst, "1 node is left out though it counts")
-	case left > 1:
-		m.blamef(worst, "%d nodes are left out though they count", left)
+	if left > 0 {
+		m.blamef(worst, "%s", statuspage.Count(left, "node is left out though it counts", "nodes are left out though they count"))
 	}
 	if unready > 0 {
 		m.blamef(statuspage.Look, "%s not ready", areNodes(unready))

@@ -5,6 +5,7 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,7 +86,6 @@ type model struct {
 	asked string
 
 	wrong, look []string // what is to be said on top
-	told        int
 }
 
 func (m *model) blamef(g statuspage.Grade, format string, args ...any) {
@@ -99,7 +99,7 @@ func (m *model) blamef(g statuspage.Grade, format string, args ...any) {
 
 // verdict says in a sentence whether all is well.
 func (m *model) verdict() statuspage.Line {
-	is := statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("All is well: %s told.", areNodes(m.told))}
+	is := statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("All is well: %s told.", areNodes(len(m.Nodes)))}
 	said := slices.Concat(m.wrong, m.look)
 	if len(said) > 0 {
 		is.Grade = statuspage.Look
@@ -111,21 +111,16 @@ func (m *model) verdict() statuspage.Line {
 	return is
 }
 
-func areNodes(n int) string {
-	if n == 1 {
-		return "1 node is"
-	}
-	return fmt.Sprintf("%d nodes are", n)
-}
+func areNodes(n int) string { return statuspage.Count(n, "node is", "nodes are") }
 
 // source says what the roster is worth.
 func (m *model) source() statuspage.Section {
 	s := statuspage.Section{Title: "Source"}
 	t := &statuspage.Table{Columns: []string{"part", "state", "for", "why"}}
 	parts := []struct {
-		name, of string
+		name, is string
 		part     roster.Part
-	}{{"membership", "which nodes there are", m.Status.Membership}, {"addresses", "where they are", m.Status.Addresses}}
+	}{{"membership", "is", m.Status.Membership}, {"addresses", "are", m.Status.Addresses}}
 	reasons := false
 	for _, p := range parts {
 		grade := map[roster.Sync]statuspage.Grade{roster.Synced: statuspage.Fine, roster.Degraded: statuspage.Look}[p.part.Sync]
@@ -133,7 +128,7 @@ func (m *model) source() statuspage.Section {
 			grade = statuspage.Wrong
 		}
 		if grade != statuspage.Fine {
-			m.blamef(grade, "%s %s %s", p.name, isAre(p.name), p.part.Sync)
+			m.blamef(grade, "%s %s %s", p.name, p.is, p.part.Sync)
 		}
 		age := ""
 		if !p.part.Since.IsZero() {
@@ -168,13 +163,6 @@ func (m *model) source() statuspage.Section {
 	return s
 }
 
-func isAre(part string) string {
-	if strings.HasSuffix(part, "es") {
-		return "are"
-	}
-	return "is"
-}
-
 // subscribers says who is told, and how far.
 func (m *model) subscribers() statuspage.Section {
 	s := statuspage.Section{Title: "Subscribers"}
@@ -196,20 +184,13 @@ func (m *model) subscribers() statuspage.Section {
 		}
 	}
 	if slow > 0 {
-		m.blamef(statuspage.Look, "%s slow", areSubscribers(slow))
+		m.blamef(statuspage.Look, "%s slow", statuspage.Count(slow, "subscriber is", "subscribers are"))
 	}
 	s.Table = t
 	if n := len(all) - len(t.Rows); n > 0 {
 		s.LeftOut = fmt.Sprintf("%d more are left out.", n)
 	}
 	return s
-}
-
-func areSubscribers(n int) string {
-	if n == 1 {
-		return "1 subscriber is"
-	}
-	return fmt.Sprintf("%d subscribers are", n)
 }
 
 // late is how long a subscriber may not have read anything: heartbeats come every 5 s.
@@ -224,10 +205,12 @@ func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, s
 		view += ", operator"
 	}
 	lag := statuspage.Line{Grade: statuspage.Fine, Text: "none"}
+	read := cmp.Or(one.ToldAt, one.Since)
+	silent := "has read nothing for " + statuspage.Age(m.at, read)
 	switch {
-	case m.at.Sub(cmpOr(one.ToldAt, one.Since)) > late:
+	case m.at.Sub(read) > late:
 		slow = true
-		lag = statuspage.Line{Grade: statuspage.Look, Text: "has read nothing for " + statuspage.Age(m.at, cmpOr(one.ToldAt, one.Since))}
+		lag = statuspage.Line{Grade: statuspage.Look, Text: silent}
 	case !one.Synced:
 		lag = statuspage.Line{Text: "waits for the first word"}
 	}
@@ -235,14 +218,7 @@ func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, s
 		lag = statuspage.Line{Grade: lag.Grade, Text: statuspage.Count(int(min(one.Behind, 1<<30)), "change", "changes")}
 	}
 	if slow && one.Behind > 0 {
-		lag.Text += ", has read nothing for " + statuspage.Age(m.at, cmpOr(one.ToldAt, one.Since))
+		lag.Text += ", " + silent
 	}
 	return []statuspage.Line{{Text: statuspage.Text(one.Name)}, {Text: view}, {Text: statuspage.Age(m.at, one.Since)}, lag}, slow
-}
-
-func cmpOr(a, b time.Time) time.Time {
-	if a.IsZero() {
-		return b
-	}
-	return a
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // sources says what the sources are worth, and names those that are not believed.
-func (m *Model) sources() (s statuspage.Section, unheard []string) {
+func (m *model) sources() (s statuspage.Section, unheard []string) {
 	s = statuspage.Section{Title: "Sources"}
 	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "saw its cluster", "last observation", "why"}}
 	for i := range m.Sources {
@@ -38,7 +38,7 @@ func (m *Model) sources() (s statuspage.Section, unheard []string) {
 	return s, unheard
 }
 
-func (m *Model) source(s *subscriber.Snapshot) []statuspage.Line {
+func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 	worth := endpoints.Worth(s)
 	trust := statuspage.Line{Grade: statuspage.Fine, Text: "believed"}
 	word, observed := "never", "none yet"
@@ -79,7 +79,7 @@ func (m *Model) source(s *subscriber.Snapshot) []statuspage.Line {
 }
 
 // writes are the last ones, with what they changed and why.
-func (m *Model) writes() statuspage.Section {
+func (m *model) writes() statuspage.Section {
 	s := statuspage.Section{Title: "Last writes"}
 	switch {
 	case len(m.Writes) > 0:
@@ -108,7 +108,7 @@ func earlier(n int) string {
 
 var past = map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
 
-func (m *Model) write(w *history.Write) statuspage.Item {
+func (m *model) write(w *history.Write) statuspage.Item {
 	i := statuspage.Item{
 		Name: statuspage.Text(w.Namespace + "/" + w.Slice), Also: statuspage.When(m.At, w.At),
 		Is: statuspage.Line{Text: cmp.Or(past[w.Verb], statuspage.Text(w.Verb))},
@@ -149,7 +149,7 @@ func (m *Model) write(w *history.Write) statuspage.Item {
 }
 
 // events are the last Events.
-func (m *Model) events() statuspage.Section {
+func (m *model) events() statuspage.Section {
 	s := statuspage.Section{Title: "Recent events"}
 	if len(m.Events) == 0 {
 		s.Lines = []statuspage.Line{statuspage.Say("This writer has told no Event since it started.")}

@@ -30,7 +30,7 @@ type Config struct {
 
 // Page looks around. Asked is NAMESPACE/SERVICE, to see that one alone, NAMESPACE/, or empty.
 func (c Config) Page(at time.Time, asked string) statuspage.Page {
-	m := Model{
+	m := model{
 		At: at, Version: c.Version, Writer: c.Writer, Leading: c.Leading(), Dry: c.Holder == nil, Asked: asked, Sources: c.Sources(),
 	}
 	slices.SortFunc(m.Sources, func(a, b subscriber.Snapshot) int { return cmp.Compare(a.Source, b.Source) })
@@ -50,8 +50,8 @@ func (c Config) Page(at time.Time, asked string) statuspage.Page {
 	return m.Page()
 }
 
-// Model is what there is to show at a moment.
-type Model struct {
+// model is what there is to show at a moment.
+type model struct {
 	At      time.Time
 	Version string
 	Writer  string // which replica this is
@@ -79,7 +79,7 @@ const (
 )
 
 // Page is the model as it is shown: the same each time.
-func (m *Model) Page() statuspage.Page {
+func (m *model) Page() statuspage.Page {
 	rows, wrong, looks := m.rows()
 	sources, unheard := m.sources()
 	p := statuspage.Page{
@@ -91,7 +91,7 @@ func (m *Model) Page() statuspage.Page {
 }
 
 // verdict says in a sentence whether all is well.
-func (m *Model) verdict(total, wrong, looks int, unheard []string) statuspage.Line {
+func (m *model) verdict(total, wrong, looks int, unheard []string) statuspage.Line {
 	is := statuspage.Line{Grade: statuspage.Fine}
 	var said []string
 	if wrong > 0 {
@@ -133,7 +133,7 @@ func areServices(n, total int) string {
 }
 
 // leads says what this writer's word is worth.
-func (m *Model) leads() []statuspage.Line {
+func (m *model) leads() []statuspage.Line {
 	var all []statuspage.Line
 	switch {
 	case m.Dry:
@@ -154,7 +154,7 @@ func (m *Model) leads() []statuspage.Line {
 }
 
 // services is each Service with its details as long as there is room for them.
-func (m *Model) services(rows []row) statuspage.Section {
+func (m *model) services(rows []row) statuspage.Section {
 	s := statuspage.Section{Title: "Services"}
 	if len(rows) == 0 {
 		text := "None bears this writer's class, or no cache has been filled yet."

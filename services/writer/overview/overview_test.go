@@ -60,19 +60,19 @@ func heard(name string) subscriber.Snapshot {
 	}
 }
 
-func model(targets ...endpoints.Target) Model {
+func pageOf(targets ...endpoints.Target) model {
 	b := endpoints.NewBoard("life")
 	for _, t := range targets {
 		b.Put(t)
 	}
 	b.Synced()
-	m := Model{At: now, Version: "v1.2.3", Writer: "writer-1_x", Leading: true, Holder: "writer-1_x", Sources: []subscriber.Snapshot{heard("blue")}}
+	m := model{At: now, Version: "v1.2.3", Writer: "writer-1_x", Leading: true, Holder: "writer-1_x", Sources: []subscriber.Snapshot{heard("blue")}}
 	m.Services, m.Status = b.Look(nil)
 	return m
 }
 
 // text is a model's page as a terminal shows it that is wide enough.
-func text(t *testing.T, m Model) string {
+func text(t *testing.T, m model) string {
 	t.Helper()
 	p := m.Page()
 	var b strings.Builder
@@ -99,7 +99,7 @@ func troubled() endpoints.Target {
 }
 
 func TestShowsBothWitnessesTheRuleAndWhatIsHeldBackUntilWhen(t *testing.T) {
-	m := model(shop("mail", "10.0.0.1"), troubled())
+	m := pageOf(shop("mail", "10.0.0.1"), troubled())
 	m.Writes = []history.Write{
 		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "refused", Answer: "quota", Times: 3},
 		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Times: 1, Changes: []history.Change{
@@ -175,7 +175,7 @@ func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := shop("z", "10.0.0.1")
 			c.alter(&target)
-			m := model(shop("a", "10.0.0.1"), target)
+			m := pageOf(shop("a", "10.0.0.1"), target)
 			texts, services := text(t, m), m.Page().Sections[0].Items
 			if !strings.Contains(texts, "web/z  "+c.says+"  ") {
 				t.Errorf("no %q in:\n%s", c.says, texts)
@@ -200,25 +200,25 @@ func TestSaysWhoLeadsAndWhatTheSourcesAreWorth(t *testing.T) {
 	silenced := shop("shop", "10.0.0.1")
 	silenced.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 1}}
 	for name, c := range map[string]struct {
-		alter func(*Model)
+		alter func(*model)
 		says  string
 	}{
-		"a standby":            {func(m *Model) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
-		"a standby of nobody":  {func(m *Model) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
-		"a rehearsal":          {func(m *Model) { m.Dry = true }, "only rehearses"},
-		"before the start":     {func(m *Model) { m.Status.Synced = false }, "It has not decided yet on all Services"},
-		"no Services":          {func(m *Model) { m.Services = nil }, "None bears this writer's class"},
-		"a Service of no name": {func(m *Model) { m.Services, m.Asked = nil, "web/x" }, "This writer has no such Service"},
-		"a silent source":      {func(m *Model) { m.Sources[0].Alive = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
-		"a new source":         {func(m *Model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
-		"one that doubts":      {func(m *Model) { m.Sources[0].Membership = subscriber.Part{Reason: "503"} }, "blue  in doubt  "},
-		"one not believed": {func(m *Model) {
+		"a standby":            {func(m *model) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
+		"a standby of nobody":  {func(m *model) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
+		"a rehearsal":          {func(m *model) { m.Dry = true }, "only rehearses"},
+		"before the start":     {func(m *model) { m.Status.Synced = false }, "It has not decided yet on all Services"},
+		"no Services":          {func(m *model) { m.Services = nil }, "None bears this writer's class"},
+		"a Service of no name": {func(m *model) { m.Services, m.Asked = nil, "web/x" }, "This writer has no such Service"},
+		"a silent source":      {func(m *model) { m.Sources[0].Alive = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
+		"a new source":         {func(m *model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
+		"one that doubts":      {func(m *model) { m.Sources[0].Membership = subscriber.Part{Reason: "503"} }, "blue  in doubt  "},
+		"one not believed": {func(m *model) {
 			b := endpoints.NewBoard("life")
 			b.Put(silenced)
 			m.Services, m.Status = b.Look(nil)
 		}, "its word changes nothing at present for 1 Service here"},
 	} {
-		m := model(shop("shop", "10.0.0.1"))
+		m := pageOf(shop("shop", "10.0.0.1"))
 		c.alter(&m)
 		texts := text(t, m)
 		if !strings.Contains(texts, c.says) {
@@ -243,7 +243,7 @@ func TestAStrangersTextStaysText(t *testing.T) {
 	target.Decision.Guards[0].Message = evil
 	refused := shop(evil)
 	refused.Namespace, refused.State, refused.Reason, refused.Message = evil, endpoints.Refused, evil, evil
-	m := model(target, refused)
+	m := pageOf(target, refused)
 	m.Writer, m.Version, m.Asked, m.Holder, m.Leading = evil, evil, evil, evil, false
 	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.Part{Reason: evil}
 	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "refused", Answer: evil, Changes: []history.Change{{What: evil, Is: evil, Why: evil}}}}
@@ -288,7 +288,7 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 		}
 		many = append(many, target)
 	}
-	m := model(many...)
+	m := pageOf(many...)
 	m.Asked = "x"
 	for range 100 {
 		m.Writes = append(m.Writes, history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{What: long, Is: long}}, 50)})

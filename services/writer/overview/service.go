@@ -18,7 +18,7 @@ type row struct {
 }
 
 // rows are all Services, the worst first.
-func (m *Model) rows() (all []row, wrong, looks int) {
+func (m *model) rows() (all []row, wrong, looks int) {
 	for i := range m.Services {
 		v := &m.Services[i]
 		name := statuspage.Text(v.Namespace + "/" + v.Service)
@@ -79,7 +79,7 @@ func is(v *endpoints.View) statuspage.Line {
 }
 
 // service is a Service with all that is known of it.
-func (m *Model) service(r *row, nth int) statuspage.Item {
+func (m *model) service(r *row, nth int) statuspage.Item {
 	v, s := r.view, r.item
 	alone := len(m.Services) == 1
 	if m.Asked == v.Namespace+"/"+v.Service {
@@ -160,7 +160,7 @@ func gradeOf(v *endpoints.View, e *endpoints.Entered) statuspage.Grade {
 }
 
 // address is the chain of one address, from the witnesses' words to the slices.
-func (m *Model) address(v *endpoints.View, entered *endpoints.Entered) statuspage.Item {
+func (m *model) address(v *endpoints.View, entered *endpoints.Entered) statuspage.Item {
 	e := v.Explain(entered.Address)
 	decided := listed(entered.Decided)
 	if v.State == endpoints.Refused {
@@ -209,7 +209,7 @@ func (m *Model) address(v *endpoints.View, entered *endpoints.Entered) statuspag
 }
 
 // inShort is both witnesses' words in a few.
-func (m *Model) inShort(e *endpoints.Explanation) string {
+func (m *model) inShort(e *endpoints.Explanation) string {
 	var said []string
 	for i := range e.Witnesses {
 		if w := &e.Witnesses[i]; w.Member != nil {
@@ -232,7 +232,7 @@ var states = [...]string{
 }
 
 // witness is the first witness's word.
-func (m *Model) witness(w *endpoints.Witness) string {
+func (m *model) witness(w *endpoints.Witness) string {
 	said := "source " + w.Name + ": "
 	switch {
 	case !w.Heard:
@@ -252,7 +252,7 @@ func (m *Model) witness(w *endpoints.Witness) string {
 }
 
 // probe is the second witness's word.
-func (m *Model) probe(p *verdict.Probe) string {
+func (m *model) probe(p *verdict.Probe) string {
 	if p == nil {
 		return "none: it is not probed"
 	}
