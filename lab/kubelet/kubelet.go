@@ -132,11 +132,12 @@ func (k *Kubelet) start(ctx context.Context) (err error) {
 		return err
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	k.cancel = cancel
 	if err := k.follow(ctx, running); err != nil {
+		cancel()
 		return err
 	}
-	go func() { // Stop waits for it
+	k.cancel = cancel // from here on Stop has a loop to wait for
+	go func() {       // Stop waits for it
 		defer close(k.done)
 		k.run(running)
 	}()
