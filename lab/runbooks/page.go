@@ -7,7 +7,7 @@
 // A page is a script:
 //
 //	```sh      a command, run by bash as it stands; its variables live until the page's end
-//	```text    what the command before it prints, loosely: see Output
+//	```text    what the command before it prints, loosely: see Matches
 //	<!-- lab: something happens -->     what the world does to the page's reader, by name
 //	<!-- exit 1 -->     the next command ends with that code
 //	<!-- until -->      the next command is repeated until it prints what is shown
@@ -64,11 +64,11 @@ func parse(text, heading string) ([]Step, error) {
 		if language, ok := strings.CutPrefix(line, "```"); ok {
 			begun, indent := at, indentation(lines[at])
 			var block []string
-			for at++; strings.TrimSpace(lines[at]) != "```"; at++ {
-				if at == len(lines)-1 {
-					return nil, fmt.Errorf("line %d: the block does not end", begun+1)
-				}
+			for at++; at < len(lines) && strings.TrimSpace(lines[at]) != "```"; at++ {
 				block = append(block, strings.TrimPrefix(lines[at], indent))
+			}
+			if at == len(lines) {
+				return nil, fmt.Errorf("line %d: the block does not end", begun+1)
 			}
 			if !inside {
 				continue

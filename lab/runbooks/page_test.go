@@ -34,6 +34,7 @@ func TestAPageIsReadInOrder(t *testing.T) {
 func TestAPageThatCannotBeRunIsRefused(t *testing.T) {
 	for page, says := range map[string]string{
 		"```sh\ntrue\n":        "does not end",
+		"```sh":                "does not end",
 		"```bash\ntrue\n```\n": `language "bash"`,
 		"```text\nok\n```\n":   "output of no command",
 		"```sh\ntrue\n```\n```text\na\n```\n```text\nb\n```\n": "output of no command",

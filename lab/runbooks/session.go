@@ -21,7 +21,8 @@ type Session struct {
 	dir    string
 	shell  *exec.Cmd
 	stdin  io.WriteCloser
-	status *bufio.Scanner
+	told   *os.File       // where the shell says how a command ended
+	status *bufio.Scanner // of it
 	mutex  sync.Mutex
 	blocks int
 }
@@ -36,7 +37,7 @@ func Open(dir string, env []string) (*Session, error) {
 		return nil, err
 	}
 	defer done.Close() //nolint:errcheck // the shell's end of it
-	s := &Session{dir: dir, shell: exec.Command("bash", "--noprofile", "--norc"), status: bufio.NewScanner(status)}
+	s := &Session{dir: dir, shell: exec.Command("bash", "--noprofile", "--norc"), told: status, status: bufio.NewScanner(status)}
 	s.shell.Dir, s.shell.Env, s.shell.ExtraFiles = dir, env, []*os.File{done}
 	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.stdin, err = s.shell.StdinPipe(); err != nil {
@@ -91,7 +92,7 @@ func (s *Session) Close() error {
 	_ = s.stdin.Close()
 	_ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL)
 	_ = s.shell.Wait() // it was killed
-	return nil
+	return s.told.Close()
 }
 
 // retry is how long a command that is repeated may take to print what its page shows.
