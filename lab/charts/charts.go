@@ -144,9 +144,9 @@ func (w *World) Run(ctx context.Context, script string) (string, error) {
 	return string(out), nil
 }
 
-// ForLab are the settings that differ from a user's, because the cloud is an emulator and a test
+// forLab are the settings that differ from a user's, because the cloud is an emulator and a test
 // has no minutes.
-func (w *World) ForLab() (inventory, writer string) {
+func (w *World) forLab() (inventory, writer string) {
 	return " --set ionos.caConfigMap=ionos-ca --set settings.IONOS_API_URL=" + w.Cloud.URL +
 			" --set settings.IONOS_POLL_INTERVAL=1s --set settings.SOURCE_POLL_INTERVAL=1s --set settings.IONOS_REQUEST_BUDGET=6000",
 		" --set settings.SHRINK_WINDOW=0s"
@@ -177,15 +177,15 @@ $k create secret generic slicefeed-inventory-ionos --from-file=token="$DIR/token
 	return err
 }
 
-// HelmInventory is the command that installs or upgrades the inventory with the example's values.
-func (w *World) HelmInventory(verb string, flags ...string) string {
-	lab, _ := w.ForLab()
+// helmInventory is the command that installs or upgrades the inventory with the example's values.
+func (w *World) helmInventory(verb string, flags ...string) string {
+	lab, _ := w.forLab()
 	return helm(verb, Secured, Inventory, InventoryNamespace, lab, flags)
 }
 
-// HelmWriter is the one for the writer.
-func (w *World) HelmWriter(verb string, flags ...string) string {
-	_, lab := w.ForLab()
+// helmWriter is the one for the writer.
+func (w *World) helmWriter(verb string, flags ...string) string {
+	_, lab := w.forLab()
 	return helm(verb, Consuming, Writer, WriterNamespace, lab, flags)
 }
 

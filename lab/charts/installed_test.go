@@ -34,7 +34,7 @@ func TestBothChartsInstalled(t *testing.T) {
 
 	s.step("a missing Secret is a sentence in the Pod's status and log", func(s *stage) {
 		s.must(s.TrustCloud(s.ctx()))
-		s.run(s.HelmInventory("install", "--create-namespace"))
+		s.run(s.helmInventory("install", "--create-namespace"))
 		s.until("the Pods have crashed", func() bool {
 			all := s.pods(Secured)
 			for _, p := range all {
@@ -72,7 +72,7 @@ func TestBothChartsInstalled(t *testing.T) {
 	})
 	s.step("the writer comes up with one command", func(s *stage) {
 		s.must(s.Consuming.ApplyYAML(s.ctx(), []byte(service)))
-		s.run(s.HelmWriter("install", "--wait", "--timeout=60s"))
+		s.run(s.helmWriter("install", "--wait", "--timeout=60s"))
 	})
 	first := s.worker()
 	s.step("a worker that joins is in the slice", func(s *stage) {
@@ -97,7 +97,7 @@ func TestBothChartsInstalled(t *testing.T) {
 		if out, err := s.Run(s.ctx(), askNodes); err == nil {
 			s.t.Fatalf("the operator may ask already: %s", out)
 		}
-		s.run(s.HelmInventory("upgrade", "--wait",
+		s.run(s.helmInventory("upgrade", "--wait",
 			"--set-json 'allowedClients=[{\"san\":\"spiffe://example.org/slicefeed/writer\",\"role\":\"subscriber\"},{\"san\":\"spiffe://example.org/slicefeed/operator\",\"role\":\"operator\"}]'"))
 		var out string
 		s.until("the operator may ask", func() bool {
@@ -124,7 +124,7 @@ func TestBothChartsInstalled(t *testing.T) {
 	})
 	s.step("an upgrade of the writer loses no endpoint and writes nothing", func(s *stage) {
 		slice, before := s.slice(), s.alive(Consuming)
-		s.run(s.HelmWriter("upgrade", "--wait", "--timeout=80s", "--set settings.HEALTH_CHECK_TIMEOUT=900ms"))
+		s.run(s.helmWriter("upgrade", "--wait", "--timeout=80s", "--set settings.HEALTH_CHECK_TIMEOUT=900ms"))
 		s.unchanged(slice)
 		if after := s.alive(Consuming); after == before {
 			s.t.Error("no Pod was replaced")
@@ -150,7 +150,7 @@ func TestBothChartsInstalled(t *testing.T) {
 	})
 	s.step("installed again, it goes on from there", func(s *stage) {
 		slice := s.slice()
-		s.run(s.HelmWriter("install", "--wait", "--timeout=60s"))
+		s.run(s.helmWriter("install", "--wait", "--timeout=60s"))
 		s.unchanged(slice)
 		s.must(second.Leave(s.ctx()))
 		s.slices("it writes", pair.Are(pair.Absent, second.Address))

@@ -12,7 +12,7 @@ import (
 func TestTheNotesLeadToAHalfThatRuns(t *testing.T) {
 	s := enter(t)
 	const there = "noted" // a namespace and a release of its own: nothing of another test is in its way
-	lab, _ := s.ForLab()
+	lab, _ := s.forLab()
 	s.must(os.WriteFile(filepath.Join(s.Dir(), "token"), []byte(s.Cloud.Token+"\n"), 0o600))
 	s.run(`deploy/certificates.sh all "$DIR/noted" >/dev/null`)
 	worker := s.worker()

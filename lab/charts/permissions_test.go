@@ -33,7 +33,7 @@ type rendered [][]byte
 // render renders a chart's release with the example's values.
 func (s *stage) render(chart, release, namespace, flags string) rendered {
 	s.t.Helper()
-	inventory, writer := s.ForLab()
+	inventory, writer := s.forLab()
 	lab := map[string]string{Inventory: inventory, Writer: writer}[chart]
 	out := s.run(fmt.Sprintf("helm template %s deploy/%s -n %s -f deploy/%[2]s/examples/minimal.yaml --set replicas=1 %[4]s %[5]s", release, chart, namespace, lab, flags))
 	var all rendered
@@ -333,7 +333,7 @@ func (s *stage) inventoryUp() {
 	s.must(s.Certificates(s.ctx()))
 	s.must(s.TrustCloud(s.ctx()))
 	s.must(s.Token(s.ctx()))
-	s.run(s.HelmInventory("install", "--wait", "--timeout=60s"))
+	s.run(s.helmInventory("install", "--wait", "--timeout=60s"))
 	s.must(s.Balance(s.ctx()))
 }
 
