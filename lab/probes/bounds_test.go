@@ -81,7 +81,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	b := newBench(t)
+	b, clock := newBench(t), newClock(t)
 	var cells []*cell
 	var living sync.WaitGroup
 	for _, failure := range failures {
@@ -107,14 +107,15 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 				}
 				living.Go(func() {
 					if err := c.live(ctx, s, set); err != nil {
-						t.Error(err)
+						clock.complainf("%v", err)
 					}
 				})
 			}
 		}
 	}
 	living.Wait()
-	if t.Failed() {
+	if clock.complained() { // there may be nothing to count
+		clock.judge()
 		return
 	}
 
@@ -127,13 +128,14 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 			figures.Percentile(c.noticed, 50).Seconds(), p99.Seconds(), figures.Percentile(c.redeemed, 50).Seconds(), figures.Percentile(c.redeemed, 99).Seconds())
 		// The bounds are the prober's; the slack is for machines that have other things to do.
 		if limit := time.Duration(slack * float64(c.within)); p99 > limit {
-			t.Errorf("%s, %s: p99 is %v, more than %v", c.mode, c.failure, p99, limit)
+			clock.complainf("%s, %s: p99 is %v, more than %v", c.mode, c.failure, p99, limit)
 		}
 		if p99 := figures.Percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(refuses)) {
-			t.Errorf("%s, %s: p99 of coming back is %v", c.mode, c.failure, p99)
+			clock.complainf("%s, %s: p99 of coming back is %v", c.mode, c.failure, p99)
 		}
 	}
 	t.Log("\n" + table.String())
+	clock.judge()
 }
 
 // A restart, a burst of lost packets, an error or two: shorter than the time between two
@@ -146,7 +148,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
-	b := newBench(t)
+	b, clock := newBench(t), newClock(t)
 	var living sync.WaitGroup
 	kinds := 0
 	for _, mode := range []backend.Mode{backend.Refuse, backend.Silent, backend.Error} {
@@ -159,7 +161,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 1, byte(kinds), byte(1 + n)}))
 				living.Go(func() {
 					if _, err := s.until(ctx, prober.Passing); err != nil {
-						t.Error(err)
+						clock.complainf("%v", err)
 						return
 					}
 					for ctx.Err() == nil {
@@ -174,7 +176,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 						}
 					}
 					if w := b.Word(s.key); w.Health != prober.Passing || time.Since(w.Since) < 10*time.Second {
-						t.Errorf("%s, %s: %v for %v only", how.mode, mode, w.Health, time.Since(w.Since))
+						clock.complainf("%s, %s: %v for %v only", how.mode, mode, w.Health, time.Since(w.Since))
 					}
 				})
 			}
@@ -184,6 +186,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 	failed, passed := b.probes(t, "fail"), b.probes(t, "pass")
 	t.Logf("%.0f of %.0f probes failed, and no word changed", failed, failed+passed)
 	if failed < 20 {
-		t.Errorf("only %.0f probes met a hiccup: this shows nothing", failed)
+		clock.complainf("only %.0f probes met a hiccup: this shows nothing", failed)
 	}
+	clock.judge()
 }
