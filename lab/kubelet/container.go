@@ -34,8 +34,9 @@ type sandbox struct {
 	entrypoint string
 	user       int
 
-	work chan func() // for the thread that is inside
-	over chan struct{}
+	work   chan func()   // for the thread that is inside
+	ending chan struct{} // closed: it is to end
+	over   chan struct{} // closed: it has
 }
 
 // surround writes the volumes and makes the sandbox around them.
@@ -49,7 +50,7 @@ func (p *pod) surround(ctx context.Context) error {
 	}
 	s := &sandbox{
 		address: p.address, root: filepath.Join(p.dir(), "root"), entrypoint: "/" + filepath.Base(program), user: int(p.user()),
-		work: make(chan func()), over: make(chan struct{}),
+		work: make(chan func()), ending: make(chan struct{}), over: make(chan struct{}),
 	}
 	if c := p.spec().SecurityContext; s.user == 0 && (nonRoot(c) || p.object.Spec.SecurityContext != nil && yes(p.object.Spec.SecurityContext.RunAsNonRoot)) {
 		return errors.New("container has runAsNonRoot and image will run as root")
@@ -60,10 +61,14 @@ func (p *pod) surround(ctx context.Context) error {
 	go func() { // ends with close
 		defer close(s.over)
 		_ = netns.OnThread(func() error {
-			for do := range s.work {
-				do()
+			for {
+				select {
+				case do := <-s.work:
+					do()
+				case <-s.ending:
+					return nil
+				}
 			}
-			return nil
 		})
 	}()
 	if err := s.do(func() error { return s.furnish(p, program) }); err != nil {
@@ -171,8 +176,12 @@ func (s *sandbox) furnish(p *pod, program string) error {
 // what it starts dies with it, and so with us.
 func (s *sandbox) do(something func() error) error {
 	done := make(chan error)
-	s.work <- func() { done <- something() }
-	return <-done
+	select {
+	case s.work <- func() { done <- something() }:
+		return <-done
+	case <-s.over: // an exec may come while the Pod ends
+		return errors.New("the Pod has ended")
+	}
 }
 
 // launch starts a program inside, as the Pod's user, who is nobody else's: a user namespace makes our
@@ -335,7 +344,7 @@ func (p *pod) limit(from *corev1.ResourceFieldSelector) string {
 
 // close lets go of the sandbox. The process must have ended.
 func (s *sandbox) close() error {
-	close(s.work)
+	close(s.ending)
 	<-s.over
 	return errors.Join(s.host.Close(), netns.DelAddr(s.address))
 }
