@@ -123,6 +123,7 @@ umask 077 # every file here is its owner's alone
 mkdir -p "$dir" || die "cannot make the directory $dir: give one that you may write"
 [ -w "$dir" ] || die "may not write into $dir: give a directory that you may write"
 dir=$(cd "$dir" && pwd) # so that the commands can be run anywhere
+# Beside what it replaces, so that mv is a rename: nobody reads a file that is half written.
 scratch=$(mktemp -d "$dir/.making.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
