@@ -185,6 +185,19 @@ func (r *Room) For(i *Item) bool {
 	return false
 }
 
+// LeftOut says what of a list there was no room for: the details of some, and more that are not even
+// named. It is empty if there is nothing to say.
+func LeftOut(folded, more int, what string) string {
+	var texts []string
+	if folded > 0 {
+		texts = append(texts, fmt.Sprintf("The details of %d are left out: choose one to see it alone.", folded))
+	}
+	if more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more %s are left out.", more, what))
+	}
+	return strings.Join(texts, " ")
+}
+
 // size is about how many bytes of HTML an item makes.
 func (i *Item) size() int {
 	n := 300 + sizeOf(i.Name)*2 + sizeOf(i.Ask) + sizeOf(i.Is.Text) + sizeOf(i.Also) + sizeOf(i.LeftOut) + linesSize(i.Lines)

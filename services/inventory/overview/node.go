@@ -76,14 +76,7 @@ func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left s
 			folded++
 		}
 	}
-	var texts []string
-	if folded > 0 {
-		texts = append(texts, fmt.Sprintf("The details of %d are left out: choose one to see it alone.", folded))
-	}
-	if n := len(all) - len(shown); n > 0 {
-		texts = append(texts, fmt.Sprintf("%d more nodes are left out.", n))
-	}
-	return shown, strings.Join(texts, " ")
+	return shown, statuspage.LeftOut(folded, len(all)-len(shown), "nodes")
 }
 
 func (m *model) node(n *roster.Node) statuspage.Item {

@@ -177,13 +177,6 @@ func (m *model) services(rows []row) statuspage.Section {
 		}
 		s.Items = append(s.Items, item)
 	}
-	var left []string
-	if folded > 0 {
-		left = append(left, fmt.Sprintf("The details of %d are left out: choose one to see it alone.", folded))
-	}
-	if n := len(rows) - len(s.Items); n > 0 {
-		left = append(left, fmt.Sprintf("%d more Services are left out.", n))
-	}
-	s.LeftOut = strings.Join(left, " ")
+	s.LeftOut = statuspage.LeftOut(folded, len(rows)-len(s.Items), "Services")
 	return s
 }
