@@ -77,6 +77,7 @@ func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
 		c := r.watch(only("a"), "proxy")
 		c.untilSynced()
 		c.leave()
+		synctest.Wait() // until its stream is no longer counted
 		altered := managed("a", 4)
 		altered.Decision.Endpoints[0].Conditions = verdict.Conditions{Serving: true, Terminating: true}
 		r.board.Put(altered)
