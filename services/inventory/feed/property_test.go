@@ -18,7 +18,7 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
 		view := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"l"}}
-		replicas := []*Store{newStore("a", view, window), newStore("b", view, window)}
+		replicas := []*Store{NewStoreWithin("a", view, window), NewStoreWithin("b", view, window)}
 		truth := map[string]*roster.Node{}
 		readers := []*ledgertest.Reader{{}, {}, {}, {}}
 		read := func(t *rapid.T, r *ledgertest.Reader, u Update) {

@@ -20,9 +20,11 @@ type Store struct {
 
 // NewStore returns the empty set of a view. The epoch has to be new: two stores of one
 // epoch would number different changes alike.
-func NewStore(epoch string, view View) *Store { return newStore(epoch, view, ledger.Window) }
+func NewStore(epoch string, view View) *Store { return NewStoreWithin(epoch, view, ledger.Window) }
 
-func newStore(epoch string, view View, window int) *Store {
+// NewStoreWithin is NewStore with another window than the contract's: so many changes back a reader
+// can resume by its cursor.
+func NewStoreWithin(epoch string, view View, window int) *Store {
 	s := &Store{view: view, set: ledger.New[*Entry](epoch, window), changed: make(chan struct{})}
 	s.doubt.observed()
 	return s

@@ -164,7 +164,7 @@ func TestR6TellsWhatChangedSinceTheCursor(t *testing.T) {
 }
 
 func TestR7AnswersAnythingElseWithAReset(t *testing.T) {
-	s := ready(newStore("e", View{}, 4))
+	s := ready(NewStoreWithin("e", View{}, 4))
 	s.Apply(up(node("a", roster.Ready)))
 	var past []Position
 	for i := range 6 {

@@ -78,7 +78,7 @@ func (r *reader) Next() (stream.Kind, iter.Seq[*inventoryv1.WatchNodesResponse])
 	r.next = r.store.Since(r.at)
 	r.kind = kindOf(r.next, r.word)
 	return r.kind, func(yield func(*inventoryv1.WatchNodesResponse) bool) {
-		for m := range messages(r.next, time.Now) {
+		for m := range Messages(r.next, time.Now) {
 			if r.interval > 0 {
 				m.HeartbeatInterval, r.interval = duration(r.interval), 0
 			}

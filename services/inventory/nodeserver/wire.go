@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// messages cuts an update into messages (rule R3). Each is made when the one before is
+// Messages cuts an update into messages (rule R3). Each is made when the one before is
 // sent, so that a slow reader of a large set does not hold it twice.
-func messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
+func Messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
 	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
 		node := func(e *feed.Entry) *inventoryv1.Node { return wireNode(e, now()) }
 		for chunk := range stream.Chunks(u.Removed, u.Upserts, node) {

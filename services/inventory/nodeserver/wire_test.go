@@ -34,7 +34,7 @@ func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
 		u.Removed = append(u.Removed, fmt.Sprintf("%s-%d", strings.Repeat("n", 240), i))
 	}
 	nodes, removed, n := 0, 0, 0
-	for m := range messages(u, time.Now) {
+	for m := range Messages(u, time.Now) {
 		if size := proto.Size(m); size > inventoryv1.MaxMessageSize {
 			t.Errorf("a message of %d bytes", size)
 		}
@@ -57,7 +57,7 @@ func TestALargeSetIsToldInMessagesOfSixteenKB(t *testing.T) {
 		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
 		u.Removed = append(u.Removed, "gone-"+name)
 	}
-	for m := range messages(u, time.Now) {
+	for m := range Messages(u, time.Now) {
 		if size := proto.Size(m); size > 16<<10 {
 			t.Fatalf("a message of %d bytes", size)
 		}
