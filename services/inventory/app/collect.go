@@ -17,14 +17,12 @@ import (
 type collector struct {
 	source  source
 	cloud   cloud // nil where the roster never asks for a listing
-	stores  *feed.Stores
 	metrics *metrics
 	log     *slog.Logger
 
 	mu     sync.Mutex // the roster is also asked by operators' calls
-	roster *roster.Roster
+	intake feed.Intake
 	listed overview.Listing // the last one
-	depth  int              // how many observations a series has
 	wake   chan struct{}    // capacity 1: a subscriber has changed what the roster wants
 }
 
@@ -35,8 +33,8 @@ type cloud interface {
 
 func newCollector(s source, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
 	return &collector{
-		source: s, cloud: c, stores: stores, metrics: m, log: log,
-		roster: roster.New(cfg), depth: 1, wake: make(chan struct{}, 1),
+		source: s, cloud: c, metrics: m, log: log,
+		intake: feed.Intake{Roster: roster.New(cfg), Stores: stores}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -81,31 +79,22 @@ func (c *collector) Run(ctx context.Context) error {
 	}
 }
 
-// step brings the roster and then the stores up to date. The news of the watch go in
-// first: an answer is about a time before it came.
+// step brings the roster and then the stores up to date.
 func (c *collector) step(in answer) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	news := c.source.Take()
-	c.roster.Hear(now, news)
-	if in != nil {
-		in(c.roster)
-	}
-	changes := c.roster.Take()
+	changes := c.intake.Hear(now, news, in)
 	if len(changes) > 0 {
 		c.metrics.seen(news.ChangedAt)
 	}
-	doubt := c.stores.Apply(changes)
+	status, ask := c.intake.Tell(now, changes)
 	if len(changes) > 0 {
 		c.metrics.stored()
 	}
-	status := c.roster.Status(now)
-	if c.stores.SetStatus(status) || doubt {
-		c.roster.Doubt(now, c.depth)
-	}
-	c.metrics.set(c.roster.Counts(), status, news.HeardAt)
-	return c.roster.Ask(now)
+	c.metrics.set(c.intake.Roster.Counts(), status, news.HeardAt)
+	return ask
 }
 
 func (c *collector) look(ctx context.Context, look roster.Look) answer {
@@ -133,7 +122,7 @@ func (c *collector) list(ctx context.Context) answer {
 // Doubt asks for a series of complete observations on behalf of a subscriber.
 func (c *collector) Doubt(observations int) {
 	c.mu.Lock()
-	c.roster.Doubt(time.Now(), observations)
+	c.intake.Roster.Doubt(time.Now(), observations)
 	c.mu.Unlock()
 	c.rouse()
 }
@@ -141,8 +130,7 @@ func (c *collector) Doubt(observations int) {
 // SetDoubtDepth says how many observations subscribers want of a series.
 func (c *collector) SetDoubtDepth(observations int) {
 	c.mu.Lock()
-	c.depth = observations
-	c.roster.SetDoubtDepth(observations)
+	c.intake.SetDoubtDepth(observations)
 	c.mu.Unlock()
 	c.rouse()
 }
@@ -151,14 +139,14 @@ func (c *collector) SetDoubtDepth(observations int) {
 func (c *collector) Omitted() []roster.Omission {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.roster.Omitted()
+	return c.intake.Roster.Omitted()
 }
 
 // Explain says why the node of this name is told as it is, or left out.
 func (c *collector) Explain(name string) (e roster.Explanation, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.roster.Explain(name)
+	return c.intake.Roster.Explain(name)
 }
 
 func (c *collector) rouse() {

@@ -107,10 +107,10 @@ func (c *collector) names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
-	for _, n := range c.roster.Nodes() {
+	for _, n := range c.intake.Roster.Nodes() {
 		all = append(all, n.Name)
 	}
-	for _, o := range c.roster.Omitted() {
+	for _, o := range c.intake.Roster.Omitted() {
 		all = append(all, o.Name)
 	}
 	slices.Sort(all)

@@ -168,12 +168,12 @@ func (f *flight) observe(ctx context.Context) (string, error) {
 func (c *collector) summary() (told int, left []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, o := range c.roster.Omitted() {
+	for _, o := range c.intake.Roster.Omitted() {
 		if o.Reason != roster.ControlPlane && o.Reason != roster.ExcludedByLabel && o.Reason != roster.NotSelected {
 			left = append(left, fmt.Sprintf("%s (%s)", o.Name, strings.ToUpper(o.Reason.String())))
 		}
 	}
-	return len(c.roster.Nodes()), left
+	return len(c.intake.Roster.Nodes()), left
 }
 
 // orNone lists a few of many.

@@ -26,8 +26,8 @@ func (i *inventory) statusz() http.Handler {
 
 // Look is what the roster says at this moment.
 func (c *collector) Look() overview.Seen {
-	status, _ := c.stores.Status()
+	status, _ := c.intake.Stores.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return overview.Seen{Status: status, Nodes: c.roster.Nodes(), Omitted: c.roster.Omitted(), Listing: c.listed}
+	return overview.Seen{Status: status, Nodes: c.intake.Roster.Nodes(), Omitted: c.intake.Roster.Omitted(), Listing: c.listed}
 }

@@ -59,12 +59,12 @@ type Server struct {
 
 	mu      sync.Mutex
 	depths  [inventoryv1.MaxDoubtObservations + 1]int
-	readers map[*reader]struct{}
+	readers map[*Reader]struct{}
 }
 
 // New returns the service. Until its first complete observation it is NOT_SERVING.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, readers: map[*reader]struct{}{}, streams: stream.New(stream.Config{
+	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
 		Health:  cfg.Health, Metrics: cfg.Metrics, PerClient: cfg.Streams,
 	})}

@@ -40,7 +40,7 @@ func (s *Server) Subscribers() []Subscriber {
 }
 
 // seen is what others see of a reader.
-func (r *reader) seen() Subscriber {
+func (r *Reader) seen() Subscriber {
 	one := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
 	if at := r.stands.Load(); at != nil {
 		one.ToldAt, one.Synced = at.at, at.synced
@@ -51,13 +51,13 @@ func (r *reader) seen() Subscriber {
 	return one
 }
 
-func (s *Server) enter(r *reader) {
+func (s *Server) enter(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers[r] = struct{}{}
 }
 
-func (s *Server) leave(r *reader) {
+func (s *Server) leave(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)

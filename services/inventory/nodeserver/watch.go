@@ -34,10 +34,8 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	if req.GetObserveNow() {
 		s.cfg.Observer.Doubt(max(1, depth))
 	}
-	r := &reader{
-		client: client, since: time.Now(),
-		store: s.cfg.Stores.For(client.View), at: position(req), interval: s.streams.Heartbeat, sent: s.cfg.Sent,
-	}
+	r := NewReader(s.cfg.Stores.For(client.View), req, s.streams.Heartbeat)
+	r.client, r.since, r.sent = client, time.Now(), s.cfg.Sent
 	s.enter(r)
 	defer s.leave(r)
 	return stream.Tell(s.streams, to, r)
@@ -53,28 +51,34 @@ func position(req *inventoryv1.WatchNodesRequest) *feed.Position {
 	}
 }
 
-// reader is one client: the position that it was led to, and what it was told that it is worth.
-type reader struct {
+// Reader is one client: the position that it was led to, and what it was told that it is worth.
+type Reader struct {
 	client Client
 	since  time.Time
+	sent   func()                   // see Config
 	stands atomic.Pointer[standing] // for others to see; nil: it was told nothing yet
 
 	store    *feed.Store
 	at       *feed.Position
 	word     roster.Status
 	interval time.Duration // to be stated; 0: it has been
-	sent     func()        // see Config
 
 	next  feed.Update
 	kind  stream.Kind // of next
 	going bool        // it has been told all that it lacked when it came
 }
 
+// NewReader returns a client that was told nothing yet, but for what its request says that it
+// knows. Its first message states the interval of heartbeats.
+func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
+	return &Reader{store: store, at: position(req), interval: interval}
+}
+
 // Changed is that of the store.
-func (r *reader) Changed() <-chan struct{} { return r.store.Changed() }
+func (r *Reader) Changed() <-chan struct{} { return r.store.Changed() }
 
 // Next looks up what the client lacks.
-func (r *reader) Next() (stream.Kind, iter.Seq[*inventoryv1.WatchNodesResponse]) {
+func (r *Reader) Next() (stream.Kind, iter.Seq[*inventoryv1.WatchNodesResponse]) {
 	r.next = r.store.Since(r.at)
 	r.kind = kindOf(r.next, r.word)
 	return r.kind, func(yield func(*inventoryv1.WatchNodesResponse) bool) {
@@ -90,7 +94,7 @@ func (r *reader) Next() (stream.Kind, iter.Seq[*inventoryv1.WatchNodesResponse])
 }
 
 // Told leads the client on.
-func (r *reader) Told() {
+func (r *Reader) Told() {
 	if r.next.Synced {
 		led := r.next.At // not a pointer into the update: that would keep all of it
 		r.at = &led
