@@ -70,6 +70,8 @@ type writer struct {
 	registry *prometheus.Registry
 	sources  []*source
 	history  *history.Log
+	targets  *targets.Targets
+	prober   *prober.Prober
 	decides  control.Config
 	elected  *applier.Lease       // nil in a dry run
 	door     *endpointserver.Door // nil: nobody may ask
@@ -108,10 +110,10 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	}
 	w := &writer{
 		cfg: cfg, version: version, identity: applier.Identity(), log: log, registry: registry, sources: opened, door: door,
-		history: &history.Log{},
+		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 	}
 	w.decides = control.Config{
-		Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Zones: map[string]string{},
+		Prober: w.prober, Zones: map[string]string{},
 		Board: board, Logger: log, Registerer: registry,
 	}
 	for _, one := range opened {
@@ -172,9 +174,10 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 		return err
 	}
 	wanted.Client, wanted.Logger = client, w.log
-	if w.decides.Targets, err = targets.New(wanted); err != nil {
+	if w.targets, err = targets.New(wanted); err != nil {
 		return err
 	}
+	w.decides.Targets = w.targets
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
 	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
 		w.decides.Lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
@@ -243,7 +246,7 @@ func (w *writer) Run(ctx context.Context) error {
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusz(), Logger: w.log,
 		// The inventories do not count: what is served must not wait for a half that may be
 		// down for good.
-		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.decides.Targets.Synced}},
+		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.targets.Synced}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -272,8 +275,8 @@ func (w *writer) watch(ctx context.Context, g *errgroup.Group) {
 	for _, one := range w.sources {
 		g.Go(func() error { return one.Run(ctx) })
 	}
-	g.Go(func() error { return w.decides.Targets.Run(ctx) })
-	g.Go(func() error { return w.decides.Prober.Run(ctx) })
+	g.Go(func() error { return w.targets.Run(ctx) })
+	g.Go(func() error { return w.prober.Run(ctx) })
 }
 
 // serviceAccountNamespace is where a Pod finds its own namespace.

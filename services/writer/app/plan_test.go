@@ -102,17 +102,15 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := control.Source{
-		Name: defaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(st.cidr)},
-		Subscriber: subscriber.New(subscriber.Config{Source: defaultSource, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1}),
-	}
+	told := subscriber.New(subscriber.Config{Source: defaultSource, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1})
+	source := control.Source{Feed: told, Name: defaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(st.cidr)}}
 	decides := control.Config{
 		Sources: []control.Source{source}, Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 		Logger: log, Registerer: registry,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{source.Run, followed.Run} {
+	for _, run := range []func(context.Context) error{told.Run, followed.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	acts, err := control.Rehearse(ctx, decides, control.Patience{

@@ -36,8 +36,9 @@ func (c *Config) configured() ([]sources.Source, error) {
 type source struct {
 	control.Source
 
-	link *link.Client
-	conn *grpc.ClientConn
+	subscriber *subscriber.Subscriber
+	link       *link.Client
+	conn       *grpc.ClientConn
 }
 
 // openSources makes the links to all inventories. Nobody is called yet.
@@ -54,9 +55,10 @@ func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry p
 			problems = append(problems, err)
 			continue
 		}
-		s.Subscriber = subscriber.New(subscriber.Config{
+		s.subscriber = subscriber.New(subscriber.Config{
 			Source: one.Name, Conn: s.conn, Log: log, Metrics: metrics, DoubtObservations: cfg.EmptyThreshold,
 		})
+		s.Feed = s.subscriber
 		opened = append(opened, s)
 	}
 	return opened, errors.Join(problems...)
@@ -83,6 +85,6 @@ func (s *source) Run(ctx context.Context) error {
 	defer s.conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.link.Run(ctx) })
-	g.Go(func() error { return s.Subscriber.Run(ctx) })
+	g.Go(func() error { return s.subscriber.Run(ctx) })
 	return g.Wait()
 }

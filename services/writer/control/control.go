@@ -99,13 +99,10 @@ func (c *control) Run(ctx context.Context) {
 		case <-timer.C:
 			c.due = true
 		case err := <-written:
-			c.writing = false
-			c.due = c.learn(err) || c.due
-			c.stimuli.answered(c.metrics.propagation, time.Now(), err)
+			c.wrote(err)
 		}
 		write, wake := c.step(time.Now())
 		if write != nil {
-			c.writing = true
 			go func() { written <- c.write(ctx, write) }()
 		}
 		if wake.IsZero() {
@@ -133,7 +130,7 @@ func (c *control) forget() {
 }
 
 // step decides. It returns what is to be written now, if anything, and when to step
-// again though nothing changes.
+// again though nothing changes. How the write ended is to be told by wrote.
 func (c *control) step(now time.Time) (write func(context.Context) error, wake time.Time) {
 	leading := c.lease.Leading()
 	if leading == c.since.IsZero() {
@@ -180,7 +177,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	if c.notTill.After(now) {
 		return nil, sooner(wake, c.notTill)
 	}
-	c.due = false
+	c.due, c.writing = false, true
 	c.stimuli.sending()
 	return write, wake
 }
@@ -309,6 +306,13 @@ func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verd
 	}
 	c.began = began
 	return lasting, later
+}
+
+// wrote takes in that the write under way has ended.
+func (c *control) wrote(err error) {
+	c.writing = false
+	c.due = c.learn(err) || c.due
+	c.stimuli.answered(c.metrics.propagation, time.Now(), err)
 }
 
 // learn draws the lesson from how a write ended, and says whether it is due again.

@@ -31,6 +31,7 @@ import (
 type office struct {
 	*Controls
 
+	followed *targets.Targets
 	client   kubernetes.Interface
 	registry *prometheus.Registry
 }
@@ -50,14 +51,14 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
 	return &office{New(Config{
 		Sources: []Source{{
-			Name: "default", Subscriber: subscriber.New(subscriber.Config{Source: "default", Log: log, Metrics: subscriber.NewMetrics(registry)}),
+			Name: "default", Feed: subscriber.New(subscriber.Config{Source: "default", Log: log, Metrics: subscriber.NewMetrics(registry)}),
 		}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lead,
 		Board: endpoints.NewBoard("life"), Told: told, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
 		},
-	}), client, registry}
+	}), followed, client, registry}
 }
 
 // run runs the office until the test ends, and returns once nothing more happens. Its end takes
@@ -65,7 +66,7 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 func (o *office) run(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{o.targets.Run, o.Run} {
+	for _, run := range []func(context.Context) error{o.followed.Run, o.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
 	t.Cleanup(func() {

@@ -23,8 +23,8 @@ import (
 // is the caller.
 type Config struct {
 	Sources []Source
-	Targets *targets.Targets
-	Prober  *prober.Prober
+	Targets services
+	Prober  probes
 	Lease   Lease
 	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
 	Told    *applier.Reporter
@@ -37,10 +37,33 @@ type Config struct {
 
 // Source is one inventory: what it tells, and what it may point to.
 type Source struct {
-	*subscriber.Subscriber
+	Feed
 
 	Name  string
 	CIDRs []netip.Prefix
+}
+
+// Feed is what one inventory tells.
+type Feed interface {
+	Snapshot() subscriber.Snapshot
+	Changed() <-chan struct{} // it says something else; one reader
+	ObserveNow()              // asks for complete observations
+}
+
+// services are the Services that are ours.
+type services interface {
+	Get(key targets.Key) targets.View
+	Take() []targets.Key      // those that may have changed since it was called last
+	Changed() <-chan struct{} // Take may have some; one reader
+	Synced() error            // nil: all that was there at the start is known
+}
+
+// probes are the words of the probes.
+type probes interface {
+	Set(target string, keys []prober.Key) // replaces what is probed for a target
+	Word(key prober.Key) prober.Word
+	Take() []string           // targets with a word that changed since it was called last
+	Changed() <-chan struct{} // Take may have some; one reader
 }
 
 // Lease says who writes.
@@ -53,8 +76,8 @@ type Lease interface {
 // stages are what all controls share.
 type stages struct {
 	sources map[string]Source
-	targets *targets.Targets
-	prober  *prober.Prober
+	targets services
+	prober  probes
 	lease   Lease
 	zones   map[string]string
 	told    *applier.Reporter

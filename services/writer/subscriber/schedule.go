@@ -9,15 +9,16 @@ const (
 	stableAfter   = 30 * time.Second
 )
 
-// schedule says when to connect again. It is pure: the caller brings the random number.
-type schedule struct {
+// Schedule says when to connect again. It is pure: the caller brings the random number. Its zero
+// value is one of a peer that was never met.
+type Schedule struct {
 	failures int // ends of a stream since one was synced for a while
 	breaches int // ends by a breach since a stream ended otherwise after having been synced for a while
 }
 
-// next returns how long to wait after a stream's end. synced is how long the stream
+// Next returns how long to wait after a stream's end. synced is how long the stream
 // had been synced, zero when it never was; random is uniform in [0, 1).
-func (s *schedule) next(synced time.Duration, breach bool, random float64) time.Duration {
+func (s *Schedule) Next(synced time.Duration, breach bool, random float64) time.Duration {
 	stable := synced >= stableAfter
 	if stable {
 		s.failures = 0

@@ -38,12 +38,12 @@ func TestR14DelaysGrowAndFallBackAfterAStableStream(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			high, low := schedule{}, schedule{}
+			high, low := Schedule{}, Schedule{}
 			for i, e := range ends {
-				if got := high.next(e.synced, e.breach, 1); got != e.most {
+				if got := high.Next(e.synced, e.breach, 1); got != e.most {
 					t.Errorf("end %d: at most %s, want %s", i, got, e.most)
 				}
-				if got := low.next(e.synced, e.breach, 0); got != time.Second {
+				if got := low.Next(e.synced, e.breach, 0); got != time.Second {
 					t.Errorf("end %d: at least %s", i, got)
 				}
 			}
@@ -53,9 +53,9 @@ func TestR14DelaysGrowAndFallBackAfterAStableStream(t *testing.T) {
 
 func TestR14DelaysStayBetweenOneAndThirtySeconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s schedule
+		var s Schedule
 		for range rapid.IntRange(1, 100).Draw(t, "ends") {
-			d := s.next(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "synced")),
+			d := s.Next(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "synced")),
 				rapid.Bool().Draw(t, "breach"), rapid.Float64Range(0, 0.9999).Draw(t, "random"))
 			if d < time.Second || d > 30*time.Second {
 				t.Fatalf("a delay of %s", d)

@@ -40,7 +40,7 @@ type Subscriber struct {
 
 	// What follows is Run's alone.
 	view     *View
-	schedule schedule
+	schedule Schedule
 	alive    bool
 	asked    time.Time // when we last asked for a series of observations
 }
@@ -109,7 +109,7 @@ func (s *Subscriber) next(end ended) time.Duration {
 		s.view.Forget()
 		s.cfg.Metrics.breaches.WithLabelValues(s.cfg.Source, string(b.Kind)).Inc()
 	}
-	wait := s.schedule.next(end.synced, b != nil, s.cfg.Random())
+	wait := s.schedule.Next(end.synced, b != nil, s.cfg.Random())
 	log := s.log.With("error", end.err, "synced_for", end.synced, "again_in", wait)
 	code := status.Code(end.err)
 	switch {

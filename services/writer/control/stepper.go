@@ -1,0 +1,75 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// Stepper is Controls without a goroutine and a timer: its owner says when a target decides
+// anew, carries out the writes and tells how they ended. It exists for the simulation, which
+// steps the very loop that Run runs.
+type Stepper struct {
+	controls  *Controls
+	decisions map[targets.Key]verdict.Decision
+}
+
+// NewStepper makes a Stepper that has decided on nothing yet.
+func NewStepper(cfg Config) *Stepper {
+	return &Stepper{controls: New(cfg), decisions: map[targets.Key]verdict.Decision{}}
+}
+
+// Step has a target decide, because something that its decision rests upon has changed. It
+// returns a write to carry out, if one is due, and when to step again though nothing changes.
+func (s *Stepper) Step(key targets.Key, now time.Time) (write func(context.Context) error, wake time.Time) {
+	one := s.controls.running[key.String()]
+	if one == nil {
+		if !s.controls.targets.Get(key).Ours {
+			return nil, time.Time{}
+		}
+		one = s.controls.control(key, s)
+		s.controls.running[key.String()] = one
+	}
+	one.due = true
+	write, wake = one.step(now)
+	select {
+	case <-one.news: // it has something to consider at once
+		wake = now
+	default:
+	}
+	if one.over {
+		one.forget()
+		delete(s.controls.running, key.String())
+	}
+	return write, wake
+}
+
+// Wrote says how the write of a target has ended, and returns whether it is due again.
+func (s *Stepper) Wrote(key targets.Key, err error) (again bool) {
+	one := s.controls.running[key.String()]
+	one.wrote(err)
+	return one.due
+}
+
+// GiveUp gives the Lease up if that is due and nothing is being written, and returns when to ask
+// again though nothing changes.
+func (s *Stepper) GiveUp(now time.Time) (wake time.Time) {
+	for _, one := range s.controls.running {
+		if one.writing {
+			return time.Time{} // its end is a change
+		}
+	}
+	return s.controls.mayGiveUp(now)
+}
+
+// Decision is the last one on a target; the zero decision: there is none.
+func (s *Stepper) Decision(key targets.Key) verdict.Decision { return s.decisions[key] }
+
+func (s *Stepper) heard(key targets.Key, d verdict.Decision) {
+	s.decisions[key] = d
+	s.controls.heard(key, d)
+}
+
+func (s *Stepper) stir() {}
