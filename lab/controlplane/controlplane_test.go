@@ -228,6 +228,42 @@ func TestAPairOfControlPlanes(t *testing.T) {
 		}
 	})
 
+	t.Run("keeps its data while etcd is away, and knows no state from before a compaction", func(t *testing.T) {
+		configMaps := atSecured.CoreV1().ConfigMaps("default")
+		old, err := configMaps.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		then := metav1.ListOptions{ResourceVersion: old.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: 1}
+		if _, err := configMaps.List(ctx, then); err != nil {
+			t.Error(err)
+		}
+		if _, err := configMaps.Create(ctx, configMap("later"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := secured.StopEtcd(); err != nil {
+			t.Fatal(err)
+		}
+		if err := secured.StartEtcd(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := secured.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := secured.StopAPIServer(); err != nil { // its cache would still know
+			t.Fatal(err)
+		}
+		if err := secured.StartAPIServer(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := configMaps.List(ctx, then); !apierrors.IsResourceExpired(err) {
+			t.Errorf("a LIST of a state from before: %v, want that it has expired", err)
+		}
+		if _, err := configMaps.Get(ctx, "later", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+
 	t.Run("hangs while its etcd is frozen", func(t *testing.T) {
 		if err := consuming.Signal(Etcd, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,77 @@ func (cp *ControlPlane) StopAPIServer() error {
 	return cp.end(APIServer)
 }
 
+// StopEtcd kills etcd. The API server goes on, and can neither write nor answer what needs a
+// quorum. The data stays.
+func (cp *ControlPlane) StopEtcd() error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.end(Etcd)
+}
+
+// StartEtcd starts etcd again with the same data, and returns when the API server, if it runs,
+// answers.
+func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if cp.processes[Etcd] != nil {
+		return fmt.Errorf("start etcd of %s: it runs already", cp.name)
+	}
+	err := cp.launch(Etcd, cp.options.Programs.Etcd, cp.etcdArgs())
+	if err == nil && cp.processes[APIServer] != nil {
+		err = cp.waitReady(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("start etcd of %s: %w", cp.name, err)
+	}
+	return nil
+}
+
+// Compact makes etcd forget all that was before its present revision, as it does each five
+// minutes in production: whoever wants to go on from before has to read anew.
+func (cp *ControlPlane) Compact(ctx context.Context) error {
+	var now struct {
+		Header struct {
+			Revision string `json:"revision"`
+		} `json:"header"`
+	}
+	if err := cp.askEtcd(ctx, "range", map[string]any{"key": "AA==", "limit": 1}, &now); err != nil { // any key
+		return fmt.Errorf("ask etcd of %s for its revision: %w", cp.name, err)
+	}
+	if err := cp.askEtcd(ctx, "compaction", map[string]any{"revision": now.Header.Revision, "physical": true}, nil); err != nil {
+		return fmt.Errorf("compact etcd of %s: %w", cp.name, err)
+	}
+	return nil
+}
+
+// askEtcd asks by etcd's JSON gateway: its own client would bring all of etcd's modules.
+func (cp *ControlPlane) askEtcd(ctx context.Context, what string, question, answer any) error {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, cp.etcdURL(etcdPort)+"/v3/kv/"+what, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	raw, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s: %s", response.Status, raw)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, answer)
+}
+
 // StartAPIServer starts the API server again, with the same address, keys and data, and
 // returns when it answers.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
@@ -28,6 +101,9 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	defer cp.mu.Unlock()
 	if cp.processes[APIServer] != nil {
 		return fmt.Errorf("start the API server of %s: it runs already", cp.name)
+	}
+	if cp.processes[Etcd] == nil {
+		return fmt.Errorf("start the API server of %s: its etcd does not run", cp.name)
 	}
 	if err := cp.startAPIServer(ctx); err != nil {
 		return fmt.Errorf("start the API server of %s: %w", cp.name, err)
