@@ -246,3 +246,14 @@ func TestTheWorkspaceHoldsWhatShipsAndTheLabOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestTheOracleKnowsNothingOfTheProduct(t *testing.T) {
+	// It judges the product in simulated worlds: whatever it imported of it, it could not judge.
+	for _, p := range list(t, module+"lab/sim/oracle") {
+		for _, dep := range p.Deps {
+			if within(dep, module+"services") || within(dep, module+"gen") {
+				t.Errorf("the oracle contains %s", dep)
+			}
+		}
+	}
+}
