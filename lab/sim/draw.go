@@ -1,0 +1,57 @@
+package sim
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Draw makes the Script of a seed. A world has a mood: most of its faults are of a few kinds,
+// which then meet each other, instead of one of each.
+func Draw(seed uint64) Script {
+	r := rand.New(rand.NewPCG(seed, 1))
+	pick := func(all ...int) int { return all[r.IntN(len(all))] }
+	seconds := func(all ...int) time.Duration { return time.Duration(pick(all...)) * time.Second }
+	s := Script{
+		Seed: seed,
+		Setup: Setup{
+			Sources: pick(1, 1, 1, 2), Replicas: pick(1, 1, 2), Nodes: 1 + r.IntN(5), Writers: pick(1, 2, 2),
+			ByCloud: r.IntN(3) > 0, Probing: r.IntN(4) > 0, ProbeInterval: seconds(2, 2, 5),
+			ShrinkWindow: seconds(60, 60, 20, 0), EmptyThreshold: pick(3, 3, 1), ListOut: r.IntN(3) > 0,
+		},
+		Quiet: 100 * time.Second, Trouble: seconds(120, 180, 240, 360, 600),
+	}
+	s.Settle = s.Setup.settle()
+	mood := make([]Kind, pick(1, 2, 3, 5))
+	for i := range mood {
+		mood[i] = Kinds[r.IntN(len(Kinds))]
+	}
+	for range 1 + r.IntN(12) {
+		f := Fault{
+			At:   time.Duration(r.Int64N(int64(s.Trouble) * 9 / 10)).Truncate(time.Millisecond),
+			Kind: Kinds[r.IntN(len(Kinds))], On: r.IntN(64), N: r.IntN(64),
+		}
+		if r.IntN(2) == 0 {
+			f.Kind = mood[r.IntN(len(mood))]
+		}
+		if f.Kind.lasts() {
+			long := pick(3, 10, 30, 90, 200)
+			f.For = time.Duration(long)*time.Second/2 + time.Duration(r.IntN(long*500))*time.Millisecond
+		}
+		s.Faults = append(s.Faults, f)
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return s
+}
+
+// settle is how long the slices may take to be right once the last fault is over: a connection,
+// a Lease and a look at the outside may each have backed off for as long as they do, and the
+// shrink guard lets one half after the other go.
+func (s Setup) settle() time.Duration {
+	halvings := time.Duration(1)
+	for n := 2 * s.Nodes * s.Sources; n > 1; n /= 2 {
+		halvings++
+	}
+	return 180*time.Second + halvings*max(s.ShrinkWindow, 20*time.Second)
+}
