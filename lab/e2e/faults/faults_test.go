@@ -1,0 +1,122 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+const page = "../../../docs/guarantees.md"
+
+var (
+	only   = flag.String("rows", "", "play only the rows whose part or name has this in it, and write no report")
+	update = flag.Bool("update", false, "render the last whole run into the page")
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(sceneEnv) != "" {
+		pair.Main(hand{})
+	}
+	os.Exit(m.Run())
+}
+
+// hand is the process of a scene.
+type hand struct{}
+
+func (hand) Run() int {
+	if err := stagehand(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// With SLICEFEED_FAULTS=1 all rows are played, and the report is written.
+func TestFaults(t *testing.T) {
+	rows, whole := Rows(), os.Getenv("SLICEFEED_FAULTS") != ""
+	switch {
+	case *only != "":
+		whole = false
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return !strings.Contains(r.Part+": "+r.Name, *only) })
+	case !whole:
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return !slices.Contains(smoke, r.Name) })
+	}
+	begun := time.Now()
+	results := map[string]Result{}
+	scenes := min(sideBySide(t), len(rows))
+	if !whole && *only == "" {
+		scenes = 1
+	}
+	err := company(t.Context(), scenes, rows, func(p played) {
+		results[p.Result.Name] = p.Result
+		r := p.Result
+		t.Logf("%s: %s: %d requests, lost %+v, truth %d ms after the change, %d ms after the lift, %d writes, %d and %d MiB",
+			r.Part, r.Name, r.Requests, r.Lost, r.AfterChangeMS, r.AfterLiftMS, r.Writes, r.InventoryMiB, r.WriterMiB)
+		if p.Error != "" {
+			t.Errorf("%s: %s: %s", r.Part, r.Name, p.Error)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if len(results) != len(rows) {
+		t.Errorf("%d of %d rows were played", len(results), len(rows))
+	}
+	if !whole {
+		return
+	}
+	report := Report{
+		Date: begun.UTC().Format(time.DateOnly), Go: runtime.Version(),
+		Kubernetes: required(t, "../../upstream/go.mod", "k8s.io/kubernetes"),
+		Toxiproxy:  required(t, "../../go.mod", "github.com/Shopify/toxiproxy/v2"),
+		Scenes:     scenes, TookS: int(time.Since(begun).Seconds()),
+	}
+	for _, row := range rows {
+		if r, ok := results[row.Name]; ok {
+			report.Rows = append(report.Rows, r)
+		}
+	}
+	if err := report.Write(File); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sideBySide is how many scenes there are at a time.
+func sideBySide(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("SLICEFEED_FAULTS_SCENES")
+	if text == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("SLICEFEED_FAULTS_SCENES is %q: expected a number", text)
+	}
+	return n
+}
+
+// required is the version of a module that a go.mod requires.
+func required(t *testing.T, file, module string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), module+" "); ok {
+			version, _, _ = strings.Cut(version, " ")
+			return version
+		}
+	}
+	t.Fatalf("%s does not require %s", file, module)
+	return ""
+}

@@ -1,0 +1,66 @@
+package faults
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// After a whole run: go test ./lab/e2e/faults -run TestThePage -update.
+func TestThePageHasTheReportOfTheLastWholeRun(t *testing.T) {
+	report, err := ReadReport(File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := report.Render(string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("%s does not have the table of %s (run this test with -update) (-want +got):\n%s", page, File, diff)
+	}
+}
+
+func TestNoRequestIsLostToAWrongSlice(t *testing.T) {
+	report, err := ReadReport(File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range report.Rows {
+		if row.Lost.Wrong > 0 && row.Explain == "" {
+			t.Errorf("%s: %s: %d requests, and nothing says why", row.Part, row.Name, row.Lost.Wrong)
+		}
+	}
+}
+
+func TestRowsHaveNamesOfTheirOwnAndBounds(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range Rows() {
+		switch {
+		case row.Name == "" || row.Part == "" || row.Fault == nil || row.Within <= 0:
+			t.Errorf("%s: %q lacks a name, a part, a fault or a bound", row.Part, row.Name)
+		case seen[row.Name]:
+			t.Errorf("two rows are called %q", row.Name)
+		case strings.ContainsAny(row.Name+row.Part+row.Explain, "|\n"):
+			t.Errorf("%q cannot stand in a table", row.Name)
+		}
+		seen[row.Name] = true
+	}
+	for _, name := range smoke {
+		if !seen[name] {
+			t.Errorf("there is no row %q for the short run", name)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Result is what became of a row.
+type Result struct {
+	Name      string `json:"name"`
+	Part      string `json:"part"`
+	Meanwhile string `json:"meanwhile,omitempty"`
+
+	Requests int    `json:"requests"`
+	Lost     Lost   `json:"lost"`
+	Explain  string `json:"explain,omitempty"` // why any were lost to a wrong slice
+
+	// Time to the truth: after the lift, and, where the design promises that it comes while the fault
+	// lasts, after the change. -1: not measured.
+	AfterLiftMS   int64 `json:"afterLiftMs"`
+	WithinMS      int64 `json:"withinMs"`
+	AfterChangeMS int64 `json:"afterChangeMs"`
+	ThroughMS     int64 `json:"throughMs,omitempty"`
+
+	Writes     int `json:"writes"`
+	MostWrites int `json:"mostWrites"`
+
+	InventoryMiB int `json:"inventoryMiB"` // the highest peak of a process
+	WriterMiB    int `json:"writerMiB"`
+}
+
+// Report is a whole run.
+type Report struct {
+	Date       string   `json:"date"`
+	Go         string   `json:"go"`
+	Kubernetes string   `json:"kubernetes"`
+	Toxiproxy  string   `json:"toxiproxy"`
+	Scenes     int      `json:"scenes"`
+	TookS      int      `json:"tookSeconds"`
+	Rows       []Result `json:"rows"`
+}
+
+// File is where the report of the last whole run is.
+const File = "results/latest.json"
+
+// ReadReport reads the report of the last whole run.
+func ReadReport(path string) (Report, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Report{}, fmt.Errorf("read the report: %w", err)
+	}
+	var r Report
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return Report{}, fmt.Errorf("read the report %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Write writes the report.
+func (r Report) Write(path string) error {
+	raw, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return os.WriteFile(path, append(raw, '\n'), 0o600)
+}
+
+// Table renders the report for people.
+func (r Report) Table() string {
+	var text strings.Builder
+	var sum Lost
+	requests := 0
+	for _, row := range r.Rows {
+		requests += row.Requests
+		sum.Wrong, sum.Beyond, sum.Other = sum.Wrong+row.Lost.Wrong, sum.Beyond+row.Lost.Beyond, sum.Other+row.Lost.Other
+	}
+	fmt.Fprintf(&text, "%d scenarios, %d requests: **%d lost to a wrong slice**, %d beyond what slices can promise, %d for other reasons. "+
+		"Run on %s with Kubernetes %s, toxiproxy %s and %s, %d scenes side by side, in %s.\n\n",
+		len(r.Rows), requests, sum.Wrong, sum.Beyond, sum.Other, r.Date, r.Kubernetes, r.Toxiproxy, r.Go, r.Scenes, time.Duration(r.TookS)*time.Second)
+	text.WriteString("| where | what happens | requests | lost: wrong slice | beyond | truth, seconds after the lift | allowed | during the fault | writes | allowed | MiB: inventory | writer |\n")
+	text.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, row := range r.Rows {
+		wrong := fmt.Sprint(row.Lost.Wrong)
+		if row.Explain != "" {
+			wrong += ": " + row.Explain
+		}
+		fmt.Fprintf(&text, "| %s | %s | %d | %s | %d | %s | %s | %s | %d | %d | %d | %d |\n", row.Part, row.Name, row.Requests, wrong, row.Lost.Beyond,
+			seconds(row.AfterLiftMS), seconds(row.WithinMS), seconds(row.AfterChangeMS), row.Writes, row.MostWrites, row.InventoryMiB, row.WriterMiB)
+	}
+	return text.String()
+}
+
+func seconds(ms int64) string {
+	if ms < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", float64(ms)/1000)
+}
+
+// The marks between which the table stands in the page of guarantees.
+const (
+	BeginMark = "<!-- faults:begin -->"
+	EndMark   = "<!-- faults:end -->"
+)
+
+// Render puts the report's table between the marks of a page.
+func (r Report) Render(page string) (string, error) {
+	before, rest, begins := strings.Cut(page, BeginMark)
+	_, after, ends := strings.Cut(rest, EndMark)
+	if !begins || !ends {
+		return "", fmt.Errorf("the page lacks %s and %s", BeginMark, EndMark)
+	}
+	return before + BeginMark + "\n" + r.Table() + EndMark + after, nil
+}
