@@ -3,10 +3,17 @@
 // apart from the product's code, of which it imports nothing: what both get wrong in the same
 // way must have been wrong in the design. It refuses to guess: what it has not been told, it
 // does not hold against anybody.
+//
+// A write is judged by what its writer knew when it planned it (what its sources had told, its
+// prober's words, its settings) and by what the slices were when the write took effect. Nothing
+// that the product says about its own reasons counts.
 package oracle
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -33,19 +40,117 @@ func (v Violation) String() string {
 // Oracle follows one world. It is not safe for concurrent use.
 type Oracle struct {
 	setup Setup
+	now   time.Time
+	found []Violation
+
+	alive   map[netip.Addr]bool
+	sources map[string]*source
+	writers map[string]*writer
+	targets map[string]*target
+	plans   map[uint64]*plan
+	recent  []uint64 // the plans, oldest first
+
+	over time.Time
 }
 
 // New returns an oracle that has seen nothing.
 func New(setup Setup) *Oracle {
 	setup.Delays = setup.Delays.withDefaults()
-	return &Oracle{setup: setup}
+	return &Oracle{
+		setup:   setup,
+		alive:   map[netip.Addr]bool{},
+		sources: map[string]*source{},
+		writers: map[string]*writer{},
+		targets: map[string]*target{},
+		plans:   map[uint64]*plan{},
+	}
 }
 
 // See takes in the next fact, and returns what it breaks.
-func (o *Oracle) See(time.Time, Fact) []Violation {
-	return nil
+func (o *Oracle) See(at time.Time, f Fact) []Violation {
+	o.now, o.found = at, nil
+	switch f := f.(type) {
+	case Backend:
+		o.alive[f.Address] = f.Alive
+	case Truth:
+		o.source(f.Source).become(at, f.Members)
+	case Lies:
+		s := o.source(f.Source)
+		s.lies, s.lied = f.Lies, s.lied || f.Lies
+	case Told:
+		o.told(f)
+	case Probed:
+		o.writer(f.Writer).probed(f)
+	case Leads:
+		o.writer(f.Writer).lead(at, f.Leads)
+	case Process:
+		o.writers[f.Writer] = newWriter()
+	case Configured:
+		o.writer(f.Writer).configure(f)
+	case Fenced:
+		w := o.writer(f.Writer)
+		w.fences[f.Source] = f
+		w.changed()
+	case Planned:
+		o.plan(f)
+	case Wrote:
+		o.wrote(f)
+	case Edited:
+		o.target(f.Target).edit(f)
+	case Acts:
+		o.writer(f.Writer).aim(f.Target).acts = f.Guards
+	case Holds:
+		o.holds(f)
+	case Over:
+		o.over = at
+	case End:
+		o.end()
+	case Fault:
+	}
+	return o.found
 }
 
-// Due is when the slices have to be right: zero until all faults are over. A world goes on
-// until then, and ends.
-func (o *Oracle) Due() time.Time { return time.Time{} }
+// broke notes a violation.
+func (o *Oracle) broke(invariant, rule, sentence, seen string, args ...any) {
+	o.found = append(o.found, Violation{
+		At: o.now, Invariant: invariant, Rule: rule, Sentence: sentence, Seen: fmt.Sprintf(seen, args...),
+	})
+}
+
+func (o *Oracle) source(name string) *source {
+	s := o.sources[name]
+	if s == nil {
+		s = newSource()
+		o.sources[name] = s
+	}
+	return s
+}
+
+func (o *Oracle) writer(name string) *writer {
+	w := o.writers[name]
+	if w == nil {
+		w = newWriter()
+		o.writers[name] = w
+	}
+	return w
+}
+
+func (o *Oracle) target(name string) *target {
+	t := o.targets[name]
+	if t == nil {
+		t = newTarget()
+		o.targets[name] = t
+	}
+	return t
+}
+
+// holds judges I7: the sizes that one peer makes the other hold stay within their limits.
+func (o *Oracle) holds(f Holds) {
+	if limit, ok := o.setup.Limits[f.What]; ok && f.Size > limit {
+		o.broke("I7", "bounded", "memory per peer is bounded",
+			"%s makes %s hold %d of kind %d, more than %d", f.Peer, f.Holder, f.Size, f.What, limit)
+	}
+}
+
+// sorted are the keys of a map, so that the same world gives the same sentences.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,96 @@
+package oracle
+
+import "time"
+
+// window is a budget of the guard against shrinking (§5, guard 7): a tumbling window, opened by
+// the first that leaves.
+type window struct {
+	opened   time.Time
+	size     int // how many were ready when it opened
+	used     int
+	epoch    string // of the newest observation that it used
+	observed uint64
+}
+
+// budget judges I4: in a window at most half of those that were ready when it opened, or one,
+// leave ready on the feed's word alone; none does in a leader's first window; a further one
+// needs a newer observation. It counts at the time of the plan, since that is when a writer
+// books; what it booked and the API server refused has no effect and may be planned again.
+func (o *Oracle) budget(f Wrote, p *plan, t *target, changes []change) {
+	for _, c := range changes {
+		if !c.from.listed || !c.from.Ready || c.to.listed && c.to.Ready {
+			continue
+		}
+		if p.excused(t, c) {
+			continue
+		}
+		o.leaves(f, p, c)
+	}
+}
+
+// excused reports whether an endpoint left for another reason than the feed's word, or for one
+// that the guard does not count.
+func (p *plan) excused(t *target, c change) bool {
+	if ours, is := t.ours[c.address]; !is || !ours.Ready {
+		return true // what someone else added or altered is not held
+	}
+	r := p.made()
+	if p.config.ShrinkWindow == 0 || r.away[c.address] {
+		return true
+	}
+	if p.verdict(c.address) == Failing && !r.void {
+		return true
+	}
+	blank, confirmed := p.blank(c.was.source, r.void)
+	return blank && confirmed && p.trusted(c.was.source)
+}
+
+func (o *Oracle) leaves(f Wrote, p *plan, c change) {
+	const sentence = "no more than half leave in a window on the feed's word alone"
+	source, length := c.was.source, p.config.ShrinkWindow
+	first := p.writer.ledSince.Add(length)
+	if p.at.Before(first) {
+		o.broke("I4", "shrink", "none leaves on the feed's word in a leader's first window",
+			"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.writer.ledSince))
+		return
+	}
+	w := p.aim.windows[source]
+	if w == nil || !p.at.Before(w.opened.Add(length)) {
+		next := o.open(p, source, w, first)
+		if t := p.told[source]; w != nil && t != nil && t.Epoch == w.epoch && t.Observation <= w.observed {
+			o.broke("I4", "shrink", "a further window needs a newer observation than the last one used",
+				"%s let %s go on observation %d of %s, as before", f.Writer, c.address, t.Observation, source)
+		}
+		w = next
+		p.aim.windows[source] = w
+	}
+	w.used++
+	if w.used > max(1, w.size/2) {
+		o.broke("I4", "shrink", sentence, "%s let %s go, the %d. of %s of which %d were ready at %s",
+			f.Writer, c.address, w.used, source, w.size, w.opened.Format(time.TimeOnly))
+	}
+}
+
+// open opens a window. A plan of which not every write took effect may have opened it before:
+// its writer had booked who was to leave. Then the oracle gives it the benefit of the doubt.
+func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *window {
+	w := &window{opened: p.at, size: p.ready[source]}
+	earliest := p.at.Add(-p.config.ShrinkWindow)
+	for _, id := range o.recent {
+		q := o.plans[id]
+		if q.writer != p.writer || q.Target != p.Target || q.landed >= q.Writes || q == p {
+			continue
+		}
+		if !q.at.After(earliest) || q.at.Before(first) || last != nil && q.at.Before(last.opened.Add(p.config.ShrinkWindow)) {
+			continue
+		}
+		if q.at.Before(w.opened) {
+			w.opened = q.at
+		}
+		w.size = max(w.size, q.ready[source])
+	}
+	if t := p.told[source]; t != nil {
+		w.epoch, w.observed = t.Epoch, t.Observation
+	}
+	return w
+}

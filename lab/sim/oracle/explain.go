@@ -1,0 +1,123 @@
+package oracle
+
+import (
+	"maps"
+	"net/netip"
+	"time"
+)
+
+// explained judges a change of one address by §5: the writer's knowledge has to call for it.
+// What is held can be read in three ways, and each is right in its own case: what the slices
+// were when the plan was made; what they were when it took effect; and what our own writes had
+// made of them before someone else edited them.
+func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[netip.Addr]held) {
+	if c.from == c.to {
+		return // only the label: whose it is follows from what the sources tell
+	}
+	ours, is := t.ours[c.address]
+	foreign := is != c.is || is && ours.as() != c.from
+	if foreign && (is && ours.as() == c.to || !is && !c.to.listed) {
+		return // repaired
+	}
+	if !c.from.listed {
+		o.known(f, p, c)
+	}
+	if p.calls(t, c, p.held, *p.made()) || p.calls(t, c, before, p.decide(before)) {
+		return
+	}
+	if foreign {
+		restored := maps.Clone(t.ours)
+		if p.calls(t, c, restored, p.decide(restored)) {
+			return
+		}
+	}
+	r := p.made()
+	invariant, rule, sentence := p.blame(c, r)
+	o.broke(invariant, rule, sentence, "%s made %s %s, which was %s; the feed says %s, the probe %s, and the table %s",
+		f.Writer, c.address, c.to, c.from, p.says(c.address, c.owner(), r.void), p.verdict(c.address), r.fates[c.address])
+}
+
+// owner is the label that an address bore, or bears now if it is new.
+func (c change) owner() string {
+	if c.is {
+		return c.was.source
+	}
+	return c.label
+}
+
+// known judges I1: what is added has been told by the source whose label it bears.
+func (o *Oracle) known(f Wrote, p *plan, c change) {
+	if !o.source(c.label).told[c.address] {
+		o.broke("I1", "never told", "no address that no source has told is added",
+			"%s added %s under the label of %s", f.Writer, c.address, c.label)
+	}
+}
+
+// calls reports whether the change is called for, given what is held.
+func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) bool {
+	h, is := all[c.address]
+	want := r.fates[c.address]
+	if p.equal(c.to, want) || is && c.to == h.as() {
+		return true
+	}
+	if _, kept := r.floor[c.address]; kept && c.to == serve {
+		return true
+	}
+	// A panic gives back what failures took that all began after the last success.
+	if had, ok := t.had[c.address]; ok && r.void && (h.as() == out || !is && p.config.NoOut) && c.to == had.as() {
+		return p.verdict(c.address) == Failing && p.probes[c.address].FailingSince.After(p.lastSuccess(all))
+	}
+	return false
+}
+
+// lastSuccess is when any endpoint of the target passed last.
+func (p *plan) lastSuccess(all map[netip.Addr]held) time.Time {
+	var last time.Time
+	see := func(a netip.Addr) {
+		if passed := p.probes[a].LastPassed; passed.After(last) {
+			last = passed
+		}
+	}
+	for a := range all {
+		see(a)
+	}
+	for a := range p.candidates(all, false) {
+		see(a)
+	}
+	return last
+}
+
+// equal is equality of fates where endpoints that are out may not be listed.
+func (p *plan) equal(a, b fate) bool {
+	if p.config.NoOut {
+		if a == out {
+			a = gone
+		}
+		if b == out {
+			b = gone
+		}
+	}
+	return a == b
+}
+
+// blame says which rule an uncalled change breaks.
+func (p *plan) blame(c change, r *result) (invariant, rule, sentence string) {
+	label := c.owner()
+	t := p.told[label]
+	leaves := c.from.listed && rank(c.to.Conditions) < rank(c.from.Conditions)
+	switch {
+	case r.void && leaves:
+		return "I4", "panic", "while no probe passes, the prober's word takes nothing away"
+	case leaves && (t == nil || !t.Ever):
+		return "I4", "snapshot-gate", "a source that was never synced changes nothing"
+	case leaves && !p.trusted(label):
+		return "I4", "trust", "a source that cannot be trusted changes nothing"
+	case leaves && !p.believed(label, r.void):
+		return "I4", "empty", "emptiness is believed after enough complete observations, far enough apart"
+	case !c.from.listed && (t == nil || !p.trusted(label)):
+		return "I4", "trust", "only a trusted source adds an endpoint"
+	case !c.from.listed && p.probing() && p.verdict(c.address) != Passing:
+		return "I3", "table", "a new endpoint is listed only when its probe passes"
+	}
+	return "I3", "table", "a write does what the table calls for, and nothing else"
+}

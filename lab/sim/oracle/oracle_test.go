@@ -1,0 +1,277 @@
+package oracle
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestEveryClauseRefusesWhatBreaksIt has for each clause of the invariants a world that breaks
+// it, beside one that comes close.
+func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
+	plain := func() *rig { return settled(4) }
+	far := netip.MustParseAddr("192.168.1.1")
+	t.Run("I1", func(t *testing.T) {
+		outside := func(r *rig) []Member {
+			return []Member{r.node(0, Ready), r.node(1, Ready), r.node(2, Ready), r.node(3, Ready), {Name: "x", Addresses: []netip.Addr{far}, State: Ready}}
+		}
+		check(t, plain,
+			wrong("I1 fence", "an address outside the fence", func(r *rig) {
+				r.is("default", outside(r)...)
+				r.tells("default", outside(r)...)
+				s := *r.lists["default"]
+				s.Endpoints = append(s.Endpoints[:4:4], Endpoint{far, serve.Conditions})
+				r.put("default", &s)
+			}),
+			wrong("I1 never told", "an address that nobody told", func(r *rig) { r.probe(9, Passing); r.write(all(serve, 9)) }),
+			wrong("I1 invented", "an inventory that invents a machine", func(r *rig) { r.tells("default", outside(r)...) }),
+			right("a liar may", func(r *rig) { r.see(Lies{"default", true}); r.tells("default", outside(r)...) }),
+			right("what a colleague removed comes back", func(r *rig) {
+				r.edits("default", r.lists["default"].Endpoints[:2]...)
+				r.write(all(serve, 2, 3))
+			}),
+			right("what a stranger added goes", func(r *rig) {
+				r.edits("default", append(r.lists["default"].Endpoints[:4:4], Endpoint{addr(77), serve.Conditions})...)
+				r.write(all(gone, 77))
+			}))
+	})
+	t.Run("I2", func(t *testing.T) {
+		check(t, plain,
+			wrong("I2 never shrinks", "an honest inventory that forgets a machine", func(r *rig) { r.tells("default", r.node(0, Ready)) }),
+			right("one that tells of a deletion", func(r *rig) {
+				r.is("default", r.node(0, Ready))
+				r.tells("default", r.node(0, Ready))
+			}))
+		check(t, func() *rig {
+			r := settled(1)
+			r.probe(0, Failing)
+			return r
+		},
+			right("every witness calls it dead", func(r *rig) {
+				r.is("default", r.node(0, NotReady))
+				for range 3 {
+					r.tells("default", r.node(0, NotReady))
+					r.wait(5 * time.Second)
+				}
+				r.write(all(out, 0))
+			}),
+			wrong("I2 never none", "the feed stands by it, and it is taken", func(r *rig) { r.write(all(gone, 0)) }))
+	})
+	t.Run("I3", func(t *testing.T) {
+		check(t, plain,
+			wrong("I3 no change", "the same again", func(r *rig) { r.write(nil) }),
+			wrong("I3 no change", "the same after a restart", func(r *rig) { r.restart(); r.write(nil) }),
+			wrong("I4 snapshot-gate", "another after a restart", func(r *rig) { r.restart(); r.write(all(drain, 0)) }),
+			wrong("I3 table", "one that is served is drained for no reason", func(r *rig) { r.write(all(drain, 0)) }),
+			wrong("I3 table", "one that is out stays out of a plan for another", func(r *rig) {
+				r.probe(0, Failing)
+				r.write(map[int]fate{0: out, 1: out})
+			}),
+			wrong("I3 flap", "there and back on the same knowledge", func(r *rig) {
+				r.probe(0, Failing)
+				r.write(all(out, 0))
+				r.o.target(web).had[addr(0)] = held{}
+				r.write(all(serve, 0))
+			}),
+			wrong("I3 paused", "a Service that is paused", func(r *rig) {
+				c := r.config("w1")
+				c.Paused = true
+				r.see(c)
+				r.probe(0, Failing)
+				r.write(all(out, 0))
+			}),
+			wrong("I3 opted out", "a Service that opted out", func(r *rig) {
+				r.see(Configured{Writer: "w1", Target: web, Out: true})
+				r.write(all(out, 0))
+			}),
+			right("its slices go", func(r *rig) {
+				r.see(Configured{Writer: "w1", Target: web, Out: true})
+				r.put("default", nil)
+			}),
+			wrong("I3 flap", "two writers that do not agree on the labels", func(r *rig) {
+				for _, rest := range []string{"mine", "ports"} {
+					s := *r.lists["default"]
+					s.Rest = rest
+					r.put("default", &s)
+				}
+			}))
+	})
+	t.Run("I4", func(t *testing.T) {
+		leaves := func(r *rig) { // a lie leaves 0 and 1 out
+			r.see(Lies{"default", true})
+			r.tells("default", r.node(2, Ready), r.node(3, Ready))
+		}
+		check(t, plain,
+			right("half leave", func(r *rig) { leaves(r); r.write(all(gone, 0, 1)) }),
+			wrong("I4 shrink", "more than half, one after the other", func(r *rig) {
+				leaves(r)
+				r.write(all(gone, 0))
+				r.write(all(gone, 1))
+				r.tells("default", r.node(3, Ready))
+				r.wait(59 * time.Second)
+				r.write(all(gone, 2))
+			}),
+			right("another when the window is over", func(r *rig) {
+				leaves(r)
+				r.write(all(gone, 0, 1))
+				r.tells("default", r.node(3, Ready))
+				r.wait(61 * time.Second)
+				r.observes("default")
+				r.write(all(gone, 2))
+			}),
+			wrong("I4 shrink", "a leader's first window", func(r *rig) {
+				r.restart()
+				for i := range 4 {
+					r.probe(i, Passing)
+				}
+				leaves(r)
+				r.write(all(gone, 0))
+			}),
+			right("when no budget is set", func(r *rig) {
+				c := r.config("w1")
+				c.ShrinkWindow = 0
+				r.see(c)
+				r.see(Lies{"default", true})
+				r.tells("default", r.node(3, Ready))
+				r.write(all(gone, 0, 1, 2))
+			}),
+			right("our own selector takes them", func(r *rig) {
+				c := r.config("w1")
+				c.Selector = map[string]string{"pool": "7"}
+				r.see(c)
+				moved := r.node(0, Ready)
+				moved.Labels = map[string]string{"pool": "7"}
+				r.tells("default", moved, r.node(1, Ready), r.node(2, Ready), r.node(3, Ready))
+				r.write(all(gone, 1, 2, 3))
+			}),
+			wrong("I4 trust", "a link that is dead takes nothing", func(r *rig) {
+				leaves(r)
+				r.doubts("default", func(v *Told) { v.Alive = false })
+				r.write(all(gone, 0))
+			}),
+			wrong("I4 trust", "a word that is too old takes nothing", func(r *rig) {
+				leaves(r)
+				r.wait(16 * time.Minute)
+				r.write(all(gone, 0))
+			}),
+			wrong("I4 leader", "who does not lead writes", func(r *rig) {
+				leaves(r)
+				r.see(Leads{"w1", false})
+				r.write(all(gone, 0))
+			}),
+			wrong("I4 panic", "all fail at once and one is put out", func(r *rig) {
+				for i := range 4 {
+					r.probe(i, Failing)
+				}
+				r.write(all(out, 0))
+			}))
+		check(t, func() *rig { return settled(2, probingOff) },
+			wrong("I4 empty", "the third observation comes too soon", func(r *rig) {
+				r.is("default")
+				r.tells("default")
+				r.wait(4 * time.Second)
+				r.tells("default")
+				r.wait(3999 * time.Millisecond)
+				r.tells("default")
+				r.write(all(gone, 0, 1))
+			}),
+			wrong("I4 empty", "another epoch starts over", func(r *rig) {
+				r.is("default")
+				r.tells("default")
+				r.wait(5 * time.Second)
+				r.tells("default")
+				r.wait(5 * time.Second)
+				r.view("default").Epoch = "2"
+				r.tells("default")
+				r.write(all(gone, 0, 1))
+			}),
+			right("three that are far enough apart are believed", func(r *rig) {
+				r.is("default")
+				for range 3 {
+					r.tells("default")
+					r.wait(4 * time.Second)
+				}
+				r.write(all(gone, 0, 1))
+			}))
+	})
+	t.Run("I5", func(t *testing.T) {
+		ends := func(r *rig) {
+			r.see(Over{})
+			r.at = r.o.Due()
+			r.see(End{})
+		}
+		check(t, plain,
+			right("all is as it should be", ends),
+			wrong("I5 wrong", "one that was deleted is still served", func(r *rig) {
+				r.is("default", r.node(1, Ready), r.node(2, Ready), r.node(3, Ready))
+				ends(r)
+			}),
+			wrong("I5 missing", "a new one is not listed", func(r *rig) {
+				r.is("default", append(r.truth["default"], r.node(4, Ready))...)
+				r.see(Backend{addr(4), true})
+				ends(r)
+			}),
+			wrong("I5 wrong", "a dead one is still served", func(r *rig) { r.see(Backend{addr(2), false}); ends(r) }),
+			right("a new one that never answered is not listed", func(r *rig) {
+				r.is("default", append(r.truth["default"], r.node(4, Ready))...)
+				ends(r)
+			}),
+			right("the floor keeps what answers, and says so", func(r *rig) {
+				r.is("default")
+				r.see(Acts{"w1", web, []string{"floor"}})
+				ends(r)
+			}),
+			wrong("I5 told", "the floor keeps what answers, and is silent", func(r *rig) {
+				r.is("default")
+				r.see(Acts{"w1", web, []string{}})
+				ends(r)
+			}),
+			right("a panic keeps all, and says so", func(r *rig) {
+				for i := range 4 {
+					r.see(Backend{addr(i), false})
+				}
+				r.see(Acts{"w1", web, []string{"panic"}})
+				ends(r)
+			}),
+			wrong("I5 leader", "nobody leads", func(r *rig) { r.see(Leads{"w1", false}); ends(r) }))
+	})
+	t.Run("I7", func(t *testing.T) {
+		check(t, func() *rig {
+			r := plain()
+			r.o.setup.Limits = map[What]int{Backlog: 10}
+			return r
+		}, right("within the limit", func(r *rig) { r.see(Holds{"i", "w1", Backlog, 10}) }),
+			wrong("I7 bounded", "above it", func(r *rig) { r.see(Holds{"i", "w1", Backlog, 11}) }))
+	})
+}
+
+func TestTheBoundGrowsWithEachHalving(t *testing.T) {
+	for n, want := range []int{0, 1, 2, 3, 3, 4, 4} {
+		if got := halvings(n); got != want {
+			t.Errorf("%d endpoints take %d windows, not %d", n, got, want)
+		}
+	}
+	d := Delays{}.withDefaults()
+	if got := d.bound(3, 3, time.Minute) - d.bound(2, 3, time.Minute); got != time.Minute+d.Doubt {
+		t.Errorf("one halving more adds %s", got)
+	}
+}
+
+func BenchmarkAProberWord(b *testing.B) {
+	r := settled(10)
+	for b.Loop() {
+		r.wait(time.Second)
+		r.probe(3, Passing)
+	}
+}
+
+func BenchmarkAWrite(b *testing.B) {
+	r := settled(10)
+	for i := 0; b.Loop(); i++ {
+		r.probe(9, []Verdict{Failing, Passing}[i%2])
+		r.write(map[int]fate{9: []fate{out, serve}[i%2]})
+	}
+	if len(r.found) > 0 {
+		b.Fatal(r.found)
+	}
+}

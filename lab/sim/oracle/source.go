@@ -1,0 +1,138 @@
+package oracle
+
+import (
+	"net/netip"
+	"time"
+)
+
+// source is what is true of a secured cluster, and what its inventory has ever told.
+type source struct {
+	members    []Member
+	since      map[spot]time.Time // what is true now, and since when without a break
+	ever       map[netip.Addr]bool
+	told       map[netip.Addr]bool // by anybody's subscriber, at any time
+	lies, lied bool
+}
+
+// spot is a machine at an address.
+type spot struct {
+	name    string
+	address netip.Addr
+}
+
+func newSource() *source {
+	return &source{since: map[spot]time.Time{}, ever: map[netip.Addr]bool{}, told: map[netip.Addr]bool{}}
+}
+
+func (s *source) become(at time.Time, members []Member) {
+	since := make(map[spot]time.Time, len(members))
+	for _, m := range members {
+		for _, a := range m.Addresses {
+			where := spot{m.Name, a}
+			if before, ok := s.since[where]; ok {
+				since[where] = before
+			} else {
+				since[where] = at
+			}
+			s.ever[a] = true
+		}
+	}
+	s.members, s.since = members, since
+}
+
+// told takes in what a writer holds of a source, and judges an honest inventory by it: it tells
+// no address that never was, and whatever goes wrong at its side never shrinks the set (§3).
+func (o *Oracle) told(f Told) {
+	s, w := o.source(f.Source), o.writer(f.Writer)
+	before := w.told[f.Source]
+	now := &told{Told: f, at: o.now, index: index(f.Members, before)}
+	now.first = make(map[spot]time.Time, len(now.index))
+	honest := !s.lies && !s.lied
+	for a, m := range now.index {
+		where := spot{m.Name, a}
+		now.first[where] = o.now
+		if before != nil {
+			if first, ok := before.first[where]; ok {
+				now.first[where] = first
+			}
+		}
+		s.told[a] = true
+		if honest && f.Ever && !s.ever[a] {
+			o.broke("I1", "invented", "an honest inventory tells no address that no machine ever had",
+				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
+		}
+	}
+	if before != nil && honest && f.Ever {
+		for where, first := range before.first {
+			if _, still := now.first[where]; still {
+				continue
+			}
+			if since, is := s.since[where]; is && !since.After(first) {
+				o.broke("I2", "never shrinks", "nothing that goes wrong at an inventory takes a machine away that is there",
+					"%s no longer tells %s of %s at %s", f.Source, f.Writer, where.name, where.address)
+			}
+		}
+	}
+	if now.sound() {
+		now.word = now.index
+	} else if before != nil {
+		now.word = before.word
+	}
+	w.told[f.Source] = now
+	w.observe(f.Source, now)
+	if before == nil || !before.same(now) {
+		w.changed()
+	}
+}
+
+// told is what a writer holds of a source.
+type told struct {
+	Told
+	at    time.Time
+	index map[netip.Addr]*Member
+	word  map[netip.Addr]*Member // what it said when it could be trusted last
+	first map[spot]time.Time     // since when it has been told without a break
+}
+
+// index finds members by address; it is kept while the members are the same.
+func index(members []Member, before *told) map[netip.Addr]*Member {
+	if before != nil && len(members) == len(before.Members) && (len(members) == 0 || &members[0] == &before.Members[0]) {
+		return before.index
+	}
+	by := make(map[netip.Addr]*Member, len(members))
+	for i := range members {
+		for _, a := range members[i].Addresses {
+			by[a] = &members[i]
+		}
+	}
+	return by
+}
+
+// sound is trust (§5) but for the age of the word, whose limit is the target's.
+func (t *told) sound() bool { return t.Ever && t.Synced && t.Alive && t.Membership }
+
+// same reports whether nothing differs that a verdict could rest upon, time apart.
+func (t *told) same(u *told) bool {
+	if t.sound() != u.sound() || t.Ever != u.Ever || t.Epoch != u.Epoch || len(t.index) != len(u.index) {
+		return false
+	}
+	for a, m := range t.index {
+		n := u.index[a]
+		if n == nil || n != m && (n.State != m.State || !sameLabels(n.Labels, m.Labels)) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameLabels(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}

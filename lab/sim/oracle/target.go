@@ -1,0 +1,103 @@
+package oracle
+
+import "net/netip"
+
+// target is what the API server has of a Service.
+type target struct {
+	slices map[string]*Slice
+	ours   map[netip.Addr]held // what the writers' own writes have made, foreign edits apart
+	had    map[netip.Addr]held // what an endpoint was before it was put out
+	turns  map[netip.Addr]turn // the last change of each endpoint
+	rests  map[string][]string // per slice, what its rest was, by our writes alone
+}
+
+// held is an endpoint as the slices list it.
+type held struct {
+	Conditions
+	source string
+	slices int // how many list it
+}
+
+// turn is a change of an endpoint, made on a certain state of knowledge.
+type turn struct {
+	writer  *writer
+	version uint64
+	from    fate
+}
+
+func newTarget() *target {
+	return &target{
+		slices: map[string]*Slice{}, ours: map[netip.Addr]held{}, had: map[netip.Addr]held{},
+		turns: map[netip.Addr]turn{}, rests: map[string][]string{},
+	}
+}
+
+func (t *target) put(name string, s *Slice) {
+	if s == nil {
+		delete(t.slices, name)
+	} else {
+		t.slices[name] = s
+	}
+}
+
+// edit takes in what someone else did. What the writers have made stays what it was (§5,
+// held): they may restore it, and need not.
+func (t *target) edit(f Edited) {
+	t.put(f.Slice, f.After)
+	delete(t.rests, f.Slice)
+	clear(t.turns)
+}
+
+// union is what a consumer sees of all slices. An address in several of them counts as the best
+// that any of them says.
+func (t *target) union() map[netip.Addr]held {
+	all := make(map[netip.Addr]held, 16)
+	for _, name := range sorted(t.slices) {
+		s := t.slices[name]
+		source := s.Source
+		if source == "" {
+			source = "default" // §6: a held slice without a source's label belongs to it
+		}
+		for _, e := range s.Endpoints {
+			h, ok := all[e.Address]
+			if !ok || rank(e.Conditions) > rank(h.Conditions) {
+				h = held{Conditions: e.Conditions, source: source, slices: h.slices}
+			}
+			h.slices++
+			all[e.Address] = h
+		}
+	}
+	return all
+}
+
+func rank(c Conditions) int {
+	switch {
+	case c.Ready:
+		return 2
+	case c.Serving && c.Terminating:
+		return 1
+	}
+	return 0
+}
+
+// usable reports whether a consumer finds anything: ready, or serving and terminating when none
+// is ready (§8, I2).
+func usable(all map[netip.Addr]held) bool {
+	for _, h := range all {
+		if rank(h.Conditions) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ready counts the endpoints that are ready, of one source, or of all.
+func ready(all map[netip.Addr]held, source string) int {
+	n := 0
+	for _, h := range all {
+		if h.Ready && (source == "" || h.source == source) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,176 @@
+package oracle
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// emptyApart is how far apart observations have to be received to count for emptiness (§5).
+const emptyApart = 4 * time.Second
+
+// writer is what a writer's process knows.
+type writer struct {
+	leads    bool
+	ledSince time.Time
+	ledUntil time.Time // when it last ceased to lead
+	told     map[string]*told
+	probes   map[string]map[netip.Addr]Probed
+	fences   map[string]Fenced
+	aims     map[string]*aim
+}
+
+// aim is what a writer knows of one target.
+type aim struct {
+	Configured
+	known     bool
+	before    []map[string]string // the selectors that were in force before
+	emptiness map[string]*emptiness
+	windows   map[string]*window
+	acts      []string
+	version   uint64 // of all that a verdict on this target could rest upon
+}
+
+// emptiness counts the complete observations in a row that found nothing.
+type emptiness struct {
+	epoch      string
+	number     uint64
+	bare, dull run // no members; no members or none but NOT_READY ones
+}
+
+type run struct {
+	count int
+	last  time.Time
+}
+
+func newWriter() *writer {
+	return &writer{
+		told: map[string]*told{}, probes: map[string]map[netip.Addr]Probed{},
+		fences: map[string]Fenced{}, aims: map[string]*aim{},
+	}
+}
+
+func (w *writer) aim(name string) *aim {
+	a := w.aims[name]
+	if a == nil {
+		a = &aim{emptiness: map[string]*emptiness{}, windows: map[string]*window{}}
+		w.aims[name] = a
+	}
+	return a
+}
+
+// changed says that something changed that verdicts rest upon.
+func (w *writer) changed() {
+	for _, a := range w.aims {
+		a.version++
+	}
+}
+
+func (w *writer) probed(f Probed) {
+	by := w.probes[f.Probe]
+	if by == nil {
+		by = map[netip.Addr]Probed{}
+		w.probes[f.Probe] = by
+	}
+	if by[f.Address].Verdict != f.Verdict {
+		w.changed()
+	}
+	by[f.Address] = f
+}
+
+func (w *writer) lead(at time.Time, leads bool) {
+	switch {
+	case leads && !w.leads:
+		w.ledSince = at
+		for _, a := range w.aims {
+			clear(a.windows) // a budget is a leader's; its first window opens now
+		}
+	case !leads && w.leads:
+		w.ledUntil = at
+	}
+	if leads != w.leads {
+		w.changed()
+	}
+	w.leads = leads
+}
+
+func (w *writer) configure(f Configured) {
+	a := w.aim(f.Target)
+	if a.known && !a.Out && !f.Out && !sameLabels(a.Selector, f.Selector) {
+		a.before = append(a.before, a.Selector)
+	}
+	selects := !a.known || !sameLabels(a.Selector, f.Selector)
+	f.Sources = slices.Sorted(slices.Values(f.Sources))
+	a.Configured, a.known = f, true
+	a.version++
+	if selects {
+		clear(a.emptiness)
+	}
+	for _, s := range a.Sources {
+		if t := w.told[s]; t != nil {
+			a.observe(s, t)
+		}
+	}
+}
+
+// observe counts, for each target, how often in a row a source was seen empty.
+func (w *writer) observe(name string, t *told) {
+	for _, a := range w.aims {
+		if a.known && !a.Out && slices.Contains(a.Sources, name) {
+			a.observe(name, t)
+		}
+	}
+}
+
+// observe counts what the target selects of the view (§5, guard 4): a view that is not empty,
+// or another epoch, starts over; an observation that comes sooner than 4 s after the last one
+// that counted is not counted. Whether nodes that are NOT_READY count as nothing depends on the
+// prober; so both are counted, and which of them is asked for is decided later.
+func (a *aim) observe(name string, t *told) {
+	if !t.Ever {
+		delete(a.emptiness, name)
+		return
+	}
+	e := a.emptiness[name]
+	if e == nil || e.epoch != t.Epoch {
+		e = &emptiness{epoch: t.Epoch}
+		a.emptiness[name] = e
+	}
+	bare, dull := a.blank(t)
+	fresh := e.number != t.Observation
+	e.number = t.Observation
+	e.bare.see(bare, fresh, t.Received)
+	e.dull.see(dull, fresh, t.Received)
+}
+
+func (r *run) see(empty, fresh bool, received time.Time) {
+	switch {
+	case !empty:
+		*r = run{}
+	case r.count == 0 || fresh && received.Sub(r.last) >= emptyApart:
+		r.count++
+		r.last = received
+	}
+}
+
+// blank reports whether the target selects no member of the view, and whether it selects none
+// that is anything but NOT_READY.
+func (a *aim) blank(t *told) (bare, dull bool) {
+	bare, dull = true, true
+	for i := range t.Members {
+		if selects(a.Selector, t.Members[i].Labels) {
+			bare = false
+			dull = dull && t.Members[i].State == NotReady
+		}
+	}
+	return bare, dull
+}
+
+func selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
