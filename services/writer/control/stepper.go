@@ -33,6 +33,17 @@ func (s *Stepper) Step(key targets.Key, now time.Time) (write func(context.Conte
 		s.controls.running[key.String()] = one
 	}
 	one.due = true
+	return s.turn(one, now)
+}
+
+// Wrote says how the write of a target has ended, and has the target decide anew.
+func (s *Stepper) Wrote(key targets.Key, now time.Time, err error) (write func(context.Context) error, wake time.Time) {
+	one := s.controls.running[key.String()]
+	one.wrote(err)
+	return s.turn(one, now)
+}
+
+func (s *Stepper) turn(one *control, now time.Time) (write func(context.Context) error, wake time.Time) {
 	write, wake = one.step(now)
 	select {
 	case <-one.news: // it has something to consider at once
@@ -41,16 +52,9 @@ func (s *Stepper) Step(key targets.Key, now time.Time) (write func(context.Conte
 	}
 	if one.over {
 		one.forget()
-		delete(s.controls.running, key.String())
+		delete(s.controls.running, one.key.String())
 	}
 	return write, wake
-}
-
-// Wrote says how the write of a target has ended, and returns whether it is due again.
-func (s *Stepper) Wrote(key targets.Key, err error) (again bool) {
-	one := s.controls.running[key.String()]
-	one.wrote(err)
-	return one.due
 }
 
 // GiveUp gives the Lease up if that is due and nothing is being written, and returns when to ask

@@ -133,8 +133,8 @@ func (s Snapshot) Member(name string) *Member {
 	return nil
 }
 
-// differs reports whether two snapshots say different things, ages and times apart.
-func (s Snapshot) differs(o Snapshot) bool {
+// Differs reports whether two snapshots say different things, ages and times apart.
+func (s Snapshot) Differs(o Snapshot) bool {
 	same := func(a, b Part) bool { return a.State == b.State && a.Reason == b.Reason }
 	return s.Synced != o.Synced || s.SyncedEpoch != o.SyncedEpoch || s.Alive != o.Alive ||
 		s.Generation != o.Generation || s.Cursor.Epoch != o.Cursor.Epoch ||

@@ -273,7 +273,7 @@ func (s *Subscriber) publish(now time.Time) {
 	snap := s.view.Snapshot()
 	snap.Source, snap.Alive, snap.NewsAt = s.cfg.Source, s.alive, now
 	old := s.snapshot.Load()
-	news := old == nil || old.differs(snap)
+	news := old == nil || old.Differs(snap)
 	if !news {
 		snap.NewsAt = old.NewsAt
 	}
