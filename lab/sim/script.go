@@ -30,6 +30,7 @@ type Setup struct {
 	ProbeInterval  time.Duration
 	ShrinkWindow   time.Duration
 	EmptyThreshold int
+	MaxStaleness   time.Duration
 	ListOut        bool // at the start
 }
 
@@ -75,7 +76,6 @@ const (
 	EtcdFrozen      Kind = "etcd frozen"            // looks time out, nothing changes, bookmarks go on
 	CacheStale      Kind = "API server cache stale" // watches are N seconds behind
 	WatchCut        Kind = "watch cut"              // the watches of a cluster end at once
-	EventsLost      Kind = "events lost"            // a watch misses events and does not know
 )
 
 // What befalls a cloud.
@@ -144,7 +144,6 @@ const (
 var Kinds = []Kind{
 	NodeAdded, NodeDeleted, NodeReplaced, NodeNotReady, NodeDrained, NodeRelabelled, AddressChanged, AllNotReady,
 	AllDrained, AllNodesDeleted, NodesChurn, AddressesSwap, SecuredDown, SecuredHangs, EtcdFrozen, CacheStale, WatchCut,
-	EventsLost,
 	CloudErrors, CloudThrottles, CloudHangs, CloudStale, CloudOdd, CloudHidesNIC, CloudShares,
 	LinkCut, LinkHalfOpen, LinkDelayed, StreamEnded, InventoryKilled, InventoryLies,
 	WriterKilled, WriterStalled, WriterCutOff, ProberBlind, LeaseLost,
@@ -156,7 +155,7 @@ var Kinds = []Kind{
 // lasts is whether a Kind lasts; the others are done at once.
 func (k Kind) lasts() bool {
 	switch k {
-	case NodeAdded, NodeDeleted, NodeReplaced, NodeRelabelled, AddressChanged, AddressesSwap, WatchCut, EventsLost,
+	case NodeAdded, NodeDeleted, NodeReplaced, NodeRelabelled, AddressChanged, AddressesSwap, WatchCut,
 		NodesChurn, StreamEnded, LeaseLost, SliceEdited, SliceDeleted,
 		SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, WindowChanged, ListOutSwitched:
 		return false

@@ -1,10 +1,102 @@
 package sim
 
-import "io"
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+)
 
 // world is one that runs.
-type world struct{ script Script }
+type world struct {
+	queue
 
-func newWorld(s Script, _ io.Writer) *world { return &world{script: s} }
+	script Script
+	trace  io.Writer // nil: nobody reads it
+	begun  time.Time
+	oracle *oracle.Oracle
+	result Result
 
-func (w *world) play() Result { return Result{Script: w.script, Covered: map[Cell]int{}} }
+	clusters  []*cluster
+	consuming *consuming
+	writers   []*writer
+	hosts     map[netip.Addr]*host
+	inForce   map[Kind]int // faults
+	plans     uint64
+}
+
+func newWorld(s Script, trace io.Writer) *world {
+	w := &world{
+		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{}), result: Result{Script: s, Covered: map[Cell]int{}},
+		hosts: map[netip.Addr]*host{}, inForce: map[Kind]int{},
+	}
+	w.tell("seed %d: %+v", s.Seed, s.Setup)
+	for n := range s.Setup.Sources {
+		w.clusters = append(w.clusters, newCluster(w, n))
+	}
+	w.consuming = newConsuming(w)
+	for n := range s.Setup.Writers {
+		w.writers = append(w.writers, newWriter(w, n))
+	}
+	return w
+}
+
+// chance is a source of random numbers of its own for a part of the world, so that what
+// another part draws does not move it.
+func (w *world) chance(part string) *rand.Rand {
+	sum := fnv.New64a()
+	sum.Write([]byte(part)) //nolint:errcheck // it cannot fail
+	return rand.New(rand.NewPCG(w.script.Seed, sum.Sum64()))
+}
+
+// tell writes a line of the story.
+func (w *world) tell(format string, args ...any) {
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%9.3f  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...)) //nolint:errcheck // for people
+	}
+}
+
+// see tells the oracle a fact.
+func (w *world) see(f oracle.Fact) {
+	for _, v := range w.oracle.See(time.Now(), f) {
+		w.tell("VIOLATION %s", v)
+		w.result.Violations = append(w.result.Violations, v)
+	}
+}
+
+// play runs the world to its end.
+func (w *world) play() Result {
+	for _, c := range w.clusters {
+		c.truth()
+		for _, r := range c.replicas {
+			r.start()
+		}
+	}
+	for _, one := range w.writers {
+		one.start()
+	}
+	trouble := w.begun.Add(w.script.Quiet)
+	over := trouble.Add(w.script.Trouble)
+	for _, f := range w.script.Faults {
+		w.at(trouble.Add(f.At), func() { w.befall(f, over) })
+	}
+	w.run(over)
+	w.tell("all faults are over")
+	w.see(oracle.Over{})
+	end := over.Add(w.script.Settle)
+	if due := w.oracle.Due(); due.After(end) {
+		end = due
+	}
+	w.run(end)
+	w.see(oracle.End{})
+	w.tell("the end: %d events, %d writes, %d violations", w.done, w.result.Writes, len(w.result.Violations))
+	for _, one := range w.writers {
+		one.kill()
+	}
+	w.result.Events, w.result.Lasted = w.done, time.Since(w.begun)
+	return w.result
+}

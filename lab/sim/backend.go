@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+// host is what is behind an address.
+type host struct {
+	powered             bool
+	dead, silent, flaps int // faults in force
+	down                bool
+	alive               bool // as the oracle was told
+}
+
+// host is that of an address; each has one.
+func (w *world) host(a netip.Addr) *host {
+	h := w.hosts[a]
+	if h == nil {
+		h = &host{}
+		w.hosts[a] = h
+	}
+	return h
+}
+
+func (h *host) answers() bool { return h.powered && h.dead == 0 && h.silent == 0 && !h.down }
+
+// alive tells the oracle whether what is behind an address answers.
+func (w *world) alive(a netip.Addr) {
+	h := w.host(a)
+	if now := h.answers(); now != h.alive {
+		h.alive = now
+		w.tell("the backend at %s %s", a, map[bool]string{true: "answers", false: "does not answer"}[now])
+		w.see(oracle.Backend{Address: a, Alive: now})
+	}
+}
+
+// probes are a writer's prober: the product's schedule, and answers from the world.
+type probes struct {
+	w        *writer
+	rand     *rand.Rand
+	schedule *prober.Schedule
+	keys     []prober.Key
+	wake     *event
+}
+
+func newProbes(w *writer) *probes {
+	return &probes{w: w, rand: w.chance(fmt.Sprintf("probes %s/%d", w.name, w.lives)), schedule: prober.NewSchedule(512)}
+}
+
+// Set replaces what is probed. There is but one target.
+func (p *probes) Set(_ string, keys []prober.Key) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k prober.Key) bool { return k.Spec.Mode == prober.Off })
+	for _, k := range p.keys {
+		if !slices.Contains(keys, k) {
+			p.schedule.Remove(k)
+		}
+	}
+	for _, k := range keys {
+		if !slices.Contains(p.keys, k) {
+			p.schedule.Add(k, time.Now())
+			p.confide(k, prober.Word{})
+		}
+	}
+	p.keys = keys
+	p.run()
+}
+
+// Word is the present word on a key.
+func (p *probes) Word(k prober.Key) prober.Word { return p.schedule.Word(k) }
+
+// Take returns nothing: the writer is poked.
+func (p *probes) Take() []string { return nil }
+
+// Changed delivers nothing, for the same reason.
+func (p *probes) Changed() <-chan struct{} { return nil }
+
+// run starts what is due. What answers, or refuses, does so at once: a probe that takes no time
+// makes no event.
+func (p *probes) run() {
+	for {
+		now := time.Now()
+		a, due := p.schedule.Start(now, p.rand.Float64())
+		if !due {
+			break
+		}
+		h := p.w.host(a.Key.Address)
+		switch blind := p.w.blind+p.w.cutOff > 0; {
+		case !blind && h.answers():
+			p.finish(a, prober.Pass, "")
+		case !blind && h.powered && h.silent == 0:
+			p.finish(a, prober.Fail, "connection refused")
+		default:
+			p.w.at(now.Add(prober.DefaultTimeout), func() {
+				p.finish(a, prober.Fail, "timeout")
+				p.run()
+			})
+		}
+	}
+	p.wake.cancel()
+	if at, some := p.schedule.Wake(); some {
+		p.wake = p.w.at(at, p.run)
+	}
+}
+
+func (p *probes) finish(a prober.Attempt, outcome prober.Outcome, detail string) {
+	if p.schedule.Finish(a, outcome, detail, time.Now()) {
+		p.w.tell("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Word(a.Key).Health)
+		p.w.poke()
+	}
+	if slices.Contains(p.keys, a.Key) {
+		p.confide(a.Key, p.schedule.Word(a.Key))
+	}
+}
+
+// confide tells the oracle a word.
+func (p *probes) confide(k prober.Key, word prober.Word) {
+	verdicts := [...]oracle.Verdict{prober.Unjudged: oracle.Unjudged, prober.Passing: oracle.Passing, prober.Failing: oracle.Failing}
+	p.w.see(oracle.Probed{
+		Writer: p.w.name, Probe: probeName(k.Spec), Address: k.Address, Verdict: verdicts[word.Health],
+		FailingSince: word.Failed, LastPassed: word.Passed,
+	})
+}
+
+// probeName names a way of probing; empty: there is none.
+func probeName(s prober.Spec) string {
+	if s.Mode == prober.Off {
+		return ""
+	}
+	return s.Mode.String() + s.Path + " " + s.Interval.String()
+}

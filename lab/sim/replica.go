@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// heartbeat is how often an inventory speaks at least.
+const heartbeat = 5 * time.Second
+
+// view is what an inventory lets writers see.
+var view = feed.View{Labels: []string{poolLabel}}
+
+// replica is a process of an inventory: the roster, the feed and the readers, stepped.
+type replica struct {
+	*cluster
+
+	name  string
+	alive bool
+	lives int
+
+	// What follows is gone with the process.
+	intake  feed.Intake
+	watch   *watched
+	readers []*stream
+	wake    *event
+	poked   bool
+	depth   int
+
+	lying int // which lie
+	tick  int // of it
+}
+
+func newReplica(c *cluster, n int) *replica {
+	return &replica{cluster: c, name: fmt.Sprintf("inventory %s/%d", c.name, n)}
+}
+
+// at has something happen in the process, as long as it lives.
+func (r *replica) at(t time.Time, do func()) *event {
+	life := r.lives
+	return r.cluster.at(t, func() {
+		if r.alive && r.lives == life {
+			do()
+		}
+	})
+}
+
+func (r *replica) start() {
+	r.lives++
+	r.alive = true
+	epoch := fmt.Sprintf("%s-%d-%d", r.cluster.name, slices.Index(r.replicas, r), r.lives)
+	r.tell("%s starts, epoch %s", r.name, epoch)
+	cfg := roster.Config{Resolver: roster.ByNodeAddress, CIDRs: prefixes(r.cidr(16))}
+	if r.script.Setup.ByCloud {
+		cfg.Resolver = roster.ByCloud
+	}
+	r.intake = feed.Intake{Roster: roster.New(cfg), Stores: feed.NewStores(epoch)}
+	r.watch, r.readers, r.poked, r.depth, r.lying = newWatched(r), nil, false, 1, 0
+	r.watch.begin()
+	r.poke()
+}
+
+// kill ends the process: whoever is connected learns it.
+func (r *replica) kill() {
+	if !r.alive {
+		return
+	}
+	r.tell("%s is killed", r.name)
+	r.alive = false
+	r.wake.cancel()
+	for _, s := range slices.Clone(r.readers) {
+		s.brokenByServer("connection reset")
+	}
+	r.readers = nil
+}
+
+// poke has the inventory take in what there is.
+func (r *replica) poke() {
+	if r.poked || !r.alive {
+		return
+	}
+	r.poked = true
+	r.at(time.Now(), func() {
+		r.poked = false
+		r.step(nil)
+	})
+}
+
+// step is what the collector does, and what the server does then.
+func (r *replica) step(answer func(*roster.Roster)) {
+	now := time.Now()
+	changes := r.intake.Hear(now, r.watch.take(), answer)
+	if r.lying > 0 {
+		return // its words are made up elsewhere
+	}
+	for _, c := range changes {
+		r.tell("%s: %s", r.name, describe(c))
+	}
+	_, ask := r.intake.Tell(now, changes)
+	if ask.Look != roster.NoLook {
+		r.watch.look(ask.Look, func(mark uint64, err error) {
+			r.step(func(to *roster.Roster) { to.Looked(time.Now(), now, ask.Look, mark, err) })
+		})
+	}
+	if ask.List {
+		r.cloud.list(r.at, func(l roster.Listing, err error, after time.Duration) {
+			r.step(func(to *roster.Roster) { to.Listed(time.Now(), now, l, err, after) })
+		})
+	}
+	r.wake.cancel()
+	r.wake = r.at(ask.Wake, func() { r.step(nil) })
+	r.pump()
+}
+
+// pump tells each reader what it lacks.
+func (r *replica) pump() {
+	for _, s := range slices.Clone(r.readers) {
+		s.pump(false)
+	}
+}
+
+// admit is what the server does with a request.
+func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
+	if err := req.Validate(); err != nil {
+		s.brokenByServer(err.Error())
+		return
+	}
+	s.replica, s.depth = r, int(req.GetDoubtObservations())
+	s.reader = nodeserver.NewReader(r.intake.Stores.For(view), req, heartbeat)
+	r.readers = append(r.readers, s)
+	r.deepen()
+	if req.GetObserveNow() {
+		r.intake.Roster.Doubt(time.Now(), max(1, s.depth))
+		r.poke()
+	}
+	s.pump(false)
+}
+
+// leave lets a reader go.
+func (r *replica) leave(s *stream) {
+	if n := slices.Index(r.readers, s); n >= 0 {
+		r.readers = slices.Delete(r.readers, n, n+1)
+		r.deepen()
+	}
+}
+
+func (r *replica) deepen() {
+	deepest := 1
+	for _, s := range r.readers {
+		deepest = max(deepest, s.depth)
+	}
+	if deepest != r.depth {
+		r.depth = deepest
+		r.intake.SetDoubtDepth(deepest)
+		r.poke()
+	}
+}
+
+func describe(c roster.Change) string {
+	if c.Node == nil {
+		return c.Name + " is gone"
+	}
+	return fmt.Sprintf("%s is %s at %s", c.Name, c.Node.State, c.Node.Addresses[0])
+}

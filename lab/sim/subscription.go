@@ -1,0 +1,237 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+
+	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+)
+
+// What the product's subscriber has in its shell.
+const (
+	silentFor   = 15 * time.Second
+	observePace = 5 * time.Second
+)
+
+// subscription follows one inventory for a writer, by the product's view and schedule. The
+// conversation around them is that of the product's shell, whose goroutines cannot be stepped.
+type subscription struct {
+	*writer
+
+	cluster     *cluster
+	wire        *wire
+	replica     *replica // that there is a connection to
+	replicaLife int
+
+	view     *subscriber.View
+	schedule subscriber.Schedule
+	snapshot subscriber.Snapshot
+	alive    bool
+
+	current, next *stream
+	heard         bool
+	synced        time.Time
+	waits         []*inventoryv1.WatchNodesResponse // of current, while next is about to take over
+	ended         error                             // of current, meanwhile
+	wanted        bool
+	asked         time.Time
+	silence, pace *event
+
+	told    oracle.Told // to the oracle
+	members uint64      // generation of what it was told
+}
+
+func newSubscription(w *writer, c *cluster, line *wire) *subscription {
+	s := &subscription{writer: w, cluster: c, wire: line, view: subscriber.NewView()}
+	s.publish(time.Time{})
+	return s
+}
+
+func (s *subscription) String() string { return s.writer.name + " of " + s.cluster.name }
+
+// Snapshot is what the inventory says, as far as the writer knows.
+func (s *subscription) Snapshot() subscriber.Snapshot { return s.snapshot }
+
+// Changed delivers nothing: the writer is poked.
+func (s *subscription) Changed() <-chan struct{} { return nil }
+
+// ObserveNow asks the inventory for complete observations.
+func (s *subscription) ObserveNow() {
+	s.wanted = true
+	s.observe()
+}
+
+func (s *subscription) observe() {
+	if !s.wanted || s.current == nil || s.next != nil || !s.heard {
+		return
+	}
+	if wait := observePace - time.Since(s.asked); !s.asked.IsZero() && wait > 0 {
+		s.pace.cancel()
+		s.pace = s.at(time.Now().Add(wait), s.observe)
+		return
+	}
+	s.next = s.open()
+}
+
+func (s *subscription) converse() {
+	s.view.Begin()
+	s.heard, s.synced, s.waits, s.ended = false, time.Time{}, nil, nil
+	s.current = s.open()
+	s.listen()
+}
+
+// open calls WatchNodes with what the view holds now.
+func (s *subscription) open() *stream {
+	req := &inventoryv1.WatchNodesRequest{DoubtObservations: uint32(s.script.Setup.EmptyThreshold), ObserveNow: s.wanted}
+	if cursor, digest, ok := s.view.Held(); ok {
+		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
+		req.Digest = digest[:]
+	}
+	if s.wanted {
+		s.wanted, s.asked = false, time.Now()
+	}
+	st := &stream{sub: s}
+	st.dial(req)
+	return st
+}
+
+// listen starts the watch for silence anew.
+func (s *subscription) listen() {
+	s.silence.cancel()
+	s.silence = s.at(time.Now().Add(silentFor), func() { s.end(errors.New("silence")) })
+}
+
+// receive takes a message of a stream.
+func (s *subscription) receive(st *stream, m *inventoryv1.WatchNodesResponse) {
+	switch {
+	case st.closed:
+	case st == s.next:
+		s.current.close()
+		s.current, s.next, s.heard, s.waits, s.ended = s.next, nil, false, nil, nil
+		s.view.Begin()
+		s.take(m)
+	case s.next != nil:
+		s.waits = append(s.waits, m)
+	default:
+		s.take(m)
+	}
+}
+
+func (s *subscription) take(m *inventoryv1.WatchNodesResponse) {
+	now := time.Now()
+	s.heard = true
+	synced, err := s.view.Apply(now, m)
+	if err != nil {
+		s.end(err)
+		return
+	}
+	if synced && s.synced.IsZero() {
+		s.synced = now
+	}
+	s.alive = true
+	s.publish(now)
+	s.listen()
+	s.observe()
+}
+
+// broken takes in that a stream has ended.
+func (s *subscription) broken(st *stream, err error) {
+	switch {
+	case st.closed:
+	case st == s.next:
+		s.next = nil
+		st.close()
+		waits, ended := s.waits, s.ended
+		s.waits, s.ended = nil, nil
+		for _, m := range waits {
+			if s.current != nil {
+				s.take(m)
+			}
+		}
+		if ended != nil && s.current != nil {
+			s.end(ended)
+		}
+	case s.next != nil:
+		s.ended = err
+	default:
+		s.end(err)
+	}
+}
+
+// end is the end of a conversation, and how the product goes on after it.
+func (s *subscription) end(err error) {
+	s.silence.cancel()
+	s.pace.cancel()
+	s.current.close()
+	s.next.close()
+	s.current, s.next, s.alive = nil, nil, false
+	s.view.Begin()
+	s.publish(time.Now())
+	var lasted time.Duration
+	if !s.synced.IsZero() {
+		lasted = time.Since(s.synced)
+	}
+	var breach *subscriber.Breach
+	if errors.As(err, &breach) {
+		s.view.Forget()
+	}
+	wait := s.schedule.Next(lasted, breach != nil, s.wire.rand.Float64())
+	s.tell("%s: the stream ended, again in %s: %v", s, wait.Truncate(time.Millisecond), err)
+	s.at(time.Now().Add(wait), s.converse)
+}
+
+// publish makes known what came at this time.
+func (s *subscription) publish(now time.Time) {
+	snap := s.view.Snapshot()
+	snap.Source, snap.Alive, snap.NewsAt = s.cluster.name, s.alive, now
+	old := s.snapshot
+	news := old.Differs(snap)
+	if !news {
+		snap.NewsAt = old.NewsAt
+	}
+	s.snapshot = snap
+	s.confide()
+	if news {
+		s.tell("%s hears: %s", s, summary(snap))
+		s.poke()
+	}
+}
+
+// confide tells the oracle what the writer holds.
+func (s *subscription) confide() {
+	snap := s.snapshot
+	t := oracle.Told{
+		Writer: s.writer.name, Source: s.cluster.name, Ever: snap.Synced, Synced: snap.SyncedEpoch, Alive: snap.Alive,
+		Membership: snap.Membership.State == subscriber.Synced, Word: snap.WordAt,
+		Epoch: snap.ObservationEpoch, Observation: snap.Observation, Received: snap.ObservationReceivedAt,
+		Members: s.told.Members,
+	}
+	if s.members != snap.Generation {
+		s.members, t.Members = snap.Generation, nil
+		states := map[subscriber.State]oracle.State{subscriber.Ready: oracle.Ready, subscriber.Draining: oracle.Draining, subscriber.NotReady: oracle.NotReady}
+		for _, m := range snap.Members {
+			t.Members = append(t.Members, oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels})
+		}
+		s.see(oracle.Holds{Holder: s.writer.name, Peer: s.cluster.name, What: oracle.View, Size: len(snap.Members)})
+	}
+	s.told = t
+	s.see(t)
+}
+
+func summary(snap subscriber.Snapshot) string {
+	counts := map[subscriber.State]int{}
+	for _, m := range snap.Members {
+		counts[m.State]++
+	}
+	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; %s", counts[subscriber.Ready],
+		counts[subscriber.Draining], counts[subscriber.NotReady], snap.Observation, snap.Parts())
+	if !snap.Alive {
+		text += "; not alive"
+	}
+	return text
+}

@@ -1,0 +1,305 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// writer is a process of the writer: the product's loop of a target, stepped.
+type writer struct {
+	*world
+
+	name    string
+	wires   []*wire // to each source
+	lives   int
+	alive   bool
+	stopped time.Time // until then it stands still
+	held    int       // faults in force that stop it
+	cutOff  int       // from everything
+	blind   int       // its probes reach nothing
+	fence   func(c *cluster) netip.Prefix
+
+	// What follows is gone with the process.
+	subs    []*subscription
+	probes  *probes
+	lease   *candidate
+	catalog *catalog
+	stepper *control.Stepper
+	store   *store
+	write   *write
+	poked   bool
+	wake    *event
+	ask     *event // whether to give the Lease up
+	guards  string // as was told
+}
+
+func newWriter(w *world, n int) *writer {
+	one := &writer{world: w, name: fmt.Sprintf("writer-%d", n), fence: func(c *cluster) netip.Prefix { return c.cidr(16) }}
+	for _, c := range w.clusters {
+		one.wires = append(one.wires, &wire{rand: w.chance(fmt.Sprintf("link %d %s", n, c.name))})
+	}
+	return one
+}
+
+// id is who the process is, for the Lease.
+func (w *writer) id() string { return fmt.Sprintf("%s_%d", w.name, w.lives) }
+
+// at has something happen in the process, as long as it lives; while it stands still, later.
+func (w *writer) at(t time.Time, do func()) *event {
+	life := w.lives
+	e := &event{}
+	var attempt func()
+	attempt = func() {
+		switch {
+		case e.do == nil || !w.alive || w.lives != life:
+		case w.stopped.After(time.Now()):
+			w.world.at(w.stopped, attempt)
+		default:
+			e.do()
+		}
+	}
+	e.do = do
+	w.world.at(t, attempt)
+	return e
+}
+
+func (w *writer) start() {
+	w.lives++
+	w.alive, w.poked, w.write, w.guards = true, false, nil, ""
+	w.tell("%s starts", w.name)
+	w.see(oracle.Process{Writer: w.name, Runs: true})
+	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	w.subs = nil
+	cfg := control.Config{Logger: log, Registerer: registry, Zones: map[string]string{}}
+	settings := targets.Config{
+		Class: "default", Writer: "writers", Namespaces: []string{namespace}, Logger: log,
+		Defaults: targets.Settings{
+			Probe: prober.Spec{Mode: prober.TCP, Interval: w.script.Setup.ProbeInterval}, MaxStaleness: w.script.Setup.MaxStaleness,
+			ShrinkWindow: w.script.Setup.ShrinkWindow, EmptyThreshold: w.script.Setup.EmptyThreshold, ListOut: w.script.Setup.ListOut,
+		},
+	}
+	if !w.script.Setup.Probing {
+		settings.Defaults.Probe.Mode = prober.Off
+	}
+	for n, c := range w.clusters {
+		fence := w.fence(c)
+		w.see(oracle.Fenced{Writer: w.name, Source: c.name, Inside: prefixes(fence), Forbidden: []netip.Addr{clusterIP}})
+		s := newSubscription(w, c, w.wires[n])
+		w.subs = append(w.subs, s)
+		cfg.Sources = append(cfg.Sources, control.Source{Feed: s, Name: c.name, CIDRs: prefixes(fence)})
+		settings.Sources = append(settings.Sources, targets.Source{Name: c.name})
+	}
+	w.probes = newProbes(w)
+	w.lease = &candidate{w: w, rand: w.chance("lease " + w.id())}
+	w.store = &store{w: w}
+	w.catalog = newCatalog(w, settings)
+	cfg.Targets, cfg.Prober, cfg.Lease = w.catalog, w.probes, w.lease
+	cfg.Told = applier.NewReporter(applier.ReporterConfig{Logger: log})
+	written, of := applier.NewMetrics(registry), w.store
+	cfg.Applier = func() *applier.Applier {
+		return applier.New(applier.Config{Store: of, Leading: w.lease.Leading, Reporter: cfg.Told, Logger: log, Metrics: written})
+	}
+	w.stepper = control.NewStepper(cfg)
+	w.catalog.begin()
+	w.lease.compete()
+	for _, s := range w.subs {
+		s.converse()
+	}
+}
+
+// kill ends the process.
+func (w *writer) kill() {
+	if !w.alive {
+		return
+	}
+	w.tell("%s is killed", w.name)
+	w.store.kill()
+	for _, s := range w.subs {
+		s.current.close()
+		s.next.close()
+	}
+	w.alive = false
+	w.lives++ // what was under way is nobody's
+	w.see(oracle.Process{Writer: w.name})
+}
+
+// poke has the writer decide anew.
+func (w *writer) poke() {
+	if w.poked || !w.alive || w.stepper == nil {
+		return
+	}
+	w.poked = true
+	w.at(time.Now(), func() {
+		w.poked = false
+		w.decided(w.stepper.Step(target, time.Now()))
+	})
+}
+
+// wrote takes in the end of a write.
+func (w *writer) wrote(err error) {
+	if err != nil {
+		w.tell("%s: the write ended: %v", w.name, err)
+	}
+	w.decided(w.stepper.Wrote(target, time.Now(), err))
+}
+
+// decided goes on after a decision.
+func (w *writer) decided(do func(context.Context) error, wake time.Time) {
+	w.confide()
+	w.wake.cancel()
+	if !wake.IsZero() {
+		w.wake = w.at(wake, w.poke)
+	}
+	if do != nil {
+		w.store.begin(do)
+	}
+	w.mayGiveUp()
+}
+
+func (w *writer) mayGiveUp() {
+	w.ask.cancel()
+	if at := w.stepper.GiveUp(time.Now()); !at.IsZero() {
+		w.ask = w.at(at, w.mayGiveUp)
+	}
+}
+
+// planned tells that there is something to write.
+func (w *writer) planned() uint64 {
+	w.plans++
+	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans})
+	return w.plans
+}
+
+// confide tells what guards act, and notes while which faults they did.
+func (w *writer) confide() {
+	d := w.stepper.Decision(target)
+	var guards []string
+	for _, g := range d.Guards {
+		guards = append(guards, string(g.Rule))
+		for kind := range w.inForce {
+			w.result.Covered[Cell{kind, string(g.Rule)}]++
+		}
+	}
+	guards = slices.Compact(guards)
+	if text := strings.Join(guards, ", "); text != w.guards {
+		w.guards = text
+		if w.trace != nil {
+			w.tell("%s: guards: %s", w.name, text)
+			for _, g := range d.Guards {
+				w.tell("%s:   %s", w.name, g.Message)
+			}
+		}
+		w.see(oracle.Acts{Writer: w.name, Target: target.String(), Guards: guards})
+	}
+}
+
+// catalog is what a writer has seen of the consuming cluster, judged as the product does it.
+type catalog struct {
+	*follower[runtime.Object]
+
+	w      *writer
+	cfg    targets.Config
+	synced bool
+	known  map[string]runtime.Object
+	rv     uint64
+	memory targets.Memory
+	told   string // to the oracle
+}
+
+func newCatalog(w *writer, cfg targets.Config) *catalog {
+	c := &catalog{w: w, cfg: cfg, known: map[string]runtime.Object{}}
+	server := w.consuming
+	c.follower = &follower[runtime.Object]{
+		of: server.objects, rand: server.rand, at: w.at, behind: func() time.Duration { return server.lag },
+		fails: func() string {
+			if server.down > 0 {
+				return "503 Service Unavailable"
+			}
+			return ""
+		},
+		hangs: func() bool { return server.hanging+w.cutOff > 0 },
+		replace: func(all map[string]runtime.Object, rv uint64) {
+			c.synced, c.known, c.rv = true, all, rv
+			c.confide()
+		},
+		handle: func(e entry[runtime.Object]) {
+			if c.rv = e.rv; e.gone {
+				delete(c.known, e.name)
+			} else {
+				c.known[e.name] = e.is
+			}
+			c.confide()
+		},
+		failed: func(string) {},
+	}
+	return c
+}
+
+// Get judges the Service.
+func (c *catalog) Get(key targets.Key) targets.View {
+	if !c.synced {
+		return targets.View{}
+	}
+	found := targets.Found{Key: key, Before: c.memory}
+	for _, name := range slices.Sorted(maps.Keys(c.known)) {
+		switch o := c.known[name].(type) {
+		case *corev1.Service:
+			found.Service = o
+		case *discoveryv1.EndpointSlice:
+			found.Slices = append(found.Slices, o)
+		}
+	}
+	view, memory := targets.Resolve(c.cfg, found)
+	c.memory = memory
+	view.Synced, view.ResourceVersion = true, fmt.Sprint(c.rv)
+	view.ClusterIPs = map[netip.Addr]struct{}{clusterIP: {}}
+	return view
+}
+
+// Take returns nothing: the writer is poked.
+func (c *catalog) Take() []targets.Key { return nil }
+
+// Changed delivers nothing, for the same reason.
+func (c *catalog) Changed() <-chan struct{} { return nil }
+
+// Synced is whether all was read.
+func (c *catalog) Synced() error { return nil }
+
+// confide tells the oracle what the writer knows of the settings, and pokes the writer.
+func (c *catalog) confide() {
+	view := c.Get(target)
+	s := view.Target.Settings
+	is := oracle.Configured{
+		Writer: c.w.name, Target: target.String(), Out: !view.Ours || view.Leaving || view.Refusal != nil, Paused: view.Paused,
+		Sources: s.Sources, Probe: probeName(s.Probe), NoOut: !s.ListOut, IPv4: true,
+		ShrinkWindow: s.ShrinkWindow, EmptyThreshold: s.EmptyThreshold, MaxStaleness: s.MaxStaleness,
+	}
+	if s.NodeSelector != nil && !s.NodeSelector.Empty() {
+		_, pool, _ := strings.Cut(s.NodeSelector.String(), "=")
+		is.Selector = map[string]string{poolLabel: pool}
+	}
+	if text := fmt.Sprint(is); text != c.told {
+		c.told = text
+		c.w.see(is)
+	}
+	c.w.poke()
+}
+
+func prefixes(all ...netip.Prefix) []netip.Prefix { return all }
