@@ -12,19 +12,20 @@ type Change struct {
 	// the two witnesses tell of it at different times.
 	Writes int
 	make   func(context.Context, *Scene) error
+	steps  bool // it takes a while: what comes after it is counted from its end
 }
 
 // The changes. The zero Change is none.
 var (
-	Joins = Change{"a node joins", 1, func(ctx context.Context, s *Scene) error { return s.joins(ctx, Default) }}
-	Dies  = Change{"a node dies", 2, func(ctx context.Context, s *Scene) error { return s.Die(ctx, s.Members(Default)[0]) }}
+	Joins = Change{"a node joins", 1, func(ctx context.Context, s *Scene) error { return s.joins(ctx, Default) }, false}
+	Dies  = Change{"a node dies", 2, func(ctx context.Context, s *Scene) error { return s.Die(ctx, s.Members(Default)[0]) }, false}
 	// Drains: what drains goes on serving.
-	Drains = Change{"a node drains", 1, func(ctx context.Context, s *Scene) error { return s.Drain(ctx, s.Members(Default)[1], true) }}
-	Leaves = Change{"a Node is deleted", 1, func(ctx context.Context, s *Scene) error { return s.Leave(ctx, s.Members(Default)[2]) }}
-	Rolls  = Change{"two nodes are replaced", 10, func(ctx context.Context, s *Scene) error { return s.rolls(ctx) }}
+	Drains = Change{"a node drains", 1, func(ctx context.Context, s *Scene) error { return s.Drain(ctx, s.Members(Default)[1], true) }, false}
+	Leaves = Change{"a Node is deleted", 1, func(ctx context.Context, s *Scene) error { return s.Leave(ctx, s.Members(Default)[2]) }, false}
+	Rolls  = Change{"two nodes are replaced", 10, func(ctx context.Context, s *Scene) error { return s.rolls(ctx) }, true}
 
-	SecondJoins = Change{"a node joins the other cluster", 1, func(ctx context.Context, s *Scene) error { return s.joins(ctx, Second) }}
-	SecondDies  = Change{"a node of the other cluster dies", 2, func(ctx context.Context, s *Scene) error { return s.Die(ctx, s.Members(Second)[0]) }}
+	SecondJoins = Change{"a node joins the other cluster", 1, func(ctx context.Context, s *Scene) error { return s.joins(ctx, Second) }, false}
+	SecondDies  = Change{"a node of the other cluster dies", 2, func(ctx context.Context, s *Scene) error { return s.Die(ctx, s.Members(Second)[0]) }, false}
 )
 
 func (s *Scene) joins(ctx context.Context, source Source) error {

@@ -16,6 +16,7 @@ import (
 type edge struct {
 	name  string
 	at    netip.AddrPort // where the half connects to
+	to    netip.AddrPort // where that leads, when nothing is disturbed
 	proxy *toxiproxy.Proxy
 
 	mu   sync.Mutex
@@ -28,7 +29,7 @@ var proxies = sync.OnceValue(func() *toxiproxy.ApiServer {
 })
 
 func newEdge(name string, at, to netip.AddrPort) (*edge, error) {
-	e := &edge{name: name, at: at, proxy: toxiproxy.NewProxy(proxies(), name, at.String(), to.String())}
+	e := &edge{name: name, at: at, to: to, proxy: toxiproxy.NewProxy(proxies(), name, at.String(), to.String())}
 	return e, e.up()
 }
 
@@ -92,10 +93,14 @@ func (e *edge) clean(ctx context.Context) { e.proxy.Toxics.ResetToxics(ctx) }
 func (e *edge) mend(ctx context.Context) error {
 	e.clean(ctx)
 	e.proxy.Lock()
-	enabled := e.proxy.Enabled
+	enabled, astray := e.proxy.Enabled, e.proxy.Upstream != e.to.String()
 	e.proxy.Unlock()
-	if enabled {
+	switch {
+	case astray:
+		return e.point(e.to)
+	case enabled:
 		return nil
+	default:
+		return e.up()
 	}
-	return e.up()
 }

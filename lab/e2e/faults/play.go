@@ -75,6 +75,9 @@ func (p *play) act(ctx context.Context, r *Result) error {
 	}
 	done := time.Now()
 	var through error
+	if row.Meanwhile.steps {
+		p.changed = done
+	}
 	if err == nil && row.Through > 0 {
 		var took time.Duration
 		took, through = p.truth(ctx, p.changed, done.Add(row.Through).Sub(p.changed))
@@ -119,8 +122,8 @@ func (p *play) end(ctx context.Context, r *Result) error {
 	r.InventoryMiB, r.WriterMiB = p.memory.stop()
 	r.Requests = int(p.load.requests.Load())
 	v := verdicts{truth: p.scene.Pair.Truth, lives: p.scene.anyLived}
-	if p.row.Blind >= 0 {
-		v.blindFrom, v.blindTo = p.applied, p.lifted.Add(p.row.Blind)
+	if p.row.Blind {
+		v.blindFrom, v.blindTo = p.applied, p.lifted.Add(p.row.Recovers)
 	}
 	var examples []string
 	r.Lost, examples = v.judge(p.load.lost)

@@ -29,18 +29,16 @@ type Row struct {
 	// Writes is the most API writes on slices that may be made, beyond those that the change is
 	// worth by itself.
 	Writes int
-	// Blind says that while the fault lasts no writer can write, and how long after the lift none may
-	// be able to: a backend that dies meanwhile is found out no sooner than its own bound after that.
-	// Negative: a writer can write all the time. The zero value: until the lift.
-	Blind time.Duration
+	// Blind says that while the fault lasts no writer can write: a backend that dies meanwhile is found
+	// out no sooner than its own bound after the lift, and Recovers after that where a Lease has to
+	// expire first.
+	Blind    bool
+	Recovers time.Duration
 	// Explain says why requests may be lost to a wrong slice all the same. Empty: none may be.
 	Explain string
 	// Spoils says that the scene cannot be used for another row.
 	Spoils bool
 }
-
-// Never is the Blind of a row in which one of the writers can write at any time.
-const Never = -1 * time.Second
 
 // Fault applies a fault, and returns how to lift it. Where it fails half way it undoes what it
 // did. Lift is called once.
@@ -60,7 +58,7 @@ var tables = []func() []Row{networkRows}
 
 // smoke are the rows that run when nobody asks for all of them.
 var smoke = []string{
-	"the link is cut, and a node joins",
+	"the link is refused, and a node joins",
 	"the secured API is a black hole, and a node dies",
 }
 

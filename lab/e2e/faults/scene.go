@@ -247,32 +247,42 @@ func (s *Scene) settled(ctx context.Context) error {
 	}
 	for _, writer := range s.Writers {
 		for _, source := range []Source{Default, Second} {
-			if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_synced{source="`+string(source)+`"}`, 1); err != nil {
+			if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_synced{source="`+string(source)+`"}`, equals(1)); err != nil {
 				return err
 			}
-			if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_members{source="`+string(source)+`"}`, float64(s.count(source))); err != nil {
+			if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_members{source="`+string(source)+`"}`, equals(float64(s.count(source)))); err != nil {
 				return err
 			}
 		}
-		if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_membership_synced{source="default"}`, 1); err != nil {
+		if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_membership_synced{source="default"}`, equals(1)); err != nil {
 			return err
 		}
 	}
-	return s.waitMetric(ctx, s.Inventory, `slicefeed_inventory_source_synced{part="addresses"}`, 1)
+	for _, inventory := range []*pair.Half{s.Inventory, s.Replica} {
+		if err := s.waitMetric(ctx, inventory, `slicefeed_inventory_source_synced{part="addresses"}`, equals(1)); err != nil {
+			return err
+		}
+		if err := s.observe(ctx, inventory); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *Scene) waitMetric(ctx context.Context, half *pair.Half, name string, want float64) error {
+func equals(want float64) func(float64) bool { return func(is float64) bool { return is == want } }
+
+func (s *Scene) waitMetric(ctx context.Context, half *pair.Half, name string, is func(float64) bool) error {
 	tick := time.NewTicker(20 * time.Millisecond) // a metric tells nobody when it changes
 	defer tick.Stop()
 	for {
-		is, err := half.Metric(ctx, name)
-		if err == nil && is == want {
+		value, err := half.Metric(ctx, name)
+		if err == nil && is(value) {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s of %s is %v, it is %v: %w", name, half.Name, want, is, errors.Join(context.Cause(ctx), err))
+			return fmt.Errorf("wait for %s of %s, which is %v: %w", name, half.Name, value, errors.Join(context.Cause(ctx), err))
 		}
 	}
 }
