@@ -1,0 +1,45 @@
+package search
+
+import (
+	"os"
+	"testing"
+)
+
+// Each model is searched to the depth that is stated here, and to a greater one with SLICEFEED_LONG=1.
+// The race detector makes a step ten times as dear, and has one less of them to look at. States is what
+// there is to see at the depth, at least: a model that says nothing would pass for nothing.
+func TestNoShortHistoryBreaksAProperty(t *testing.T) {
+	for _, row := range []struct {
+		name                  string
+		world                 func() World
+		depth, longer, states int
+	}{
+		{"the feed, two nodes", func() World { return Feed(2) }, 5, 7, 38_000},
+		{"the feed, three nodes", func() World { return Feed(3) }, 4, 6, 21_000},
+		{"a writer that probes two nodes", func() World { return Writer(Setup{Nodes: 2, Sources: 1, Probing: true, ListOut: true}) }, 4, 5, 17_000},
+		{"a writer that does not probe two nodes", func() World { return Writer(Setup{Nodes: 2, Sources: 1}) }, 4, 5, 9_000},
+		{"a writer of two sources", func() World { return Writer(Setup{Nodes: 2, Sources: 2, Probing: true}) }, 3, 5, 3_000},
+		{"a writer of three nodes", func() World { return Writer(Setup{Nodes: 3, Sources: 1, Probing: true, ListOut: true}) }, 3, 4, 5_000},
+		{"a writer of three nodes, two sources and a lie", func() World {
+			return Writer(Setup{Nodes: 3, Sources: 2, Probing: true, ListOut: true, Lies: true})
+		}, 3, 4, 5_000},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			depth := row.depth
+			switch {
+			case os.Getenv("SLICEFEED_LONG") != "":
+				depth = row.longer
+			case raceDetector:
+				depth--
+			}
+			r := Search(row.world(), depth)
+			if r.Found != nil {
+				t.Fatal(r.Found)
+			}
+			t.Log(r)
+			if r.States < row.states && depth >= row.depth {
+				t.Errorf("%d states were seen, %d are expected at least: has the model lost some of its steps?", r.States, row.states)
+			}
+		})
+	}
+}

@@ -1,0 +1,299 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// account is our own count of who left a source on its word alone, in tumbling windows.
+type account struct {
+	opened      time.Time
+	budget      int
+	left        int
+	gone        [3]bool // let go, and still held as ready
+	life        int
+	observation uint64
+}
+
+// judge holds a decision against the invariants.
+func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
+	if !d.Wake.IsZero() && !d.Wake.After(w.now) {
+		return fmt.Errorf("livelock: asked to be asked again at %s, which is no later than now", d.Wake.Format(time.TimeOnly))
+	}
+	if !d.Write {
+		return nil
+	}
+	for _, e := range listOf(d) {
+		if n := w.number(e.Address); n == nobody || w.outside(n) || !w.ever[n] {
+			return fmt.Errorf("%s is listed (I1), which no source has told or the fence refuses", e.Address)
+		}
+	}
+	if n, protected := w.protected(in, d); protected && !usable(d) {
+		return fmt.Errorf("nothing is usable (I2), though node-%d answers or not every witness calls it dead", n)
+	}
+	for s := range w.setup.Sources {
+		if err := w.count(s, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func usable(d verdict.Decision) bool {
+	for _, e := range listOf(d) {
+		if e.Ready || e.Serving && e.Terminating {
+			return true
+		}
+	}
+	return false
+}
+
+// speaks says whether a source's word counts at present.
+func (w *writerWorld) speaks(s int, d verdict.Decision) bool {
+	for _, g := range d.Guards {
+		if g.Rule == verdict.RuleEmpty && g.Source == sourceName(s) {
+			return false
+		}
+	}
+	from := &w.sources[s]
+	return from.heard && from.alive && w.now.Sub(from.wordAt) <= maxStaleness
+}
+
+// protected finds a node that is held and of use, and that not every witness who can speak calls dead.
+// Failures count for nothing while nothing passes: then they are the prober's.
+func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int, yes bool) {
+	passes := false
+	for n := range w.setup.Nodes {
+		passes = passes || w.probes[n].Health == verdict.Passing && !w.outside(n)
+	}
+	for _, h := range in.Held {
+		n := w.number(h.Address)
+		if h.Conditions == (verdict.Conditions{}) {
+			continue
+		}
+		alive, dead := false, false
+		if s := w.of(n); w.speaks(s, d) {
+			state := w.sources[s].words[n]
+			dead = state == unlisted || state == verdict.NotReady
+			alive = !dead
+		}
+		switch h := w.probes[n].Health; {
+		case !w.setup.Probing:
+		case h == verdict.Passing:
+			alive = true
+		case h == verdict.Failing && passes:
+			continue // it may be dead indeed
+		}
+		if alive || !dead {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// count books who leaves a source now, and says if a window is exceeded (I4).
+func (w *writerWorld) count(s int, d verdict.Decision) error {
+	now := listOf(d)
+	ready, leaving := 0, []int(nil)
+	a := &w.accounts[s]
+	var still [3]bool
+	nothing := w.empty(s)
+	for _, e := range w.listed {
+		n := w.number(e.Address)
+		if e.Source != sourceName(s) || !e.Ready {
+			continue
+		}
+		ready++
+		still[n] = a.gone[n]
+		if stays(now, e) {
+			continue
+		}
+		dead := w.setup.Probing && w.probes[n].Health == verdict.Failing && !d.Panic
+		if confirmed := nothing && w.speaks(s, d); !dead && !confirmed {
+			leaving = append(leaving, n)
+		}
+	}
+	a.gone = still
+	if len(leaving) == 0 {
+		return nil
+	}
+	from := &w.sources[s]
+	if w.now.Before(w.leading.Add(shrinkWindow)) {
+		return fmt.Errorf("a guard is exceeded (I4): node-%d leaves in the leader's first window", leaving[0])
+	}
+	if a.opened.IsZero() || !w.now.Before(a.opened.Add(shrinkWindow)) {
+		if !a.opened.IsZero() && a.life == from.life && a.observation >= from.observation {
+			return fmt.Errorf("a guard is exceeded (I4): node-%d leaves without a newer observation", leaving[0])
+		}
+		*a = account{opened: w.now, budget: max(1, ready/2)}
+	}
+	for _, n := range leaving {
+		if !a.gone[n] {
+			a.gone[n], a.life, a.observation = true, from.life, from.observation
+			a.left++
+		}
+	}
+	if a.left > a.budget {
+		return fmt.Errorf("a guard is exceeded (I4): %d nodes leave in one window, %d may", a.left, a.budget)
+	}
+	return nil
+}
+
+func stays(now []planner.Endpoint, e planner.Endpoint) bool {
+	for _, is := range now {
+		if is.Address == e.Address && is.Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// empty says whether a source has nothing that could serve.
+func (w *writerWorld) empty(s int) bool {
+	for n, state := range w.sources[s].words[:w.setup.Nodes] {
+		health := w.probes[n].Health
+		could := state != verdict.NotReady || w.setup.Probing && health != verdict.Failing
+		if state != unlisted && !w.outside(n) && could {
+			return false
+		}
+	}
+	return true
+}
+
+// Check lets everything stay as it is but the time, which passes: the API server is back, links that
+// are up bring heartbeats, and observations that are asked for are made. Then there must be an end.
+func (w *writerWorld) Check() error {
+	rest := *w
+	return rest.settle()
+}
+
+// settle goes on until nothing happens any more. On the way no endpoint becomes again what it has
+// ceased to be.
+func (w *writerWorld) settle() error {
+	w.away = false
+	var was [3]map[string]bool
+	var last [3]string
+	for n := range was {
+		was[n] = map[string]bool{}
+	}
+	note := func() error {
+		for n := range w.setup.Nodes {
+			now := "absent"
+			for _, e := range w.listed {
+				if e.Address == w.address(n) {
+					now = word(e)
+				}
+			}
+			if now != last[n] && was[n][now] {
+				return fmt.Errorf("flapping: nothing changes but the time, and node-%d becomes %s again", n, now)
+			}
+			was[n][now], last[n] = true, now
+		}
+		return nil
+	}
+	quiet, listed := 0, ""
+	for range rounds {
+		if err := w.react(); err != nil {
+			return fmt.Errorf("at rest: %w", err)
+		}
+		if err := note(); err != nil {
+			return err
+		}
+		d, asked := w.decision, false
+		for s := range w.setup.Sources {
+			asked = asked || w.sources[s].alive && slices.Contains(d.NeedObservations, sourceName(s))
+		}
+		if now := w.picture(w.listed); now != listed || asked {
+			listed, quiet = now, 0
+		}
+		switch wake := d.Wake; {
+		case asked:
+			w.pass(tick)
+			w.observeAll()
+		case !wake.IsZero() && !w.routine(wake):
+			w.pass(wake.Sub(w.now))
+		case quiet == calm:
+			return w.conclude()
+		default: // at rest every inventory looks once a minute
+			quiet++
+			w.pass(time.Minute)
+			w.observeAll()
+		}
+	}
+	return fmt.Errorf("livelock: nothing changes but the time, and after %d wake-ups there is no end", rounds)
+}
+
+// calm is for how many minutes nothing must have been written at the end: more looks than an empty source
+// needs to be believed.
+const calm = 3
+
+func (w *writerWorld) observeAll() {
+	for s := range w.setup.Sources {
+		w.observe(s)
+	}
+}
+
+// routine says whether a wake-up is the one that looks whether a source that was alive still is.
+func (w *writerWorld) routine(wake time.Time) bool {
+	for s := range w.setup.Sources {
+		if w.sources[s].alive && wake.After(w.sources[s].wordAt.Add(maxStaleness)) {
+			return true
+		}
+	}
+	return false
+}
+
+// conclude holds what is left at the end against what DESIGN's table makes of the truth (I5, in the simple
+// case: every source speaks, and something of it that is READY passes).
+func (w *writerWorld) conclude() error {
+	serving := false
+	for s := range w.setup.Sources {
+		if !w.speaks(s, w.decision) {
+			return nil
+		}
+	}
+	if !w.decision.Write {
+		return nil
+	}
+	for n := range w.setup.Nodes {
+		passes := !w.setup.Probing || w.probes[n].Health == verdict.Passing
+		serving = serving || w.sources[w.of(n)].words[n] == verdict.Ready && passes && !w.outside(n)
+	}
+	if !serving {
+		return nil
+	}
+	for n := range w.setup.Nodes {
+		is := "absent"
+		for _, e := range w.listed {
+			if e.Address == w.address(n) {
+				is = word(e)
+			}
+		}
+		health := w.probes[n].Health
+		if !w.setup.Probing {
+			health = verdict.Passing
+		}
+		ok := true
+		switch state := w.sources[w.of(n)].words[n]; {
+		case w.outside(n), state == unlisted:
+			ok = is == "absent"
+		case health == verdict.Unjudged:
+		case health == verdict.Failing:
+			ok = is == "out" || is == "absent"
+		case state == verdict.Draining:
+			ok = is == "drain"
+		case state == verdict.NotReady && !w.setup.Probing:
+			ok = is == "out" || is == "absent"
+		default:
+			ok = is == "ready"
+		}
+		if !ok {
+			return fmt.Errorf("divergence (I5): at the end node-%d is %s, which its source and its probe do not say", n, is)
+		}
+	}
+	return nil
+}
