@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rules are those of the verdict, in the order in which they speak.
+var Rules = []string{"fence", "snapshot-gate", "panic", "empty", "trust", "table", "floor", "shrink"}
+
+// Coverage says in how many worlds each rule of the verdict spoke while each kind of fault was in
+// force.
+type Coverage struct {
+	Worlds int
+	Cells  map[Cell]int
+}
+
+// Add takes in a world.
+func (c *Coverage) Add(r Result) {
+	if c.Cells == nil {
+		c.Cells = map[Cell]int{}
+	}
+	c.Worlds++
+	for cell := range r.Covered {
+		c.Cells[cell]++
+	}
+}
+
+// Empty are the cells that no world has filled, though one could.
+func (c *Coverage) Empty() []Cell {
+	var empty []Cell
+	for _, kind := range Kinds {
+		for _, rule := range Rules {
+			cell := Cell{kind, rule}
+			if c.Cells[cell] == 0 && Unfillable[cell] == "" {
+				empty = append(empty, cell)
+			}
+		}
+	}
+	return empty
+}
+
+// Table is all of it for people: a line for each kind of fault. A dash stands where nothing can
+// be.
+func (c *Coverage) Table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "worlds in which a rule spoke while a fault was in force (of %d):\n%-25s", c.Worlds, "")
+	for _, rule := range Rules {
+		fmt.Fprintf(&b, " %13s", rule)
+	}
+	b.WriteByte('\n')
+	for _, kind := range Kinds {
+		fmt.Fprintf(&b, "%-25s", kind)
+		for _, rule := range Rules {
+			cell := Cell{kind, rule}
+			count := fmt.Sprint(c.Cells[cell])
+			if c.Cells[cell] == 0 && Unfillable[cell] != "" {
+				count = "-"
+			}
+			fmt.Fprintf(&b, " %13s", count)
+		}
+		b.WriteByte('\n')
+	}
+	if empty := c.Empty(); len(empty) > 0 {
+		words := make([]string, 0, len(empty))
+		for _, cell := range empty {
+			words = append(words, string(cell.Kind)+" × "+cell.Rule)
+		}
+		slices.Sort(words)
+		fmt.Fprintf(&b, "%d cells are empty that could be filled: %s\n", len(empty), strings.Join(words, ", "))
+	}
+	return b.String()
+}
+
+// Unfillable are the cells that cannot be filled, each with the reason.
+var Unfillable = map[Cell]string{}
