@@ -10,7 +10,8 @@ import (
 )
 
 // SAN is a subject alternative name, a URI such as spiffe://example.org/writer or a DNS
-// name, compared exactly. It is the only name a peer has: the common name means nothing.
+// name, compared exactly (but for the case of a URI's scheme, and an empty fragment, which mean
+// nothing). It is the only name a peer has: the common name means nothing.
 type SAN string
 
 // ParseSAN checks that text can be a name in a certificate. Wildcards are refused: a name
@@ -39,14 +40,19 @@ func (s *SAN) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// names are the SANs of a certificate that can identify a peer, URIs first.
+// names are the SANs of a certificate that can identify a peer, URIs first. What would be a
+// name of the other kind counts for nothing: a CA's rules for the one say nothing of the other.
 func names(leaf *x509.Certificate) []SAN {
 	all := make([]SAN, 0, len(leaf.URIs)+len(leaf.DNSNames))
 	for _, u := range leaf.URIs {
-		all = append(all, SAN(u.String()))
+		if u.Scheme != "" && u.Host != "" {
+			all = append(all, SAN(u.String()))
+		}
 	}
 	for _, d := range leaf.DNSNames {
-		all = append(all, SAN(d))
+		if !strings.Contains(d, "/") {
+			all = append(all, SAN(d))
+		}
 	}
 	return all
 }
