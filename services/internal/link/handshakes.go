@@ -2,6 +2,7 @@ package link
 
 import (
 	"container/list"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ const maxHandshakes = 1024
 type handshakes struct {
 	credentials.TransportCredentials
 
+	id      *identity
 	clients *Clients
 	failed  prometheus.Counter
 	limits  *limits
@@ -32,11 +34,15 @@ type handshakes struct {
 	under list.List // net.Conn in the midst of a handshake, the oldest first
 }
 
-func newHandshakes(creds credentials.TransportCredentials, clients *Clients, failed prometheus.Counter, l *limits) *handshakes {
-	return &handshakes{
-		TransportCredentials: creds, clients: clients, failed: failed, limits: l, most: maxHandshakes,
-		seldom: rate.Sometimes{First: 3, Interval: time.Second},
+func newHandshakes(id *identity, clients *Clients, failed prometheus.Counter, l *limits) (*handshakes, error) {
+	creds, err := id.serverCredentials()
+	if err != nil {
+		return nil, fmt.Errorf("server credentials: %w", err)
 	}
+	return &handshakes{
+		TransportCredentials: creds, id: id, clients: clients, failed: failed, limits: l, most: maxHandshakes,
+		seldom: rate.Sometimes{First: 3, Interval: time.Second},
+	}, nil
 }
 
 // ServerHandshake is called by grpc for each connection, with a deadline set on it.
@@ -44,6 +50,7 @@ func (h *handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 	conn, info, err := h.shake(raw)
 	if err != nil {
 		h.failed.Inc()
+		err = clipped(h.id.refusal(err))
 		h.seldom.Do(func() { h.limits.log.Warn("TLS handshake refused", "remote", raw.RemoteAddr().String(), "error", err) })
 		return nil, nil, err
 	}
@@ -61,6 +68,11 @@ func (h *handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 func (h *handshakes) shake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	place := h.begin(raw)
 	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
+	if err == nil {
+		if err = spoken(info); err != nil {
+			conn.Close() //nolint:errcheck // it is not wanted
+		}
+	}
 	if !h.end(place) {
 		if err == nil { // it came through all the same, on a connection that is closed by now
 			conn.Close() //nolint:errcheck // as above

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/credentials"
@@ -67,6 +68,14 @@ func (i *identity) loadLeaf() (bool, error) {
 	}
 	if len(names(certs[0])) == 0 {
 		return false, &fileError{"cert", i.files.Cert, errors.New("the certificate has no URI or DNS SAN, so no peer can know it")}
+	}
+	if now := time.Now(); i.leaf.Load() != nil && (now.Before(certs[0].NotBefore) || now.After(certs[0].NotAfter)) {
+		// At the start there is nothing better, and peers' clocks may be right.
+		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("the certificate is valid from %s to %s only, so no peer will accept it now",
+			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
+	}
+	if err := strong([][]*x509.Certificate{certs}); err != nil {
+		return false, &fileError{"cert", i.files.Cert, err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil { // the certificate is fine, so it is the key, or the two are of different rotations
@@ -175,7 +184,10 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 		},
 		AdditionalPeerVerification: func(h *advancedtls.HandshakeVerificationInfo) (*advancedtls.PostHandshakeVerificationResults, error) {
 			if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {
-				return nil, fmt.Errorf("the peer's certificate is not for %s", usageNames[peerUsage])
+				return nil, fmt.Errorf("the peer's certificate is not for %s: %s", usageNames[peerUsage], described(h.Leaf))
+			}
+			if err := strong(h.VerifiedChains); err != nil {
+				return nil, err
 			}
 			return &advancedtls.PostHandshakeVerificationResults{}, accept(h.Leaf)
 		},
@@ -187,14 +199,18 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentials, error) {
 	o := i.options(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
 		if !slices.Contains(names(leaf), server) {
-			return fmt.Errorf("the server's certificate is for %q, want %q", names(leaf), server)
+			return fmt.Errorf("the server's certificate is for another name, want %q: this is %s", server, described(leaf))
 		}
 		return nil
 	})
 	o.IdentityOptions.GetIdentityCertificatesForClient = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return i.leaf.Load(), nil
 	}
-	return advancedtls.NewClientCreds(o)
+	creds, err := advancedtls.NewClientCreds(o)
+	if err != nil {
+		return nil, err
+	}
+	return &tellingClient{creds, i}, nil
 }
 
 // serverCredentials are those of an end that listens. Who the client is and what it may do

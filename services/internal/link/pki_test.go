@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -23,12 +24,12 @@ type authority struct {
 	pem  []byte
 }
 
-var serial int64
+var serial atomic.Int64
 
 func template(name string) *x509.Certificate {
-	serial++
+	n := serial.Add(1)
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
+		SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 }

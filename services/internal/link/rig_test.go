@@ -2,6 +2,7 @@ package link
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -72,6 +73,7 @@ func (j *journal) await(t *testing.T, text string) {
 // rig is a server on a real port, with what its clients need.
 type rig struct {
 	serverCA, clientCA *authority
+	half, name         string // "": of the inventory
 	files              Files
 	list               string
 	server             *Server
@@ -91,20 +93,24 @@ clients:
 // newRig starts a server whose certificate says l.
 func newRig(t *testing.T, l leaf, adjust ...func(*Serving)) *rig {
 	t.Helper()
-	r := &rig{
-		serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA"),
-		list: filepath.Join(t.TempDir(), "clients.yaml"), metrics: prometheus.NewRegistry(), log: &journal{},
-	}
-	r.files = r.serverCA.files(t, l, r.clientCA)
-	write(t, r.list, []byte(theList))
+	r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA")}
+	r.prepare(t, l)
 	r.start(t, adjust...)
 	return r
+}
+
+// prepare makes the files of a server whose certificate says l.
+func (r *rig) prepare(t *testing.T, l leaf) {
+	t.Helper()
+	r.list, r.metrics, r.log = filepath.Join(t.TempDir(), "clients.yaml"), prometheus.NewRegistry(), &journal{}
+	r.files = r.serverCA.files(t, l, r.clientCA)
+	write(t, r.list, []byte(theList))
 }
 
 // start serves with the rig's files and list until the test is over.
 func (r *rig) start(t *testing.T, adjust ...func(*Serving)) {
 	t.Helper()
-	r.server = must(NewServer(r.config("inventory", "feed", r.files), r.list))(t)
+	r.server = must(NewServer(r.config(cmp.Or(r.half, "inventory"), cmp.Or(r.name, "feed"), r.files), r.list))(t)
 
 	gs := grpc.NewServer(r.server.Options()...)
 	hs := health.NewServer()
@@ -141,10 +147,13 @@ func (r *rig) dial(t *testing.T, l leaf, server SAN) *grpc.ClientConn {
 
 func (r *rig) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {
 	t.Helper()
+	return r.connect(t, must(NewClient(r.clientConfig(f), server))(t).DialOptions()...)
+}
+
+func (r *rig) clientConfig(f Files) Config {
 	cfg := r.config("writer", "default", f)
 	cfg.Registerer = prometheus.NewRegistry()
-	c := must(NewClient(cfg, server))(t)
-	return r.connect(t, c.DialOptions()...)
+	return cfg
 }
 
 func (r *rig) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {

@@ -46,10 +46,6 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	if err := errors.Join(errID, errClients); err != nil {
 		return nil, err
 	}
-	creds, err := id.serverCredentials()
-	if err != nil {
-		return nil, fmt.Errorf("server credentials: %w", err)
-	}
 	r.add("allowed clients", clients.load)
 	r.errors.WithLabelValues("clients")
 
@@ -65,7 +61,10 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	}
 	s.limits = newLimits(cfg.Half, s.log)
 	failed := counter("tls_handshake_errors_total", "Connections that did not get past the TLS handshake.")
-	s.creds = newHandshakes(creds, clients, failed, s.limits)
+	var err error
+	if s.creds, err = newHandshakes(id, clients, failed, s.limits); err != nil {
+		return nil, err
+	}
 	unfinished := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "tls_handshakes_unfinished",
 		Help: "Connections in the midst of their TLS handshake.",

@@ -1,0 +1,135 @@
+package link
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// minRSA is the least size of an RSA key. crypto/x509 takes 1,024 bits, which nobody should
+// sign with any more (NIST SP 800-131A).
+const minRSA = 2048
+
+// maxRefusal is how long the text of a refusal may be, in bytes.
+const maxRefusal = 2 << 10
+
+// strong refuses chains with an RSA key that is too short, unless there is one without.
+func strong(chains [][]*x509.Certificate) error {
+	var weak error
+	for _, chain := range chains {
+		var found error
+		for _, c := range chain {
+			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
+				found = fmt.Errorf("the RSA key of %s has %d bits: issue it with %d or more, or with an elliptic curve's", described(c), key.N.BitLen(), minRSA)
+			}
+		}
+		if found == nil {
+			return nil
+		}
+		weak = found
+	}
+	return weak
+}
+
+// described says which certificate it is, in few words however long its own are.
+func described(c *x509.Certificate) string {
+	all, more := names(c), ""
+	if len(all) > 3 {
+		all, more = all[:3], fmt.Sprintf(" and %d more", len(all)-3)
+	}
+	return fmt.Sprintf("the certificate for %.200q%s (subject %.200q, issuer %.200q)", all, more, c.Subject.String(), c.Issuer.String())
+}
+
+// refusal adds to the error of a handshake which certificate it was, and what to do about it:
+// crypto/tls says only what it has found.
+func (i *identity) refusal(err error) error {
+	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
+		return fmt.Errorf("%s: %w: %s must hold the CA that signs it, and the peer has to show what is in between",
+			described(unknown.Cert), err, i.files.PeerCA)
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Cert != nil {
+		advice := "issue it anew"
+		switch invalid.Reason {
+		case x509.Expired:
+			advice = "renew it, or see to this machine's clock"
+		case x509.IncompatibleUsage:
+			advice = "issue it with the usage of its side"
+		}
+		return fmt.Errorf("%s: %w: %s", described(invalid.Cert), err, advice)
+	}
+	for says, advice := range map[string]string{
+		"didn't provide a certificate":                    "the client has to have one",
+		"unsupported versions":                            "this end speaks TLS 1.3 alone",
+		"protocol version":                                "both ends have to speak TLS 1.3",
+		"first record does not look like a TLS handshake": "the peer speaks no TLS: is it the right address?",
+	} {
+		if strings.Contains(err.Error(), says) {
+			return fmt.Errorf("%w: %s", err, advice)
+		}
+	}
+	return err
+}
+
+// clipped is an error in at most so many bytes. What a peer presents is quoted in it.
+func clipped(err error) error {
+	if text := err.Error(); len(text) > maxRefusal {
+		return errors.New(strings.ToValidUTF8(text[:maxRefusal], "") + "...")
+	}
+	return err
+}
+
+// spoken wants HTTP/2 to have been agreed upon, as grpc's own credentials do: who asks for no
+// protocol may have come for another one.
+func spoken(info credentials.AuthInfo) error {
+	if tls, ok := info.(credentials.TLSInfo); !ok || tls.State.NegotiatedProtocol != "h2" {
+		return errNoProtocol
+	}
+	return nil
+}
+
+var errNoProtocol = errors.New(`the peer has not agreed upon HTTP/2 (ALPN "h2"): is it gRPC?`)
+
+// tellingClient are a client's credentials whose errors say which certificate is meant.
+type tellingClient struct {
+	credentials.TransportCredentials
+
+	id *identity
+}
+
+func (t *tellingClient) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		return nil, nil, clipped(t.id.refusal(err))
+	}
+	if err := spoken(info); err != nil {
+		conn.Close() //nolint:errcheck // it is not wanted
+		return nil, nil, err
+	}
+	return &toldConn{conn, t.id}, info, nil
+}
+
+func (t *tellingClient) Clone() credentials.TransportCredentials {
+	return &tellingClient{t.TransportCredentials.Clone(), t.id}
+}
+
+// toldConn hears that the server refuses our certificate: with TLS 1.3 a client's handshake is
+// over before that is judged.
+type toldConn struct {
+	net.Conn
+
+	id *identity
+}
+
+func (c *toldConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		err = fmt.Errorf("%w: said of %s: the server's log has the reason", err, described(c.id.leaf.Load().Leaf))
+	}
+	return n, err
+}
