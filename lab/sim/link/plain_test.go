@@ -1,0 +1,6 @@
+//go:build !race
+
+package link
+
+// worlds is how many there are.
+const worlds = 200

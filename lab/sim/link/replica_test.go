@@ -1,0 +1,149 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// nodes are a roster by name.
+type nodes map[string]*roster.Node
+
+// replica is one life of an inventory, from the stores on.
+type replica struct {
+	life   string
+	view   feed.View
+	stores *feed.Stores
+	server *nodeserver.Server
+	grpc   *grpc.Server
+	lis    *bufconn.Listener
+	doubts atomic.Int64
+
+	holds  nodes // what it was told, by us
+	status roster.Status
+	lags   bool // it is not told what changes
+
+	stopRun context.CancelFunc
+	ran     chan error
+	served  chan error
+}
+
+// Doubt counts what subscribers ask for.
+func (r *replica) Doubt(int) { r.doubts.Add(1) }
+
+// SetDoubtDepth is of no matter here.
+func (r *replica) SetDoubtDepth(int) {}
+
+// start begins a life with a roster. Its clients' connections end at the age given.
+func start(life string, view feed.View, age time.Duration, tampers grpc.StreamServerInterceptor) *replica {
+	r := &replica{
+		life: life, view: view, stores: feed.NewStores(life), lis: bufconn.Listen(64 << 10), holds: nodes{},
+		ran: make(chan error, 1), served: make(chan error, 1),
+	}
+	r.server = nodeserver.New(nodeserver.Config{
+		Stores: r.stores,
+		Identify: func(context.Context) (nodeserver.Client, bool) {
+			return nodeserver.Client{Name: "writer", View: view}, true
+		},
+		Omitted: func() []roster.Omission { return nil }, Observer: r, Health: health.NewServer(),
+		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.stores), Log: slog.New(slog.DiscardHandler),
+	})
+	r.grpc = grpc.NewServer( // as the real link has it, but for the age
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(64<<10), grpc.MaxConcurrentStreams(8), grpc.WaitForHandlers(true),
+		grpc.StreamInterceptor(tampers))
+	inventoryv1.RegisterInventoryServiceServer(r.grpc, r.server)
+	ctx, stop := context.WithCancel(context.Background())
+	r.stopRun = stop
+	go func() { r.ran <- r.server.Run(ctx) }()
+	go func() { r.served <- r.grpc.Serve(r.lis) }()
+	return r
+}
+
+func (r *replica) dial(ctx context.Context) (net.Conn, error) { return r.lis.DialContext(ctx) }
+
+// end is the end of a life: a crash, which says nothing, or a shutdown in order.
+func (r *replica) end(crash bool) error {
+	if crash {
+		r.grpc.Stop()
+	}
+	r.stopRun()
+	if err := <-r.ran; err != nil {
+		return fmt.Errorf("node server: %w", err)
+	}
+	cut := time.AfterFunc(10*time.Second, r.grpc.Stop)
+	defer cut.Stop()
+	r.grpc.GracefulStop()
+	<-r.served
+	return nil
+}
+
+// learn tells it that the roster is this now. The set is noted before anyone can be told it.
+func (r *replica) learn(all nodes, note func(life, set string)) {
+	var changes []roster.Change
+	for _, name := range slices.Sorted(maps.Keys(r.holds)) {
+		if all[name] == nil {
+			changes = append(changes, roster.Change{Name: name})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if was := r.holds[name]; was == nil || !was.Equal(*all[name]) {
+			changes = append(changes, roster.Change{Name: name, Node: all[name]})
+		}
+	}
+	r.holds = maps.Clone(all)
+	note(r.life, r.set())
+	r.stores.Apply(changes)
+}
+
+func (r *replica) say(s roster.Status) {
+	r.status = s
+	r.stores.SetStatus(s)
+}
+
+// set is what the subscriber should be told, in words. It is made from what we told the
+// replica and not from its stores, which may be wrong.
+func (r *replica) set() string {
+	var lines []string
+	for _, n := range r.holds {
+		if r.view.Selector != nil && n.Labels["pool"] != "blue" {
+			continue
+		}
+		told := map[string]string{}
+		for _, key := range r.view.Labels {
+			if value, ok := n.Labels[key]; ok {
+				told[key] = value
+			}
+		}
+		lines = append(lines, line(n.Name, n.UID, fmt.Sprint(n.Addresses), [...]string{"?", "ready", "draining", "not_ready"}[n.State], n.Zone, n.Region, told))
+	}
+	return set(lines)
+}
+
+func line(name, uid, addresses, state, zone, region string, labels map[string]string) string {
+	return strings.Join([]string{name, uid, addresses, state, cmp.Or(zone, "-"), cmp.Or(region, "-"), fmt.Sprint(labels)}, " ")
+}
+
+func set(lines []string) string {
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

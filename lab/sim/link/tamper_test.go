@@ -1,0 +1,114 @@
+package link
+
+import (
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+)
+
+type message = inventoryv1.WatchNodesResponse
+
+// otherEpoch is one that no inventory has.
+const otherEpoch = "other"
+
+// tampering alters what an inventory sends, so that it breaks the contract. Each way reports
+// whether it had anything to alter; a message that is nil afterwards is not sent.
+var tampering = []struct {
+	name  string
+	alter func(**message) bool
+}{
+	{"a wrong digest", func(m **message) bool {
+		return (*m).Synced && alter(func() { (*m).Digest[3] ^= 1 })
+	}},
+	{"a wrong count", func(m **message) bool {
+		return (*m).Synced && alter(func() { (*m).Count++ })
+	}},
+	{"a removal that is lost", func(m **message) bool {
+		return len((*m).Removed) > 0 && alter(func() { (*m).Removed = (*m).Removed[1:] })
+	}},
+	{"an upsert that is lost", func(m **message) bool {
+		return len((*m).Upserts) > 0 && alter(func() { (*m).Upserts = (*m).Upserts[1:] })
+	}},
+	{"an upsert twice", func(m **message) bool {
+		return len((*m).Upserts) > 0 && alter(func() { (*m).Upserts = append((*m).Upserts, (*m).Upserts[0]) })
+	}},
+	{"an upsert without a name", func(m **message) bool {
+		return len((*m).Upserts) > 0 && alter(func() { (*m).Upserts[0].Name = "" })
+	}},
+	{"an address of two nodes", func(m **message) bool {
+		return len((*m).Upserts) > 1 && alter(func() { (*m).Upserts[0].Addresses = (*m).Upserts[1].Addresses })
+	}},
+	{"a removal of nobody", func(m **message) bool {
+		return (*m).Synced && alter(func() { (*m).Removed = append((*m).Removed, "nobody") })
+	}},
+	{"another epoch without a reset", func(m **message) bool {
+		return (*m).Synced && !(*m).Reset_ && alter(func() { (*m).Cursor.Epoch = otherEpoch })
+	}},
+	{"a state without a status", func(m **message) bool {
+		return (*m).Synced && alter(func() { (*m).Status = nil })
+	}},
+	{"a chunk that is lost", func(m **message) bool {
+		return !(*m).Synced && len((*m).Upserts) > 0 && alter(func() { *m = nil })
+	}},
+}
+
+func alter(how func()) bool {
+	how()
+	return true
+}
+
+// tamper has the next messages altered that can be.
+type tamper struct {
+	mu    sync.Mutex
+	way   int
+	times int
+	done  int
+}
+
+func (t *tamper) begin(way, times int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.way, t.times = way, times
+}
+
+func (t *tamper) sent(m *message) *message {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.times == 0 {
+		return m
+	}
+	m = proto.CloneOf(m)
+	if tampering[t.way].alter(&m) {
+		t.times--
+		t.done++
+	}
+	return m
+}
+
+func (t *tamper) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, &tampered{ss, t})
+}
+
+type tampered struct {
+	grpc.ServerStream
+
+	by *tamper
+}
+
+func (s *tampered) SendMsg(m any) error {
+	altered := s.by.sent(m.(*message))
+	if altered == nil {
+		return nil
+	}
+	return s.ServerStream.SendMsg(altered)
+}
+
+// idle reports whether no message is about to be altered.
+func (t *tamper) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.times == 0
+}
