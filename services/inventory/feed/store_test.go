@@ -202,6 +202,9 @@ func TestR8SaysNothingButTheStatusBeforeTheFirstWord(t *testing.T) {
 	if u := s.Since(nil); u.Synced || !u.Empty() || u.Status.Membership.Reason != "starting" {
 		t.Errorf("before the first word: %+v", u)
 	}
+	if u := s.All(); u.Synced || len(u.Upserts) != 1 {
+		t.Errorf("the set as it is, before the first word: %+v", u)
+	}
 	ready(s)
 	at := s.Since(nil).At
 	withdrawn := told(1)
@@ -213,16 +216,18 @@ func TestR8SaysNothingButTheStatusBeforeTheFirstWord(t *testing.T) {
 }
 
 func TestTellsAViewItsNodesAndLabelsOnly(t *testing.T) {
-	s := ready(NewStore("e", View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"zone"}}))
+	s := ready(NewStore("e", View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"zone", "none", "rack"}}))
+	want(t, "view", s.View().Selector.String(), "pool=blue")
 	s.Apply(up(
-		node("a", roster.Ready, labelled("pool", "blue", "zone", "1", "secret", "x")),
+		node("a", roster.Ready, labelled("pool", "blue", "zone", "1", "rack", "2", "secret", "x")),
 		node("b", roster.Ready, labelled("pool", "red"))))
 	u := s.Since(nil)
 	want(t, "nodes", names(u), []string{"a"})
-	want(t, "labels", u.Upserts[0].Labels, map[string]string{"zone": "1"})
+	want(t, "labels", u.Upserts[0].Labels, map[string]string{"zone": "1", "rack": "2"})
+	want(t, "changes", s.Revision(), 1)
 
 	at := u.At
-	if changed, _ := s.Apply(up(node("a", roster.Ready, labelled("pool", "blue", "zone", "1", "secret", "y")))); changed {
+	if changed, _ := s.Apply(up(node("a", roster.Ready, labelled("pool", "blue", "zone", "1", "rack", "2", "secret", "y")))); changed {
 		t.Error("a label that the view does not tell changed it")
 	}
 	s.Apply(up(node("a", roster.Ready, labelled("pool", "red", "zone", "1"))))
@@ -249,6 +254,8 @@ func TestJudgesDoubtPerView(t *testing.T) {
 		{"all lost", gone("n0", "n1", "n2", "n3"), true},
 		{"none ready", up(many(4, roster.NotReady)...), true},
 		{"most not ready", up(many(3, roster.NotReady)...), false},
+		{"the only one that was ready lost", append(up(many(3, roster.NotReady)...), gone("n3")...), true},
+		{"come and gone again", append(up(node("x", roster.Ready, labelled("pool", "blue")), node("y", roster.Ready, labelled("pool", "blue"))), gone("x", "y", "n0")...), false},
 		{"all relabelled", up(node("n0", roster.Ready), node("n1", roster.Ready), node("n2", roster.Ready), node("n3", roster.Ready)), true},
 		{"all of another view lost", gone("r0", "r1"), false},
 	} {
@@ -274,8 +281,24 @@ func TestJudgesDoubtPerView(t *testing.T) {
 			t.Error("three of five lost, and no doubt")
 		}
 	})
+	t.Run("counts on while no observation comes", func(t *testing.T) {
+		s := NewStore("e", blue)
+		s.Apply(up(many(8, roster.Ready)...))
+		s.SetStatus(told(1))
+		s.Apply(gone("n0", "n1", "n2"))
+		s.SetStatus(told(1))
+		if _, doubt := s.Apply(gone("n3", "n4")); !doubt {
+			t.Error("five of eight lost, and no doubt")
+		}
+	})
+	t.Run("is not there from the first word on when the view is in order", func(t *testing.T) {
+		s := NewStore("e", blue)
+		s.Apply(up(many(2, roster.Ready)...))
+		want(t, "doubt", s.SetStatus(told(1)), false)
+	})
 	t.Run("is there from the first word on when the view is empty", func(t *testing.T) {
 		s := NewStore("e", blue)
+		want(t, "doubt before the first word", s.SetStatus(roster.Status{}), false)
 		want(t, "doubt", s.SetStatus(told(1)), true)
 		want(t, "doubt once more", s.SetStatus(told(2)), false)
 	})
@@ -340,6 +363,8 @@ func TestViewsThatTellDifferentThingsHaveDifferentKeys(t *testing.T) {
 		"blue":     {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})},
 		"a, b":     {Labels: []string{"a", "b"}},
 		"ab":       {Labels: []string{"ab"}},
+		"cd":       {Labels: []string{"cd"}},
+		"cyan":     {Selector: labels.SelectorFromSet(labels.Set{"pool": "cyan"})},
 		"selector": {Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Labels: []string{"a"}},
 	} {
 		if other, ok := keys[v.Key()]; ok {

@@ -3,8 +3,10 @@
 package ledgertest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/slicefeed/slicefeed/services/internal/ledger"
 )
@@ -20,6 +22,9 @@ func Read[E ledger.Entry](r *Reader, a ledger.Answer[E]) error {
 	staged := map[string]ledger.Digest{}
 	if !a.Reset {
 		maps.Copy(staged, r.Set)
+	}
+	if !slices.IsSorted(a.Removed) || !slices.IsSortedFunc(a.Upserts, before[E]) {
+		return fmt.Errorf("out of order: upserts %v, removed %v", a.Upserts, a.Removed)
 	}
 	removed := map[string]bool{}
 	for _, key := range a.Removed {
@@ -51,4 +56,10 @@ func Read[E ledger.Entry](r *Reader, a ledger.Answer[E]) error {
 	at := a.At
 	r.Set, r.At = staged, &at
 	return nil
+}
+
+func before[E ledger.Entry](a, b E) int {
+	groupA, keyA, _ := a.Identity()
+	groupB, keyB, _ := b.Identity()
+	return cmp.Or(cmp.Compare(groupA, groupB), cmp.Compare(keyA, keyB))
 }

@@ -1,0 +1,89 @@
+package feed
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// outside answers every look at once, and counts the full ones.
+type outside struct {
+	*Intake
+
+	now time.Time
+}
+
+func newOutside(views ...string) *outside {
+	i := &Intake{
+		Roster: roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}),
+		Stores: NewStores("life"),
+	}
+	for _, pool := range views {
+		i.Stores.For(View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
+	}
+	return &outside{i, start}
+}
+
+// rest tells the news, and returns how many full looks are wanted before the roster rests.
+func (o *outside) rest(news roster.News) (full int) {
+	news.HeardAt = o.now
+	var answer func(*roster.Roster)
+	for {
+		_, ask := o.Tell(o.now, o.Hear(o.now, news, answer))
+		if ask.Look == roster.Full {
+			full++
+		}
+		if ask.Look == roster.NoLook && ask.Wake.Sub(o.now) > 5*time.Second {
+			return full
+		}
+		o.now, news, answer = o.now.Add(5*time.Second), roster.News{HeardAt: o.now}, nil
+		if began := o.now; ask.Look != roster.NoLook {
+			answer = func(r *roster.Roster) { r.Looked(began, began, ask.Look, 1, nil) }
+		}
+	}
+}
+
+func worker(name, pool string, n byte) roster.Candidate {
+	return roster.Candidate{
+		Name: name, UID: name, State: roster.Ready, Labels: map[string]string{"pool": pool},
+		InternalIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n})},
+	}
+}
+
+func TestTheOutsideIsLookedAtOnceMoreForAViewInDoubt(t *testing.T) {
+	all := roster.News{Changed: []roster.Candidate{worker("a", "blue", 1), worker("b", "red", 2), worker("c", "red", 3)}}
+	for _, of := range []struct {
+		name         string
+		views        []string
+		depth        int
+		first, later int // full looks at the start, and after a was given to another pool
+	}{
+		{"no view is in doubt", []string{"red"}, 3, 1, 0},
+		{"nobody said how often", []string{"red", "blue"}, 0, 1, 1},
+		{"as often as subscribers want it", []string{"red", "blue"}, 3, 1, 3},
+		{"one is from the start", []string{"red", "none"}, 0, 2, 0},
+		{"one is from the start, as often as subscribers want it", []string{"red", "none"}, 3, 4, 0},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			o := newOutside(of.views...)
+			if of.depth > 0 {
+				o.SetDoubtDepth(of.depth)
+			}
+			want(t, "full looks at the start", o.rest(all), of.first)
+			want(t, "full looks after it", o.rest(roster.News{Changed: []roster.Candidate{worker("a", "red", 1)}}), of.later)
+		})
+	}
+}
+
+func TestTheRostersOwnDoubtsAreAsDeepAsSubscribersWant(t *testing.T) {
+	for depth, later := range map[int]int{1: 1, 4: 4} {
+		o := newOutside()
+		o.SetDoubtDepth(depth)
+		o.rest(roster.News{Changed: []roster.Candidate{worker("a", "blue", 1)}})
+		want(t, "full looks when all is gone", o.rest(roster.News{Removed: []string{"a"}}), later)
+	}
+}
