@@ -147,6 +147,33 @@ func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 	})
 }
 
+// The Lease is another's to take from the time on that the renewal was sent, however late its answer came.
+func TestARenewalThatIsAnsweredLateCountsFromWhenItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var slow, cut atomic.Bool
+		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if cut.Load() {
+				return true, nil, errors.New("no route to host")
+			}
+			if slow.Load() {
+				cut.Store(true) // from the next one on
+				time.Sleep(8 * time.Second)
+			}
+			return false, nil, nil
+		})
+		l, stop := newLease(t, client, "first")
+		defer stop()
+		await(t, l, true)
+		time.Sleep(30 * time.Second)
+		slow.Store(true)
+		time.Sleep(13 * time.Second) // sent within 2 s, and answered after 8 s more
+		if l.Leading() {
+			t.Error("leads more than 10 s after the last renewal was sent")
+		}
+	})
+}
+
 // strict is a client whose server refuses to renew or give up the Lease by a version from before
 // it was taken. The fake one refuses no write for its version.
 func strict() *fake.Clientset {
