@@ -12,6 +12,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/bench"
 	"github.com/slicefeed/slicefeed/lab/demo"
+	"github.com/slicefeed/slicefeed/lab/mutants"
+	"github.com/slicefeed/slicefeed/lab/mutants/generic"
 )
 
 // commands lists the subcommands. Those that need more than a few lines live in packages
@@ -22,6 +24,8 @@ func commands() []*cobra.Command {
 		buildCommand(),
 		demo.Command(),
 		execCommand(),
+		mutants.Command(),
+		generic.Command(),
 	}
 }
 

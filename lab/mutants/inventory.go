@@ -1,0 +1,172 @@
+package mutants
+
+const (
+	inRoster     = "services/inventory/roster"
+	inFeed       = "services/inventory/feed"
+	inKubeNodes  = "services/inventory/kubenodes"
+	inKubeWatch  = "services/inventory/kubewatch"
+	inIONOS      = "services/inventory/ionos"
+	inNodeServer = "services/inventory/nodeserver"
+	inRecords    = "services/inventory/records"
+)
+
+// inventory are the bugs in the inventory.
+func inventory() []Mutant {
+	return []Mutant{
+		{
+			Name:   "cordon-drains",
+			Harm:   "A cordon drains the node though CORDONED is keep: kubectl cordon on all nodes takes the Service down.",
+			File:   inKubeNodes + "/judge.go",
+			Edits:  one("s.signs.marked || s.signs.cordoned && rules.Cordoned == Drain\n", "s.signs.marked || s.signs.cordoned\n"),
+			Suites: []string{inKubeNodes},
+		},
+		{
+			Name:   "full-look-compares-nothing",
+			Harm:   "A full look finds every set equal to the API server's, so a watch that has missed a delete is believed for ever.",
+			File:   inKubeWatch + "/look.go",
+			Edits:  one("if !t.bearsOut(name, listed, rv) {", "if t.bearsOut(name, listed, rv) && name == \"\" {"),
+			Suites: []string{inKubeWatch},
+		},
+		{
+			Name:   "torn-listing-accepted",
+			Harm:   "A server that is deleted between two pages shifts another one out of the listing, and its node is taken for unresolved.",
+			File:   inIONOS + "/pages.go",
+			Edits:  one("if len(page) == 0 || id(page[0]) != id(all[len(all)-1]) {", "if len(page) == 0 {"),
+			Suites: []string{inIONOS},
+		},
+		{
+			Name:   "retry-after-cut",
+			Harm:   "Retry-After is cut to 30 s, as the SDK would cut it to 2 s: the cloud throttles for longer and at last bans the token.",
+			File:   inIONOS + "/errors.go",
+			Edits:  one("longestWait = 24 * time.Hour", "longestWait = 30 * time.Second"),
+			Suites: []string{inIONOS},
+		},
+		{
+			Name:   "bad-record-removes",
+			Harm:   "A record that cannot be read takes its node out, so a slip in the inventory file empties the Service.",
+			File:   inRoster + "/roster.go",
+			Edits:  one("\t\tknown = m.Candidate\n", "\t\tknown.UID = m.UID\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "nameless-records-remove",
+			Harm:   "A record that has lost its name counts as a node that is gone.",
+			File:   inRecords + "/told.go",
+			Edits:  one("\t\tif nameless > 0 {", "\t\tif nameless > 1 {"),
+			Suites: []string{inRecords},
+		},
+		{
+			Name:   "successor-inherits",
+			Harm:   "A Node that is made anew under the same name inherits the address of the machine before it.",
+			File:   inRoster + "/roster.go",
+			Edits:  one("if m != nil && m.UID != c.UID {", "if m != nil && m.UID == \"\" {"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name: "address-not-sticky",
+			Harm: "An answer of the cloud without an address takes it from a node that works: a bug of theirs is an outage of ours.",
+			File: inRoster + "/claim.go",
+			Edits: one("\t\tif !a.IsValid() || a == m.held[f] {\n", "\t\tif old := m.held[f]; !a.IsValid() && old.IsValid() {\n\t\t\tdelete(r.owners, old)\n"+
+				"\t\t\tm.held[f] = netip.Addr{}\n\t\t}\n\t\tif !a.IsValid() || a == m.held[f] {\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "one-address-two-nodes",
+			Harm:   "Two nodes are told with one address: subscribers end the stream as a breach, again and again.",
+			File:   inRoster + "/claim.go",
+			Edits:  one("owner := r.owners[a]\n", "var owner *member\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "failover-address-used",
+			Harm:   "An address that the LAN shares between servers is given to one of them: traffic goes where the cloud has just moved it.",
+			File:   inRoster + "/address.go",
+			Edits:  one("shared: r.cloud.shared, prefer", "prefer"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "failed-listing-taken-for-whole",
+			Harm:   "A listing that failed is taken for a whole one with nothing in it: new nodes are left out for good, and the status says that all is well.",
+			File:   inRoster + "/listing.go",
+			Edits:  one("\tif err != nil {\n", "\tif err != nil && retryAfter > 0 {\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "retry-after-ignored",
+			Harm:   "The cloud's wish to wait is not heeded, and it is asked again after the usual backoff.",
+			File:   inRoster + "/listing.go",
+			Edits:  one("\tif retryAfter > 0 {\n", "\tif retryAfter < 0 {\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "no-backoff-to-the-cloud",
+			Harm:   "After a failure the cloud, or an API server that is going down, is asked every 5 s for ever.",
+			File:   inRoster + "/look.go",
+			Edits:  one("if wait *= 2; wait >= most {", "if wait >= most {"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "bookmark-as-proof-of-life",
+			Harm:   "A bookmark makes up for a LIST that failed, so an API server whose etcd is frozen is believed.",
+			File:   inRoster + "/look.go",
+			Edits:  one("l.heardAt, l.mark, l.failure = at, mark, \"\"", "l.heardAt, l.mark, l.failure, l.err, l.okAt = at, mark, \"\", \"\", now"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "light-look-without-the-watch",
+			Harm:   "A light look counts as complete before the watch has caught up with it, so observations speak of a set from before them.",
+			File:   inRoster + "/look.go",
+			Edits:  one("\t\tcase l.mark >= mark:\n", "\t\tcase mark > 0:\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "old-look-for-a-new-doubt",
+			Harm:   "A look that began before the set became empty confirms that it is: one observation short of what was asked for.",
+			File:   inRoster + "/look.go",
+			Edits:  one("\tif began.Before(r.obs.after) {\n", "\tif began.Before(r.obs.at) {\n"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "no-doubt-when-halved",
+			Harm:   "Losing more than half of the nodes starts no series of observations: the writers' guards wait a minute for each.",
+			File:   inRoster + "/observe.go",
+			Edits:  one("2*len(o.lost) > o.base,", "false,"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "first-word-too-early",
+			Harm:   "The first word is given after one listing that misses a node: a writer that has just started takes the rest for all.",
+			File:   inRoster + "/observe.go",
+			Edits:  one("!m.misses.agreed", "m.misses.count == 0"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "blind-is-told-as-empty",
+			Harm:   "While no eligible node has an address the list is told as complete and empty, instead of being withdrawn.",
+			File:   inRoster + "/observe.go",
+			Edits:  one("r.obs.word && (r.eligible == 0 || r.published > 0)", "r.obs.word"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "frozen-etcd-is-synced",
+			Harm:   "Membership stays SYNCED however long no look was answered.",
+			File:   inRoster + "/status.go",
+			Edits:  one("case now.Sub(l.okAt) > silence:", "case l.okAt.IsZero():"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "deselected-node-stays",
+			Harm:   "A node whose labels no longer match the view's selector is kept in it.",
+			File:   inFeed + "/store.go",
+			Edits:  one("if c.Node == nil || !s.view.selects(c.Node) {", "if c.Node == nil {"),
+			Suites: []string{inFeed},
+		},
+		{
+			Name:   "set-before-the-first-word",
+			Harm:   "Readers are told the set before it is complete, and take a part of it for all.",
+			File:   inFeed + "/store.go",
+			Edits:  one("\tif u.Synced {\n", "\t{\n"),
+			Suites: []string{inFeed, inNodeServer},
+		},
+	}
+}

@@ -1,0 +1,69 @@
+package mutants
+
+const (
+	inLedger = "services/internal/ledger"
+	inStream = "services/internal/stream"
+	inLink   = "services/internal/link"
+)
+
+// shared are the bugs in what both halves share.
+func shared() []Mutant {
+	return []Mutant{
+		{
+			Name:   "digest-skips-removals",
+			Harm:   "A removal leaves the digest as it was, so readers start over for ever, and a missed delete would pass unseen.",
+			File:   inLedger + "/ledger.go",
+			Edits:  one("had: true, by: was})", "had: true, by: Digest{0 & was[0]}})"),
+			Suites: []string{inLedger},
+		},
+		{
+			Name:   "resume-forgets-deletes",
+			Harm:   "Who resumes is told what is new and not what is gone: a deleted node stays in the slices of every writer that reconnects.",
+			File:   inLedger + "/ledger.go",
+			Edits:  one("removed = append(removed, c.key)", "_ = removed"),
+			Suites: []string{inLedger},
+		},
+		{
+			Name:   "resume-by-cursor-alone",
+			Harm:   "A resume is answered by the cursor whatever set the reader holds, so a set that went wrong is never mended.",
+			File:   inLedger + "/ledger.go",
+			Edits:  one("return digest == p.Digest", "return true"),
+			Suites: []string{inLedger},
+		},
+		{
+			Name:   "no-heartbeat",
+			Harm:   "A stream at rest says nothing, so every writer takes its inventory for dead after three intervals and holds all it has.",
+			File:   inStream + "/stream.go",
+			Edits:  one("\t\t\tdue = true", "\t\t\tdue = false"),
+			Suites: []string{inStream, "services/inventory/nodeserver"},
+		},
+		{
+			Name:   "allowed-list-not-re-read",
+			Harm:   "ALLOWED_CLIENTS_FILE is read at start alone: a client that was struck off keeps its access until the next restart.",
+			File:   inLink + "/clients.go",
+			Edits:  one("if c.text != nil && bytes.Equal(text, c.text) {", "if c.text != nil || bytes.Equal(text, c.text) {"),
+			Suites: []string{inLink},
+		},
+		{
+			Name:   "revoked-stream-lives-on",
+			Harm:   "A client that was struck off is refused new calls, but the stream that it has goes on telling it everything.",
+			File:   inLink + "/clients.go",
+			Edits:  one("\t\t\tclose(old.changed)\n", "\t\t\tcontinue\n"),
+			Suites: []string{inLink},
+		},
+		{
+			Name:   "any-san-will-do",
+			Harm:   "Whoever has a certificate of the CA can pose as the inventory, since its name is not compared with INVENTORY_SAN.",
+			File:   inLink + "/identity.go",
+			Edits:  one("if !slices.Contains(names(leaf), server) {", "if len(names(leaf)) == 0 {"),
+			Suites: []string{inLink},
+		},
+		{
+			Name:   "any-key-usage-will-do",
+			Harm:   "A certificate without an extended key usage passes for either end, so a client's certificate can serve.",
+			File:   inLink + "/identity.go",
+			Edits:  one("if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {", "if h.Leaf == nil {"),
+			Suites: []string{inLink},
+		},
+	}
+}
