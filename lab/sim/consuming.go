@@ -228,11 +228,9 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 // wrote has a write take effect.
 func (c *consuming) wrote(r *request, was, is *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	c.result.Writes++
-	after := "deleted"
-	if is != nil {
-		after = list(is)
+	if c.trace != nil {
+		c.tell("%s %ss slice %s: %s", r.w.name, r.verb, r.name, list(is))
 	}
-	c.tell("%s %ss slice %s: %s", r.w.name, r.verb, r.name, after)
 	c.see(oracle.Wrote{
 		Writer: r.w.name, Target: target.String(), Plan: r.plan, Sent: r.sent, Slice: r.name, Before: seen(was), After: seen(is),
 	})
@@ -293,6 +291,9 @@ func seen(s *discoveryv1.EndpointSlice) *oracle.Slice {
 
 // list is what a slice lists, for people.
 func list(s *discoveryv1.EndpointSlice) string {
+	if s == nil {
+		return "it is no more"
+	}
 	var all []string
 	for _, e := range seen(s).Endpoints {
 		word := "out"

@@ -18,11 +18,13 @@ type event struct {
 	at time.Time
 	n  uint64
 	do func() // nil: not any more
+
+	within *event // the one of the world that this one, of a process, is put off to
 }
 
 // cancel has it not happen. It may be called on nil, and afterwards.
 func (e *event) cancel() {
-	if e != nil {
+	for ; e != nil; e = e.within {
 		e.do = nil
 	}
 }

@@ -196,10 +196,13 @@ func (s *subscription) publish(now time.Time) {
 	}
 	s.snapshot = snap
 	s.confide()
-	if news {
-		s.tell("%s hears: %s", s, summary(snap))
-		s.poke()
+	if !news {
+		return
 	}
+	if s.trace != nil {
+		s.tell("%s hears: %s", s, summary(snap))
+	}
+	s.poke()
 }
 
 // confide tells the oracle what the writer holds.

@@ -18,6 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -42,6 +43,7 @@ type writer struct {
 	lease   *candidate
 	catalog *catalog
 	stepper *control.Stepper
+	applier *applier.Applier
 	store   *store
 	write   *write
 	poked   bool
@@ -64,19 +66,18 @@ func (w *writer) id() string { return fmt.Sprintf("%s_%d", w.name, w.lives) }
 // at has something happen in the process, as long as it lives; while it stands still, later.
 func (w *writer) at(t time.Time, do func()) *event {
 	life := w.lives
-	e := &event{}
+	e := &event{do: do}
 	var attempt func()
 	attempt = func() {
 		switch {
-		case e.do == nil || !w.alive || w.lives != life:
+		case !w.alive || w.lives != life:
 		case w.stopped.After(time.Now()):
-			w.world.at(w.stopped, attempt)
+			e.within = w.world.at(w.stopped, attempt)
 		default:
 			e.do()
 		}
 	}
-	e.do = do
-	w.world.at(t, attempt)
+	e.within = w.world.at(t, attempt)
 	return e
 }
 
@@ -114,7 +115,8 @@ func (w *writer) start() {
 	cfg.Told = applier.NewReporter(applier.ReporterConfig{Logger: log})
 	written, of := applier.NewMetrics(registry), w.store
 	cfg.Applier = func() *applier.Applier {
-		return applier.New(applier.Config{Store: of, Leading: w.lease.Leading, Reporter: cfg.Told, Logger: log, Metrics: written})
+		w.applier = applier.New(applier.Config{Store: of, Leading: w.lease.Leading, Reporter: cfg.Told, Logger: log, Metrics: written})
+		return w.applier
 	}
 	w.stepper = control.NewStepper(cfg)
 	w.catalog.begin()
@@ -180,10 +182,26 @@ func (w *writer) mayGiveUp() {
 	}
 }
 
-// planned tells that there is something to write.
+// planned tells that there is something to write, and how much of it, which the product's loop
+// keeps to itself.
 func (w *writer) planned() uint64 {
 	w.plans++
-	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans})
+	view := w.catalog.Get(target)
+	current := w.applier.Current(view.Slices, view.ResourceVersion)
+	writes := len(current)
+	if !view.Leaving {
+		desired := view.Target.Desired()
+		for _, e := range w.stepper.Decision(target).Endpoints {
+			if e.Listed {
+				desired.Endpoints = append(desired.Endpoints, planner.Endpoint{
+					Address: e.Address, Source: e.Source, Zone: e.Zone,
+					Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
+				})
+			}
+		}
+		writes = planner.Make(desired, current).Writes()
+	}
+	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})
 	return w.plans
 }
 
