@@ -11,7 +11,13 @@ type queue struct {
 	events agenda
 	puts   uint64
 	done   int
+
+	busy  int  // events since time went on last
+	stuck bool // it does not go on any more: something answers itself without end
 }
+
+// tooBusy is how many events at one moment nothing has a reason for.
+const tooBusy = 20_000
 
 // event is something that is to happen.
 type event struct {
@@ -40,15 +46,20 @@ func (q *queue) after(d time.Duration, do func()) *event { return q.at(time.Now(
 
 // run has all happen that is due before the end, and comes to it.
 func (q *queue) run(end time.Time) {
-	for len(q.events) > 0 && !q.events[0].at.After(end) {
+	for len(q.events) > 0 && !q.stuck && !q.events[0].at.After(end) {
 		e := heap.Pop(&q.events).(*event)
 		if e.do == nil {
 			continue
 		}
 		if wait := time.Until(e.at); wait > 0 {
 			time.Sleep(wait)
+			q.busy = 0
 		}
 		q.done++
+		if q.busy++; q.busy > tooBusy {
+			q.stuck = true
+			return
+		}
 		e.do()
 	}
 	time.Sleep(time.Until(end))

@@ -92,7 +92,13 @@ func (w *world) play() Result {
 		end = due
 	}
 	w.run(end)
-	w.see(oracle.End{})
+	if w.stuck {
+		w.result.Violations = append(w.result.Violations, oracle.Violation{
+			At: time.Now(), Invariant: "I3", Rule: "livelock", Sentence: "the world comes to rest", Seen: "something happens again and again at one moment",
+		})
+	} else {
+		w.see(oracle.End{})
+	}
 	w.tell("the end: %d events, %d writes, %d violations", w.done, w.result.Writes, len(w.result.Violations))
 	for _, one := range w.writers {
 		one.kill()
