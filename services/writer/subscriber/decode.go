@@ -10,10 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// maxMembers bounds what a peer can make us hold. The largest clusters known have
-// a tenth of it.
-const maxMembers = 100_000
-
 // decode checks one upsert by itself.
 func decode(received time.Time, n *inventoryv1.Node) (*Member, *Breach) {
 	name := n.GetName()

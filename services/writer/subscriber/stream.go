@@ -2,7 +2,6 @@ package subscriber
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -43,7 +42,7 @@ func (s *Subscriber) open(ctx context.Context, observe bool) *stream {
 func read(ctx context.Context, conn grpc.ClientConnInterface, req *inventoryv1.WatchNodesRequest, to chan<- *inventoryv1.WatchNodesResponse) error {
 	// Waiting for the connection loses no time when the inventory comes back, and is cut
 	// short by the watch for silence.
-	call, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, req, grpc.WaitForReady(true))
+	call, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, req, grpc.WaitForReady(true), grpc.ForceCodecV2(newCareful()))
 	if err != nil {
 		return err
 	}
@@ -68,9 +67,4 @@ func (st *stream) close() {
 	st.cancel()
 	for range st.messages {
 	}
-}
-
-// oversized recognises what grpc says of a message above the limit of the connection.
-func oversized(text string) bool {
-	return strings.Contains(text, "larger than max")
 }

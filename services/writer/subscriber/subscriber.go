@@ -129,12 +129,12 @@ func (s *Subscriber) next(end ended) time.Duration {
 }
 
 // asBreach finds the breach in an error. A message that is too large never gets past grpc,
-// whose error has no code of its own: its text is all there is to know it by.
+// nor one that has too much in it: their errors have no code of their own, and are known by their text.
 func asBreach(err error) *Breach {
 	if b := (*Breach)(nil); errors.As(err, &b) {
 		return b
 	}
-	if status.Code(err) == codes.ResourceExhausted && oversized(status.Convert(err).Message()) {
+	if code := status.Code(err); (code == codes.ResourceExhausted || code == codes.Internal) && oversized(status.Convert(err).Message()) {
 		return breach(OverLimit, "%s", status.Convert(err).Message())
 	}
 	return nil

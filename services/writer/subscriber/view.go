@@ -18,6 +18,7 @@ type View struct {
 	byName     map[string]*Member
 	owner      map[netip.Addr]string // which member has an address
 	digest     [16]byte              // of the set in force
+	weight     int                   // of its members
 	generation uint64
 
 	cursor     Cursor // zero: none, the next stream starts without
@@ -45,6 +46,7 @@ type staged struct {
 	reset   bool
 	changed map[string]*Member // nil: removed
 	count   int
+	weight  int
 	digest  [16]byte
 }
 
@@ -130,7 +132,7 @@ func (v *View) stage(received time.Time, m *inventoryv1.WatchNodesResponse) *Bre
 	case m.GetStatus() != nil && number < v.observed:
 		return breach(ObservationBack, "from %d to %d in one stream", v.observed, number)
 	case v.staged == nil && (m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0):
-		v.staged = &staged{changed: map[string]*Member{}, count: len(v.byName), digest: v.digest}
+		v.staged = &staged{changed: map[string]*Member{}, count: len(v.byName), weight: v.weight, digest: v.digest}
 	}
 	if m.GetStatus() != nil {
 		v.observed = number
@@ -162,6 +164,9 @@ func (v *View) stage(received time.Time, m *inventoryv1.WatchNodesResponse) *Bre
 		if v.staged.count > maxMembers {
 			return breach(OverLimit, "more than %d nodes", maxMembers)
 		}
+		if v.staged.weight > maxWeight {
+			return breach(OverLimit, "nodes that take more than %d MiB together", maxWeight>>20)
+		}
 	}
 	return nil
 }
@@ -177,18 +182,28 @@ func (v *View) stagedMember(name string) *Member {
 }
 
 func (v *View) stageRemoval(name string) {
-	toggle(&v.staged.digest, v.stagedMember(name).fingerprint)
+	v.unstage(v.stagedMember(name))
+	if v.staged.reset || v.byName[name] == nil {
+		delete(v.staged.changed, name) // it came and went: a peer could have us remember any number of such names
+	} else {
+		v.staged.changed[name] = nil
+	}
+}
+
+// unstage takes a member out of what is summed up.
+func (v *View) unstage(m *Member) {
+	toggle(&v.staged.digest, m.fingerprint)
 	v.staged.count--
-	v.staged.changed[name] = nil
+	v.staged.weight -= m.weight()
 }
 
 func (v *View) stageUpsert(m *Member) {
 	if old := v.stagedMember(m.Name); old != nil {
-		toggle(&v.staged.digest, old.fingerprint)
-		v.staged.count--
+		v.unstage(old)
 	}
 	toggle(&v.staged.digest, m.fingerprint)
 	v.staged.count++
+	v.staged.weight += m.weight()
 	v.staged.changed[m.Name] = m
 }
 
@@ -257,7 +272,7 @@ func (v *View) commit(received time.Time, m *inventoryv1.WatchNodesResponse) {
 		v.merge(s)
 		v.generation++
 	}
-	v.digest = s.digest
+	v.digest, v.weight = s.digest, s.weight
 	v.cursor = Cursor{Epoch: m.GetCursor().GetEpoch(), Revision: m.GetCursor().GetRevision()}
 	v.everSynced, v.inStream = true, true
 	number := m.GetStatus().GetObservation()

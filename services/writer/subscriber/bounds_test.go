@@ -1,0 +1,122 @@
+package subscriber
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestNamesThatCameAndWentBeforeSyncedAreForgotten(t *testing.T) {
+	for _, reset := range []bool{true, false} {
+		v := NewView()
+		v.Begin()
+		apply(t, v, whole("e", 1, a))
+		for round := range 50 {
+			m := &message{Reset_: reset && round == 0, Status: sourceStatus(1)}
+			if round > 0 {
+				for i := range 500 {
+					m.Removed = append(m.Removed, fmt.Sprintf("node-%d-%d", round-1, i))
+				}
+			}
+			for i := range 500 {
+				m.Upserts = append(m.Upserts, node(fmt.Sprintf("node-%d-%d", round, i), fmt.Sprintf("10.1.%d.%d", i/250, i%250)))
+			}
+			apply(t, v, m)
+		}
+		want(t, "names that are kept", len(v.staged.changed), 500)
+	}
+}
+
+func TestASetThatTakesTooMuchIsABreach(t *testing.T) {
+	v := NewView()
+	v.Begin()
+	apply(t, v, whole("e", 1, a))
+	full := map[string]string{}
+	for i := range inventoryv1.MaxLabels {
+		full[fmt.Sprintf("%d%s", i, strings.Repeat("k", 300))] = strings.Repeat("v", inventoryv1.MaxLabelValueLength)
+	}
+	for i := range maxMembers {
+		n := node(fmt.Sprintf("node-%d", i), fmt.Sprintf("10.1.%d.%d", i/250, i%250))
+		n.Labels = full
+		_, err := v.Apply(noon, &message{Reset_: i == 0, Status: sourceStatus(1), Upserts: []*wireNode{n}})
+		if b := (*Breach)(nil); errors.As(err, &b) {
+			want(t, "kind", b.Kind, OverLimit)
+			if i < 500 || i > 1000 { // 256 labels are about 110 KB
+				t.Errorf("%d such nodes fit", i)
+			}
+			want(t, "members", members(v), []string{"a 10.0.0.1"})
+			return
+		}
+	}
+	t.Fatal("any number of nodes with any number of labels fits")
+}
+
+func TestAMemberWeighsTheSameWhenItGoesAsWhenItCame(t *testing.T) {
+	v := NewView()
+	v.Begin()
+	apply(t, v, whole("e", 1, a, b))
+	both := v.weight
+	apply(t, v, synced("e", 2, []*wireNode{a}, removed("b")))
+	apply(t, v, synced("e", 3, []*wireNode{a, b}, upserts(b)))
+	want(t, "weight", v.weight, both)
+	apply(t, v, synced("e", 4, nil, removed("a", "b")))
+	want(t, "weight of nothing", v.weight, 0)
+}
+
+func TestAMessageIsCountedBeforeItIsDecoded(t *testing.T) {
+	repeat := func(number protowire.Number, n int) []byte {
+		var b []byte
+		for range n {
+			b = protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), nil)
+		}
+		return b
+	}
+	in := func(number protowire.Number, inner []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
+	}
+	honest, err := proto.Marshal(whole("e", 1, a, b, both))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		name string
+		b    []byte
+		want bool
+	}{
+		{"an honest one", honest, true},
+		{"nothing", nil, true},
+		{"noise, which decoding refuses", []byte{0xff, 0xff}, true},
+		{"unknown fields", repeat(99, 5000), true},
+		{"500 upserts", repeat(3, 500), true},
+		{"501 upserts", repeat(3, 501), false},
+		{"501 removed names", repeat(4, 501), false},
+		{"two addresses", in(3, repeat(3, 2)), true},
+		{"three addresses", in(3, repeat(3, 3)), false},
+		{"257 labels", in(3, repeat(8, 257)), false},
+		{"17 ports", in(6, repeat(5, 17)), false},
+	} {
+		want(t, one.name, answer.fits(one.b), one.want)
+	}
+}
+
+func TestAMessageWithTooMuchInItIsABreach(t *testing.T) {
+	follow(t, func(h *harness) {
+		one := h.called()
+		h.say(one, first(whole("e", 1, a)))
+		h.say(one, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, inventoryv1.MaxChunk+1)})
+		select {
+		case <-one.over:
+		case <-time.After(time.Second):
+			t.Error("the stream goes on")
+		}
+		want(t, "breaches", testutil.ToFloat64(h.metrics.breaches.WithLabelValues("default", string(OverLimit))), 1.0)
+		want(t, "members", members(h.view), []string{"a 10.0.0.1"})
+	})
+}
