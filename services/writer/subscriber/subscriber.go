@@ -10,6 +10,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,7 +43,8 @@ type Subscriber struct {
 	view     *View
 	schedule Schedule
 	alive    bool
-	asked    time.Time // when we last asked for a series of observations
+	asked    time.Time     // when we last asked for a series of observations
+	lines    *rate.Limiter // of the log, about what the inventory says: it may say another thing each moment
 }
 
 // New returns a subscriber that holds nothing yet.
@@ -52,7 +54,7 @@ func New(cfg Config) *Subscriber {
 	}
 	s := &Subscriber{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Source), view: NewView(),
-		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1), lines: rate.NewLimiter(1, 20),
 	}
 	cfg.Metrics.begin(cfg.Source)
 	s.publish(time.Time{})
@@ -289,16 +291,16 @@ func (s *Subscriber) publish(now time.Time) {
 	}
 }
 
-// tell logs what people want to know of a change.
+// tell logs what people want to know of a change, unless there is one after another.
 func (s *Subscriber) tell(old, now Snapshot) {
-	if now.SyncedEpoch && (!old.SyncedEpoch || old.Cursor.Epoch != now.Cursor.Epoch) {
+	if now.SyncedEpoch && (!old.SyncedEpoch || old.Cursor.Epoch != now.Cursor.Epoch) && s.lines.Allow() {
 		s.log.Info("in step with the inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
 	}
 	for _, p := range []struct {
 		name     string
 		old, now Part
 	}{{"membership", old.Membership, now.Membership}, {"addresses", old.Addresses, now.Addresses}} {
-		if p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero() {
+		if (p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero()) && s.lines.Allow() {
 			s.log.Info("inventory's word changed", "part", p.name, "state", p.now.State.String(), "reason", p.now.Reason)
 		}
 	}
