@@ -40,7 +40,7 @@ func (hand) Run() int {
 	return 0
 }
 
-// With SLICEFEED_FAULTS=1 all rows are played, and the report is written.
+// With SLICEFEED_FAULTS=1 all rows are played, and the report is written, with the page that shows it.
 func TestFaults(t *testing.T) {
 	rows, whole := Rows(), os.Getenv("SLICEFEED_FAULTS") != ""
 	switch {
@@ -86,6 +86,23 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	if err := report.Write(File); err != nil {
+		t.Fatal(err)
+	}
+	render(t, report)
+}
+
+// render puts the report's table into the page.
+func render(t *testing.T, report Report) {
+	t.Helper()
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := report.Render(string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

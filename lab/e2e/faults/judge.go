@@ -34,11 +34,11 @@ func (v verdicts) judge(all []loss) (Lost, []string) {
 	var examples []string
 	for _, one := range all {
 		why := v.wrong(one)
-		switch {
-		case why == beyond:
+		switch why {
+		case beyond:
 			lost.Beyond++
 			continue
-		case why == other:
+		case other:
 			lost.Other++
 		default:
 			lost.Wrong++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -93,13 +94,13 @@ func (s *Scene) WaitTruth(ctx context.Context, start time.Time) (time.Duration, 
 }
 
 func (s *Scene) describe() string {
-	text := ""
+	var lines []string
 	for _, m := range s.members {
 		if is := m.is(); is != pair.Absent {
-			text += fmt.Sprintf("%s %s, ", m.Address, is)
+			lines = append(lines, m.Address.String()+" "+string(is))
 		}
 	}
-	return text
+	return strings.Join(lines, ", ")
 }
 
 // Hire makes a machine that answers. It is no member of the cluster before it joins.
@@ -124,7 +125,7 @@ func (s *Scene) Join(ctx context.Context, m *Member) error {
 	if m.source == Second {
 		return s.tellSecond()
 	}
-	return m.Worker.Join(ctx)
+	return m.Join(ctx)
 }
 
 // Leave deletes the Node. The machine goes on.
@@ -133,7 +134,7 @@ func (s *Scene) Leave(ctx context.Context, m *Member) error {
 	if m.source == Second {
 		return s.tellSecond()
 	}
-	return m.Worker.Leave(ctx)
+	return m.Leave(ctx)
 }
 
 // Die kills the backend, and then the Node is not ready.
@@ -151,7 +152,7 @@ func (s *Scene) Die(ctx context.Context, m *Member) error {
 // Drain has the autoscaler drain the Node, or the operator take that back.
 func (s *Scene) Drain(ctx context.Context, m *Member, on bool) error {
 	m.drains = on
-	return m.Worker.Drain(ctx, on)
+	return m.Drain(ctx, on)
 }
 
 func (s *Scene) tellSecond() error {

@@ -28,9 +28,10 @@ var (
 	resets     = Toxic{Kind: "reset_peer", Attributes: map[string]int{"timeout": 0}}
 	blackHole  = Toxic{Kind: "timeout", Attributes: map[string]int{"timeout": 0}}
 	slowClose  = Toxic{Kind: "slow_close", Attributes: map[string]int{"delay": 5000}}
-	sliced     = Toxic{Kind: "slicer", Attributes: map[string]int{"average_size": 7, "size_variation": 3, "delay": 100}} // microseconds
-	torn       = Toxic{Kind: "limit_data", Attributes: map[string]int{"bytes": 2000}}                                    // in the middle of the TLS handshake
-	shortLived = Toxic{Kind: "limit_data", Attributes: map[string]int{"bytes": 20000}}                                   // a few answers
+	sliced     = Toxic{Kind: "slicer", Attributes: map[string]int{"average_size": 7, "size_variation": 3, "delay": 100}}     // microseconds
+	chopped    = Toxic{Kind: "slicer", Attributes: map[string]int{"average_size": 200, "size_variation": 100, "delay": 100}} // for long answers
+	torn       = Toxic{Kind: "limit_data", Attributes: map[string]int{"bytes": 2000}}                                        // in the middle of the TLS handshake
+	shortLived = Toxic{Kind: "limit_data", Attributes: map[string]int{"bytes": 20000}}                                       // a few answers
 )
 
 // sent is the same toxic on what the half sends.
@@ -39,13 +40,19 @@ func (t Toxic) sent() Toxic {
 	return t
 }
 
+// panicWrites is what failing probes of all six endpoints are worth at most: each goes out while its
+// failure is noticed, all but the last, and comes back with the panic; when that ends with the first
+// probe that passes, those that were not asked again yet go out once more, and come back.
+const panicWrites = 16
+
 // subnets are where all backends are.
 var subnets = []netip.Prefix{netip.MustParsePrefix(pair.Subnet), netip.MustParsePrefix(secondSubnet)}
 
 // How long the way back may take: the halves' own pauses between attempts, and some room for a
 // machine that does everything at once.
 const (
-	back    = 20 * time.Second // all ways; client-go, and a Lease that has to expire, are the slowest
+	back    = 20 * time.Second // of API servers: client-go, and a Lease that has to expire
+	rejoins = 33 * time.Second // of the link: the longest pause of a subscriber whose streams keep ending (R14 of the contract)
 	onward  = 10 * time.Second // where progress is promised, though each answer comes late
 	noticed = 4 * time.Second  // a dead backend, by the probes alone
 	deposed = takeover + noticed
@@ -55,20 +62,17 @@ func networkRows() []Row {
 	return slices.Concat(securedRows(), cloudRows(), linkRows(), secondRows(), consumingRows(), backendRows(), togetherRows())
 }
 
-// on gives rows the part that they are about.
-func on(part string, rows ...Row) []Row {
+// on gives rows the part that they are about, and how long the truth may take when that is mended.
+func on(part string, within time.Duration, rows ...Row) []Row {
 	for i := range rows {
-		rows[i].Part = part
-		if rows[i].Within == 0 {
-			rows[i].Within = back
-		}
+		rows[i].Part, rows[i].Within = part, within
 	}
 	return rows
 }
 
 func securedRows() []Row {
 	at := atSecured
-	return on(toSecured,
+	return on(toSecured, back,
 		Row{Name: "the secured API refuses connections, and a node joins", Fault: down(at), Meanwhile: Joins},
 		Row{Name: "the secured API refuses connections, and a node dies", Fault: down(at), Meanwhile: Dies, Through: noticed},
 		Row{Name: "the secured API refuses connections, and a node drains", Fault: down(at), Meanwhile: Drains},
@@ -93,7 +97,7 @@ func securedRows() []Row {
 
 func cloudRows() []Row {
 	at := atCloud
-	return on(toCloud,
+	return on(toCloud, back,
 		Row{Name: "the IONOS API refuses connections, and a node joins", Fault: down(at), Meanwhile: Joins},
 		Row{Name: "the IONOS API refuses connections, and a node drains", Fault: down(at), Meanwhile: Drains, Through: noticed},
 		Row{Name: "the IONOS API refuses connections, and a Node is deleted", Fault: down(at), Meanwhile: Leaves, Through: onward},
@@ -106,14 +110,14 @@ func cloudRows() []Row {
 		Row{Name: "the IONOS API resets each connection, and two nodes are replaced", Fault: poisoned(at, resets), Meanwhile: Rolls},
 		Row{Name: "the IONOS API's answers break off, and a node joins", Fault: poisoned(at, torn), Meanwhile: Joins},
 		Row{Name: "the IONOS API closes each connection after 20 KB, five seconds late, and a node joins", Fault: poisoned(at, shortLived, slowClose), Meanwhile: Joins},
-		Row{Name: "the IONOS API's answers come in pieces of 7 bytes, and two nodes are replaced", Fault: poisoned(at, sliced), Meanwhile: Rolls, Through: 2 * onward},
+		Row{Name: "the IONOS API's answers come in pieces of 200 bytes, and two nodes are replaced", Fault: poisoned(at, chopped), Meanwhile: Rolls, Through: 2 * onward},
 		Row{Name: "the IONOS API flaps, and two nodes are replaced", Fault: flaps(at, time.Second, 2*time.Second), Meanwhile: Rolls},
 	)
 }
 
 func linkRows() []Row {
 	both, leader, standby := of(links, both), of(links, leading), of(links, standingBy)
-	return on(toInventory,
+	return on(toInventory, rejoins,
 		Row{Name: "the link is refused, and a node joins", Fault: down(both), Meanwhile: Joins},
 		Row{Name: "the link is refused, and a node dies", Fault: down(both), Meanwhile: Dies, Through: noticed},
 		Row{Name: "the link is refused, and two nodes are replaced", Fault: down(both), Meanwhile: Rolls},
@@ -133,15 +137,15 @@ func linkRows() []Row {
 		Row{Name: "the link passes messages in pieces of 7 bytes, and two nodes are replaced", Fault: poisoned(both, sliced), Meanwhile: Rolls, Through: onward},
 		Row{Name: "the link flaps, and two nodes are replaced", Fault: flaps(both, 700*time.Millisecond, 700*time.Millisecond), Meanwhile: Rolls},
 		Row{Name: "the link moves to the other replica, and nothing happens", Fault: moved(both), Lasts: 5 * time.Second},
-		Row{Name: "the link moves to the other replica, and two nodes are replaced", Fault: moved(both), Meanwhile: Rolls, Through: onward},
-		Row{Name: "the link goes to and fro between the replicas, and two nodes are replaced", Fault: swaps(both, 1500*time.Millisecond), Meanwhile: Rolls, Through: 2 * onward},
+		Row{Name: "the link moves to the other replica, and two nodes are replaced", Fault: moved(both), Meanwhile: Rolls, Through: rejoins},
+		Row{Name: "the link goes to and fro between the replicas, and two nodes are replaced", Fault: swaps(both, 1500*time.Millisecond), Meanwhile: Rolls, Through: 2 * rejoins},
 		Row{Name: "the leader's cable to the inventory is cut, and a node dies", Fault: cut(ofWriters(leading), single(edgesAddress)), Meanwhile: Dies, Through: noticed},
 	)
 }
 
 func secondRows() []Row {
 	at := of(secondLinks, both)
-	return on(toSecond,
+	return on(toSecond, rejoins,
 		Row{Name: "the second link is refused, and a node joins the other cluster", Fault: down(at), Meanwhile: SecondJoins},
 		Row{Name: "the second link is refused, and two nodes of the first cluster are replaced", Fault: down(at), Meanwhile: Rolls, Through: onward},
 		Row{Name: "the second link is a black hole, and a node of the other cluster dies", Fault: poisoned(at, blackHole, blackHole.sent()), Meanwhile: SecondDies, Through: noticed},
@@ -155,7 +159,7 @@ func consumingRows() []Row {
 	both, leader, standby := of(stores, both), of(stores, leading), of(stores, standingBy)
 	// Their Leases may have expired by the lift.
 	recovers := takeover
-	return on(toConsuming,
+	return on(toConsuming, back,
 		Row{Name: "the consuming API refuses both writers, and nothing happens", Fault: down(both), Lasts: 5 * time.Second, Blind: true, Recovers: recovers},
 		Row{Name: "the consuming API refuses both writers, and a node dies", Fault: down(both), Meanwhile: Dies, Blind: true, Recovers: recovers},
 		Row{Name: "the consuming API refuses both writers, and two nodes are replaced", Fault: down(both), Meanwhile: Rolls, Blind: true, Recovers: recovers},
@@ -179,18 +183,18 @@ func consumingRows() []Row {
 
 func backendRows() []Row {
 	everyone, one := atBackends(0), atBackends(1)
-	return on(toBackends,
-		Row{Name: "all probes are answered 2 s late, and nothing happens", Fault: poisoned(everyone, verySlow), Lasts: 6 * time.Second, Writes: 12},
+	return on(toBackends, back,
+		Row{Name: "all probes are answered 2 s late, and nothing happens", Fault: poisoned(everyone, verySlow), Lasts: 6 * time.Second, Writes: panicWrites},
 		Row{Name: "all probes are answered 300 ms late, and a node dies", Fault: poisoned(everyone, slow), Meanwhile: Dies, Through: noticed},
-		Row{Name: "all probes are refused, and nothing happens", Fault: down(everyone), Lasts: 6 * time.Second, Writes: 12},
-		Row{Name: "all probes are refused, and two nodes are replaced", Fault: down(everyone), Meanwhile: Rolls, Writes: 12},
+		Row{Name: "all probes are refused, and nothing happens", Fault: down(everyone), Lasts: 6 * time.Second, Writes: panicWrites},
+		Row{Name: "all probes are refused, and two nodes are replaced", Fault: down(everyone), Meanwhile: Rolls, Writes: panicWrites},
 		Row{Name: "the probes of one backend are refused, and nothing happens", Fault: down(one), Lasts: 5 * time.Second, Writes: 2},
 		Row{Name: "the probes of one backend fall into a black hole, and a node joins", Fault: poisoned(one, blackHole, blackHole.sent()), Meanwhile: Joins, Lasts: 7 * time.Second, Writes: 2},
 		Row{Name: "the probes of one backend break off, and a node drains", Fault: poisoned(one, Toxic{Kind: "limit_data", Attributes: map[string]int{"bytes": 20}}), Meanwhile: Drains, Lasts: 5 * time.Second, Writes: 2},
 		Row{Name: "the probes' way jitters, and two nodes are replaced", Fault: poisoned(everyone, jittery, jittery.sent()), Meanwhile: Rolls, Through: onward},
 		Row{Name: "the probes' answers come in pieces of 7 bytes, and nothing happens", Fault: poisoned(everyone, sliced), Lasts: 5 * time.Second},
 		Row{Name: "the probes' way is away for 100 ms every second, and nothing happens", Fault: flaps(everyone, 100*time.Millisecond, 900*time.Millisecond), Lasts: 6 * time.Second},
-		Row{Name: "the leader's cable to all backends is cut, and nothing happens", Fault: cut(ofWriters(leading), subnets...), Lasts: 7 * time.Second, Writes: 12},
+		Row{Name: "the leader's cable to all backends is cut, and nothing happens", Fault: cut(ofWriters(leading), subnets...), Lasts: 7 * time.Second, Writes: panicWrites},
 		Row{Name: "the standby's cable to all backends is cut, and a node dies", Fault: cut(ofWriters(standingBy), subnets...), Meanwhile: Dies, Through: noticed},
 	)
 }
@@ -198,7 +202,7 @@ func backendRows() []Row {
 func togetherRows() []Row {
 	const part = "everything at once"
 	apis := all(down(atSecured), down(atCloud))
-	return on(part,
+	return on(part, rejoins,
 		Row{Name: "the secured and the IONOS API are gone, and a node dies", Fault: apis, Meanwhile: Dies, Through: noticed},
 		Row{Name: "the secured API and the consuming API are gone, and a node joins", Fault: all(down(atSecured), down(of(stores, both))), Meanwhile: Joins, Blind: true, Recovers: takeover},
 		Row{Name: "all APIs and links are gone, and two nodes are replaced", Fault: down(every), Meanwhile: Rolls, Blind: true, Recovers: takeover},

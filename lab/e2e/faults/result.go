@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -83,7 +84,7 @@ func (r Report) Table() string {
 	text.WriteString("| where | what happens | requests | lost: wrong slice | beyond | truth, seconds after the lift | allowed | during the fault | writes | allowed | MiB: inventory | writer |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, row := range r.Rows {
-		wrong := fmt.Sprint(row.Lost.Wrong)
+		wrong := strconv.Itoa(row.Lost.Wrong)
 		if row.Explain != "" {
 			wrong += ": " + row.Explain
 		}
