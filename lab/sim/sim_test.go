@@ -5,11 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
-	"sync"
 	"testing"
-	"time"
 )
 
 // number reads a number from the environment.
@@ -37,7 +34,7 @@ func report(t *testing.T, r Result) {
 
 func TestReplay(t *testing.T) {
 	var story bytes.Buffer
-	r := Play(t, Draw(number(t, "SLICEFEED_SEED", 1)), &story)
+	r := Play(t, script(t), &story)
 	if testing.Verbose() {
 		fmt.Print(story.String())
 	}
@@ -54,43 +51,4 @@ func TestTheSameSeedIsTheSameStory(t *testing.T) {
 			t.Errorf("seed %d tells two stories", seed)
 		}
 	}
-}
-
-func TestWorlds(t *testing.T) {
-	seeds := number(t, "SLICEFEED_SEEDS", 2000)
-	from := number(t, "SLICEFEED_FROM", 1)
-	var (
-		mu     sync.Mutex
-		next   = from
-		bad    int
-		events int
-	)
-	take := func() (seed uint64, some bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if seed = next; seed >= from+seeds || bad > 20 {
-			return 0, false
-		}
-		next++
-		return seed, true
-	}
-	began := time.Now()
-	t.Run("", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for seed, some := take(); some; seed, some = take() {
-					r := Play(t, Draw(seed), nil)
-					mu.Lock()
-					if events += r.Events; len(r.Violations) > 0 {
-						bad++
-						report(t, r)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-	})
-	took := time.Since(began)
-	t.Logf("%d worlds in %s, %.0f a second, %d events", next-from, took.Truncate(time.Millisecond), float64(next-from)/took.Seconds(), events)
 }
