@@ -63,15 +63,7 @@ func (o *Oracle) told(f Told) {
 		}
 	}
 	if before != nil && honest && f.Ever {
-		for where, first := range before.first {
-			if _, still := now.first[where]; still {
-				continue
-			}
-			if since, is := s.since[where]; is && !since.After(first) {
-				o.broke("I2", "never shrinks", "nothing that goes wrong at an inventory takes a machine away that is there",
-					"%s no longer tells %s of %s at %s", f.Source, f.Writer, where.name, where.address)
-			}
-		}
+		o.shrunk(f, s, before, now)
 	}
 	if now.sound() {
 		now.word = now.index
@@ -82,6 +74,25 @@ func (o *Oracle) told(f Told) {
 	w.observe(f.Source, now)
 	if before == nil || !before.same(now) {
 		w.changed()
+	}
+}
+
+// shrunk judges that an honest inventory goes on telling of a machine that is there, and that it
+// has told of. At which address is another matter: a cloud that answers as of some time ago, and
+// is whole in itself, may contradict what was true (§4, a complete contradicting answer).
+func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
+	still := make(map[string]bool, len(f.Members))
+	for i := range f.Members {
+		still[f.Members[i].Name] = true
+	}
+	for where, first := range before.first {
+		if still[where.name] {
+			continue
+		}
+		if since, is := s.since[where]; is && !since.After(first) {
+			o.broke("I2", "never shrinks", "nothing that goes wrong at an inventory takes a machine away that is there",
+				"%s no longer tells %s of %s at %s", f.Source, f.Writer, where.name, where.address)
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (p *plan) blank(name string, void bool) (blank, confirmed bool) {
 		return false, false
 	}
 	e := p.empty[name]
-	bare, dull := p.aimOf().blank(t)
+	bare, dull := p.aimOf().blank(t, p.fences)
 	switch {
 	case void || !p.probing():
 		return dull, e.dull.count >= p.config.EmptyThreshold
@@ -119,26 +119,9 @@ func (p *plan) blank(name string, void bool) (blank, confirmed bool) {
 // aimOf is the target with the settings that were in force.
 func (p *plan) aimOf() *aim { return &aim{Configured: p.config} }
 
-// inside is the fence of a source, and what is never written whoever sends it (guard 1).
-func (p *plan) inside(name string, a netip.Addr) bool {
-	if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
-		return false
-	}
-	f, ok := p.fences[name]
-	if !ok {
-		return true
-	}
-	return !slices.Contains(f.Forbidden, a) &&
-		slices.ContainsFunc(f.Inside, func(c netip.Prefix) bool { return c.Contains(a) })
-}
+func (p *plan) inside(name string, a netip.Addr) bool { return inside(p.fences, name, a) }
 
-// family reports whether the Service wants addresses of this family at all.
-func (p *plan) family(a netip.Addr) bool {
-	if a.Is4() {
-		return p.config.IPv4
-	}
-	return p.config.IPv6
-}
+func (p *plan) family(a netip.Addr) bool { return p.config.family(a) }
 
 // member is the source's member at an address, if the target selects it.
 func (p *plan) member(name string, a netip.Addr) *Member {

@@ -101,3 +101,23 @@ func ready(all map[netip.Addr]held, source string) int {
 	}
 	return n
 }
+
+// mine leaves out what our own writes have not made.
+func (t *target) mine(all map[netip.Addr]held) map[netip.Addr]held {
+	foreign := false
+	for a := range all {
+		if _, is := t.ours[a]; !is {
+			foreign = true
+		}
+	}
+	if !foreign {
+		return all
+	}
+	mine := make(map[netip.Addr]held, len(all))
+	for a, h := range all {
+		if _, is := t.ours[a]; is {
+			mine[a] = h
+		}
+	}
+	return mine
+}

@@ -86,7 +86,7 @@ func (o *Oracle) wrote(f Wrote) {
 		for _, c := range changes {
 			o.explained(f, p, t, c, before)
 		}
-		o.remains(f, p, before, after)
+		o.remains(f, p, t.mine(before), after)
 		o.budget(f, p, t, changes)
 	}
 	p.landed++
@@ -195,7 +195,8 @@ func (p *plan) frozen() bool {
 	return len(p.held) > 0
 }
 
-// remains judges I2, and the floor, where a write takes the last endpoint away.
+// remains judges I2, and the floor, where a write takes the last endpoint away. What someone
+// else added is not held (§5), and is no loss.
 func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 	if ready(before, "") == 0 && !usable(before) || ready(after, "") > 0 {
 		return

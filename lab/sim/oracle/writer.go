@@ -108,7 +108,7 @@ func (w *writer) configure(f Configured) {
 	}
 	for _, s := range a.Sources {
 		if t := w.told[s]; t != nil {
-			a.observe(s, t)
+			a.observe(w, s, t)
 		}
 	}
 }
@@ -117,16 +117,16 @@ func (w *writer) configure(f Configured) {
 func (w *writer) observe(name string, t *told) {
 	for _, a := range w.aims {
 		if a.known && !a.Out && slices.Contains(a.Sources, name) {
-			a.observe(name, t)
+			a.observe(w, name, t)
 		}
 	}
 }
 
 // observe counts what the target selects of the view (§5, guard 4): a view that is not empty,
 // or another epoch, starts over; an observation that comes sooner than 4 s after the last one
-// that counted is not counted. Whether nodes that are NOT_READY count as nothing depends on the
+// that counted is not counted, nor one that had come before the view was empty. Whether nodes that are NOT_READY count as nothing depends on the
 // prober; so both are counted, and which of them is asked for is decided later.
-func (a *aim) observe(name string, t *told) {
+func (a *aim) observe(w *writer, name string, t *told) {
 	if !t.Ever {
 		delete(a.emptiness, name)
 		return
@@ -136,7 +136,7 @@ func (a *aim) observe(name string, t *told) {
 		e = &emptiness{epoch: t.Epoch}
 		a.emptiness[name] = e
 	}
-	bare, dull := a.blank(t)
+	bare, dull := a.blank(t, w.fences)
 	fresh := e.number != t.Observation
 	e.number = t.Observation
 	e.bare.see(bare, fresh, t.Received)
@@ -147,23 +147,49 @@ func (r *run) see(empty, fresh bool, received time.Time) {
 	switch {
 	case !empty:
 		*r = run{}
-	case r.count == 0 || fresh && received.Sub(r.last) >= emptyApart:
+	case fresh && (r.count == 0 || received.Sub(r.last) >= emptyApart):
 		r.count++
 		r.last = received
 	}
 }
 
 // blank reports whether the target selects no member of the view, and whether it selects none
-// that is anything but NOT_READY.
-func (a *aim) blank(t *told) (bare, dull bool) {
+// that is anything but NOT_READY. The fence comes first (§5, guard 1): a member that may not be
+// written is none.
+func (a *aim) blank(t *told, fences map[string]Fenced) (bare, dull bool) {
 	bare, dull = true, true
 	for i := range t.Members {
-		if selects(a.Selector, t.Members[i].Labels) {
-			bare = false
-			dull = dull && t.Members[i].State == NotReady
+		m := &t.Members[i]
+		if !selects(a.Selector, m.Labels) || !slices.ContainsFunc(m.Addresses, func(at netip.Addr) bool {
+			return a.family(at) && inside(fences, t.Source, at)
+		}) {
+			continue
 		}
+		bare = false
+		dull = dull && m.State == NotReady
 	}
 	return bare, dull
+}
+
+// family reports whether the Service wants addresses of this family at all.
+func (c *Configured) family(a netip.Addr) bool {
+	if a.Is4() {
+		return c.IPv4
+	}
+	return c.IPv6
+}
+
+// inside is the fence of a source, and what is never written whoever sends it (guard 1).
+func inside(fences map[string]Fenced, source string, a netip.Addr) bool {
+	if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
+		return false
+	}
+	f, ok := fences[source]
+	if !ok {
+		return true
+	}
+	return !slices.Contains(f.Forbidden, a) &&
+		slices.ContainsFunc(f.Inside, func(c netip.Prefix) bool { return c.Contains(a) })
 }
 
 func selects(selector, labels map[string]string) bool {
