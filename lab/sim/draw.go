@@ -22,7 +22,6 @@ func Draw(seed uint64) Script {
 		},
 		Quiet: 100 * time.Second, Trouble: seconds(120, 180, 240, 360, 600),
 	}
-	s.Settle = s.Setup.settle()
 	mood := make([]Kind, pick(1, 2, 3, 5))
 	for i := range mood {
 		mood[i] = Kinds[r.IntN(len(Kinds))]
@@ -41,6 +40,10 @@ func Draw(seed uint64) Script {
 		}
 		s.Faults = append(s.Faults, f)
 	}
+	if r.IntN(4) > 0 {
+		s.meet(r)
+	}
+	s.Settle = s.Setup.settle()
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return s
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // writer is a process of the writer: the product's loop of a target, stepped.
@@ -202,7 +203,17 @@ func (w *writer) planned() uint64 {
 		writes = planner.Make(desired, current).Writes()
 	}
 	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})
+	if slices.ContainsFunc(w.stepper.Decision(target).Endpoints, func(e verdict.Endpoint) bool { return e.Rule == verdict.RuleTable }) {
+		w.covers(verdict.RuleTable)
+	}
 	return w.plans
+}
+
+// covers notes that a rule spoke, and while which faults.
+func (w *writer) covers(rule verdict.Rule) {
+	for kind := range w.inForce {
+		w.result.Covered[Cell{kind, string(rule)}]++
+	}
 }
 
 // confide tells what guards act, and notes while which faults they did.
@@ -211,9 +222,7 @@ func (w *writer) confide() {
 	var guards []string
 	for _, g := range d.Guards {
 		guards = append(guards, string(g.Rule))
-		for kind := range w.inForce {
-			w.result.Covered[Cell{kind, string(g.Rule)}]++
-		}
+		w.covers(g.Rule)
 	}
 	guards = slices.Compact(guards)
 	if text := strings.Join(guards, ", "); text != w.guards {

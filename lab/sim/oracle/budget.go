@@ -78,7 +78,7 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	earliest := p.at.Add(-p.config.ShrinkWindow)
 	for _, id := range o.recent {
 		q := o.plans[id]
-		if q.writer != p.writer || q.Target != p.Target || q.landed >= q.Writes || q == p {
+		if q.writer != p.writer || q.Target != p.Target || q.complete() || q == p {
 			continue
 		}
 		if !q.at.After(earliest) || q.at.Before(first) || last != nil && q.at.Before(last.opened.Add(p.config.ShrinkWindow)) {
@@ -94,3 +94,6 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	}
 	return w
 }
+
+// complete reports whether every request of a plan took effect, as far as is known.
+func (p *plan) complete() bool { return p.landed >= max(1, p.Writes) }

@@ -122,7 +122,7 @@ type Fenced struct {
 type Planned struct {
 	Writer, Target string
 	Plan           uint64 // unique in the world
-	Writes         int    // how many requests it makes
+	Writes         int    // how many requests it makes; 0: that is not known
 }
 
 // Conditions of an endpoint; in a slice all three are always set.

@@ -40,6 +40,16 @@ func (s *source) become(at time.Time, members []Member) {
 	s.members, s.since = members, since
 }
 
+// state is what is true of a machine now.
+func (s *source) state(name string) State {
+	for i := range s.members {
+		if s.members[i].Name == name {
+			return s.members[i].State
+		}
+	}
+	return Unknown
+}
+
 // told takes in what a writer holds of a source, and judges an honest inventory by it: it tells
 // no address that never was, and whatever goes wrong at its side never shrinks the set (§3).
 func (o *Oracle) told(f Told) {
@@ -57,7 +67,7 @@ func (o *Oracle) told(f Told) {
 			}
 		}
 		s.told[a] = true
-		if honest && f.Ever && !s.ever[a] {
+		if _, real := o.alive[a]; honest && f.Ever && !real && !s.ever[a] {
 			o.broke("I1", "invented", "an honest inventory tells no address that no machine ever had",
 				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
 		}
@@ -86,8 +96,11 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 		still[f.Members[i].Name] = true
 	}
 	for where, first := range before.first {
-		if still[where.name] {
-			continue
+		if still[where.name] || now.index[where.address] != nil {
+			continue // one address, one node: a new machine may have come to be there
+		}
+		if before.Epoch != now.Epoch && s.state(where.name) != Ready {
+			continue // the first word of an epoch waits for the addresses of READY nodes alone (§3)
 		}
 		if since, is := s.since[where]; is && !since.After(first) {
 			o.broke("I2", "never shrinks", "nothing that goes wrong at an inventory takes a machine away that is there",

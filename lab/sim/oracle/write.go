@@ -151,7 +151,7 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 	}
 	if len(changes) == 0 && f.After != nil && (f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
 		for _, e := range f.After.Endpoints {
-			if h, ok := before[e.Address]; ok && !f.Before.lists(e.Address) && h.slices > 0 && p.Writes < 2 {
+			if h, ok := before[e.Address]; ok && !f.Before.lists(e.Address) && h.slices > 0 && p.Writes == 1 {
 				o.broke("I3", "no change", "without a semantic change there is no write",
 					"%s only copied %s into %s", f.Writer, e.Address, f.Slice)
 			}
@@ -241,8 +241,12 @@ func (p *plan) dead(a netip.Addr, r result) bool {
 // turned remembers what the write made of each address.
 func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr]held, o *Oracle) {
 	for _, c := range changes {
-		if c.from != out && c.to == out || c.from != out && !c.to.listed {
-			t.had[c.address] = c.was
+		was, is := t.ours[c.address]
+		if is && was.as() != out && (c.to == out || !c.to.listed) {
+			t.had[c.address] = was
+		}
+		if is == c.to.listed && (!is || was.as() == c.to) {
+			continue // what someone else had altered is as it was
 		}
 		if c.from != c.to {
 			t.turns[c.address] = turn{writer: p.writer, version: p.version, from: c.from}

@@ -1,0 +1,53 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// meet has a rule of the verdict be provoked while a fault of a kind is in force: chance alone
+// would leave too many pairs out. Each seed has its own pair.
+func (s *Script) meet(r *rand.Rand) {
+	n := int(s.Seed % uint64(len(Kinds)*len(Rules)))
+	kind, rule := Kinds[n%len(Kinds)], Rules[n/len(Kinds)]
+	at := time.Duration(r.Int64N(int64(s.Trouble - 80*time.Second))).Truncate(time.Second)
+	put := func(after time.Duration, lasts time.Duration, kind Kind, on, n int) {
+		if !kind.lasts() {
+			lasts = 0
+		}
+		s.Faults = append(s.Faults, Fault{At: at + after, For: lasts, Kind: kind, On: on, N: n})
+	}
+	const long = 45 * time.Second
+	put(0, 70*time.Second, kind, r.IntN(64), r.IntN(64))
+	if !kind.lasts() {
+		put(12*time.Second, 0, kind, r.IntN(64), r.IntN(64))
+	}
+	for on := range 4 { // whatever it counts, all of it
+		switch rule {
+		case "fence":
+			if on == 0 {
+				put(time.Second, long, InventoryLies, on, 3)
+			}
+		case "snapshot-gate":
+			put(time.Second, long, InventoryKilled, on, 0)
+			put(2*time.Second, 2*time.Second, WriterKilled, on, 0)
+		case "panic":
+			s.Setup.Probing = true
+			put(time.Second, long, AllDead, on, 0)
+		case "empty":
+			if on < s.Setup.Sources {
+				put(time.Second, long, AllNodesDeleted, on, 1)
+			}
+		case "trust":
+			put(time.Second, long, LinkCut, on, 0)
+		case "table":
+			put(time.Duration(1+10*on)*time.Second, 8*time.Second, BackendDead, on, 0)
+			put(time.Duration(1+10*on)*time.Second, 0, NodeAdded, on, 0)
+		case "floor":
+			put(time.Second, long, AllDrained, on, 0)
+		case "shrink":
+			s.Setup.ShrinkWindow, s.Setup.Nodes = time.Minute, max(s.Setup.Nodes, 4)
+			put(time.Second, long, NodeDrained, on*s.Setup.Sources, 0)
+		}
+	}
+}
