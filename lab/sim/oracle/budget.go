@@ -71,8 +71,9 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 	}
 }
 
-// open opens a window. A plan of which not every write took effect may have opened it before:
-// its writer had booked who was to leave. Then the oracle gives it the benefit of the doubt.
+// open opens a window. A plan of which not every write took effect may have opened it before, or
+// one that was not written since the Service was paused: its writer had booked who was to leave.
+// Then the oracle gives it the benefit of the doubt.
 func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *window {
 	w := &window{opened: p.at, size: p.ready[source]}
 	earliest := p.at.Add(-p.config.ShrinkWindow)
@@ -88,6 +89,12 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 			w.opened = q.at
 		}
 		w.size = max(w.size, q.ready[source])
+	}
+	if resumed := p.aim.resumed; resumed.After(earliest) {
+		w.opened = earliest.Add(1)
+		if last != nil && w.opened.Before(last.opened.Add(p.config.ShrinkWindow)) {
+			w.opened = last.opened.Add(p.config.ShrinkWindow)
+		}
 	}
 	if t := p.told[source]; t != nil {
 		w.epoch, w.observed = t.Epoch, t.Observation

@@ -86,7 +86,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 	case Process:
 		o.writers[f.Writer] = newWriter()
 	case Configured:
-		o.writer(f.Writer).configure(f)
+		o.writer(f.Writer).configure(at, f)
 	case Fenced:
 		w := o.writer(f.Writer)
 		w.fences[f.Source] = f

@@ -107,13 +107,14 @@ func (p *plan) blank(name string, void bool) (blank, confirmed bool) {
 		return false, false
 	}
 	e := p.empty[name]
-	bare, dull := p.aimOf().blank(t, p.fences)
-	switch {
-	case void || !p.probing():
-		return dull, e.dull.count >= p.config.EmptyThreshold
-	default:
-		return bare, e.bare.count >= p.config.EmptyThreshold
+	bare, dull, _ := p.aimOf().blank(t, p.fences, p.probes)
+	enough := func(r run) bool { return r.count >= p.config.EmptyThreshold }
+	if void || !p.probing() {
+		return dull, enough(e.dull)
 	}
+	// Nodes that are NOT_READY and fail served nobody: that there was nothing was seen as often
+	// before the last of them went.
+	return bare, enough(e.bare) || enough(e.dead)
 }
 
 // aimOf is the target with the settings that were in force.

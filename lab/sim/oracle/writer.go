@@ -28,14 +28,17 @@ type aim struct {
 	emptiness map[string]*emptiness
 	windows   map[string]*window
 	acts      []string
-	version   uint64 // of all that a verdict on this target could rest upon
+	resumed   time.Time // when it was paused last
+	version   uint64    // of all that a verdict on this target could rest upon
 }
 
 // emptiness counts the complete observations in a row that found nothing.
 type emptiness struct {
-	epoch      string
-	number     uint64
-	bare, dull run // no members; no members or none but NOT_READY ones
+	epoch  string
+	number uint64
+	// No members; none but NOT_READY ones; none that could serve, as those NOT_READY could whose
+	// probe does not fail.
+	bare, dull, dead run
 }
 
 type run struct {
@@ -72,10 +75,15 @@ func (w *writer) probed(f Probed) {
 		by = map[netip.Addr]Probed{}
 		w.probes[f.Probe] = by
 	}
-	if by[f.Address].Verdict != f.Verdict {
-		w.changed()
-	}
+	differs := by[f.Address].Verdict != f.Verdict
 	by[f.Address] = f
+	if !differs {
+		return
+	}
+	w.changed()
+	for name, t := range w.told {
+		w.observe(name, t)
+	}
 }
 
 func (w *writer) lead(at time.Time, leads bool) {
@@ -94,18 +102,17 @@ func (w *writer) lead(at time.Time, leads bool) {
 	w.leads = leads
 }
 
-func (w *writer) configure(f Configured) {
+func (w *writer) configure(at time.Time, f Configured) {
 	a := w.aim(f.Target)
 	if a.known && !a.Out && !f.Out && !sameLabels(a.Selector, f.Selector) {
 		a.before = append(a.before, a.Selector)
 	}
-	selects := !a.known || !sameLabels(a.Selector, f.Selector)
 	f.Sources = slices.Sorted(slices.Values(f.Sources))
+	if a.Paused && !f.Paused {
+		a.resumed = at
+	}
 	a.Configured, a.known = f, true
 	a.version++
-	if selects {
-		clear(a.emptiness)
-	}
 	for _, s := range a.Sources {
 		if t := w.told[s]; t != nil {
 			a.observe(w, s, t)
@@ -136,11 +143,16 @@ func (a *aim) observe(w *writer, name string, t *told) {
 		e = &emptiness{epoch: t.Epoch}
 		a.emptiness[name] = e
 	}
-	bare, dull := a.blank(t, w.fences)
+	bare, dull, dead := a.blank(t, w.fences, w.probes[a.Probe])
 	fresh := e.number != t.Observation
+	before := *e
 	e.number = t.Observation
 	e.bare.see(bare, fresh, t.Received)
 	e.dull.see(dull, fresh, t.Received)
+	e.dead.see(dead, fresh, t.Received)
+	if e.bare != before.bare || e.dull != before.dull || e.dead != before.dead {
+		a.version++
+	}
 }
 
 func (r *run) see(empty, fresh bool, received time.Time) {
@@ -153,22 +165,26 @@ func (r *run) see(empty, fresh bool, received time.Time) {
 	}
 }
 
-// blank reports whether the target selects no member of the view, and whether it selects none
-// that is anything but NOT_READY. The fence comes first (§5, guard 1): a member that may not be
-// written is none.
-func (a *aim) blank(t *told, fences map[string]Fenced) (bare, dull bool) {
-	bare, dull = true, true
+// blank reports whether the target selects no member of the view, none that is anything but
+// NOT_READY, and none that could serve. The fence comes first (§5, guard 1): a member that may
+// not be written is none.
+func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) (bare, dull, dead bool) {
+	bare, dull, dead = true, true, true
 	for i := range t.Members {
 		m := &t.Members[i]
-		if !selects(a.Selector, m.Labels) || !slices.ContainsFunc(m.Addresses, func(at netip.Addr) bool {
-			return a.family(at) && inside(fences, t.Source, at)
-		}) {
+		if !selects(a.Selector, m.Labels) {
 			continue
 		}
-		bare = false
-		dull = dull && m.State == NotReady
+		for _, at := range m.Addresses {
+			if !a.family(at) || !inside(fences, t.Source, at) {
+				continue
+			}
+			bare = false
+			dull = dull && m.State == NotReady
+			dead = dead && m.State == NotReady && (a.Probe == "" || probes[at].Verdict == Failing)
+		}
 	}
-	return bare, dull
+	return bare, dull, dead
 }
 
 // family reports whether the Service wants addresses of this family at all.
