@@ -185,7 +185,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 // aside is what there is to do for a Service that is not served: nothing, but for the slices
 // that it leaves behind when it opts out.
 func (c *control) aside(view targets.View) func(context.Context) error {
-	c.follow(prober.Spec{}, 0, nil)
+	c.follow(prober.Spec{}, 0, nil, nil)
 	c.hears.Store(&[]string{})
 	c.stimuli.forget()
 	c.metrics.forget(c.key)
@@ -223,7 +223,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	c.memory, decision = verdict.Decide(c.memory, in, now)
 
 	c.hears.Store(&view.Target.Settings.Sources)
-	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints)
+	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints, in.Held)
 	for _, name := range decision.NeedObservations {
 		c.sources[name].ObserveNow()
 	}
@@ -339,11 +339,17 @@ func (c *control) learn(err error) bool {
 	return err != nil
 }
 
-// follow probes what a decision speaks of, save what the fence keeps out and what is gone.
-func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoint) {
+// follow probes what a decision speaks of, save what the fence keeps out and what is gone from
+// the slices too. What is to go and is still listed stays probed: its decision may rest upon its
+// probe, and without one it would be decided the other way, probed again, and so on without end.
+func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoint, held []verdict.Held) {
 	keys := make([]prober.Key, 0, len(judged))
 	for _, e := range judged {
-		if e.Rule != verdict.RuleFence && e.Verdict != verdict.Gone {
+		for len(held) > 0 && held[0].Address.Less(e.Address) {
+			held = held[1:]
+		}
+		listed := len(held) > 0 && held[0].Address == e.Address
+		if e.Rule != verdict.RuleFence && (e.Verdict != verdict.Gone || listed) {
 			keys = append(keys, prober.Key{Address: e.Address, Port: port, Spec: spec})
 		}
 	}

@@ -187,7 +187,7 @@ func (a *act) step(now time.Time) {
 
 			LeadingSince: now,
 		}, now)
-		a.follow(settings.Probe, a.View.Target.ProbePort, a.Decision.Endpoints)
+		a.follow(settings.Probe, a.View.Target.ProbePort, a.Decision.Endpoints, held)
 		a.Unjudged = 0
 		for _, key := range a.probed { // as the decision has it: a probe may have passed meanwhile
 			if settings.Probe.Mode != prober.Off && words[key.Address].Health == verdict.Unjudged {
