@@ -31,32 +31,51 @@ type Operator struct {
 	CAFile            string // of the inventory's certificate
 }
 
+// Authorities sign the certificates of the link. Whoever rotates one puts the new one here.
+type Authorities struct{ Inventory, Writer *pki.CA }
+
+// InventoryCert is the inventory's certificate as Start has it signed.
+func (p *Pair) InventoryCert() pki.Cert { return inventoryCert(p.Inventory, InventorySAN) }
+
+// WriterCert is that of the writers.
+func (p *Pair) WriterCert() pki.Cert {
+	return pki.Cert{CommonName: "writer", URIs: []string{WriterSAN}, Usage: pki.Client}
+}
+
+func inventoryCert(h *Half, san string) pki.Cert {
+	return pki.Cert{
+		CommonName: h.Name, URIs: []string{san}, DNS: []string{h.Name + ".lab.example"},
+		IPs:   []netip.Addr{h.Address}, // grpcurl goes by the address here: there is no DNS
+		Usage: pki.Server,
+	}
+}
+
 // hire gives each half its credentials and settings, and no more than those: the RBAC
 // manifests and the admission policy of deploy/, a certificate of its own side's CA, the
 // other side's CA.
 func (p *Pair) hire(ctx context.Context, options Options) error {
-	inventoryCA, err := pki.NewCA("inventory's side")
-	if err != nil {
+	var err error
+	if p.CAs.Inventory, err = pki.NewCA("inventory's side"); err != nil {
 		return err
 	}
-	if p.writerCA, err = pki.NewCA("writer's side"); err != nil {
+	if p.CAs.Writer, err = pki.NewCA("writer's side"); err != nil {
 		return err
 	}
 	if err := p.applyPolicy(ctx); err != nil {
 		return err
 	}
-	if err := p.hireInventory(ctx, options, inventoryCA, p.writerCA); err != nil {
+	if err := p.hireInventory(ctx, options, p.CAs.Inventory, p.CAs.Writer); err != nil {
 		return fmt.Errorf("prepare the inventory: %w", err)
 	}
 	for i := range options.Writers {
-		if err := p.hireWriter(ctx, i, options, p.writerCA, inventoryCA); err != nil {
+		if err := p.hireWriter(ctx, i, options, p.CAs.Writer, p.CAs.Inventory); err != nil {
 			return fmt.Errorf("prepare a writer: %w", err)
 		}
 	}
 	if err := p.awaitPolicy(ctx); err != nil {
 		return err
 	}
-	return p.hireOperator(p.writerCA, inventoryCA)
+	return p.hireOperator(p.CAs.Writer, p.CAs.Inventory)
 }
 
 func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pki.CA) error {
@@ -98,10 +117,7 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 
 // serverSettings are an inventory's side of the link, with a certificate of its own CA.
 func serverSettings(h *Half, own, peer *pki.CA, san string) (map[string]string, error) {
-	cert, key, err := issue(own, h.dir, pki.Cert{
-		CommonName: h.Name, URIs: []string{san}, DNS: []string{h.Name + ".lab.example"},
-		IPs: []netip.Addr{h.Address}, // grpcurl goes by the address here: there is no DNS
-	}, pki.Server)
+	cert, key, err := issue(own, h.dir, inventoryCert(h, san))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +145,7 @@ func (p *Pair) hireWriter(ctx context.Context, i int, options Options, own, peer
 	if err != nil {
 		return err
 	}
-	cert, key, err := issue(own, writer.dir, pki.Cert{CommonName: "writer", URIs: []string{WriterSAN}}, pki.Client)
+	cert, key, err := issue(own, writer.dir, p.WriterCert())
 	if err != nil {
 		return err
 	}
@@ -157,7 +173,7 @@ func (p *Pair) hireOperator(own, peer *pki.CA) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	cert, key, err := issue(own, dir, pki.Cert{CommonName: "operator", URIs: []string{OperatorSAN}}, pki.Client)
+	cert, key, err := issue(own, dir, pki.Cert{CommonName: "operator", URIs: []string{OperatorSAN}, Usage: pki.Client})
 	if err != nil {
 		return err
 	}
@@ -166,8 +182,7 @@ func (p *Pair) hireOperator(own, peer *pki.CA) error {
 	return err
 }
 
-func issue(ca *pki.CA, dir string, cert pki.Cert, usage pki.Usage) (certFile, keyFile string, err error) {
-	cert.Usage = usage
+func issue(ca *pki.CA, dir string, cert pki.Cert) (certFile, keyFile string, err error) {
 	pair, err := ca.Issue(cert)
 	if err != nil {
 		return "", "", err

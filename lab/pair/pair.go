@@ -25,7 +25,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pair/audit"
-	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
 // Where everything is. Debug listeners are on 127.0.0.x with the last byte of these.
@@ -92,13 +91,13 @@ type Pair struct {
 	Inventory          *Half
 	Writers            []*Half
 	Operator           Operator
+	CAs                Authorities
 
 	dir    string
 	ownDir bool
 	root   string
 
-	kubeconfig string  // of the inventory, as the set-up made it
-	writerCA   *pki.CA // of the writers' certificates
+	kubeconfig string // of the inventory, as the set-up made it
 
 	securedClient, consumingClient *kubernetes.Clientset
 

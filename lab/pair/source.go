@@ -53,7 +53,7 @@ func (p *Pair) addSource(s *Source, address netip.Addr) error {
 	if s.CA, err = ca.Write(s.dir, "own-ca"); err != nil {
 		return err
 	}
-	settings, err := serverSettings(s.Half, ca, p.writerCA, s.SAN)
+	settings, err := serverSettings(s.Half, ca, p.CAs.Writer, s.SAN)
 	if err != nil {
 		return err
 	}

@@ -40,23 +40,27 @@ func (s *Scene) joins(ctx context.Context, source Source) error {
 // old one drains, leaves, and its machine is gone a moment later, whether the slices know or not.
 func (s *Scene) rolls(ctx context.Context) error {
 	for _, old := range s.Members(Default)[:2] {
-		if err := s.joins(ctx, Default); err != nil {
-			return err
-		}
-		s.grace(ctx, 1500*time.Millisecond)
-		if err := s.Drain(ctx, old, true); err != nil {
-			return err
-		}
-		s.grace(ctx, 500*time.Millisecond)
-		if err := s.Leave(ctx, old); err != nil {
-			return err
-		}
-		s.grace(ctx, 500*time.Millisecond)
-		if err := s.retire(old); err != nil {
+		if err := s.replace(ctx, old); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *Scene) replace(ctx context.Context, old *Member) error {
+	if err := s.joins(ctx, Default); err != nil {
+		return err
+	}
+	s.grace(ctx, 1500*time.Millisecond)
+	if err := s.Drain(ctx, old, true); err != nil {
+		return err
+	}
+	s.grace(ctx, 500*time.Millisecond)
+	if err := s.Leave(ctx, old); err != nil {
+		return err
+	}
+	s.grace(ctx, 500*time.Millisecond)
+	return s.retire(old)
 }
 
 // grace waits until the slices tell the truth, and no longer than d: who replaces nodes does not look.

@@ -10,8 +10,8 @@ import (
 
 // Lost is how many requests failed, by whose fault it was.
 type Lost struct {
-	// Wrong were sent by a wrong slice: to an endpoint that never was a backend, or that had been dead for
-	// longer than it may take to find out; or there was none though a backend lived.
+	// Wrong were sent by a wrong slice, while a backend lived: to an endpoint that never was one, or that had
+	// been dead for longer than it may take to find out; or there was none.
 	Wrong int `json:"wrong"`
 	// Beyond is what no slice can prevent: the backend had died less than its detection bound ago, or
 	// died meanwhile; or no backend lived.
@@ -73,7 +73,7 @@ func (v verdicts) wrong(one loss) string {
 		if death.From.After(one.ended) || !death.To.IsZero() && death.To.Before(one.began) {
 			continue
 		}
-		if known := v.due(death); one.began.After(known) {
+		if known := v.due(death); one.began.After(known) && v.lives(one.began) { // else there was no better endpoint
 			return fmt.Sprintf("dead since %s, and to be out since %s", death.From.Format("15:04:05.000"), known.Format("15:04:05.000"))
 		}
 		return beyond

@@ -34,6 +34,7 @@ func TestJudgesByWhoseFaultARequestIsLost(t *testing.T) {
 	}{
 		{name: "dead for less than the bound", loss: refused, truth: died(7.5, 0), want: Lost{Beyond: 1}},
 		{name: "dead for longer than the bound", loss: refused, truth: died(6.5, 0), want: Lost{Wrong: 1}},
+		{name: "dead for longer than the bound, and so was everybody", loss: refused, truth: died(6.5, 0), dead: true, want: Lost{Beyond: 1}},
 		{name: "died while the request was under way", loss: refused, truth: died(10.5, 0), want: Lost{Beyond: 1}},
 		{name: "never a backend", loss: refused, want: Lost{Wrong: 1}},
 		{name: "a backend that lives", loss: refused, truth: alive, want: Lost{Other: 1}},

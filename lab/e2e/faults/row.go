@@ -54,7 +54,7 @@ func Rows() []Row {
 }
 
 // tables are the parts of the table, each in a file of its own.
-var tables = []func() []Row{networkRows}
+var tables = []func() []Row{networkRows, processRows, fileRows, certificateRows, apiServerRows, limitRows, stormRows}
 
 // smoke are the rows that run when nobody asks for all of them.
 var smoke = []string{

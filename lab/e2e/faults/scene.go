@@ -51,7 +51,8 @@ type Scene struct {
 	probes         map[netip.Addr]*edge // by backend, of all writers
 
 	members []*Member
-	last    map[Source]int // the last address given out
+	last    map[Source]int     // the last address given out
+	ended   map[*pair.Half]int // streams of a writer, as of the last reset
 }
 
 // Halves returns all processes of ours that run in an undisturbed scene.
@@ -66,7 +67,7 @@ func open(ctx context.Context) (*Scene, error) {
 		return nil, err
 	}
 	s := &Scene{
-		Hosts: map[*pair.Half]*netns.Host{}, last: map[Source]int{},
+		Hosts: map[*pair.Half]*netns.Host{}, last: map[Source]int{}, ended: map[*pair.Half]int{},
 		links: map[*pair.Half]*edge{}, seconds: map[*pair.Half]*edge{}, stores: map[*pair.Half]*edge{}, probes: map[netip.Addr]*edge{},
 	}
 	s.Pair, err = pair.Start(ctx, pair.Options{
@@ -220,6 +221,9 @@ func (s *Scene) Reset(ctx context.Context) error {
 		}
 	}
 	s.Cloud.ClearFaults()
+	if err := s.refresh(ctx); err != nil {
+		return fmt.Errorf("reset the scene: %w", err)
+	}
 	if err := s.crew(ctx); err != nil {
 		return fmt.Errorf("reset the scene: %w", err)
 	}
@@ -257,6 +261,9 @@ func (s *Scene) settled(ctx context.Context) error {
 		if err := s.waitMetric(ctx, writer, `slicefeed_writer_source_membership_synced{source="default"}`, equals(1)); err != nil {
 			return err
 		}
+	}
+	if err := s.probed(ctx); err != nil {
+		return err
 	}
 	for _, inventory := range []*pair.Half{s.Inventory, s.Replica} {
 		if err := s.waitMetric(ctx, inventory, `slicefeed_inventory_source_synced{part="addresses"}`, equals(1)); err != nil {
