@@ -2,28 +2,39 @@ package generic
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 )
 
 // Command is "lab mutate".
 func Command() *cobra.Command {
-	var root string
-	var atOnce int
-	var also []string
+	var cfg Config
+	var only string
 	cmd := &cobra.Command{
 		Use:   "mutate package",
 		Short: "Make every small change to a package, and list those that its tests do not notice",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, err := Run(cmd.Context(), root, args[0], append(args, also...), atOnce, func(format string, args ...any) {
-				fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
-			})
+			cfg.Package = args[0]
+			if len(cfg.Tests) == 0 {
+				cfg.Tests = args
+			}
+			if only != "" {
+				text, err := os.ReadFile(only)
+				if err != nil {
+					return err
+				}
+				cfg.Only = string(text)
+			}
+			cfg.Tell = func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...) }
+			_, err := Run(cmd.Context(), cfg)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", ".", "root of the checkout")
-	cmd.Flags().IntVar(&atOnce, "at-once", 2, "changes tried at the same time")
-	cmd.Flags().StringSliceVar(&also, "also", nil, "packages whose tests count too")
+	cmd.Flags().StringVar(&cfg.Root, "root", ".", "root of the checkout")
+	cmd.Flags().IntVar(&cfg.AtOnce, "at-once", 2, "changes tried at the same time")
+	cmd.Flags().StringSliceVar(&cfg.Tests, "tests", nil, "packages whose tests count, each with :TestName for that one alone; default: the package's own")
+	cmd.Flags().StringVar(&only, "only", "", "a file with what an earlier run printed: only these survivors are tried")
 	return cmd
 }

@@ -30,6 +30,11 @@ type Change struct {
 	What   string // the operator, and the text that it is applied to
 }
 
+// String is the change in one line.
+func (c Change) String() string {
+	return fmt.Sprintf("%s:%d:%d %s", filepath.Base(c.At.Filename), c.At.Line, c.At.Column, c.What)
+}
+
 // sleeper rewrites one file so that its changes sleep in it.
 type sleeper struct {
 	files   *token.FileSet
@@ -91,6 +96,7 @@ const wake = `
 import (
 	"cmp"
 	"os"
+	"reflect"
 	"strconv"
 )
 
@@ -128,6 +134,22 @@ func _math[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 
 		return a * b
 	}
 	return a / b
+}
+
+// A sum may be one of texts: what is awake then leaves out the second.
+func _plus[T cmp.Ordered](n int, _ string, a, b T) T {
+	if _awake != n {
+		return a + b
+	}
+	switch v, w := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b); {
+	case v.CanInt():
+		v.SetInt(v.Int() - w.Int())
+	case v.CanUint():
+		v.SetUint(v.Uint() - w.Uint())
+	case v.CanFloat():
+		v.SetFloat(v.Float() - w.Float())
+	}
+	return a
 }
 `
 
@@ -271,7 +293,9 @@ func (s *sleeper) binary(e *ast.BinaryExpr) {
 		if constant(e.X) && constant(e.Y) || isText(e) {
 			return
 		}
-		helper = "_math"
+		if helper = "_math"; e.Op == token.ADD {
+			helper = "_plus"
+		}
 	default:
 		return
 	}

@@ -44,7 +44,7 @@ func TestOnlyWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	survivors, err := Run(t.Context(), dir, ".", []string{"."}, 2, func(string, ...any) {})
+	survivors, err := Run(t.Context(), Config{Root: dir, Package: ".", Tests: []string{"."}, AtOnce: 2, Tell: func(string, ...any) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,17 +8,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// Run tries every change of the package in dir with the tests of the packages given, from the root of
-// the checkout, and returns those that they do not notice, in order.
-func Run(ctx context.Context, root, dir string, tests []string, atOnce int, tell func(format string, args ...any)) ([]Change, error) {
-	root, err := filepath.Abs(root)
+// Config says what to change, and by what to judge it.
+type Config struct {
+	Root    string   // of the checkout
+	Package string   // the directory of what is changed, from there
+	Tests   []string // directories of the tests that count, from there; "dir:Name" is those of a name alone
+	Only    string   // a list of survivors, as was told: only those are tried; empty: all changes are
+	AtOnce  int      // changes tried at the same time
+	Tell    func(format string, args ...any)
+}
+
+// Run tries every change, and returns those that the tests do not notice, in order.
+func Run(ctx context.Context, cfg Config) ([]Change, error) {
+	dir, tell := cfg.Package, cfg.Tell
+	root, err := filepath.Abs(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -26,12 +38,15 @@ func Run(ctx context.Context, root, dir string, tests []string, atOnce int, tell
 	if err != nil {
 		return nil, err
 	}
+	changes = slices.DeleteFunc(changes, func(c Change) bool {
+		return cfg.Only != "" && !strings.Contains("\n"+cfg.Only+"\n", "\n"+c.String()+"\n")
+	})
 	work, err := os.MkdirTemp("", "generic-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	suites, err := build(ctx, root, work, sources, tests)
+	suites, err := build(ctx, root, work, sources, cfg.Tests)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +61,7 @@ func Run(ctx context.Context, root, dir string, tests []string, atOnce int, tell
 	var mu sync.Mutex
 	alive := map[int]bool{}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(cfg.AtOnce)
 	for _, c := range changes {
 		group.Go(func() error {
 			for _, s := range suites {
@@ -57,7 +72,7 @@ func Run(ctx context.Context, root, dir string, tests []string, atOnce int, tell
 			mu.Lock()
 			defer mu.Unlock()
 			alive[c.Number] = true
-			tell("%s:%d:%d %s", filepath.Base(c.At.Filename), c.At.Line, c.At.Column, c.What)
+			tell("%s", c)
 			return nil
 		})
 	}
@@ -75,7 +90,7 @@ func Run(ctx context.Context, root, dir string, tests []string, atOnce int, tell
 }
 
 // suite is the tests of one package, with all changes asleep in what they test.
-type suite struct{ binary, dir string }
+type suite struct{ binary, dir, name string }
 
 func build(ctx context.Context, root, work string, sources map[string]string, tests []string) ([]suite, error) {
 	replace := map[string]string{}
@@ -95,7 +110,8 @@ func build(ctx context.Context, root, work string, sources map[string]string, te
 	}
 	var suites []suite
 	for i, test := range tests {
-		s := suite{filepath.Join(work, strconv.Itoa(i)+".test"), filepath.Join(root, test)}
+		test, name, _ := strings.Cut(test, ":")
+		s := suite{filepath.Join(work, strconv.Itoa(i)+".test"), filepath.Join(root, test), name}
 		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", s.binary, ".")
 		cmd.Dir = s.dir
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -113,6 +129,9 @@ func (s suite) run(ctx context.Context, number int, limit time.Duration) (notice
 	defer cancel()
 	cmd := exec.CommandContext(timed, "sh", "-c", `ulimit -v 8000000; exec "$0" -test.failfast "$@"`, s.binary)
 	cmd.Args = append(cmd.Args, Quiet(s.dir)...)
+	if s.name != "" {
+		cmd.Args = append(cmd.Args, "-test.run=^"+s.name+"$")
+	}
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(number))
 	err = cmd.Run()
