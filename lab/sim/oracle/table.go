@@ -307,7 +307,9 @@ func (p *plan) floor(all map[netip.Addr]held, r result) map[netip.Addr]struct{} 
 		if f.listed && f.Ready {
 			return nil
 		}
-		passes = passes || f.listed && p.verdict(a) == Passing
+		// Without probes what is about to be listed counts as well as what is held: the next
+		// decision would find it held, and ready then.
+		passes = passes || f.listed && (p.verdict(a) == Passing || !p.probing())
 	}
 	stays := false
 	for a, h := range all {
