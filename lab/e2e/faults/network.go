@@ -40,6 +40,9 @@ func (t Toxic) sent() Toxic {
 	return t
 }
 
+// everywhere is where anything is that our halves have to do with.
+var everywhere = netip.MustParsePrefix("10.0.0.0/8")
+
 // panicWrites is what failing probes of all six endpoints are worth at most: each goes out while its
 // failure is noticed, all but the last, and comes back with the panic; when that ends with the first
 // probe that passes, those that were not asked again yet go out once more, and come back.
@@ -208,6 +211,11 @@ func togetherRows() []Row {
 		Row{Name: "all APIs and links are gone, and two nodes are replaced", Fault: down(every), Meanwhile: Rolls, Blind: true, Recovers: takeover},
 		Row{Name: "all APIs and links are black holes, and nothing happens", Fault: poisoned(every, blackHole, blackHole.sent()), Lasts: 8 * time.Second, Blind: true, Recovers: takeover},
 		Row{Name: "all APIs and links are 300 ms late, and two nodes are replaced", Fault: poisoned(every, slow), Meanwhile: Rolls, Through: 2 * onward},
+		Row{Name: "all ways jitter, those to the backends too, and two nodes are replaced", Fault: all(poisoned(every, jittery), poisoned(atBackends(0), jittery)), Meanwhile: Rolls, Through: 2 * onward},
+		Row{Name: "the inventory's cables to both its APIs are cut, and a node dies", Fault: cut(ofInventory, single(pair.SecuredAddress), single(pair.CloudAddress)), Meanwhile: Dies, Through: noticed},
+		Row{Name: "the leader's only cable is cut, and a node dies", Fault: cut(ofWriters(leading), everywhere), Meanwhile: Dies, Through: deposed, Blind: true},
+		Row{Name: "the standby's only cable is cut, and two nodes are replaced", Fault: cut(ofWriters(standingBy), everywhere), Meanwhile: Rolls, Through: onward},
+		Row{Name: "the leader's link and its way to the consuming API are refused, and a node joins", Fault: all(down(of(links, leading)), down(of(stores, leading))), Meanwhile: Joins, Through: deposed},
 		Row{Name: "all APIs and links flap, and a node drains", Fault: flaps(every, time.Second, 2*time.Second), Meanwhile: Drains, Lasts: 6 * time.Second, Blind: true, Recovers: takeover},
 	)
 }
