@@ -78,13 +78,8 @@ func (s *Scene) tails() string {
 // company plays rows on so many scenes side by side. Done is told of each, one at a time.
 func company(ctx context.Context, scenes int, rows []Row, done func(played)) error {
 	queue := make(chan Row, len(rows))
-	// Not one after the other: the pause before an attempt grows with each end of the same stream, and
-	// forgets only when one has lasted a while.
-	const apart = 6
-	for first := range apart {
-		for i := first; i < len(rows); i += apart {
-			queue <- rows[i]
-		}
+	for _, row := range rows {
+		queue <- row
 	}
 	close(queue)
 	var mu sync.Mutex
