@@ -61,7 +61,7 @@ func Listen(ctx context.Context, setting, address string) (net.Listener, error) 
 // Run serves until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.serve(ctx, s.Admin, s.adminDoors(), 30*time.Second) })
+	g.Go(func() error { return s.serve(ctx, s.Admin, s.adminDoors(), slowest) })
 	if s.Debug != nil {
 		a, ok := s.Debug.Addr().(*net.TCPAddr)
 		loopback := ok && a.IP.IsLoopback()
@@ -73,10 +73,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout time.Duration) error {
+// slowest is how long a request may take to come, and its answer to go.
+const slowest = 30 * time.Second
+
+func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, patience time.Duration) error {
 	srv := &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: time.Minute,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
 		Protocols:      new(http.Protocols),
@@ -84,7 +87,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, writ
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(true) // for channelz, which is gRPC
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- srv.Serve(&crowd{Listener: l, most: maxConns}) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)

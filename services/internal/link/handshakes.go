@@ -40,7 +40,7 @@ func newHandshakes(id *identity, clients *Clients, failed prometheus.Counter, l 
 		return nil, fmt.Errorf("server credentials: %w", err)
 	}
 	return &handshakes{
-		TransportCredentials: creds, id: id, clients: clients, failed: failed, limits: l, most: maxHandshakes,
+		TransportCredentials: creds, id: id, clients: clients, failed: failed, limits: l, most: roomFor(maxHandshakes),
 		seldom: rate.Sometimes{First: 3, Interval: time.Second},
 	}, nil
 }

@@ -178,7 +178,10 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 		RequireClientCert: true,
 		VerificationType:  advancedtls.CertVerification,
 		RootOptions: advancedtls.RootCertificateOptions{
-			GetRootCertificates: func(*advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
+			GetRootCertificates: func(c *advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
+				if err := modest(c.RawCerts); err != nil {
+					return nil, err
+				}
 				return &advancedtls.RootCertificates{TrustCerts: i.roots.Load()}, nil
 			},
 		},

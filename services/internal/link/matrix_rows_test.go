@@ -74,14 +74,17 @@ var matrix = []presented{
 	// How much of it.
 	{name: "below one intermediate", is: deep(1)},
 	{name: "below five intermediates", is: deep(5)},
-	{name: "below forty intermediates", is: deep(40)},
-	{name: "below two hundred intermediates", refused: "signature check attempts limit", is: deep(200)},
-	{name: "beside a hundred others", is: crowded(100)},
+	{name: "below fifteen intermediates", is: deep(15)},
+	{name: "below sixteen intermediates", refused: "17 certificates", is: deep(16)},
+	{name: "below two hundred intermediates", refused: "201 certificates", is: deep(200)},
+	{name: "beside fifteen others", is: crowded(15)},
+	{name: "beside five hundred others", refused: "501 certificates", is: crowded(500)},
 	{name: "beside two thousand others", refused: "exceeds maximum", is: crowded(2000)},
 	{name: "with a megabyte in it", refused: "exceeds maximum", is: altered(func(x *x509.Certificate) {
 		x.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: make([]byte, 1<<20)}}
 	})},
 	{name: "with ten thousand names", refused: "exceeds maximum", is: manyNames(10000)},
+	{name: "with three thousand names", refused: "at most 16 of 65536 bytes", is: manyNames(3000)},
 	{name: "with a thousand names", is: manyNames(1000)},
 	{name: "with a key of 16,384 bits", refused: "RSA key larger than", is: func(c *casting) tls.Certificate {
 		key := must(rsa.GenerateKey(rand.Reader, 2048))(c)

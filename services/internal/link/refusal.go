@@ -37,6 +37,26 @@ func strong(chains [][]*x509.Certificate) error {
 	return weak
 }
 
+// What a peer may present. crypto/tls takes 256 KB and keeps what it has parsed, some megabytes, for as
+// long as the connection lives; an honest chain is a few certificates of one or two KB.
+const (
+	maxCerts     = 16
+	maxCertBytes = 64 << 10
+)
+
+// modest refuses a chain that is too long before it is verified.
+func modest(chain [][]byte) error {
+	total := 0
+	for _, c := range chain {
+		total += len(c)
+	}
+	if len(chain) > maxCerts || total > maxCertBytes {
+		return fmt.Errorf("the peer presents %d certificates of %d bytes, at most %d of %d bytes are looked at: its file should hold the certificate and its intermediates alone",
+			len(chain), total, maxCerts, maxCertBytes)
+	}
+	return nil
+}
+
 // described says which certificate it is, in few words however long its own are.
 func described(c *x509.Certificate) string {
 	all, more := names(c), ""

@@ -99,10 +99,14 @@ func newRig(t *testing.T, l leaf, adjust ...func(*Serving)) *rig {
 	return r
 }
 
+// quiet has the rig keep its log and metrics to itself.
+func (r *rig) quiet() { r.metrics, r.log = prometheus.NewRegistry(), &journal{} }
+
 // prepare makes the files of a server whose certificate says l.
 func (r *rig) prepare(t *testing.T, l leaf) {
 	t.Helper()
-	r.list, r.metrics, r.log = filepath.Join(t.TempDir(), "clients.yaml"), prometheus.NewRegistry(), &journal{}
+	r.quiet()
+	r.list = filepath.Join(t.TempDir(), "clients.yaml")
 	r.files = r.serverCA.files(t, l, r.clientCA)
 	write(t, r.list, []byte(theList))
 }

@@ -1,0 +1,85 @@
+package link
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+// live is the memory of objects and stacks in use, after a collection.
+func live() float64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc + m.StackInuse)
+}
+
+// What each peer costs is measured with the peer's own end in the same process, so the server's part is
+// less than that. docs/limits.md has the bounds.
+func TestWhatAPeerCosts(t *testing.T) {
+	const peers = 60 // below what one client may have
+	for _, c := range []struct {
+		name  string
+		bound float64 // KB
+		come  func(t *testing.T, r *rig, writer tls.Certificate)
+	}{
+		{"an unfinished handshake", 64, func(t *testing.T, r *rig, _ tls.Certificate) {
+			conn := must(net.Dial("tcp", r.address))(t)
+			t.Cleanup(func() { conn.Close() })
+			io.WriteString(conn, clientHello[:20])
+		}},
+		{"a connection without a call", 128, func(t *testing.T, r *rig, writer tls.Certificate) {
+			conn, err := r.knock(t, writer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(conn, preface+settings+ping)
+			hear(t, conn, false)
+		}},
+		{"a connection with all the certificates that may be", 512, func(t *testing.T, r *rig, _ tls.Certificate) {
+			c := &casting{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
+			conn, err := r.knock(t, bulky(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(conn, preface+settings+ping)
+			hear(t, conn, false)
+		}},
+		{"a connection with a stream", 256, func(t *testing.T, r *rig, _ tls.Certificate) {
+			watch(t, r.dial(t, goodWriter, serverURI))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, goodServer)
+			writer := r.pair(t, goodWriter)
+			c.come(t, r, writer) // what the first one costs is not of the peers
+			before := live()
+			for range peers {
+				c.come(t, r, writer)
+			}
+			if c.name == "an unfinished handshake" {
+				for ctx := deadline(t); r.server.creds.unfinished() < peers && ctx.Err() == nil; {
+					runtime.Gosched()
+				}
+			}
+			each := (live() - before) / peers / 1024
+			t.Logf("%s costs %.0f KB at both ends together", c.name, each)
+			if each > c.bound {
+				t.Errorf("it costs %.0f KB, want at most %.0f", each, c.bound)
+			}
+		})
+	}
+}
+
+// bulky is as much as a peer may present.
+func bulky(c *casting) tls.Certificate {
+	cert := c.issue(c.ca, c.good())
+	for len(cert.Certificate) < maxCerts {
+		other := manyNames(100)(c).Certificate[0]
+		cert.Certificate = append(cert.Certificate, other)
+	}
+	return cert
+}

@@ -1,0 +1,76 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fewFiles is how many files the server of this test may have open.
+const fewFiles = 256
+
+// A server of its own process may open few files, as in some containers. A thousand connections that
+// say nothing would take all of them, and nobody else would be accepted for ten seconds at a time.
+func TestThousandsOfConnectionsLeaveFilesForOthers(t *testing.T) {
+	if os.Getenv("SLICEFEED_FEW_FILES") != "" {
+		serveWithFewFiles(t)
+		return
+	}
+	r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA")}
+	r.prepare(t, goodServer)
+	child := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), "SLICEFEED_FEW_FILES="+strings.Join([]string{r.files.Cert, r.files.Key, r.files.PeerCA, r.list}, ":"))
+	child.Stderr = os.Stderr
+	stdin, stdout := must(child.StdinPipe())(t), must(child.StdoutPipe())(t)
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		io.Copy(io.Discard, stdout)
+		if err := child.Wait(); err != nil {
+			t.Errorf("the server: %v", err)
+		}
+	})
+	line := must(bufio.NewReader(stdout).ReadString('\n'))(t)
+	r.address = strings.TrimSpace(line)
+
+	for range 4 * fewFiles {
+		conn, err := net.DialTimeout("tcp", r.address, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	began := time.Now()
+	for range 5 {
+		if err := checkHealth(t, r.dial(t, goodWriter, serverURI)); err != nil {
+			t.Errorf("after %s: %v", time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("5 newcomers took %s", took)
+	if took > handshakeTimeout/2 {
+		t.Errorf("5 newcomers had to wait for %s", took)
+	}
+}
+
+func serveWithFewFiles(t *testing.T) {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Split(os.Getenv("SLICEFEED_FEW_FILES"), ":")
+	r := &rig{files: Files{Cert: at[0], Key: at[1], PeerCA: at[2]}, list: at[3]}
+	r.quiet()
+	r.start(t)
+	fmt.Fprintln(os.Stdout, r.address)
+	io.Copy(io.Discard, os.Stdin)
+}
