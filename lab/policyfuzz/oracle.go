@@ -1,0 +1,86 @@
+// Package policyfuzz draws requests that whoever has stolen a writer's credential could make of
+// the consuming cluster, and judges what may come of them. It promises the same requests for
+// the same seed, and an oracle that knows docs/policy.md and nothing of the policy's
+// expressions; it refuses to know how the policy is installed.
+package policyfuzz
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Rules are what a policy has been told to allow.
+type Rules struct {
+	Namespaces []string
+	Managers   []string // values of endpointslice.kubernetes.io/managed-by
+	CIDRs      []netip.Prefix
+	Ports      [][2]int32 // ranges, both ends included
+}
+
+// Forbids says why the policy has to refuse a change, or nothing. A slice that is made has no
+// before, one that is deleted no after.
+func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
+	var why []string
+	say := func(format string, values ...any) { why = append(why, fmt.Sprintf(format, values...)) }
+	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
+		if slice == nil {
+			continue
+		}
+		if !slices.Contains(r.Namespaces, slice.Namespace) {
+			say("namespace %s", slice.Namespace)
+		}
+		if by := slice.Labels[discoveryv1.LabelManagedBy]; by == "" || !slices.Contains(r.Managers, by) {
+			say("managed by %q", by)
+		}
+	}
+	if after == nil {
+		return why
+	}
+	if after.AddressType != discoveryv1.AddressTypeIPv4 && after.AddressType != discoveryv1.AddressTypeIPv6 {
+		say("addresses of type %s", after.AddressType)
+	}
+	for _, e := range after.Endpoints {
+		for _, a := range e.Addresses {
+			if !r.within(a) {
+				say("address %q", a)
+			}
+		}
+	}
+	for _, p := range after.Ports {
+		switch {
+		case p.Port == nil:
+			say("a port without a number")
+		case !slices.ContainsFunc(r.Ports, func(of [2]int32) bool { return of[0] <= *p.Port && *p.Port <= of[1] }):
+			say("port %d", *p.Port)
+		}
+	}
+	var were metav1.ObjectMeta
+	if before != nil {
+		were = before.ObjectMeta
+	}
+	for _, o := range after.OwnerReferences {
+		there := slices.ContainsFunc(were.OwnerReferences, func(w metav1.OwnerReference) bool { return reflect.DeepEqual(o, w) })
+		if !there && (o.APIVersion != "v1" || o.Kind != "Service" || o.BlockOwnerDeletion != nil) {
+			say("owner %s %s", o.APIVersion, o.Kind)
+		}
+	}
+	for _, f := range after.Finalizers {
+		if !slices.Contains(were.Finalizers, f) {
+			say("finalizer %s", f)
+		}
+	}
+	return why
+}
+
+// within takes an address in its plain form alone: what programs read in different ways, such as
+// zeros in front, is nobody's.
+func (r Rules) within(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && !a.Is4In6() && a.Zone() == "" &&
+		slices.ContainsFunc(r.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+}
