@@ -19,8 +19,8 @@ const page = "docs/mutants.md"
 // Command is "lab mutants".
 func Command() *cobra.Command {
 	var root, simulation string
-	var at int
-	var update bool
+	var at, seeds int
+	var update, worlds bool
 	cmd := &cobra.Command{
 		Use:   "mutants [name...]",
 		Short: "Lay deliberate bugs over the product, one by one, and see which test catches each",
@@ -29,11 +29,22 @@ func Command() *cobra.Command {
 			if len(names) > 0 {
 				chosen = slices.DeleteFunc(chosen, func(m Mutant) bool { return !slices.Contains(names, m.Name) })
 			}
+			if update && worlds {
+				return errors.New("--update wants the unit tests too: leave out --worlds")
+			}
 			if len(chosen) == 0 {
 				return errors.New("no mutant of that name")
 			}
 			if _, err := os.Stat(filepath.Join(root, simulation)); err != nil {
 				simulation = ""
+			}
+			for i := range chosen {
+				if seeds > 0 {
+					chosen[i].Seeds = seeds
+				}
+				if worlds {
+					chosen[i].Suites = nil
+				}
 			}
 			began := time.Now()
 			results := make([]Result, len(chosen))
@@ -66,6 +77,8 @@ func Command() *cobra.Command {
 	cmd.Flags().StringVar(&root, "root", ".", "root of the checkout")
 	cmd.Flags().StringVar(&simulation, "simulation", "lab/sim", "package of the simulation, from the root; one that is not there is not run")
 	cmd.Flags().IntVar(&at, "at-once", 2, "mutants tried at the same time")
+	cmd.Flags().BoolVar(&worlds, "worlds", false, "leave the unit tests out: try the simulation alone")
+	cmd.Flags().IntVar(&seeds, "seeds", 0, "try the simulation with so many worlds, whatever it must catch; 0: only with what it must")
 	cmd.Flags().BoolVar(&update, "update", false, "write what came of them into the table of "+page)
 	return cmd
 }

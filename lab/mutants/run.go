@@ -28,7 +28,7 @@ type Result struct {
 
 // Caught reports whether all that must catch the mutant did.
 func (r Result) Caught() bool {
-	return r.Err == nil && r.Test != "" && (r.Mutant.Seeds == 0 || r.World > 0 && r.World <= r.Mutant.Seeds)
+	return r.Err == nil && (r.Test != "" || len(r.Mutant.Suites) == 0) && (r.Mutant.Seeds == 0 || r.World > 0 && r.World <= r.Mutant.Seeds)
 }
 
 // Runner tries mutants on a checkout.

@@ -59,6 +59,10 @@ func Line(r Result) string {
 	switch {
 	case r.Err != nil:
 		what, by = "ERROR", r.Err.Error()
+	case len(r.Mutant.Suites) == 0 && r.Caught():
+		by = fmt.Sprintf("by world %d (limit %d)", r.World, r.Mutant.Seeds)
+	case len(r.Mutant.Suites) == 0:
+		what, by = "MISSED", fmt.Sprintf("by %d worlds", r.Mutant.Seeds)
 	case r.Test == "":
 		what, by = "MISSED", "by "+strings.Join(r.Mutant.Suites, ", ")
 	case !r.Caught():

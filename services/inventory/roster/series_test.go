@@ -37,6 +37,22 @@ func TestWhatCameAndWentSinceTheLastObservationIsNoLoss(t *testing.T) {
 			w.Remove(w.now, "c")
 			w.Remove(w.now, "b")
 		}, false},
+		{"two that have changed are lost", []string{"a", "b", "c"}, func(w *world) {
+			for name, address := range map[string]string{"b": "10.0.0.2", "c": "10.0.0.3"} {
+				c := record(name, address)
+				c.Zone = "other"
+				w.Upsert(w.now, c)
+			}
+			w.Remove(w.now, "b")
+			w.Remove(w.now, "c")
+		}, true},
+		{"all have changed", []string{"a", "b", "c"}, func(w *world) {
+			for name, address := range map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"} {
+				c := record(name, address)
+				c.Zone = "other"
+				w.Upsert(w.now, c)
+			}
+		}, false},
 		{"one is lost after the loss of another was observed", []string{"a", "b", "c"}, func(w *world) {
 			w.Remove(w.now, "b")
 			w.pass(time.Minute)
@@ -220,6 +236,33 @@ func TestSilenceIsTooLongAfterExactly150Seconds(t *testing.T) {
 		}
 		if wake := w.nextTurn(t0.Add(silence - time.Second)); !wake.Equal(t0.Add(silence + 1)) {
 			t.Errorf("%s: wakes %s after the silence began, want just after 150 s", name, wake.Sub(t0))
+		}
+	}
+}
+
+// Two looks at once, or two listings, would be answered in any order.
+func TestWhatIsUnderWayIsNotAskedForAgainHoweverLongItTakes(t *testing.T) {
+	w := ready(t, Config{})
+	w.pass(time.Minute)
+	if a := w.Ask(w.now); a.Look == NoLook || !a.List {
+		t.Fatalf("after a minute: %+v", a)
+	}
+	for range 10 {
+		w.pass(time.Minute)
+		if a := w.Ask(w.now); a.Look != NoLook || a.List {
+			t.Fatalf("asked for again: %+v", a)
+		}
+	}
+}
+
+func TestNothingIsSyncedBeforeItWasReadOnce(t *testing.T) {
+	for resolver, what := range map[Resolver]string{ByCloud: "by the cloud", ByRecord: "by record"} {
+		w := newWorld(t, Config{Resolver: resolver})
+		if s := w.Status(w.now); s.Membership.Sync != Unsynced || s.Addresses.Sync != Unsynced || s.Told {
+			t.Errorf("%s, before anything: %+v", what, s)
+		}
+		if w.Looked(w.now, w.now, Full, 1, nil); resolver == ByCloud && w.Status(w.now).Addresses.Sync != Unsynced {
+			t.Errorf("%s, before a listing: %+v", what, w.Status(w.now))
 		}
 	}
 }

@@ -89,9 +89,8 @@ func TestAWindowIsOpenedByTheFirstThatLeaves(t *testing.T) {
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
 	w.unlist("blue", 2)
-	w.see("half of them leave", "2:ready 3:ready")
-	if !w.d.Wake.Equal(opened.Add(time.Minute)) {
-		t.Errorf("wakes %s after the window was opened, want when it ends", w.d.Wake.Sub(opened))
+	if got := w.decide(); got != "2:ready 3:ready" || !w.d.Wake.Equal(opened.Add(time.Minute)) {
+		t.Errorf("half of them leave: %q; wakes %s after the window was opened, want when it ends", got, w.d.Wake.Sub(opened))
 	}
 	w.pass(15 * time.Second)
 	w.observe("blue")
