@@ -2,11 +2,10 @@ package faults
 
 import (
 	"context"
-	"fmt"
+	"net/http"
 	"syscall"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -69,41 +68,6 @@ func compacted(of cluster, edges where) Fault {
 			return back(ctx)
 		}, nil
 	}
-}
-
-// webhookDown has an admission webhook that nobody answers for stand before every write of a slice: the
-// API server answers 500.
-func webhookDown() Fault {
-	return inSteps(func(ctx context.Context, s *Scene, undo *steps) error {
-		const name = "faults.example.org"
-		hooks := s.ConsumingClient().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-		nobody, fail, no, second := "https://"+edgesAddress.String()+":1/", admissionv1.Fail, admissionv1.SideEffectClassNone, int32(1)
-		hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionv1.ValidatingWebhook{{
-			Name: name, ClientConfig: admissionv1.WebhookClientConfig{URL: &nobody}, FailurePolicy: &fail, SideEffects: &no,
-			TimeoutSeconds: &second, AdmissionReviewVersions: []string{"v1"},
-			Rules: []admissionv1.RuleWithOperations{{
-				Operations: []admissionv1.OperationType{admissionv1.OperationAll},
-				Rule:       admissionv1.Rule{APIGroups: []string{"discovery.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"endpointslices"}},
-			}},
-		}}}
-		if _, err := hooks.Create(ctx, hook, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("put a webhook in the way: %w", err)
-		}
-		works := func() bool {
-			slice := s.Now()[0].DeepCopy()
-			slice.ResourceVersion = ""
-			_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).
-				Update(ctx, slice, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err == nil
-		}
-		undo.then(func(ctx context.Context) error {
-			if err := hooks.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-				return err
-			}
-			return eventually(ctx, "writes are let through", works)
-		})
-		return eventually(ctx, "writes are refused", func() bool { return !works() })
-	})
 }
 
 // forbidden takes the permission to update slices from the writers.
@@ -176,6 +140,18 @@ func apiServerRows() []Row {
 		{
 			Name: "the consuming API server answers 500 to each write of a slice (a webhook that nobody answers for), and two nodes are replaced", Part: consumingAPI, Fault: webhookDown(), Meanwhile: Rolls,
 			Within: written, Writes: 2, Blind: true, Recovers: written,
+		},
+		{
+			Name: "the consuming API server answers 429 with Retry-After: 2 to each write of a slice, and a node joins", Part: consumingAPI,
+			Fault: webhookAnswers(http.StatusTooManyRequests, 2), Meanwhile: Joins, Lasts: 5 * time.Second, Within: written, Blind: true, Recovers: written,
+		},
+		{
+			Name: "the consuming API server answers 429 with Retry-After: 2 to each write of a slice and of the Lease, and a node drains", Part: consumingAPI,
+			Fault: webhookAnswers(http.StatusTooManyRequests, 2, leases), Meanwhile: Drains, Lasts: 14 * time.Second, Within: led, Blind: true, Recovers: led,
+		},
+		{
+			Name: "the consuming API server answers 503 to each write of a slice, and two nodes are replaced", Part: consumingAPI,
+			Fault: webhookAnswers(http.StatusServiceUnavailable, 0), Meanwhile: Rolls, Within: written, Writes: 2, Blind: true, Recovers: written,
 		},
 		{
 			Name: "the permission to write slices is taken away, and a node dies", Part: consumingAPI, Fault: forbidden(), Meanwhile: Dies,

@@ -167,7 +167,7 @@ func deleted() Fault {
 func stormRows() []Row {
 	const (
 		silent  = 6 * time.Second
-		revived = 6 * time.Second // two good probes
+		revived = 10 * time.Second // two good probes
 		listed  = 15 * time.Second
 	)
 	servers := "/datacenters/" + pair.Datacenter + "/servers"
