@@ -40,6 +40,15 @@ func (d *cloud) boot(n node) {
 	d.c.alive(n.address)
 }
 
+// address is that of a Node's machine, whatever its Node says meanwhile.
+func (d *cloud) address(node string) netip.Addr {
+	n := d.c.nodes.now[node]
+	if m, ok := d.machines.now[n.server]; ok {
+		return m.address
+	}
+	return n.address
+}
+
 // delete takes a machine away; what it serves may answer on, as one that was only forgotten.
 func (d *cloud) delete(id string, answers bool) {
 	m, ok := d.machines.now[id]

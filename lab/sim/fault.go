@@ -106,7 +106,7 @@ func (w *world) strikeNodes(f Fault) (lift func(), done bool) {
 			return nil, true
 		}
 		other := names[(slices.Index(names, name)+1)%len(names)]
-		a, b := c.nodes.now[name].address, c.nodes.now[other].address
+		a, b := c.cloud.address(name), c.cloud.address(other)
 		c.readdress(name, b)
 		c.readdress(other, a)
 	case AllNotReady, AllDrained:
