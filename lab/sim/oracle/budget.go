@@ -6,11 +6,14 @@ import "time"
 // the first that leaves.
 type window struct {
 	opened   time.Time
-	size     int // how many were ready when it opened
+	since    time.Time // it cannot have been opened before
+	size     int       // how many were ready when it opened
 	used     int
 	epoch    string // of the newest observation that it used
 	observed uint64
 }
+
+func (w *window) full() bool { return w.used >= max(1, w.size/2) }
 
 // budget judges I4: in a window at most half of those that were ready when it opened, or one,
 // leave ready on the feed's word alone; none does in a leader's first window; a further one
@@ -55,7 +58,8 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 		return
 	}
 	w := p.aim.windows[source]
-	if w == nil || !p.at.Before(w.opened.Add(length)) {
+	over := func(from time.Time) bool { return !p.at.Before(from.Add(length)) }
+	if w == nil || over(w.opened) || w.full() && over(w.since) {
 		next := o.open(p, source, w, first)
 		if t := p.told[source]; w != nil && t != nil && t.Epoch == w.epoch && t.Observation <= w.observed {
 			o.broke("I4", "shrink", "a further window needs a newer observation than the last one used",
@@ -63,38 +67,37 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 		}
 		w = next
 		p.aim.windows[source] = w
+	} else if w.full() {
+		o.broke("I4", "shrink", sentence, "%s let %s go, the %d. of %s of which %d were ready at %s",
+			f.Writer, c.address, w.used+1, source, w.size, w.opened.Format(time.TimeOnly))
 	}
 	w.used++
-	if w.used > max(1, w.size/2) {
-		o.broke("I4", "shrink", sentence, "%s let %s go, the %d. of %s of which %d were ready at %s",
-			f.Writer, c.address, w.used, source, w.size, w.opened.Format(time.TimeOnly))
-	}
 }
 
 // open opens a window. A plan of which not every write took effect may have opened it before, or
 // one that was not written since the Service was paused: its writer had booked who was to leave.
 // Then the oracle gives it the benefit of the doubt.
 func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *window {
-	w := &window{opened: p.at, size: p.ready[source]}
+	w := &window{opened: p.at, since: p.at, size: p.ready[source]}
 	earliest := p.at.Add(-p.config.ShrinkWindow)
+	if earliest.Before(first) {
+		earliest = first
+	}
+	if last != nil && earliest.Before(last.since.Add(p.config.ShrinkWindow)) {
+		earliest = last.since.Add(p.config.ShrinkWindow)
+	}
+	if p.aim.resumed.After(earliest) {
+		w.since = earliest
+	}
 	for _, id := range o.recent {
 		q := o.plans[id]
-		if q.writer != p.writer || q.Target != p.Target || q.complete() || q == p {
+		if q.writer != p.writer || q.Target != p.Target || q.complete() || q == p || !q.at.After(earliest) {
 			continue
 		}
-		if !q.at.After(earliest) || q.at.Before(first) || last != nil && q.at.Before(last.opened.Add(p.config.ShrinkWindow)) {
-			continue
-		}
-		if q.at.Before(w.opened) {
-			w.opened = q.at
+		if q.at.Before(w.since) {
+			w.since = q.at
 		}
 		w.size = max(w.size, q.ready[source])
-	}
-	if resumed := p.aim.resumed; resumed.After(earliest) {
-		w.opened = earliest.Add(1)
-		if last != nil && w.opened.Before(last.opened.Add(p.config.ShrinkWindow)) {
-			w.opened = last.opened.Add(p.config.ShrinkWindow)
-		}
 	}
 	if t := p.told[source]; t != nil {
 		w.epoch, w.observed = t.Epoch, t.Observation

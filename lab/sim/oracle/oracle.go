@@ -50,8 +50,13 @@ type Oracle struct {
 	plans   map[uint64]*plan
 	recent  []uint64 // the plans, oldest first
 
-	over time.Time
+	contradicted bool // a cloud has told, whole, what was true before
+	over         time.Time
 }
+
+// staleCloud is the kind of fault by which a cloud answers as of some time ago. Such an answer is
+// whole in itself: the inventory has to believe it (§4, a complete contradicting answer).
+const staleCloud = "cloud stale"
 
 // New returns an oracle that has seen nothing.
 func New(setup Setup) *Oracle {
@@ -106,6 +111,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 	case End:
 		o.end()
 	case Fault:
+		o.contradicted = o.contradicted || f.Kind == staleCloud
 	}
 	return o.found
 }

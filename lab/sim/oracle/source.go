@@ -88,15 +88,13 @@ func (o *Oracle) told(f Told) {
 }
 
 // shrunk judges that an honest inventory goes on telling of a machine that is there, and that it
-// has told of. At which address is another matter: a cloud that answers as of some time ago, and
-// is whole in itself, may contradict what was true (§4, a complete contradicting answer).
+// has told of, unless its cloud has contradicted itself.
 func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
-	still := make(map[string]bool, len(f.Members))
-	for i := range f.Members {
-		still[f.Members[i].Name] = true
+	if o.contradicted {
+		return
 	}
 	for where, first := range before.first {
-		if still[where.name] || now.index[where.address] != nil {
+		if _, still := now.first[where]; still || now.index[where.address] != nil {
 			continue // one address, one node: a new machine may have come to be there
 		}
 		if before.Epoch != now.Epoch && s.state(where.name) != Ready {

@@ -8,6 +8,7 @@ type target struct {
 	ours   map[netip.Addr]held // what the writers' own writes have made, foreign edits apart
 	had    map[netip.Addr]held // what an endpoint was before it was put out
 	turns  map[netip.Addr]turn // the last change of each endpoint
+	last   *writer             // who wrote last; nil: someone else
 	rests  map[string][]string // per slice, what its rest was, by our writes alone
 }
 
@@ -46,6 +47,7 @@ func (t *target) edit(f Edited) {
 	t.put(f.Slice, f.After)
 	delete(t.rests, f.Slice)
 	clear(t.turns)
+	t.last = nil
 }
 
 // union is what a consumer sees of all slices. An address in several of them counts as the best

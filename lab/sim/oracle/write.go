@@ -90,6 +90,7 @@ func (o *Oracle) wrote(f Wrote) {
 		o.budget(f, p, t, changes)
 	}
 	p.landed++
+	t.last = p.writer
 	t.turned(f, p, changes, after, o)
 }
 
@@ -149,7 +150,8 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 		o.broke("I3", "no change", "without a semantic change there is no write",
 			"%s made %s, an empty slice beside others", f.Writer, f.Slice)
 	}
-	if len(changes) == 0 && f.After != nil && (f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
+	// A writer that has not seen yet what another one wrote may make what is there already.
+	if alone := t.last == p.writer; alone && len(changes) == 0 && f.After != nil && (f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
 		for _, e := range f.After.Endpoints {
 			if h, ok := before[e.Address]; ok && !f.Before.lists(e.Address) && h.slices > 0 && p.Writes == 1 {
 				o.broke("I3", "no change", "without a semantic change there is no write",
