@@ -74,4 +74,13 @@ func (c *Coverage) Table() string {
 }
 
 // Unfillable are the cells that cannot be filled, each with the reason.
-var Unfillable = map[Cell]string{}
+var Unfillable = unfillable()
+
+func unfillable() map[Cell]string {
+	cells := map[Cell]string{}
+	for _, rule := range Rules {
+		// Between the edit and the moment at which a writer hears of it some rules do speak.
+		cells[Cell{OptedOut, rule}] = "nothing is decided on a Service that has opted out"
+	}
+	return cells
+}

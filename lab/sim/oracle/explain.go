@@ -22,6 +22,9 @@ func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[net
 	if !c.from.listed {
 		o.known(f, p, c)
 	}
+	if before, ok := t.past[c.address]; ok && before.writer != p.writer && before.as == c.to && o.now.Sub(before.until) < behind {
+		return
+	}
 	if p.calls(t, c, p.held, *p.made()) || p.calls(t, c, before, p.decide(before)) {
 		return
 	}

@@ -1,6 +1,9 @@
 package oracle
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // target is what the API server has of a Service.
 type target struct {
@@ -9,6 +12,7 @@ type target struct {
 	had    map[netip.Addr]held // what an endpoint was before it was put out
 	turns  map[netip.Addr]turn // the last change of each endpoint
 	last   *writer             // who wrote last; nil: someone else
+	past   map[netip.Addr]past // what each endpoint was before the last change
 	rests  map[string][]string // per slice, what its rest was, by our writes alone
 }
 
@@ -26,10 +30,23 @@ type turn struct {
 	from    fate
 }
 
+// past is what an endpoint was until a writer changed it.
+type past struct {
+	as     fate
+	writer *writer
+	until  time.Time
+}
+
+// behind is how long another writer's watch may not have shown it what a writer did. There is no
+// fencing token (§6): a new leader that is behind plans with slices of before until it meets a
+// conflict, which a slice that nobody has touched does not give. What it brings back so is mended
+// as soon as it has caught up.
+const behind = time.Minute
+
 func newTarget() *target {
 	return &target{
 		slices: map[string]*Slice{}, ours: map[netip.Addr]held{}, had: map[netip.Addr]held{},
-		turns: map[netip.Addr]turn{}, rests: map[string][]string{},
+		turns: map[netip.Addr]turn{}, past: map[netip.Addr]past{}, rests: map[string][]string{},
 	}
 }
 
