@@ -50,6 +50,7 @@ func (k *soak) note(r Result, took time.Duration) {
 		k.bad++
 		if _, known := k.failures[kind]; !known {
 			k.failures[kind] = r.Script
+			fmt.Printf("seed %d: %s\n", r.Script.Seed, r.Violations[0])
 		}
 	}
 }
