@@ -1,0 +1,8 @@
+//go:build !race
+
+package hostile
+
+const (
+	raced      = false
+	usualLives = 60
+)

@@ -1,0 +1,223 @@
+// Package hostile has peers that mean harm and have valid certificates: an inventory against the
+// writer's real stages, and a subscriber against the real inventory. It promises that what they
+// do follows from a seed, that what they made the other side hold was measured, and that a
+// failure tells its seed. It refuses to judge by more than the documents promise: fences,
+// guards, bounds, and that what was seen is said.
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// fence is where the writer's one source may point.
+var fence = netip.MustParsePrefix("10.0.1.0/24")
+
+const (
+	shrinkWindow = time.Minute
+	maxResponse  = 4<<20 + 64<<10 // as the real link has it
+)
+
+// sight is a write of slices: which addresses are ready from then on.
+type sight struct {
+	at    time.Time
+	all   []string
+	ready map[string]bool
+}
+
+// writer is the writer's stages from the subscriber to the applier, with a consuming cluster
+// that is a fake. There are no probes: with them off the least stands between a lie and the slices.
+type writer struct {
+	sub      *subscriber.Subscriber
+	registry *prometheus.Registry
+	errors   atomic.Int64 // lines of the log at the level of an error
+	lines    atomic.Int64
+
+	mu      sync.Mutex
+	slices  map[string]*discoveryv1.EndpointSlice
+	version int
+	seen    []sight
+}
+
+// Leading and the rest make of it a Lease that is held for good.
+func (w *writer) Leading() bool { return true }
+
+// Changed never tells of anything.
+func (w *writer) Changed() <-chan struct{} { return nil }
+
+// Release does nothing.
+func (w *writer) Release() {}
+
+// work runs the writer against an inventory, in a bubble of its own time, while meanwhile lasts.
+func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(*writer)) {
+	t.Helper()
+	w := &writer{registry: prometheus.NewRegistry(), slices: map[string]*discoveryv1.EndpointSlice{}, version: 1_000_000} // above what the fake cluster's lists have
+	log := slog.New(counting{w})
+	listener := bufconn.Listen(64 << 10)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.WaitForHandlers(true))
+	inventory(server)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///inventory",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sub = subscriber.New(subscriber.Config{
+		Source: "default", Conn: conn, Log: log, Metrics: subscriber.NewMetrics(w.registry), DoubtObservations: 3,
+		Random: func() float64 { return 0 },
+	})
+	client := fake.NewClientset(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: types.UID("shop"), Labels: map[string]string{targets.LabelClass: "default"}},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.0.1.250", ClusterIPs: []string{"10.0.1.250"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
+		},
+	})
+	client.PrependReactor("*", "endpointslices", w.note)
+	followed, err := targets.New(targets.Config{
+		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"}, Logger: log,
+		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListOut: true, MaxStaleness: 15 * time.Minute},
+		Sources:  []targets.Source{{Name: "default"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(w.registry)
+	controls := control.New(control.Config{
+		Sources: []control.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
+		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
+		Board: endpoints.NewBoard("life"), Told: told, Logger: log, Registerer: w.registry,
+		Applier: func() *applier.Applier {
+			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Reporter: told, Logger: log, Metrics: written})
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	running, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{w.sub.Run, followed.Run, controls.Run} {
+		running.Go(func() error { return run(ctx) })
+	}
+	meanwhile(w)
+	stop()
+	if err := running.Wait(); err != nil {
+		t.Error(err)
+	}
+	conn.Close()
+	server.Stop()
+	<-served
+	synctest.Wait()
+}
+
+// note sees each write before the fake cluster does, and gives it what an API server would.
+func (w *writer) note(action kubetesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch a := action.(type) {
+	case kubetesting.CreateAction: // an update is one, too
+		slice := a.GetObject().(*discoveryv1.EndpointSlice)
+		w.version++
+		slice.ResourceVersion = strconv.Itoa(w.version)
+		if slice.UID == "" {
+			slice.UID = types.UID(fmt.Sprintf("slice-%d", w.version))
+		}
+		w.slices[slice.Name] = slice.DeepCopy()
+	case kubetesting.DeleteAction:
+		delete(w.slices, a.GetName())
+	default:
+		return false, nil, nil
+	}
+	one := sight{at: time.Now(), ready: map[string]bool{}}
+	for _, slice := range w.slices {
+		for _, e := range slice.Endpoints {
+			one.all = append(one.all, e.Addresses...)
+			if e.Conditions.Ready != nil && *e.Conditions.Ready {
+				one.ready[e.Addresses[0]] = true
+			}
+		}
+	}
+	w.seen = append(w.seen, one)
+	return false, nil, nil
+}
+
+func (w *writer) sights() []sight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.seen)
+}
+
+// breaches are those that the writer has counted, by kind.
+func (w *writer) breaches(t *testing.T) map[string]int {
+	t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int{}
+	for _, f := range families {
+		if f.GetName() != "slicefeed_writer_source_breaches_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if n := int(m.GetCounter().GetValue()); l.GetName() == "kind" && n > 0 {
+					all[l.GetValue()] = n
+				}
+			}
+		}
+	}
+	return all
+}
+
+// counting counts the lines of a log.
+type counting struct{ *writer }
+
+// Enabled is always true.
+func (c counting) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs is of no matter.
+func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+// WithGroup is of no matter.
+func (c counting) WithGroup(string) slog.Handler { return c }
+
+// Handle counts.
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	c.lines.Add(1)
+	if r.Level >= slog.LevelError && strings.Contains(r.Message, "broke the contract") {
+		c.errors.Add(1)
+	}
+	return nil
+}
