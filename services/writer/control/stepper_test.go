@@ -1,0 +1,80 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// only is the one Service that there is.
+type only struct {
+	services
+
+	view targets.View
+}
+
+func (o *only) Get(targets.Key) targets.View { return o.view }
+
+// alternate is a Lease that is taken and lost as the test says.
+type alternate struct {
+	elected
+
+	leads bool
+}
+
+func (a *alternate) Leading() bool { return a.leads }
+
+func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := targets.Key{Namespace: "web", Name: "shop"}
+		log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+		lead := &alternate{}
+		followed := &only{view: targets.View{
+			Synced: true, Ours: true, Target: targets.Target{Key: key, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
+			Service: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
+		}}
+		told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+		s := NewStepper(Config{
+			Targets: followed, Prober: &asked{}, Lease: lead, Told: told, Logger: log, Registerer: registry,
+			Applier: func() *applier.Applier {
+				return applier.New(applier.Config{Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
+			},
+		})
+		step := func() func(context.Context) error { write, _ := s.Step(key, time.Now()); return write }
+		if step() != nil {
+			t.Error("a standby writes")
+		}
+		lead.leads = true
+		if step() == nil {
+			t.Error("a leader writes nothing")
+		}
+		if step() != nil {
+			t.Error("two writes are under way")
+		}
+		if write, _ := s.Wrote(key, time.Now(), nil); write == nil {
+			t.Error("what came meanwhile is not written")
+		}
+		write, wake := s.Wrote(key, time.Now(), errors.New("down"))
+		if write != nil || wake.Sub(time.Now()) != time.Second {
+			t.Errorf("after a write that failed: the next one at %s", wake)
+		}
+		time.Sleep(time.Until(wake))
+		if step() == nil {
+			t.Error("a write that failed is not tried again")
+		}
+		followed.view.Ours = false
+		if write, _ := s.Wrote(key, time.Now(), nil); write != nil || step() != nil {
+			t.Error("a Service that is none of ours is written")
+		}
+	})
+}
