@@ -21,8 +21,10 @@ type record struct {
 	ours *discoveryv1.EndpointSlice
 	// newest is the newest that we were answered, by a write or a read; nil: none.
 	newest *discoveryv1.EndpointSlice
-	// gone is the UID of one that is deleted: a cache that still shows it is behind.
+	// gone is the UID of one that is deleted, and last the version that it had: a cache that still
+	// shows it, or one of its name from before, is behind.
 	gone types.UID
+	last string
 	// sent is a write whose fate is not known; asked is its verb.
 	sent  *discoveryv1.EndpointSlice
 	asked verb
@@ -38,7 +40,7 @@ func (a *Applier) Current(cached []*discoveryv1.EndpointSlice, version string) [
 	for _, slice := range cached {
 		k := key{slice.Namespace, slice.Name}
 		r := a.records[k]
-		if r != nil && r.gone != "" && slice.UID == r.gone {
+		if r != nil && r.gone != "" && (slice.UID == r.gone || newer(r.last, slice.ResourceVersion)) {
 			continue
 		}
 		shown[k] = struct{}{}
@@ -113,7 +115,7 @@ func (a *Applier) wrote(service corev1.ObjectReference, verb verb, sent, answer 
 	r := a.record(service.UID, key{sent.Namespace, sent.Name})
 	r.sent = nil
 	if verb == remove {
-		r.ours, r.newest, r.gone = nil, nil, sent.UID
+		r.ours, r.newest, r.gone, r.last = nil, nil, sent.UID, sent.ResourceVersion
 		return
 	}
 	r.ours, r.newest, r.gone = sent, answer, ""
@@ -153,7 +155,7 @@ func (a *Applier) found(k key, slice *discoveryv1.EndpointSlice) {
 	if slice == nil {
 		r.newest = nil
 		if sent != nil && sent.UID != "" {
-			r.gone = sent.UID
+			r.gone, r.last = sent.UID, sent.ResourceVersion
 			if asked == remove {
 				r.ours = nil // it took place
 			}
