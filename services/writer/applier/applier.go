@@ -91,6 +91,8 @@ type Applier struct {
 	mu      sync.Mutex
 	records map[key]*record
 	repair  budget
+	// reign counts how often another one may have written, looked is the last one that look was for.
+	reign, looked int
 
 	// Since the last Apply or Withdraw that succeeded; one at a time has them.
 	conflicts int
@@ -105,7 +107,7 @@ func New(cfg Config) *Applier {
 	return &Applier{
 		store: cfg.Store, leading: cfg.Leading, reporter: cfg.Reporter, log: cfg.Logger,
 		metrics: cfg.Metrics, history: cfg.History,
-		records: map[key]*record{},
+		records: map[key]*record{}, reign: 1,
 	}
 }
 
@@ -132,6 +134,11 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 			return plan, nil
 		}
 		return plan, ErrNotLeading
+	}
+	if !plan.Empty() {
+		if err := a.look(ctx, service, desired, current); err != nil {
+			return plan, err
+		}
 	}
 	if err := a.mayRepair(service, plan, current); err != nil {
 		return plan, err
@@ -277,9 +284,7 @@ func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) er
 }
 
 func (a *Applier) reread(ctx context.Context, k key) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
-	slice, err := a.store.Get(ctx, k.namespace, k.name)
+	slice, err := a.get(ctx, k)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read slice %s again: %w", k.name, err)
 	}

@@ -92,6 +92,7 @@ func (a *Applier) Forget() {
 		r.ours = nil
 	}
 	a.repair = budget{}
+	a.reign++
 }
 
 // record gives the slice's record, for this Service from now on.
