@@ -158,7 +158,7 @@ func instant(v reflect.Value) (nanoseconds int64, ok bool) {
 // replica copies a value of the product with all that it keeps to itself, so that a step leaves the world
 // it was taken in as it was. What the product promises never to alter is shared.
 func replica[T any](of *T, shared ...reflect.Type) *T {
-	c := copier{shared: shared, done: map[unsafe.Pointer]reflect.Value{}}
+	c := newCopier(shared...)
 	to := new(T)
 	c.copy(reflect.ValueOf(to).Elem(), reflect.ValueOf(of).Elem())
 	return to
@@ -167,6 +167,10 @@ func replica[T any](of *T, shared ...reflect.Type) *T {
 type copier struct {
 	shared []reflect.Type // types of pointers
 	done   map[unsafe.Pointer]reflect.Value
+}
+
+func newCopier(shared ...reflect.Type) *copier {
+	return &copier{shared: shared, done: map[unsafe.Pointer]reflect.Value{}}
 }
 
 // copy makes to what from is. Both can be addressed.

@@ -57,7 +57,10 @@ func (r Report) String() string {
 	if r.Whole {
 		bound = fmt.Sprintf("all histories: none leads to anything new after %d steps", r.Depth)
 	}
-	return fmt.Sprintf("%d states, %d transitions, %s, %.1f s", r.States, r.Transitions, bound, r.Took.Seconds())
+	if r.Took > 0 { // time stands still in a bubble
+		bound += fmt.Sprintf(", %.1f s", r.Took.Seconds())
+	}
+	return fmt.Sprintf("%d states, %d transitions, %s", r.States, r.Transitions, bound)
 }
 
 // block is how many states are looked at side by side: it bounds what is kept of their successors.

@@ -24,22 +24,26 @@ func TestNoShortHistoryBreaksAProperty(t *testing.T) {
 			return Writer(Setup{Nodes: 3, Sources: 2, Probing: true, ListOut: true, Lies: true})
 		}, 3, 4, 5_000},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			depth := row.depth
-			switch {
-			case os.Getenv("SLICEFEED_LONG") != "":
-				depth = row.longer
-			case raceDetector:
-				depth--
-			}
-			r := Search(row.world(), depth)
-			if r.Found != nil {
-				t.Fatal(r.Found)
-			}
-			t.Log(r)
-			if r.States < row.states && depth >= row.depth {
-				t.Errorf("%d states were seen, %d are expected at least: has the model lost some of its steps?", r.States, row.states)
-			}
-		})
+		t.Run(row.name, func(t *testing.T) { hold(t, row.depth, row.longer, row.states, row.world) })
+	}
+}
+
+// hold searches a model to its depth.
+func hold(t *testing.T, depth, longer, states int, world func() World) {
+	t.Helper()
+	stated := depth
+	switch {
+	case os.Getenv("SLICEFEED_LONG") != "":
+		depth = longer
+	case raceDetector:
+		depth--
+	}
+	r := Search(world(), depth)
+	if r.Found != nil {
+		t.Fatal(r.Found)
+	}
+	t.Log(r)
+	if r.States < states && depth >= stated {
+		t.Errorf("%d states were seen, %d are expected at least: has the model lost some of its steps?", r.States, states)
 	}
 }

@@ -138,13 +138,19 @@ func (w *writerWorld) input() verdict.Input {
 	for n := range w.setup.Nodes {
 		in.Probes[w.address(n)] = w.probes[n]
 	}
-	for _, e := range w.listed {
-		in.Held = append(in.Held, verdict.Held{
+	in.Held = heldAs(w.listed)
+	return in
+}
+
+// heldAs is what slices list, as the verdict hears it.
+func heldAs(listed []planner.Endpoint) (all []verdict.Held) {
+	for _, e := range listed {
+		all = append(all, verdict.Held{
 			Address: e.Address, Source: e.Source,
 			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
 		})
 	}
-	return in
+	return all
 }
 
 // react decides, and writes unless the API server is away. A decision that was written is taken once
@@ -169,7 +175,7 @@ func (w *writerWorld) react() error {
 	if got, want := w.picture(listOf(second)), w.picture(listOf(d)); got != want {
 		return fmt.Errorf("flapping: decided %q, and after it was written %q", want, got)
 	}
-	if second.Write && !planner.Make(w.desired(second), w.slices).Empty() {
+	if second.Write && !planner.Make(order(second, perSlice), w.slices).Empty() {
 		return fmt.Errorf("a write without a change (I3): decided %q twice", w.picture(listOf(d)))
 	}
 	for n := range w.setup.Nodes { // what is gone is not probed any more
@@ -195,8 +201,8 @@ func listOf(d verdict.Decision) (all []planner.Endpoint) {
 	return all
 }
 
-// desired is the order to the planner. Slices of two endpoints make three nodes and two sources move.
-func (w *writerWorld) desired(d verdict.Decision) planner.Desired {
+// order is what the planner is asked for.
+func order(d verdict.Decision, perSlice int) planner.Desired {
 	port := int32(30080)
 	return planner.Desired{
 		Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop",
@@ -204,13 +210,16 @@ func (w *writerWorld) desired(d verdict.Decision) planner.Desired {
 		Families:    []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:       []discoveryv1.EndpointPort{{Port: &port}},
 		Endpoints:   listOf(d),
-		MaxPerSlice: 2,
+		MaxPerSlice: perSlice,
 	}
 }
 
+// perSlice makes three nodes, or two sources, need more than one slice.
+const perSlice = 2
+
 // write makes the slices as planned, one request after the other. What is to stay is listed after each.
 func (w *writerWorld) write(d verdict.Decision) error {
-	desired := w.desired(d)
+	desired := order(d, perSlice)
 	plan := planner.Make(desired, w.slices)
 	before := w.listed
 	now := slices.Clone(w.slices)
