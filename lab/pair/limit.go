@@ -1,10 +1,7 @@
 package pair
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,36 +36,4 @@ func (h *Half) Limit(what Resource, to uint64) (back func() error, err error) {
 		}
 		return unix.Prlimit(pid, int(what), &before, nil)
 	}, nil
-}
-
-// Descriptors is the highest file descriptor that the process has open, and one: a limit of so
-// many leaves it those below that are free, and no more.
-func (h *Half) Descriptors() (uint64, error) {
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.PID()))
-	if err != nil {
-		return 0, fmt.Errorf("look at the files of %s: %w", h.Name, err)
-	}
-	var highest uint64
-	for _, entry := range open {
-		if n, err := strconv.ParseUint(entry.Name(), 10, 64); err == nil {
-			highest = max(highest, n+1)
-		}
-	}
-	return highest, nil
-}
-
-// Memory reads a line of /proc/…/status, in bytes: VmRSS is what is used, VmHWM the most that
-// ever was, VmSize the address space.
-func (h *Half) Memory(line string) (uint64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
-	if err != nil {
-		return 0, fmt.Errorf("look at the memory of %s: %w", h.Name, err)
-	}
-	for one := range bytes.Lines(raw) {
-		if value, ok := bytes.CutPrefix(one, []byte(line+":")); ok {
-			kib, err := strconv.ParseUint(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("%s has no %s", h.Name, line)
 }

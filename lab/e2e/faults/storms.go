@@ -101,9 +101,9 @@ func cloudIll(fault ionosapi.Fault) Fault {
 // heartbeats change every Node again and again, in what is nothing to us.
 func heartbeats(every time.Duration) Fault {
 	return inSteps(func(ctx context.Context, s *Scene, undo *steps) error {
-		nodes, n := s.SecuredClient().CoreV1().Nodes(), 0
+		nodes, n, members := s.SecuredClient().CoreV1().Nodes(), 0, s.Members(Default)
 		undo.ongoing(ctx, func(ctx context.Context) error {
-			for _, m := range s.Members(Default) {
+			for _, m := range members {
 				n++
 				patch := fmt.Sprintf(`{"metadata":{"annotations":{"storm.example.org/beat":"%d"}}}`, n)
 				_, err := nodes.Patch(ctx, m.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -179,7 +179,7 @@ func stormRows() []Row {
 		{Name: "all backends refuse at once, and come back", Part: backends, Fault: ill(backend.Refuse, everyone), Lasts: 5 * time.Second, Within: revived, Writes: 24},
 		{Name: "all backends hang at once, and come back", Part: backends, Fault: ill(backend.Hang, everyone), Lasts: 8 * time.Second, Within: revived, Writes: 24},
 		{
-			Name: "one backend dies and comes back every four seconds, and a node joins", Part: backends, Fault: flapping(4 * time.Second), Meanwhile: Joins,
+			Name: "one backend dies and comes back every five seconds, and a node joins", Part: backends, Fault: flapping(5 * time.Second), Meanwhile: Joins,
 			Lasts: 10 * time.Second, Within: revived, Writes: 8,
 		},
 		{
