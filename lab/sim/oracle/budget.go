@@ -9,7 +9,7 @@ type window struct {
 	since    time.Time // it cannot have been opened before
 	size     int       // how many were ready when it opened
 	used     int
-	epoch    string // of the newest observation that it used
+	epoch    string // of the observation that it used
 	observed uint64
 }
 
@@ -86,8 +86,9 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	if last != nil && earliest.Before(last.since.Add(p.config.ShrinkWindow)) {
 		earliest = last.since.Add(p.config.ShrinkWindow)
 	}
+	w.rests(p.told[source])
 	if p.aim.resumed.After(earliest) {
-		w.since = earliest
+		w.since, w.epoch = earliest, "" // nor is it known on which observation
 	}
 	for _, id := range o.recent {
 		q := o.plans[id]
@@ -96,13 +97,18 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 		}
 		if q.at.Before(w.since) {
 			w.since = q.at
+			w.rests(q.told[source])
 		}
 		w.size = max(w.size, q.ready[source])
 	}
-	if t := p.told[source]; t != nil {
-		w.epoch, w.observed = t.Epoch, t.Observation
-	}
 	return w
+}
+
+// rests notes the observation that was in force when the window may have been opened.
+func (w *window) rests(on *told) {
+	if on != nil {
+		w.epoch, w.observed = on.Epoch, on.Observation
+	}
 }
 
 // complete reports whether every request of a plan took effect, as far as is known.
