@@ -32,6 +32,12 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 			return fmt.Errorf("%s is listed (I1), which no source has told or the fence refuses", e.Address)
 		}
 	}
+	for _, e := range listOf(d) {
+		n, lists := w.number(e.Address), func(h verdict.Held) bool { return h.Address == e.Address }
+		if w.setup.Probing && w.probes[n].Health != verdict.Passing && !slices.ContainsFunc(in.Held, lists) && word(e) != "out" && !d.Panic {
+			return fmt.Errorf("node-%d is listed as %s, which is new and has not passed a probe", n, word(e))
+		}
+	}
 	if n, protected := w.protected(in, d); protected && !usable(d) {
 		return fmt.Errorf("nothing is usable (I2), though node-%d answers or not every witness calls it dead", n)
 	}
