@@ -69,6 +69,7 @@ func inventory() []Mutant {
 			Edits: one("\t\tif !a.IsValid() || a == m.held[f] {\n", "\t\tif old := m.held[f]; !a.IsValid() && old.IsValid() {\n\t\t\tdelete(r.owners, old)\n"+
 				"\t\t\tm.held[f] = netip.Addr{}\n\t\t}\n\t\tif !a.IsValid() || a == m.held[f] {\n"),
 			Suites: []string{inRoster},
+			Seeds:  200,
 		},
 		{
 			Name:   "one-address-two-nodes",

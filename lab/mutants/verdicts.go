@@ -22,6 +22,7 @@ func verdicts() []Mutant {
 				{"\tc.own()   // one address, one source\n", "\tc.own()   // one address, one source\n\tc.fence()\n"},
 			},
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "link-local-let-in",
@@ -43,6 +44,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/panic.go",
 			Edits:  one("c.void = failing && left && !c.works", "c.void = failing && left && c.works"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "spared-stay-out",
@@ -57,6 +59,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/trust.go",
 			Edits:  one("w.observed.count < c.in.Limits.EmptyThreshold", "w.observed.count+1 < c.in.Limits.EmptyThreshold"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "empty-believed-in-a-burst",
@@ -85,6 +88,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/trust.go",
 			Edits:  one("case !w.Alive:", "case !w.Alive && !w.Heard:"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "kubelet-restart-takes-out",
@@ -92,6 +96,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/table.go",
 			Edits:  one("case state == Ready, s.health == Passing:", "case state == Ready:"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "not-judged-yet-is-believed",

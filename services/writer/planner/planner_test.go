@@ -381,3 +381,36 @@ func BenchmarkMakeOneChangeOf5000(b *testing.B) {
 		}
 	}
 }
+
+func TestOnlyCanonicalAddressesAreListed(t *testing.T) {
+	d := target(0)
+	d.Families = []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	d.Endpoints = []Endpoint{{}, ready("fd00::1%eth0"), ready("::ffff:10.0.0.9"), ready("fd00::2")}
+	var got []string
+	for _, s := range Make(d, nil).Create {
+		for _, e := range s.Endpoints {
+			got = append(got, e.Addresses...)
+		}
+	}
+	if diff := cmp.Diff([]string{"10.0.0.9", "fd00::2"}, got); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+}
+
+// In between a Service would have fewer that are ready than before and after.
+func TestWhatMakesReadyIsWrittenBeforeWhatTakesAway(t *testing.T) {
+	for _, goes := range []int{0, 1} {
+		d := target(2)
+		d.MaxPerSlice = 1
+		comes := 1 - goes
+		d.Endpoints[comes].Ready, d.Endpoints[comes].Serving = false, false
+		c := settled(t, d)
+		d.Endpoints[comes].Ready, d.Endpoints[comes].Serving = true, true
+		d.Endpoints[goes].Ready, d.Endpoints[goes].Serving = false, false
+		plan := Make(d, c.slices)
+		counts(t, plan, 0, 2, 0)
+		if got := plan.Update[0].Endpoints[0].Addresses[0]; got != d.Endpoints[comes].Address.String() {
+			t.Errorf("%s is written first, which is not ready any more", got)
+		}
+	}
+}

@@ -166,6 +166,9 @@ func TestWhatIsNobodysGoesOnlyWhenEverySourceIsBelieved(t *testing.T) {
 	w = newWorld(t, 1)
 	w.in.Sources = nil
 	w.see("there is none at all", "0:ready")
+	if got := w.endpoint(addr(0)).Rule; got != RuleTrust {
+		t.Errorf("without any source the rule is %s", got)
+	}
 }
 
 func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
@@ -292,6 +295,7 @@ func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	w.tell("green", 2, Ready)
 	w.tell("green", 6, Ready)
+	w.tell("blue", 6, Ready) // the first by name has it
 	w.probe(6, Passing)
 	w.unlist("blue", 3)
 	_, want := Decide(Memory{}, w.in, w.now)
