@@ -1,0 +1,51 @@
+package endpointserver
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+)
+
+// live is the memory of objects and stacks in use, after a collection.
+func live() float64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc + m.StackInuse)
+}
+
+// What a stream of all endpoints costs does not depend on how many there are. Both ends of it are in this
+// process, so the writer's part is less; the connection comes on top. docs/limits.md has the bound.
+func TestWhatAnAskerCosts(t *testing.T) {
+	const askers = 60
+	serve(t, func(r *rig) {
+		for i := range 1000 {
+			r.board.Put(managed(fmt.Sprint("service-", i), 5))
+		}
+		r.board.Synced()
+		come := func(i int) {
+			s, err := r.client.WatchEndpoints(as(r.t.Context(), fmt.Sprint("asker-", i)), &writerv1.WatchEndpointsRequest{})
+			for synced := false; !synced; {
+				if err != nil {
+					t.Fatal(err)
+				}
+				var m *writerv1.WatchEndpointsResponse
+				m, err = s.Recv()
+				synced = m.GetSynced()
+			}
+		}
+		come(0)
+		before := live()
+		for i := range askers {
+			come(1 + i)
+		}
+		each := (live() - before) / askers / 1024
+		t.Logf("a stream of 5,000 endpoints costs %.0f KB at both ends together", each)
+		if each > 128 {
+			t.Errorf("it costs %.0f KB, want at most 128", each)
+		}
+	})
+}
