@@ -118,6 +118,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/verdict.go",
 			Edits:  one("\t\tc.floor()  // something stays ready\n", ""),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "floor-prefers-the-dead",
@@ -132,6 +133,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/shrink.go",
 			Edits:  one("if !stays && !dead && !s.ours &&", "if !stays && !dead && !s.ours && s.state != unlisted &&"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "shrink-off-by-one",
