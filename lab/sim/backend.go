@@ -69,7 +69,9 @@ func (p *probes) Set(_ string, keys []prober.Key) {
 		}
 	}
 	p.keys = keys
-	p.run()
+	// Not at once: the decision that asks for it is still under way.
+	p.wake.cancel()
+	p.wake = p.w.at(time.Now(), p.run)
 }
 
 // Word is the present word on a key.

@@ -93,9 +93,13 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 	if o.contradicted {
 		return
 	}
+	told := make(map[string]bool, len(f.Members))
+	for i := range f.Members {
+		told[f.Members[i].Name] = true
+	}
 	for where, first := range before.first {
-		if _, still := now.first[where]; still || now.index[where.address] != nil {
-			continue // one address, one node: a new machine may have come to be there
+		if told[where.name] || now.index[where.address] != nil {
+			continue // it has moved, or one address, one node: a new machine may have come to be there
 		}
 		if before.Epoch != now.Epoch && s.state(where.name) != Ready {
 			continue // the first word of an epoch waits for the addresses of READY nodes alone (§3)
