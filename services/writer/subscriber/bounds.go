@@ -19,6 +19,9 @@ const (
 
 	memberWeight = 400 // bytes that a member takes besides its texts, with all indexes that it is in
 	labelWeight  = 64  // that a label takes besides its texts
+
+	linesPace  = 1 // a second, of the log
+	linesBurst = 20
 )
 
 // weight is about how many bytes the member takes here.

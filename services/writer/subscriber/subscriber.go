@@ -54,7 +54,7 @@ func New(cfg Config) *Subscriber {
 	}
 	s := &Subscriber{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Source), view: NewView(),
-		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1), lines: rate.NewLimiter(1, 20),
+		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1), lines: rate.NewLimiter(linesPace, linesBurst),
 	}
 	cfg.Metrics.begin(cfg.Source)
 	s.publish(time.Time{})

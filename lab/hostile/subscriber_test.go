@@ -1,0 +1,202 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+)
+
+const watch = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
+
+// enemyBound is what all that one client does may have the inventory hold, in MB: 64 connections
+// with what docs/limits.md grants each of them, and garbage that has not been collected yet.
+const enemyBound = 64
+
+// quietly is the attack that makes no call, so that none is counted.
+const quietly = "connections that come and go"
+
+// attacks are what a client with a valid certificate can do besides asking. Each goes on until ctx is done.
+var attacks = []struct {
+	name string
+	does func(context.Context, *inventory, *rand.Rand)
+}{
+	{"cursors, digests and requests of nonsense", func(ctx context.Context, i *inventory, r *rand.Rand) {
+		conn := i.dial(enemy, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
+		for ctx.Err() == nil {
+			b := make([]byte, r.IntN(2000))
+			for n := range b {
+				b[n] = byte(r.Uint32())
+			}
+			var request any = b
+			if r.IntN(2) == 0 {
+				request = &inventoryv1.WatchNodesRequest{
+					Cursor: &inventoryv1.Cursor{Epoch: strings.Repeat("e", r.IntN(100)), Revision: r.Uint64()},
+					Digest: make([]byte, r.IntN(20)), DoubtObservations: r.Uint32N(20), ObserveNow: true,
+				}
+			}
+			call(ctx, conn, request, 20*time.Millisecond)
+		}
+	}},
+	{"requests of a megabyte", func(ctx context.Context, i *inventory, _ *rand.Rand) {
+		conn := i.dial(enemy, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
+		for ctx.Err() == nil {
+			call(ctx, conn, make([]byte, 1<<20), 100*time.Millisecond)
+		}
+	}},
+	{"headers of 15 KB", func(ctx context.Context, i *inventory, _ *rand.Rand) {
+		conn := i.dial(enemy)
+		for ctx.Err() == nil {
+			call(metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("y", 15<<10)), conn, &inventoryv1.WatchNodesRequest{}, 50*time.Millisecond)
+		}
+	}},
+	{"streams that are never read", func(ctx context.Context, i *inventory, _ *rand.Rand) {
+		for range 64 {
+			conn := i.dial(enemy, grpc.WithStaticStreamWindowSize(64<<10))
+			for range 2 {
+				inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{})
+			}
+		}
+		<-ctx.Done()
+	}},
+	{quietly, func(ctx context.Context, i *inventory, _ *rand.Rand) {
+		cfg := i.as(enemy)
+		for ctx.Err() == nil {
+			if conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.address); err == nil {
+				conn.Close()
+			}
+		}
+	}},
+	{"observations asked for at once, again and again", func(ctx context.Context, i *inventory, _ *rand.Rand) {
+		conn := i.dial(enemy)
+		for ctx.Err() == nil {
+			call(ctx, conn, &inventoryv1.WatchNodesRequest{ObserveNow: true, DoubtObservations: 10}, 5*time.Millisecond)
+		}
+	}},
+	{"streams that are reset as soon as they are opened", rapidResets},
+}
+
+// call begins a stream, and leaves it after a while.
+func call(ctx context.Context, conn *grpc.ClientConn, request any, after time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, after)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, watch)
+	if err != nil {
+		return
+	}
+	if stream.SendMsg(request) == nil && stream.CloseSend() == nil {
+		stream.RecvMsg(new([]byte))
+	}
+	<-ctx.Done()
+}
+
+// rapidResets opens and resets streams without waiting for anything (CVE-2023-44487).
+func rapidResets(ctx context.Context, i *inventory, _ *rand.Rand) {
+	cfg := i.as(enemy)
+	for ctx.Err() == nil {
+		conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.address)
+		if err != nil {
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		fmt.Fprint(conn, http2.ClientPreface)
+		framer := http2.NewFramer(conn, conn)
+		framer.WriteSettings()
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		for id := uint32(1); err == nil && id < 200_000; id += 2 {
+			block.Reset()
+			for _, f := range [][2]string{
+				{":method", "POST"},
+				{":scheme", "https"},
+				{":path", watch},
+				{":authority", "inventory.example"},
+				{"content-type", "application/grpc"},
+				{"te", "trailers"},
+			} {
+				encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+			}
+			if err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}); err == nil {
+				err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
+			}
+		}
+		stop()
+		conn.Close()
+	}
+}
+
+func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
+	i := startInventory(t, 1000)
+	heard := i.follow(t.Context())
+	<-heard // the whole set
+	calm := i.changes(heard)
+	for n, attack := range attacks {
+		t.Run(attack.name, func(t *testing.T) {
+			i.t = t
+			before, refused := i.held(), i.metric("slicefeed_inventory_limited_total")
+			handled := i.metric("slicefeed_inventory_grpc_server_handled_total") + i.metric("slicefeed_inventory_streams_ended_total")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var attacking sync.WaitGroup
+			attacking.Go(func() { attack.does(ctx, i, rand.New(rand.NewPCG(uint64(n), 1))) })
+			began, most := time.Now(), 0.0
+			during := i.changes(heard)
+			for most == 0 || time.Since(began) < attackLasts {
+				most = max(most, i.held())
+			}
+			cancel()
+			attacking.Wait()
+			seen := i.metric("slicefeed_inventory_grpc_server_handled_total") + i.metric("slicefeed_inventory_streams_ended_total") - handled
+			if seen == 0 && attack.name != quietly {
+				t.Error("it is counted nowhere")
+			}
+			t.Logf("a change takes %s in peace and %s meanwhile (%.2f x); %+.1f MB held at most; %v refused, %v calls handled",
+				calm.Round(time.Millisecond), during.Round(time.Millisecond), during.Seconds()/calm.Seconds(), most-before,
+				i.metric("slicefeed_inventory_limited_total")-refused,
+				seen)
+			if most-before > enemyBound {
+				t.Errorf("it has the inventory hold %.0f MB more, and at most %d MB are the bound", most-before, enemyBound)
+			}
+			if during > 5*calm+2*time.Second { // the attack and the inventory share the processors
+				t.Errorf("a change takes %s, and took %s in peace", during, calm)
+			}
+		})
+	}
+	i.t = t
+}
+
+const attackLasts = 1500 * time.Millisecond
+
+// changes makes a few, and returns the median of how long it took until the honest client had them.
+func (i *inventory) changes(heard <-chan time.Time) time.Duration {
+	i.t.Helper()
+	var took []time.Duration
+	for n := range 5 {
+		i.nodes[n].Ready = !i.nodes[n].Ready
+		at := i.write()
+		select {
+		case came, on := <-heard:
+			if !on {
+				i.t.Fatal("the honest client's stream has ended")
+			}
+			took = append(took, came.Sub(at))
+		case <-time.After(30 * time.Second):
+			i.t.Fatal("the honest client does not hear of a change")
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
