@@ -65,7 +65,7 @@ func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
 			t.Error("what came meanwhile is not written")
 		}
 		write, wake := s.Wrote(key, time.Now(), errors.New("down"))
-		if write != nil || wake.Sub(time.Now()) != time.Second {
+		if write != nil || time.Until(wake) != time.Second {
 			t.Errorf("after a write that failed: the next one at %s", wake)
 		}
 		time.Sleep(time.Until(wake))
