@@ -13,10 +13,10 @@ import (
 
 // host is what is behind an address.
 type host struct {
-	powered             bool
-	dead, silent, flaps int // faults in force
-	down                bool
-	alive               bool // as the oracle was told
+	powered      bool
+	dead, silent int // faults in force
+	down         bool
+	alive        bool // as the oracle was told
 }
 
 // host is that of an address; each has one.
@@ -36,7 +36,7 @@ func (w *world) alive(a netip.Addr) {
 	h := w.host(a)
 	if now := h.answers(); now != h.alive {
 		h.alive = now
-		w.tell("the backend at %s %s", a, map[bool]string{true: "answers", false: "does not answer"}[now])
+		w.tellf("the backend at %s %s", a, map[bool]string{true: "answers", false: "does not answer"}[now])
 		w.see(oracle.Backend{Address: a, Alive: now})
 	}
 }
@@ -113,7 +113,7 @@ func (p *probes) run() {
 
 func (p *probes) finish(a prober.Attempt, outcome prober.Outcome, detail string) {
 	if p.schedule.Finish(a, outcome, detail, time.Now()) {
-		p.w.tell("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Word(a.Key).Health)
+		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Word(a.Key).Health)
 		p.w.poke()
 	}
 	if slices.Contains(p.keys, a.Key) {

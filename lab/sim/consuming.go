@@ -83,7 +83,7 @@ func newConsuming(w *world) *consuming {
 func (c *consuming) annotate(change func(*corev1.Service)) {
 	svc := c.objects.now["service"].(*corev1.Service).DeepCopy()
 	change(svc)
-	c.tell("the Service is edited: %v %v", svc.Labels, svc.Annotations)
+	c.tellf("the Service is edited: %v %v", svc.Labels, svc.Annotations)
 	c.spread(c.objects.put("service", svc))
 }
 
@@ -187,7 +187,7 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 		was = was.DeepCopy()
 		was.Annotations = map[string]string{"touched": strconv.FormatUint(c.objects.rv, 10)}
 		was = c.store(was)
-		c.tell("somebody touches slice %s", r.name)
+		c.tellf("somebody touches slice %s", r.name)
 		c.see(oracle.Edited{Target: target.String(), Slice: r.name, After: seen(was)})
 	}
 	switch r.verb {
@@ -229,7 +229,7 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 func (c *consuming) wrote(r *request, was, is *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	c.result.Writes++
 	if c.trace != nil {
-		c.tell("%s %ss slice %s: %s", r.w.name, r.verb, r.name, list(is))
+		c.tellf("%s %ss slice %s: %s", r.w.name, r.verb, r.name, list(is))
 	}
 	c.see(oracle.Wrote{
 		Writer: r.w.name, Target: target.String(), Plan: r.plan, Sent: r.sent, Slice: r.name, Before: seen(was), After: seen(is),
@@ -260,13 +260,13 @@ func (c *consuming) tamper(name string, how int) {
 	default: // takes it from the Service
 		s.Labels[discoveryv1.LabelServiceName] = "another"
 	}
-	c.tell("somebody edits slice %s: %s", name, list(s))
+	c.tellf("somebody edits slice %s: %s", name, list(s))
 	c.see(oracle.Edited{Target: target.String(), Slice: name, After: seen(s)})
 	c.store(s)
 }
 
 func (c *consuming) drop(name string) {
-	c.tell("somebody deletes slice %s", name)
+	c.tellf("somebody deletes slice %s", name)
 	c.see(oracle.Edited{Target: target.String(), Slice: name})
 	c.spread(c.objects.remove("slice/" + name))
 }

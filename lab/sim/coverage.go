@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -54,7 +55,7 @@ func (c *Coverage) Table() string {
 		fmt.Fprintf(&b, "%-25s", kind)
 		for _, rule := range Rules {
 			cell := Cell{kind, rule}
-			count := fmt.Sprint(c.Cells[cell])
+			count := strconv.Itoa(c.Cells[cell])
 			if c.Cells[cell] == 0 && Unfillable[cell] != "" {
 				count = "-"
 			}

@@ -52,9 +52,9 @@ func Draw(seed uint64) Script {
 // a Lease and a look at the outside may each have backed off for as long as they do, and the
 // shrink guard lets one half after the other go.
 func (s Setup) settle() time.Duration {
-	halvings := time.Duration(1)
+	halvings := 1
 	for n := 2 * s.Nodes * s.Sources; n > 1; n /= 2 {
 		halvings++
 	}
-	return 180*time.Second + halvings*max(s.ShrinkWindow, 20*time.Second)
+	return 180*time.Second + time.Duration(halvings)*max(s.ShrinkWindow, 20*time.Second)
 }

@@ -39,7 +39,7 @@ func (c *candidate) Release() {
 	if !c.Leading() {
 		return
 	}
-	c.w.tell("%s gives the Lease up", c.w.name)
+	c.w.tellf("%s gives the Lease up", c.w.name)
 	c.released, c.resting = true, time.Now().Add(leaseDuration)
 	c.w.at(time.Now().Add(5*time.Millisecond), func() {
 		server := c.w.consuming
@@ -108,7 +108,7 @@ func (c *candidate) look() {
 	}
 	if now != c.leads {
 		c.leads = now
-		c.w.tell("%s %s", c.w.name, map[bool]string{true: "leads", false: "leads no more"}[now])
+		c.w.tellf("%s %s", c.w.name, map[bool]string{true: "leads", false: "leads no more"}[now])
 		c.w.see(oracle.Leads{Writer: c.w.name, Leads: now})
 		c.w.poke()
 	}

@@ -13,7 +13,7 @@ import (
 
 // befall has a fault happen, and end: at the latest when all are over.
 func (w *world) befall(f Fault, over time.Time) {
-	w.tell("FAULT %s", f)
+	w.tellf("FAULT %s", f)
 	w.inForce[f.Kind]++
 	w.see(oracle.Fault{Kind: string(f.Kind), Begins: true})
 	lifted := w.strike(f)
@@ -26,7 +26,7 @@ func (w *world) befall(f Fault, over time.Time) {
 	}
 	w.at(ends, func() {
 		if lifted != nil {
-			w.tell("over: %s", f.Kind)
+			w.tellf("over: %s", f.Kind)
 			lifted()
 		}
 		if w.inForce[f.Kind]--; w.inForce[f.Kind] == 0 {
@@ -109,6 +109,16 @@ func (w *world) strikeNodes(f Fault) (lift func(), done bool) {
 		a, b := c.cloud.address(name), c.cloud.address(other)
 		c.readdress(name, b)
 		c.readdress(other, a)
+	default:
+		return c.strikeAll(f)
+	}
+	return lift, true
+}
+
+// strikeAll is what befalls all Nodes of a cluster.
+func (c *cluster) strikeAll(f Fault) (lift func(), done bool) {
+	w := c.world
+	switch f.Kind {
 	case AllNotReady, AllDrained:
 		alter := func(n *node, is bool) { n.ready = !is }
 		if f.Kind == AllDrained {

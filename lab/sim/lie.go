@@ -16,7 +16,7 @@ func (r *replica) lie(n int) {
 		return
 	}
 	r.lying, r.tick = 1+n%lies, 0
-	r.tell("%s lies (%d)", r.name, r.lying)
+	r.tellf("%s lies (%d)", r.name, r.lying)
 	r.utter()
 }
 

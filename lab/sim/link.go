@@ -58,7 +58,7 @@ func (s *stream) dial(req *inventoryv1.WatchNodesRequest) {
 			return
 		}
 		sub.replica, sub.replicaLife = r, r.lives
-		sub.tell("%s is connected to %s, cursor %s/%d%s", sub, r.name, req.GetCursor().GetEpoch(), req.GetCursor().GetRevision(), wish(req))
+		sub.tellf("%s is connected to %s, cursor %s/%d%s", sub, r.name, req.GetCursor().GetEpoch(), req.GetCursor().GetRevision(), wish(req))
 		r.admit(s, req)
 	})
 }
@@ -124,7 +124,7 @@ func (s *stream) close() {
 	if s.stuck {
 		later = 40 * time.Second
 	}
-	s.sub.world.after(later, s.leave)
+	s.sub.after(later, s.leave)
 }
 
 // brokenByServer ends it from there; the writer learns it, unless nothing gets through.

@@ -42,7 +42,7 @@ func (q *queue) at(t time.Time, do func()) *event {
 	return e
 }
 
-func (q *queue) after(d time.Duration, do func()) *event { return q.at(time.Now().Add(d), do) }
+func (q *queue) after(d time.Duration, do func()) { q.at(time.Now().Add(d), do) }
 
 // run has all happen that is due before the end, and comes to it.
 func (q *queue) run(end time.Time) {

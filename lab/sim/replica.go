@@ -56,7 +56,7 @@ func (r *replica) start() {
 	r.lives++
 	r.alive = true
 	epoch := fmt.Sprintf("%s-%d-%d", r.cluster.name, slices.Index(r.replicas, r), r.lives)
-	r.tell("%s starts, epoch %s", r.name, epoch)
+	r.tellf("%s starts, epoch %s", r.name, epoch)
 	cfg := roster.Config{Resolver: roster.ByNodeAddress, CIDRs: prefixes(r.cidr(16))}
 	if r.script.Setup.ByCloud {
 		cfg.Resolver = roster.ByCloud
@@ -72,7 +72,7 @@ func (r *replica) kill() {
 	if !r.alive {
 		return
 	}
-	r.tell("%s is killed", r.name)
+	r.tellf("%s is killed", r.name)
 	r.alive = false
 	r.wake.cancel()
 	for _, s := range slices.Clone(r.readers) {
@@ -101,7 +101,7 @@ func (r *replica) step(answer func(*roster.Roster)) {
 		return // its words are made up elsewhere
 	}
 	for _, c := range changes {
-		r.tell("%s: %s", r.name, describe(c))
+		r.tellf("%s: %s", r.name, describe(c))
 	}
 	_, ask := r.intake.Tell(now, changes)
 	if ask.Look != roster.NoLook {

@@ -8,7 +8,7 @@ import (
 // Script is a world before it runs: what there is in it and which faults befall it when. Draw
 // makes one from a seed; a shorter one is made by leaving faults out. What happens is a function
 // of the Script alone.
-type Script struct {
+type Script struct { //nolint:recvcheck // it is drawn in place, and a value afterwards
 	Seed   uint64 // of all that is left to chance while it runs, such as latencies
 	Setup  Setup
 	Faults []Fault // by At

@@ -95,7 +95,7 @@ func (c *cluster) free() netip.Addr {
 }
 
 // create makes a machine and its Node. Without an address it gets a new one.
-func (c *cluster) create(address netip.Addr) string {
+func (c *cluster) create(address netip.Addr) {
 	c.made++
 	if !address.IsValid() {
 		address = c.free()
@@ -107,14 +107,13 @@ func (c *cluster) create(address netip.Addr) string {
 	n.uid = "uid-" + n.name
 	c.cloud.boot(n)
 	c.put(n)
-	return n.name
 }
 
 // put has the API server say this of a Node.
 func (c *cluster) put(n node) {
 	c.record(func() {
 		n.rv = c.nodes.rv + 1
-		c.tell("%s: Node %s %s %s at %s", c.name, n.name, []string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool, n.address)
+		c.tellf("%s: Node %s %s %s at %s", c.name, n.name, []string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool, n.address)
 		c.spread(c.nodes.put(n.name, n))
 	})
 }
@@ -128,7 +127,7 @@ func (c *cluster) edit(name string, change func(*node)) {
 		}
 		change(&n)
 		n.rv = c.nodes.rv + 1
-		c.tell("%s: Node %s %s %s at %s", c.name, n.name, []string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool, n.address)
+		c.tellf("%s: Node %s %s %s at %s", c.name, n.name, []string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool, n.address)
 		c.spread(c.nodes.put(name, n))
 	})
 }
@@ -142,7 +141,7 @@ func (c *cluster) remove(name string, answers bool) {
 	c.cloud.delete(n.server, answers)
 	c.record(func() {
 		if _, ok := c.nodes.now[name]; ok {
-			c.tell("%s: Node %s is deleted", c.name, name)
+			c.tellf("%s: Node %s is deleted", c.name, name)
 			c.spread(c.nodes.remove(name))
 		}
 	})

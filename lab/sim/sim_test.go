@@ -36,7 +36,7 @@ func TestReplay(t *testing.T) {
 	var story bytes.Buffer
 	r := Play(t, script(t), &story)
 	if testing.Verbose() {
-		fmt.Print(story.String())
+		fmt.Fprint(os.Stdout, story.String())
 	}
 	report(t, r)
 }

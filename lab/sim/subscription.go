@@ -52,7 +52,7 @@ func newSubscription(w *writer, c *cluster, line *wire) *subscription {
 	return s
 }
 
-func (s *subscription) String() string { return s.writer.name + " of " + s.cluster.name }
+func (s *subscription) String() string { return s.name + " of " + s.cluster.name }
 
 // Snapshot is what the inventory says, as far as the writer knows.
 func (s *subscription) Snapshot() subscriber.Snapshot { return s.snapshot }
@@ -181,7 +181,7 @@ func (s *subscription) end(err error) {
 		s.view.Forget()
 	}
 	wait := s.schedule.Next(lasted, breach != nil, s.wire.rand.Float64())
-	s.tell("%s: the stream ended, again in %s: %v", s, wait.Truncate(time.Millisecond), err)
+	s.tellf("%s: the stream ended, again in %s: %v", s, wait.Truncate(time.Millisecond), err)
 	s.at(time.Now().Add(wait), s.converse)
 }
 
@@ -200,7 +200,7 @@ func (s *subscription) publish(now time.Time) {
 		return
 	}
 	if s.trace != nil {
-		s.tell("%s hears: %s", s, summary(snap))
+		s.tellf("%s hears: %s", s, summary(snap))
 	}
 	s.poke()
 }
@@ -209,7 +209,7 @@ func (s *subscription) publish(now time.Time) {
 func (s *subscription) confide() {
 	snap := s.snapshot
 	t := oracle.Told{
-		Writer: s.writer.name, Source: s.cluster.name, Ever: snap.Synced, Synced: snap.SyncedEpoch, Alive: snap.Alive,
+		Writer: s.name, Source: s.cluster.name, Ever: snap.Synced, Synced: snap.SyncedEpoch, Alive: snap.Alive,
 		Membership: snap.Membership.State == subscriber.Synced, Word: snap.WordAt,
 		Epoch: snap.ObservationEpoch, Observation: snap.Observation, Received: snap.ObservationReceivedAt,
 		Members: s.told.Members,
@@ -220,7 +220,7 @@ func (s *subscription) confide() {
 		for _, m := range snap.Members {
 			t.Members = append(t.Members, oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels})
 		}
-		s.see(oracle.Holds{Holder: s.writer.name, Peer: s.cluster.name, What: oracle.View, Size: len(snap.Members)})
+		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, What: oracle.View, Size: len(snap.Members)})
 	}
 	s.told = t
 	s.see(t)

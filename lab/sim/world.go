@@ -34,7 +34,7 @@ func newWorld(s Script, trace io.Writer) *world {
 		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{}), result: Result{Script: s, Covered: map[Cell]int{}},
 		hosts: map[netip.Addr]*host{}, inForce: map[Kind]int{},
 	}
-	w.tell("seed %d: %+v", s.Seed, s.Setup)
+	w.tellf("seed %d: %+v", s.Seed, s.Setup)
 	for n := range s.Setup.Sources {
 		w.clusters = append(w.clusters, newCluster(w, n))
 	}
@@ -49,21 +49,21 @@ func newWorld(s Script, trace io.Writer) *world {
 // another part draws does not move it.
 func (w *world) chance(part string) *rand.Rand {
 	sum := fnv.New64a()
-	sum.Write([]byte(part)) //nolint:errcheck // it cannot fail
+	sum.Write([]byte(part))
 	return rand.New(rand.NewPCG(w.script.Seed, sum.Sum64()))
 }
 
-// tell writes a line of the story.
-func (w *world) tell(format string, args ...any) {
+// tellf writes a line of the story.
+func (w *world) tellf(format string, args ...any) {
 	if w.trace != nil {
-		fmt.Fprintf(w.trace, "%9.3f  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...)) //nolint:errcheck // for people
+		fmt.Fprintf(w.trace, "%9.3f  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...))
 	}
 }
 
 // see tells the oracle a fact.
 func (w *world) see(f oracle.Fact) {
 	for _, v := range w.oracle.See(time.Now(), f) {
-		w.tell("VIOLATION %s", v)
+		w.tellf("VIOLATION %s", v)
 		w.result.Violations = append(w.result.Violations, v)
 	}
 }
@@ -85,7 +85,7 @@ func (w *world) play() Result {
 		w.at(trouble.Add(f.At), func() { w.befall(f, over) })
 	}
 	w.run(over)
-	w.tell("all faults are over")
+	w.tellf("all faults are over")
 	w.see(oracle.Over{})
 	end := over.Add(w.script.Settle)
 	if due := w.oracle.Due(); due.After(end) {
@@ -99,7 +99,7 @@ func (w *world) play() Result {
 	} else {
 		w.see(oracle.End{})
 	}
-	w.tell("the end: %d events, %d writes, %d violations", w.done, w.result.Writes, len(w.result.Violations))
+	w.tellf("the end: %d events, %d writes, %d violations", w.done, w.result.Writes, len(w.result.Violations))
 	for _, one := range w.writers {
 		one.kill()
 	}

@@ -50,7 +50,7 @@ func (k *soak) note(r Result, took time.Duration) {
 		k.bad++
 		if _, known := k.failures[kind]; !known {
 			k.failures[kind] = r.Script
-			fmt.Printf("seed %d: %s\n", r.Script.Seed, r.Violations[0])
+			fmt.Fprintf(os.Stdout, "seed %d: %s\n", r.Script.Seed, r.Violations[0])
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestWorlds(t *testing.T) {
 	from, seeds := number(t, "SLICEFEED_FROM", 1), number(t, "SLICEFEED_SEEDS", 2000)
 	k := &soak{next: from, end: from + seeds, failures: map[string]Script{}}
 	began := time.Now()
-	stop := every(10*time.Second, func() { fmt.Println(k.progress(began)) })
+	stop := every(10*time.Second, func() { fmt.Fprintln(os.Stdout, k.progress(began)) })
 	t.Run("", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("", func(t *testing.T) {
@@ -130,7 +130,7 @@ func shrunk(t *testing.T, kind string, s Script) {
 		t.Errorf("seed %d: %s: it cannot be played again: the world does not follow from its script alone", s.Seed, kind)
 		return
 	}
-	file, err := os.CreateTemp("", "slicefeed-world-*.txt")
+	file, err := os.CreateTemp("", "slicefeed-world-*.txt") //nolint:usetesting // it is for people, after the test
 	if err != nil {
 		t.Fatal(err)
 	}

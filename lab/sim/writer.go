@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,6 @@ type writer struct {
 	lives   int
 	alive   bool
 	stopped time.Time // until then it stands still
-	held    int       // faults in force that stop it
 	cutOff  int       // from everything
 	blind   int       // its probes reach nothing
 	fence   func(c *cluster) netip.Prefix
@@ -85,7 +85,7 @@ func (w *writer) at(t time.Time, do func()) *event {
 func (w *writer) start() {
 	w.lives++
 	w.alive, w.poked, w.write, w.guards = true, false, nil, ""
-	w.tell("%s starts", w.name)
+	w.tellf("%s starts", w.name)
 	w.see(oracle.Process{Writer: w.name, Runs: true})
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	w.subs = nil
@@ -132,7 +132,7 @@ func (w *writer) kill() {
 	if !w.alive {
 		return
 	}
-	w.tell("%s is killed", w.name)
+	w.tellf("%s is killed", w.name)
 	w.store.kill()
 	for _, s := range w.subs {
 		s.current.close()
@@ -158,7 +158,7 @@ func (w *writer) poke() {
 // wrote takes in the end of a write.
 func (w *writer) wrote(err error) {
 	if err != nil {
-		w.tell("%s: the write ended: %v", w.name, err)
+		w.tellf("%s: the write ended: %v", w.name, err)
 	}
 	w.decided(w.stepper.Wrote(target, time.Now(), err))
 }
@@ -228,9 +228,9 @@ func (w *writer) confide() {
 	if text := strings.Join(guards, ", "); text != w.guards {
 		w.guards = text
 		if w.trace != nil {
-			w.tell("%s: guards: %s", w.name, text)
+			w.tellf("%s: guards: %s", w.name, text)
 			for _, g := range d.Guards {
-				w.tell("%s:   %s", w.name, g.Message)
+				w.tellf("%s:   %s", w.name, g.Message)
 			}
 		}
 		w.see(oracle.Acts{Writer: w.name, Target: target.String(), Guards: guards})
@@ -295,7 +295,7 @@ func (c *catalog) Get(key targets.Key) targets.View {
 	}
 	view, memory := targets.Resolve(c.cfg, found)
 	c.memory = memory
-	view.Synced, view.ResourceVersion = true, fmt.Sprint(c.rv)
+	view.Synced, view.ResourceVersion = true, strconv.FormatUint(c.rv, 10)
 	view.ClusterIPs = map[netip.Addr]struct{}{clusterIP: {}}
 	return view
 }
