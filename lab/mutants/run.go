@@ -53,7 +53,7 @@ func (r Runner) try(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	overlay, err := r.overlay(m, dir)
 	if err != nil {
 		return err

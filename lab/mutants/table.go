@@ -3,6 +3,7 @@ package mutants
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func row(r Result) string {
 	}
 	worlds := ""
 	if r.Mutant.Seeds > 0 {
-		worlds = fmt.Sprintf("%s of %d", cmp.Or(strings.TrimPrefix(fmt.Sprint(r.World), "0"), "**none**"), r.Mutant.Seeds)
+		worlds = fmt.Sprintf("%s of %d", cmp.Or(strings.TrimPrefix(strconv.Itoa(r.World), "0"), "**none**"), r.Mutant.Seeds)
 	}
 	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.Mutant.Name, r.Mutant.Harm, by, worlds)
 }

@@ -162,6 +162,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/shrink.go",
 			Edits:  one("first := c.now.Before(c.in.LeadingSince.Add(size))", "first := c.now.Before(c.in.LeadingSince)"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "foreign-source-takes-over",

@@ -78,6 +78,7 @@ func writer() []Mutant {
 			File:   inProber + "/schedule.go",
 			Edits:  one("\tcase outcome == Void:\n\t\treturn false\n", ""),
 			Suites: []string{inProber},
+			Seeds:  200,
 		},
 		{
 			Name:   "jitter-lengthens",
@@ -141,6 +142,7 @@ func writer() []Mutant {
 			File:   inApplier + "/memory.go",
 			Edits:  one("newer(r.newest.ResourceVersion, slice.ResourceVersion) {", "newer(slice.ResourceVersion, r.newest.ResourceVersion) {"),
 			Suites: []string{inApplier},
+			Seeds:  200,
 		},
 		{
 			Name:   "edits-of-others-are-held",

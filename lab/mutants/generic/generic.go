@@ -180,7 +180,7 @@ func (s *sleeper) written() string {
 		}
 	}
 	slices.Reverse(closes)
-	all := append(closes, opens...) // where one ends and the next begins, the end comes first
+	all := slices.Concat(closes, opens) // where one ends and the next begins, the end comes first
 	slices.SortStableFunc(all, func(a, b insert) int { return a.at - b.at })
 	at := 0
 	for _, i := range all {
@@ -277,7 +277,7 @@ func (s *sleeper) always(e ast.Expr) {
 }
 
 func (s *sleeper) binary(e *ast.BinaryExpr) {
-	helper := ""
+	var helper string
 	switch e.Op {
 	case token.LAND, token.LOR:
 		s.condition(e.X)

@@ -45,7 +45,7 @@ func Run(ctx context.Context, cfg Config) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	suites, err := build(ctx, root, work, sources, cfg.Tests)
 	if err != nil {
 		return nil, err
