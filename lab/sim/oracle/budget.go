@@ -90,6 +90,11 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	if p.aim.resumed.After(earliest) {
 		w.since, w.epoch = earliest, "" // nor is it known on which observation
 	}
+	// A decision may have booked who is to leave, and another one taken its place before anything
+	// was sent. The writer says then that its budget is in use.
+	if said := p.aim.shrinks; said.After(earliest) && said.Before(w.since) {
+		w.since, w.epoch = said, ""
+	}
 	for _, id := range o.recent {
 		q := o.plans[id]
 		if q.writer != p.writer || q.Target != p.Target || q.complete() || q == p || !q.at.After(earliest) {

@@ -66,6 +66,12 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 	if _, kept := r.floor[c.address]; kept && c.to == serve {
 		return true
 	}
+	// One that is out and passes becomes what the last trusted word makes of it: nothing, where
+	// that word was its absence (§5, hold).
+	if is && r.words[c.address] == hold && h.as() == out && p.verdict(c.address) == Passing && c.to == gone {
+		t := p.told[h.source]
+		return t != nil && t.word != nil && t.word[c.address] == nil
+	}
 	// A panic gives back what failures took that all began after the last success.
 	if had, ok := t.had[c.address]; ok && r.void && (h.as() == out || !is && p.config.NoOut) && c.to == had.as() {
 		return p.verdict(c.address) == Failing && p.probes[c.address].FailingSince.After(p.lastSuccess(all))

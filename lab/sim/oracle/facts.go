@@ -158,8 +158,8 @@ type Edited struct {
 }
 
 // Acts are the guards that a writer says are acting in its present decision on a target. The
-// oracle uses it for one thing alone: where the slices may differ from the table in the end,
-// that has to be told.
+// oracle uses it for two things alone: where the slices may differ from the table in the end,
+// that has to be told; and a budget may have been in use before anything left.
 type Acts struct {
 	Writer, Target string
 	Guards         []string // as the product names them, lower case: fence, snapshot-gate, panic, empty, trust, floor, shrink

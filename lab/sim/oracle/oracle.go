@@ -103,7 +103,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 	case Edited:
 		o.target(f.Target).edit(f)
 	case Acts:
-		o.writer(f.Writer).aim(f.Target).acts = f.Guards
+		o.writer(f.Writer).aim(f.Target).act(at, f.Guards)
 	case Holds:
 		o.holds(f)
 	case Over:

@@ -29,6 +29,7 @@ type aim struct {
 	windows   map[string]*window
 	acts      []string
 	resumed   time.Time // when it was paused last
+	shrinks   time.Time // since when the writer says that its budget holds something back
 	version   uint64    // of all that a verdict on this target could rest upon
 }
 
@@ -60,6 +61,14 @@ func (w *writer) aim(name string) *aim {
 		w.aims[name] = a
 	}
 	return a
+}
+
+// act takes in what guards the writer says are acting.
+func (a *aim) act(at time.Time, guards []string) {
+	if slices.Contains(guards, "shrink") && !slices.Contains(a.acts, "shrink") {
+		a.shrinks = at
+	}
+	a.acts = guards
 }
 
 // changed says that something changed that verdicts rest upon.
