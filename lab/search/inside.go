@@ -115,8 +115,8 @@ func (p *portrait) structure(v reflect.Value) {
 		p.add(v.Field(0))
 	case mutexType:
 	default:
-		for i := range v.NumField() {
-			p.add(v.Field(i))
+		for _, field := range v.Fields() {
+			p.add(field)
 		}
 	}
 }
@@ -220,22 +220,9 @@ func (c *copier) copy(to, from reflect.Value) {
 			c.copy(to.Index(i), from.Index(i))
 		}
 	case reflect.Map:
-		if from.IsNil() {
-			return
+		if !from.IsNil() {
+			to.Set(c.dictionary(from))
 		}
-		made := reflect.MakeMapWithSize(from.Type(), from.Len())
-		whole := plain(from.Type().Elem()) || slices.Contains(c.shared, from.Type().Elem())
-		for it := from.MapRange(); it.Next(); {
-			if whole {
-				made.SetMapIndex(it.Key(), it.Value())
-				continue
-			}
-			was, is := reflect.New(from.Type().Elem()).Elem(), reflect.New(from.Type().Elem()).Elem()
-			was.Set(it.Value())
-			c.copy(is, was)
-			made.SetMapIndex(it.Key(), is)
-		}
-		to.Set(made)
 	case reflect.Chan: // nobody waits on a copy
 		if !from.IsNil() {
 			to.Set(reflect.MakeChan(from.Type(), from.Cap()))
@@ -243,6 +230,22 @@ func (c *copier) copy(to, from reflect.Value) {
 	default:
 		to.Set(from)
 	}
+}
+
+func (c *copier) dictionary(from reflect.Value) reflect.Value {
+	made := reflect.MakeMapWithSize(from.Type(), from.Len())
+	whole := plain(from.Type().Elem()) || slices.Contains(c.shared, from.Type().Elem())
+	for it := from.MapRange(); it.Next(); {
+		if whole {
+			made.SetMapIndex(it.Key(), it.Value())
+			continue
+		}
+		was, is := reflect.New(from.Type().Elem()).Elem(), reflect.New(from.Type().Elem()).Elem()
+		was.Set(it.Value())
+		c.copy(is, was)
+		made.SetMapIndex(it.Key(), is)
+	}
+	return made
 }
 
 var plainTypes sync.Map // what plain found, by type
@@ -258,8 +261,8 @@ func plain(t reflect.Type) bool {
 		is = t == timeType || t == addressType
 		if !is && t != mutexType {
 			is = true
-			for i := range t.NumField() {
-				is = is && plain(t.Field(i).Type)
+			for field := range t.Fields() {
+				is = is && plain(field.Type)
 			}
 		}
 	case reflect.Array:
