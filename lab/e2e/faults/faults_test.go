@@ -18,7 +18,7 @@ import (
 const page = "../../../docs/guarantees.md"
 
 var (
-	only   = flag.String("rows", "", "play only the rows whose part or name has this in it, or one of these with | in between, and write no report")
+	only   = flag.String("rows", "", "play only the rows whose part or name has this in it, or one of these with | in between")
 	update = flag.Bool("update", false, "render the last whole run into the page")
 )
 
@@ -40,53 +40,54 @@ func (hand) Run() int {
 	return 0
 }
 
-// With SLICEFEED_FAULTS=1 all rows are played, and the report is written, with the page that shows it.
+// With SLICEFEED_FAULTS=1 all rows are played, or those that -rows tells, and their figures go into the
+// report, and the page that shows it. A row that fails has none.
 func TestFaults(t *testing.T) {
-	rows, whole := Rows(), os.Getenv("SLICEFEED_FAULTS") != ""
+	rows, record := Rows(), os.Getenv("SLICEFEED_FAULTS") != ""
+	scenes := sideBySide(t)
 	switch {
 	case *only != "":
-		whole = false
 		rows = slices.DeleteFunc(rows, func(r Row) bool {
 			return !slices.ContainsFunc(strings.Split(*only, "|"), func(some string) bool { return strings.Contains(r.Part+": "+r.Name, some) })
 		})
-	case !whole:
+	case !record:
+		scenes = 1
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return !slices.Contains(smoke, r.Name) })
 	}
-	begun := time.Now()
-	results := map[string]Result{}
-	scenes := min(sideBySide(t), len(rows))
-	if !whole && *only == "" {
-		scenes = 1
-	}
+	begun, n := time.Now(), 0
+	good := map[string]Result{}
 	err := company(t.Context(), scenes, rows, func(p played) {
-		results[p.Result.Name] = p.Result
+		n++
 		r := p.Result
 		t.Logf("%s: %s: %d requests, lost %+v, truth %d ms after the change, %d ms after the lift, %d writes, %d and %d MiB",
 			r.Part, r.Name, r.Requests, r.Lost, r.AfterChangeMS, r.AfterLiftMS, r.Writes, r.InventoryMiB, r.WriterMiB)
 		if p.Error != "" {
 			t.Errorf("%s: %s: %s", r.Part, r.Name, p.Error)
+			return
 		}
+		good[r.Name] = r
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	if len(results) != len(rows) {
-		t.Errorf("%d of %d rows were played", len(results), len(rows))
+	if n != len(rows) {
+		t.Errorf("%d of %d rows were played", n, len(rows))
 	}
-	if !whole || t.Failed() { // of a run that failed there is nothing to be proud of
+	if !record {
 		return
 	}
-	report := Report{
-		Date: begun.UTC().Format(time.DateOnly), Go: runtime.Version(),
-		Kubernetes: required(t, "../../upstream/go.mod", "k8s.io/kubernetes"),
-		Toxiproxy:  required(t, "../../go.mod", "github.com/Shopify/toxiproxy/v2"),
-		Scenes:     scenes, TookS: int(time.Since(begun).Seconds()),
-	}
-	for _, row := range rows {
-		if r, ok := results[row.Name]; ok {
-			report.Rows = append(report.Rows, r)
+	var before Report
+	if *only != "" {
+		if before, err = ReadReport(File); err != nil {
+			t.Fatal(err)
 		}
+	} else {
+		before = Report{Scenes: scenes, TookS: int(time.Since(begun).Seconds())}
 	}
+	before.Date, before.Go = begun.UTC().Format(time.DateOnly), runtime.Version()
+	before.Kubernetes = required(t, "../../upstream/go.mod", "k8s.io/kubernetes")
+	before.Toxiproxy = required(t, "../../go.mod", "github.com/Shopify/toxiproxy/v2")
+	report := before.With(good)
 	if err := report.Write(File); err != nil {
 		t.Fatal(err)
 	}

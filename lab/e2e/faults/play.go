@@ -39,6 +39,7 @@ type play struct {
 	stop   context.CancelFunc // the load, and what measures
 	over   chan struct{}
 	memory *memory
+	late   *lateness
 	writes int // before
 
 	applied, changed, lifted time.Time
@@ -49,7 +50,7 @@ func (p *play) begin(ctx context.Context) error {
 	if p.writes, err = p.scene.written(ctx); err != nil {
 		return err
 	}
-	p.memory = measure(p.scene)
+	p.memory, p.late = measure(p.scene), watchTheClock()
 	running, stop := context.WithCancel(ctx)
 	p.stop, p.over = stop, make(chan struct{})
 	go func() { // end waits for it
@@ -120,6 +121,7 @@ func (p *play) end(ctx context.Context, r *Result) error {
 	p.stop()
 	<-p.over
 	r.InventoryMiB, r.WriterMiB = p.memory.stop()
+	r.LateMS = p.late.stop().Milliseconds()
 	r.Requests = int(p.load.requests.Load())
 	v := verdicts{truth: p.scene.Pair.Truth, lives: p.scene.anyLived}
 	if p.row.Blind {

@@ -42,6 +42,26 @@ func TestNoRequestIsLostToAWrongSlice(t *testing.T) {
 	}
 }
 
+func TestTheReportHasEachRowOfTheTable(t *testing.T) {
+	report, err := ReadReport(File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(report.Rows); n < 100 {
+		t.Errorf("%d rows, want 100 at least", n)
+	}
+	var table, told []string
+	for _, row := range Rows() {
+		table = append(table, row.Part+": "+row.Name)
+	}
+	for _, row := range report.Rows {
+		told = append(told, row.Part+": "+row.Name)
+	}
+	if diff := cmp.Diff(table, told); diff != "" {
+		t.Errorf("the table has changed since the last whole run; make faults plays one (-table +report):\n%s", diff)
+	}
+}
+
 func TestRowsHaveNamesOfTheirOwnAndBounds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range Rows() {
@@ -59,5 +79,16 @@ func TestRowsHaveNamesOfTheirOwnAndBounds(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("there is no row %q for the short run", name)
 		}
+	}
+}
+
+func TestNewFiguresTakeThePlaceOfOldOnes(t *testing.T) {
+	table := Rows()
+	first, second := table[0].Name, table[1].Name
+	before := Report{Date: "yesterday", Rows: []Result{{Name: "a row of yesteryear"}, {Name: second, Requests: 1}}}
+	got := before.With(map[string]Result{second: {Name: second, Requests: 2}, first: {Name: first, Requests: 3}})
+	want := Report{Date: "yesterday", Rows: []Result{{Name: first, Requests: 3}, {Name: second, Requests: 2}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
