@@ -58,7 +58,7 @@ func TestTheReportHasEachRowOfTheTable(t *testing.T) {
 		told = append(told, row.Part+": "+row.Name)
 	}
 	if diff := cmp.Diff(table, told); diff != "" {
-		t.Errorf("the table has changed since the last whole run; make faults plays one (-table +report):\n%s", diff)
+		t.Errorf("the table has changed since its rows were played; SLICEFEED_FAULTS=1 go test ./lab/e2e/faults -run TestFaults -args -rows NAME plays one (-table +report):\n%s", diff)
 	}
 }
 
