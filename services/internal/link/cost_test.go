@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 )
 
@@ -78,7 +79,7 @@ func TestWhatAPeerCosts(t *testing.T) {
 func bulky(own tls.Certificate, others *casting) tls.Certificate {
 	other := manyNames(100)(others).Certificate[0]
 	for len(own.Certificate) < maxCerts {
-		own.Certificate = append(own.Certificate[:len(own.Certificate):len(own.Certificate)], other)
+		own.Certificate = append(slices.Clip(own.Certificate), other)
 	}
 	return own
 }
