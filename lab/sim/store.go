@@ -17,7 +17,7 @@ var errKilled = errors.New("the process is gone")
 type store struct {
 	w     *writer
 	yield func(*request) bool // of the write that runs; nil: none does
-	plan  uint64              // of what it is about; 0: it has not written yet
+	plan  uint64              // of what it is about
 	dead  bool
 }
 
@@ -30,9 +30,10 @@ type write struct {
 
 // begin runs a write until its first request.
 func (s *store) begin(do func(context.Context) error) {
+	s.plan = s.w.planned() // what is known later, while it waits for its turn, did not count
 	under := &write{}
 	under.next, under.stop = iter.Pull(func(yield func(*request) bool) {
-		s.yield, s.plan = yield, 0
+		s.yield = yield
 		under.err = do(context.Background())
 		s.yield = nil
 	})
@@ -64,9 +65,6 @@ func (s *store) kill() {
 func (s *store) ask(verb, name string, with *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	r := &request{w: s.w, verb: verb, name: name, with: with, sent: time.Now()}
 	if with != nil {
-		if s.plan == 0 {
-			s.plan = s.w.planned()
-		}
 		r.plan = s.plan
 	}
 	if s.dead || !s.yield(r) {
