@@ -72,7 +72,7 @@ func (o *Oracle) told(f Told) {
 				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
 		}
 	}
-	if before != nil && honest && f.Ever {
+	if before != nil && honest && now.sound() {
 		o.shrunk(f, s, before, now)
 	}
 	if now.sound() {
