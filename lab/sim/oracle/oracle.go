@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +51,7 @@ type Oracle struct {
 	plans   map[uint64]*plan
 	recent  []uint64 // the plans, oldest first
 
+	clouded      bool // a cloud has had a fault: replicas may have resolved different machines
 	contradicted bool // a cloud has told, whole, what was true before
 	over         time.Time
 }
@@ -112,6 +114,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 		o.end()
 	case Fault:
 		o.contradicted = o.contradicted || f.Kind == staleCloud
+		o.clouded = o.clouded || strings.HasPrefix(f.Kind, "cloud ")
 	}
 	return o.found
 }

@@ -101,7 +101,7 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 		if told[where.name] || now.index[where.address] != nil {
 			continue // it has moved, or one address, one node: a new machine may have come to be there
 		}
-		if before.Epoch != now.Epoch && s.state(where.name) != Ready {
+		if before.Epoch != now.Epoch && (o.clouded || s.state(where.name) != Ready) {
 			continue // the first word of an epoch waits for the addresses of READY nodes alone (§3)
 		}
 		if since, is := s.since[where]; is && !since.After(first) {
