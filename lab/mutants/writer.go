@@ -157,6 +157,7 @@ func writer() []Mutant {
 			File:   inApplier + "/applier.go",
 			Edits:  one("\tif !a.leading() {\n\t\treturn ErrNotLeading\n\t}\n\tbegan", "\tbegan"),
 			Suites: []string{inApplier},
+			Seeds:  200,
 		},
 		{
 			Name:   "repeated-attempt-unchecked",
@@ -171,6 +172,7 @@ func writer() []Mutant {
 			File:   inApplier + "/store.go",
 			Edits:  one("err := once(c.client.DiscoveryV1().RESTClient().Put()", "slice = slice.DeepCopy()\n\tslice.ResourceVersion = \"\"\n\terr := once(c.client.DiscoveryV1().RESTClient().Put()"),
 			Suites: []string{inApplier},
+			Seeds:  200,
 		},
 		{
 			Name:   "delete-without-preconditions",
@@ -185,6 +187,7 @@ func writer() []Mutant {
 			File:   inApplier + "/applier.go",
 			Edits:  one("\t\ta.doubt(service, verb, slice)\n\t\treturn fmt.Errorf(\"%s slice %s, outcome", "\t\treturn fmt.Errorf(\"%s slice %s, outcome"),
 			Suites: []string{inApplier},
+			Seeds:  200,
 		},
 		{
 			Name:   "api-server-told-to-wait-ignored",
@@ -213,6 +216,7 @@ func writer() []Mutant {
 			File:   inControl + "/control.go",
 			Edits:  one("c.notTill = time.Now().Add(time.Second << (c.failed - 1))", "c.notTill = time.Now()"),
 			Suites: []string{inControl},
+			Seeds:  200,
 		},
 		{
 			Name:   "lease-passed-in-circles",
