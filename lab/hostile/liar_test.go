@@ -185,9 +185,9 @@ func breach(name, kind string, spoil func(*liar, *message)) act {
 		for _, n := range l.set {
 			m.Upserts = append(m.Upserts, proto.CloneOf(n))
 		}
-		if len(m.Upserts) < 2 {
+		if len(m.GetUpserts()) < 2 {
 			m.Upserts = append(m.Upserts, aNode("one", "10.0.1.77"), aNode("two", "10.0.1.78"))
-			m.Count, m.Digest = uint32(len(m.Upserts)), digest(m.Upserts)
+			m.Count, m.Digest = uint32(len(m.GetUpserts())), digest(m.GetUpserts())
 		}
 		m.Cursor.Revision++
 		spoil(l, m)
@@ -312,12 +312,12 @@ var acts = []act{
 
 	// Outside of it.
 	breach("a wrong digest", "digest", func(_ *liar, m *message) { m.Digest[0] ^= 1 }),
-	breach("a short digest", "digest", func(_ *liar, m *message) { m.Digest = m.Digest[:7] }),
+	breach("a short digest", "digest", func(_ *liar, m *message) { m.Digest = m.GetDigest()[:7] }),
 	breach("a wrong count", "count", func(_ *liar, m *message) { m.Count += 1 << 31 }),
 	breach("a node without a name", "name", func(_ *liar, m *message) { m.Upserts[0].Name = "" }),
 	breach("a name without an end", "name", func(_ *liar, m *message) { m.Upserts[0].Name = strings.Repeat("x", 300) }),
-	breach("one name twice", "duplicate_name", func(_ *liar, m *message) { m.Upserts = append(m.Upserts, m.Upserts[0]) }),
-	breach("one address twice", "duplicate_address", func(_ *liar, m *message) { m.Upserts[0].Addresses = m.Upserts[1].Addresses }),
+	breach("one name twice", "duplicate_name", func(_ *liar, m *message) { m.Upserts = append(m.Upserts, m.GetUpserts()[0]) }),
+	breach("one address twice", "duplicate_address", func(_ *liar, m *message) { m.Upserts[0].Addresses = m.GetUpserts()[1].GetAddresses() }),
 	breach("no address", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = nil }),
 	breach("an address of v4 in the dress of v6", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"::ffff:10.0.1.3"} }),
 	breach("the unspecified address", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"0.0.0.0"} }),
@@ -327,8 +327,8 @@ var acts = []act{
 	breach("three addresses", "limit", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"10.0.1.201", "fd00::1", "fd00::2"} }),
 	breach("a short fingerprint", "fingerprint", func(_ *liar, m *message) { m.Upserts[0].Fingerprint = []byte{1} }),
 	breach("a name removed and upserted", "removed_and_upserted", func(_ *liar, m *message) {
-		m.Reset_, m.Removed = false, []string{m.Upserts[0].Name}
-		m.Upserts = m.Upserts[:1]
+		m.Reset_, m.Removed = false, []string{m.GetUpserts()[0].GetName()}
+		m.Upserts = m.GetUpserts()[:1]
 	}),
 	breach("a removal of nobody", "unknown_removal", func(_ *liar, m *message) { m.Removed = []string{"nobody"} }),
 	breach("a revision that goes back", "revision", func(_ *liar, m *message) { m.Cursor.Revision = 0 }),

@@ -21,37 +21,37 @@ var tampering = []struct {
 	alter func(**message) bool
 }{
 	{"a wrong digest", func(m **message) bool {
-		return (*m).Synced && alter(func() { (*m).Digest[3] ^= 1 })
+		return (*m).GetSynced() && alter(func() { (*m).Digest[3] ^= 1 })
 	}},
 	{"a wrong count", func(m **message) bool {
-		return (*m).Synced && alter(func() { (*m).Count++ })
+		return (*m).GetSynced() && alter(func() { (*m).Count++ })
 	}},
 	{"a removal that is lost", func(m **message) bool {
-		return len((*m).Removed) > 0 && alter(func() { (*m).Removed = (*m).Removed[1:] })
+		return len((*m).GetRemoved()) > 0 && alter(func() { (*m).Removed = (*m).GetRemoved()[1:] })
 	}},
 	{"an upsert that is lost", func(m **message) bool {
-		return len((*m).Upserts) > 0 && alter(func() { (*m).Upserts = (*m).Upserts[1:] })
+		return len((*m).GetUpserts()) > 0 && alter(func() { (*m).Upserts = (*m).GetUpserts()[1:] })
 	}},
 	{"an upsert twice", func(m **message) bool {
-		return len((*m).Upserts) > 0 && alter(func() { (*m).Upserts = append((*m).Upserts, (*m).Upserts[0]) })
+		return len((*m).GetUpserts()) > 0 && alter(func() { (*m).Upserts = append((*m).Upserts, (*m).GetUpserts()[0]) })
 	}},
 	{"an upsert without a name", func(m **message) bool {
-		return len((*m).Upserts) > 0 && alter(func() { (*m).Upserts[0].Name = "" })
+		return len((*m).GetUpserts()) > 0 && alter(func() { (*m).Upserts[0].Name = "" })
 	}},
 	{"an address of two nodes", func(m **message) bool {
-		return len((*m).Upserts) > 1 && alter(func() { (*m).Upserts[0].Addresses = (*m).Upserts[1].Addresses })
+		return len((*m).GetUpserts()) > 1 && alter(func() { (*m).Upserts[0].Addresses = (*m).GetUpserts()[1].GetAddresses() })
 	}},
 	{"a removal of nobody", func(m **message) bool {
-		return (*m).Synced && alter(func() { (*m).Removed = append((*m).Removed, "nobody") })
+		return (*m).GetSynced() && alter(func() { (*m).Removed = append((*m).Removed, "nobody") })
 	}},
 	{"another epoch without a reset", func(m **message) bool {
-		return (*m).Synced && !(*m).Reset_ && alter(func() { (*m).Cursor.Epoch = otherEpoch })
+		return (*m).GetSynced() && !(*m).GetReset_() && alter(func() { (*m).Cursor.Epoch = otherEpoch })
 	}},
 	{"a state without a status", func(m **message) bool {
-		return (*m).Synced && alter(func() { (*m).Status = nil })
+		return (*m).GetSynced() && alter(func() { (*m).Status = nil })
 	}},
 	{"a chunk that is lost", func(m **message) bool {
-		return !(*m).Synced && len((*m).Upserts) > 0 && alter(func() { *m = nil })
+		return !(*m).GetSynced() && len((*m).GetUpserts()) > 0 && alter(func() { *m = nil })
 	}},
 }
 
