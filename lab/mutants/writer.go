@@ -78,7 +78,6 @@ func writer() []Mutant {
 			File:   inProber + "/schedule.go",
 			Edits:  one("\tcase outcome == Void:\n\t\treturn false\n", ""),
 			Suites: []string{inProber},
-			Seeds:  200,
 		},
 		{
 			Name:   "jitter-lengthens",
@@ -157,7 +156,6 @@ func writer() []Mutant {
 			File:   inApplier + "/applier.go",
 			Edits:  one("\tif !a.leading() {\n\t\treturn ErrNotLeading\n\t}\n\tbegan", "\tbegan"),
 			Suites: []string{inApplier},
-			Seeds:  200,
 		},
 		{
 			Name:   "repeated-attempt-unchecked",
@@ -172,7 +170,6 @@ func writer() []Mutant {
 			File:   inApplier + "/store.go",
 			Edits:  one("err := once(c.client.DiscoveryV1().RESTClient().Put()", "slice = slice.DeepCopy()\n\tslice.ResourceVersion = \"\"\n\terr := once(c.client.DiscoveryV1().RESTClient().Put()"),
 			Suites: []string{inApplier},
-			Seeds:  200,
 		},
 		{
 			Name:   "delete-without-preconditions",
@@ -216,7 +213,6 @@ func writer() []Mutant {
 			File:   inControl + "/control.go",
 			Edits:  one("c.notTill = time.Now().Add(time.Second << (c.failed - 1))", "c.notTill = time.Now()"),
 			Suites: []string{inControl},
-			Seeds:  200,
 		},
 		{
 			Name:   "lease-passed-in-circles",
