@@ -57,7 +57,7 @@ func (l *liar) live() {
 	l.epoch, l.revision, l.number = fmt.Sprintf("life-%d", l.lives), 1, 1
 }
 
-func (l *liar) tell(format string, args ...any) {
+func (l *liar) tellf(format string, args ...any) {
 	l.story = append(l.story, fmt.Sprintf("%8.1f s ", time.Since(l.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
@@ -109,7 +109,7 @@ func (l *liar) WatchNodes(_ *inventoryv1.WatchNodesRequest, to grpc.ServerStream
 	for {
 		l.mu.Lock()
 		act := acts[l.rand.IntN(len(acts))]
-		l.tell("%s", act.name)
+		l.tellf("%s", act.name)
 		next, wait := act.next(l), time.Duration(l.rand.Int64N(int64(7*time.Second)))
 		l.judge(next)
 		l.mu.Unlock()

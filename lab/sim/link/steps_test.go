@@ -55,7 +55,7 @@ func (w *world) step() {
 	for _, one := range steps {
 		if at -= one.often; at < 0 {
 			w.steps[one.name]++
-			w.do("%s", one.name)
+			w.dof("%s", one.name)
 			one.take(w)
 			return
 		}
@@ -170,7 +170,7 @@ func (w *world) restart(crash bool) int {
 	i := w.rand.IntN(2)
 	w.disturbed = time.Now()
 	if err := w.replicas[i].end(crash); err != nil {
-		w.wrong("%v", err)
+		w.wrongf("%v", err)
 	}
 	w.begin(i)
 	return i
@@ -187,7 +187,7 @@ func (w *world) blind() {
 
 func (w *world) breach() {
 	way, times := w.rand.IntN(len(tampering)), 1+w.rand.IntN(3)
-	w.do("  %d × %s", times, tampering[way].name)
+	w.dof("  %d × %s", times, tampering[way].name)
 	w.disturbed = time.Now()
 	w.tamper.begin(way, times)
 }

@@ -87,11 +87,11 @@ func live(t *testing.T, seed uint64) *world {
 		w.settle()
 	})
 	for _, what := range w.calls.judge() {
-		w.wrong("%s", what)
+		w.wrongf("%s", what)
 	}
 	for _, r := range w.replicas {
 		if err := r.end(true); err != nil {
-			w.wrong("%v", err)
+			w.wrongf("%v", err)
 		}
 	}
 	if w.failed {
@@ -121,7 +121,7 @@ func (w *world) follow(meanwhile func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := w.sub.Run(ctx); err != nil {
-			w.wrong("the subscriber ended: %v", err)
+			w.wrongf("the subscriber ended: %v", err)
 		}
 	})
 	running.Go(func() {
@@ -144,7 +144,7 @@ func (w *world) follow(meanwhile func()) {
 func (w *world) hadOnce(s subscriber.Snapshot) {
 	if !s.Synced {
 		if len(s.Members) > 0 {
-			w.wrong("it has a set before any was synced")
+			w.wrongf("it has a set before any was synced")
 		}
 		return
 	}
@@ -230,7 +230,7 @@ func (w *world) quiet() {
 	s, now := w.sub.Snapshot(), time.Now()
 	w.hadOnce(s)
 	if !w.broke.IsZero() && now.Sub(w.broke) > deaf && s.Alive {
-		w.wrong("the link has been dead for %s and looks alive", now.Sub(w.broke))
+		w.wrongf("the link has been dead for %s and looks alive", now.Sub(w.broke))
 	}
 	// While a second stream is about to take over, the first one is not read: for as long as a new
 	// connection takes, and until three heartbeats are over.
@@ -243,21 +243,21 @@ func (w *world) quiet() {
 		return
 	}
 	if at < 0 {
-		w.wrong("it is in step with %q, which has ended", life)
+		w.wrongf("it is in step with %q, which has ended", life)
 		return
 	}
 	r := w.replicas[at]
 	w.checked++
 	if got, want := told(s), r.set(); got != want {
-		w.wrong("the subscriber says that it is in step with %s, and its set differs (-want +got):\n%s", life, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+		w.wrongf("the subscriber says that it is in step with %s, and its set differs (-want +got):\n%s", life, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
 	}
 	if s.Observation != r.status.Observation || int(s.Membership.State) != syncs[r.status.Membership.Sync] || int(s.Addresses.State) != syncs[r.status.Addresses.Sync] {
-		w.wrong("%s says %+v, and the subscriber heard observation %d, membership %s, addresses %s",
+		w.wrongf("%s says %+v, and the subscriber heard observation %d, membership %s, addresses %s",
 			life, r.status, s.Observation, s.Membership.State, s.Addresses.State)
 	}
 	if !w.asked.IsZero() && w.disturbed.Before(w.asked) && w.age > 10*time.Minute && now.Sub(w.asked) > 6*time.Second {
 		if w.heardDoubts() == w.doubts {
-			w.wrong("observations were asked for %s ago, and no inventory has heard of it", now.Sub(w.asked))
+			w.wrongf("observations were asked for %s ago, and no inventory has heard of it", now.Sub(w.asked))
 		}
 		w.asked = time.Time{}
 	}
@@ -274,7 +274,7 @@ func (w *world) heardDoubts() (all int64) {
 
 // settle ends all faults, and waits until the subscriber is in step.
 func (w *world) settle() {
-	w.do("all faults end")
+	w.dof("all faults end")
 	w.heal()
 	w.tamper.begin(0, 0)
 	w.status = word(w.status.Observation + 1)
@@ -291,7 +291,7 @@ func (w *world) settle() {
 			return
 		}
 		if time.Since(at) > converged {
-			w.wrong("%s after the last fault the subscriber is not in step (alive %t, synced %t)", converged, s.Alive, s.SyncedEpoch)
+			w.wrongf("%s after the last fault the subscriber is not in step (alive %t, synced %t)", converged, s.Alive, s.SyncedEpoch)
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -306,14 +306,14 @@ func (w *world) heal() {
 
 func (w *world) clock() string { return fmt.Sprintf("%9.3f s ", time.Since(w.began).Seconds()) }
 
-func (w *world) do(format string, args ...any) {
+func (w *world) dof(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.story = append(w.story, w.clock()+fmt.Sprintf(format, args...))
 }
 
-func (w *world) wrong(format string, args ...any) {
-	w.do("WRONG: "+format, args...)
+func (w *world) wrongf(format string, args ...any) {
+	w.dof("WRONG: "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed = true

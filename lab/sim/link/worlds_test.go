@@ -6,7 +6,6 @@
 package link
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -88,6 +87,6 @@ func TestReplay(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := live(t, seed)
-		fmt.Println(w.tale())
+		t.Log("\n" + w.tale())
 	})
 }
