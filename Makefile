@@ -37,7 +37,7 @@ images: ## Build the two images from here, without pulling anything (Docker)
 	@deploy/images/build ghcr.io/slicefeed/slicefeed- $(VERSION)
 
 .PHONY: test
-test: check unit e2e ## Run every test that needs nothing more: checks, unit tests, the pair on real control planes
+test: check unit worlds e2e ## Run every test that needs nothing more: checks, unit tests, simulated worlds, the pair on real control planes
 
 .PHONY: bench
 bench: build upstream ## Measure propagation against the raw loop, in one run
@@ -45,7 +45,7 @@ bench: build upstream ## Measure propagation against the raw loop, in one run
 
 .PHONY: verify
 verify: ## The longer gate, run before a release: make test, and all that is below it here
-	@tools/verify test oldest long load outside
+	@tools/verify test oldest long load faults mutants outside
 
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
@@ -58,6 +58,24 @@ long: build race upstream ## Proof of life with every fault at its real pace, an
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
 	@SLICEFEED_LOAD=1 go test -p 1 -count=1 -v -timeout 15m ./lab/load ./lab/probes
+
+.PHONY: faults
+faults: build upstream ## More than a hundred real faults, with a client that must lose nothing: half an hour
+	@SLICEFEED_FAULTS=1 go test -count=1 -v -timeout 60m -run TestFaults ./lab/e2e/faults
+
+# ---- tests of the tests, and worlds without end -----------------------------------
+
+.PHONY: mutants
+mutants: ## Lay deliberate bugs over the product, and see which test catches each
+	@go run ./lab/cmd/lab mutants
+
+.PHONY: soak
+soak: ## Simulated worlds, as many as one likes (SEEDS=50000, FROM=1)
+	@SLICEFEED_SEEDS=$(or $(SEEDS),50000) SLICEFEED_FROM=$(or $(FROM),1) go test -count=1 -v -timeout 0 -run TestWorlds ./lab/sim
+
+.PHONY: sim
+sim: ## Tell the story of one simulated world (SEED=1)
+	@SLICEFEED_SEED=$(or $(SEED),1) go test -count=1 -v -timeout 5m -run TestReplay ./lab/sim
 
 # ---- a release ------------------------------------------------------------------
 
@@ -81,6 +99,10 @@ check: tools ## Formatting, lint, contract, generated code, charts
 .PHONY: unit
 unit: ## Unit tests with the race detector
 	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -vE '/lab/($(subst $(space),|,$(ON_CONTROL_PLANES)))(/|$$)')
+
+.PHONY: worlds
+worlds: ## Two thousand simulated worlds, and every short history of small ones; no race detector
+	@go test -count=1 -timeout 15m ./lab/sim/... ./lab/search
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
