@@ -51,10 +51,10 @@ func (p *plan) excused(t *target, c change) bool {
 func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 	const sentence = "no more than half leave in a window on the feed's word alone"
 	source, length := c.was.source, p.config.ShrinkWindow
-	first := p.writer.ledSince.Add(length)
+	first := p.led.Add(length)
 	if p.at.Before(first) {
 		o.broke("I4", "shrink", "none leaves on the feed's word in a leader's first window",
-			"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.writer.ledSince))
+			"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.led))
 		return
 	}
 	w := p.aim.windows[source]

@@ -95,13 +95,13 @@ func (o *Oracle) equals(name string, w *writer) {
 		}
 		if !p.equal(is, want) {
 			o.broke("I5", "wrong", "when faults stop, slices equal the table's result for the truth",
-				"%s of %s is %s and should be %s: %s", address, name, is, want, o.plight(address, p, r))
+				"%s of %s is %s and should be %s: %s", address, name, is, want, o.plight(address, p))
 		}
 	}
 	for _, address := range addresses(r.fates) {
 		if _, listed := all[address]; !listed && r.fates[address].listed {
 			o.broke("I5", "missing", "when faults stop, slices equal the table's result for the truth",
-				"%s of %s is not listed and should be %s: %s", address, name, r.fates[address], o.plight(address, p, r))
+				"%s of %s is not listed and should be %s: %s", address, name, r.fates[address], o.plight(address, p))
 		}
 	}
 	if r.void {
@@ -115,7 +115,7 @@ func (o *Oracle) equals(name string, w *writer) {
 	}
 }
 
-func (o *Oracle) plight(a netip.Addr, p *plan, r result) string {
+func (o *Oracle) plight(a netip.Addr, p *plan) string {
 	alive := "dead"
 	if o.alive[a] {
 		alive = "alive"

@@ -20,7 +20,7 @@ func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[net
 		return // repaired
 	}
 	if !c.from.listed {
-		o.known(f, p, c)
+		o.known(f, c)
 	}
 	if before, ok := t.past[c.address]; ok && before.writer != p.writer && before.as == c.to && o.now.Sub(before.until) < behind {
 		return
@@ -49,7 +49,7 @@ func (c change) owner() string {
 }
 
 // known judges I1: what is added has been told by the source whose label it bears.
-func (o *Oracle) known(f Wrote, p *plan, c change) {
+func (o *Oracle) known(f Wrote, c change) {
 	if !o.source(c.label).told[c.address] {
 		o.broke("I1", "never told", "no address that no source has told is added",
 			"%s added %s under the label of %s", f.Writer, c.address, c.label)

@@ -130,8 +130,9 @@ type Conditions struct{ Ready, Serving, Terminating bool }
 
 // Endpoint is one address in a slice.
 type Endpoint struct {
-	Address netip.Addr
 	Conditions
+
+	Address netip.Addr
 }
 
 // Slice is an EndpointSlice of ours.

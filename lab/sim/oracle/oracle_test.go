@@ -20,7 +20,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.is("default", outside(r)...)
 				r.tells("default", outside(r)...)
 				s := *r.lists["default"]
-				s.Endpoints = append(s.Endpoints[:4:4], Endpoint{far, serve.Conditions})
+				s.Endpoints = append(s.Endpoints[:4:4], Endpoint{serve.Conditions, far})
 				r.put("default", &s)
 			}),
 			wrong("I1 never told", "an address that nobody told", func(r *rig) { r.probe(9, Passing); r.write(all(serve, 9)) }),
@@ -31,7 +31,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.write(all(serve, 2, 3))
 			}),
 			right("what a stranger added goes", func(r *rig) {
-				r.edits("default", append(r.lists["default"].Endpoints[:4:4], Endpoint{addr(77), serve.Conditions})...)
+				r.edits("default", append(r.lists["default"].Endpoints[:4:4], Endpoint{serve.Conditions, addr(77)})...)
 				r.write(all(gone, 77))
 			}))
 	})

@@ -158,7 +158,7 @@ func (r *rig) writeTo(source string, wants map[int]fate) {
 	}
 	for i := range 256 {
 		if f, ok := wants[i]; ok && f.listed {
-			after.Endpoints = append(after.Endpoints, Endpoint{addr(i), f.Conditions})
+			after.Endpoints = append(after.Endpoints, Endpoint{f.Conditions, addr(i)})
 		}
 	}
 	r.put(source, after)

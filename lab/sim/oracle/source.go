@@ -67,7 +67,7 @@ func (o *Oracle) told(f Told) {
 			}
 		}
 		s.told[a] = true
-		if _, real := o.alive[a]; honest && f.Ever && !real && !s.ever[a] {
+		if _, exists := o.alive[a]; honest && f.Ever && !exists && !s.ever[a] {
 			o.broke("I1", "invented", "an honest inventory tells no address that no machine ever had",
 				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
 		}
@@ -114,6 +114,7 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 // told is what a writer holds of a source.
 type told struct {
 	Told
+
 	at    time.Time
 	index map[netip.Addr]*Member
 	word  map[netip.Addr]*Member // what it said when it could be trusted last

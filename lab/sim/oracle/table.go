@@ -9,11 +9,13 @@ import (
 // plan is what a writer knew when it decided what to write.
 type plan struct {
 	Planned
+
 	at      time.Time
 	writer  *writer
 	aim     *aim
 	config  Configured
 	leads   bool
+	led     time.Time // since when
 	version uint64
 	told    map[string]*told
 	empty   map[string]emptiness
@@ -27,19 +29,20 @@ type plan struct {
 
 // fate is what becomes of an address: not listed, or listed with certain conditions.
 type fate struct {
-	listed bool
 	Conditions
+
+	listed bool
 }
 
 var (
-	serve = fate{true, Conditions{Ready: true, Serving: true}}
-	drain = fate{true, Conditions{Serving: true, Terminating: true}}
-	out   = fate{true, Conditions{}}
+	serve = fate{Conditions{Ready: true, Serving: true}, true}
+	drain = fate{Conditions{Serving: true, Terminating: true}, true}
+	out   = fate{Conditions{}, true}
 	gone  = fate{}
 )
 
 // as is the fate of an endpoint that stays as it is.
-func (h held) as() fate { return fate{true, h.Conditions} }
+func (h held) as() fate { return fate{h.Conditions, true} }
 
 // word is what the control plane says of a held address to those who may believe it.
 type word uint8
@@ -122,7 +125,7 @@ func (p *plan) aimOf() *aim { return &aim{Configured: p.config} }
 
 func (p *plan) inside(name string, a netip.Addr) bool { return inside(p.fences, name, a) }
 
-func (p *plan) family(a netip.Addr) bool { return p.config.family(a) }
+func (p *plan) family(a netip.Addr) bool { return p.aimOf().family(a) }
 
 // member is the source's member at an address, if the target selects it.
 func (p *plan) member(name string, a netip.Addr) *Member {
@@ -301,6 +304,8 @@ func (p *plan) lastWord(a netip.Addr, name string) fate {
 }
 
 // floor is guard 6: what has to be ready when the table leaves nothing ready.
+//
+//nolint:gocognit // it is one rule: when it acts, and then four sets in order
 func (p *plan) floor(all map[netip.Addr]held, r result) map[netip.Addr]struct{} {
 	passes := false
 	for a, f := range r.fates {

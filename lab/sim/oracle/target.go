@@ -19,6 +19,7 @@ type target struct {
 // held is an endpoint as the slices list it.
 type held struct {
 	Conditions
+
 	source string
 	slices int // how many list it
 }

@@ -28,7 +28,7 @@ func (o *Oracle) snapshot(f Planned) *plan {
 	w, t := o.writer(f.Writer), o.target(f.Target)
 	a := w.aim(f.Target)
 	p := &plan{
-		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, version: a.version,
+		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, led: w.ledSince, version: a.version,
 		told: maps.Clone(w.told), empty: make(map[string]emptiness, len(a.emptiness)),
 		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), ready: map[string]int{},
 		held: t.union(),

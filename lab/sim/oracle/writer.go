@@ -23,6 +23,7 @@ type writer struct {
 // aim is what a writer knows of one target.
 type aim struct {
 	Configured
+
 	known     bool
 	before    []map[string]string // the selectors that were in force before
 	emptiness map[string]*emptiness
@@ -197,11 +198,11 @@ func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Pro
 }
 
 // family reports whether the Service wants addresses of this family at all.
-func (c *Configured) family(a netip.Addr) bool {
-	if a.Is4() {
-		return c.IPv4
+func (a *aim) family(at netip.Addr) bool {
+	if at.Is4() {
+		return a.IPv4
 	}
-	return c.IPv6
+	return a.IPv6
 }
 
 // inside is the fence of a source, and what is never written whoever sends it (guard 1).
