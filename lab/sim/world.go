@@ -31,7 +31,7 @@ type world struct {
 
 func newWorld(s Script, trace io.Writer) *world {
 	w := &world{
-		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{}), result: Result{Script: s, Covered: map[Cell]int{}},
+		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{Limits: map[oracle.What]int{oracle.View: most}}), result: Result{Script: s, Covered: map[Cell]int{}},
 		hosts: map[netip.Addr]*host{}, inForce: map[Kind]int{},
 	}
 	w.tellf("seed %d: %+v", s.Seed, s.Setup)
@@ -44,6 +44,9 @@ func newWorld(s Script, trace io.Writer) *world {
 	}
 	return w
 }
+
+// most is how many nodes no cluster of a world has at a time: a view that is larger keeps what is gone.
+const most = 40
 
 // chance is a source of random numbers of its own for a part of the world, so that what
 // another part draws does not move it.
