@@ -66,8 +66,8 @@ faults: build upstream ## More than a hundred real faults, with a client that mu
 # ---- tests of the tests, and worlds without end -----------------------------------
 
 .PHONY: mutants
-mutants: ## Lay deliberate bugs over the product, and see which test catches each
-	@go run ./lab/cmd/lab mutants
+mutants: build ## Lay deliberate bugs over the product, and see which test catches each
+	@lab mutants
 
 .PHONY: soak
 soak: ## Simulated worlds, as many as one likes (SEEDS=50000, FROM=1)
