@@ -2,8 +2,6 @@ package faults
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,7 +11,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/pair"
 	"github.com/slicefeed/slicefeed/lab/pair/client"
 )
@@ -148,20 +145,5 @@ func (c *caller) hangUp() {
 // get returns the name that the backend gave itself.
 func (c *caller) get() (string, error) {
 	c.used++
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+c.to.String()+"/", nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close() //nolint:errcheck // it is only read
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return "", err
-	}
-	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("answered %s", response.Status)
-	}
-	return response.Header.Get(backend.NameHeader), nil
+	return client.Ask(c.http, c.to.String())
 }

@@ -138,7 +138,7 @@ func (c *Client) request() {
 		c.count(wrong, "no slice offered any endpoint")
 		return
 	}
-	name, err := c.get(address)
+	name, err := Ask(c.http, address.String())
 	kind, example := judge(c.cfg.Truth(address.Addr()), began, time.Now(), name, err)
 	if example != "" {
 		example = fmt.Sprintf("%s %s: %s", began.Format("15:04:05.000"), address, example)
@@ -146,13 +146,13 @@ func (c *Client) request() {
 	c.count(kind, example)
 }
 
-// get returns the name that the backend gave itself.
-func (c *Client) get(address netip.AddrPort) (string, error) {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address.String()+"/", nil)
+// Ask sends a backend a request, and returns the name that it gave itself.
+func Ask(by *http.Client, at string) (name string, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+at+"/", nil)
 	if err != nil {
 		return "", err
 	}
-	response, err := c.http.Do(request)
+	response, err := by.Do(request)
 	if err != nil {
 		return "", err
 	}
