@@ -182,6 +182,15 @@ func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	if w.decide(); w.endpoint(addr(0)).Zone != "new" {
 		t.Errorf("decided upon: %+v", w.endpoint(addr(0)))
 	}
+
+	w = newWorld(t, 2)
+	w.in.Limits.ListOut, w.source("blue").Members[0].Zone = false, "here"
+	w.fail(w.now.Add(1), 0)
+	w.see("it is out, and no slice says where it was", "1:ready")
+	w.fail(w.now.Add(1), 1)
+	if w.decide(); w.endpoint(addr(0)).Zone != "here" || !w.endpoint(addr(0)).Listed {
+		t.Errorf("given back: %+v", w.endpoint(addr(0)))
+	}
 }
 
 func TestSilenceIsToldBeforeEmptiness(t *testing.T) {

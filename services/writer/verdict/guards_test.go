@@ -60,6 +60,20 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 			w.probe(5, Passing)
 		}, "0:ready 1:ready"},
 		{"a new one in a state that we do not know", func(w *world) { w.tell("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
+		{"one that is not listed, being out", func(w *world) { w.putOut(); w.probe(5, Passing) }, "5@green:ready"},
+		{"one that is not listed, being out, and that another than its own source tells", func(w *world) {
+			w.putOut()
+			w.source("green").Alive = false
+			w.tell("blue", 5, Ready)
+			w.probe(5, Passing)
+		}, "0:ready 1:ready"},
+		{"one that its own source may not have, but another may", func(w *world) {
+			w.putOut()
+			w.source("green").Alive = false
+			w.source("green").Fence = Fence{}
+			w.tell("blue", 5, Ready)
+			w.probe(5, Passing)
+		}, "5:ready"},
 		{"one that the fence refuses", func(w *world) {
 			w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(1): {}}
 			w.probe(1, Passing)
@@ -74,6 +88,16 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 			w.see("then", tt.want)
 		})
 	}
+}
+
+// putOut adds a second source, of which one fails while nobody wants to see what is out.
+func (w *world) putOut() {
+	w.in.Limits.ListOut = false
+	w.in.Sources = append(w.in.Sources, trusted("green"))
+	w.tell("green", 5, Ready)
+	w.hold(5, "green", Conditions{})
+	w.fail(w.now, 5)
+	w.decide()
 }
 
 func TestInAPanicTheFeedAloneTakes(t *testing.T) {

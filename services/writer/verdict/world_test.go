@@ -67,6 +67,11 @@ func (w *world) tell(source string, n int, state State) {
 	s.Members = sorted(s.Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
 }
 
+// hold has the slices list node n, which comes after those that they list already.
+func (w *world) hold(n int, source string, as Conditions) {
+	w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: as, Source: source})
+}
+
 func (w *world) unlist(source string, n int) {
 	s := w.source(source)
 	var members []Member

@@ -1,0 +1,92 @@
+package verdict
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// When a decision wants to be asked again, and which sources it wants to look again: not for
+// nothing, since each costs an answer of somebody else's API.
+func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
+	const confirms, ends = emptyGap, DefaultMaxStaleness + 1 // after the last look, and after the last word
+	for _, tt := range []struct {
+		name  string
+		past  func(*world) // of a source that has two endpoints, without probes
+		looks bool
+		wake  time.Duration // after now; 0: not at all
+	}{
+		{"at rest", func(*world) {}, false, ends},
+		{"a link that is down", func(w *world) { w.source("blue").Alive = false }, false, 0},
+		{"a source that was never anything", func(w *world) { w.in.Held = nil; w.looksEmpty(1) }, false, confirms},
+		{"a source that is empty", func(w *world) { w.looksEmpty(1) }, true, confirms},
+		{"a source whose next look may count by now", func(w *world) { w.looksEmpty(1); w.pass(time.Minute) }, true, ends},
+		{"a source whose emptiness is confirmed", func(w *world) { w.looksEmpty(3) }, false, ends},
+		{"a source that was empty, and is so anew", func(w *world) {
+			w.looksEmpty(1)
+			w.tell("blue", 0, Ready)
+			w.decide()
+			w.unlist("blue", 0)
+		}, true, ends},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.in.Limits.Probing = false
+			w.decide()
+			tt.past(w)
+			w.decide()
+			if looks := slices.Equal(w.d.NeedObservations, []string{"blue"}); looks != tt.looks || !looks && w.d.NeedObservations != nil {
+				t.Errorf("%v are to look, want blue's look: %t", w.d.NeedObservations, tt.looks)
+			}
+			want := time.Time{}
+			if tt.wake > 0 {
+				want = w.now.Add(tt.wake)
+			}
+			if !w.d.Wake.Equal(want) {
+				t.Errorf("wakes after %s, want %s", w.d.Wake.Sub(w.now), tt.wake)
+			}
+		})
+	}
+}
+
+// looksEmpty has the source look so many times, and find nothing.
+func (w *world) looksEmpty(times int) {
+	w.unlist("blue", 0)
+	w.unlist("blue", 1)
+	for range times {
+		w.pass(emptyGap)
+		w.observe("blue")
+		w.decide()
+	}
+}
+
+func TestAGuardTellsWhatItHolds(t *testing.T) {
+	t.Run("panic: what fails and stays", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.fail(w.now, 0)
+		w.see("it fails", "0:ready")
+		if got := w.endpoint(addr(0)).Rule; got != RulePanic {
+			t.Errorf("the rule is %s", got)
+		}
+	})
+	t.Run("empty: what would be gone, though it is out", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.in.Limits.Probing = false
+		w.in.Held[0].Conditions = Conditions{}
+		w.unlist("blue", 0)
+		w.unlist("blue", 1)
+		w.see("none is listed", "0:out 1:ready")
+		w.wantGuards("empty 2 blue")
+	})
+}
+
+// A slice of somebody else's making may say so.
+func TestWhatIsReadyThoughNotServingIsNotOut(t *testing.T) {
+	w := newWorld(t, 1)
+	odd := Conditions{Ready: true}
+	w.in.Held[0].Conditions = odd
+	w.fail(w.now, 0)
+	if w.decide(); w.endpoint(addr(0)).Conditions != odd || !w.d.Panic {
+		t.Errorf("the last one, which fails, is not as it was: %+v", w.endpoint(addr(0)))
+	}
+}

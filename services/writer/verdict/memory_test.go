@@ -1,0 +1,204 @@
+package verdict
+
+import (
+	"testing"
+	"time"
+)
+
+// What one decision leaves to the next: whose an address is that no slice names, what a failure
+// took, what a window let go of, and who said what last.
+
+func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		past func(*world) // what became of 5, of which both sources speak by then
+		want string       // when blue is lost and 5 passes
+	}{
+		{"one that was never listed is nobody's", func(w *world) {
+			w.tell("blue", 5, Ready)
+			w.see("it is not judged yet", "0:ready")
+		}, "0:ready 5@green:ready"},
+		{"one that its source let go is nobody's", func(w *world) {
+			w.hold(5, "blue", ready)
+			w.decide()
+			w.tell("blue", 5, Ready)
+		}, "0:ready 5@green:ready"},
+		{"one that the slices have lost is nobody's", func(w *world) {
+			w.hold(5, "blue", ready)
+			w.tell("blue", 5, Ready)
+			w.see("it is listed", "0:ready 5:ready")
+			w.in.Held = w.in.Held[:1]
+		}, "0:ready 5@green:ready"},
+		{"one that is out and not listed stays its source's, which has said nothing of it", func(w *world) {
+			w.hold(5, "blue", ready)
+			w.source("blue").Heard = false
+			w.tell("green", 5, Ready)
+			w.probe(5, Failing)
+			w.see("it is out", "0:ready")
+		}, "0:ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.in.Limits.ListOut = false
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			tt.past(w)
+			w.source("blue").Alive = false
+			w.tell("green", 5, Ready)
+			w.probe(5, Passing)
+			w.see("blue is lost", tt.want)
+		})
+	}
+}
+
+// While all probes fail: whatever it was that put 0 out, 1 is ready and fails last.
+func TestWhatAPanicGivesBack(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		past func(*world)
+		want string
+	}{
+		{"what a failure took before its source was heard", func(w *world) {
+			w.restart()
+			w.fail(w.now, 0)
+			w.see("it fails", "0:out 1:ready")
+		}, "0:ready 1:ready"},
+		{"what a failure took, though one that never passed has gone since", func(w *world) {
+			w.fail(w.now, 0)
+			w.hold(2, "blue", draining)
+			w.see("0 fails, and 2 goes", "0:out 1:ready")
+		}, "0:ready 1:ready"},
+		{"not what is held by now, which another leader has written", func(w *world) {
+			w.fail(w.now, 0)
+			w.unwritten("it fails", "0:out 1:ready")
+			w.in.Held[0].Conditions = draining
+		}, "0:drain 1:ready"},
+		{"not what its source took", func(w *world) {
+			w.in.Limits.Probing = false
+			w.tell("blue", 0, NotReady)
+			w.see("nobody probes", "0:out 1:ready")
+			w.in.Limits.Probing = true
+			w.tell("blue", 0, Ready)
+			w.fail(w.now, 0)
+		}, "0:out 1:ready"},
+		{"not what its source let go as it failed", func(w *world) {
+			w.fail(w.now, 0)
+			w.unlist("blue", 0)
+			w.decide()
+			w.tell("blue", 0, Ready)
+		}, "1:ready"},
+		{"not what has not failed since", func(w *world) {
+			w.fail(w.now, 0)
+			w.see("it fails", "0:out 1:ready")
+			w.source("blue").Alive = false
+			w.probe(0, Unjudged)
+		}, "0:out 1:ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.see("at rest", "0:ready 1:ready")
+			w.now = w.now.Add(time.Second) // after the last success of any
+			tt.past(w)
+			w.fail(w.now, 1)
+			w.see("none passes", tt.want)
+		})
+	}
+}
+
+func TestWhenAProbePassedLastAndFailedFirst(t *testing.T) {
+	since := start.Add(time.Minute)
+	for _, tt := range []struct {
+		name           string
+		health         Health
+		told           Probe
+		passed, failed time.Time
+	}{
+		{"passing, and nothing else is known", Passing, Probe{Since: since}, since, since},
+		{"passing for long", Passing, Probe{Since: since, Passed: since.Add(1)}, since.Add(1), since},
+		{"failing, and nothing else is known", Failing, Probe{Since: since}, time.Time{}, since},
+		{"failing after a success", Failing, Probe{Since: since, Passed: start, Failed: start.Add(1)}, start, start.Add(1)},
+	} {
+		s := subject{health: tt.health, probe: tt.told}
+		if passed, failed := s.lastPassed(), s.firstFailed(); !passed.Equal(tt.passed) || !failed.Equal(tt.failed) {
+			t.Errorf("%s: passed last at %v and failed first at %v, want %v and %v", tt.name, passed, failed, tt.passed, tt.failed)
+		}
+	}
+}
+
+func TestTheLastWordOfAnotherSourceIsNotItsOwn(t *testing.T) {
+	w := newWorld(t, 2)
+	w.in.Sources = append(w.in.Sources, trusted("green"))
+	w.tell("blue", 0, Draining)
+	w.see("blue drains it", "0:drain 1:ready")
+	w.probe(0, Failing)
+	w.see("it fails", "0:out 1:ready")
+	w.unlist("blue", 0)
+	w.tell("green", 0, Unknown)
+	w.probe(0, Passing)
+	w.see("it is green's by now, which has not said that it drains", "0@green:ready 1:ready")
+}
+
+func TestWhatAWindowLetGoOfAndIsNotWrittenYet(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.in.Sources = append(w.in.Sources, trusted("green"))
+	for n := 4; n < 8; n++ {
+		w.hold(n, "green", ready)
+		w.tell("green", n, Ready)
+		w.probe(n, Passing)
+	}
+	const green = " 4@green:ready 5@green:ready 6@green:ready 7@green:ready"
+	for n := range 3 {
+		w.unlist("blue", n)
+	}
+	w.unwritten("half of blue's may go", "2:ready 3:ready"+green)
+	w.pass(time.Minute)
+	w.unwritten("nobody has looked since the window ended", "0:ready 1:ready 2:ready 3:ready"+green)
+	for n := 4; n < 7; n++ {
+		w.unlist("green", n)
+	}
+	w.unwritten("half of green's may go", "0:ready 1:ready 2:ready 3:ready 6@green:ready 7@green:ready")
+	w.observe("blue")
+	w.see("blue's next window counts anew, and green's goes on", "2:ready 3:ready 6@green:ready 7@green:ready")
+}
+
+func TestWhoComesBackAndLeavesAgainIsCountedAgain(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.tell("blue", 0, Draining)
+	w.see("the first of two", "0:drain 1:ready 2:ready 3:ready")
+	w.tell("blue", 0, Ready)
+	w.see("it is back", "0:ready 1:ready 2:ready 3:ready")
+	w.tell("blue", 1, Draining)
+	w.see("the second", "0:ready 1:drain 2:ready 3:ready")
+	w.tell("blue", 0, Draining)
+	w.see("there is no third", "0:ready 1:drain 2:ready 3:ready")
+	w.wantGuards("shrink 1 blue")
+}
+
+// One of four has left in a window that is open still, and one more could.
+func TestWhatBecomesOfAWindow(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*world)
+		want   string
+	}{
+		{"whoever leads no more lets nobody go in it", func(w *world) { w.in.LeadingSince = time.Time{} }, "1:ready 2:ready 3:ready"},
+		{"whoever leads anew lets nobody go in it", func(w *world) { w.in.LeadingSince = w.now }, "1:ready 2:ready 3:ready"},
+		{"and then needs no newer look than the one before", func(w *world) {
+			w.pass(time.Second)
+			w.in.LeadingSince = w.now
+			w.pass(time.Minute)
+		}, "2:ready 3:ready"},
+		{"a window that is made longer may make us a new leader again", func(w *world) { w.in.Limits.ShrinkWindow = 2 * time.Hour }, "1:ready 2:ready 3:ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.shrinks()
+			w.unlist("blue", 0)
+			w.see("one of two that may", "1:ready 2:ready 3:ready")
+			tt.change(w)
+			w.unlist("blue", 1)
+			w.see("one more leaves", tt.want)
+		})
+	}
+}
