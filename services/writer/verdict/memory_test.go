@@ -67,6 +67,21 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 			w.hold(2, "blue", draining)
 			w.see("0 fails, and 2 goes", "0:out 1:ready")
 		}, "0:ready 1:ready"},
+		{"again, until it is written", func(w *world) {
+			w.fail(w.now, 0)
+			w.see("it fails", "0:out 1:ready")
+			w.fail(w.now, 1)
+			w.unwritten("none passes", "0:ready 1:ready")
+		}, "0:ready 1:ready"},
+		{"not what its source takes after that", func(w *world) {
+			w.fail(w.now, 0)
+			w.see("it fails", "0:out 1:ready")
+			w.fail(w.now, 1)
+			w.see("it is given back", "0:ready 1:ready")
+			w.tell("blue", 0, NotReady)
+			w.see("its source takes it", "0:out 1:ready")
+			w.tell("blue", 0, Ready)
+		}, "0:out 1:ready"},
 		{"not what is held by now, which another leader has written", func(w *world) {
 			w.fail(w.now, 0)
 			w.unwritten("it fails", "0:out 1:ready")

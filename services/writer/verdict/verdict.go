@@ -327,13 +327,13 @@ func (c *court) remember() {
 		s, e := &c.subjects[i], &c.decision.Endpoints[i]
 		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, booked: s.booked, ours: s.ours}
 		w.out = e.Verdict != Gone && !e.Listed && (s.held != nil || (s.past != nil && s.past.out))
-		if s.health == Failing && e.Verdict != Gone && isOut(e.Conditions) {
-			switch {
-			case s.held != nil && !isOut(s.held.Conditions) && !c.void:
-				w.had = s.held.Conditions
-			case s.past != nil:
-				w.had = s.past.had
-			}
+		wasOut := s.held == nil || isOut(s.held.Conditions)
+		switch {
+		case s.health != Failing || e.Verdict == Gone:
+		case wasOut && s.past != nil: // what it gets back is remembered until that is written
+			w.had = s.past.had
+		case !wasOut && !c.void:
+			w.had = s.held.Conditions
 		}
 		if e.Verdict == Gone && s.health == Passing {
 			c.memory.passed = c.now // it passed to the end: what it has put out stays out when it is gone
