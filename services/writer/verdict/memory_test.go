@@ -176,6 +176,29 @@ func TestWhatAWindowLetGoOfAndIsNotWrittenYet(t *testing.T) {
 	w.see("blue's next window counts anew, and green's goes on", "2:ready 3:ready 6@green:ready 7@green:ready")
 }
 
+func TestWhatOneSourcesWindowLetGoOfAnothersHasNot(t *testing.T) {
+	for name, state := range map[string]State{"ready": Ready, "in a state that we do not know": Unknown} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.shrinks()
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			for n := 4; n < 7; n++ {
+				w.hold(n, "green", ready)
+				w.tell("green", n, Ready)
+				w.probe(n, Passing)
+			}
+			w.unlist("green", 4)
+			w.see("the one of green's that may go", "0:ready 1:ready 5@green:ready 6@green:ready")
+			w.unlist("blue", 0)
+			w.unwritten("the one of blue's that may", "1:ready 5@green:ready 6@green:ready")
+			w.tell("green", 0, state)
+			w.see("it is green's by now", "0@green:ready 1:ready 5@green:ready 6@green:ready")
+			w.unlist("green", 0)
+			w.see("of which no more may go", "0@green:ready 1:ready 5@green:ready 6@green:ready")
+		})
+	}
+}
+
 func TestWhoComesBackAndLeavesAgainIsCountedAgain(t *testing.T) {
 	w := newWorld(t, 4)
 	w.shrinks()

@@ -30,7 +30,7 @@ type word struct {
 	since   time.Time  // when the source first said so
 	out     bool       // it was held, and is out but not listed: no label in a slice says whose it is
 	had     Conditions // before a failing probe put it out
-	booked  bool       // a window of the shrink guard has let it go, and it is still held as ready
+	booked  string     // the source whose window of the shrink guard has let it go, while it is still held as ready
 	ours    bool       // it leaves because our own settings changed
 }
 
@@ -89,7 +89,7 @@ type subject struct {
 	since   time.Time
 	keeps   bool // no word of a source made it what it is: it is as it was
 	spared  bool // a failure that is void has put it out: it gets back what it had
-	booked  bool // see word
+	booked  bool // see word: by a window of its label's
 	ours    bool // see word
 }
 
@@ -199,7 +199,7 @@ func (c *court) subject(address netip.Addr, held *Held, past *word) subject {
 	switch {
 	case held != nil:
 		s.label = c.source(labelled(held))
-		s.booked = past != nil && past.booked && held.Conditions.Ready
+		s.booked = past != nil && past.booked == labelled(held) && held.Conditions.Ready
 	case past != nil && past.out:
 		s.label = c.source(past.source)
 	}
@@ -325,7 +325,10 @@ func (c *court) remember() {
 	c.memory.words = make([]word, 0, len(c.subjects))
 	for i := range c.subjects {
 		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, booked: s.booked, ours: s.ours}
+		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, ours: s.ours}
+		if s.booked {
+			w.booked = labelled(s.held)
+		}
 		w.out = e.Verdict != Gone && !e.Listed && (s.held != nil || (s.past != nil && s.past.out))
 		wasOut := s.held == nil || isOut(s.held.Conditions)
 		switch {
