@@ -127,6 +127,7 @@ func writer() []Mutant {
 			File:   inPlanner + "/make.go",
 			Edits:  one("s.change = len(s.keep) != len(s.was.Endpoints) ||", "s.change = len(s.keep) >= 0 ||"),
 			Suites: []string{inPlanner},
+			Seeds:  200,
 		},
 		{
 			Name:   "limit-off-by-one",

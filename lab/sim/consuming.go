@@ -210,7 +210,8 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		case was.ResourceVersion != r.with.ResourceVersion || was.UID != r.with.UID:
 			return nil, apierrors.NewConflict(resource, r.name, errors.New("changed"))
-		case equality.Semantic.DeepEqual(was, r.with):
+		case equality.Semantic.DeepEqual(was, r.with): // changes nothing and wakes nobody, but it was sent
+			c.told(r, was, r.with)
 			return was.DeepCopy(), nil
 		}
 		return c.wrote(r, was, r.with), nil
@@ -227,6 +228,16 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 
 // wrote has a write take effect.
 func (c *consuming) wrote(r *request, was, is *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	c.told(r, was, is)
+	if is == nil {
+		c.spread(c.objects.remove("slice/" + r.name))
+		return nil
+	}
+	return c.store(is).DeepCopy()
+}
+
+// told has the oracle judge a write.
+func (c *consuming) told(r *request, was, is *discoveryv1.EndpointSlice) {
 	c.result.Writes++
 	if c.trace != nil {
 		c.tellf("%s %ss slice %s: %s", r.w.name, r.verb, r.name, list(is))
@@ -234,11 +245,6 @@ func (c *consuming) wrote(r *request, was, is *discoveryv1.EndpointSlice) *disco
 	c.see(oracle.Wrote{
 		Writer: r.w.name, Target: target.String(), Plan: r.plan, Sent: r.sent, Slice: r.name, Before: seen(was), After: seen(is),
 	})
-	if is == nil {
-		c.spread(c.objects.remove("slice/" + r.name))
-		return nil
-	}
-	return c.store(is).DeepCopy()
 }
 
 // tamper has somebody else alter a slice of ours; how is one of those below.
