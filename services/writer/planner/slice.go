@@ -28,19 +28,18 @@ func (d Desired) render(s *slot, w *wanted) *discoveryv1.EndpointSlice {
 	}
 	// The server keeps what it knows of field managers when an update brings none.
 	out.ManagedFields = nil
-	out.Labels = maps.Clone(out.Labels)
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
 	maps.Copy(out.Labels, d.labels(s.group.source))
 	out.OwnerReferences = d.owners(out.OwnerReferences)
 
-	if samePorts(s.was.Ports, d.Ports) && s.was.Ports != nil {
+	if samePorts(s.was.Ports, d.Ports) {
 		out.Ports = deepCopyPorts(s.was.Ports)
 	} else {
 		out.Ports = deepCopyPorts(d.Ports)
 	}
-	if s.endpointsUnchanged(w) && !s.create {
+	if s.endpointsUnchanged(w) {
 		out.Endpoints = make([]discoveryv1.Endpoint, len(s.was.Endpoints))
 		for i := range s.was.Endpoints {
 			s.was.Endpoints[i].DeepCopyInto(&out.Endpoints[i])
