@@ -101,8 +101,8 @@ unit: ## Unit tests with the race detector
 	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -vE '/lab/($(subst $(space),|,$(ON_CONTROL_PLANES)))(/|$$)')
 
 .PHONY: worlds
-worlds: ## Two thousand simulated worlds, and every short history of small ones; no race detector
-	@go test -count=1 -timeout 15m ./lab/sim/... ./lab/search
+worlds: ## Two thousand simulated worlds, every short history of small ones, hostile peers; no race detector
+	@go test -count=1 -timeout 15m ./lab/sim/... ./lab/search ./lab/hostile
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector

@@ -4,5 +4,5 @@ package hostile
 
 const (
 	raced      = true
-	usualLives = 20 // each takes several times as long
+	usualLives = 5 // each takes many times as long; make worlds has all of them
 )
