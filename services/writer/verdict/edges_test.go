@@ -39,6 +39,19 @@ func TestTheFloorSaysWhetherItKeepsOrLists(t *testing.T) {
 	}
 }
 
+// What is only held would be ready by itself the next time, and what drains would go.
+func TestTheFloorPrefersWhatASourceHasSpokenOf(t *testing.T) {
+	w := newWorld(t, 0)
+	w.in.Sources = append(w.in.Sources, trusted("green"))
+	for n, source := range []string{"blue", "green"} {
+		w.hold(n, source, draining)
+		w.tell(source, n, Draining)
+		w.probe(n, Passing)
+	}
+	w.source("blue").Alive = false
+	w.see("both drain, and blue is lost", "0:drain 1@green:ready")
+}
+
 func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
 	for failing := range 3 {
 		w := newWorld(t, 3)
