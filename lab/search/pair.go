@@ -107,7 +107,7 @@ func (w *pairWorld) own(i int, fault fault) *applier.Applier {
 
 // remembers says whether a field of an applier is part of what it remembers, not of what it is made of.
 func remembers(field string) bool {
-	return !slices.Contains([]string{"store", "leading", "reporter", "log", "metrics", "history", "mu"}, field)
+	return !slices.Contains([]string{"store", "leading", "confirm", "reporter", "log", "metrics", "history", "mu"}, field)
 }
 
 func (w *pairWorld) draw(i int) {

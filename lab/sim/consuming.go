@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -118,7 +119,7 @@ func (c *consuming) spread(e entry[runtime.Object]) {
 	}
 }
 
-// request is one of a writer for a slice.
+// request is one of a writer for a slice, or to see whose the Lease is.
 type request struct {
 	w    *writer
 	plan uint64
@@ -181,6 +182,12 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 		return nil, apierrors.NewServiceUnavailable("down")
 	case c.retryAfter > 0 && r.with != nil && c.rand.IntN(4) > 0:
 		return nil, apierrors.NewTooManyRequests("later", c.retryAfter)
+	}
+	if r.verb == "lease" {
+		if c.holder != r.w.id() {
+			return nil, applier.ErrNotLeading
+		}
+		return nil, nil
 	}
 	was := c.slice(r.name)
 	if c.conflicting > 0 && was != nil && r.with != nil && c.rand.IntN(2) == 0 {

@@ -78,8 +78,7 @@ func (c *candidate) try(sent time.Time) {
 	switch server.holder {
 	case me, "":
 	default:
-		c.until = time.Time{} // whoever finds it with another leads no longer
-		c.look()
+		c.lost() // whoever finds it with another leads no longer
 		if now.Before(c.seenAt.Add(leaseDuration)) {
 			return
 		}
@@ -91,6 +90,12 @@ func (c *candidate) try(sent time.Time) {
 		return
 	}
 	c.until = sent.Add(leaseRenew)
+	c.look()
+}
+
+// lost has the writer lead no longer, because it has found that the Lease is not its own.
+func (c *candidate) lost() {
+	c.until = time.Time{}
 	c.look()
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
 )
 
 var errKilled = errors.New("the process is gone")
@@ -87,6 +89,15 @@ func (s *store) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*di
 // Delete deletes a slice that nobody has altered since.
 func (s *store) Delete(_ context.Context, slice *discoveryv1.EndpointSlice) error {
 	_, err := s.ask("delete", slice.Name, slice)
+	return err
+}
+
+// confirm asks whose the Lease is.
+func (s *store) confirm(context.Context) error {
+	_, err := s.ask("lease", "", nil)
+	if errors.Is(err, applier.ErrNotLeading) {
+		s.w.lease.lost()
+	}
 	return err
 }
 

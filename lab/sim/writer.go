@@ -116,7 +116,9 @@ func (w *writer) start() {
 	cfg.Told = applier.NewReporter(applier.ReporterConfig{Logger: log})
 	written, of := applier.NewMetrics(registry), w.store
 	cfg.Applier = func() *applier.Applier {
-		w.applier = applier.New(applier.Config{Store: of, Leading: w.lease.Leading, Reporter: cfg.Told, Logger: log, Metrics: written})
+		w.applier = applier.New(applier.Config{
+			Store: of, Leading: w.lease.Leading, Confirm: of.confirm, Reporter: cfg.Told, Logger: log, Metrics: written,
+		})
 		return w.applier
 	}
 	w.stepper = control.NewStepper(cfg)

@@ -192,11 +192,17 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 		}
 		w.decides.Lease = w.elected
 	}
+	var confirm func(context.Context) error
+	if w.elected != nil {
+		confirm = w.elected.Confirm
+	}
 	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log, History: w.history})
 	written := applier.NewMetrics(w.registry)
 	w.decides.Told = told
 	w.decides.Applier = func() *applier.Applier {
-		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: told, Logger: w.log, Metrics: written, History: w.history})
+		return applier.New(applier.Config{
+			Store: store, Leading: leading, Confirm: confirm, Reporter: told, Logger: w.log, Metrics: written, History: w.history,
+		})
 	}
 	return nil
 }

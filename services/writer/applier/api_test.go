@@ -1,6 +1,7 @@
 package applier
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,6 +272,8 @@ type writer struct {
 
 	api     *api
 	leading bool
+	asked   int   // how often we asked whose the Lease is
+	whose   error // the answer
 	metrics *prometheus.Registry
 }
 
@@ -281,7 +284,8 @@ func newWriter(t testing.TB, reporter *Reporter) *writer {
 	}
 	w.Applier = New(Config{
 		Store: Kubernetes(w.api.client(nil)), Leading: func() bool { return w.leading }, Reporter: reporter,
-		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(w.metrics),
+		Confirm: func(context.Context) error { w.asked++; return w.whose },
+		Logger:  slog.New(slog.DiscardHandler), Metrics: NewMetrics(w.metrics),
 	})
 	return w
 }

@@ -71,8 +71,11 @@ func (l *Later) Unwrap() error { return l.Err }
 
 // Config is what an Applier needs.
 type Config struct {
-	Store    Store
-	Leading  func() bool // whether the Lease is surely ours at this moment
+	Store   Store
+	Leading func() bool // whether the Lease is surely ours at this moment
+	// Confirm asks the API server for that: nil if it is ours, ErrNotLeading if not. Without it the word of
+	// Leading is enough, as in a rehearsal.
+	Confirm  func(context.Context) error
 	Reporter *Reporter
 	Logger   *slog.Logger
 	Metrics  *Metrics     // shared by all Appliers of the process
@@ -83,6 +86,7 @@ type Config struct {
 type Applier struct {
 	store    Store
 	leading  func() bool
+	confirm  func(context.Context) error
 	reporter *Reporter
 	log      *slog.Logger
 	metrics  *Metrics
@@ -91,8 +95,9 @@ type Applier struct {
 	mu      sync.Mutex
 	records map[key]*record
 	repair  budget
-	// reign counts how often another one may have written, looked is the last one that look was for.
-	reign, looked int
+	// reign counts how often another one may have written; looked is the last one that look was for, and
+	// settled the last one in which all slices were right.
+	reign, looked, settled int
 
 	// Since the last Apply or Withdraw that succeeded; one at a time has them.
 	conflicts int
@@ -105,7 +110,7 @@ type key struct{ namespace, name string }
 // New makes an Applier that has written nothing yet.
 func New(cfg Config) *Applier {
 	return &Applier{
-		store: cfg.Store, leading: cfg.Leading, reporter: cfg.Reporter, log: cfg.Logger,
+		store: cfg.Store, leading: cfg.Leading, confirm: cfg.Confirm, reporter: cfg.Reporter, log: cfg.Logger,
 		metrics: cfg.Metrics, history: cfg.History,
 		records: map[key]*record{}, reign: 1,
 	}
@@ -137,6 +142,11 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 	}
 	if !plan.Empty() {
 		if err := a.look(ctx, service, desired, current); err != nil {
+			return plan, err
+		}
+	}
+	if a.confirm != nil && a.altered(service, plan, current) {
+		if err := a.confirm(ctx); err != nil {
 			return plan, err
 		}
 	}

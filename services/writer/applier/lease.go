@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -153,6 +154,22 @@ func (l *Lease) Leading() bool {
 
 func (l *Lease) leading() bool {
 	return l.ending != nil && l.ending.Err() == nil && !l.released && time.Now().Before(l.until)
+}
+
+// Confirm asks the API server whose the Lease is. Leading goes by our own clock, and meanwhile somebody may
+// have deleted the Lease or taken it by hand: then it is ErrNotLeading, and Leading says so too.
+func (l *Lease) Confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	lease, err := l.cfg.Client.CoordinationV1().Leases(l.cfg.Namespace).Get(ctx, l.cfg.Name, metav1.GetOptions{})
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("see whose the Lease is: %w", err)
+	case err != nil, lease.Spec.HolderIdentity == nil, *lease.Spec.HolderIdentity != l.cfg.Identity:
+		l.renewed(time.Time{})
+		return ErrNotLeading
+	}
+	return nil
 }
 
 // Holder is who holds the Lease as far as we know; empty: not known.

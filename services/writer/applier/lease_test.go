@@ -246,6 +246,41 @@ func TestALeaseThatAnotherHasTakenIsNotOursAnyMore(t *testing.T) {
 	})
 }
 
+func TestWhoseTheLeaseIsCanBeConfirmedBeforeItIsRenewed(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*testing.T, *fake.Clientset)
+		want   error
+		leads  bool
+	}{
+		"our own":   {func(*testing.T, *fake.Clientset) {}, nil, true},
+		"another's": {take, ErrNotLeading, false},
+		"there is none": {func(t *testing.T, client *fake.Clientset) {
+			if err := client.CoordinationV1().Leases("slicefeed").Delete(t.Context(), "slicefeed-default", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrNotLeading, false},
+		"not to be seen": {func(_ *testing.T, client *fake.Clientset) {
+			client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errNoRoute })
+		}, errNoRoute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := strict()
+				l, stop := newLease(t, client, "first")
+				defer stop()
+				await(t, l, true)
+				synctest.Wait()
+				c.before(t, client)
+				if err := l.Confirm(t.Context()); !errors.Is(err, c.want) || l.Leading() != c.leads {
+					t.Errorf("got %v, and leads: %t", err, l.Leading())
+				}
+			})
+		})
+	}
+}
+
+var errNoRoute = errors.New("no route to host")
+
 func TestAWarningIsToldOncePerEpisode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

@@ -173,6 +173,7 @@ func (a *Applier) found(k key, slice *discoveryv1.EndpointSlice) {
 func (a *Applier) settle(service corev1.ObjectReference, desired planner.Desired, current []*discoveryv1.EndpointSlice, plan planner.Plan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.settled = a.reign
 	there := map[key]struct{}{}
 	for _, slice := range slices.Concat(plan.Create, plan.Update) {
 		there[key{slice.Namespace, slice.Name}] = struct{}{}

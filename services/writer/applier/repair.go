@@ -95,6 +95,45 @@ func (a *Applier) mayRepair(service corev1.ObjectReference, plan planner.Plan, c
 	return nil
 }
 
+// altered reports whether the plan changes a slice that someone else has written since all was right. That may
+// be the next leader: a Lease can be deleted or taken by hand, and Leading says so no sooner than the
+// next renewal. Whoever then puts right what he finds fights the other one at full speed.
+func (a *Applier) altered(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	touches := make(map[key]struct{}, plan.Writes())
+	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update, plan.Delete} {
+		for _, slice := range list {
+			touches[key{slice.Namespace, slice.Name}] = struct{}{}
+		}
+	}
+	for _, slice := range current {
+		k := key{slice.Namespace, slice.Name}
+		if _, ok := touches[k]; !ok {
+			continue
+		}
+		delete(touches, k)
+		ours := a.left(service, k)
+		if ours == nil && a.settled == a.reign || ours != nil && !same(slice, ours) {
+			return true
+		}
+	}
+	for k := range touches { // what is to be created
+		if a.left(service, k) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// left is a slice as we left it, as far as we have a word on it.
+func (a *Applier) left(service corev1.ObjectReference, k key) *discoveryv1.EndpointSlice {
+	if r := a.records[k]; r != nil && r.service == service.UID {
+		return r.ours
+	}
+	return nil
+}
+
 // repairs counts the writes of the plan that would only make a slice again what we left,
 // and names the first of them and who changed it.
 func (a *Applier) repairs(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) (n int, editor, name string) {
@@ -107,8 +146,7 @@ func (a *Applier) repairs(service corev1.ObjectReference, plan planner.Plan, cur
 	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update} {
 		for _, slice := range list {
 			k := key{slice.Namespace, slice.Name}
-			r := a.records[k]
-			if r == nil || r.ours == nil || r.service != service.UID || !sameListing(slice, r.ours) {
+			if ours := a.left(service, k); ours == nil || !sameListing(slice, ours) {
 				continue
 			}
 			if n++; n == 1 {

@@ -69,6 +69,69 @@ func TestAChangeOfOurOwnTakesTheRepairsWithIt(t *testing.T) {
 	})
 }
 
+// Found by a simulated world: the Lease was deleted by hand, and the old leader took what the new one wrote for
+// edits, and put them right six times in a tenth of a second.
+func TestWhatSomeoneElseWroteIsChangedOnlyByWhoseTheLeaseIs(t *testing.T) {
+	for name, edit := range map[string]func(*discoveryv1.EndpointSlice){
+		"a slice that it emptied":  func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil },
+		"a slice that it added to": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.0.0.3")) },
+		"a slice that it deleted":  nil,
+	} {
+		for _, change := range []string{"10.0.0.1", "10.0.0.2"} {
+			t.Run(name+", to list "+change, func(t *testing.T) {
+				w := newWriter(t, nil)
+				w.must(t, desired("10.0.0.1"))
+				w.api.sent()
+				w.api.edit("shop-nodes", edit)
+				w.whose = ErrNotLeading
+				if err := w.apply(t, desired(change)); !errors.Is(err, ErrNotLeading) {
+					t.Errorf("got %v", err)
+				}
+				w.wantSent(t)
+				w.whose = nil
+				w.must(t, desired(change))
+				if now, _ := w.api.cache(); listed(now) != change || w.asked != 2 {
+					t.Errorf("left as %q, and asked %d times whose the Lease is", listed(now), w.asked)
+				}
+			})
+		}
+	}
+}
+
+func TestASliceThatAnotherMadeIsDeletedOnlyByWhoseTheLeaseIs(t *testing.T) {
+	w := newWriter(t, nil)
+	w.must(t, desired("10.0.0.1"))
+	w.api.sent()
+	ours, _ := w.api.cache()
+	w.api.edit("shop-nodes-more", func(s *discoveryv1.EndpointSlice) { s.Labels = ours[0].Labels })
+	w.whose = ErrNotLeading
+	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, ErrNotLeading) {
+		t.Errorf("got %v", err)
+	}
+	w.wantSent(t)
+}
+
+func TestNobodyIsAskedWhoseTheLeaseIsWhileNobodyElseWrites(t *testing.T) {
+	w := newWriter(t, nil)
+	for _, address := range []string{"10.0.0.1", "10.0.0.1", "10.0.0.2"} {
+		w.must(t, desired(address))
+	}
+	w.Forget()
+	w.must(t, desired("10.0.0.3"))
+	w.api.setFault(true, cut)
+	if w.apply(t, desired("10.0.0.4")) == nil {
+		t.Fatal("a write whose answer is lost ends well")
+	}
+	w.api.setFault(false, nil)
+	if stale := (*Stale)(nil); !errors.As(w.apply(t, desired("10.0.0.4")), &stale) {
+		t.Fatal("it is not looked up")
+	}
+	w.must(t, desired("10.0.0.5"))
+	if w.asked != 0 {
+		t.Errorf("asked %d times", w.asked)
+	}
+}
+
 func TestTheRepairBudgetIsFullAgainAfterACalm(t *testing.T) {
 	b, now := budget{}, time.Unix(1000, 0)
 	for range freeRepairs {
