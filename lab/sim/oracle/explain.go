@@ -22,7 +22,7 @@ func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[net
 	if !c.from.listed {
 		o.known(f, c)
 	}
-	if before, ok := t.past[c.address]; ok && before.writer != p.writer && before.as == c.to && o.now.Sub(before.until) < behind {
+	if t.mends(c) {
 		return
 	}
 	if p.calls(t, c, p.held, *p.made()) || p.calls(t, c, before, p.decide(before)) {
@@ -38,6 +38,27 @@ func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[net
 	invariant, rule, sentence := p.blame(c, r)
 	o.broke(invariant, rule, sentence, "%s made %s %s, which was %s; the feed says %s, the probe %s, and the table %s",
 		f.Writer, c.address, c.to, c.from, p.says(c.address, c.owner(), r.void), p.verdict(c.address), r.fates[c.address])
+}
+
+// mends reports whether a change undoes one that came late. There is no fencing token (§6): what was sent in
+// time can land in the next term, the same writer's too, and where it lands on an untouched slice the new
+// leader mends it.
+func (t *target) mends(c change) bool {
+	before := t.past[c.address]
+	return before.late && before.as == c.to
+}
+
+// late reports whether the term in which a plan was made is over, or another writer's has begun since.
+func (o *Oracle) late(p *plan) bool {
+	if w := p.writer; o.writers[p.Writer] != w || !w.leads || w.ledSince.After(p.led) {
+		return true
+	}
+	for _, w := range o.writers {
+		if w.leads && w.ledSince.After(p.led) {
+			return true
+		}
+	}
+	return false
 }
 
 // owner is the label that an address bore, or bears now if it is new.

@@ -347,3 +347,49 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 		}), wrong("I3 table", "it is listed as out", func(r *rig) { r.write(all(out, 1)) }))
 	})
 }
+
+// A simulated world told it: while the API server hung, a writer lost the Lease and had it back within
+// milliseconds, and then a request from before was carried out.
+func TestWhatCameLateMayBePutBack(t *testing.T) {
+	lands := func(meanwhile func(*rig)) func() *rig {
+		return func() *rig {
+			r := settled(4)
+			left := []Member{r.node(0, Ready), r.node(1, Ready), r.node(2, Ready)}
+			r.is("default", left...)
+			r.tells("default", left...)
+			r.plans++
+			r.see(Planned{r.who, web, r.plans, 1})
+			sent, before := r.at, r.lists["default"]
+			meanwhile(r)
+			r.lists["default"] = &Slice{Source: "default", Rest: "ports", Endpoints: before.Endpoints[:3]}
+			r.see(Wrote{Writer: "w1", Target: web, Plan: r.plans, Sent: sent, Slice: "web-default", Before: before, After: r.lists["default"]})
+			return r
+		}
+	}
+	restores := func(r *rig) { r.write(all(serve, 3)) }
+	t.Run("in the same term", func(t *testing.T) {
+		check(t, lands(nothing), wrong("I3 table", "it is not late", restores))
+	})
+	t.Run("in the next one", func(t *testing.T) {
+		check(t, lands(func(r *rig) { r.see(Leads{"w1", false}); r.see(Leads{"w1", true}) }),
+			right("it is put back, and goes in its turn", func(r *rig) {
+				restores(r)
+				r.wait(2 * time.Minute)
+				r.observes("default")
+				r.write(all(gone, 3))
+			}),
+			wrong("I4 shrink", "it is put back, and goes before its turn", func(r *rig) { restores(r); r.write(all(gone, 3)) }),
+			right("it stays", nothing))
+	})
+	t.Run("in another's", func(t *testing.T) {
+		check(t, lands(func(r *rig) {
+			left := r.truth["default"]
+			r.boot("w2")
+			r.tells("default", left...)
+			for i := range 4 {
+				r.probe(i, Passing)
+			}
+			r.see(Leads{"w2", true})
+		}), right("it is put back", restores))
+	})
+}

@@ -1,9 +1,6 @@
 package oracle
 
-import (
-	"net/netip"
-	"time"
-)
+import "net/netip"
 
 // target is what the API server has of a Service.
 type target struct {
@@ -33,16 +30,9 @@ type turn struct {
 
 // past is what an endpoint was until a writer changed it.
 type past struct {
-	as     fate
-	writer *writer
-	until  time.Time
+	as   fate
+	late bool // that writer's term was over, or another's had begun
 }
-
-// behind is how long another writer's watch may not have shown it what a writer did. There is no
-// fencing token (§6): a new leader that is behind plans with slices of before until it meets a
-// conflict, which a slice that nobody has touched does not give. What it brings back so is mended
-// as soon as it has caught up.
-const behind = time.Minute
 
 func newTarget() *target {
 	return &target{

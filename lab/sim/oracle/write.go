@@ -250,8 +250,12 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 		if is == c.to.listed && (!is || was.as() == c.to) {
 			continue // what someone else had altered is as it was
 		}
-		t.past[c.address] = past{as: c.from, writer: p.writer, until: o.now}
-		if c.from != c.to {
+		mends, late := t.mends(c), o.late(p)
+		t.past[c.address] = past{as: c.from, late: late}
+		switch {
+		case mends || late:
+			delete(t.turns, c.address)
+		case c.from != c.to:
 			t.turns[c.address] = turn{writer: p.writer, version: p.version, from: c.from}
 		}
 	}

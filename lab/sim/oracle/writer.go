@@ -177,7 +177,8 @@ func (r *run) see(empty, fresh bool, received time.Time) {
 
 // blank reports whether the target selects no member of the view, none that is anything but
 // NOT_READY, and none that could serve. The fence comes first (§5, guard 1): a member that may
-// not be written is none.
+// not be written is none. One that is NOT_READY and not judged yet may serve in a moment, and its
+// failures cannot be void (decision 0001): a view that has it is not all NOT_READY.
 func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) (bare, dull, dead bool) {
 	bare, dull, dead = true, true, true
 	for i := range t.Members {
@@ -190,7 +191,7 @@ func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Pro
 				continue
 			}
 			bare = false
-			dull = dull && m.State == NotReady
+			dull = dull && m.State == NotReady && (a.Probe == "" || probes[at].Verdict != Unjudged)
 			dead = dead && m.State == NotReady && (a.Probe == "" || probes[at].Verdict == Failing)
 		}
 	}
