@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -262,58 +261,4 @@ func TestAPlanCountsAllThatItWrites(t *testing.T) {
 			t.Errorf("%d writes, empty %t; want %d", got, c.plan.Empty(), c.want)
 		}
 	}
-}
-
-func TestASliceWhoseServiceNameWasAlteredIsOursByItsOwnerOrTheFirstName(t *testing.T) {
-	node := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}
-	before := metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-0"}
-	for name, c := range map[string]struct {
-		slice  string
-		owners []metav1.OwnerReference
-		owner  metav1.OwnerReference
-		want   bool
-	}{
-		"its owner is the Service":               {"another", []metav1.OwnerReference{node, target(0).Owner}, target(0).Owner, true},
-		"it has the first name and no owner":     {"shop-nodes", nil, target(0).Owner, true},
-		"it has the first name, and a Node's":    {"shop-nodes", []metav1.OwnerReference{node}, target(0).Owner, true},
-		"it has the first name, and a Service's": {"shop-nodes", []metav1.OwnerReference{before, node}, target(0).Owner, false},
-		"it has neither":                         {"another", nil, target(0).Owner, false},
-		"nobody is to own it, and nobody does":   {"another", []metav1.OwnerReference{{}}, metav1.OwnerReference{}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := target(0)
-			d.Owner = c.owner
-			s := listing(c.slice, "default", 1, 1)
-			s.Labels[discoveryv1.LabelServiceName], s.OwnerReferences = "another", c.owners
-			if got := d.Owns(s); got != c.want {
-				t.Errorf("ours: %t", got)
-			}
-		})
-	}
-}
-
-func TestWhatIsWrittenSaysNoMoreThanItHasTo(t *testing.T) {
-	t.Run("an update brings no field managers, which the server knows", func(t *testing.T) {
-		was := listing("shop-nodes", "default", 1, 2)
-		was.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
-		if got := Make(target(1), []*discoveryv1.EndpointSlice{was}).Update[0].ManagedFields; got != nil {
-			t.Errorf("it brings %v", got)
-		}
-	})
-	t.Run("a slice that is emptied lists nothing, which is not null", func(t *testing.T) {
-		if got := Make(target(0), []*discoveryv1.EndpointSlice{listing("shop-nodes", "default", 1, 2)}).Update[0].Endpoints; got == nil || len(got) > 0 {
-			t.Errorf("it lists %#v", got)
-		}
-	})
-	t.Run("who names no writer leaves that label alone", func(t *testing.T) {
-		d := target(2)
-		d.Writer = ""
-		was := listing("shop-nodes", "default", 1, 1)
-		if got := Make(d, []*discoveryv1.EndpointSlice{was}).Update[0].Labels[LabelWriter]; got != was.Labels[LabelWriter] {
-			t.Errorf("it is %q", got)
-		}
-		if got, is := Make(d, nil).Create[0].Labels[LabelWriter]; is {
-			t.Errorf("it is %q", got)
-		}
-	})
 }

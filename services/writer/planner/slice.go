@@ -212,12 +212,11 @@ func samePorts(a, b []discoveryv1.EndpointPort) bool {
 type portKey struct {
 	name, app string
 	protocol  corev1.Protocol
-	number    int32
-	any       bool // no number: all ports
+	number    int32 // 0: all ports
 }
 
 func keyOf(p discoveryv1.EndpointPort) portKey {
-	key := portKey{name: deref(p.Name), app: deref(p.AppProtocol), protocol: corev1.ProtocolTCP, any: p.Port == nil}
+	key := portKey{name: deref(p.Name), app: deref(p.AppProtocol), protocol: corev1.ProtocolTCP}
 	if p.Protocol != nil {
 		key.protocol = *p.Protocol
 	}
