@@ -162,6 +162,16 @@ func TestEveryEndpointFindsItsSlice(t *testing.T) {
 			desired: some("blue", 1, 1),
 			want:    []string{"create shop-nodes of blue: 1"},
 		},
+		"of what is listed twice the slice of the first name keeps it": {
+			existing: []*discoveryv1.EndpointSlice{listing("older", "default", 1, 1), listing(a, "default", 1, 1)},
+			desired:  some("", 1, 1),
+			want:     []string{"delete older"},
+		},
+		"in whatever order the slices are": {
+			existing: []*discoveryv1.EndpointSlice{listing(a, "default", 1, 1), listing("older", "default", 1, 1)},
+			desired:  some("", 1, 1),
+			want:     []string{"delete older"},
+		},
 		"a slice that is left empty serves another source": {
 			existing: []*discoveryv1.EndpointSlice{listing(a, "default", 1, 1), listing(b, "old", 11, 1)},
 			desired:  slices.Concat(some("", 1, 1), some("blue", 21, 1)),
