@@ -160,14 +160,17 @@ func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Ti
 		if changed = len(r.contrary) >= r.needed(said); !changed {
 			break
 		}
+		// Whatever contradicted the former word agrees with the new one, also what started after this
+		// probe. Only while nothing is judged both kinds are there: then younger failures go on to count.
+		r.agreed = a.seq
+		if r.word.Health != Unjudged || said == Failing {
+			r.agreed = r.contrary[len(r.contrary)-1]
+		}
 		s.counts[r.word.Health]--
 		s.counts[said]++
 		r.word = Word{Health: said, Since: now, Passed: r.word.Passed}
 		if said == Failing {
 			r.word.Detail, r.word.Failed = detail, r.doubted
-			r.agreed = r.contrary[len(r.contrary)-1]
-		} else {
-			r.agreed = a.seq
 		}
 		r.contrary = younger(r.contrary, r.agreed)
 	}

@@ -310,6 +310,39 @@ func TestTheYoungerProbeCounts(t *testing.T) {
 	})
 }
 
+func TestSuccessesThatRedeemInAnotherOrderContradictNothing(t *testing.T) {
+	s, now := NewSchedule(10), start
+	probe := func() Attempt {
+		t.Helper()
+		if at, _ := s.Wake(); at.After(now) {
+			now = at
+		}
+		a, due := s.Start(now, 0)
+		if !due {
+			t.Fatal("not due")
+		}
+		return a
+	}
+	s.Add(key(0), now)
+	for range fall {
+		s.Finish(probe(), Fail, "why", now)
+	}
+	older, younger := probe(), probe() // the older one takes longer than an interval
+	s.Finish(younger, Pass, "", now)
+	if !s.Finish(older, Pass, "", now) || s.Word(key(0)).Health != Passing {
+		t.Fatal("two successes do not redeem it")
+	}
+	if wake, _ := s.Wake(); wake.Before(now.Add(time.Second)) {
+		t.Errorf("asked again after %s, as if something contradicted", wake.Sub(now))
+	}
+	for range fall - 1 {
+		s.Finish(probe(), Fail, "why", now)
+	}
+	if got := s.Word(key(0)).Health; got != Passing {
+		t.Errorf("%s after %d failures", got, fall-1)
+	}
+}
+
 func TestRemovedMeansForgotten(t *testing.T) {
 	s := NewSchedule(1)
 	s.Add(key(0), start)
