@@ -107,7 +107,7 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 	ready, leaving := 0, []int(nil)
 	a := &w.accounts[s]
 	var still [3]bool
-	nothing := w.empty(s)
+	nothing := w.empty(s, d.Panic)
 	for _, e := range w.listed {
 		n := w.number(e.Address)
 		if e.Source != sourceName(s) || !e.Ready {
@@ -158,11 +158,15 @@ func stays(now []planner.Endpoint, e planner.Endpoint) bool {
 	return false
 }
 
-// empty says whether a source has nothing that could serve.
-func (w *writerWorld) empty(s int) bool {
+// empty says whether a source has nothing that could serve. What is not judged yet could, but for a panic in
+// which the source has something to lose.
+func (w *writerWorld) empty(s int, panics bool) bool {
+	stakes := panics && slices.ContainsFunc(w.listed, func(e planner.Endpoint) bool {
+		return e.Source == sourceName(s) && word(e) != "out" && w.probes[w.number(e.Address)].Health == verdict.Failing
+	})
 	for n, state := range w.sources[s].words[:w.setup.Nodes] {
 		health := w.probes[n].Health
-		could := state != verdict.NotReady || w.setup.Probing && health != verdict.Failing
+		could := state != verdict.NotReady || w.setup.Probing && health != verdict.Failing && (health != verdict.Unjudged || !stakes)
 		if state != unlisted && !w.outside(n) && could {
 			return false
 		}

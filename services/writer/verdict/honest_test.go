@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -257,9 +258,13 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	for _, e := range d.Endpoints {
 		after[e.Address] = e
 	}
+	stakes := d.Panic && slices.ContainsFunc(w.in.Held, func(h Held) bool {
+		return labelled(&h) == s.Name && !isOut(h.Conditions) && w.in.Probes[h.Address].Health == Failing
+	})
 	nothing := true // that could serve
 	for _, m := range s.Members {
-		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || w.in.Probes[m.Address].Health == Failing)
+		health := w.in.Probes[m.Address].Health
+		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || health == Failing || health == Unjudged && stakes)
 	}
 	ready, still := 0, map[netip.Addr]bool{}
 	var leaving []netip.Addr

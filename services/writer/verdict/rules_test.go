@@ -255,6 +255,19 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		w.see("three", "0:out 1:out")
 		w.wantGuards()
 	})
+	t.Run("probes that are void: so is one that is not judged yet", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.unlist("blue", 0)
+		w.fail(w.now, 0)
+		w.tell("blue", 1, NotReady) // the same node, at another address
+		w.see("none passes", "0:ready")
+		w.wantGuards("panic 1", "empty 1 blue")
+		observe(w, 2)
+		w.see("two", "0:ready")
+		observe(w, 1)
+		w.see("three", "")
+		w.wantGuards()
+	})
 }
 
 func TestTheFenceRefusesWhoeverSends(t *testing.T) {

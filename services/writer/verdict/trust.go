@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -57,15 +58,25 @@ func (c *court) empty() {
 // isEmpty says whether a source has nothing for this target that could serve. What its
 // fence refuses counts for nothing: otherwise a lie outside the fence would do what
 // an empty one may not. A node that is not ready could serve if its probe does not say no, too.
-// Whether that no is void makes no difference: it may cease to be by what is decided here.
+// Whether that no is void makes no difference: it may cease to be by what is decided here. But
+// while a panic keeps one of the source's own endpoints, and so goes on, it takes a probe that
+// passes: what is not judged yet must not let the last one go without the looks that this takes.
 func (c *court) isEmpty(source int) bool {
+	keeps := c.void && c.stakes(source)
 	for i := range c.subjects {
-		s := &c.subjects[i]
-		if m := c.claimed(i, source); m != nil && (m.State != NotReady || s.health == Passing || s.health == Unjudged) {
+		m, health := c.claimed(i, source), c.subjects[i].health
+		if m != nil && (m.State != NotReady || health == Passing || health == Unjudged && !keeps) {
 			return false
 		}
 	}
 	return true
+}
+
+// stakes says whether a source has an endpoint in use that fails its probe.
+func (c *court) stakes(source int) bool {
+	return slices.ContainsFunc(c.subjects, func(s subject) bool {
+		return s.label == source && s.refused != source && s.held != nil && !isOut(s.held.Conditions) && s.health == Failing
+	})
 }
 
 // remembered returns what is known of a source's observations from before; of a source, or
