@@ -93,11 +93,26 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 		t := p.told[h.source]
 		return t != nil && t.word != nil && t.word[c.address] == nil
 	}
+	if is && r.void && p.spares(c, r) {
+		return true
+	}
 	// A panic gives back what failures took that all began after the last success.
 	if had, ok := t.had[c.address]; ok && r.void && (h.as() == out || !is && p.config.NoOut) && c.to == had.as() {
 		return p.verdict(c.address) == Failing && p.probes[c.address].FailingSince.After(p.lastSuccess(all))
 	}
 	return false
+}
+
+// spares reports whether a change is right in a panic though the table has the endpoint stay as it is:
+// one that drains and is not judged yet follows its source when the panic ends with the last that
+// fails, which goes by the same decision.
+func (p *plan) spares(c change, r result) bool {
+	for a, f := range r.fates {
+		if p.verdict(a) == Failing && !p.equal(f, gone) {
+			return false
+		}
+	}
+	return c.to == drain && r.words[c.address] == saysDraining && p.verdict(c.address) == Unjudged
 }
 
 // lastSuccess is when any endpoint of the target passed last.

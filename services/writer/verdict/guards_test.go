@@ -115,6 +115,36 @@ func TestInAPanicTheFeedAloneTakes(t *testing.T) {
 	w.see("a source that is not believed takes nothing", "0:out 2:ready 3:ready 4:ready")
 }
 
+func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
+	w := newWorld(t, 4)
+	w.tell("blue", 0, Ready)
+	w.in.Held[3].Conditions = draining
+	for n := 1; n < 4; n++ {
+		w.tell("blue", n, Draining)
+		w.probe(n, Unjudged)
+	}
+	w.fail(w.now.Add(time.Second), 0)
+	w.see("one fails, and none has passed", "0:ready 1:ready 2:ready 3:drain")
+	w.wantGuards("panic 3")
+	w.source("blue").Alive = false
+	w.see("nor does it change when its source is lost", "0:ready 1:ready 2:ready 3:drain")
+	w.source("blue").Alive = true
+	w.tell("blue", 0, NotReady)
+	w.see("one is out, and still fails", "0:out 1:ready 2:ready 3:drain")
+	w.wantGuards("panic 2")
+	w.probe(1, Passing)
+	w.see("one passes", "0:out 1:ready 2:ready 3:drain")
+	w.wantGuards("floor 2")
+
+	w = newWorld(t, 3)
+	w.fail(w.now.Add(time.Second), 0)
+	w.unlist("blue", 0)
+	w.probe(1, Unjudged)
+	w.tell("blue", 1, Draining)
+	w.probe(2, Unjudged)
+	w.see("the last that fails is gone", "1:drain 2:ready")
+}
+
 func TestAPanicThatEndsWithTheLastFailingEndpointChangesNothingElse(t *testing.T) {
 	w := newWorld(t, 3)
 	w.in.Held[1].Conditions, w.in.Held[2].Conditions = Conditions{}, Conditions{}

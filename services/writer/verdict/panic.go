@@ -72,10 +72,30 @@ func (c *court) listable(subject int) bool {
 	return false
 }
 
+// steady keeps ready, in a panic, what drains and is not judged yet: others that fail stay, and
+// with them alone ready all would be sent to those that we know least good of. It does so as
+// long as one that fails is still listed; with the last one the panic ends, too.
+func (c *court) steady() {
+	lasts := false
+	for i := range c.subjects {
+		lasts = lasts || c.subjects[i].health == Failing && c.decision.Endpoints[i].Listed
+	}
+	if !c.void || !lasts {
+		return
+	}
+	for i := range c.subjects {
+		s, e := &c.subjects[i], &c.decision.Endpoints[i]
+		if s.health == Unjudged && s.held != nil && s.held.Conditions.Ready && e.Verdict == Drain {
+			e.Verdict, e.Conditions, e.Zone, e.Rule = Hold, s.held.Conditions, s.held.Zone, RulePanic
+			c.spares++
+		}
+	}
+}
+
 // panics tells of a panic.
 func (c *court) panics() (Guard, bool) {
 	return Guard{Rule: RulePanic, Held: c.spares, Message: fmt.Sprintf(
 		"Not one probe of this Service passes, and this writer's own network is the likelier fault: failures are ignored, and "+
-			"%d endpoints stay that they would put out; look at the network between this writer's host and the backends, and at "+
-			"the backends if all of them are down indeed.", c.spares)}, c.void && c.spares > 0
+			"%d endpoints are in use that would not be otherwise; look at the network between this writer's host and the backends, "+
+			"and at the backends if all of them are down indeed.", c.spares)}, c.void && c.spares > 0
 }

@@ -45,6 +45,7 @@ func (c *court) table() {
 	for i := range c.subjects {
 		c.decision.Endpoints = append(c.decision.Endpoints, c.judge(i, settled))
 	}
+	c.steady()
 }
 
 // heard notes what a trusted source said last of a subject, since when, and whether it is our

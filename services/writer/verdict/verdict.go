@@ -67,7 +67,7 @@ type court struct {
 	forbidden bool // the fence would take all: nothing is written
 	works     bool // a probe passes of what is held, or could be listed
 	void      bool // the probes' failures are void
-	spares    int  // endpoints that they would have put out
+	spares    int  // endpoints that are in use because of it
 	floored   int  // endpoints that are ready since nothing else would be
 
 	said     said // the last reason, see reason
