@@ -70,7 +70,8 @@ func (w *writerWorld) speaks(s int, d verdict.Decision) bool {
 }
 
 // protected finds a node that is held and of use, and that not every witness who can speak calls dead.
-// Failures count for nothing while nothing passes: then they are the prober's.
+// Failures count for nothing while nothing passes: then they are the prober's, and what they have put out
+// is protected, too.
 func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int, yes bool) {
 	passes := false
 	for n := range w.setup.Nodes {
@@ -78,7 +79,7 @@ func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int,
 	}
 	for _, h := range in.Held {
 		n := w.number(h.Address)
-		if h.Conditions == (verdict.Conditions{}) {
+		if h.Conditions == (verdict.Conditions{}) && !d.Panic {
 			continue
 		}
 		alive, dead := false, false

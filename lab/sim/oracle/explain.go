@@ -93,7 +93,7 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 		t := p.told[h.source]
 		return t != nil && t.word != nil && t.word[c.address] == nil
 	}
-	if is && r.void && p.spares(c, r) {
+	if is && r.void && p.spares(c, h, r) {
 		return true
 	}
 	// A panic gives back what failures took that all began after the last success.
@@ -103,16 +103,23 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 	return false
 }
 
-// spares reports whether a change is right in a panic though the table has the endpoint stay as it is:
-// one that drains and is not judged yet follows its source when the panic ends with the last that
-// fails, which goes by the same decision.
-func (p *plan) spares(c change, r result) bool {
+// spares reports whether a change is right in a panic though the table has the endpoint stay as it is.
+// One that drains and is not judged yet follows its source when the panic ends with the last that
+// fails, which goes by the same decision. And when nothing would be of use any more, what is out becomes
+// ready that not every witness who can speak calls dead (§8, I2): the prober cannot.
+func (p *plan) spares(c change, h held, r result) bool {
+	lasts, useful := false, false
 	for a, f := range r.fates {
-		if p.verdict(a) == Failing && !p.equal(f, gone) {
-			return false
-		}
+		lasts = lasts || p.verdict(a) == Failing && !p.equal(f, gone)
+		useful = useful || f.listed && rank(f.Conditions) > 0
 	}
-	return c.to == drain && r.words[c.address] == saysDraining && p.verdict(c.address) == Unjudged
+	switch c.to {
+	case drain:
+		return !lasts && r.words[c.address] == saysDraining && p.verdict(c.address) == Unjudged
+	case serve:
+		return !useful && h.as() == out && !p.dead(c.address, r)
+	}
+	return false
 }
 
 // lastSuccess is when any endpoint of the target passed last.

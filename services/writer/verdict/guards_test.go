@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,88 @@ func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
 	w.see("the last that fails is gone", "1:drain 2:ready")
 }
 
+func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testing.T) {
+	type node struct {
+		held  Conditions
+		told  State // unlisted: gone
+		probe Health
+	}
+	out, goes := Conditions{}, node{ready, NotReady, Failing}
+	for _, tt := range []struct {
+		name  string
+		nodes []node
+		want  string
+	}{
+		{"one that is READY, and out by a failure from before", []node{goes, {out, Ready, Failing}}, "0:out 1:ready"},
+		{"when the last one is deleted, too", []node{{ready, unlisted, Failing}, {out, Ready, Failing}}, "1:ready"},
+		{"all of them", []node{goes, {out, Ready, Failing}, {out, Ready, Failing}}, "0:out 1:ready 2:ready"},
+		{"not judged yet", []node{goes, {out, Ready, Unjudged}}, "0:out 1:ready"},
+		{"rather than one that drains", []node{goes, {out, Draining, Failing}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
+		{"or one that drains", []node{goes, {out, Draining, Failing}}, "0:out 1:ready"},
+		{"or one in a state that we do not know", []node{goes, {out, Unknown, Failing}}, "0:out 1:ready"},
+		{"but not what its source calls dead", []node{goes, {out, NotReady, Failing}, {out, Ready, Failing}, {out, unlisted, Failing}}, "0:out 1:out 2:ready"},
+		{"nor what is not judged yet and called dead", []node{goes, {out, NotReady, Unjudged}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
+		{"nor while one is ready", []node{goes, {out, Ready, Failing}, {ready, Ready, Failing}}, "0:out 1:out 2:ready"},
+		{"nor while one serves its last", []node{goes, {out, Ready, Failing}, {draining, Ready, Failing}}, "0:out 1:out 2:drain"},
+	} {
+		for _, listOut := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, list-out %t", tt.name, listOut), func(t *testing.T) {
+				last := len(tt.nodes)
+				w := newWorld(t, last+1)
+				w.in.Limits.ListOut = listOut
+				for n, one := range tt.nodes {
+					if isOut(one.held) {
+						w.probe(n, Failing)
+					}
+				}
+				w.decide() // so they went out while the others passed
+				w.pass(time.Second)
+				w.unlist("blue", last)
+				w.in.Held = slices.DeleteFunc(w.in.Held, func(h Held) bool { return h.Address == addr(last) })
+				for i := range w.in.Held {
+					w.in.Held[i].Conditions = tt.nodes[w.in.Held[i].Address.As4()[3]].held
+				}
+				for n, one := range tt.nodes {
+					if !isOut(one.held) || one.probe == Unjudged {
+						w.probe(n, one.probe)
+					}
+					if w.unlist("blue", n); one.told != unlisted {
+						w.tell("blue", n, one.told)
+					}
+				}
+				want := tt.want
+				if !listOut {
+					want = strings.Join(slices.DeleteFunc(strings.Fields(want), func(s string) bool { return strings.HasSuffix(s, ":out") }), " ")
+				}
+				w.see("it goes", want)
+			})
+		}
+	}
+	t.Run("also one of a source that is lost", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.in.Sources = append(w.in.Sources, trusted("green"))
+		w.tell("green", 5, Ready)
+		w.source("green").Alive = false
+		w.in.Held = append(w.in.Held, Held{Address: addr(5), Source: "green"})
+		w.fail(w.now.Add(time.Second), 0, 5)
+		w.tell("blue", 0, NotReady)
+		w.tell("blue", 1, Ready) // so that blue is not empty
+		w.see("nobody speaks of it", "0:out 5@green:ready")
+		w.wantGuards("panic 1", "trust 1 green")
+	})
+	t.Run("not while the budget keeps the last one", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.shrinks()
+		w.takeover()
+		w.in.Held[1].Conditions = Conditions{}
+		w.fail(w.now, 0, 1)
+		w.tell("blue", 0, NotReady)
+		w.see("a leader's first window", "0:ready 1:out")
+		w.pass(time.Minute)
+		w.see("it is over", "0:out 1:ready")
+	})
+}
+
 func TestAPanicThatEndsWithTheLastFailingEndpointChangesNothingElse(t *testing.T) {
 	w := newWorld(t, 3)
 	w.in.Held[1].Conditions, w.in.Held[2].Conditions = Conditions{}, Conditions{}
@@ -191,7 +274,7 @@ func TestTheFloorPrefers(t *testing.T) {
 		{"then held ones that pass", []node{{"drain", unlisted, Passing}, {"out", unlisted, Passing}, {"out", Ready, Failing}}, "0:ready 1:ready 2:out"},
 		{"it acts for one that is not judged yet", []node{{"ready", unlisted, Unjudged}, {"out", Ready, Failing}}, "0:ready 1:out"},
 		{"but not for one that was out", []node{{"out", unlisted, Unjudged}, {"out", Ready, Failing}}, "1:out"},
-		{"nor for one that fails", []node{{"ready", NotReady, Failing}, {"out", Ready, Failing}}, "0:out 1:out"},
+		{"nor for one that fails", []node{{"out", NotReady, Failing}, {"out", Ready, Failing}}, "0:out 1:out"},
 		{"nor while anything is ready", []node{{"ready", Draining, Passing}, {"ready", Ready, Passing}}, "0:drain 1:ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

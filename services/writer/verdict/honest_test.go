@@ -185,11 +185,11 @@ func (w *truth) speaks(s Source, d Decision) bool {
 	return s.Heard && s.Alive && s.MembershipSynced && w.now.Sub(s.MembershipAt) <= DefaultMaxStaleness
 }
 
-// protected finds an endpoint that is held and of use, truly alive, and not called dead by
-// every witness that can speak.
+// protected finds an endpoint that is held and of use, or out though failures are void, truly
+// alive, and not called dead by every witness that can speak.
 func (w *truth) protected(d Decision) (netip.Addr, bool) {
 	for _, h := range w.in.Held {
-		if n := int(h.Address.As4()[3]); isOut(h.Conditions) || !w.nodes[n].alive {
+		if n := int(h.Address.As4()[3]); isOut(h.Conditions) && !d.Panic || !w.nodes[n].alive {
 			continue
 		}
 		alive, dead := false, false

@@ -92,6 +92,50 @@ func (c *court) steady() {
 	}
 }
 
+// resort promises that in a panic a source's word does not take the last endpoint of use while
+// there is one that nobody calls dead: what is out because of a failure has only the prober
+// against it, who is not believed now. Those come first that their source calls READY.
+func (c *court) resort() {
+	if !c.void {
+		return
+	}
+	const none = 2
+	best, ranks := none, make([]int, len(c.subjects))
+	for i := range c.subjects {
+		if e := &c.decision.Endpoints[i]; e.Listed && !isOut(e.Conditions) {
+			return
+		}
+		ranks[i] = none
+		switch s, word := &c.subjects[i], c.word(i); {
+		case s.held == nil && (s.past == nil || !s.past.out):
+		case c.decision.Endpoints[i].Verdict == Gone, word == NotReady:
+		case word == Ready:
+			ranks[i] = 0
+		default:
+			ranks[i] = 1
+		}
+		best = min(best, ranks[i])
+	}
+	for i := range c.subjects {
+		if e := &c.decision.Endpoints[i]; best < none && ranks[i] == best {
+			e.Verdict, e.Conditions, e.Listed, e.Rule = Hold, ready, true, RulePanic
+			c.spares++
+		}
+	}
+}
+
+// word is what the source of a subject says of it, if it is believed; else Unknown.
+func (c *court) word(subject int) State {
+	owner := c.subjects[subject].owner
+	if owner == nobody || !c.sources[owner].believed() {
+		return Unknown
+	}
+	if m := c.claimed(subject, owner); m != nil {
+		return m.State
+	}
+	return unlisted
+}
+
 // panics tells of a panic.
 func (c *court) panics() (Guard, bool) {
 	return Guard{Rule: RulePanic, Held: c.spares, Message: fmt.Sprintf(

@@ -48,6 +48,7 @@ func Decide(mem Memory, in Input, now time.Time) (Memory, Decision) {
 	if !c.forbidden {
 		c.floor()  // something stays ready
 		c.shrink() // not too many leave at once
+		c.resort() // in a panic, what nobody calls dead is better than nothing
 	}
 	return c.close()
 }
