@@ -141,6 +141,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/shrink.go",
 			Edits:  one("max(1, ready/2)", "max(1, (ready+1)/2)"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "shrink-without-a-newer-look",
@@ -148,6 +149,7 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/shrink.go",
 			Edits:  one("case !open && newer:", "case !open && (newer || !newer):"),
 			Suites: []string{inVerdict},
+			Seeds:  200,
 		},
 		{
 			Name:   "other-epoch-is-not-newer",

@@ -157,6 +157,7 @@ func writer() []Mutant {
 			File:   inApplier + "/applier.go",
 			Edits:  one("\tif !a.leading() {\n\t\treturn ErrNotLeading\n\t}\n\tbegan", "\tbegan"),
 			Suites: []string{inApplier},
+			Seeds:  200,
 		},
 		{
 			Name:   "repeated-attempt-unchecked",
