@@ -393,3 +393,39 @@ func TestWhatCameLateMayBePutBack(t *testing.T) {
 		}), right("it is put back", restores))
 	})
 }
+
+// Two worlds told these: what a panic and the floor make of one endpoint is not what they make of all.
+func TestAGuardSpeaksOfEachEndpointByItself(t *testing.T) {
+	t.Run("one that is not judged yet drains in a panic", func(t *testing.T) {
+		check(t, func() *rig {
+			r := settled(3)
+			r.probe(0, Unjudged)
+			r.probe(1, Failing)
+			r.probe(2, Failing)
+			now := []Member{r.node(0, Draining), r.node(1, Ready), r.node(2, Ready)}
+			r.is("default", now...)
+			r.tells("default", now...)
+			return r
+		},
+			right("it drains", func(r *rig) { r.write(all(drain, 0)) }),
+			wrong("I4 panic", "one that fails is taken out", func(r *rig) { r.write(all(out, 1)) }))
+	})
+	t.Run("without probes the floor keeps what another source has than the one that is empty", func(t *testing.T) {
+		check(t, func() *rig {
+			r := settled(1, probingOff, func(c *Configured) { c.Sources = []string{"default", "other"} })
+			for _, state := range []State{Ready, Draining} {
+				r.is("other", r.node(5, state))
+				r.tells("other", r.node(5, state))
+				r.writeTo("other", all(map[State]fate{Ready: serve, Draining: drain}[state], 5))
+			}
+			r.is("default")
+			for range 4 {
+				r.tells("default")
+				r.wait(5 * time.Second)
+			}
+			return r
+		},
+			right("it is ready", func(r *rig) { r.writeTo("other", all(serve, 5)); r.write(all(gone, 0)) }),
+			wrong("I4 floor", "it drains, and nothing is ready", func(r *rig) { r.write(all(gone, 0)) }))
+	})
+}

@@ -259,9 +259,12 @@ func (p *plan) fate(a netip.Addr, h held, w word, void bool) fate {
 			return gone
 		case saysNotReady:
 			return out
-		default:
-			return h.as()
+		case saysDraining:
+			if verdict == Unjudged {
+				return drain // a panic voids failures, and nothing else (decision 0001)
+			}
 		}
+		return h.as()
 	}
 	if w == absent {
 		return gone
@@ -319,14 +322,14 @@ func (p *plan) floor(all map[netip.Addr]held, r result) map[netip.Addr]struct{} 
 	stays := false
 	for a, h := range all {
 		switch {
-		case !p.family(a) || !p.inside(h.source, a):
+		case !p.family(a) || !p.inside(h.source, a) || p.emptied(h.source, r.words[a]):
 		case !p.probing():
 			stays = true
 		case p.verdict(a) == Passing, p.verdict(a) == Unjudged && h.as() != out:
 			stays = true
 		}
 	}
-	if !passes && !stays || !p.probing() && p.emptied() {
+	if !passes && !stays {
 		return nil
 	}
 	var sets [4]map[netip.Addr]struct{}
@@ -338,7 +341,7 @@ func (p *plan) floor(all map[netip.Addr]held, r result) map[netip.Addr]struct{} 
 	}
 	for a, f := range r.fates {
 		h, is := all[a]
-		if is && (!p.family(a) || !p.inside(h.source, a)) {
+		if is && (!p.family(a) || !p.inside(h.source, a) || p.emptied(h.source, r.words[a])) {
 			continue
 		}
 		verdict := p.verdict(a)
@@ -365,14 +368,12 @@ func (p *plan) floor(all map[netip.Addr]held, r result) map[netip.Addr]struct{} 
 	return nil
 }
 
-// emptied reports whether a source is believed to have nothing for this target.
-func (p *plan) emptied() bool {
-	for _, name := range p.config.Sources {
-		if p.trusted(name) {
-			if blank, confirmed := p.blank(name, false); blank && confirmed {
-				return true
-			}
-		}
+// emptied reports whether the floor does not apply to what a source has: without probes, once it is
+// believed to have nothing for this target (guard 4, per source). What another one tells of stays that one's.
+func (p *plan) emptied(name string, w word) bool {
+	if p.probing() || !p.trusted(name) || w != absent && w != saysNotReady {
+		return false
 	}
-	return false
+	blank, confirmed := p.blank(name, false)
+	return blank && confirmed
 }
