@@ -394,22 +394,8 @@ func TestWhatCameLateMayBePutBack(t *testing.T) {
 	})
 }
 
-// Two worlds told these: what a panic and the floor make of one endpoint is not what they make of all.
-func TestAGuardSpeaksOfEachEndpointByItself(t *testing.T) {
-	t.Run("one that is not judged yet drains in a panic", func(t *testing.T) {
-		check(t, func() *rig {
-			r := settled(3)
-			r.probe(0, Unjudged)
-			r.probe(1, Failing)
-			r.probe(2, Failing)
-			now := []Member{r.node(0, Draining), r.node(1, Ready), r.node(2, Ready)}
-			r.is("default", now...)
-			r.tells("default", now...)
-			return r
-		},
-			right("it drains", func(r *rig) { r.write(all(drain, 0)) }),
-			wrong("I4 panic", "one that fails is taken out", func(r *rig) { r.write(all(out, 1)) }))
-	})
+// A simulated world told it.
+func TestTheFloorSpeaksOfEachSourceByItself(t *testing.T) {
 	t.Run("without probes the floor keeps what another source has than the one that is empty", func(t *testing.T) {
 		check(t, func() *rig {
 			r := settled(1, probingOff, func(c *Configured) { c.Sources = []string{"default", "other"} })

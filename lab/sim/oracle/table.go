@@ -259,12 +259,9 @@ func (p *plan) fate(a netip.Addr, h held, w word, void bool) fate {
 			return gone
 		case saysNotReady:
 			return out
-		case saysDraining:
-			if verdict == Unjudged {
-				return drain // a panic voids failures, and nothing else (decision 0001)
-			}
+		default:
+			return h.as()
 		}
-		return h.as()
 	}
 	if w == absent {
 		return gone
