@@ -82,6 +82,7 @@ type follower[T any] struct {
 
 	connected bool
 	life      int // of the connection
+	seen      uint64
 	failures  int
 	arrival   time.Time // of what came last: nothing overtakes
 	inbox     []func()  // what has come while nothing gets through
@@ -103,6 +104,10 @@ func (f *follower[T]) begin() {
 			return
 		}
 		all, rv := f.of.asOf(time.Now().Add(-f.behind()))
+		if rv < f.seen { // a reflector asks for nothing older than it has seen, and then for the newest
+			all, rv = f.of.asOf(time.Now())
+		}
+		f.seen = rv
 		f.connected, f.failures, f.arrival = true, 0, time.Now()
 		f.replace(all, rv)
 		for _, e := range f.of.since(rv) {
@@ -130,7 +135,10 @@ func (f *follower[T]) stop(why string) {
 // changed is told of each change of the journal.
 func (f *follower[T]) changed(e entry[T]) {
 	if f.connected {
-		f.bring(e.at.Add(f.behind()), func() { f.handle(e) })
+		f.bring(e.at.Add(f.behind()), func() {
+			f.seen = e.rv
+			f.handle(e)
+		})
 	}
 }
 
@@ -149,7 +157,10 @@ func (f *follower[T]) mark(life int) {
 				rv = e.rv
 			}
 		}
-		f.bring(time.Now(), func() { f.heard(rv) })
+		f.bring(time.Now(), func() {
+			f.seen = max(f.seen, rv)
+			f.heard(rv)
+		})
 		f.mark(life)
 	})
 }
