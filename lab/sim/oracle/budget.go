@@ -41,7 +41,7 @@ func (p *plan) excused(t *target, c change) bool {
 	if p.config.ShrinkWindow == 0 || r.away[c.address] {
 		return true
 	}
-	if p.verdict(c.address) == Failing && !r.void {
+	if p.verdict(c.address) == Failing && !r.void.acts() {
 		return true
 	}
 	blank, confirmed := p.blank(c.was.source, r.void)

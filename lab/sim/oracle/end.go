@@ -104,7 +104,7 @@ func (o *Oracle) equals(name string, w *writer) {
 				"%s of %s is not listed and should be %s: %s", address, name, r.fates[address], o.plight(address, p))
 		}
 	}
-	if r.void {
+	if r.void.acts() {
 		o.tells(a, name, "panic")
 	}
 	for address := range r.floor {
@@ -153,7 +153,7 @@ func (o *Oracle) truth(name string, w *writer, a *aim, all map[netip.Addr]held) 
 		}}
 		t.index = index(t.Members, nil)
 		t.word = t.index
-		p.told[s], p.empty[s] = t, emptiness{bare: enough, dull: enough, dead: enough}
+		p.told[s], p.empty[s] = t, emptiness{bare: enough, unready: enough, dull: enough, dead: enough}
 	}
 	judge := func(address netip.Addr) {
 		v := Failing

@@ -93,11 +93,11 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 		t := p.told[h.source]
 		return t != nil && t.word != nil && t.word[c.address] == nil
 	}
-	if is && r.void && p.spares(c, h, r) {
+	if r.void.acts() && p.spares(t, c, h, is, r) {
 		return true
 	}
 	// A panic gives back what failures took that all began after the last success.
-	if had, ok := t.had[c.address]; ok && r.void && (h.as() == out || !is && p.config.NoOut) && c.to == had.as() {
+	if had, ok := t.had[c.address]; ok && r.void.acts() && (h.as() == out || !is && p.config.NoOut) && c.to == had.as() {
 		return p.verdict(c.address) == Failing && p.probes[c.address].FailingSince.After(p.lastSuccess(all))
 	}
 	return false
@@ -106,8 +106,18 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 // spares reports whether a change is right in a panic though the table has the endpoint stay as it is.
 // One that drains and is not judged yet follows its source when the panic ends with the last that
 // fails, which goes by the same decision. And when nothing would be of use any more, what is out becomes
-// ready that not every witness who can speak calls dead (§8, I2): the prober cannot.
-func (p *plan) spares(c change, h held, r result) bool {
+// ready that not every witness who can speak calls dead (§8, I2): the prober cannot. Where nothing is listed
+// as out, so does what was taken out, not what its source has left out since (decision 0001).
+func (p *plan) spares(t *target, c change, h held, is bool, r result) bool {
+	word := r.words[c.address]
+	if !is {
+		had, taken := t.had[c.address]
+		told := p.told[had.source]
+		if !taken || !p.config.NoOut || told == nil || told.word[c.address] == nil {
+			return false
+		}
+		word = p.says(c.address, had.source, r.void)
+	}
 	lasts, useful := false, false
 	for a, f := range r.fates {
 		lasts = lasts || p.verdict(a) == Failing && !p.equal(f, gone)
@@ -115,9 +125,9 @@ func (p *plan) spares(c change, h held, r result) bool {
 	}
 	switch c.to {
 	case drain:
-		return !lasts && r.words[c.address] == saysDraining && p.verdict(c.address) == Unjudged
+		return is && !lasts && word == saysDraining && p.verdict(c.address) == Unjudged
 	case serve:
-		return !useful && h.as() == out && !p.dead(c.address, r)
+		return !useful && h.as() == out && !p.dead(c.address, word, r.void)
 	}
 	return false
 }
@@ -133,7 +143,7 @@ func (p *plan) lastSuccess(all map[netip.Addr]held) time.Time {
 	for a := range all {
 		see(a)
 	}
-	for a := range p.candidates(all, false) {
+	for a := range p.candidates(all, nil) {
 		see(a)
 	}
 	return last
@@ -158,7 +168,7 @@ func (p *plan) blame(c change, r *result) (invariant, rule, sentence string) {
 	t := p.told[label]
 	leaves := c.from.listed && rank(c.to.Conditions) < rank(c.from.Conditions)
 	switch {
-	case r.void && leaves:
+	case r.void.acts() && leaves:
 		return "I4", "panic", "while no probe passes, the prober's word takes nothing away"
 	case leaves && (t == nil || !t.Ever):
 		return "I4", "snapshot-gate", "a source that was never synced changes nothing"

@@ -69,12 +69,17 @@ func wordOf(s State) word {
 
 // result is what §5 makes of what is held and known.
 type result struct {
-	void  bool                    // a panic: the prober's failures are void
+	void  panicking               // the prober's failures are void
 	fates map[netip.Addr]fate     // what the table says, before floor and shrink
 	words map[netip.Addr]word     // of what is held
 	floor map[netip.Addr]struct{} // what the floor makes ready; nil when it does not act
 	away  map[netip.Addr]bool     // held, and our own configuration no longer has it
 }
+
+// panicking is a panic: nil when there is none, else the sources of which an endpoint in use fails.
+type panicking map[string]bool
+
+func (v panicking) acts() bool { return v != nil }
 
 func (p *plan) probing() bool { return p.config.Probe != "" }
 
@@ -94,7 +99,7 @@ func (p *plan) trusted(name string) bool {
 
 // believed is whether the source's word may change anything: trusted, and not empty without
 // having been seen so often enough (guard 4).
-func (p *plan) believed(name string, void bool) bool {
+func (p *plan) believed(name string, void panicking) bool {
 	if !p.trusted(name) {
 		return false
 	}
@@ -103,21 +108,26 @@ func (p *plan) believed(name string, void bool) bool {
 }
 
 // blank reports whether the source's view is empty for this target, and whether that is
-// confirmed by enough observations.
-func (p *plan) blank(name string, void bool) (blank, confirmed bool) {
+// confirmed by enough observations. In a panic all NOT_READY is empty; one that is not judged yet makes
+// no difference as long as the source has an endpoint in use that fails (decision 0001), else the last
+// one would go without the looks that this takes.
+func (p *plan) blank(name string, void panicking) (blank, confirmed bool) {
 	t := p.told[name]
 	if t == nil {
 		return false, false
 	}
 	e := p.empty[name]
-	bare, dull, _ := p.aimOf().blank(t, p.fences, p.probes)
+	view := p.aimOf().blank(t, p.fences, p.probes)
 	enough := func(r run) bool { return r.count >= p.config.EmptyThreshold }
-	if void || !p.probing() {
-		return dull, enough(e.dull)
+	switch {
+	case void[name]:
+		return view.unready, enough(e.unready)
+	case void.acts() || !p.probing():
+		return view.dull, enough(e.dull)
 	}
 	// Nodes that are NOT_READY and fail served nobody: that there was nothing was seen as often
 	// before the last of them went.
-	return bare, enough(e.bare) || enough(e.dead)
+	return view.bare, enough(e.bare) || enough(e.dead)
 }
 
 // aimOf is the target with the settings that were in force.
@@ -142,7 +152,7 @@ func (p *plan) member(name string, a netip.Addr) *Member {
 
 // says is the control plane's word on a held address: of the source whose label it bears; and
 // of the first other one that has it, once the former, believed, leaves it out.
-func (p *plan) says(a netip.Addr, label string, void bool) word {
+func (p *plan) says(a netip.Addr, label string, void panicking) word {
 	if slices.Contains(p.config.Sources, label) {
 		if !p.believed(label, void) {
 			return hold
@@ -162,7 +172,7 @@ func (p *plan) says(a netip.Addr, label string, void bool) word {
 }
 
 // candidates are the addresses that are not held and could be listed, with the source's word.
-func (p *plan) candidates(all map[netip.Addr]held, void bool) map[netip.Addr]word {
+func (p *plan) candidates(all map[netip.Addr]held, void panicking) map[netip.Addr]word {
 	found := map[netip.Addr]word{}
 	for _, name := range p.config.Sources {
 		if !p.believed(name, void) {
@@ -195,7 +205,7 @@ func (p *plan) decide(all map[netip.Addr]held) result {
 		}
 		r.away[a] = !slices.Contains(p.config.Sources, h.source) || p.deselected(h.source, a)
 		r.words[a] = p.says(a, h.source, r.void)
-		r.fates[a] = p.fate(a, h, r.words[a], r.void)
+		r.fates[a] = p.fate(a, h, r.words[a], r.void.acts())
 	}
 	for a, w := range p.candidates(all, r.void) {
 		passes := !p.probing() || p.verdict(a) == Passing
@@ -224,30 +234,31 @@ func (p *plan) deselected(name string, a netip.Addr) bool {
 
 // panics is guard 3: a held endpoint fails, one is not out, and none that is held or could be
 // listed passes.
-func (p *plan) panics(all map[netip.Addr]held) bool {
+func (p *plan) panics(all map[netip.Addr]held) panicking {
 	if !p.probing() {
-		return false
+		return nil
 	}
-	failing, listed := false, false
+	failing, listed, void := false, false, panicking{}
 	for a, h := range all {
 		switch p.verdict(a) {
 		case Passing:
-			return false
+			return nil
 		case Failing:
 			failing = true
+			void[h.source] = void[h.source] || h.as() != out && p.inside(h.source, a)
 		case Unjudged:
 		}
 		listed = listed || h.as() != out
 	}
 	if !failing || !listed {
-		return false
+		return nil
 	}
-	for a, w := range p.candidates(all, false) {
+	for a, w := range p.candidates(all, nil) {
 		if w != hold && p.verdict(a) == Passing {
-			return false
+			return nil
 		}
 	}
-	return true
+	return void
 }
 
 // fate is the table (§5) for a held endpoint, and what a panic leaves of it.
@@ -342,7 +353,7 @@ func (p *plan) floor(all map[netip.Addr]held, r result) map[netip.Addr]struct{} 
 			continue
 		}
 		verdict := p.verdict(a)
-		failed := verdict == Failing && !r.void
+		failed := verdict == Failing && !r.void.acts()
 		draining := f == drain || r.words[a] == saysDraining
 		if draining && is && h.Ready && !failed {
 			put(0, a)
@@ -371,6 +382,6 @@ func (p *plan) emptied(name string, w word) bool {
 	if p.probing() || !p.trusted(name) || w != absent && w != saysNotReady {
 		return false
 	}
-	blank, confirmed := p.blank(name, false)
+	blank, confirmed := p.blank(name, nil)
 	return blank && confirmed
 }

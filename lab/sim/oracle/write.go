@@ -206,7 +206,7 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 	r := p.decide(before)
 	if usable(before) && !usable(after) {
 		for _, a := range addresses(before) {
-			if h := before[a]; o.alive[a] && p.inside(h.source, a) && p.family(a) && !p.dead(a, r) {
+			if h := before[a]; o.alive[a] && p.inside(h.source, a) && p.family(a) && !p.dead(a, r.words[a], r.void) {
 				o.broke("I2", "never none", "the Service never has no usable endpoint while a held one is alive and a witness stands by it",
 					"%s wrote %s, and none is usable; %s is alive, the feed says %s, the probe %s",
 					f.Writer, f.Slice, a, r.words[a], p.verdict(a))
@@ -223,15 +223,15 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 // dead reports whether every witness that can speak calls an address dead (I2): the control
 // plane, if trusted, by NOT_READY or absence; the probe, unless void. When none can speak,
 // nobody has called it dead.
-func (p *plan) dead(a netip.Addr, r result) bool {
+func (p *plan) dead(a netip.Addr, w word, void panicking) bool {
 	witnesses, against := 0, 0
-	if w := r.words[a]; w != hold {
+	if w != hold {
 		witnesses++
 		if w == absent || w == saysNotReady {
 			against++
 		}
 	}
-	if v := p.verdict(a); v == Passing || v == Failing && !r.void {
+	if v := p.verdict(a); v == Passing || v == Failing && !void.acts() {
 		witnesses++
 		if v == Failing {
 			against++

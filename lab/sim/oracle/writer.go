@@ -38,9 +38,8 @@ type aim struct {
 type emptiness struct {
 	epoch  string
 	number uint64
-	// No members; none but NOT_READY ones; none that could serve, as those NOT_READY could whose
-	// probe does not fail.
-	bare, dull, dead run
+	// In each way in which a view is blank.
+	bare, unready, dull, dead run
 }
 
 type run struct {
@@ -141,8 +140,9 @@ func (w *writer) observe(name string, t *told) {
 
 // observe counts what the target selects of the view (§5, guard 4): a view that is not empty,
 // or another epoch, starts over; an observation that comes sooner than 4 s after the last one
-// that counted is not counted, nor one that had come before the view was empty. Whether nodes that are NOT_READY count as nothing depends on the
-// prober; so both are counted, and which of them is asked for is decided later.
+// that counted is not counted, nor one that had come before the view was empty. Whether nodes that
+// are NOT_READY count as nothing depends on the prober, and on what a panic keeps; so each is
+// counted, and which of them is asked for is decided later.
 func (a *aim) observe(w *writer, name string, t *told) {
 	if !t.Ever {
 		delete(a.emptiness, name)
@@ -153,14 +153,15 @@ func (a *aim) observe(w *writer, name string, t *told) {
 		e = &emptiness{epoch: t.Epoch}
 		a.emptiness[name] = e
 	}
-	bare, dull, dead := a.blank(t, w.fences, w.probes[a.Probe])
+	view := a.blank(t, w.fences, w.probes[a.Probe])
 	fresh := e.number != t.Observation
 	before := *e
 	e.number = t.Observation
-	e.bare.see(bare, fresh, t.Received)
-	e.dull.see(dull, fresh, t.Received)
-	e.dead.see(dead, fresh, t.Received)
-	if e.bare != before.bare || e.dull != before.dull || e.dead != before.dead {
+	e.bare.see(view.bare, fresh, t.Received)
+	e.unready.see(view.unready, fresh, t.Received)
+	e.dull.see(view.dull, fresh, t.Received)
+	e.dead.see(view.dead, fresh, t.Received)
+	if e.bare != before.bare || e.unready != before.unready || e.dull != before.dull || e.dead != before.dead {
 		a.version++
 	}
 }
@@ -175,12 +176,18 @@ func (r *run) see(empty, fresh bool, received time.Time) {
 	}
 }
 
-// blank reports whether the target selects no member of the view, none that is anything but
-// NOT_READY, and none that could serve. The fence comes first (§5, guard 1): a member that may
-// not be written is none. One that is NOT_READY and not judged yet may serve in a moment, and its
-// failures cannot be void (decision 0001): a view that has it is not all NOT_READY.
-func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) (bare, dull, dead bool) {
-	bare, dull, dead = true, true, true
+// blank is in which ways a target finds nothing in a view.
+type blank struct {
+	bare    bool // no members
+	unready bool // none but NOT_READY ones
+	dull    bool // of these none that is not judged yet: it may serve in a moment (decision 0001)
+	dead    bool // of these none whose probe does not fail
+}
+
+// blank looks at the members of the view that the target selects. The fence comes first (§5,
+// guard 1): a member that may not be written is none.
+func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) blank {
+	b := blank{true, true, true, true}
 	for i := range t.Members {
 		m := &t.Members[i]
 		if !selects(a.Selector, m.Labels) {
@@ -190,12 +197,13 @@ func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Pro
 			if !a.family(at) || !inside(fences, t.Source, at) {
 				continue
 			}
-			bare = false
-			dull = dull && m.State == NotReady && (a.Probe == "" || probes[at].Verdict != Unjudged)
-			dead = dead && m.State == NotReady && (a.Probe == "" || probes[at].Verdict == Failing)
+			b.bare = false
+			b.unready = b.unready && m.State == NotReady
+			b.dull = b.dull && m.State == NotReady && (a.Probe == "" || probes[at].Verdict != Unjudged)
+			b.dead = b.dead && m.State == NotReady && (a.Probe == "" || probes[at].Verdict == Failing)
 		}
 	}
-	return bare, dull, dead
+	return b
 }
 
 // family reports whether the Service wants addresses of this family at all.
