@@ -101,6 +101,17 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			r.see(Lies{"default", true})
 			r.tells("default", r.node(2, Ready), r.node(3, Ready))
 		}
+		again := func(r *rig) { r.see(Leads{"w1", false}); r.see(Leads{"w1", true}) }
+		selected := func(r *rig, by map[string]string) {
+			c := r.config("w1")
+			c.Selector = by
+			r.see(c)
+		}
+		odd := map[string]string{"pool": "1"}
+		deleted := func(r *rig) {
+			r.is("default", r.node(1, Ready), r.node(3, Ready))
+			r.tells("default", r.node(1, Ready), r.node(3, Ready))
+		}
 		check(t, plain,
 			right("half leave", func(r *rig) { leaves(r); r.write(all(gone, 0, 1)) }),
 			wrong("I4 shrink", "more than half, one after the other", func(r *rig) {
@@ -143,6 +154,25 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				moved.Labels = map[string]string{"pool": "7"}
 				r.tells("default", moved, r.node(1, Ready), r.node(2, Ready), r.node(3, Ready))
 				r.write(all(gone, 1, 2, 3))
+			}),
+			right("our own selector took them before they were deleted", func(r *rig) {
+				again(r)
+				selected(r, odd)
+				deleted(r)
+				r.write(all(gone, 0, 2))
+			}),
+			wrong("I4 shrink", "they were deleted before our own selector would have taken them", func(r *rig) {
+				again(r)
+				deleted(r)
+				selected(r, odd)
+				r.write(all(gone, 0, 2))
+			}),
+			wrong("I4 shrink", "our own selector took them, and would have them again but that they were deleted", func(r *rig) {
+				again(r)
+				selected(r, odd)
+				deleted(r)
+				selected(r, nil)
+				r.write(all(gone, 0, 2))
 			}),
 			wrong("I4 trust", "a link that is dead takes nothing", func(r *rig) {
 				leaves(r)

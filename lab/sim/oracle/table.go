@@ -21,6 +21,7 @@ type plan struct {
 	empty   map[string]emptiness
 	probes  map[netip.Addr]Probed
 	fences  map[string]Fenced
+	dropped map[string]map[netip.Addr]map[string]string
 	ready   map[string]int // per source, at that moment
 	landed  int
 	held    map[netip.Addr]held // what the slices said
@@ -220,16 +221,11 @@ func (p *plan) decide(all map[netip.Addr]held) result {
 	return r
 }
 
-// deselected reports whether an address is not selected now, though what is told of it would
-// have been under a selector of before: then our own configuration has changed.
+// deselected reports whether our own configuration has left an address out: a selector of before would have
+// what was told of it, and that of now would not.
 func (p *plan) deselected(name string, a netip.Addr) bool {
-	t := p.told[name]
-	if t == nil {
-		return false
-	}
-	m := t.index[a]
-	return m != nil && !selects(p.config.Selector, m.Labels) &&
-		slices.ContainsFunc(p.aim.before, func(s map[string]string) bool { return selects(s, m.Labels) })
+	labels, is := p.dropped[name][a]
+	return is && !selects(p.config.Selector, labels)
 }
 
 // panics is guard 3: a held endpoint fails, one is not out, and none that is held or could be

@@ -30,11 +30,14 @@ func (o *Oracle) snapshot(f Planned) *plan {
 	p := &plan{
 		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, led: w.ledSince, version: a.version,
 		told: maps.Clone(w.told), empty: make(map[string]emptiness, len(a.emptiness)),
-		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), ready: map[string]int{},
+		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), dropped: map[string]map[netip.Addr]map[string]string{}, ready: map[string]int{},
 		held: t.union(),
 	}
 	for name, e := range a.emptiness {
 		p.empty[name] = *e
+	}
+	for name, d := range a.dropped {
+		p.dropped[name] = maps.Clone(d)
 	}
 	for _, h := range p.held {
 		if h.Ready {

@@ -25,7 +25,8 @@ type aim struct {
 	Configured
 
 	known     bool
-	before    []map[string]string // the selectors that were in force before
+	before    []map[string]string                         // the selectors that were in force before
+	dropped   map[string]map[netip.Addr]map[string]string // by source, the labels of what a selector of ours left out while it was told
 	emptiness map[string]*emptiness
 	windows   map[string]*window
 	acts      []string
@@ -57,7 +58,10 @@ func newWriter() *writer {
 func (w *writer) aim(name string) *aim {
 	a := w.aims[name]
 	if a == nil {
-		a = &aim{emptiness: map[string]*emptiness{}, windows: map[string]*window{}}
+		a = &aim{
+			emptiness: map[string]*emptiness{}, windows: map[string]*window{},
+			dropped: map[string]map[netip.Addr]map[string]string{},
+		}
 		w.aims[name] = a
 	}
 	return a
@@ -144,6 +148,7 @@ func (w *writer) observe(name string, t *told) {
 // are NOT_READY count as nothing depends on the prober, and on what a panic keeps; so each is
 // counted, and which of them is asked for is decided later.
 func (a *aim) observe(w *writer, name string, t *told) {
+	a.drop(name, t)
 	if !t.Ever {
 		delete(a.emptiness, name)
 		return
@@ -163,6 +168,22 @@ func (a *aim) observe(w *writer, name string, t *told) {
 	e.dead.see(view.dead, fresh, t.Received)
 	if e.bare != before.bare || e.unready != before.unready || e.dull != before.dull || e.dead != before.dead {
 		a.version++
+	}
+}
+
+// drop notes what our own configuration leaves out of what is told (§5, guard 7): that a machine is deleted
+// afterwards, while the Service is paused perhaps, does not make it the feed that took it away.
+func (a *aim) drop(name string, t *told) {
+	for at, m := range t.index {
+		switch {
+		case selects(a.Selector, m.Labels):
+			delete(a.dropped[name], at)
+		case slices.ContainsFunc(a.before, func(s map[string]string) bool { return selects(s, m.Labels) }):
+			if a.dropped[name] == nil {
+				a.dropped[name] = map[netip.Addr]map[string]string{}
+			}
+			a.dropped[name][at] = m.Labels
+		}
 	}
 }
 
