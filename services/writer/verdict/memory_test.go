@@ -73,6 +73,13 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 			w.fail(w.now, 1)
 			w.unwritten("none passes", "0:ready 1:ready")
 		}, "0:ready 1:ready"},
+		{"what a write takes that was under way when the panic began", func(w *world) {
+			w.fail(w.now, 0)
+			w.unwritten("it fails", "0:out 1:ready")
+			w.fail(w.now, 1)
+			w.unwritten("none passes", "0:ready 1:ready")
+			w.in.Held[0].Conditions = Conditions{}
+		}, "0:ready 1:ready"},
 		{"not what its source takes after that", func(w *world) {
 			w.fail(w.now, 0)
 			w.see("it fails", "0:out 1:ready")

@@ -336,7 +336,7 @@ func (c *court) remember() {
 		case s.health != Failing || e.Verdict == Gone:
 		case wasOut && s.past != nil: // what it gets back is remembered until that is written
 			w.had = s.past.had
-		case !wasOut && !c.void:
+		case !wasOut && (!c.void || !isOut(e.Conditions)): // in a panic too: a write under way may yet take it
 			w.had = s.held.Conditions
 		}
 		if e.Verdict == Gone && s.health == Passing {
