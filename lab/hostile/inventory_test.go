@@ -107,6 +107,7 @@ func startInventory(t *testing.T, nodes int) *inventory {
 			t.Errorf("the inventory did not end in order: %v\n%s", err, text[max(0, len(text)-4000):])
 		}
 	})
+	// A process of its own, whose one word on this is /readyz: there is nothing to watch.
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if response, err := http.Get("http://" + i.admin + "/readyz"); err == nil {
 			response.Body.Close()

@@ -51,7 +51,7 @@ func (q *queue) run(end time.Time) {
 		if e.do == nil {
 			continue
 		}
-		if wait := time.Until(e.at); wait > 0 {
+		if wait := time.Until(e.at); wait > 0 { // by the clock of the bubble: nobody waits
 			time.Sleep(wait)
 			q.busy = 0
 		}

@@ -83,14 +83,14 @@ func (i *identity) refusal(err error) error {
 		}
 		return fmt.Errorf("%s: %w: %s", described(invalid.Cert), err, advice)
 	}
-	for says, advice := range map[string]string{
-		"didn't provide a certificate":                    "the client has to have one",
-		"unsupported versions":                            "this end speaks TLS 1.3 alone",
-		"protocol version":                                "both ends have to speak TLS 1.3",
-		"first record does not look like a TLS handshake": "the peer speaks no TLS: is it the right address?",
+	for _, one := range []struct{ says, advice string }{
+		{"didn't provide a certificate", "the client has to have one"},
+		{"unsupported versions", "this end speaks TLS 1.3 alone"},
+		{"protocol version", "both ends have to speak TLS 1.3"},
+		{"first record does not look like a TLS handshake", "the peer speaks no TLS: is it the right address?"},
 	} {
-		if strings.Contains(err.Error(), says) {
-			return fmt.Errorf("%w: %s", err, advice)
+		if strings.Contains(err.Error(), one.says) {
+			return fmt.Errorf("%w: %s", err, one.advice)
 		}
 	}
 	return err
