@@ -40,8 +40,8 @@ images: ## Build the two images from here, without pulling anything (Docker)
 test: check unit worlds e2e ## Run every test that needs nothing more: checks, unit tests, simulated worlds, the pair on real control planes
 
 .PHONY: bench
-bench: build upstream ## Measure propagation against the raw loop, in one run
-	@lab bench
+bench: build upstream ## Measure everything against baselines of the same run: 25 min (ONLY=propagation,churn QUICK=1)
+	@lab bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 .PHONY: verify
 verify: ## The longer gate, run before a release: make test, and all that is below it here
