@@ -40,6 +40,12 @@ func (d *cloud) boot(n node) {
 	d.c.alive(n.address)
 }
 
+// has says whether a Node's machine is still there; the Node may linger.
+func (d *cloud) has(node string) bool {
+	_, ok := d.machines.now[d.c.nodes.now[node].server]
+	return ok
+}
+
 // address is that of a Node's machine, whatever its Node says meanwhile.
 func (d *cloud) address(node string) netip.Addr {
 	n := d.c.nodes.now[node]

@@ -101,8 +101,8 @@ func (w *world) strikeNodes(f Fault) (lift func(), done bool) {
 			c.readdress(name, c.free())
 		}
 	case AddressesSwap:
-		names := c.names()
-		if len(names) < 2 {
+		names := slices.DeleteFunc(c.names(), func(other string) bool { return !c.cloud.has(other) })
+		if len(names) < 2 || !slices.Contains(names, name) {
 			return nil, true
 		}
 		other := names[(slices.Index(names, name)+1)%len(names)]
@@ -169,9 +169,14 @@ func (c *cluster) replace(name string, inherits bool) {
 		c.after(3*time.Second, func() { c.remove(name, false) })
 		return
 	}
-	// The machine goes first, and its Node lingers.
+	// The machine goes first, and its Node lingers. What it had can be inherited once: one address, one
+	// machine (DESIGN §4).
+	if !c.cloud.has(name) {
+		return
+	}
+	address := c.cloud.address(name)
 	c.cloud.delete(old.server, false)
-	c.create(old.address)
+	c.create(address)
 	c.after(8*time.Second, func() { c.remove(name, false) })
 }
 
