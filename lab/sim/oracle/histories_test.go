@@ -415,3 +415,50 @@ func TestTheFloorSpeaksOfEachSourceByItself(t *testing.T) {
 			wrong("I4 floor", "it drains, and nothing is ready", func(r *rig) { r.write(all(gone, 0)) }))
 	})
 }
+
+// A simulated world told it: there was one slice, and each of two sources had nothing for the Service in turn.
+func TestASliceGoesFromSourceToSource(t *testing.T) {
+	of := func(source string, nodes ...int) *Slice {
+		s := &Slice{Source: source, Rest: source + ", ports"}
+		for _, i := range nodes {
+			s.Endpoints = append(s.Endpoints, Endpoint{serve.Conditions, addr(i)})
+		}
+		return s
+	}
+	passed := func() *rig {
+		r := settled(0, func(c *Configured) { c.Sources = []string{"default", "other"} })
+		r.put("default", of("default"))
+		// has passes the Service to a source that has node i.
+		has := func(source, without string, i int) {
+			r.is(source, r.node(i, Ready))
+			r.tells(source, r.node(i, Ready))
+			r.probe(i, Passing)
+			for range 4 {
+				r.is(without)
+				r.tells(without)
+				r.wait(5 * time.Second)
+			}
+			r.put("default", of(source, i))
+		}
+		has("default", "other", 0)
+		has("other", "default", 9)
+		has("default", "other", 0)
+		return r
+	}
+	check(t, passed, right("its label goes with what it lists", nothing),
+		wrong("I3 flap", "its label alone goes there and back", func(r *rig) {
+			r.put("default", of("other", 0))
+			r.put("default", of("default", 0))
+		}),
+		wrong("I3 flap", "it is empty, and its label goes there and back", func(r *rig) {
+			r.is("default")
+			for range 4 {
+				r.tells("default")
+				r.wait(5 * time.Second)
+			}
+			r.probe(0, Failing)
+			r.put("default", of("default"))
+			r.put("default", of("other"))
+			r.put("default", of("default"))
+		}))
+}

@@ -278,6 +278,9 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 		delete(t.rests, f.Slice)
 		return
 	}
+	if f.Before.passes(f.After) {
+		delete(t.rests, f.Slice)
+	}
 	if f.Before != nil && f.Before.Rest != f.After.Rest && slices.Contains(t.rests[f.Slice], f.After.Rest) {
 		o.broke("I3", "flap", "what was written once is not written again", "%s gave %s back %s", f.Writer, f.Slice, f.After.Rest)
 	}
@@ -297,6 +300,15 @@ func (s *Slice) same(u *Slice) bool {
 		}
 	}
 	return true
+}
+
+// passes reports whether a slice goes from one source to another: what it listed leaves, or comes. Its label
+// goes with that (§6), as often as the sources have it so.
+func (s *Slice) passes(to *Slice) bool {
+	if s == nil || s.Source == to.Source || len(s.Endpoints)+len(to.Endpoints) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return to.lists(e.Address) })
 }
 
 func (s *Slice) lists(a netip.Addr) bool {
