@@ -159,6 +159,7 @@ func (c *consuming) take(r *request, done func()) {
 			return
 		}
 		got, err := c.serve(r)
+		version := c.objects.rv
 		lost := c.losing > 0 && err == nil && r.with != nil && c.rand.IntN(2) == 0
 		if lost && c.rand.IntN(2) == 0 {
 			return
@@ -166,6 +167,9 @@ func (c *consuming) take(r *request, done func()) {
 		r.w.at(time.Now().Add(time.Millisecond+time.Duration(c.rand.IntN(8))*time.Millisecond), func() {
 			if !open || r.w.cutOff > 0 {
 				return
+			}
+			if r.verb == "get" && (err == nil || apierrors.IsNotFound(err)) {
+				c.see(oracle.Noticed{Writer: r.w.name, Target: target.String(), Slice: r.name, Version: version})
 			}
 			if r.answer, r.err = got, err; lost {
 				r.answer, r.err = nil, errors.New("connection reset by peer")
@@ -195,7 +199,7 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 		was.Annotations = map[string]string{"touched": strconv.FormatUint(c.objects.rv, 10)}
 		was = c.store(was)
 		c.tellf("somebody touches slice %s", r.name)
-		c.see(oracle.Edited{Target: target.String(), Slice: r.name, After: seen(was)})
+		c.edited(r.name, was)
 	}
 	switch r.verb {
 	case "get":
@@ -274,14 +278,19 @@ func (c *consuming) tamper(name string, how int) {
 		s.Labels[discoveryv1.LabelServiceName] = "another"
 	}
 	c.tellf("somebody edits slice %s: %s", name, list(s))
-	c.see(oracle.Edited{Target: target.String(), Slice: name, After: seen(s)})
 	c.store(s)
+	c.edited(name, s)
 }
 
 func (c *consuming) drop(name string) {
 	c.tellf("somebody deletes slice %s", name)
-	c.see(oracle.Edited{Target: target.String(), Slice: name})
 	c.spread(c.objects.remove("slice/" + name))
+	c.edited(name, nil)
+}
+
+// edited tells the oracle what somebody else made of a slice.
+func (c *consuming) edited(name string, s *discoveryv1.EndpointSlice) {
+	c.see(oracle.Edited{Target: target.String(), Slice: name, After: seen(s), Version: c.objects.rv})
 }
 
 // seen is a slice as the oracle sees it.

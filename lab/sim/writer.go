@@ -313,6 +313,7 @@ func (c *catalog) Synced() error { return nil }
 
 // confide tells the oracle what the writer knows of the settings, and pokes the writer.
 func (c *catalog) confide() {
+	c.w.see(oracle.Noticed{Writer: c.w.name, Target: target.String(), Version: c.rv})
 	view := c.Get(target)
 	s := view.Target.Settings
 	is := oracle.Configured{

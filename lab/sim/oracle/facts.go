@@ -156,6 +156,14 @@ type Wrote struct {
 type Edited struct {
 	Target, Slice string
 	After         *Slice
+	Version       uint64 // of all slices then: a number that grows
+}
+
+// Noticed says that a writer has been shown what a slice was at a version, by its watch or by an answer.
+type Noticed struct {
+	Writer, Target string
+	Slice          string // empty: all of them
+	Version        uint64
 }
 
 // Acts are the guards that a writer says are acting in its present decision on a target. The
@@ -213,6 +221,7 @@ func (Fenced) fact()     {}
 func (Planned) fact()    {}
 func (Wrote) fact()      {}
 func (Edited) fact()     {}
+func (Noticed) fact()    {}
 func (Acts) fact()       {}
 func (Holds) fact()      {}
 func (Fault) fact()      {}

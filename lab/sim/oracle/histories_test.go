@@ -416,6 +416,44 @@ func TestTheFloorSpeaksOfEachSourceByItself(t *testing.T) {
 	})
 }
 
+// A simulated world told it: the watch was behind, so the leader took it that the other source's endpoints were
+// still there.
+func TestALeaderMayNotKnowYetWhatSomeoneElseTook(t *testing.T) {
+	check(t, func() *rig {
+		r := settled(1, func(c *Configured) { c.Sources = []string{"default", "other"} })
+		r.is("other", r.node(5, Ready))
+		r.tells("other", r.node(5, Ready))
+		r.see(Backend{addr(5), true})
+		r.probe(5, Passing)
+		r.writeTo("other", all(serve, 5))
+		r.see(Lies{"default", true})
+		for range 4 {
+			r.tells("default")
+			r.wait(5 * time.Second)
+		}
+		r.edited("other", nil)
+		return r
+	},
+		right("it does not know, and what it takes is the last", func(r *rig) { r.put("default", nil) }),
+		right("it was answered what another slice is", func(r *rig) {
+			r.see(Noticed{Writer: "w1", Target: web, Slice: "web-default", Version: r.version})
+			r.put("default", nil)
+		}),
+		wrong("I2 never none", "its watch has shown it", func(r *rig) {
+			r.see(Noticed{Writer: "w1", Target: web, Version: r.version})
+			r.put("default", nil)
+		}),
+		wrong("I2 never none", "it was answered so", func(r *rig) {
+			r.see(Noticed{Writer: "w1", Target: web, Slice: "web-other", Version: r.version})
+			r.put("default", nil)
+		}),
+		wrong("I2 never none", "it has put it back since, and takes both", func(r *rig) {
+			r.writeTo("other", all(serve, 5))
+			r.put("other", nil)
+			r.put("default", nil)
+		}))
+}
+
 // A simulated world told it: there was one slice, and each of two sources had nothing for the Service in turn.
 func TestASliceGoesFromSourceToSource(t *testing.T) {
 	of := func(source string, nodes ...int) *Slice {

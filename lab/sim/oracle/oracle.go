@@ -104,6 +104,9 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 		o.wrote(f)
 	case Edited:
 		o.target(f.Target).edit(f)
+	case Noticed:
+		a := o.writer(f.Writer).aim(f.Target)
+		a.noticed[f.Slice] = max(a.noticed[f.Slice], f.Version)
 	case Acts:
 		o.writer(f.Writer).aim(f.Target).act(at, f.Guards)
 	case Holds:

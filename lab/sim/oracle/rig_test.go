@@ -15,10 +15,12 @@ type rig struct {
 	at    time.Time
 	who   string
 	plans uint64
-	views map[string]*Told // by writer and source
-	truth map[string][]Member
-	lists map[string]*Slice // by source
-	found []Violation
+
+	version uint64           // of the slices, as far as it counts
+	views   map[string]*Told // by writer and source
+	truth   map[string][]Member
+	lists   map[string]*Slice // by source
+	found   []Violation
 
 	config func(who string) Configured
 }
@@ -173,8 +175,14 @@ func (r *rig) put(source string, after *Slice) {
 
 // edits is someone else's edit of the slice.
 func (r *rig) edits(source string, endpoints ...Endpoint) {
-	s := &Slice{Source: source, Rest: "ports", Endpoints: endpoints}
-	r.see(Edited{web, "web-" + source, s})
+	r.edited(source, &Slice{Source: source, Rest: "ports", Endpoints: endpoints})
+	r.see(Noticed{Writer: r.who, Target: web, Version: r.version})
+}
+
+// edited is that edit, and the writer does not know it yet.
+func (r *rig) edited(source string, s *Slice) {
+	r.version++
+	r.see(Edited{web, "web-" + source, s, r.version})
 	r.lists[source] = s
 }
 

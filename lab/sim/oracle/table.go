@@ -25,7 +25,9 @@ type plan struct {
 	ready   map[string]int // per source, at that moment
 	landed  int
 	held    map[netip.Addr]held // what the slices said
-	result  *result             // of these
+
+	unnoticed map[string]*Slice // what someone else did that the writer did not know: what was before it
+	result    *result           // of these
 }
 
 // fate is what becomes of an address: not listed, or listed with certain conditions.

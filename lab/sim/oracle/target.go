@@ -1,6 +1,9 @@
 package oracle
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+)
 
 // target is what the API server has of a Service.
 type target struct {
@@ -11,6 +14,14 @@ type target struct {
 	last   *writer             // who wrote last; nil: someone else
 	past   map[netip.Addr]past // what each endpoint was before the last change
 	rests  map[string][]string // per slice, what its rest was, by our writes alone
+	edits  []edit              // by someone else, of slices that no writer has written since
+}
+
+// edit is what someone else did to a slice.
+type edit struct {
+	slice   string
+	version uint64
+	before  *Slice
 }
 
 // held is an endpoint as the slices list it.
@@ -52,10 +63,32 @@ func (t *target) put(name string, s *Slice) {
 // edit takes in what someone else did. What the writers have made stays what it was (§5,
 // held): they may restore it, and need not.
 func (t *target) edit(f Edited) {
+	t.edits = append(t.edits, edit{f.Slice, f.Version, t.slices[f.Slice]})
 	t.put(f.Slice, f.After)
 	delete(t.rests, f.Slice)
 	clear(t.turns)
 	t.last = nil
+}
+
+// unnoticed are the slices of which a writer has not been shown yet what someone else did to them, as they were
+// before that.
+func (t *target) unnoticed(a *aim) map[string]*Slice {
+	as := map[string]*Slice{}
+	for _, e := range t.edits {
+		if _, is := as[e.slice]; !is && e.version > max(a.noticed[e.slice], a.noticed[""]) {
+			as[e.slice] = e.before
+		}
+	}
+	return as
+}
+
+// held is what a writer holds that has planned this: of what someone else did, only what it had noticed.
+func (t *target) held(p *plan) map[netip.Addr]held {
+	believed := &target{slices: maps.Clone(t.slices)}
+	for name, s := range p.unnoticed {
+		believed.put(name, s)
+	}
+	return t.mine(believed.union())
 }
 
 // union is what a consumer sees of all slices. An address in several of them counts as the best

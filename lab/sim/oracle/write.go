@@ -31,7 +31,7 @@ func (o *Oracle) snapshot(f Planned) *plan {
 		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, led: w.ledSince, version: a.version,
 		told: maps.Clone(w.told), empty: make(map[string]emptiness, len(a.emptiness)),
 		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), dropped: map[string]map[netip.Addr]map[string]string{}, ready: map[string]int{},
-		held: t.union(),
+		held: t.union(), unnoticed: t.unnoticed(a),
 	}
 	for name, e := range a.emptiness {
 		p.empty[name] = *e
@@ -89,9 +89,11 @@ func (o *Oracle) wrote(f Wrote) {
 		for _, c := range changes {
 			o.explained(f, p, t, c, before)
 		}
-		o.remains(f, p, t.mine(before), after)
+		delete(p.unnoticed, f.Slice) // it has not changed since it was read, or the request would have been refused
+		o.remains(f, p, t.mine(before), after, t.held(p))
 		o.budget(f, p, t, changes)
 	}
+	t.edits = slices.DeleteFunc(t.edits, func(e edit) bool { return e.slice == f.Slice })
 	p.landed++
 	t.last = p.writer
 	t.turned(f, p, changes, after, o)
@@ -201,13 +203,14 @@ func (p *plan) frozen() bool {
 }
 
 // remains judges I2, and the floor, where a write takes the last endpoint away. What someone
-// else added is not held (§5), and is no loss.
-func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
-	if ready(before, "") == 0 && !usable(before) || ready(after, "") > 0 {
+// else added is not held (§5), and is no loss. What someone else took is held still (§5): that nothing is
+// usable is not the doing of a writer that could not know it yet.
+func (o *Oracle) remains(f Wrote, p *plan, before, after, held map[netip.Addr]held) {
+	if ready(before, "") == 0 && !usable(before) || ready(after, "") > 0 || ready(held, "") > 0 {
 		return
 	}
 	r := p.decide(before)
-	if usable(before) && !usable(after) {
+	if usable(before) && !usable(after) && !usable(held) {
 		for _, a := range addresses(before) {
 			if h := before[a]; o.alive[a] && p.inside(h.source, a) && p.family(a) && !p.dead(a, r.words[a], r.void) {
 				o.broke("I2", "never none", "the Service never has no usable endpoint while a held one is alive and a witness stands by it",

@@ -30,9 +30,10 @@ type aim struct {
 	emptiness map[string]*emptiness
 	windows   map[string]*window
 	acts      []string
-	resumed   time.Time // when it was paused last
-	shrinks   time.Time // since when the writer says that its budget holds something back
-	version   uint64    // of all that a verdict on this target could rest upon
+	resumed   time.Time         // when it was paused last
+	shrinks   time.Time         // since when the writer says that its budget holds something back
+	noticed   map[string]uint64 // up to which version it has been shown each slice; empty: all of them
+	version   uint64            // of all that a verdict on this target could rest upon
 }
 
 // emptiness counts the complete observations in a row that found nothing.
@@ -60,7 +61,7 @@ func (w *writer) aim(name string) *aim {
 	if a == nil {
 		a = &aim{
 			emptiness: map[string]*emptiness{}, windows: map[string]*window{},
-			dropped: map[string]map[netip.Addr]map[string]string{},
+			dropped: map[string]map[netip.Addr]map[string]string{}, noticed: map[string]uint64{},
 		}
 		w.aims[name] = a
 	}
