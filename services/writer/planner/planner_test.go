@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -367,18 +366,6 @@ func TestHeldReadsBackWhatSlicesMean(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Held(target(0), []*discoveryv1.EndpointSlice{was}), compareAddr); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func BenchmarkMakeOneChangeOf5000(b *testing.B) {
-	d := target(5000)
-	c := settled(b, d)
-	d.Endpoints[2500] = ready(fmt.Sprintf("10.99.%d.%d", 1, 1))
-	b.ReportAllocs()
-	for b.Loop() {
-		if plan := Make(d, c.slices); plan.Writes() != 1 {
-			b.Fatal(plan.Writes())
-		}
 	}
 }
 

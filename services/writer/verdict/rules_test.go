@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -405,22 +404,5 @@ func TestReasonsNameBothWitnesses(t *testing.T) {
 	w.decide()
 	if got, want := w.d.Endpoints[1].Reason, "feed blue: not trusted: its link is down, probe: passing"; got != want {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func BenchmarkDecideAtFiveThousandEndpoints(b *testing.B) {
-	w := newWorld(b, 0)
-	for n := range 5000 {
-		w.source("blue").Members = append(w.source("blue").Members, Member{Address: addr(n), State: Ready})
-		w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "blue"})
-		w.probe(n, Passing)
-	}
-	w.decide()
-	b.ReportAllocs()
-	for b.Loop() {
-		w.mem, w.d = Decide(w.mem, w.in, w.now)
-	}
-	if n := len(w.d.Endpoints); n != 5000 {
-		b.Fatal(fmt.Sprint(n, " endpoints"))
 	}
 }

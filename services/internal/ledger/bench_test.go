@@ -1,0 +1,97 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+)
+
+// item is an entry of a benchmark.
+type item struct {
+	key   string
+	state uint64
+}
+
+func (i *item) Identity() (group, key string, fingerprint Digest) {
+	binary.LittleEndian.PutUint64(fingerprint[:], i.state)
+	copy(fingerprint[8:], i.key)
+	return "", i.key, fingerprint
+}
+
+func filled(n int) (*Set[*item], []*item) {
+	s := New[*item]("epoch", Window)
+	items := make([]*item, n)
+	for i := range items {
+		items[i] = &item{key: fmt.Sprintf("standardnodes-%06d", i)}
+		s.Put(items[i])
+	}
+	return s, items
+}
+
+func sizes(b *testing.B, run func(b *testing.B, entries int)) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint("entries=", n), func(b *testing.B) { run(b, n) })
+	}
+}
+
+// One entry changes, and one reader who was up to date is led on.
+func BenchmarkChange(b *testing.B) {
+	sizes(b, func(b *testing.B, n int) {
+		s, items := filled(n)
+		at := s.Since(nil, nil).At
+		both := [2]*item{items[n/2], {key: items[n/2].key, state: 1}}
+		b.ReportAllocs()
+		for i := 1; b.Loop(); i++ {
+			s.Put(both[i%2])
+			a := s.Since(&at, nil)
+			if len(a.Upserts) != 1 {
+				b.Fatal("it is no change")
+			}
+			at = a.At
+		}
+	})
+}
+
+// A reader comes back from 100 changes ago.
+func BenchmarkResume(b *testing.B) {
+	sizes(b, func(b *testing.B, n int) {
+		s, items := filled(n)
+		at := s.Since(nil, nil).At
+		for i, one := range items[:100] {
+			s.Put(&item{key: one.key, state: uint64(i + 1)})
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if a := s.Since(&at, nil); len(a.Upserts) != 100 {
+				b.Fatal("it is led elsewhere")
+			}
+		}
+	})
+}
+
+// A reader comes who knows nothing, after a change.
+func BenchmarkReset(b *testing.B) {
+	sizes(b, func(b *testing.B, n int) {
+		s, items := filled(n)
+		both := [2]*item{items[n/2], {key: items[n/2].key, state: 1}}
+		b.ReportAllocs()
+		for i := 1; b.Loop(); i++ {
+			s.Put(both[i%2])
+			if a := s.Since(nil, nil); len(a.Upserts) != n {
+				b.Fatal("it is not the whole set")
+			}
+		}
+	})
+}
+
+func BenchmarkDigest(b *testing.B) {
+	var d Digest
+	b.ReportAllocs()
+	for b.Loop() {
+		c := make(Content, 0, 256)
+		c.Text("standardnodes-000001")
+		c.Number(1)
+		c.Yes(true, false)
+		d.Toggle(c.Fingerprint())
+	}
+}

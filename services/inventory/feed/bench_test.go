@@ -1,0 +1,38 @@
+package feed
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// The roster changes in one node, and one reader who was up to date is led on. What the feed adds
+// to the ledger is the choice of labels and the fingerprint.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) {
+			s := NewStore("epoch", View{Labels: []string{"pool"}})
+			nodes := make([]*roster.Node, n)
+			for i := range nodes {
+				nodes[i] = node(fmt.Sprintf("standardnodes-%06d", i), roster.Ready, labelled("pool", "blue", "kubernetes.io/os", "linux"))
+				nodes[i].Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
+			}
+			s.Apply(up(nodes...))
+			at := ready(s).Since(nil).At
+			other := *nodes[n/2]
+			other.State = roster.NotReady
+			both := [2][]roster.Change{up(nodes[n/2]), up(&other)}
+			b.ReportAllocs()
+			for i := 1; b.Loop(); i++ {
+				s.Apply(both[i%2])
+				u := s.Since(&at)
+				if len(u.Upserts) != 1 {
+					b.Fatal("it is no change")
+				}
+				at = u.At
+			}
+		})
+	}
+}

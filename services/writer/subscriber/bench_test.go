@@ -1,0 +1,81 @@
+package subscriber
+
+import (
+	"fmt"
+	"testing"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+)
+
+func wireNodes(n int) []*wireNode {
+	nodes := make([]*wireNode, n)
+	for i := range nodes {
+		nodes[i] = node(fmt.Sprintf("standardnodes-%06d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1))
+		nodes[i].Labels = map[string]string{"pool": "blue"}
+	}
+	return nodes
+}
+
+// wholeInChunks is a set as a server sends it: no message has more than the contract allows.
+func wholeInChunks(set []*wireNode) []*message {
+	var messages []*message
+	for rest := set; ; {
+		n := min(len(rest), inventoryv1.MaxChunk)
+		m := &message{Upserts: rest[:n]}
+		if rest = rest[n:]; len(rest) == 0 {
+			m = synced("e", 1, set, upserts(m.GetUpserts()...))
+		}
+		messages = append(messages, m)
+		if len(rest) == 0 {
+			messages[0].Reset_ = true
+			return messages
+		}
+	}
+}
+
+func sizes(b *testing.B, run func(b *testing.B, set []*wireNode)) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) { run(b, wireNodes(n)) })
+	}
+}
+
+func take(b *testing.B, v *View, messages ...*message) {
+	for _, m := range messages {
+		if _, err := v.Apply(noon, m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// One node of the set changes.
+func BenchmarkApplyChange(b *testing.B) {
+	sizes(b, func(b *testing.B, set []*wireNode) {
+		v := NewView()
+		v.Begin()
+		take(b, v, wholeInChunks(set)...)
+		was := set[len(set)/2]
+		other := node(was.GetName(), was.GetAddresses()[0], "changed")
+		to := func(n *wireNode) *message {
+			set[len(set)/2] = n
+			return synced("e", 2, set, upserts(n))
+		}
+		both := [2]*message{to(was), to(other)}
+		b.ReportAllocs()
+		for i := 1; b.Loop(); i++ {
+			take(b, v, both[i%2])
+		}
+	})
+}
+
+// The whole set is told anew.
+func BenchmarkApplyReset(b *testing.B) {
+	sizes(b, func(b *testing.B, set []*wireNode) {
+		v := NewView()
+		v.Begin()
+		messages := wholeInChunks(set)
+		b.ReportAllocs()
+		for b.Loop() {
+			take(b, v, messages...)
+		}
+	})
+}

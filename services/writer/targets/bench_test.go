@@ -1,0 +1,29 @@
+package targets
+
+import (
+	"fmt"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// A Service with all of its slices is judged.
+func BenchmarkResolve(b *testing.B) {
+	for _, n := range []int{1, 50} {
+		b.Run(fmt.Sprint("slices=", n), func(b *testing.B) {
+			cfg := config()
+			found := Found{Key: shop, Service: service()}
+			for i := range n {
+				found.Slices = append(found.Slices, ours(fmt.Sprint("shop-", i), "svc-1"))
+			}
+			// One that others manage, whose endpoints would be added to ours.
+			found.Slices = append(found.Slices, &discoveryv1.EndpointSlice{ObjectMeta: slice("theirs", "another").ObjectMeta})
+			b.ReportAllocs()
+			for b.Loop() {
+				if view, _ := Resolve(cfg, found); view.Refusal != nil || len(view.Target.Foreign) != 1 {
+					b.Fatalf("%+v", view)
+				}
+			}
+		})
+	}
+}
