@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -76,6 +77,28 @@ func AddAddr(addr netip.Addr) error {
 		return err
 	}
 	return reachable(addr)
+}
+
+// AddLocal gives the namespace every address of a prefix at once: a listener on all addresses
+// answers on each of them.
+func AddLocal(prefix netip.Prefix) error {
+	if !Inside() {
+		return fmt.Errorf("add the addresses %s: the program is not in a namespace of its own", prefix)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("add the addresses %s: %w", prefix, err)
+	}
+	route := &netlink.Route{
+		LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{
+			IP: prefix.Masked().Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
+		},
+		Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
+	}
+	if err := netlink.RouteReplace(route); err != nil {
+		return fmt.Errorf("add the addresses %s: %w", prefix, err)
+	}
+	return reachable(prefix.Masked().Addr().Next())
 }
 
 // reachable waits for the route to an address of ours: the kernel adds that of an IPv6 one in
