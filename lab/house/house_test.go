@@ -164,6 +164,28 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	}
 }
 
+// A template finds methods by name, so that the linker has to keep every method of every type: the
+// Kubernetes API's and the cloud SDK's make a half half as large again, on disk and in memory.
+// grpc has templates too, but for a tag.
+func TestNoTemplateMakesTheHalvesLarge(t *testing.T) {
+	for _, p := range list(t, module+"services/...") {
+		for _, imported := range p.Imports {
+			if imported == "text/template" || imported == "html/template" {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+	for _, name := range []string{"Makefile", ".goreleaser.yaml", "deploy/images/compile"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "grpcnotrace") {
+			t.Errorf("%s builds the halves without the tag grpcnotrace", name)
+		}
+	}
+}
+
 func TestThePlannerIsImportableByItself(t *testing.T) {
 	allowed := regexp.MustCompile(`^(k8s\.io/api/discovery/v1|k8s\.io/api/core/v1|k8s\.io/apimachinery/pkg/apis/meta/v1)$`)
 	for _, p := range list(t, writer+"/planner") {
