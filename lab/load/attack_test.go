@@ -24,32 +24,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 )
 
-// newcomer is one more subscriber: it returns how long it took to have the whole set.
-func (s *scene) newcomer() time.Duration {
-	s.t.Helper()
-	synced := make(chan time.Time, 1)
-	one := &subscriber{number: -1, tls: s.inventory.as(s.t, visitor), told: func(*subscriber) {
-		select {
-		case synced <- time.Now():
-		default:
-		}
-	}}
-	ctx, end := context.WithTimeout(s.t.Context(), time.Minute)
-	defer end()
-	ended := make(chan error, 1)
-	began := time.Now()
-	go func() { ended <- one.live(ctx) }()
-	select {
-	case at := <-synced:
-		end()
-		<-ended
-		return at.Sub(began)
-	case err := <-ended:
-		s.t.Fatalf("a newcomer did not get the set: %v", err)
-		return 0
-	}
-}
-
 // descriptors is how many connections of a number our limit of open files leaves room for.
 func descriptors(t *testing.T, want int) int {
 	var limit syscall.Rlimit
@@ -71,9 +45,9 @@ func halfOpen(s *scene) {
 	r := &s.report.HalfOpen
 	r.Connections = descriptors(s.t, 10000)
 	calm := times(s.propagate(few))
-	was := s.inventory.metrics(s.t)
-	before := s.inventory.memory(s.t)
-	ended := was.sum("slicefeed_inventory_streams_ended_total")
+	was := s.metrics()
+	before := s.memory()
+	ended := was.Sum("slicefeed_inventory_streams_ended_total")
 
 	// As fast as one can dial from eight goroutines, each connection held to the end.
 	held := make(chan net.Conn, r.Connections)
@@ -83,7 +57,7 @@ func halfOpen(s *scene) {
 	for range 8 {
 		dialling.Go(func() {
 			for left.Add(-1) >= 0 {
-				conn, err := net.DialTimeout("tcp", address, 20*time.Second)
+				conn, err := net.DialTimeout("tcp", s.address(), 20*time.Second)
 				if err != nil {
 					s.t.Errorf("connection refused by the kernel: %v", err)
 					return
@@ -104,18 +78,18 @@ func halfOpen(s *scene) {
 	dialling.Wait()
 	newcomer = max(newcomer, s.newcomer()) // and when all that may stay are held
 	r.Newcomer = newcomer.Seconds()
-	now := s.inventory.metrics(s.t)
-	r.Most = now.sum("slicefeed_inventory_tls_handshakes_unfinished")
-	r.CutOff = now.sum("slicefeed_inventory_limited_total", `limit="handshakes"`)
-	during := s.inventory.memory(s.t)
-	r.GrownMB = during.live - before.live
+	now := s.metrics()
+	r.Most = now.Sum("slicefeed_inventory_tls_handshakes_unfinished")
+	r.CutOff = now.Sum("slicefeed_inventory_limited_total", `limit="handshakes"`)
+	during := s.memory()
+	r.GrownMB = during.Live - before.Live
 	r.Change = times(s.propagate(few))
 	r.Ratio = r.Change.P50 / calm.P50
 
-	s.inventory.until(s.t, "no handshake is left unfinished, though their peers hold on", 30*time.Second, func() bool {
-		return s.inventory.metrics(s.t).sum("slicefeed_inventory_tls_handshakes_unfinished") == 0
+	s.until("no handshake is left unfinished, though their peers hold on", 30*time.Second, func() bool {
+		return s.metrics().Sum("slicefeed_inventory_tls_handshakes_unfinished") == 0
 	})
-	if got := s.inventory.metrics(s.t).sum("slicefeed_inventory_streams_ended_total") - ended; got != 2 {
+	if got := s.metrics().Sum("slicefeed_inventory_streams_ended_total") - ended; got != 2 {
 		s.t.Errorf("%v streams ended, want only those of the two newcomers", got)
 	}
 	s.atMost("seconds until a newcomer has the set", r.Newcomer, 10)
@@ -125,12 +99,12 @@ func halfOpen(s *scene) {
 
 // rubbish is what is said to the inventory by those who speak no gRPC.
 func (s *scene) rubbish() []func() error {
-	good := s.inventory.as(s.t, attacker)
+	good := s.as(attacker)
 	noise := make([]byte, 2000)
 	rand.Read(noise)
 	say := func(cfg *tls.Config, what string) func() error {
 		return func() error {
-			conn, err := net.DialTimeout("tcp", address, 20*time.Second)
+			conn, err := net.DialTimeout("tcp", s.address(), 20*time.Second)
 			if err != nil {
 				return err
 			}
@@ -169,7 +143,7 @@ func (s *scene) rubbish() []func() error {
 		say(with(func(c *tls.Config) { c.Certificates = nil }), ""),
 		say(good, http1), say(good, string(noise)), say(good, preface+string(noise)), say(good, endless),
 		func() error { // a request that is too large
-			conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(credentials.NewTLS(good)))
+			conn, err := grpc.NewClient("passthrough:"+s.address(), grpc.WithTransportCredentials(credentials.NewTLS(good)))
 			if err != nil {
 				return err
 			}
@@ -188,12 +162,12 @@ func (s *scene) rubbish() []func() error {
 func abuse(s *scene) {
 	r := &s.report.Abuse
 	calm := times(s.propagate(few))
-	before := s.inventory.memory(s.t)
-	ended := s.inventory.metrics(s.t).sum("slicefeed_inventory_streams_ended_total")
+	before := s.memory()
+	ended := s.metrics().Sum("slicefeed_inventory_streams_ended_total")
 	var conns []*grpc.ClientConn
-	creds := credentials.NewTLS(s.inventory.as(s.t, attacker))
+	creds := credentials.NewTLS(s.as(attacker))
 	for range 10 {
-		conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(creds))
+		conn, err := grpc.NewClient("passthrough:"+s.address(), grpc.WithTransportCredentials(creds))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -240,13 +214,13 @@ func abuse(s *scene) {
 	seconds := time.Since(began).Seconds()
 	cancel()
 	attack.Wait()
-	after := s.inventory.memory(s.t)
+	after := s.memory()
 	r.Rubbish, r.Answered, r.Refused = int(rubbish.Load()), answered.Load(), refused.Load()
-	r.GrownMB = after.live - before.live
+	r.GrownMB = after.Live - before.Live
 	r.Change = times(took)
 	r.Ratio = r.Change.P50 / calm.P50
 
-	if got := s.inventory.metrics(s.t).sum("slicefeed_inventory_streams_ended_total") - ended; got != 1 {
+	if got := s.metrics().Sum("slicefeed_inventory_streams_ended_total") - ended; got != 1 {
 		s.t.Errorf("%v streams ended, want only the newcomer's", got)
 	}
 	if r.Refused == 0 {

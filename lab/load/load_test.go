@@ -1,8 +1,3 @@
-// Package load has the inventory's own program with 5,000 nodes and 1,000 subscribers, and
-// those who would harm it. It promises figures that say what a subscriber costs and what
-// an attacker costs the others, as ratios within one run, since times by themselves say more
-// about the machine; it refuses to use any code of ours at the subscribers' end but the
-// generated contract, and any address but loopback in a namespace of its own.
 package load
 
 import (
@@ -20,7 +15,6 @@ import (
 const (
 	nodes       = 5000
 	subscribers = 1000
-	clients     = 200 // names of subscribers, so five of them share one
 
 	changes = 50 // measured one by one, at rest and again beside one who never reads
 	few     = 10 // measured in the midst of each attack
@@ -37,28 +31,15 @@ func TestMain(m *testing.M) {
 	netns.Main(m)
 }
 
-// scene is what the parts of the run share. Each part finds the crowd in step and leaves
-// it so.
-type scene struct {
-	t         *testing.T
-	inventory *inventory
-	fleet     *fleet
-	crowd     *crowd
-	report    *report
-}
-
 // The parts build upon each other, so the run ends with the first that fails.
 func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 	if !enabled() {
 		t.Skipf("it takes minutes and both cores: make load, or %s=1 (make verify does)", gate)
 	}
 	began := time.Now()
-	s := &scene{t: t, report: newReport()}
-	s.fleet = newFleet(t)
-	s.inventory = startInventory(t, s.fleet)
+	s := newScene(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // but for what waits for the inventory
-	s.crowd = newCrowd(t, s.inventory)
-	defer s.crowd.leave(t)
+	defer s.leave()
 	for _, part := range []struct {
 		name string
 		play func(*scene)
@@ -78,7 +59,7 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 			fmt.Fprintf(os.Stdout, "    %s (%s)\n", part.name, time.Since(start).Round(time.Second))
 		})
 		if !ok {
-			t.Fatalf("the inventory's log: %s", s.inventory.process.Tail())
+			t.Fatalf("the inventory's log: %s", s.inventory.Tail())
 		}
 	}
 	s.report.Took = time.Since(began).Round(time.Second).Seconds()

@@ -18,10 +18,9 @@ import (
 func (s *scene) propagate(n int) (took []time.Duration) {
 	s.t.Helper()
 	for i := range n {
-		before := s.crowd.present()
-		a := s.crowd.expect(func(s *subscriber) bool { return s.digest != before })
-		at := s.fleet.flip(s.t, i/2) // each one there and back
-		took = append(took, s.crowd.wait(s.t, a, at, time.Minute).last)
+		a := s.crowd.ExpectChange()
+		at := s.flip(i / 2) // each one there and back
+		took = append(took, must(s.crowd.Wait(s.t.Context(), a, at, time.Minute))(s.t).Last())
 	}
 	return took
 }
@@ -34,31 +33,31 @@ func (s *scene) atMost(what string, got, bound float64) {
 }
 
 func (s *scene) resets() float64 {
-	return s.inventory.metrics(s.t).sum("slicefeed_inventory_stream_messages_total", `kind="reset"`)
+	return s.metrics().Sum("slicefeed_inventory_stream_messages_total", `kind="reset"`)
 }
 
 // A thousand resets at once are the worst that the honest can do: each costs a few messages
 // that are under way, and garbage, whatever the size of the set.
 func everybodyComes(s *scene) {
-	before, cpu := s.inventory.memory(s.t), s.inventory.cpu(s.t)
-	took := s.crowd.come(s.t)
-	s.report.AllSyncedCPU = s.inventory.cpu(s.t) - cpu
-	after := s.inventory.memory(s.t)
+	before, cpu := s.memory(), s.metrics().CPU()
+	took := s.come()
+	s.report.AllSyncedCPU = s.metrics().CPU() - cpu
+	after := s.memory()
 	r := &s.report.Memory
-	bytes := s.crowd.bytes()
+	bytes := s.crowd.Bytes()
 	s.report.ResetKB = float64(bytes[len(bytes)/2]) / 1024
-	s.report.HalfSynced, s.report.AllSynced = took.half.Seconds(), took.last.Seconds()
-	r.EmptyMB, r.CrowdMB, r.CrowdResidentMB, r.PeakMB = before.live, after.live, after.resident, after.peak
-	r.PerSubscriberKB = (after.live - before.live) * 1024 / subscribers
-	r.PeakPerSubscriberKB = (after.peak - before.resident) * 1024 / subscribers
+	s.report.HalfSynced, s.report.AllSynced = took.Half().Seconds(), took.Last().Seconds()
+	r.EmptyMB, r.CrowdMB, r.CrowdResidentMB, r.PeakMB = before.Live, after.Live, after.Resident, after.Peak
+	r.PerSubscriberKB = (after.Live - before.Live) * 1024 / subscribers
+	r.PeakPerSubscriberKB = (after.Peak - before.Resident) * 1024 / subscribers
 	s.atMost("live memory per subscriber, in KB,", r.PerSubscriberKB, 200)
 	s.atMost("peak memory per subscriber while all get the whole set, in KB,", r.PeakPerSubscriberKB, 1024) // 3,000 with messages of 36 KB
 }
 
 func aChange(s *scene) {
-	cpu := s.inventory.cpu(s.t)
+	cpu := s.metrics().CPU()
 	s.report.Change = times(s.propagate(changes))
-	s.report.ChangeCPU = (s.inventory.cpu(s.t) - cpu) * 1000 / changes
+	s.report.ChangeCPU = (s.metrics().CPU() - cpu) * 1000 / changes
 	s.atMost("ms until the last subscriber has a change, p99,", s.report.Change.P99, 5000)
 }
 
@@ -75,16 +74,16 @@ func (s *scene) sleep(ctx context.Context, conn *grpc.ClientConn) grpc.ServerStr
 
 func (s *scene) count(what string, want float64) {
 	s.t.Helper()
-	s.inventory.until(s.t, what, time.Minute, func() bool {
-		return s.inventory.metrics(s.t).sum("slicefeed_inventory_subscribers") == want
+	s.until(what, time.Minute, func() bool {
+		return s.metrics().Sum("slicefeed_inventory_subscribers") == want
 	})
 }
 
 // With and without the sleeper is measured by turns, since the machine is not always as fast.
 func oneNeverReads(s *scene) {
 	r := &s.report.Sleeper
-	conn, err := grpc.NewClient("passthrough:"+address, grpc.WithStaticStreamWindowSize(64<<10),
-		grpc.WithTransportCredentials(credentials.NewTLS(s.inventory.as(s.t, sleeper))))
+	conn, err := grpc.NewClient("passthrough:"+s.address(), grpc.WithStaticStreamWindowSize(64<<10),
+		grpc.WithTransportCredentials(credentials.NewTLS(s.as(sleeper))))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -98,19 +97,19 @@ func oneNeverReads(s *scene) {
 		cancel()
 		s.count("the sleeper has gone", subscribers)
 	}
-	before := s.inventory.memory(s.t)
+	before := s.memory()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	stream := s.sleep(ctx, conn)
 	began := time.Now()
 	s.propagate(changes)
 	r.Change, r.Ratio = times(with), times(with).P50/times(without).P50
-	r.GrownMB = s.inventory.memory(s.t).objects - before.objects
+	r.GrownMB = s.memory().Objects - before.Objects
 	s.atMost("median with one who never reads over the median without", r.Ratio, 2)
 	s.atMost("memory grown by one who never reads, in MB,", r.GrownMB, 16)
 
-	s.inventory.until(s.t, "the sleeper was ended as stalled", 2*time.Minute, func() bool {
-		return s.inventory.metrics(s.t).sum("slicefeed_inventory_streams_ended_total", `reason="stalled"`) == 1
+	s.until("the sleeper was ended as stalled", 2*time.Minute, func() bool {
+		return s.metrics().Sum("slicefeed_inventory_streams_ended_total", `reason="stalled"`) == 1
 	})
 	r.EndedAfter = time.Since(began).Round(time.Second).Seconds()
 	for err == nil { // what was sent before comes first
@@ -124,24 +123,24 @@ func oneNeverReads(s *scene) {
 func everybodyComesBack(s *scene) {
 	r := &s.report.Storm
 	resets := s.resets()
-	s.crowd.leave(s.t)
-	r.UnchangedSeconds = s.crowd.come(s.t).last.Seconds()
-	unchanged := s.crowd.bytes()
+	s.leave()
+	r.UnchangedSeconds = s.come().Last().Seconds()
+	unchanged := s.crowd.Bytes()
 	r.UnchangedBytes = unchanged[len(unchanged)/2]
 
-	s.crowd.leave(s.t)
+	s.leave()
 	const altered = 5
-	was := s.inventory.metrics(s.t).sum("slicefeed_inventory_feed_changes_total")
+	was := s.metrics().Sum("slicefeed_inventory_feed_changes_total")
 	var some []int
 	for i := range altered {
 		some = append(some, 100*i)
 	}
-	s.fleet.flip(s.t, some...)
-	s.inventory.until(s.t, "the changes are in the feed", time.Minute, func() bool {
-		return s.inventory.metrics(s.t).sum("slicefeed_inventory_feed_changes_total") >= was+altered
+	s.flip(some...)
+	s.until("the changes are in the feed", time.Minute, func() bool {
+		return s.metrics().Sum("slicefeed_inventory_feed_changes_total") >= was+altered
 	})
-	r.ChangedSeconds = s.crowd.come(s.t).last.Seconds()
-	changed := s.crowd.bytes()
+	r.ChangedSeconds = s.come().Last().Seconds()
+	changed := s.crowd.Bytes()
 	r.ChangedBytes = changed[len(changed)/2]
 
 	reset := s.report.ResetKB * 1024

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/bench"
 	"github.com/slicefeed/slicefeed/lab/demo"
+	"github.com/slicefeed/slicefeed/lab/load/bare"
 	"github.com/slicefeed/slicefeed/lab/mutants"
 	"github.com/slicefeed/slicefeed/lab/mutants/generic"
 )
@@ -20,6 +21,7 @@ import (
 // of their own, each with a Command function.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		bare.Command(),
 		bench.Command(),
 		buildCommand(),
 		demo.Command(),
