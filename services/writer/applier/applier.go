@@ -95,9 +95,9 @@ type Applier struct {
 	mu      sync.Mutex
 	records map[key]*record
 	repair  budget
-	// reign counts how often another one may have written; looked is the last one that look was for, and
-	// settled the last one in which all slices were right.
-	reign, looked, settled int
+	// reign counts how often another one may have written; settled is the last one in which all slices
+	// were right, and begun the one in which the Apply or Withdraw under way began.
+	reign, settled, begun int
 
 	// Since the last Apply or Withdraw that succeeded; one at a time has them.
 	conflicts int
@@ -140,10 +140,8 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		}
 		return plan, ErrNotLeading
 	}
-	if !plan.Empty() {
-		if err := a.look(ctx, service, desired, current); err != nil {
-			return plan, err
-		}
+	if err := a.look(ctx, service, desired, current); err != nil {
+		return plan, err
 	}
 	if a.confirm != nil && a.altered(service, plan, current) {
 		if err := a.confirm(ctx); err != nil {
@@ -280,9 +278,12 @@ func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.Endpoi
 	}
 }
 
-// recall reads the Service's slices whose last write we lost sight of. If there were any, what
-// the caller decided upon is too old.
+// recall begins an Apply or Withdraw: it reads the Service's slices whose last write we lost sight of. If
+// there were any, what the caller decided upon is too old.
 func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) error {
+	a.mu.Lock()
+	a.begun = a.reign
+	a.mu.Unlock()
 	var stale error
 	for _, k := range a.doubted(service) {
 		if err := a.reread(ctx, k); err != nil {

@@ -17,6 +17,9 @@ import (
 type record struct {
 	service types.UID // of the Service it was written for
 
+	// known is the last reign in which the API server told us of it, by a write or a read. What only a cache
+	// has shown may be from before.
+	known int
 	// ours is the slice as we last wrote it, or found it right; nil: we have no word on it.
 	ours *discoveryv1.EndpointSlice
 	// newest is the newest that we were answered, by a write or a read; nil: none.
@@ -114,12 +117,21 @@ func (a *Applier) wrote(service corev1.ObjectReference, verb verb, sent, answer 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.record(service.UID, key{sent.Namespace, sent.Name})
-	r.sent = nil
+	r.sent, r.known = nil, a.begun
 	if verb == remove {
 		r.ours, r.newest, r.gone, r.last = nil, nil, sent.UID, sent.ResourceVersion
 		return
 	}
-	r.ours, r.newest, r.gone = sent, answer, ""
+	r.newest, r.gone = answer, ""
+	a.claim(r, sent)
+}
+
+// claim takes a slice for our word. What the API server has not told us of in this reign is none: whoever
+// led meanwhile has the word, and the cache may be older than what he wrote.
+func (a *Applier) claim(r *record, slice *discoveryv1.EndpointSlice) {
+	if r.known == a.reign {
+		r.ours = slice
+	}
 }
 
 // doubt notes a write whose fate is not known.
@@ -152,7 +164,7 @@ func (a *Applier) found(k key, slice *discoveryv1.EndpointSlice) {
 		return
 	}
 	sent, asked := r.sent, r.asked
-	r.sent = nil
+	r.sent, r.known = nil, a.begun
 	if slice == nil {
 		r.newest = nil
 		if sent != nil && sent.UID != "" {
@@ -165,7 +177,7 @@ func (a *Applier) found(k key, slice *discoveryv1.EndpointSlice) {
 	}
 	r.newest, r.gone = slice, ""
 	if sent != nil && asked != remove && same(sent, slice) {
-		r.ours = sent // it took place
+		a.claim(r, sent) // it took place
 	}
 }
 
@@ -173,7 +185,7 @@ func (a *Applier) found(k key, slice *discoveryv1.EndpointSlice) {
 func (a *Applier) settle(service corev1.ObjectReference, desired planner.Desired, current []*discoveryv1.EndpointSlice, plan planner.Plan) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.settled = a.reign
+	a.settled = a.begun
 	there := map[key]struct{}{}
 	for _, slice := range slices.Concat(plan.Create, plan.Update) {
 		there[key{slice.Namespace, slice.Name}] = struct{}{}
@@ -188,7 +200,7 @@ func (a *Applier) settle(service corev1.ObjectReference, desired planner.Desired
 			continue
 		}
 		if _, written := there[k]; !written {
-			a.record(service.UID, k).ours = slice
+			a.claim(a.record(service.UID, k), slice)
 		}
 		there[k] = struct{}{}
 	}
