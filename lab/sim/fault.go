@@ -324,15 +324,8 @@ func (w *world) strikeWriter(f Fault) (lift func(), done bool) {
 			}
 		}
 	case WriterStalled:
-		until := time.Now().Add(f.For)
-		if until.After(one.stopped) {
-			one.stopped = until
-		}
-		lift = func() {
-			if one.stopped.After(time.Now()) {
-				one.stopped = time.Now()
-			}
-		}
+		one.stopped++
+		lift = one.goOn
 	case WriterCutOff:
 		undo := counted(&one.cutOff)
 		lift = func() {

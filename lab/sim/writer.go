@@ -33,9 +33,10 @@ type writer struct {
 	wires   []*wire // to each source
 	lives   int
 	alive   bool
-	stopped time.Time // until then it stands still
-	cutOff  int       // from everything
-	blind   int       // its probes reach nothing
+	stopped int      // it stands still
+	put     []func() // off until it goes on
+	cutOff  int      // from everything
+	blind   int      // its probes reach nothing
 	fence   func(c *cluster) netip.Prefix
 
 	// What follows is gone with the process.
@@ -64,22 +65,34 @@ func newWriter(w *world, n int) *writer {
 // id is who the process is, for the Lease.
 func (w *writer) id() string { return fmt.Sprintf("%s_%d", w.name, w.lives) }
 
-// at has something happen in the process, as long as it lives; while it stands still, later.
+// at has something happen in the process, as long as it lives; while it stands still, when it goes on.
 func (w *writer) at(t time.Time, do func()) *event {
 	life := w.lives
 	e := &event{do: do}
 	var attempt func()
 	attempt = func() {
 		switch {
-		case !w.alive || w.lives != life:
-		case w.stopped.After(time.Now()):
-			e.within = w.world.at(w.stopped, attempt)
+		case !w.alive || w.lives != life || e.do == nil:
+		case w.stopped > 0:
+			w.put = append(w.put, attempt)
 		default:
 			e.do()
 		}
 	}
 	e.within = w.world.at(t, attempt)
 	return e
+}
+
+// goOn has it do what it has not done while it stood still.
+func (w *writer) goOn() {
+	if w.stopped--; w.stopped > 0 {
+		return
+	}
+	now := time.Now()
+	for _, attempt := range w.put {
+		w.world.at(now, attempt)
+	}
+	w.put = nil
 }
 
 func (w *writer) start() {
