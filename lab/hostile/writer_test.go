@@ -74,6 +74,9 @@ type writer struct {
 // Leading and the rest make of it a Lease that is held for good.
 func (w *writer) Leading() bool { return true }
 
+// Term is the first one.
+func (w *writer) Term() int { return 1 }
+
 // Changed never tells of anything.
 func (w *writer) Changed() <-chan struct{} { return nil }
 

@@ -19,6 +19,7 @@ type candidate struct {
 	w     *writer
 	rand  *rand.Rand
 	until time.Time // the Lease is ours at least so long
+	terms int       // how often it has become ours
 
 	turn     int       // of the Lease as last seen
 	seenAt   time.Time // when it was seen first
@@ -30,6 +31,14 @@ type candidate struct {
 
 // Leading is whether the Lease is surely ours.
 func (c *candidate) Leading() bool { return !c.released && time.Now().Before(c.until) }
+
+// Term is which of its terms this is; 0: it does not lead.
+func (c *candidate) Term() int {
+	if !c.Leading() {
+		return 0
+	}
+	return c.terms
+}
 
 // Changed delivers nothing: the writer is poked.
 func (c *candidate) Changed() <-chan struct{} { return nil }
@@ -88,6 +97,9 @@ func (c *candidate) try(sent time.Time) {
 	c.turn, c.seenAt = server.turns, now
 	if server.losing > 0 && c.rand.IntN(2) == 0 {
 		return
+	}
+	if !c.Leading() {
+		c.terms++
 	}
 	c.until = sent.Add(leaseRenew)
 	c.look()

@@ -81,6 +81,7 @@ type writer struct {
 type dryRun struct{}
 
 func (dryRun) Leading() bool            { return true }
+func (dryRun) Term() int                { return 1 }
 func (dryRun) Changed() <-chan struct{} { return nil }
 func (dryRun) Release()                 {}
 

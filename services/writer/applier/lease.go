@@ -38,6 +38,7 @@ type Lease struct {
 
 	mu       sync.Mutex
 	until    time.Time // the Lease is ours at least so long
+	terms    int       // how often it has become ours
 	ending   context.Context
 	end      func() // of the present candidacy
 	released bool   // it was ended by Release, and we stand by for a while
@@ -156,6 +157,17 @@ func (l *Lease) leading() bool {
 	return l.ending != nil && l.ending.Err() == nil && !l.released && time.Now().Before(l.until)
 }
 
+// Term is which of our terms this is, counted from 1; 0: we do not lead. It tells whoever has not looked for
+// a while that the Lease was lost meanwhile, and perhaps another's, though it is ours again.
+func (l *Lease) Term() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.leading() {
+		return 0
+	}
+	return l.terms
+}
+
 // Confirm asks the API server whose the Lease is. Leading goes by our own clock, and meanwhile somebody may
 // have deleted the Lease or taken it by hand: then it is ErrNotLeading, and Leading says so too.
 func (l *Lease) Confirm(ctx context.Context) error {
@@ -192,6 +204,9 @@ func (l *Lease) renewed(until time.Time) {
 	before := l.leading()
 	l.until = until
 	after := l.leading()
+	if after && !before {
+		l.terms++
+	}
 	l.mu.Unlock()
 	if before != after {
 		l.mark()

@@ -147,6 +147,34 @@ func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 	})
 }
 
+// Whoever did not look meanwhile knows by the term that the Lease was lost.
+func TestALeaseThatWasLostUnseenIsAnotherTermWhenItIsOursAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var cut atomic.Bool
+		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return cut.Load(), nil, errors.New("no route to host")
+		})
+		l, stop := newLease(t, client, "first")
+		defer stop()
+		await(t, l, true)
+		time.Sleep(30 * time.Second)
+		if got := l.Term(); got != 1 {
+			t.Errorf("renewed, it is term %d", got)
+		}
+		cut.Store(true)
+		time.Sleep(14 * time.Second) // the last renewal was sent more than 10 s ago
+		if got := l.Term(); got != 0 {
+			t.Errorf("lost, it is term %d", got)
+		}
+		cut.Store(false)
+		time.Sleep(30 * time.Second)
+		if got := l.Term(); got != 2 {
+			t.Errorf("taken again, it is term %d", got)
+		}
+	})
+}
+
 // The Lease is another's to take from the time on that the renewal was sent, however late its answer came.
 func TestARenewalThatIsAnsweredLateCountsFromWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

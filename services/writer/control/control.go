@@ -44,7 +44,7 @@ type control struct {
 	notTill time.Time // no write before that
 	mend    time.Time // when to put right what others have done, which does not hold our own writes up
 	failed  int       // writes that failed in a row
-	since   time.Time // since when we lead; zero: we do not
+	term    term
 	health  health
 	stimuli stimuli
 	over    bool // the target is none of ours any more
@@ -132,14 +132,10 @@ func (c *control) forget() {
 // step decides. It returns what is to be written now, if anything, and when to step
 // again though nothing changes. How the write ended is to be told by wrote.
 func (c *control) step(now time.Time) (write func(context.Context) error, wake time.Time) {
-	leading := c.lease.Leading()
-	if leading == c.since.IsZero() {
-		c.since = time.Time{}
-		if leading {
-			c.since = now
-		}
+	if c.term.turns(c.lease.Term(), now) {
 		c.applier.Forget() // another one's writes may lie between
 	}
+	leading := c.term.leads()
 	view := c.targets.Get(c.key)
 	if !view.Synced {
 		return nil, time.Time{}
@@ -217,7 +213,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		Held:    heldAs(held),
 		Limits:  limits(view.Target.Settings),
 
-		LeadingSince: c.since,
+		LeadingSince: c.term.since,
 	}
 	var decision verdict.Decision
 	c.memory, decision = verdict.Decide(c.memory, in, now)
@@ -251,7 +247,7 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 		return
 	}
 	t := endpoints.Target{
-		Namespace: c.key.Namespace, Service: c.key.Name, State: endpoints.Managed, Leading: !c.since.IsZero(),
+		Namespace: c.key.Namespace, Service: c.key.Name, State: endpoints.Managed, Leading: c.term.leads(),
 		Ports: view.Target.Ports, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		Input: in, Decision: decision,
 	}

@@ -23,7 +23,7 @@ type Controls struct {
 	sight   map[targets.Key]verdict.Decision // what the probes of each target see
 
 	surrender surrender
-	since     time.Time // since when we lead; zero: we do not
+	term      term
 }
 
 // New makes Controls that have decided on nothing yet.
@@ -167,20 +167,14 @@ func (c *Controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
 // mayGiveUp gives the Lease up when it is due, and returns when to ask again though
 // nothing changes.
 func (c *Controls) mayGiveUp(now time.Time) (wake time.Time) {
-	leading := c.lease.Leading()
-	if leading == c.since.IsZero() {
-		c.since = time.Time{}
-		if leading {
-			c.since = now
-		}
-	}
+	c.term.turns(c.lease.Term(), now)
 	c.mu.Lock()
 	all := make([]verdict.Decision, 0, len(c.sight))
 	for _, d := range c.sight {
 		all = append(all, d)
 	}
 	c.mu.Unlock()
-	gives, wake := c.surrender.due(all, c.since, now)
+	gives, wake := c.surrender.due(all, c.term.since, now)
 	if !gives {
 		return wake
 	}

@@ -150,6 +150,7 @@ func TestAControlDecidesAnewWhenASourceSpeaksOnWhichItRests(t *testing.T) {
 type elected struct{ released int }
 
 func (*elected) Leading() bool            { return true }
+func (*elected) Term() int                { return 1 }
 func (*elected) Changed() <-chan struct{} { return nil }
 func (e *elected) Release()               { e.released++ }
 

@@ -69,6 +69,8 @@ type probes interface {
 // Lease says who writes.
 type Lease interface {
 	Leading() bool
+	// Term is which of our terms with it this is, counted from 1; 0: it is not surely ours.
+	Term() int
 	Changed() <-chan struct{} // it has been taken or lost; one reader
 	Release()                 // gives it up, so that another one takes it
 }
