@@ -47,6 +47,10 @@ var (
 		also: filepath.Join(proxychoice, "main.go"),
 	}
 	oldest = upstream{dir: "oldest", packages: []program{apiServer}}
+	// A module of its own, because it needs more than any test does: half of a kubelet.
+	controllers = upstream{dir: "controllers", packages: []program{
+		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	}}
 )
 
 const (
@@ -102,6 +106,20 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 		programs.KubeAPIServer = filepath.Join(dir, apiServer.name)
 	}
 	return programs, nil
+}
+
+// BuildControllerManager returns a kube-controller-manager of the newest Kubernetes, which only a
+// comparison with it needs. Otherwise it does as Build does.
+func BuildControllerManager(ctx context.Context, log io.Writer) (path string, err error) {
+	source, err := sourceDir()
+	if err != nil {
+		return "", err
+	}
+	dir, err := controllers.build(ctx, log, source)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, controllers.packages[0].name), nil
 }
 
 // build returns the directory that the module's programs are in.

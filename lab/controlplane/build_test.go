@@ -34,6 +34,7 @@ func checkout(t *testing.T) (source string) {
 	write(filepath.Join(source, "kubernetes", "go.mod"), "module k8s.io/kubernetes\n\ngo 1.26\n")
 	write(filepath.Join(source, "kubernetes", "cmd", "kube-apiserver", "main.go"), program)
 	write(filepath.Join(source, "kubernetes", "cmd", "kubectl", "main.go"), program)
+	write(filepath.Join(source, "kubernetes", "cmd", "kube-controller-manager", "main.go"), program)
 	write(filepath.Join(source, proxychoice, "main.go"), program)
 	write(filepath.Join(source, "go.mod"), `module upstream
 
@@ -59,6 +60,15 @@ require k8s.io/kubernetes v0.9.0
 replace k8s.io/kubernetes => ../kubernetes
 `)
 	write(filepath.Join(source, "oldest", "go.sum"), "")
+	write(filepath.Join(source, "controllers", "go.mod"), `module controllers
+
+go 1.26
+
+require k8s.io/kubernetes v1.0.0
+
+replace k8s.io/kubernetes => ../kubernetes
+`)
+	write(filepath.Join(source, "controllers", "go.sum"), "")
 	t.Chdir(filepath.Join(root, "lab"))
 	t.Setenv(CacheEnv, filepath.Join(root, "cache"))
 	t.Setenv(KubernetesEnv, "")
@@ -160,6 +170,24 @@ func TestTheOldestKubernetesHasAnAPIServerOfItsOwnAndNothingElse(t *testing.T) {
 	got.KubeAPIServer = usual.KubeAPIServer
 	if got != usual {
 		t.Errorf("the other programs are %v, want %v", got, usual)
+	}
+}
+
+func TestOnlyWhoAsksForAControllerManagerWaitsForIt(t *testing.T) {
+	checkout(t)
+	var log lineLog
+	if _, err := Build(t.Context(), &log); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(log.data), "kube-controller-manager") {
+		t.Errorf("it is built for all:\n%s", log.data)
+	}
+	path, err := BuildControllerManager(t.Context(), &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("%s: %v", path, err)
 	}
 }
 

@@ -33,6 +33,9 @@ func kubernetes(t *testing.T, module string) string {
 // What is said of versions is what the end-to-end tests are run against.
 func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
 	newest, oldest := kubernetes(t, ""), kubernetes(t, "oldest")
+	if controllers := kubernetes(t, "controllers"); controllers != newest {
+		t.Errorf("the controllers to compare with are of Kubernetes %s, and the API servers of %s", controllers, newest)
+	}
 	minor := oldest[:strings.LastIndex(oldest, ".")]
 	for file, says := range map[string][]string{
 		"README.md":                             {"Kubernetes " + minor + " or newer"},
