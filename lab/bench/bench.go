@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -37,6 +38,7 @@ type section struct {
 // sections are all, in the order in which they are measured and told.
 var sections = []section{
 	{"propagation", time.Minute, propagation.Run},
+	{"churn", 2 * time.Minute, churn.Run},
 }
 
 // Where the whole run is kept, below the repository's root.
