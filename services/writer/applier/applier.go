@@ -121,7 +121,7 @@ type Order struct {
 	Service corev1.ObjectReference // the one that Desired is for
 	Desired planner.Desired
 	Current []*discoveryv1.EndpointSlice // as Current gave it
-	Why     map[netip.Addr]string        // what was decided of an address, for the history
+	Why     func(netip.Addr) string      // what was decided of an address, for the history; nil: nobody knows
 }
 
 // Apply plans from what is current to what is desired, and writes until done or until

@@ -22,8 +22,8 @@ import (
 // last, in the order of their addresses.
 func Diff(was, now *discoveryv1.EndpointSlice) []history.Change { return changes(was, now, nil) }
 
-// changes is Diff with the reasons for what becomes of the endpoints, by address.
-func changes(was, now *discoveryv1.EndpointSlice, why map[netip.Addr]string) []history.Change {
+// changes is Diff with the reasons for what becomes of the endpoints; nil: there are none.
+func changes(was, now *discoveryv1.EndpointSlice, why func(netip.Addr) string) []history.Change {
 	var all []history.Change
 	for _, part := range []func(*discoveryv1.EndpointSlice) map[string]string{labelsOf, ownersOf, portsOf, endpointsOf} {
 		before, after := part(was), part(now)
@@ -34,9 +34,9 @@ func changes(was, now *discoveryv1.EndpointSlice, why map[netip.Addr]string) []h
 				continue
 			}
 			c := history.Change{What: key, Was: before[key], Is: after[key]}
-			if text, of := strings.CutPrefix(key, endpointKey); of {
+			if text, of := strings.CutPrefix(key, endpointKey); of && why != nil {
 				if address, err := netip.ParseAddr(text); err == nil {
-					c.Why = why[address]
+					c.Why = why(address)
 				}
 			}
 			all = append(all, c)

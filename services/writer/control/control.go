@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"errors"
+	"iter"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,7 +14,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -38,6 +39,7 @@ type control struct {
 	memory  verdict.Memory
 	began   map[episode]time.Time // since when a guard that may be a mere flap acts
 	members map[string]*members   // of each source's last snapshot, in the verdict's words
+	holding holding               // of the slices, in the verdict's words
 	probed  []prober.Key
 	due     bool      // something has changed since the last write began
 	writing bool      // a write is under way
@@ -205,12 +207,12 @@ func (c *control) aside(view targets.View) func(context.Context) error {
 func (c *control) judge(view targets.View, now time.Time) (write func(context.Context) error, wake time.Time, warnings []applier.Warning) {
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
-	held := planner.Held(desired, c.applier.Held(view.Service, current))
+	held := c.holding.of(desired, c.applier.Held(view.Service, current))
 	heard := c.snapshots(view)
 	in := verdict.Input{
 		Sources: c.witnesses(view, heard),
 		Probes:  c.words(),
-		Held:    heldAs(held),
+		Held:    held,
 		Limits:  limits(view.Target.Settings),
 
 		LeadingSince: c.term.since,
@@ -230,9 +232,12 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	guards, later := c.lasting(decision.Guards, now)
 	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
 	if decision.Write && !view.Paused {
-		desired.Endpoints = listed(decision.Endpoints)
-		order := applier.Order{Service: view.Service, Desired: desired, Current: current, Why: whys(decision.Endpoints)}
 		write = func(ctx context.Context) error {
+			desired.Endpoints = listed(decision.Endpoints)
+			order := applier.Order{
+				Service: view.Service, Desired: desired, Current: current,
+				Why: func(address netip.Addr) string { return why(decision.Endpoints, address) },
+			}
 			plan, err := c.applier.Apply(ctx, order)
 			c.stimuli.wrote = !plan.Empty() // nobody else has it until the write is over
 			return err
@@ -339,19 +344,39 @@ func (c *control) learn(err error) bool {
 // the slices too. What is to go and is still listed stays probed: its decision may rest upon its
 // probe, and without one it would be decided the other way, probed again, and so on without end.
 func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoint, held []verdict.Held) {
-	keys := make([]prober.Key, 0, len(judged))
-	for _, e := range judged {
-		for len(held) > 0 && held[0].Address.Less(e.Address) {
-			held = held[1:]
-		}
-		listed := len(held) > 0 && held[0].Address == e.Address
-		if e.Rule != verdict.RuleFence && (e.Verdict != verdict.Gone || listed) {
-			keys = append(keys, prober.Key{Address: e.Address, Port: port, Spec: spec})
-		}
+	if spec.Mode == prober.Off {
+		judged = nil // nothing is probed, and nobody waits for a word
 	}
-	if !slices.Equal(keys, c.probed) {
-		c.prober.Set(c.key.String(), keys)
-		c.probed = keys
-		c.poke() // of what others have probed too there is a word already, which may never change
+	n, as := 0, true
+	for a := range probed(judged, held) {
+		as = as && n < len(c.probed) && c.probed[n] == prober.Key{Address: a, Port: port, Spec: spec}
+		n++
+	}
+	if as && n == len(c.probed) {
+		return
+	}
+	keys := make([]prober.Key, 0, n)
+	for a := range probed(judged, held) {
+		keys = append(keys, prober.Key{Address: a, Port: port, Spec: spec})
+	}
+	c.prober.Set(c.key.String(), keys)
+	c.probed = keys
+	c.poke() // of what others have probed too there is a word already, which may never change
+}
+
+// probed are the addresses to probe.
+func probed(judged []verdict.Endpoint, held []verdict.Held) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		held := held
+		for i := range judged {
+			e := &judged[i]
+			for len(held) > 0 && held[0].Address.Less(e.Address) {
+				held = held[1:]
+			}
+			listed := len(held) > 0 && held[0].Address == e.Address
+			if e.Rule != verdict.RuleFence && (e.Verdict != verdict.Gone || listed) && !yield(e.Address) {
+				return
+			}
+		}
 	}
 }

@@ -74,37 +74,25 @@ func (c choice) selects() string {
 	return c.selector.String()
 }
 
-// members are those of a snapshot, kept while neither they nor the choice change.
-type members struct {
-	generation uint64
-	choice     string
-	list       []verdict.Member
+// key is the same for two choices only if they take the same.
+func (c choice) key() string { return fmt.Sprint(c.families, c.selects()) }
+
+var states = [...]verdict.State{
+	subscriber.Unknown: verdict.Unknown, subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
 }
 
-// of returns the snapshot's members of that choice, one for each address, sorted.
-func (m *members) of(s subscriber.Snapshot, of choice) []verdict.Member {
-	key := fmt.Sprint(of.families, of.selects())
-	if m.list != nil && m.generation == s.Generation && m.choice == key {
-		return m.list
+// take appends what is chosen of a member: one for each address.
+func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict.Member {
+	if c.selector != nil && !c.selector.Matches(labels.Set(member.Labels)) {
+		return list
 	}
-	states := map[subscriber.State]verdict.State{
-		subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
-	}
-	list := make([]verdict.Member, 0, len(s.Members))
-	for _, member := range s.Members {
-		if of.selector != nil && !of.selector.Matches(labels.Set(member.Labels)) {
-			continue
-		}
-		for _, a := range member.Addresses {
-			if slices.Contains(of.families, planner.Family(a)) {
-				list = append(list, verdict.Member{
-					Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: of.zones[member.Zone],
-				})
-			}
+	for _, a := range member.Addresses {
+		if slices.Contains(c.families, planner.Family(a)) {
+			list = append(list, verdict.Member{
+				Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: c.zones[member.Zone],
+			})
 		}
 	}
-	slices.SortFunc(list, func(a, b verdict.Member) int { return a.Address.Compare(b.Address) })
-	*m = members{s.Generation, key, list}
 	return list
 }
 
@@ -135,9 +123,9 @@ func heldAs(listed []planner.Endpoint) []verdict.Held {
 
 // listed is what a decision lists, as the planner takes it.
 func listed(judged []verdict.Endpoint) []planner.Endpoint {
-	var list []planner.Endpoint
-	for _, e := range judged {
-		if e.Listed {
+	list := make([]planner.Endpoint, 0, len(judged))
+	for i := range judged {
+		if e := &judged[i]; e.Listed {
 			list = append(list, planner.Endpoint{
 				Address: e.Address, Source: e.Source, Zone: e.Zone,
 				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
@@ -153,16 +141,16 @@ var reasons = map[verdict.Rule]string{
 	verdict.RuleTrust: "Trust", verdict.RuleFloor: "Floor", verdict.RuleShrink: "Shrink",
 }
 
-// whys are the reasons of the decisions on endpoints, by address.
-func whys(judged []verdict.Endpoint) map[netip.Addr]string {
-	all := make(map[netip.Addr]string, len(judged))
-	for i := range judged {
-		all[judged[i].Address] = judged[i].Reason
-		if judged[i].Rule != verdict.RuleTable {
-			all[judged[i].Address] = string(judged[i].Rule) + ": " + judged[i].Reason
-		}
+// why says the reason of the decision on an address.
+func why(judged []verdict.Endpoint, address netip.Addr) string {
+	at, found := slices.BinarySearchFunc(judged, address, func(e verdict.Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+	switch {
+	case !found:
+		return ""
+	case judged[at].Rule != verdict.RuleTable:
+		return string(judged[at].Rule) + ": " + judged[at].Reason
 	}
-	return all
+	return judged[at].Reason
 }
 
 // asWarnings are the guards that hold something back, as told on the Service.

@@ -17,8 +17,8 @@ type Board struct {
 	mu       sync.Mutex
 	life     string
 	window   int
-	gathered *ledger.Set[*Entry] // an entry for each port
-	single   *ledger.Set[*Entry] // an entry for each address, once somebody has asked for that: there may be very many
+	gathered *ledger.Set[*Entry] // an entry for each port, once somebody has asked: it is as large as the target
+	single   *ledger.Set[*Entry] // an entry for each address, likewise: there may be very many
 	targets  map[string]*posted  // by group
 	sources  map[string]Source
 	leading  bool
@@ -29,7 +29,8 @@ type Board struct {
 // posted is a target as it was last put.
 type posted struct {
 	target Target
-	told   told
+	told   told // but for a managed target's backends, unless it is whole
+	whole  bool
 	held   int // what guards hold back
 
 	otherPorts bool // see View
@@ -47,18 +48,25 @@ func NewBoard(life string) *Board { return newBoard(life, ledger.Window) }
 
 func newBoard(life string, window int) *Board {
 	return &Board{
-		life: life, window: window, gathered: ledger.New[*Entry](life+".g", window),
+		life: life, window: window,
 		targets: map[string]*posted{}, sources: map[string]Source{}, changed: make(chan struct{}),
 	}
 }
 
-// Put posts what is known of a target now. It costs little when that is what was known, and
-// readers what has changed.
+// all is what is told, with all backends.
+func (p *posted) all() told {
+	if !p.whole {
+		p.told.backends, p.whole = p.target.backends(), true
+	}
+	return p.told
+}
+
+// Put posts what is known of a target now. It costs little when that is what was known, or while
+// nobody has ever asked to follow it.
 func (b *Board) Put(t Target) {
 	if b == nil {
 		return
 	}
-	is := t.told()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	group := Name{t.Namespace, t.Service}.group()
@@ -67,18 +75,23 @@ func (b *Board) Put(t Target) {
 		was = &posted{}
 		b.targets[group] = was
 	}
-	news := !was.told.same(is)
-	if news {
-		b.tell(&t, was.told, is)
+	now := posted{told: t.told(), whole: t.State != Managed}
+	news := !was.told.sameTarget(now.told)
+	if b.gathered != nil || b.single != nil {
+		now.target = t
+		if news = !was.all().same(now.all()); news {
+			b.tell(&t, was.told, now.told)
+		}
 	}
 	held := 0
 	for _, g := range t.Decision.Guards {
 		held += g.Held
 	}
 	news = news || held != was.held || t.Leading != b.leading
-	otherPorts := t.otherPorts(is)
+	now.otherPorts, now.held = t.otherPorts(now.told), held
 	t.Slices = nil // what they list is in told
-	*was, b.leading = posted{t, is, held, otherPorts}, t.Leading
+	now.target = t
+	*was, b.leading = now, t.Leading
 	for i := range t.Sources {
 		s := Worth(&t.Sources[i])
 		news = news || b.sources[s.Name] != s
@@ -102,7 +115,9 @@ func (b *Board) Remove(namespace, service string) {
 		return
 	}
 	delete(b.targets, group)
-	b.tell(&was.target, was.told, told{})
+	if b.gathered != nil || b.single != nil {
+		b.tell(&was.target, was.all(), told{})
+	}
 	b.broadcast()
 }
 
@@ -135,17 +150,12 @@ func (b *Board) tell(t *Target, was, is told) {
 		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
 	}
 	if is.state == 0 {
-		b.gathered.Remove(key, key)
-		if b.single != nil {
-			b.single.Remove(key, key)
-		}
+		b.each(func(set *ledger.Set[*Entry]) { set.Remove(key, key) })
 	} else if !was.sameTarget(is) {
 		e := entry(KindTarget, key)
 		e.State, e.Reason, e.Message, e.Ports = is.state, is.reason, is.message, is.ports
-		b.gathered.Put(e.sealed())
-		if b.single != nil {
-			b.single.Put(e)
-		}
+		e.sealed()
+		b.each(func(set *ledger.Set[*Entry]) { set.Put(e) })
 	}
 	merge(was.ports, is.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(old, port *Port) {
 		var before, after []Backend
@@ -175,6 +185,7 @@ func (b *Board) tell(t *Target, was, is told) {
 			}
 		})
 		switch {
+		case b.gathered == nil:
 		case port == nil:
 			b.gathered.Remove(key, at)
 		case altered:
@@ -184,6 +195,15 @@ func (b *Board) tell(t *Target, was, is told) {
 			b.gathered.Put(e.sealed())
 		}
 	})
+}
+
+// each calls f with the ledgers that there are.
+func (b *Board) each(f func(*ledger.Set[*Entry])) {
+	for _, set := range []*ledger.Set[*Entry]{b.gathered, b.single} {
+		if set != nil {
+			f(set)
+		}
+	}
 }
 
 // merge walks along two sorted lists and calls f with what they have of each item: nil where
@@ -269,24 +289,24 @@ func (b *Board) Since(from *ledger.Position, selects ledger.Selection, gathered 
 	switch {
 	case !b.synced:
 	case gathered:
-		u.Answer = b.gathered.Since(from, selects)
+		u.Answer = b.kept(&b.gathered, ".g").Since(from, selects)
 	default:
-		u.Answer = b.singly().Since(from, selects)
+		u.Answer = b.kept(&b.single, ".e").Since(from, selects)
 	}
 	return u
 }
 
-// singly returns the ledger of single addresses. It is kept from the first time on: made
-// anew it would number other changes alike.
-func (b *Board) singly() *ledger.Set[*Entry] {
-	if b.single == nil {
-		b.single = ledger.New[*Entry](b.life+".e", b.window)
+// kept returns a ledger. It is kept from the first time on: made anew it would number other
+// changes alike.
+func (b *Board) kept(set **ledger.Set[*Entry], kind string) *ledger.Set[*Entry] {
+	if *set == nil {
+		*set = ledger.New[*Entry](b.life+kind, b.window)
 		for _, group := range slices.Sorted(maps.Keys(b.targets)) {
 			p := b.targets[group]
-			b.tell(&p.target, told{}, p.told)
+			b.tell(&p.target, told{}, p.all())
 		}
 	}
-	return b.single
+	return *set
 }
 
 func (b *Board) status(selects ledger.Selection) Status {
@@ -302,11 +322,14 @@ func (b *Board) status(selects ledger.Selection) Status {
 	return s
 }
 
-// Revision is the number of changes that there were.
-func (b *Board) Revision() uint64 {
+// Revision is the number of changes that there were since somebody first asked to follow them.
+func (b *Board) Revision() (n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.gathered.Revision()
+	if b.gathered != nil {
+		n = b.gathered.Revision()
+	}
+	return n
 }
 
 // List returns the targets of a selection as they were last put, sorted by namespace and

@@ -194,6 +194,7 @@ func TestWakesReadersWhenThereIsSomethingToTell(t *testing.T) {
 			target := managed("a", ready, "10.0.0.1")
 			target.Sources = source(true, subscriber.Synced, "")
 			b.Put(target)
+			b.Since(nil, nil, true) // nobody is woken who has never asked
 			changed := b.Changed()
 			again := managed("a", ready, "10.0.0.1")
 			again.Sources = target.Sources

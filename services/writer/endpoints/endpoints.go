@@ -147,6 +147,7 @@ type told struct {
 	backends        []Backend // by address, each address once
 }
 
+// told is all that is told, but for the backends of a target that is managed.
 func (t *Target) told() told {
 	is := told{state: t.State, reason: t.Reason, message: t.Message}
 	switch t.State {
@@ -155,12 +156,6 @@ func (t *Target) told() told {
 		is.message = `The Service is annotated slicefeed.dev/paused: "true", so nothing at all is written to it: remove the annotation when what was done by hand is done.`
 	case Managed:
 		is.ports = ports(t.Ports)
-		is.backends = make([]Backend, 0, len(t.Decision.Endpoints))
-		for _, e := range t.Decision.Endpoints {
-			if e.Listed {
-				is.backends = append(is.backends, Backend{e.Address, e.Conditions, e.Source, e.Zone})
-			}
-		}
 		return is
 	}
 	ours := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
@@ -177,6 +172,17 @@ func (t *Target) told() told {
 		is.backends = append(is.backends, Backend{e.Address, c, e.Source, e.Zone})
 	}
 	return is
+}
+
+// backends are those of a target that is managed.
+func (t *Target) backends() []Backend {
+	all := make([]Backend, 0, len(t.Decision.Endpoints))
+	for i := range t.Decision.Endpoints {
+		if e := &t.Decision.Endpoints[i]; e.Listed {
+			all = append(all, Backend{e.Address, e.Conditions, e.Source, e.Zone})
+		}
+	}
+	return all
 }
 
 func ports(listed []discoveryv1.EndpointPort) []Port {

@@ -29,7 +29,7 @@ func (p *posted) listing() Listing {
 		State: p.told.state, Reason: p.told.reason, Message: p.told.message, Ports: p.told.ports,
 		Guards: p.target.Decision.Guards, DecidesAt: p.target.Decision.Wake,
 	}
-	for _, b := range p.told.backends {
+	for _, b := range p.all().backends {
 		switch {
 		case b.Conditions.Ready:
 			l.Ready++
@@ -103,7 +103,7 @@ func (p *posted) explain(address netip.Addr) Explanation {
 	if probe, probed := t.Input.Probes[address]; probed && t.Input.Limits.Probing {
 		e.Probe = &probe
 	}
-	if b, ok := find(p.told.backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
+	if b, ok := find(p.all().backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
 		e.Told = &b
 	}
 	e.Held = e.Told

@@ -62,7 +62,7 @@ func (b *Board) Look(selects ledger.Selection) ([]View, Status) {
 }
 
 func (v *View) look() {
-	t, told := &v.of.target, v.of.told
+	t, told := &v.of.target, v.of.all()
 	v.Listing, v.OtherPorts = v.of.listing(), v.of.otherPorts
 	v.Forbidden = t.State == Managed && !t.Decision.Write
 	listed := told.backends

@@ -1,0 +1,208 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// herd is a source of many nodes, one of which changes at a time.
+type herd struct {
+	view   *subscriber.View
+	nodes  []*inventoryv1.Node
+	digest [16]byte
+	at     uint64
+}
+
+func newHerd(b *testing.B, nodes int) *herd {
+	b.Helper()
+	h := &herd{view: subscriber.NewView()}
+	h.view.Begin()
+	for i := range nodes {
+		h.nodes = append(h.nodes, &inventoryv1.Node{
+			Name: fmt.Sprintf("herd-%06d", i), Uid: strconv.Itoa(i), Addresses: []string{address(i).String()},
+		})
+		h.state(i, inventoryv1.NodeState_NODE_STATE_READY)
+	}
+	for from := 0; from < nodes; from += inventoryv1.MaxChunk {
+		to := min(from+inventoryv1.MaxChunk, nodes)
+		h.tell(b, from == 0, to == nodes, h.nodes[from:to]...)
+	}
+	return h
+}
+
+func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}) }
+
+func (h *herd) state(i int, state inventoryv1.NodeState) {
+	n := h.nodes[i]
+	toggle := func() {
+		for i, b := range n.GetFingerprint() {
+			h.digest[i] ^= b
+		}
+	}
+	toggle()
+	n.State = state
+	sum := sha256.Sum256(fmt.Append(nil, n.GetName(), state))
+	n.Fingerprint = sum[:16]
+	toggle()
+}
+
+func (h *herd) tell(b *testing.B, reset, synced bool, nodes ...*inventoryv1.Node) {
+	b.Helper()
+	part := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
+	m := &inventoryv1.WatchNodesResponse{
+		Reset_: reset, Upserts: nodes, Status: &inventoryv1.SourceStatus{Membership: part, Addresses: part, Observation: 1},
+	}
+	if synced {
+		h.at++
+		m.Synced, m.Count, m.Digest = true, uint32(len(h.nodes)), h.digest[:]
+		m.Cursor = &inventoryv1.Cursor{Epoch: "life", Revision: h.at}
+	}
+	if _, err := h.view.Apply(time.Now(), m); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (h *herd) Snapshot() subscriber.Snapshot {
+	s := h.view.Snapshot()
+	s.Source, s.Alive = "default", true
+	return s
+}
+func (*herd) Changed() <-chan struct{} { return nil }
+func (*herd) ObserveNow()              {}
+
+// shelf is an API server that has one Service and its slices.
+type shelf struct {
+	applier.Store
+
+	view    targets.View
+	version int
+	writes  int
+}
+
+// abreast is a cache that has seen all that was written.
+type abreast struct {
+	services
+
+	of *shelf
+}
+
+func (a abreast) Get(targets.Key) targets.View { return a.of.view }
+
+func (s *shelf) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	s.view.Slices = append(s.view.Slices, nil)
+	return s.Update(ctx, slice)
+}
+
+func (s *shelf) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	s.version++
+	s.writes++
+	now := slice.DeepCopy()
+	now.ResourceVersion, now.UID = strconv.Itoa(s.version), types.UID(slice.Name)
+	all := append([]*discoveryv1.EndpointSlice(nil), s.view.Slices...)
+	for i, one := range all {
+		if one == nil || one.Name == slice.Name {
+			all[i] = now
+			break
+		}
+	}
+	s.view.Slices, s.view.ResourceVersion = all, now.ResourceVersion
+	return now.DeepCopy(), nil
+}
+
+// answered says that every probe passes, since always.
+type answered struct{ probes }
+
+func (answered) Set(string, []prober.Key) {}
+func (answered) Word(prober.Key) prober.Word {
+	return prober.Word{Health: prober.Passing}
+}
+
+// BenchmarkOneChange is all that the writer does about one node of a Service with many endpoints,
+// apart from what goes over the network: the source's word, the decision, the plan, the write, and
+// the decisions after its answer and after the watch has told of it.
+func BenchmarkOneChange(b *testing.B) {
+	for _, mode := range []prober.Mode{prober.Off, prober.TCP} {
+		for _, nodes := range []int{10, 100, 1000, 5000} {
+			b.Run(fmt.Sprintf("probe=%s/endpoints=%d", mode, nodes), func(b *testing.B) { oneChange(b, mode, nodes) })
+		}
+	}
+}
+
+func oneChange(b *testing.B, mode prober.Mode, nodes int) {
+	key := targets.Key{Namespace: "web", Name: "shop"}
+	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	port, protocol, name := int32(30080), corev1.ProtocolTCP, "http"
+	from := newHerd(b, nodes)
+	api := &shelf{view: targets.View{
+		Synced: true, Ours: true, ResourceVersion: "0",
+		Service: corev1.ObjectReference{Namespace: key.Namespace, Name: key.Name, UID: "uid"},
+		Target: targets.Target{
+			Key: key, UID: "uid", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed",
+			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Ports:    []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+			Settings: targets.Settings{Sources: []string{"default"}, Probe: prober.Spec{Mode: mode}, ListOut: true},
+		},
+	}}
+	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+	s := NewStepper(Config{
+		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
+		Targets: abreast{of: api}, Prober: answered{}, Lease: &elected{}, Told: told, Logger: log, Registerer: registry, Board: endpoints.NewBoard("life"),
+		Applier: func() *applier.Applier {
+			return applier.New(applier.Config{
+				Store: api, Leading: func() bool { return true }, Reporter: told, Logger: log, Metrics: written, History: &history.Log{},
+			})
+		},
+	})
+	settle := func() {
+		write, _ := s.Step(key, time.Now())
+		for write != nil {
+			err := write(context.Background())
+			if err != nil {
+				b.Fatal(err)
+			}
+			write, _ = s.Wrote(key, time.Now(), nil)
+		}
+	}
+	for range 4 {
+		settle()
+	}
+	if got := len(planner.Held(api.view.Target.Desired(), api.view.Slices)); got != nodes {
+		b.Fatalf("%d endpoints are written", got)
+	}
+	before := api.writes
+	b.ReportAllocs()
+	changes := 0
+	for b.Loop() {
+		i := changes * 37 % nodes
+		state := inventoryv1.NodeState_NODE_STATE_DRAINING
+		if from.nodes[i].GetState() == state {
+			state = inventoryv1.NodeState_NODE_STATE_READY
+		}
+		from.state(i, state)
+		from.tell(b, false, true, from.nodes[i])
+		settle() // the word, and the answer
+		settle() // the watch
+		changes++
+	}
+	b.ReportMetric(float64(api.writes-before)/float64(changes), "writes/op")
+}
