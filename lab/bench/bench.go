@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
+	"github.com/slicefeed/slicefeed/lab/bench/growth"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -39,6 +40,7 @@ type section struct {
 var sections = []section{
 	{"propagation", time.Minute, propagation.Run},
 	{"churn", 2 * time.Minute, churn.Run},
+	{"growth", 4 * time.Minute, growth.Run},
 }
 
 // Where the whole run is kept, below the repository's root.
