@@ -153,7 +153,7 @@ func (o *Oracle) truth(name string, w *writer, a *aim, all map[netip.Addr]held) 
 		}}
 		t.index = index(t.Members, nil)
 		t.word = t.index
-		p.told[s], p.empty[s] = t, emptiness{bare: enough, unready: enough, dull: enough, dead: enough}
+		p.told[s], p.empty[s] = t, emptiness{unready: enough, dead: enough}
 	}
 	judge := func(address netip.Addr) {
 		v := Failing

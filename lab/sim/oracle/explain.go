@@ -8,8 +8,8 @@ import (
 
 // explained judges a change of one address by §5: the writer's knowledge has to call for it.
 // What is held can be read in three ways, and each is right in its own case: what the slices
-// were when the plan was made; what they were when it took effect; and what our own writes had
-// made of them before someone else edited them.
+// were when the plan was made; what they were when it took effect; and what our own writes had made of them
+// before someone else edited them. To a new leader all that the slices list is our own (§5, held).
 func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[netip.Addr]held) {
 	if c.from == c.to {
 		return // only the label: whose it is follows from what the sources tell
@@ -30,6 +30,11 @@ func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[net
 	}
 	if foreign {
 		restored := maps.Clone(t.ours)
+		for a, h := range p.aim.found {
+			if _, is := restored[a]; !is { // someone else had added it, which nobody can tell from ours
+				restored[a] = h
+			}
+		}
 		if p.calls(t, c, restored, p.decide(restored)) {
 			return
 		}
@@ -87,11 +92,8 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 	if _, kept := r.floor[c.address]; kept && c.to == serve {
 		return true
 	}
-	// One that is out and passes becomes what the last trusted word makes of it: nothing, where
-	// that word was its absence (§5, hold).
-	if is && r.words[c.address] == hold && h.as() == out && p.verdict(c.address) == Passing && c.to == gone {
-		t := p.told[h.source]
-		return t != nil && t.word != nil && t.word[c.address] == nil
+	if is && r.words[c.address] == hold && h.as() == out && p.verdict(c.address) == Passing && p.last(c, h, r.void) {
+		return true
 	}
 	if r.void.acts() && p.spares(t, c, h, is, r) {
 		return true
@@ -101,6 +103,28 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 		return p.verdict(c.address) == Failing && p.probes[c.address].FailingSince.After(p.lastSuccess(all))
 	}
 	return false
+}
+
+// last reports whether a change is what the last trusted word makes of one that is out and passes: nothing, where
+// that word was its absence (§5, hold). A view that is empty, and not often enough, is no such word (guard 4:
+// as from a source that is not trusted); then the one before it was.
+func (p *plan) last(c change, h held, void panicking) bool {
+	as := func(view map[netip.Addr]*Member) bool {
+		switch m := view[c.address]; {
+		case view == nil:
+			return false
+		case m == nil:
+			return c.to == gone
+		case m.State == Draining:
+			return c.to == drain
+		}
+		return c.to == serve
+	}
+	if t := p.told[h.source]; t != nil && as(t.word) {
+		return true
+	}
+	blank, confirmed := p.blank(h.source, void)
+	return blank && !confirmed && as(p.spoken[h.source])
 }
 
 // spares reports whether a change is right in a panic though the table has the endpoint stay as it is.

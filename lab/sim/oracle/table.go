@@ -22,6 +22,7 @@ type plan struct {
 	probes  map[netip.Addr]Probed
 	fences  map[string]Fenced
 	dropped map[string]map[netip.Addr]map[string]string
+	spoken  map[string]map[netip.Addr]*Member
 	ready   map[string]int // per source, at that moment
 	landed  int
 	held    map[netip.Addr]held // what the slices said
@@ -111,9 +112,9 @@ func (p *plan) believed(name string, void panicking) bool {
 }
 
 // blank reports whether the source's view is empty for this target, and whether that is
-// confirmed by enough observations. In a panic all NOT_READY is empty; one that is not judged yet makes
-// no difference as long as the source has an endpoint in use that fails (decision 0001), else the last
-// one would go without the looks that this takes.
+// confirmed by enough observations. One that is not judged yet makes no difference in a panic as long as the
+// source has an endpoint in use that fails (decision 0001), else the last one would go without the looks
+// that this takes.
 func (p *plan) blank(name string, void panicking) (blank, confirmed bool) {
 	t := p.told[name]
 	if t == nil {
@@ -122,15 +123,10 @@ func (p *plan) blank(name string, void panicking) (blank, confirmed bool) {
 	e := p.empty[name]
 	view := p.aimOf().blank(t, p.fences, p.probes)
 	enough := func(r run) bool { return r.count >= p.config.EmptyThreshold }
-	switch {
-	case void[name]:
+	if void[name] {
 		return view.unready, enough(e.unready)
-	case void.acts() || !p.probing():
-		return view.dull, enough(e.dull)
 	}
-	// Nodes that are NOT_READY and fail served nobody: that there was nothing was seen as often
-	// before the last of them went.
-	return view.bare, enough(e.bare) || enough(e.dead)
+	return view.dead, enough(e.dead)
 }
 
 // aimOf is the target with the settings that were in force.

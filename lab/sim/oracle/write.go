@@ -31,7 +31,7 @@ func (o *Oracle) snapshot(f Planned) *plan {
 		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, led: w.ledSince, version: a.version,
 		told: maps.Clone(w.told), empty: make(map[string]emptiness, len(a.emptiness)),
 		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), dropped: map[string]map[netip.Addr]map[string]string{}, ready: map[string]int{},
-		held: t.union(), unnoticed: t.unnoticed(a),
+		spoken: maps.Clone(a.spoken), held: t.union(), unnoticed: t.unnoticed(a),
 	}
 	for name, e := range a.emptiness {
 		p.empty[name] = *e
@@ -249,6 +249,7 @@ func (p *plan) dead(a netip.Addr, w word, void panicking) bool {
 // turned remembers what the write made of each address.
 func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr]held, o *Oracle) {
 	for _, c := range changes {
+		delete(p.aim.found, c.address)
 		was, is := t.ours[c.address]
 		if is && was.as() != out && (c.to == out || !c.to.listed) {
 			t.had[c.address] = was

@@ -30,18 +30,19 @@ type aim struct {
 	emptiness map[string]*emptiness
 	windows   map[string]*window
 	acts      []string
-	resumed   time.Time         // when it was paused last
-	shrinks   time.Time         // since when the writer says that its budget holds something back
-	noticed   map[string]uint64 // up to which version it has been shown each slice; empty: all of them
-	version   uint64            // of all that a verdict on this target could rest upon
+	found     map[netip.Addr]held               // what the slices listed when it took the Lease, and it has not changed since
+	resumed   time.Time                         // when it was paused last
+	shrinks   time.Time                         // since when the writer says that its budget holds something back
+	spoken    map[string]map[netip.Addr]*Member // by source, the last trusted view in which there was something
+	noticed   map[string]uint64                 // up to which version it has been shown each slice; empty: all of them
+	version   uint64                            // of all that a verdict on this target could rest upon
 }
 
 // emptiness counts the complete observations in a row that found nothing.
 type emptiness struct {
-	epoch  string
-	number uint64
-	// In each way in which a view is blank.
-	bare, unready, dull, dead run
+	epoch         string
+	number        uint64
+	unready, dead run // in each way in which a view is blank
 }
 
 type run struct {
@@ -62,6 +63,7 @@ func (w *writer) aim(name string) *aim {
 		a = &aim{
 			emptiness: map[string]*emptiness{}, windows: map[string]*window{},
 			dropped: map[string]map[netip.Addr]map[string]string{}, noticed: map[string]uint64{},
+			spoken: map[string]map[netip.Addr]*Member{},
 		}
 		w.aims[name] = a
 	}
@@ -121,6 +123,10 @@ func (w *writer) configure(at time.Time, f Configured) {
 	if a.known && !a.Out && !f.Out && !sameLabels(a.Selector, f.Selector) {
 		a.before = append(a.before, a.Selector)
 	}
+	if f.Out {
+		clear(a.windows) // its slices are deleted: nothing that left before can leave again
+		a.shrinks = time.Time{}
+	}
 	f.Sources = slices.Sorted(slices.Values(f.Sources))
 	if a.Paused && !f.Paused {
 		a.resumed = at
@@ -145,7 +151,8 @@ func (w *writer) observe(name string, t *told) {
 
 // observe counts what the target selects of the view (§5, guard 4): a view that is not empty,
 // or another epoch, starts over; an observation that comes sooner than 4 s after the last one
-// that counted is not counted, nor one that had come before the view was empty. Whether nodes that
+// that counted is not counted, nor one that had come before the view was empty, or was in force when the epoch was
+// first met (decision 0001). Whether nodes that
 // are NOT_READY count as nothing depends on the prober, and on what a panic keeps; so each is
 // counted, and which of them is asked for is decided later.
 func (a *aim) observe(w *writer, name string, t *told) {
@@ -154,20 +161,21 @@ func (a *aim) observe(w *writer, name string, t *told) {
 		delete(a.emptiness, name)
 		return
 	}
+	if view := a.blank(t, w.fences, w.probes[a.Probe]); t.sound() && !view.unready {
+		a.spoken[name] = t.index
+	}
 	e := a.emptiness[name]
 	if e == nil || e.epoch != t.Epoch {
-		e = &emptiness{epoch: t.Epoch}
+		e = &emptiness{epoch: t.Epoch, number: t.Observation}
 		a.emptiness[name] = e
 	}
 	view := a.blank(t, w.fences, w.probes[a.Probe])
 	fresh := e.number != t.Observation
 	before := *e
 	e.number = t.Observation
-	e.bare.see(view.bare, fresh, t.Received)
 	e.unready.see(view.unready, fresh, t.Received)
-	e.dull.see(view.dull, fresh, t.Received)
 	e.dead.see(view.dead, fresh, t.Received)
-	if e.bare != before.bare || e.unready != before.unready || e.dull != before.dull || e.dead != before.dead {
+	if e.unready != before.unready || e.dead != before.dead {
 		a.version++
 	}
 }
@@ -198,18 +206,17 @@ func (r *run) see(empty, fresh bool, received time.Time) {
 	}
 }
 
-// blank is in which ways a target finds nothing in a view.
+// blank is in which ways a target finds nothing in a view: no members, or nothing but NOT_READY ones (guard 4)
+// whose probes do not pass either (decision 0001).
 type blank struct {
-	bare    bool // no members
-	unready bool // none but NOT_READY ones
-	dull    bool // of these none that is not judged yet: it may serve in a moment (decision 0001)
-	dead    bool // of these none whose probe does not fail
+	unready bool // none that passes
+	dead    bool // nor one that is not judged yet: it may serve in a moment
 }
 
 // blank looks at the members of the view that the target selects. The fence comes first (§5,
 // guard 1): a member that may not be written is none.
 func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) blank {
-	b := blank{true, true, true, true}
+	b := blank{true, true}
 	for i := range t.Members {
 		m := &t.Members[i]
 		if !selects(a.Selector, m.Labels) {
@@ -219,9 +226,7 @@ func (a *aim) blank(t *told, fences map[string]Fenced, probes map[netip.Addr]Pro
 			if !a.family(at) || !inside(fences, t.Source, at) {
 				continue
 			}
-			b.bare = false
-			b.unready = b.unready && m.State == NotReady
-			b.dull = b.dull && m.State == NotReady && (a.Probe == "" || probes[at].Verdict != Unjudged)
+			b.unready = b.unready && m.State == NotReady && (a.Probe == "" || probes[at].Verdict != Passing)
 			b.dead = b.dead && m.State == NotReady && (a.Probe == "" || probes[at].Verdict == Failing)
 		}
 	}
