@@ -134,11 +134,11 @@ func usable(all map[netip.Addr]held) bool {
 	return false
 }
 
-// ready counts the endpoints that are ready, of one source, or of all.
-func ready(all map[netip.Addr]held, source string) int {
+// ready counts the endpoints that are ready.
+func ready(all map[netip.Addr]held) int {
 	n := 0
 	for _, h := range all {
-		if h.Ready && (source == "" || h.source == source) {
+		if h.Ready {
 			n++
 		}
 	}

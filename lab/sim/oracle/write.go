@@ -206,7 +206,7 @@ func (p *plan) frozen() bool {
 // else added is not held (§5), and is no loss. What someone else took is held still (§5): that nothing is
 // usable is not the doing of a writer that could not know it yet.
 func (o *Oracle) remains(f Wrote, p *plan, before, after, held map[netip.Addr]held) {
-	if ready(before, "") == 0 && !usable(before) || ready(after, "") > 0 || ready(held, "") > 0 {
+	if ready(before) == 0 && !usable(before) || ready(after) > 0 || ready(held) > 0 {
 		return
 	}
 	r := p.decide(before)
@@ -220,7 +220,7 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after, held map[netip.Addr]he
 			}
 		}
 	}
-	if ready(before, "") > 0 && len(r.floor) > 0 {
+	if ready(before) > 0 && len(r.floor) > 0 {
 		o.broke("I4", "floor", "a result without a ready endpoint is not written while one passes, or is not judged yet",
 			"%s wrote %s, and none is ready; the floor keeps %s", f.Writer, f.Slice, addresses(r.floor)[0])
 	}
