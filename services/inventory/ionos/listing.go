@@ -21,20 +21,19 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 	out := roster.Listing{Bad: make(map[string]string)}
 	home := make(map[string]string) // server ID → datacenter
 	for _, dc := range c.datacenters {
-		servers, err := c.servers(ctx, dc.id)
+		servers, err := c.servers(ctx, dc)
 		if err != nil {
 			return roster.Listing{}, err
 		}
 		for _, s := range servers {
-			sid := id(s)
-			if other, ok := home[sid]; ok {
-				return roster.Listing{}, fmt.Errorf("server %s is listed by datacenter %s and by %s", short(sid), other, dc.id)
+			if other, ok := home[s.ID]; ok {
+				return roster.Listing{}, fmt.Errorf("server %s is listed by datacenter %s and by %s", short(s.ID), other, dc.id)
 			}
-			home[sid] = dc.id
-			if server, err := convert(s, dc); err != nil {
-				out.Bad[sid] = err.Error()
+			home[s.ID] = dc.id
+			if s.bad != nil {
+				out.Bad[s.ID] = s.bad.Error()
 			} else {
-				out.Servers = append(out.Servers, server)
+				out.Servers = append(out.Servers, s.Server)
 			}
 		}
 		// The LANs come second: an address is put on its NICs before it is declared as

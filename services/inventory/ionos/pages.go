@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // The cloud gives a collection in pages, by position, without a snapshot: a server that
@@ -29,21 +31,29 @@ const most = 100_000
 
 var errTorn = errors.New("the pages do not fit together")
 
+// listed is a server as a page has it, or why it cannot be read. It is all that is kept of a page:
+// as the SDK has them, servers take several times as much.
+type listed struct {
+	roster.Server // at least its ID
+
+	bad error
+}
+
 // servers reads all servers of a datacenter, each once, every one with an ID.
-func (c *Client) servers(ctx context.Context, dc string) ([]ionoscloud.Server, error) {
+func (c *Client) servers(ctx context.Context, dc datacenter) ([]listed, error) {
 	servers, err := c.readPages(ctx, dc)
 	if errors.Is(err, errTorn) {
-		c.log.InfoContext(ctx, "servers changed while they were listed, reading them again", "datacenter", dc, "reason", err)
+		c.log.InfoContext(ctx, "servers changed while they were listed, reading them again", "datacenter", dc.id, "reason", err)
 		servers, err = c.readPages(ctx, dc)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list servers of datacenter %s: %w", dc, err)
+		return nil, fmt.Errorf("list servers of datacenter %s: %w", dc.id, err)
 	}
 	return servers, nil
 }
 
-func (c *Client) readPages(ctx context.Context, dc string) ([]ionoscloud.Server, error) {
-	var all []ionoscloud.Server
+func (c *Client) readPages(ctx context.Context, dc datacenter) ([]listed, error) {
+	var all []listed
 	seen := make(map[string]bool)
 	for {
 		offset := max(len(all)-1, 0)
@@ -53,17 +63,17 @@ func (c *Client) readPages(ctx context.Context, dc string) ([]ionoscloud.Server,
 		}
 		fresh := page
 		if len(all) > 0 {
-			if len(page) == 0 || id(page[0]) != id(all[len(all)-1]) {
+			if len(page) == 0 || page[0].ID != all[len(all)-1].ID {
 				return nil, fmt.Errorf("%w: something shifted at position %d", errTorn, offset)
 			}
 			all[len(all)-1] = page[0] // the newer word
 			fresh = page[1:]
 		}
 		for _, s := range fresh {
-			if seen[id(s)] {
-				return nil, fmt.Errorf("%w: server %s came twice", errTorn, short(id(s)))
+			if seen[s.ID] {
+				return nil, fmt.Errorf("%w: server %s came twice", errTorn, short(s.ID))
 			}
-			seen[id(s)] = true
+			seen[s.ID] = true
 		}
 		all = append(all, fresh...)
 		switch {
@@ -80,11 +90,11 @@ func (c *Client) readPages(ctx context.Context, dc string) ([]ionoscloud.Server,
 }
 
 // readPage reads one page, and whether the cloud says that there are more.
-func (c *Client) readPage(ctx context.Context, dc string, offset int) ([]ionoscloud.Server, bool, error) {
+func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) ([]listed, bool, error) {
 	var page ionoscloud.Servers
 	err := c.call(ctx, func(ctx context.Context) error {
 		var err error
-		page, _, err = c.api.ServersApi.DatacentersServersGet(ctx, dc).
+		page, _, err = c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
 			Depth(3).Pretty(false).OrderBy(order).Offset(int32(offset)).Limit(int32(c.pageSize)).Execute()
 		return err
 	})
@@ -92,7 +102,7 @@ func (c *Client) readPage(ctx context.Context, dc string, offset int) ([]ionoscl
 		return nil, false, err // what was decoded so far is half filled
 	}
 	// Many odd answers decode without complaint: an empty body, {}, a 204, an error body.
-	if err := isThe("collection", dc+"/servers", page.Type, page.Id); err != nil {
+	if err := isThe("collection", dc.id+"/servers", page.Type, page.Id); err != nil {
 		return nil, false, err
 	}
 	if page.Items == nil {
@@ -101,13 +111,16 @@ func (c *Client) readPage(ctx context.Context, dc string, offset int) ([]ionoscl
 	if page.Offset != nil && *page.Offset != float32(offset) {
 		return nil, false, fmt.Errorf("%w: asked for position %d, got %g", errTorn, offset, *page.Offset)
 	}
+	servers := make([]listed, 0, len(*page.Items))
 	for i, s := range *page.Items {
 		if id(s) == "" {
 			return nil, false, fmt.Errorf("the server at position %d has no id", offset+i)
 		}
+		server, err := convert(s, dc)
+		servers = append(servers, listed{server, err})
 	}
 	more := page.Links != nil && page.Links.Next != nil && *page.Links.Next != ""
-	return *page.Items, more, nil
+	return servers, more, nil
 }
 
 // isThe checks that an answer is about what was asked for.
