@@ -5,8 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"unicode/utf8"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -233,13 +233,14 @@ func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 	return slices.Compact(ips)
 }
 
-// readable copies the labels that an API server could have let in.
+// readable copies the labels that an API server could have let in. Nodes share most of their
+// texts, and all of their keys: each is kept once.
 func readable(all map[string]string) map[string]string {
-	fit := map[string]string{}
+	fit := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
 		if k != "" && k == bounded(k, maxKey) && v == bounded(v, maxValue) && len(fit) < maxLabels {
-			fit[strings.Clone(k)] = strings.Clone(v)
+			fit[unique.Make(k).Value()] = unique.Make(v).Value()
 		}
 	}
 	return fit

@@ -1,6 +1,7 @@
 package kubenodes
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -154,4 +155,22 @@ func FuzzJudgesAnyNode(f *testing.F) {
 			t.Errorf("half judged: %+v", c)
 		}
 	})
+}
+
+func TestNodesWithTheSameStepsShareThem(t *testing.T) {
+	n := &Nodes{}
+	step := func(saw string) []roster.Step { return []roster.Step{{Saw: saw}} }
+	first := n.trail(step("a"), step("b"))
+	if again := n.trail(step("a"), step("b")); &again[0] != &first[0] {
+		t.Error("the same steps were kept twice")
+	}
+	for i := range 3 * mostTrails {
+		want := []roster.Step{{Saw: "a"}, {Saw: fmt.Sprint(i)}}
+		if diff := cmp.Diff(want, n.trail(want[:1], want[1:])); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	}
+	if len(n.trails) != mostTrails {
+		t.Errorf("%d are remembered, want %d", len(n.trails), mostTrails)
+	}
 }

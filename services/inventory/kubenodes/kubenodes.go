@@ -48,7 +48,12 @@ type Nodes struct {
 	told  map[string]roster.Candidate // as they were told last, by name
 	runs  map[string]pod              // Pods by name
 	works map[string]crew             // the Pods on a Node, by its name
+
+	trails [][]roster.Step // the last few that differ: most Nodes share one
 }
+
+// mostTrails is how many are remembered to be shared.
+const mostTrails = 16
 
 // New returns Nodes that have read nothing yet: see Run.
 func New(cfg Config) *Nodes {
@@ -180,7 +185,7 @@ func (n *Nodes) Take() roster.News {
 		c := s.candidate
 		var states []roster.Step
 		c.State, states = s.state(n.rules, n.works[name])
-		c.Trail = append(slices.Clip(c.Trail), states...)
+		c.Trail = n.trail(c.Trail, states)
 		if wasTold && alike(before, c) {
 			continue
 		}
@@ -189,6 +194,18 @@ func (n *Nodes) Take() roster.News {
 	}
 	news.HeardAt, news.Mark = n.looks.Heard(at, rvs)
 	return news
+}
+
+// trail joins steps, in a slice that Nodes whose steps are the same share.
+func (n *Nodes) trail(eligibility, state []roster.Step) []roster.Step {
+	for _, known := range n.trails {
+		if k := len(eligibility); len(known) == k+len(state) && slices.Equal(known[:k], eligibility) && slices.Equal(known[k:], state) {
+			return known
+		}
+	}
+	joined := slices.Concat(eligibility, state)
+	n.trails = append(n.trails[max(0, len(n.trails)-mostTrails+1):], joined)
+	return joined
 }
 
 // move takes in that a Pod is now where and as it is told; the zero Pod is nowhere.
