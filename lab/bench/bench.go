@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slicefeed/slicefeed/lab/bench/against"
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
@@ -39,6 +40,7 @@ type section struct {
 // sections are all, in the order in which they are measured and told.
 var sections = []section{
 	{"propagation", time.Minute, propagation.Run},
+	{"against", 4 * time.Minute, against.Run},
 	{"churn", 2 * time.Minute, churn.Run},
 	{"growth", 4 * time.Minute, growth.Run},
 }
