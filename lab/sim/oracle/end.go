@@ -144,7 +144,7 @@ func (o *Oracle) truth(name string, w *writer, a *aim, all map[netip.Addr]held) 
 	p := &plan{
 		Planned: Planned{Target: name}, at: o.now, writer: w, aim: a, config: a.Configured, leads: true,
 		told: map[string]*told{}, empty: map[string]emptiness{}, probes: map[netip.Addr]Probed{},
-		fences: w.fences, held: all,
+		fences: w.fences, held: all, mine: all,
 	}
 	enough := run{count: a.EmptyThreshold}
 	for _, s := range a.Sources {

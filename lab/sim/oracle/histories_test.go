@@ -319,7 +319,24 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 			r.see(Fenced{Writer: "w1", Source: "default", Inside: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}})
 			return r
 		}, right("nothing is written", nothing),
-			wrong("I4 fence", "they are removed", func(r *rig) { r.write(all(gone, 0, 1)) }))
+			wrong("I4 fence", "they are removed", func(r *rig) { r.write(all(gone, 0, 1)) }),
+			wrong("I4 fence", "they are removed with what a stranger added", func(r *rig) {
+				r.edits("default", append(r.lists["default"].Endpoints[:2:2], Endpoint{serve.Conditions, addr(77)})...)
+				r.write(all(gone, 0, 1, 77))
+			}))
+		check(t, func() *rig {
+			r := settled(1, probingOff)
+			r.is("default")
+			for range 3 {
+				r.tells("default")
+				r.wait(5 * time.Second)
+			}
+			r.write(all(gone, 0))
+			r.edits("default", Endpoint{serve.Conditions, netip.MustParseAddr("192.168.1.1")})
+			return r
+		}, right("nothing was held, and what a stranger added outside of them goes", func(r *rig) {
+			r.put("default", &Slice{Source: "default", Rest: "ports"})
+		}))
 	})
 	t.Run("23 three messages within a second say empty", func(t *testing.T) {
 		check(t, func() *rig {

@@ -26,6 +26,7 @@ type plan struct {
 	ready   map[string]int // per source, at that moment
 	landed  int
 	held    map[netip.Addr]held // what the slices said
+	mine    map[netip.Addr]held // of that, what our own writes have made
 
 	unnoticed map[string]*Slice // what someone else did that the writer did not know: what was before it
 	result    *result           // of these

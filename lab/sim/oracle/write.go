@@ -33,6 +33,7 @@ func (o *Oracle) snapshot(f Planned) *plan {
 		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), dropped: map[string]map[netip.Addr]map[string]string{}, ready: map[string]int{},
 		spoken: maps.Clone(a.spoken), held: t.union(), unnoticed: t.unnoticed(a),
 	}
+	p.mine = t.mine(p.held)
 	for name, e := range a.emptiness {
 		p.empty[name] = *e
 	}
@@ -192,14 +193,15 @@ func (o *Oracle) fenced(f Wrote, p *plan) {
 	}
 }
 
-// frozen reports whether the fences exclude all that is held.
+// frozen reports whether the fences exclude all that is held. What someone else added is not held (§5), but
+// a writer that has no word on the slices yet takes it so.
 func (p *plan) frozen() bool {
 	for a, h := range p.held {
 		if p.inside(h.source, a) {
 			return false
 		}
 	}
-	return len(p.held) > 0
+	return len(p.mine) > 0
 }
 
 // remains judges I2, and the floor, where a write takes the last endpoint away. What someone
