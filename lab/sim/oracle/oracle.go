@@ -87,7 +87,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 	case Told:
 		o.told(f)
 	case Probed:
-		o.writer(f.Writer).probed(f)
+		o.writer(f.Writer).probed(at, f)
 	case Leads:
 		w := o.writer(f.Writer)
 		if f.Leads && !w.leads {

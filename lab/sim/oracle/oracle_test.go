@@ -195,6 +195,19 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				}
 				r.write(all(out, 0))
 			}))
+		// emptyFor is an empty view that has been seen three times, another one for a while, and an empty one again.
+		emptyFor := func(r *rig, while time.Duration) {
+			for range 3 {
+				r.is("default")
+				r.tells("default")
+				r.wait(5 * time.Second)
+			}
+			r.is("default", r.node(3, Ready))
+			r.tells("default", r.node(3, Ready))
+			r.wait(while)
+			r.is("default")
+			r.tells("default")
+		}
 		check(t, func() *rig { return settled(2, probingOff) },
 			wrong("I4 empty", "the third observation comes too soon", func(r *rig) {
 				r.is("default")
@@ -213,6 +226,14 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.wait(5 * time.Second)
 				r.view("default").Epoch = "2"
 				r.tells("default")
+				r.write(all(gone, 0, 1))
+			}),
+			wrong("I4 empty", "a view that is not empty starts over", func(r *rig) {
+				emptyFor(r, time.Second)
+				r.write(all(gone, 0, 1))
+			}),
+			right("one that was never the newest does not", func(r *rig) {
+				emptyFor(r, 0)
 				r.write(all(gone, 0, 1))
 			}),
 			right("three that are far enough apart are believed", func(r *rig) {

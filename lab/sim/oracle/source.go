@@ -81,7 +81,7 @@ func (o *Oracle) told(f Told) {
 		now.word = before.word
 	}
 	w.told[f.Source] = now
-	w.observe(f.Source, now)
+	w.observe(o.now, f.Source, now)
 	if before == nil || !before.same(now) {
 		w.changed()
 	}

@@ -48,6 +48,9 @@ type emptiness struct {
 type run struct {
 	count int
 	last  time.Time
+
+	ended  time.Time // when a view that was not empty ended the last one
+	before *run      // that one
 }
 
 func newWriter() *writer {
@@ -85,7 +88,7 @@ func (w *writer) changed() {
 	}
 }
 
-func (w *writer) probed(f Probed) {
+func (w *writer) probed(at time.Time, f Probed) {
 	by := w.probes[f.Probe]
 	if by == nil {
 		by = map[netip.Addr]Probed{}
@@ -98,7 +101,7 @@ func (w *writer) probed(f Probed) {
 	}
 	w.changed()
 	for name, t := range w.told {
-		w.observe(name, t)
+		w.observe(at, name, t)
 	}
 }
 
@@ -135,16 +138,16 @@ func (w *writer) configure(at time.Time, f Configured) {
 	a.version++
 	for _, s := range a.Sources {
 		if t := w.told[s]; t != nil {
-			a.observe(w, s, t)
+			a.observe(at, w, s, t)
 		}
 	}
 }
 
 // observe counts, for each target, how often in a row a source was seen empty.
-func (w *writer) observe(name string, t *told) {
+func (w *writer) observe(now time.Time, name string, t *told) {
 	for _, a := range w.aims {
 		if a.known && !a.Out && slices.Contains(a.Sources, name) {
-			a.observe(w, name, t)
+			a.observe(now, w, name, t)
 		}
 	}
 }
@@ -155,7 +158,7 @@ func (w *writer) observe(name string, t *told) {
 // first met (decision 0001). Whether nodes that
 // are NOT_READY count as nothing depends on the prober, and on what a panic keeps; so each is
 // counted, and which of them is asked for is decided later.
-func (a *aim) observe(w *writer, name string, t *told) {
+func (a *aim) observe(now time.Time, w *writer, name string, t *told) {
 	a.drop(name, t)
 	if !t.Ever {
 		delete(a.emptiness, name)
@@ -173,8 +176,8 @@ func (a *aim) observe(w *writer, name string, t *told) {
 	fresh := e.number != t.Observation
 	before := *e
 	e.number = t.Observation
-	e.unready.see(view.unready, fresh, t.Received)
-	e.dead.see(view.dead, fresh, t.Received)
+	e.unready.see(view.unready, fresh, t.Received, now)
+	e.dead.see(view.dead, fresh, t.Received, now)
 	if e.unready != before.unready || e.dead != before.dead {
 		a.version++
 	}
@@ -196,13 +199,21 @@ func (a *aim) drop(name string, t *told) {
 	}
 }
 
-func (r *run) see(empty, fresh bool, received time.Time) {
-	switch {
-	case !empty:
-		*r = run{}
-	case fresh && (r.count == 0 || received.Sub(r.last) >= emptyApart):
-		r.count++
-		r.last = received
+// see counts an observation. A view that the next one replaced at the same moment, as they come to a writer that
+// stood still, need not have been decided upon: a decision is made on what is known when it is made (§5), and
+// whoever is slow gets the newest state (§3). So what it ended goes on.
+func (r *run) see(empty, fresh bool, received, now time.Time) {
+	if !empty {
+		if r.count > 0 {
+			*r = run{ended: now, before: &run{count: r.count, last: r.last}}
+		}
+		return
+	}
+	if r.before != nil && r.ended.Equal(now) {
+		*r, fresh = *r.before, true
+	}
+	if fresh && (r.count == 0 || received.Sub(r.last) >= emptyApart) {
+		*r = run{count: r.count + 1, last: received}
 	}
 }
 
