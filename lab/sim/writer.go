@@ -52,6 +52,8 @@ type writer struct {
 	wake    *event
 	ask     *event // whether to give the Lease up
 	guards  string // as was told
+
+	withheld int // of the shrink budget, as was told
 }
 
 func newWriter(w *world, n int) *writer {
@@ -97,7 +99,7 @@ func (w *writer) goOn() {
 
 func (w *writer) start() {
 	w.lives++
-	w.alive, w.poked, w.write, w.guards = true, false, nil, ""
+	w.alive, w.poked, w.write, w.guards, w.withheld = true, false, nil, "", 0
 	w.tellf("%s starts", w.name)
 	w.see(oracle.Process{Writer: w.name, Runs: true})
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
@@ -235,20 +237,25 @@ func (w *writer) covers(rule verdict.Rule) {
 func (w *writer) confide() {
 	d := w.stepper.Decision(target)
 	var guards []string
+	withheld := 0
 	for _, g := range d.Guards {
+		if g.Rule == verdict.RuleShrink {
+			withheld += g.Held
+		}
 		guards = append(guards, string(g.Rule))
 		w.covers(g.Rule)
 	}
 	guards = slices.Compact(guards)
-	if text := strings.Join(guards, ", "); text != w.guards {
-		w.guards = text
-		if w.trace != nil {
+	text := strings.Join(guards, ", ")
+	if text != w.guards || withheld != w.withheld {
+		if w.trace != nil && text != w.guards {
 			w.tellf("%s: guards: %s", w.name, text)
 			for _, g := range d.Guards {
 				w.tellf("%s:   %s", w.name, g.Message)
 			}
 		}
-		w.see(oracle.Acts{Writer: w.name, Target: target.String(), Guards: guards})
+		w.guards, w.withheld = text, withheld
+		w.see(oracle.Acts{Writer: w.name, Target: target.String(), Guards: guards, Withheld: withheld})
 	}
 }
 

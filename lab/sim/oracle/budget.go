@@ -91,9 +91,12 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 		w.since, w.epoch = earliest, "" // nor is it known on which observation
 	}
 	// A decision may have booked who is to leave, and another one taken its place before anything
-	// was sent. The writer says then that its budget is in use.
-	if said := p.aim.shrinks; said.After(earliest) && said.Before(w.since) {
-		w.since, w.epoch = said, ""
+	// was sent, or nothing could be sent for a while. The writer says then that its budget is in use, and
+	// when it holds back fewer than before, that more are to leave.
+	for _, said := range p.aim.booked {
+		if !said.Before(earliest) && said.Before(w.since) {
+			w.since, w.epoch = said, ""
+		}
 	}
 	for _, id := range o.recent {
 		q := o.plans[id]

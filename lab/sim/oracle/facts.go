@@ -172,6 +172,7 @@ type Noticed struct {
 type Acts struct {
 	Writer, Target string
 	Guards         []string // as the product names them, lower case: fence, snapshot-gate, panic, empty, trust, floor, shrink
+	Withheld       int      // how many endpoints the last of them holds back
 }
 
 // Holds says how much a peer makes the other side hold of one kind.

@@ -114,7 +114,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 		a := o.writer(f.Writer).aim(f.Target)
 		a.noticed[f.Slice] = max(a.noticed[f.Slice], f.Version)
 	case Acts:
-		o.writer(f.Writer).aim(f.Target).act(at, f.Guards)
+		o.writer(f.Writer).aim(f.Target).act(at, f)
 	case Holds:
 		o.holds(f)
 	case Over:

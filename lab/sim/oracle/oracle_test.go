@@ -112,7 +112,23 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			r.is("default", r.node(1, Ready), r.node(3, Ready))
 			r.tells("default", r.node(1, Ready), r.node(3, Ready))
 		}
+		// held is a lie that leaves all but one out, of which nothing can be written for a while. When the leader's first
+		// window is over its writer says how many it holds back.
+		held := func(r *rig, back int) {
+			again(r)
+			r.see(Lies{"default", true})
+			r.tells("default", r.node(3, Ready))
+			r.see(Acts{"w1", web, []string{"shrink"}, 3})
+			r.wait(time.Minute)
+			r.see(Acts{"w1", web, []string{"shrink"}, back})
+			r.wait(30 * time.Second)
+			r.write(all(gone, 0, 1))
+			r.wait(30 * time.Second)
+			r.observes("default")
+		}
 		check(t, plain,
+			right("its window began when it said that two may go", func(r *rig) { held(r, 1); r.write(all(gone, 2)) }),
+			wrong("I4 shrink", "its window began when they went", func(r *rig) { held(r, 3); r.write(all(gone, 2)) }),
 			right("half leave", func(r *rig) { leaves(r); r.write(all(gone, 0, 1)) }),
 			wrong("I4 shrink", "more than half, one after the other", func(r *rig) {
 				leaves(r)
@@ -269,19 +285,19 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			}),
 			right("the floor keeps what answers, and says so", func(r *rig) {
 				r.is("default")
-				r.see(Acts{"w1", web, []string{"floor"}})
+				r.see(Acts{"w1", web, []string{"floor"}, 0})
 				ends(r)
 			}),
 			wrong("I5 told", "the floor keeps what answers, and is silent", func(r *rig) {
 				r.is("default")
-				r.see(Acts{"w1", web, []string{}})
+				r.see(Acts{"w1", web, []string{}, 0})
 				ends(r)
 			}),
 			right("a panic keeps all, and says so", func(r *rig) {
 				for i := range 4 {
 					r.see(Backend{addr(i), false})
 				}
-				r.see(Acts{"w1", web, []string{"panic"}})
+				r.see(Acts{"w1", web, []string{"panic"}, 0})
 				ends(r)
 			}),
 			wrong("I5 leader", "nobody leads", func(r *rig) { r.see(Leads{"w1", false}); ends(r) }))

@@ -32,7 +32,8 @@ type aim struct {
 	acts      []string
 	found     map[netip.Addr]held               // what the slices listed when it took the Lease, and it has not changed since
 	resumed   time.Time                         // when it was paused last
-	shrinks   time.Time                         // since when the writer says that its budget holds something back
+	withheld  int                               // how many the writer says that its budget holds back
+	booked    []time.Time                       // when that began, or became less
 	spoken    map[string]map[netip.Addr]*Member // by source, the last trusted view in which there was something
 	noticed   map[string]uint64                 // up to which version it has been shown each slice; empty: all of them
 	version   uint64                            // of all that a verdict on this target could rest upon
@@ -74,11 +75,11 @@ func (w *writer) aim(name string) *aim {
 }
 
 // act takes in what guards the writer says are acting.
-func (a *aim) act(at time.Time, guards []string) {
-	if slices.Contains(guards, "shrink") && !slices.Contains(a.acts, "shrink") {
-		a.shrinks = at
+func (a *aim) act(at time.Time, f Acts) {
+	if f.Withheld > 0 && (a.withheld == 0 || f.Withheld < a.withheld) {
+		a.booked = append(a.booked, at)
 	}
-	a.acts = guards
+	a.acts, a.withheld = f.Guards, f.Withheld
 }
 
 // changed says that something changed that verdicts rest upon.
@@ -128,7 +129,7 @@ func (w *writer) configure(at time.Time, f Configured) {
 	}
 	if f.Out {
 		clear(a.windows) // its slices are deleted: nothing that left before can leave again
-		a.shrinks = time.Time{}
+		a.booked = nil
 	}
 	f.Sources = slices.Sorted(slices.Values(f.Sources))
 	if a.Paused && !f.Paused {
