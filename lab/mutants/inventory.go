@@ -31,7 +31,7 @@ func inventory() []Mutant {
 			Name:   "torn-listing-accepted",
 			Harm:   "A server that is deleted between two pages shifts another one out of the listing, and its node is taken for unresolved.",
 			File:   inIONOS + "/pages.go",
-			Edits:  one("if len(page) == 0 || id(page[0]) != id(all[len(all)-1]) {", "if len(page) == 0 {"),
+			Edits:  one("if len(page) == 0 || page[0].ID != all[len(all)-1].ID {", "if len(page) == 0 {"),
 			Suites: []string{inIONOS},
 		},
 		{

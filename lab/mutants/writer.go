@@ -203,6 +203,13 @@ func writer() []Mutant {
 			Suites: []string{inApplier},
 		},
 		{
+			Name:   "lease-not-confirmed-before-a-repair",
+			Harm:   "A leader whose Lease was taken by hand puts right what the new one wrote, and both go on at full speed.",
+			File:   inApplier + "/applier.go",
+			Edits:  one("a.confirm != nil && a.altered(", "false && a.altered("),
+			Suites: []string{inApplier},
+		},
+		{
 			Name:   "lease-counted-from-the-answer",
 			Harm:   "A renewal that was answered late makes the Lease look ours for longer than it is: two leaders write.",
 			File:   inApplier + "/lease.go",

@@ -240,6 +240,44 @@ func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 	}
 }
 
+// In a panic what is not judged yet counts for nothing, but only as long as its source has at stake what the panic
+// keeps. There is always green's, which fails unless there is no panic.
+func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
+	stray := netip.MustParseAddr("10.9.0.1")
+	for _, tt := range []struct {
+		name  string
+		alter func(*world)
+		empty bool
+	}{
+		{"one in use fails", func(w *world) { w.hold(0, "blue", ready); w.fail(w.now, 0) }, true},
+		{"it has none", func(*world) {}, false},
+		{"it is out", func(w *world) { w.hold(0, "blue", Conditions{}); w.fail(w.now, 0) }, false},
+		{"it is not judged yet", func(w *world) { w.hold(0, "blue", ready) }, false},
+		{"its fence takes it", func(w *world) {
+			w.in.Held = append(w.in.Held, Held{Address: stray, Conditions: ready, Source: "blue"})
+			w.in.Probes[stray] = Probe{Health: Failing, Since: w.now}
+		}, false},
+		{"there is no panic", func(w *world) { w.hold(0, "blue", ready); w.fail(w.now, 0); w.probe(5, Passing) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 0)
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			w.tell("blue", 4, NotReady)
+			w.tell("green", 5, Ready)
+			w.hold(5, "green", ready)
+			w.fail(w.now, 5)
+			tt.alter(w)
+			c := open(Memory{}, w.in, w.now)
+			c.fence()
+			c.gate()
+			c.panic()
+			if got := c.isEmpty(0); got != tt.empty {
+				t.Errorf("empty is %t, want %t", got, tt.empty)
+			}
+		})
+	}
+}
+
 func TestWhatOneSourceConfirmsIsNotAnothers(t *testing.T) {
 	w := newWorld(t, 1)
 	for i, name := range []string{"green", "red"} {

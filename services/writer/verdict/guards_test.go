@@ -203,17 +203,21 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 			})
 		}
 	}
-	t.Run("also one of a source that is lost", func(t *testing.T) {
-		w := newWorld(t, 1)
-		w.in.Sources = append(w.in.Sources, trusted("green"))
-		w.tell("green", 5, Ready)
-		w.source("green").Alive = false
-		w.in.Held = append(w.in.Held, Held{Address: addr(5), Source: "green"})
-		w.fail(w.now.Add(time.Second), 0, 5)
-		w.tell("blue", 0, NotReady)
-		w.tell("blue", 1, Ready) // so that blue is not empty
-		w.see("nobody speaks of it", "0:out 5@green:ready")
-		w.wantGuards("panic 1", "trust 1 green")
+	t.Run("also one of a source that is lost, whatever that said last", func(t *testing.T) {
+		for _, last := range []State{Ready, NotReady} {
+			w := newWorld(t, 1)
+			w.in.Sources = append(w.in.Sources, trusted("green"))
+			w.tell("green", 5, last)
+			w.source("green").Alive = false
+			w.in.Held = append(w.in.Held, Held{Address: addr(5), Source: "green"})
+			w.fail(w.now.Add(time.Second), 0, 5)
+			w.tell("blue", 0, NotReady)
+			w.tell("blue", 1, Ready) // so that blue is not empty
+			w.unwritten("nobody speaks of it", "0:out 5@green:ready")
+			w.wantGuards("panic 1")
+			w.see("nor when it is written", "0:out 5@green:ready")
+			w.wantGuards("panic 1", "trust 1 green")
+		}
 	})
 	t.Run("not while the budget keeps the last one", func(t *testing.T) {
 		w := newWorld(t, 2)
