@@ -53,6 +53,21 @@ func TestWhatAViewThatIsEmptyCountsFor(t *testing.T) {
 		check(t, restarted(2), wrong("I4 empty", "two since", goes))
 		check(t, restarted(3), right("three since", goes))
 	})
+	t.Run("nor does one whose number is no higher than an earlier one's", func(t *testing.T) {
+		back := func(from uint64) func() *rig {
+			return func() *rig {
+				r := settled(1, probingOff)
+				r.doubts("default", func(v *Told) { v.Observation = 10 })
+				r.see(Lies{"default", true})
+				r.view("default").Observation = from
+				times(r, 3)
+				return r
+			}
+		}
+		goes := func(r *rig) { r.write(all(gone, 0)) }
+		check(t, back(5), wrong("I4 empty", "it went back", goes))
+		check(t, back(10), right("it went on", goes))
+	})
 	t.Run("one that is out and passes becomes what was said of it before", func(t *testing.T) {
 		said := func(r *rig, last ...Member) {
 			r.probe(1, Failing)
@@ -74,6 +89,19 @@ func TestWhatAViewThatIsEmptyCountsFor(t *testing.T) {
 			said(r, r.node(0, Ready), r.node(1, Ready))
 			return r
 		}, right("it is ready", func(r *rig) { r.write(all(serve, 1)) }), wrong("I3 table", "it drains", drains))
+	})
+	t.Run("or goes, if our own selector leaves it out", func(t *testing.T) {
+		check(t, func() *rig {
+			r := settled(2)
+			c := r.config("w1")
+			c.Selector = map[string]string{"pool": "0"}
+			r.see(c)
+			r.doubts("default", func(v *Told) { v.Membership = false })
+			r.probe(1, Failing)
+			r.write(all(out, 1))
+			r.probe(1, Passing)
+			return r
+		}, right("it goes", func(r *rig) { r.write(all(gone, 1)) }), wrong("I3 table", "it drains", func(r *rig) { r.write(all(drain, 1)) }))
 	})
 }
 

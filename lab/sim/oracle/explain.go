@@ -28,16 +28,14 @@ func (o *Oracle) explained(f Wrote, p *plan, t *target, c change, before map[net
 	if p.calls(t, c, p.held, *p.made()) || p.calls(t, c, before, p.decide(before)) {
 		return
 	}
-	if foreign {
-		restored := maps.Clone(t.ours)
-		for a, h := range p.aim.found {
-			if _, is := restored[a]; !is { // someone else had added it, which nobody can tell from ours
-				restored[a] = h
-			}
+	restored := maps.Clone(t.ours)
+	for a, h := range p.aim.found {
+		if _, is := restored[a]; !is { // someone else had added it, which nobody can tell from ours
+			restored[a] = h
 		}
-		if p.calls(t, c, restored, p.decide(restored)) {
-			return
-		}
+	}
+	if p.calls(t, c, restored, p.decide(restored)) {
+		return
 	}
 	r := p.made()
 	invariant, rule, sentence := p.blame(c, r)
@@ -110,15 +108,14 @@ func (p *plan) calls(t *target, c change, all map[netip.Addr]held, r result) boo
 // as from a source that is not trusted); then the one before it was.
 func (p *plan) last(c change, h held, void panicking) bool {
 	as := func(view map[netip.Addr]*Member) bool {
-		switch m := view[c.address]; {
-		case view == nil:
-			return false
-		case m == nil:
-			return c.to == gone
-		case m.State == Draining:
-			return c.to == drain
+		m := view[c.address]
+		switch c.to {
+		case gone:
+			return view != nil && (m == nil || !selects(p.config.Selector, m.Labels))
+		case drain:
+			return m != nil && m.State == Draining
 		}
-		return c.to == serve
+		return c.to == serve && m != nil && m.State != Draining
 	}
 	if t := p.told[h.source]; t != nil && as(t.word) {
 		return true

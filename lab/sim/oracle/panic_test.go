@@ -30,6 +30,19 @@ func TestInAPanicTheLastOneOfUseGoesAsTheSourcesHaveIt(t *testing.T) {
 			return r
 		}, wrong("I4 panic", "twice, with one that is not judged yet", goes))
 	})
+	t.Run("what is given back is so in a slice that someone else has deleted, too", func(t *testing.T) {
+		check(t, func() *rig {
+			r := settled(2, func(c *Configured) { c.NoOut = true })
+			r.probe(0, Passing)
+			r.wait(time.Second)
+			r.probe(1, Failing)
+			r.write(all(gone, 1))
+			r.probe(0, Failing)
+			r.edited("default", nil)
+			return r
+		}, right("both are back", func(r *rig) { r.write(all(serve, 0, 1)) }),
+			wrong("I3 table", "and one that was never held", func(r *rig) { r.write(all(serve, 0, 1, 2)) }))
+	})
 	t.Run("one that was taken out while another passed comes back in its place, though none is listed as out", func(t *testing.T) {
 		taken := func(told State, noOut bool) func() *rig {
 			return func() *rig {

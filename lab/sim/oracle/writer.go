@@ -174,9 +174,9 @@ func (a *aim) observe(now time.Time, w *writer, name string, t *told) {
 		a.emptiness[name] = e
 	}
 	view := a.blank(t, w.fences, w.probes[a.Probe])
-	fresh := e.number != t.Observation
+	fresh := t.Observation > e.number
 	before := *e
-	e.number = t.Observation
+	e.number = max(e.number, t.Observation)
 	e.unready.see(view.unready, fresh, t.Received, now)
 	e.dead.see(view.dead, fresh, t.Received, now)
 	if e.unready != before.unready || e.dead != before.dead {
