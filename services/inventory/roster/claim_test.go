@@ -148,6 +148,19 @@ func TestTwoNodesOfOneMachine(t *testing.T) {
 		w.up(a)
 		w.sees("b 10.0.0.11")
 	})
+	t.Run("the second is not forgotten when a third waits too", func(t *testing.T) {
+		w := start(t)
+		w.up(node("c", s1))
+		w.Remove(w.now, "a")
+		w.sees("b 10.0.0.11")
+	})
+	t.Run("nor when the third ceases to wait", func(t *testing.T) {
+		w := start(t)
+		w.up(node("c", s1))
+		w.Remove(w.now, "c")
+		w.Remove(w.now, "a")
+		w.sees("b 10.0.0.11")
+	})
 	t.Run("a READY one goes before one that is not", func(t *testing.T) {
 		w := start(t)
 		a := node("a", s1)

@@ -198,6 +198,16 @@ func TestAFullLookMakesGoodWhatTheWatchNeverReaches(t *testing.T) {
 	}
 }
 
+// A full look is compared with what was told: it needs no mark to be known for fresh.
+func TestAFullLookWithoutAMarkCounts(t *testing.T) {
+	w := newWorld(t, Config{Resolver: ByNodeAddress})
+	w.up(Candidate{Name: "a", UID: "1", State: Ready, InternalIPs: addrs("10.0.0.11")})
+	w.Looked(w.now, w.now, Full, 0, nil)
+	if s := w.Status(w.now); s.Observation != 1 || s.Membership.Sync != Synced {
+		t.Errorf("after a full look: %+v", s)
+	}
+}
+
 func TestBookmarksDoNotHurryLooksThatFail(t *testing.T) {
 	w := ready(t, Config{})
 	looks := 0

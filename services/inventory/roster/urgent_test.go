@@ -48,6 +48,7 @@ func TestANodeIsWorthAListingOfItsOwn(t *testing.T) {
 		{"not when it is excluded", func(w *world) { c := stray; c.Excluded = ExcludedByLabel; w.up(c) }, false},
 		{"not when it is new and excluded", func(w *world) { c := node("c", s3); c.Excluded = ExcludedByLabel; w.up(c) }, false},
 		{"not when it has its address", func(w *world) { c := node("a", s1); c.Labels = map[string]string{"k": "v"}; w.up(c) }, false},
+		{"not when it has its address, though its provider ID changes", func(w *world) { w.up(node("a", s3)) }, false},
 	} {
 		t.Run(of.name, func(t *testing.T) {
 			w := stranded(t, stray)
