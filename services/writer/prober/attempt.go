@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -48,13 +49,16 @@ func (a *asker) try(ctx context.Context, key Key) error {
 	if key.Spec.Mode == Off || key.Spec.Validate() != nil {
 		return errUnaskable
 	}
-	conn, err := dial(ctx, key.hostPort())
+	conn, err := dial(ctx, netip.AddrPortFrom(key.Address, key.Port))
 	if err != nil {
 		return err
 	}
 	// Closing the connection itself, not what is built upon it: TLS and HTTP/2 would say
 	// goodbye first, and wait to be heard. It also ends whatever waits for the backend.
-	defer conn.Close()                                      //nolint:errcheck // nothing was written that could be lost
+	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
+	if key.Spec.Mode == TCP {
+		return nil // it accepted
+	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() //nolint:errcheck // as above
 	return a.talk(ctx, conn, key)
 }
@@ -63,8 +67,6 @@ func (a *asker) try(ctx context.Context, key Key) error {
 func (a *asker) talk(ctx context.Context, conn net.Conn, key Key) error {
 	w := &wire{conn, maxWire}
 	switch key.Spec.Mode {
-	case TCP:
-		return nil // it accepted
 	case HTTP:
 		return a.get(ctx, w, key)
 	case HTTPS:
@@ -90,7 +92,7 @@ func (a *asker) talk(ctx context.Context, conn net.Conn, key Key) error {
 
 // dial connects so that closing sends a reset: probes never pile up in TIME_WAIT. The
 // option is set before connecting: a connection may come about just when we give it up.
-func dial(ctx context.Context, address string) (net.Conn, error) {
+func dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	dialer := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1,
 		Control: func(_, _ string, raw syscall.RawConn) error {
@@ -101,7 +103,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 			return errors.Join(err, set)
 		},
 	}
-	return dialer.DialContext(ctx, "tcp", address)
+	return dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
 }
 
 // wire is a connection from which no more than so much is read.
