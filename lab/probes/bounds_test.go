@@ -19,9 +19,6 @@ const (
 	backends = 20 // of each mode and failure
 	deaths   = 2  // of each backend
 	slack    = 1.3
-
-	refuses = 2500 * time.Millisecond
-	silent  = 4500 * time.Millisecond
 )
 
 // failures are the ways to fail. Connecting is all that tcp asks for, so what accepts
@@ -32,11 +29,11 @@ var failures = []struct {
 	within  time.Duration
 	accepts bool
 }{
-	{"refuses", backend.Refuse, refuses, false},
-	{"its address is gone", "", refuses, false},
-	{"answers 500, or NOT_SERVING", backend.Error, refuses, true},
-	{"drops every packet", backend.Silent, silent, false},
-	{"accepts and hangs", backend.Hang, silent, true},
+	{"refuses", backend.Refuse, Refuses, false},
+	{"its address is gone", "", Refuses, false},
+	{"answers 500, or NOT_SERVING", backend.Error, Refuses, true},
+	{"drops every packet", backend.Silent, Silent, false},
+	{"accepts and hangs", backend.Hang, Silent, true},
 }
 
 // cell is a mode and a failure, with what was measured.
@@ -49,32 +46,17 @@ type cell struct {
 	redeemed []time.Duration
 }
 
-// live kills a backend and brings it back, again and again, whenever it likes.
-func (c *cell) live(ctx context.Context, s *subject, set func(dead bool) error) error {
-	if _, err := s.until(ctx, prober.Passing); err != nil {
-		return err
-	}
-	for range deaths {
-		for _, dead := range []bool{true, false} {
-			anyTime(ctx, 0, prober.DefaultInterval)
-			began := time.Now()
-			if err := set(dead); err != nil {
-				return err
-			}
-			word, times := prober.Passing, &c.redeemed
-			if dead {
-				word, times = prober.Failing, &c.noticed
-			}
-			ended, err := s.until(ctx, word)
-			if err != nil {
-				return err
-			}
-			c.mu.Lock()
-			*times = append(*times, ended.Sub(began))
-			c.mu.Unlock()
+// live kills a backend and brings it back, again and again.
+func (c *cell) live(ctx context.Context, s *Subject, set func(dead bool) error) error {
+	return s.Die(ctx, deaths, set, func(dead bool, after time.Duration) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if dead {
+			c.noticed = append(c.noticed, after)
+		} else {
+			c.redeemed = append(c.redeemed, after)
 		}
-	}
-	return nil
+	})
 }
 
 func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
@@ -85,20 +67,20 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 	var cells []*cell
 	var living sync.WaitGroup
 	for _, failure := range failures {
-		for _, how := range ways {
-			if failure.accepts && how.mode == prober.TCP {
+		for _, how := range Ways {
+			if failure.accepts && how.Mode == prober.TCP {
 				continue
 			}
-			c := &cell{failure: failure.name, mode: how.mode, within: failure.within}
+			c := &cell{failure: failure.name, mode: how.Mode, within: failure.within}
 			cells = append(cells, c)
 			for n := range backends {
 				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 0, byte(len(cells)), byte(1 + n)}))
 				set := func(dead bool) error {
 					switch {
 					case failure.mode == "" && dead:
-						return netns.DelAddr(s.key.Address)
+						return netns.DelAddr(s.Key.Address)
 					case failure.mode == "":
-						return netns.AddAddr(s.key.Address)
+						return netns.AddAddr(s.Key.Address)
 					case dead:
 						return s.Set(failure.mode)
 					default:
@@ -130,7 +112,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 		if limit := time.Duration(slack * float64(c.within)); p99 > limit {
 			clock.complainf("%s, %s: p99 is %v, more than %v", c.mode, c.failure, p99, limit)
 		}
-		if p99 := figures.Percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(refuses)) {
+		if p99 := figures.Percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(Refuses)) {
 			clock.complainf("%s, %s: p99 of coming back is %v", c.mode, c.failure, p99)
 		}
 	}
@@ -152,20 +134,20 @@ func TestHiccupsChangeNothing(t *testing.T) {
 	var living sync.WaitGroup
 	kinds := 0
 	for _, mode := range []backend.Mode{backend.Refuse, backend.Silent, backend.Error} {
-		for _, how := range ways {
-			if mode == backend.Error && how.mode == prober.TCP {
+		for _, how := range Ways {
+			if mode == backend.Error && how.Mode == prober.TCP {
 				continue
 			}
 			kinds++
 			for n := range each {
 				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 1, byte(kinds), byte(1 + n)}))
 				living.Go(func() {
-					if _, err := s.until(ctx, prober.Passing); err != nil {
+					if _, err := s.Until(ctx, prober.Passing); err != nil {
 						clock.complainf("%v", err)
 						return
 					}
 					for ctx.Err() == nil {
-						anyTime(ctx, time.Second, 1500*time.Millisecond)
+						AnyTime(ctx, time.Second, 1500*time.Millisecond)
 						for _, m := range []backend.Mode{mode, backend.Serve} {
 							if err := s.Set(m); err != nil {
 								t.Error(err)
@@ -175,8 +157,8 @@ func TestHiccupsChangeNothing(t *testing.T) {
 							}
 						}
 					}
-					if w := b.Word(s.key); w.Health != prober.Passing || time.Since(w.Since) < 10*time.Second {
-						clock.complainf("%s, %s: %v for %v only", how.mode, mode, w.Health, time.Since(w.Since))
+					if w := b.Word(s.Key); w.Health != prober.Passing || time.Since(w.Since) < 10*time.Second {
+						clock.complainf("%s, %s: %v for %v only", how.Mode, mode, w.Health, time.Since(w.Since))
 					}
 				})
 			}

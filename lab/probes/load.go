@@ -1,0 +1,156 @@
+package probes
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/figures"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+// At is the nth address of 127.0.0.0/8 that the stand-in is asked at.
+func At(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(1 + n>>16), byte(n >> 8), byte(n)})
+}
+
+// Many are n keys, from the first on.
+func Many(first, n int, port uint16, mode prober.Mode) []prober.Key {
+	keys := make([]prober.Key, n)
+	for i := range keys {
+		keys[i] = prober.Key{Address: At(first + i), Port: port, Spec: prober.Spec{Mode: mode}}
+	}
+	return keys
+}
+
+// ours is what this process takes from the machine, and its descriptors: sockets and all others.
+func ours() (use figures.Usage, descriptors int, err error) {
+	if use, err = figures.UsageOf(os.Getpid()); err != nil {
+		return use, 0, err
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	return use, len(open), err
+}
+
+// connections are those to the stand-in at our end, in whatever state.
+func connections() (n int, err error) {
+	text, err := os.ReadFile("/proc/self/net/tcp")
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(text)) {
+		if remote := strings.Fields(l)[2]; len(remote) == len("0100007F:7580") {
+			if to, err := strconv.ParseUint(remote[9:], 16, 16); err == nil && TCPPort <= to && to <= SilentPort {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// Load is a run of a prober with keys of a hundred targets each.
+type Load struct {
+	Keys        []prober.Key
+	Start, Long time.Duration // before it counts, and while it does
+
+	// Between and Inspect are called where that begins and ends; nil: nothing is.
+	Between, Inspect func(*Bench) error
+}
+
+// Taken is what a load took.
+type Taken struct {
+	Probes   float64       // that ended, per second
+	CPU      time.Duration // per 1,000 of them
+	Sockets  int           // at most, more than before
+	Resident int64         // bytes, likewise
+	Grown    int           // live memory, more than before
+	Left     int           // connections after the end, TIME_WAIT and all
+	Judged   time.Duration // until the last key was; 0: it was not
+	Failing  int           // keys
+}
+
+// Run probes on a prober of its own.
+func (l Load) Run() (t Taken, err error) {
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	idle, idleSockets, err := ours()
+	if err != nil {
+		return t, err
+	}
+	b := Start()
+	defer func() { err = errors.Join(err, b.Stop()) }()
+	began := time.Now()
+	l.set(b, l.Keys)
+	sample := func(until time.Time) error {
+		for tick := time.NewTicker(200 * time.Millisecond); time.Now().Before(until); <-tick.C {
+			use, sockets, err := ours()
+			if err != nil {
+				return err
+			}
+			t.Sockets, t.Resident = max(t.Sockets, sockets-idleSockets), max(t.Resident, use.Resident-idle.Resident)
+			if t.Judged == 0 && b.Word(l.Keys[len(l.Keys)-1]).Health != prober.Unjudged {
+				t.Judged = time.Since(began)
+			}
+		}
+		return nil
+	}
+	err = errors.Join(sample(began.Add(l.Start)), call(l.Between, b))
+	from, first, errFirst := spent(b)
+	err = errors.Join(err, errFirst, sample(time.Now().Add(l.Long)))
+	to, last, errLast := spent(b)
+	if err := errors.Join(err, errLast, call(l.Inspect, b)); err != nil {
+		return t, err
+	}
+	t.Probes = (last.probes - first.probes) / to.Sub(from).Seconds()
+	t.CPU = time.Duration(float64(last.cpu-first.cpu) * 1000 / (last.probes - first.probes))
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	t.Grown = int(after.HeapAlloc+after.StackInuse) - int(before.HeapAlloc+before.StackInuse)
+	for _, key := range l.Keys {
+		if b.Word(key).Health == prober.Failing {
+			t.Failing++
+		}
+	}
+	l.set(b, nil)
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+		if t.Left, err = connections(); err != nil || t.Left == 0 {
+			break
+		}
+	}
+	return t, err
+}
+
+func call(what func(*Bench) error, b *Bench) error {
+	if what == nil {
+		return nil
+	}
+	return what(b)
+}
+
+// cost is what was probed up to a moment, and what this process had computed by then.
+type cost struct {
+	probes float64
+	cpu    time.Duration
+}
+
+func spent(b *Bench) (at time.Time, c cost, err error) {
+	if c.probes, err = b.Probes("pass", "fail", "void"); err != nil {
+		return at, c, err
+	}
+	use, _, err := ours()
+	c.cpu = use.CPU
+	return time.Now(), c, err
+}
+
+// set gives the keys to targets of a hundred each; none: takes them away.
+func (l Load) set(b *Bench, keys []prober.Key) {
+	for first := 0; first < len(l.Keys); first += 100 {
+		b.Set(fmt.Sprint("web/", first/100), keys[min(first, len(keys)):min(first+100, len(keys))])
+	}
+}

@@ -1,0 +1,196 @@
+// Package probes has the prober on real backends that die and come back, and on more targets than
+// any Service should have. It promises that what answers for thousands is a process of its own,
+// so that what ours takes is the prober's; it refuses simulated time and simulated backends, which the
+// prober's own tests have.
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+// Way is how to ask, and what has to be there to answer.
+type Way struct {
+	Mode     prober.Mode
+	Protocol backend.Protocol
+}
+
+// Ways are all.
+var Ways = []Way{{prober.TCP, backend.HTTP}, {prober.HTTP, backend.HTTP}, {prober.HTTPS, backend.HTTPS}, {prober.GRPC, backend.GRPC}}
+
+// Within these a death has to be noticed (p99), by whether the backend refuses or is silent.
+const (
+	Refuses = 2500 * time.Millisecond
+	Silent  = 4500 * time.Millisecond
+)
+
+// port is of none of the stand-in's listeners, which have all addresses.
+const port = 31080
+
+// Bench is a running prober and the backends that it probes, each a target of its own.
+type Bench struct {
+	*prober.Prober
+
+	registry *prometheus.Registry
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	failed   error // of the prober, once it has ended
+
+	mu       sync.Mutex
+	kicks    map[string]chan struct{}
+	subjects []*Subject
+}
+
+// Start starts a prober. Stop it.
+func Start() *Bench {
+	b := &Bench{registry: prometheus.NewRegistry(), kicks: map[string]chan struct{}{}}
+	b.Prober = prober.New(prober.Config{Log: slog.New(slog.DiscardHandler), Registerer: b.registry})
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	b.running.Go(func() { b.failed = b.Run(ctx) })
+	b.running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-b.Changed():
+				b.mu.Lock()
+				for _, target := range b.Take() {
+					select {
+					case b.kicks[target] <- struct{}{}:
+					default:
+					}
+				}
+				b.mu.Unlock()
+			}
+		}
+	})
+	return b
+}
+
+// Stop ends the prober and its backends.
+func (b *Bench) Stop() error {
+	b.cancel()
+	b.running.Wait()
+	err := b.failed
+	for _, s := range b.subjects {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// Probes is how many probes ended so: pass, fail or void.
+func (b *Bench) Probes(results ...string) (float64, error) {
+	families, err := b.registry.Gather()
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != "slicefeed_writer_probes_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				for _, result := range results {
+					if label.GetName() == "result" && label.GetValue() == result {
+						sum += metric.GetCounter().GetValue()
+					}
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
+// Subject is one backend under one prober.
+type Subject struct {
+	*backend.Backend
+
+	Key prober.Key
+
+	bench *Bench
+	kick  chan struct{}
+}
+
+// Add makes a backend at an address of its own, and has it probed.
+func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
+	if err := netns.AddAddr(address); err != nil {
+		return nil, err
+	}
+	at := netip.AddrPortFrom(address, port)
+	started, err := backend.StartSpeaking(how.Protocol, at.String(), at)
+	if err != nil {
+		return nil, err
+	}
+	s := &Subject{
+		Backend: started, bench: b, kick: make(chan struct{}, 1),
+		Key: prober.Key{Address: address, Port: port, Spec: prober.Spec{Mode: how.Mode}},
+	}
+	b.mu.Lock()
+	b.kicks[at.String()] = s.kick
+	b.subjects = append(b.subjects, s)
+	b.mu.Unlock()
+	b.Set(at.String(), []prober.Key{s.Key})
+	return s, nil
+}
+
+// Until waits for a word, and returns when it was there for whoever reads the prober.
+func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, error) {
+	for s.bench.Word(s.Key).Health != want {
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("%s %s is %v, not %v", s.Key.Spec.Mode, s.Name(), s.bench.Word(s.Key).Health, want)
+		case <-s.kick:
+		}
+	}
+	return time.Now(), nil
+}
+
+// Die kills the backend and brings it back, so many times, whenever it likes, and tells how long
+// each took to be noticed.
+func (s *Subject) Die(ctx context.Context, times int, set func(dead bool) error, noticed func(dead bool, after time.Duration)) error {
+	if _, err := s.Until(ctx, prober.Passing); err != nil {
+		return err
+	}
+	for range times {
+		for _, dead := range []bool{true, false} {
+			AnyTime(ctx, 0, prober.DefaultInterval)
+			began := time.Now()
+			if err := set(dead); err != nil {
+				return err
+			}
+			word := prober.Passing
+			if dead {
+				word = prober.Failing
+			}
+			ended, err := s.Until(ctx, word)
+			if err != nil {
+				return err
+			}
+			noticed(dead, ended.Sub(began))
+		}
+	}
+	return nil
+}
+
+// AnyTime waits for a part of an interval, so that what follows has nothing to do with
+// the prober's pace.
+func AnyTime(ctx context.Context, atLeast, atMost time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(atLeast + rand.N(atMost-atLeast)):
+	}
+}
