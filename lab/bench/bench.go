@@ -23,6 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/against"
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
+	"github.com/slicefeed/slicefeed/lab/bench/probes"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -43,6 +44,7 @@ var sections = []section{
 	{"against", 3 * time.Minute, against.Run},
 	{"churn", 2 * time.Minute, churn.Run},
 	{"growth", 4 * time.Minute, growth.Run},
+	{"probes", 90 * time.Second, probes.Run},
 }
 
 // Where the whole run is kept, below the repository's root.

@@ -1,0 +1,162 @@
+// Package probes measures the prober with 10,000 targets at the default interval: what it takes, how
+// even its pace is, and how soon it notices that backends die meanwhile. Its baseline is a bare
+// loop that connects to the same targets and hangs up, before and after, in the same process. It
+// refuses to answer for the targets in that process too: what answers is another.
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/bench/report"
+	"github.com/slicefeed/slicefeed/lab/figures"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/lab/probes"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+)
+
+const (
+	many = 10_000
+	few  = 100 // as a common Service has
+	each = 100 // backends that die by refusing, and as many by falling silent
+)
+
+// plan is how long is measured.
+type plan struct {
+	loop, start, long time.Duration
+	deaths            int // of each backend
+}
+
+// found is what was measured.
+type found struct {
+	plan
+
+	many, few     probes.Taken
+	pace          probes.Record
+	loop, fewLoop []time.Duration // CPU per 1,000 connections, before and after
+	refuse, drop  noticed
+}
+
+// Run is the section of the bench.
+func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+	if err := netns.Enter(ctx); err != nil {
+		return nil, err
+	}
+	if probes.IsStandIn() {
+		os.Exit(probes.BeStandIn())
+	}
+	p := plan{loop: 5 * time.Second, start: 6 * time.Second, long: 24 * time.Second, deaths: 3}
+	if env.Quick {
+		p = plan{loop: 2 * time.Second, start: 4 * time.Second, long: 9 * time.Second, deaths: 1}
+	}
+	answering, err := probes.StartStandIn()
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.measure(ctx, env, answering)
+	if err := errors.Join(err, answering.Close()); err != nil {
+		return nil, err
+	}
+	return f.section(), nil
+}
+
+func (p plan) measure(ctx context.Context, env report.Env, answering *probes.StandIn) (*found, error) {
+	f := &found{plan: p}
+	keys, some := probes.Many(0, many, probes.TCPPort, prober.TCP), probes.Many(0, few, probes.TCPPort, prober.TCP)
+	for _, step := range []struct {
+		doing string
+		do    func() error
+	}{
+		{"a bare loop, 10,000 targets", bare(keys, p.loop, &f.loop)},
+		{"a bare loop, 100 targets", bare(some, p.loop, &f.fewLoop)},
+		{"the prober, 10,000 targets", func() (err error) {
+			f.many, err = probes.Load{
+				Keys: keys, Start: p.start, Long: p.long,
+				Between: func(*probes.Bench) error { _, err := answering.Record(); return err },
+				Inspect: func(b *probes.Bench) error {
+					if f.pace, err = answering.Record(); err != nil {
+						return err
+					}
+					fmt.Fprintf(env.Out, "%d of them die, %d times each\n", 2*each, p.deaths)
+					return f.kill(ctx, b)
+				},
+			}.Run()
+			return err
+		}},
+		{"the prober, 100 targets", func() (err error) {
+			f.few, err = probes.Load{Keys: some, Start: 3 * time.Second, Long: 2 * p.loop}.Run()
+			return err
+		}},
+		{"the bare loops again", func() error {
+			return errors.Join(bare(keys, p.loop, &f.loop)(), bare(some, p.loop, &f.fewLoop)())
+		}},
+	} {
+		fmt.Fprintln(env.Out, step.doing)
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.doing, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// noticed is how long each death took to be a word, and each recovery.
+type noticed struct {
+	mu   sync.Mutex
+	dead []time.Duration
+	back []time.Duration
+}
+
+func (n *noticed) note(dead bool, after time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if dead {
+		n.dead = append(n.dead, after)
+	} else {
+		n.back = append(n.back, after)
+	}
+}
+
+// kill has backends die and come back, while the others are probed on.
+func (f *found) kill(ctx context.Context, b *probes.Bench) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+f.deaths)*20*time.Second)
+	defer cancel()
+	var living sync.WaitGroup
+	failed := make([]error, 2*each)
+	for i := range 2 * each {
+		as, of := backend.Refuse, &f.refuse
+		if i >= each {
+			as, of = backend.Silent, &f.drop
+		}
+		s, err := b.Add(probes.Ways[0], netip.AddrFrom4([4]byte{10, 0, byte(i / each), byte(1 + i%each)}))
+		if err != nil {
+			return err
+		}
+		living.Go(func() {
+			failed[i] = s.Die(ctx, f.deaths, func(dead bool) error {
+				if dead {
+					return s.Set(as)
+				}
+				return s.Set(backend.Serve)
+			}, of.note)
+		})
+	}
+	living.Wait()
+	return errors.Join(failed...)
+}
+
+// percentile is of no use where a run was cut short.
+func percentile(samples []time.Duration, p int) time.Duration {
+	if len(samples) == 0 {
+		return 0
+	}
+	return figures.Percentile(samples, p)
+}

@@ -1,0 +1,79 @@
+package probes
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/slicefeed/slicefeed/lab/bench/report"
+	"github.com/slicefeed/slicefeed/lab/figures"
+	"github.com/slicefeed/slicefeed/lab/probes"
+)
+
+// mostSockets is the prober's own limit, of probes that are under way at a time.
+const mostSockets = 512
+
+func (f *found) section() *report.Section {
+	return &report.Section{
+		Title: "Probes: 10,000 targets, each asked every 2 s",
+		Settings: fmt.Sprintf("The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process "+
+			"beside it answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, "+
+			"while the others are probed on.", f.long, each, each, f.deaths),
+		Goals: []report.Goal{
+			{Text: "p99 until a backend that refuses is failing", Figure: seconds(percentile(f.refuse.dead, 99)), AtMost: probes.Refuses.Seconds(), Unit: "s", Noise: halves(f.refuse.dead)},
+			{Text: "p99 until one that is silent is failing", Figure: seconds(percentile(f.drop.dead, 99)), AtMost: probes.Silent.Seconds(), Unit: "s", Noise: halves(f.drop.dead)},
+			{Text: "sockets with 10,000 targets", Figure: float64(f.many.Sockets), AtMost: mostSockets},
+			{Text: "p99 between two probes of a target", Figure: seconds(f.pace.Gap99), AtMost: 2.1, Unit: "s"},
+		},
+		Tables: []report.Table{
+			{
+				Title:   "What it takes, beside a loop that does nothing but connect and hang up, one target after the other, at the same pace:",
+				Columns: []string{"targets", "probes a second", "CPU per 1,000", "the loop's", "ratio", "sockets at most", "resident memory more"},
+				Rows:    [][]string{taken(many, f.many, f.loop), taken(few, f.few, f.fewLoop)},
+			},
+			{
+				Title:   "The pace, as those who answer see it; jitter makes an interval up to a tenth shorter:",
+				Columns: []string{"", "p1", "p50", "p99", "at most"},
+				Rows: [][]string{
+					{"between two probes of a target", sec(f.pace.Gap1), sec(f.pace.Gap50), sec(f.pace.Gap99), sec(f.pace.Longest)},
+					{"probes in a tenth of a second", strconv.Itoa(f.pace.Slot1), fmt.Sprintf("%.0f (mean)", f.many.Probes/10), strconv.Itoa(f.pace.Slot99), ""},
+				},
+			},
+			{
+				Title:   fmt.Sprintf("From a backend's death, or its return, to the word on it (%d of each):", len(f.refuse.dead)),
+				Columns: []string{"", "bound", "p50", "p99", "back: p50", "p99"},
+				Rows: [][]string{
+					words("refuses", probes.Refuses, &f.refuse),
+					words("is silent", probes.Silent, &f.drop),
+				},
+			},
+		},
+	}
+}
+
+func taken(targets int, t probes.Taken, loop []time.Duration) []string {
+	var sum time.Duration
+	for _, one := range loop {
+		sum += one
+	}
+	mean := sum / time.Duration(len(loop))
+	return []string{
+		strconv.Itoa(targets), fmt.Sprintf("%.0f", t.Probes), fmt.Sprintf("%.0f ms", figures.Milliseconds(t.CPU)), fmt.Sprintf("%.0f ms", figures.Milliseconds(mean)),
+		fmt.Sprintf("%.1f ×", t.CPU.Seconds()/mean.Seconds()), strconv.Itoa(t.Sockets), fmt.Sprintf("%.0f MB", float64(t.Resident)/(1<<20)),
+	}
+}
+
+func words(how string, bound time.Duration, n *noticed) []string {
+	return []string{how, sec(bound), sec(percentile(n.dead, 50)), sec(percentile(n.dead, 99)), sec(percentile(n.back, 50)), sec(percentile(n.back, 99))}
+}
+
+// halves is how far the p99 of the first half of the samples is from that of the second.
+func halves(samples []time.Duration) float64 {
+	half := len(samples) / 2
+	return math.Abs(seconds(percentile(samples[:half], 99)) - seconds(percentile(samples[half:], 99)))
+}
+
+func seconds(d time.Duration) float64 { return d.Seconds() }
+
+func sec(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
