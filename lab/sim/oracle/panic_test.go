@@ -43,6 +43,22 @@ func TestInAPanicTheLastOneOfUseGoesAsTheSourcesHaveIt(t *testing.T) {
 		}, right("both are back", func(r *rig) { r.write(all(serve, 0, 1)) }),
 			wrong("I3 table", "and one that was never held", func(r *rig) { r.write(all(serve, 0, 1, 2)) }))
 	})
+	t.Run("what someone else put out is given back if a failure would have put it out", func(t *testing.T) {
+		check(t, func() *rig {
+			r := settled(3)
+			r.probe(0, Passing)
+			r.probe(2, Passing)
+			r.wait(time.Second)
+			r.edits("default", Endpoint{out.Conditions, addr(0)}, Endpoint{out.Conditions, addr(1)}, Endpoint{out.Conditions, addr(2)})
+			r.probe(1, Failing)
+			r.write(all(serve, 0, 2))
+			r.probe(0, Failing)
+			r.write(all(out, 0))
+			r.probe(2, Failing)
+			return r
+		}, right("both are back", func(r *rig) { r.write(all(serve, 0, 1)) }),
+			wrong("I3 table", "as what neither was", func(r *rig) { r.write(all(drain, 0, 1)) }))
+	})
 	t.Run("one that was taken out while another passed comes back in its place, though none is listed as out", func(t *testing.T) {
 		taken := func(told State, noOut bool) func() *rig {
 			return func() *rig {

@@ -253,9 +253,6 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 	for _, c := range changes {
 		delete(p.aim.found, c.address)
 		was, is := t.ours[c.address]
-		if is && was.as() != out && (c.to == out || !c.to.listed) {
-			t.had[c.address] = was
-		}
 		if is == c.to.listed && (!is || was.as() == c.to) {
 			continue // what someone else had altered is as it was
 		}
@@ -273,7 +270,11 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 			continue
 		}
 		for _, e := range s.Endpoints {
-			if h, ok := after[e.Address]; ok {
+			h, ok := after[e.Address]
+			if was, is := t.ours[e.Address]; is && was.as() != out && (!ok || h.as() == out) {
+				t.had[e.Address] = was // also where someone else had put it out, and the write leaves it so
+			}
+			if ok {
 				t.ours[e.Address] = h
 			} else {
 				delete(t.ours, e.Address)
