@@ -6,6 +6,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/milestone"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -100,6 +101,7 @@ func (r *Reader) Told() {
 		r.at = &led
 	}
 	if r.going && r.kind == stream.Delta && r.sent != nil {
+		milestone.Pass(milestone.Sent)
 		r.sent()
 	}
 	r.stands.Store(&standing{at: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision})

@@ -23,6 +23,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/slicefeed/slicefeed/services/internal/milestone"
 	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
@@ -188,7 +189,9 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 		return ErrNotLeading
 	}
 	began := time.Now()
+	milestone.Pass(milestone.Writing)
 	answer, err := a.send(ctx, verb, slice)
+	milestone.Pass(milestone.Written)
 	a.metrics.observe(verb, err, time.Since(began))
 	a.remember(verb, slice, order, err)
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/milestone"
 	"google.golang.org/grpc"
 )
 
@@ -51,6 +52,7 @@ func read(ctx context.Context, conn grpc.ClientConnInterface, req *inventoryv1.W
 		if err != nil {
 			return err
 		}
+		milestone.Pass(milestone.Received)
 		select {
 		case to <- m:
 		case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/milestone"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -250,6 +251,7 @@ func (s *Subscriber) take(c *conversation, m *inventoryv1.WatchNodesResponse) er
 	}
 	s.alive = true
 	s.publish(now)
+	milestone.Pass(milestone.Viewed)
 	return nil
 }
 
