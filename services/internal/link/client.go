@@ -57,6 +57,8 @@ func (c *Client) DialOptions() []grpc.DialOption {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect(), MinConnectTimeout: handshakeTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse), grpc.MaxCallSendMsgSize(maxRequest)),
 		grpc.WithMaxHeaderListSize(maxHeaders),
+		// Windows that do not grow: to learn how far they may, grpc would send a ping with each message.
+		grpc.WithStaticStreamWindowSize(clientWindow), grpc.WithStaticConnWindowSize(clientWindow),
 		grpc.WithDisableServiceConfig(), // what DNS says must not steer the channel
 		grpc.WithChainUnaryInterceptor(
 			c.metrics.UnaryClientInterceptor(), logging.UnaryClientInterceptor(c.log, finish, levels)),

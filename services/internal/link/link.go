@@ -32,6 +32,7 @@ const (
 	maxRequest    = 64 << 10            // requests are a cursor and a few names
 	maxHeaders    = 16 << 10            // of one call, in bytes
 	readBuffer    = 4 << 10             // of each connection of a server: what comes in is small
+	clientWindow  = 1 << 20             // what may be under way to a client: the set of 5,000 nodes
 	shutdownGrace = 10 * time.Second    // for calls under way when the server stops
 
 	// maxConnStreams is how many calls may be under way in one connection. An answer counts
