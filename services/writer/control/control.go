@@ -50,7 +50,8 @@ type control struct {
 	term    term
 	health  health
 	stimuli stimuli
-	over    bool // the target is none of ours any more
+	over    bool   // the target is none of ours any more
+	untold  func() // tells others of the last decision; nil: they know
 }
 
 // audience is who follows the decisions on all targets.
@@ -108,6 +109,7 @@ func (c *control) Run(ctx context.Context) {
 		if write != nil {
 			go func() { written <- c.write(ctx, write) }()
 		}
+		c.tell()
 		if wake.IsZero() {
 			timer.Stop()
 		} else {
@@ -133,7 +135,7 @@ func (c *control) forget() {
 }
 
 // step decides. It returns what is to be written now, if anything, and when to step
-// again though nothing changes. How the write ended is to be told by wrote.
+// again though nothing changes. Begin the write, then tell; how it ended is to be told by wrote.
 func (c *control) step(now time.Time) (write func(context.Context) error, wake time.Time) {
 	if c.term.turns(c.lease.Term(), now) {
 		c.applier.Forget() // another one's writes may lie between
@@ -157,9 +159,6 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	} else {
 		write, wake, warnings = c.judge(view, now)
 	}
-	if !c.decided.Swap(true) {
-		c.audience.stir()
-	}
 	if !leading || write == nil {
 		c.stimuli.drop()
 	}
@@ -181,21 +180,36 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	return write, wake
 }
 
+// tell lets others know of the decision that step has come to. It is called when the write that the
+// decision led to is on its way: no endpoint waits for a metric.
+func (c *control) tell() {
+	if c.untold == nil {
+		return
+	}
+	c.untold()
+	c.untold = nil
+	if !c.decided.Swap(true) {
+		c.audience.stir()
+	}
+}
+
 // aside is what there is to do for a Service that is not served: nothing, but for the slices
 // that it leaves behind when it opts out.
 func (c *control) aside(view targets.View) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil, nil)
 	c.hears.Store(&[]string{})
 	c.stimuli.forget()
-	c.metrics.forget(c.key)
-	if view.Refusal != nil || view.Leaving && view.Paused {
-		c.metrics.aside(c.key, view.Paused, c.health.of(time.Now(), ailments(view, verdict.Input{}, verdict.Decision{}, 0)))
-		c.show(view, verdict.Input{}, verdict.Decision{})
-	} else {
-		c.health = health{}
-		c.board.Remove(c.key.Namespace, c.key.Name)
+	c.untold = func() {
+		c.metrics.forget(c.key)
+		if view.Refusal != nil || view.Leaving && view.Paused {
+			c.metrics.aside(c.key, view.Paused, c.health.of(time.Now(), ailments(view, verdict.Input{}, verdict.Decision{}, 0)))
+			c.show(view, verdict.Input{}, verdict.Decision{})
+		} else {
+			c.health = health{}
+			c.board.Remove(c.key.Namespace, c.key.Name)
+		}
+		c.audience.heard(c.key, verdict.Decision{})
 	}
-	c.audience.heard(c.key, verdict.Decision{})
 	c.over = !view.Ours && !c.writing
 	if !view.Leaving || view.Paused {
 		return nil
@@ -228,9 +242,11 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		c.sources[name].ObserveNow()
 	}
 	c.stimuli.decided(c.metrics.propagation, now, heard, in.Probes)
-	c.metrics.show(c.key, decision, view.Paused, c.health.of(now, ailments(view, in, decision, c.failed)))
-	c.show(view, in, decision)
-	c.audience.heard(c.key, decision)
+	c.untold = func() {
+		c.metrics.show(c.key, decision, view.Paused, c.health.of(now, ailments(view, in, decision, c.failed)))
+		c.show(view, in, decision)
+		c.audience.heard(c.key, decision)
+	}
 	guards, later := c.lasting(decision.Guards, now)
 	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
 	if decision.Write && !view.Paused {

@@ -45,6 +45,7 @@ func (s *Stepper) Wrote(key targets.Key, now time.Time, err error) (write func(c
 
 func (s *Stepper) turn(one *control, now time.Time) (write func(context.Context) error, wake time.Time) {
 	write, wake = one.step(now)
+	one.tell()
 	select {
 	case <-one.news: // it has something to consider at once
 		wake = now

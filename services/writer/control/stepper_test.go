@@ -14,6 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // only is the one Service that there is.
@@ -112,5 +113,35 @@ func TestATermThatEndedUnseenIsOverAllTheSame(t *testing.T) {
 	lead.term = 0
 	if got := since(later); !got.IsZero() {
 		t.Errorf("a standby leads since %s", got)
+	}
+}
+
+// listener is told of decisions.
+type listener struct{ heards, stirs int }
+
+func (l *listener) heard(targets.Key, verdict.Decision) { l.heards++ }
+func (l *listener) stir()                               { l.stirs++ }
+
+func TestADecisionIsToldWhenItsWriteMayHaveBegun(t *testing.T) {
+	for _, ours := range []bool{true, false} {
+		followed := &only{view: targets.View{
+			Synced: true, Ours: ours, Target: targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
+		}}
+		shared := newStages(Config{
+			Targets: followed, Prober: &asked{}, Lease: &alternate{term: 1}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+			Told:    applier.NewReporter(applier.ReporterConfig{Logger: slog.New(slog.DiscardHandler)}),
+			Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
+		})
+		to := &listener{}
+		one := shared.control(followed.view.Target.Key, to)
+		if one.step(time.Now()); *to != (listener{}) || one.decided.Load() {
+			t.Errorf("ours: %t: somebody was told before the write could begin: %+v", ours, *to)
+		}
+		if one.tell(); *to != (listener{heards: 1, stirs: 1}) || !one.decided.Load() {
+			t.Errorf("ours: %t: nobody was told: %+v", ours, *to)
+		}
+		if one.tell(); to.heards != 1 {
+			t.Errorf("ours: %t: one decision was told twice", ours)
+		}
 	}
 }
