@@ -250,6 +250,9 @@ func (h *Half) Wait() error {
 // AdminAddress is where /metrics, /livez and /readyz are.
 func (h *Half) AdminAddress() string { return port(h.Address, adminPort) }
 
+// DebugAddress is where /statusz and /debug/pprof are, on loopback.
+func (h *Half) DebugAddress() string { return debugAddress(h.Address) }
+
 // Tail returns the last lines of the log, also when the process has ended.
 func (h *Half) Tail() string {
 	h.mu.Lock()

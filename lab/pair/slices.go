@@ -60,6 +60,13 @@ func (s *Slices) wait() {
 	}
 }
 
+// StopWatching ends the watches, for whoever measures: they are load that no user has. From then on
+// Slices show what was seen last.
+func (p *Pair) StopWatching() {
+	p.stopWatching()
+	p.wait()
+}
+
 // Now returns the Service's EndpointSlices as the watch tells them.
 func (s *Slices) Now() []*discoveryv1.EndpointSlice { return s.endpoints.Now() }
 
