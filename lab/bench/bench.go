@@ -40,7 +40,7 @@ type section struct {
 
 // sections are all, in the order in which they are measured and told.
 var sections = []section{
-	{"propagation", time.Minute, propagation.Run},
+	{"propagation", 2 * time.Minute, propagation.Run},
 	{"against", 3 * time.Minute, against.Run},
 	{"churn", 2 * time.Minute, churn.Run},
 	{"growth", 4 * time.Minute, growth.Run},

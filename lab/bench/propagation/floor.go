@@ -5,123 +5,189 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/slicefeed/slicefeed/lab/bench/floor"
+	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// floor is the least that any tool would have to do: a watch of the Node in one API
-// server, and for each event one update of a slice in the other. No logic, no link, no cache.
-type floor struct {
-	node    *node
-	address netip.Addr
-	sight   *sight
+// raw is the loop without logic, link, cache or process of its own. What is inherent it has as the
+// pair does: a Node made and patched by the same code, a slice that says the same, protobuf, TLS,
+// and accounts with no more rights than they need.
+type raw struct {
+	worker *pair.Worker
+	sight  *floor.Sight
+	nodes  watch.Interface
+	client *kubernetes.Clientset
 
-	nodes     <-chan watch.Event
-	consuming *kubernetes.Clientset
-	slice     *discoveryv1.EndpointSlice
+	mu    sync.Mutex
+	slice *discoveryv1.EndpointSlice
+	marks []mark
 }
 
-const floorName = "floor"
+const (
+	rawAccount = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: floor}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: floor, namespace: floor}
+---
+`
+	rawReads = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: floor}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: floor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: floor}
+subjects: [{kind: ServiceAccount, namespace: floor, name: floor}]
+`
+	rawWrites = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: floor, namespace: floor}
+rules: [{apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [create, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: floor, namespace: floor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: floor}
+subjects: [{kind: ServiceAccount, namespace: floor, name: floor}]
+`
+)
 
-func newFloor(ctx context.Context, p *pair.Pair) (*floor, error) {
-	secured, err := newClient(p.Secured)
-	if err != nil {
-		return nil, err
+// newRaw makes the Node and the slice of the loop, which Run sets going.
+func newRaw(ctx context.Context, p *pair.Pair, address netip.Addr) (*raw, error) {
+	r := &raw{}
+	if err := r.prepare(ctx, p, address); err != nil {
+		return nil, fmt.Errorf("prepare the floor: %w", err)
 	}
-	consuming, err := newClient(p.Consuming)
-	if err != nil {
-		return nil, err
-	}
-	f := &floor{node: &node{secured}, address: netip.MustParseAddr("10.0.2.10"), consuming: consuming}
-
-	// The pair leaves this Node out by its label: it costs a look at a label on that side.
-	made, err := secured.CoreV1().Nodes().Create(ctx, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: floorName, Labels: map[string]string{corev1.LabelNodeExcludeBalancers: "true"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	w, err := secured.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
-		FieldSelector: "metadata.name=" + floorName, ResourceVersion: made.ResourceVersion,
-	})
-	if err != nil {
-		return nil, err
-	}
-	f.nodes = w.ResultChan()
-
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: floorName}}
-	if _, err := consuming.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
-	if f.slice, err = consuming.DiscoveryV1().EndpointSlices(floorName).Create(ctx, f.initial(), metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
-	f.sight, err = newSight(ctx, p.Consuming, floorName)
-	return f, err
+	return r, nil
 }
 
-// initial is a slice of the same size and make as the pair's.
-func (f *floor) initial() *discoveryv1.EndpointSlice {
-	yes, no, port, protocol, name := true, false, int32(pair.NodePort), corev1.ProtocolTCP, "http"
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: floorName, Labels: map[string]string{
-			discoveryv1.LabelServiceName: floorName, discoveryv1.LabelManagedBy: floorName,
-		}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+func (r *raw) prepare(ctx context.Context, p *pair.Pair, address netip.Addr) error {
+	reader, err := account(ctx, p.Secured, rawReads)
+	if err != nil {
+		return err
 	}
-	for a, i := f.address, 0; i <= readyWorkers; a, i = a.Next(), i+1 {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{a.String()},
-			Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no},
-		})
+	if r.client, err = account(ctx, p.Consuming, rawWrites); err != nil {
+		return err
 	}
-	return slice
+	if r.worker, err = p.AddWorker(pair.WorkerOptions{Name: floor.Namespace, Address: address, Labels: floor.Unseen()}); err != nil {
+		return err
+	}
+	if err := r.worker.Join(ctx); err != nil {
+		return err
+	}
+	only := metav1.ListOptions{FieldSelector: "metadata.name=" + r.worker.Name}
+	list, err := reader.CoreV1().Nodes().List(ctx, only)
+	if err != nil {
+		return err
+	}
+	only.ResourceVersion = list.ResourceVersion
+	if r.nodes, err = reader.CoreV1().Nodes().Watch(ctx, only); err != nil {
+		return err
+	}
+	if err := r.imitate(ctx, p); err != nil {
+		return err
+	}
+	r.sight, err = floor.NewSight(ctx, p, floor.Namespace)
+	return err
 }
 
-// loop runs until ctx is done.
-func (f *floor) loop(ctx context.Context) error {
+// account makes one of the loop's with these rights, and returns its client.
+func account(ctx context.Context, plane *controlplane.ControlPlane, rights string) (*kubernetes.Clientset, error) {
+	if err := plane.ApplyYAML(ctx, []byte(rawAccount+rights)); err != nil {
+		return nil, err
+	}
+	kubeconfig, err := plane.ServiceAccountKubeconfig(ctx, floor.Namespace, floor.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return kubernetes.NewForConfig(config)
+}
+
+// imitate makes the loop's slice say what the pair's only one says now, but for the first address.
+func (r *raw) imitate(ctx context.Context, p *pair.Pair) error {
+	pairs, err := p.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(pairs.Items) != 1 {
+		return fmt.Errorf("the pair has %d slices: want 1 to imitate", len(pairs.Items))
+	}
+	its := pairs.Items[0]
+	its.ObjectMeta = metav1.ObjectMeta{
+		Name: its.Name, Namespace: floor.Namespace, Labels: its.Labels, Annotations: its.Annotations, OwnerReferences: its.OwnerReferences,
+	}
+	its.Endpoints[0].Addresses = []string{r.worker.Address.String()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices := r.client.DiscoveryV1().EndpointSlices(floor.Namespace)
+	if r.slice == nil {
+		r.slice, err = slices.Create(ctx, &its, metav1.CreateOptions{})
+		return err
+	}
+	its.ResourceVersion = r.slice.ResourceVersion
+	r.slice, err = slices.Update(ctx, &its, metav1.UpdateOptions{})
+	return err
+}
+
+// Run follows the Node until ctx is done; its error is then nil.
+func (r *raw) Run(ctx context.Context) error {
+	defer r.nodes.Stop()
+	defer r.sight.Close()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case event, ok := <-f.nodes:
+			return nil
+		case event, ok := <-r.nodes.ResultChan():
 			if !ok {
 				return errors.New("the floor's watch of its Node ended")
 			}
-			node, ok := event.Object.(*corev1.Node)
-			if !ok {
-				continue
-			}
-			next := f.slice.DeepCopy()
-			ready := node.Status.Conditions[0].Status == corev1.ConditionTrue
-			next.Endpoints[0].Conditions.Ready, next.Endpoints[0].Conditions.Serving = &ready, &ready
-			var err error
-			if f.slice, err = f.consuming.DiscoveryV1().EndpointSlices(floorName).Update(ctx, next, metav1.UpdateOptions{}); err != nil {
-				return fmt.Errorf("update the floor's slice: %w", err)
+			if node, ok := event.Object.(*corev1.Node); ok {
+				if err := r.follow(ctx, node); err != nil && ctx.Err() == nil {
+					return fmt.Errorf("update the floor's slice: %w", err)
+				}
 			}
 		}
 	}
 }
 
-// node is the floor's Node.
-type node struct{ client *kubernetes.Clientset }
-
-// SetReady patches the Node's status, as the pair's worker does.
-func (n *node) SetReady(ctx context.Context, ready bool) error {
-	status := "False"
-	if ready {
-		status = "True"
-	}
-	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
-	_, err := n.client.CoreV1().Nodes().Patch(ctx, floorName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+func (r *raw) follow(ctx context.Context, node *corev1.Node) (err error) {
+	told := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := floor.Turned(r.slice, node.Status.Conditions[0].Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0)
+	r.marks = append(r.marks, mark{told, "told"}, mark{time.Now(), "writing"})
+	r.slice, err = r.client.DiscoveryV1().EndpointSlices(floor.Namespace).Update(ctx, next, metav1.UpdateOptions{})
 	return err
+}
+
+// passed are the milestones of all changes so far.
+func (r *raw) passed() []mark {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.marks
 }

@@ -1,6 +1,6 @@
 // Package propagation measures the main job: how long after a Node changed in one API server
-// the slice says so in the other, against a loop that does nothing else. It promises that
-// both sides are measured by the same code, in turn, on the same parts.
+// the slice says so in the other, against a loop that does nothing else, and where the time goes.
+// It promises that both sides are measured by the same code, in turn, on the same parts.
 package propagation
 
 import (
@@ -8,22 +8,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/lab/bench/floor"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-const (
-	usualSamples = 500
-	warmUp       = 20
-	readyWorkers = 3                     // beside the one that toggles
-	pause        = 10 * time.Millisecond // between samples, so that none meets the end of the one before
+const warmUp = 20
+
+// size is how much is measured.
+type size struct {
+	toggles int           // of each side
+	traced  time.Duration // then, for the stages
+	joins   int
+	undrain int // workers that are to be served again, once under each settings
+	deaths  int // of each kind; fewer than undrain, since some have to live
+}
+
+var (
+	whole = size{toggles: 600, traced: 8 * time.Second, joins: 12, undrain: 40, deaths: 30}
+	quick = size{toggles: 60, traced: 2 * time.Second, joins: 1, undrain: 6, deaths: 3}
 )
 
 // Run is the section of the bench.
@@ -35,65 +47,71 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if err := netns.Enter(ctx, pair.Addresses()...); err != nil {
 		return nil, err
 	}
-	samples := usualSamples
-	if env.Quick {
-		samples = 100
-	}
-	p, err := pair.Start(ctx, pair.Options{
-		Programs: programs,
-		Writer:   map[string]string{"HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "0"},
-	})
+	p, err := pair.Start(ctx, pair.Options{Programs: programs, Writer: bare})
 	if err != nil {
 		return nil, err
 	}
-	found, err := propagation(ctx, env.Out, p, samples)
+	found, err := measure(ctx, env, p)
 	return found, errors.Join(err, p.Stop())
 }
 
-// propagation toggles one node for each side in turn: patch of the Node's status in one API
-// server, until the watch event of the slice in the other.
-func propagation(ctx context.Context, out io.Writer, p *pair.Pair, samples int) (*report.Section, error) {
-	if err := p.StartHalves(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := p.WaitLeading(ctx); err != nil {
-		return nil, err
-	}
-	worker, err := populate(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := newFloor(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	ours, err := newSight(ctx, p.Consuming, pair.Namespace)
-	if err != nil {
-		return nil, err
-	}
+// bare are the settings that have nothing hold a change up.
+var bare = map[string]string{"HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "0"}
 
+// bench is what all parts of the section are measured with.
+type bench struct {
+	pair  *pair.Pair
+	raw   *raw
+	sight *floor.Sight
+	out   io.Writer
+
+	workers []*pair.Worker
+}
+
+// findings are what was measured.
+type findings struct {
+	size
+
+	floor, pair  []sample // toggles
+	floorStages  stages
+	pairStages   stages
+	joined, left []sample
+	undrained    sides // served again, without guards and probes
+	guarded      sides // with them
+	// Backends that died, until they were out.
+	refused, silent []sample
+}
+
+// sides are samples that were taken in turn.
+type sides struct{ floor, pair []sample }
+
+func measure(ctx context.Context, env report.Env, p *pair.Pair) (*report.Section, error) {
+	b, err := prepare(ctx, env.Out, p)
+	if err != nil {
+		return nil, err
+	}
+	f := &findings{size: whole}
+	if env.Quick {
+		f.size = quick
+	}
 	measuring, stop := context.WithCancel(ctx)
 	loops, measuring := errgroup.WithContext(measuring)
-	loops.Go(func() error { return ignoreEnd(measuring, raw.loop(measuring)) })
-	floorTimes, pairTimes := make([]time.Duration, 0, samples), make([]time.Duration, 0, samples)
+	loops.Go(func() error { return b.raw.Run(measuring) })
 	loops.Go(func() error {
 		defer stop()
-		for i := range warmUp + samples {
-			ready := i%2 == 1
-			floor, err := raw.sight.measure(measuring, raw.node, raw.address, ready)
-			if err != nil {
-				return fmt.Errorf("sample %d of the floor: %w", i, err)
-			}
-			took, err := ours.measure(measuring, worker, worker.Address, ready)
-			if err != nil {
-				return fmt.Errorf("sample %d of the pair: %w", i, err)
-			}
-			if i < warmUp {
-				continue
-			}
-			floorTimes, pairTimes = append(floorTimes, floor), append(pairTimes, took)
-			if n := i - warmUp + 1; n%50 == 0 {
-				fmt.Fprintf(out, "%d of %d samples\n", n, samples)
+		for _, part := range []struct {
+			what string
+			do   func(context.Context, *findings) error
+		}{
+			{"a node toggles Ready", b.toggle},
+			{"the same, traced", b.trace},
+			{"nodes join and leave", b.come},
+			{"draining nodes are served again", b.undrain},
+			{"the same with guards and probes, and backends die", b.guarded},
+		} {
+			fmt.Fprintln(b.out, part.what)
+			if err := part.do(measuring, f); err != nil {
+				return fmt.Errorf("%s: %w", part.what, err)
 			}
 		}
 		return nil
@@ -101,33 +119,111 @@ func propagation(ctx context.Context, out io.Writer, p *pair.Pair, samples int) 
 	if err := loops.Wait(); err != nil {
 		return nil, err
 	}
-	return section(floorTimes, pairTimes), nil
+	return f.section(), nil
 }
 
-// populate makes the ready workers and the one that toggles, and waits until all are served.
-func populate(ctx context.Context, p *pair.Pair) (toggles *pair.Worker, err error) {
+// readyWorkers are there beside the one that toggles.
+const readyWorkers = 3
+
+func prepare(ctx context.Context, out io.Writer, p *pair.Pair) (*bench, error) {
+	if err := p.StartHalves(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := p.WaitLeading(ctx); err != nil {
+		return nil, err
+	}
+	b := &bench{pair: p, out: out}
 	var addresses []netip.Addr
-	for i := range readyWorkers + 1 {
-		address := netip.AddrFrom4([4]byte{10, 0, 1, byte(10 + i)})
-		toggles, err = p.AddWorker(pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", i), Address: address})
+	for range readyWorkers + 1 {
+		w, err := b.hire(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := toggles.Join(ctx); err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, address)
+		addresses = append(addresses, w.Address)
 	}
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	_, err = p.WaitSlices(waiting, pair.AreJust(pair.Ready, addresses...))
-	return toggles, err
+	if _, err := p.WaitSlices(waiting, pair.AreJust(pair.Ready, addresses...)); err != nil {
+		return nil, err
+	}
+	p.StopWatching()
+	var err error
+	if b.raw, err = newRaw(ctx, p, netip.AddrFrom4([4]byte{10, 0, 1, 9})); err != nil {
+		return nil, err
+	}
+	b.sight, err = floor.NewSight(ctx, p, pair.Namespace)
+	return b, err
 }
 
-// ignoreEnd takes the end of the measurement for what it is.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // so it was meant
+// hire adds a worker and has it join.
+func (b *bench) hire(ctx context.Context) (*pair.Worker, error) {
+	w, err := b.add()
+	if err != nil {
+		return nil, err
 	}
+	return w, w.Join(ctx)
+}
+
+// add adds a worker whose machine runs and that has not joined.
+func (b *bench) add() (*pair.Worker, error) {
+	n := len(b.workers)
+	w, err := b.pair.AddWorker(pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", n), Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(10 + n)})})
+	if err == nil {
+		b.workers = append(b.workers, w)
+	}
+	return w, err
+}
+
+// change is made to a worker, and seen in the slices when they list its address as told.
+type change struct {
+	of    *pair.Worker
+	make  func(context.Context) error
+	shows func(slice *discoveryv1.EndpointSlice, address string) bool
+}
+
+// sample makes a change and waits until it is seen.
+func (c change) sample(ctx context.Context, at *floor.Sight) (sample, error) {
+	select { // not a wait for anything: see floor.Pause
+	case <-ctx.Done():
+		return sample{}, ctx.Err()
+	case <-time.After(floor.Pause):
+	}
+	began := time.Now()
+	if err := c.make(ctx); err != nil {
+		return sample{}, err
+	}
+	address := c.of.Address.String()
+	ended, _, err := at.Until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool { return c.shows(slice, address) })
+	if err != nil {
+		return sample{}, fmt.Errorf("wait for what becomes of %s: %w", c.of.Name, err)
+	}
+	return sample{began, ended}, nil
+}
+
+// both makes a change to a worker of each side, by chance of the floor first or of the pair.
+func (b *bench) both(ctx context.Context, into *sides, of func(*pair.Worker) change, w *pair.Worker) error {
+	turns := []func() error{
+		func() error { return take(ctx, &into.floor, of(b.raw.worker), b.raw.sight) },
+		func() error { return take(ctx, &into.pair, of(w), b.sight) },
+	}
+	first := rand.IntN(2)
+	return errors.Join(turns[first](), turns[1-first]())
+}
+
+func take(ctx context.Context, into *[]sample, c change, at *floor.Sight) error {
+	s, err := c.sample(ctx, at)
+	*into = append(*into, s)
 	return err
+}
+
+func isReady(slice *discoveryv1.EndpointSlice, address string) bool {
+	return floor.Says(slice, address, true)
+}
+
+func isUnready(slice *discoveryv1.EndpointSlice, address string) bool {
+	return floor.Says(slice, address, false)
+}
+
+func isGone(slice *discoveryv1.EndpointSlice, address string) bool {
+	return !isReady(slice, address) && !isUnready(slice, address)
 }
