@@ -26,6 +26,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/probes"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
+	"github.com/slicefeed/slicefeed/lab/bench/rest"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -45,6 +46,7 @@ var sections = []section{
 	{"churn", 2 * time.Minute, churn.Run},
 	{"growth", 4 * time.Minute, growth.Run},
 	{"probes", 90 * time.Second, probes.Run},
+	{"rest", 5 * time.Minute, rest.Run},
 }
 
 // Where the whole run is kept, below the repository's root.
