@@ -128,6 +128,25 @@ func TestAWindowEndsWithTheTarget(t *testing.T) {
 		}))
 }
 
+func TestWhatASelectorLeavesOutWhileTheServiceIsOptedOutIsOurOwnDoing(t *testing.T) {
+	check(t, func() *rig {
+		r := settled(4)
+		r.see(Configured{Writer: "w1", Target: web, Out: true})
+		c := r.config("w1")
+		c.Selector = map[string]string{"pool": "0"}
+		r.see(c)
+		r.see(Leads{"w1", false})
+		r.see(Leads{"w1", true})
+		return r
+	},
+		right("what it leaves out goes", func(r *rig) { r.write(all(gone, 1, 3)) }),
+		wrong("I4 shrink", "and with it what was deleted", func(r *rig) {
+			r.is("default", r.node(0, Ready))
+			r.tells("default", r.node(0, Ready))
+			r.write(all(gone, 1, 2, 3))
+		}))
+}
+
 func TestToANewLeaderAllThatTheSlicesListIsOurs(t *testing.T) {
 	edited := func(r *rig, as fate) {
 		r.edits("default", Endpoint{serve.Conditions, addr(0)}, Endpoint{as.Conditions, addr(77)})
@@ -139,6 +158,17 @@ func TestToANewLeaderAllThatTheSlicesListIsOurs(t *testing.T) {
 			edited(r, serve)
 			again(r)
 			edited(r, out)
+			restores(r)
+		}),
+		right("it was added before, and is given back in a panic", func(r *rig) {
+			edited(r, serve)
+			again(r)
+			r.doubts("default", func(v *Told) { v.Membership = false })
+			r.probe(0, Passing)
+			r.wait(time.Second)
+			r.probe(77, Failing)
+			r.write(all(out, 77))
+			r.probe(0, Failing)
 			restores(r)
 		}),
 		wrong("I3 table", "it was added since", func(r *rig) {

@@ -251,7 +251,6 @@ func (p *plan) dead(a netip.Addr, w word, void panicking) bool {
 // turned remembers what the write made of each address.
 func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr]held, o *Oracle) {
 	for _, c := range changes {
-		delete(p.aim.found, c.address)
 		was, is := t.ours[c.address]
 		if is == c.to.listed && (!is || was.as() == c.to) {
 			continue // what someone else had altered is as it was
@@ -271,7 +270,12 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 		}
 		for _, e := range s.Endpoints {
 			h, ok := after[e.Address]
-			if was, is := t.ours[e.Address]; is && was.as() != out && (!ok || h.as() == out) {
+			was, is := t.ours[e.Address]
+			if !is {
+				was, is = p.aim.found[e.Address]
+			}
+			delete(p.aim.found, e.Address)
+			if is && was.as() != out && (!ok || h.as() == out) {
 				t.had[e.Address] = was // also where someone else had put it out, and the write leaves it so
 			}
 			if ok {

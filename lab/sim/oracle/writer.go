@@ -124,7 +124,10 @@ func (w *writer) lead(at time.Time, leads bool) {
 
 func (w *writer) configure(at time.Time, f Configured) {
 	a := w.aim(f.Target)
-	if a.known && !a.Out && !f.Out && !sameLabels(a.Selector, f.Selector) {
+	if f.Out {
+		f.Selector = a.Selector // what it was counts when the Service is ours again, and its slices are still there
+	}
+	if a.known && !sameLabels(a.Selector, f.Selector) {
 		a.before = append(a.before, a.Selector)
 	}
 	if f.Out {
