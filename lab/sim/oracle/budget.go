@@ -57,6 +57,9 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 			"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.led))
 		return
 	}
+	if p.booked(first) {
+		return
+	}
 	w := p.aim.windows[source]
 	over := func(from time.Time) bool { return !p.at.Before(from.Add(length)) }
 	if w == nil || over(w.opened) || w.full() && over(w.since) {
@@ -72,6 +75,18 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 			f.Writer, c.address, w.used+1, source, w.size, w.opened.Format(time.TimeOnly))
 	}
 	w.used++
+}
+
+// booked takes a leaving for one of those that were booked in a window that was over before anything could be
+// written.
+func (p *plan) booked(first time.Time) bool {
+	for i := range p.aim.booked {
+		if b := &p.aim.booked[i]; b.n > 0 && !b.at.Before(first) && !p.at.Before(b.at.Add(p.config.ShrinkWindow)) {
+			b.n--
+			return true
+		}
+	}
+	return false
 }
 
 // open opens a window. A plan of which not every write took effect may have opened it before, or
@@ -93,7 +108,8 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	// A decision may have booked who is to leave, and another one taken its place before anything
 	// was sent, or nothing could be sent for a while. The writer says then that its budget is in use, and
 	// when it holds back fewer than before, that more are to leave.
-	for _, said := range p.aim.booked {
+	for _, b := range p.aim.booked {
+		said := b.at
 		if !said.Before(earliest) && said.Before(w.since) {
 			w.since, w.epoch = said, ""
 		}

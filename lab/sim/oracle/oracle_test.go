@@ -126,7 +126,22 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			r.wait(30 * time.Second)
 			r.observes("default")
 		}
+		// late is the same, and its window was over before anything could be written.
+		late := func(r *rig, back int) {
+			again(r)
+			r.see(Lies{"default", true})
+			r.tells("default", r.node(3, Ready))
+			r.see(Acts{"w1", web, []string{"shrink"}, 3})
+			r.wait(time.Minute)
+			r.see(Acts{"w1", web, []string{"shrink"}, back})
+			r.wait(70 * time.Second)
+			r.write(all(gone, 0, 1))
+			r.wait(20 * time.Second)
+			r.observes("default")
+		}
 		check(t, plain,
+			right("its window was over when they went", func(r *rig) { late(r, 1); r.write(all(gone, 2)) }),
+			wrong("I4 shrink", "its window was not over when they went", func(r *rig) { late(r, 3); r.write(all(gone, 2)) }),
 			right("its window began when it said that two may go", func(r *rig) { held(r, 1); r.write(all(gone, 2)) }),
 			wrong("I4 shrink", "its window began when they went", func(r *rig) { held(r, 3); r.write(all(gone, 2)) }),
 			right("half leave", func(r *rig) { leaves(r); r.write(all(gone, 0, 1)) }),

@@ -95,7 +95,9 @@ func (o *Oracle) wrote(f Wrote) {
 		o.budget(f, p, t, changes)
 	}
 	t.edits = slices.DeleteFunc(t.edits, func(e edit) bool { return e.slice == f.Slice })
-	p.landed++
+	if p.landed++; p.complete() { // so is all that was booked until then
+		p.aim.booked = slices.DeleteFunc(p.aim.booked, func(b booking) bool { return !b.at.After(p.at) })
+	}
 	t.last = p.writer
 	t.turned(f, p, changes, after, o)
 }

@@ -33,7 +33,7 @@ type aim struct {
 	found     map[netip.Addr]held               // what the slices listed when it took the Lease, and it has not changed since
 	resumed   time.Time                         // when it was paused last
 	withheld  int                               // how many the writer says that its budget holds back
-	booked    []time.Time                       // when that began, or became less
+	booked    []booking                         // when that began, or became less, and is not written yet
 	spoken    map[string]map[netip.Addr]*Member // by source, the last trusted view in which there was something
 	noticed   map[string]uint64                 // up to which version it has been shown each slice; empty: all of them
 	version   uint64                            // of all that a verdict on this target could rest upon
@@ -74,10 +74,16 @@ func (w *writer) aim(name string) *aim {
 	return a
 }
 
+// booking is that a writer has let so many go, as far as it says.
+type booking struct {
+	at time.Time
+	n  int
+}
+
 // act takes in what guards the writer says are acting.
 func (a *aim) act(at time.Time, f Acts) {
 	if f.Withheld > 0 && (a.withheld == 0 || f.Withheld < a.withheld) {
-		a.booked = append(a.booked, at)
+		a.booked = append(a.booked, booking{at, max(0, a.withheld-f.Withheld)})
 	}
 	a.acts, a.withheld = f.Guards, f.Withheld
 }
