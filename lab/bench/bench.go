@@ -23,6 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/against"
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
+	"github.com/slicefeed/slicefeed/lab/bench/model"
 	"github.com/slicefeed/slicefeed/lab/bench/probes"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
@@ -47,6 +48,7 @@ var sections = []section{
 	{"growth", 4 * time.Minute, growth.Run},
 	{"probes", 90 * time.Second, probes.Run},
 	{"rest", 5 * time.Minute, rest.Run},
+	{model.Name, 2 * time.Minute, model.Run},
 }
 
 // Where the whole run is kept, below the repository's root.
@@ -148,7 +150,10 @@ func run(ctx context.Context, out io.Writer, only []string, quick bool) error {
 	if err := whole.Save(filepath.Join(root, results), filepath.Join(root, page)); err != nil {
 		return errors.Join(failed, err)
 	}
-	fmt.Fprintf(out, "\nkept in %s and %s\n", results, page)
+	if err := model.Save(root, whole); err != nil {
+		return errors.Join(failed, err)
+	}
+	fmt.Fprintf(out, "\nkept in %s, %s and %s\n", results, page, model.Page)
 	return failed
 }
 
