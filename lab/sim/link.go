@@ -78,7 +78,7 @@ func (s *stream) pump(due bool) {
 			return
 		}
 		for m := range messages {
-			s.send(m)
+			s.send(m.Content)
 		}
 		s.reader.Told()
 		s.spoken, due = true, false

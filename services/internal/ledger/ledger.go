@@ -39,7 +39,10 @@ type Answer[E Entry] struct {
 }
 
 // Empty reports whether the set did not change.
-func (a Answer[E]) Empty() bool { return !a.Reset && len(a.Upserts) == 0 && len(a.Removed) == 0 }
+func (a Answer[E]) Empty() bool { return !a.Reset && a.Size() == 0 }
+
+// Size is how many entries the answer tells of.
+func (a Answer[E]) Size() int { return len(a.Removed) + len(a.Upserts) }
 
 // Selection says which groups a reader is told of; nil: all of them.
 type Selection func(group string) bool

@@ -26,31 +26,44 @@ type Chunk[W proto.Message] struct {
 	Upserts     []W
 }
 
-// Chunks cuts a change into what messages carry (rule R3): one at least. Each is made when the
+// Size is how many entries of the change it has.
+func (c *Chunk[W]) Size() int { return len(c.Removed) + len(c.Upserts) }
+
+// Cut returns what a message carries of a change, after so many entries of it that others
+// carry: removed ones first (rule R3).
+func Cut[E any, W proto.Message](removed []string, upserts []E, after int, wire func(E) W) Chunk[W] {
+	c := Chunk[W]{First: after == 0}
+	upserts = upserts[max(after-len(removed), 0):]
+	removed = removed[min(after, len(removed)):]
+	size, n := 0, 0
+	for n < len(removed) && n < maxChunk && (n == 0 || size+len(removed[n])+framing <= Budget) {
+		size += len(removed[n]) + framing
+		n++
+	}
+	c.Removed, removed = removed[:n], removed[n:]
+	for len(removed) == 0 && len(upserts) > 0 && len(c.Upserts) < maxChunk {
+		w := wire(upserts[0])
+		more := proto.Size(w) + framing
+		if size+more > Budget && size > 0 {
+			break
+		}
+		size += more
+		c.Upserts, upserts = append(c.Upserts, w), upserts[1:]
+	}
+	c.Last = len(removed)+len(upserts) == 0
+	return c
+}
+
+// Chunks cuts a change into what messages carry: one at least. Each is made when the
 // one before has been taken, so that a slow reader of a large set does not hold it twice.
 func Chunks[E any, W proto.Message](removed []string, upserts []E, wire func(E) W) iter.Seq[Chunk[W]] {
 	return func(yield func(Chunk[W]) bool) {
-		for first := true; ; first = false {
-			c := Chunk[W]{First: first}
-			size, n := 0, 0
-			for n < len(removed) && n < maxChunk && (n == 0 || size+len(removed[n])+framing <= Budget) {
-				size += len(removed[n]) + framing
-				n++
-			}
-			c.Removed, removed = removed[:n], removed[n:]
-			for len(upserts) > 0 && len(c.Upserts) < maxChunk {
-				w := wire(upserts[0])
-				more := proto.Size(w) + framing
-				if size+more > Budget && size > 0 {
-					break
-				}
-				size += more
-				c.Upserts, upserts = append(c.Upserts, w), upserts[1:]
-			}
-			c.Last = len(removed)+len(upserts) == 0
+		for after := 0; ; {
+			c := Cut(removed, upserts, after, wire)
 			if !yield(c) || c.Last {
 				return
 			}
+			after += c.Size()
 		}
 	}
 }

@@ -8,7 +8,9 @@ package stream
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -138,7 +140,7 @@ type Reader[M any] interface {
 	Changed() <-chan struct{}
 	// Next says what the reader lacks at this moment: a Heartbeat if nothing, whose messages say
 	// just that. Each is made when the one before has been sent.
-	Next() (Kind, iter.Seq[*M])
+	Next() (Kind, iter.Seq[*Message[M]])
 	// Told is called when all of them were sent: the reader stands elsewhere now.
 	Told()
 }
@@ -146,15 +148,47 @@ type Reader[M any] interface {
 // Tell tells one client what it lacks, again and again, until the stream ends. The client has
 // been admitted. All that is kept of it is where it stands; what changes while a message
 // waits to be read is found afterwards, newest state only.
-func Tell[M any](s *Streams, to grpc.ServerStreamingServer[M], r Reader[M]) error {
-	mail := post(s, to)
-	defer mail.close()
-	end, err := tell(s, mail, r)
+//
+// A Send that the reader does not take can be ended in one way alone, by returning from the
+// handler: so another goroutine tells, and the handler is free to go. Once it has, grpc makes
+// Send return.
+func Tell[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
+	stall := time.NewTimer(s.Stall)
+	stall.Stop() // until something is sent
+	over, panicked := make(chan error, 1), make(chan string, 1)
+	s.live.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
+		defer func() {
+			if p := recover(); p != nil {
+				panicked <- fmt.Sprintf("%v\n%s", p, debug.Stack())
+			}
+		}()
+		over <- tell(s, to, r, stall)
+	})
+	defer stall.Stop()
+	end, err := endClient, error(nil)
+	select {
+	case err = <-over:
+		if err != nil && to.Context().Err() == nil {
+			end = endFailed
+		}
+	case p := <-panicked:
+		panic(p) // here, where it is recovered from
+	case <-to.Context().Done():
+	case <-stall.C:
+		end, err = endStalled, errStalled
+	case <-s.stopping:
+		end, err = endStopping, errStopping
+	}
+	if end == endClient {
+		err = status.FromContextError(to.Context().Err()).Err()
+	}
 	s.Metrics.Ended.WithLabelValues(end).Inc()
 	return err
 }
 
-func tell[M any](s *Streams, mail *mail[M], r Reader[M]) (end string, err error) {
+// tell returns when a message could not be sent, or when the client has gone. While one is being
+// sent, the timer runs.
+func tell[M any](s *Streams, to grpc.ServerStream, r Reader[M], stall *time.Timer) error {
 	beat := time.NewTimer(s.Heartbeat)
 	defer beat.Stop()
 	first, due := true, false
@@ -166,8 +200,11 @@ func tell[M any](s *Streams, mail *mail[M], r Reader[M]) (end string, err error)
 		}
 		if due || kind != Heartbeat {
 			for m := range messages {
-				if end, err := mail.send(m); err != nil {
-					return end, err
+				stall.Reset(s.Stall)
+				err := m.send(to)
+				stall.Stop()
+				if err != nil {
+					return err
 				}
 				s.Metrics.Messages.WithLabelValues(string(kind)).Inc()
 			}
@@ -180,57 +217,8 @@ func tell[M any](s *Streams, mail *mail[M], r Reader[M]) (end string, err error)
 		case <-changed:
 		case <-beat.C:
 			due = true
-		case <-mail.to.Context().Done():
-			return endClient, status.FromContextError(mail.to.Context().Err()).Err()
-		case <-s.stopping:
-			return endStopping, errStopping
+		case <-to.Context().Done():
+			return nil
 		}
-	}
-}
-
-// mail sends messages one by one, and does not wait for ever. A Send that the reader does
-// not take can be ended in one way alone, by returning from the handler: so another
-// goroutine sends, and the handler is free to go. Once it has, grpc makes Send return.
-type mail[M any] struct {
-	to       grpc.ServerStreamingServer[M]
-	stall    time.Duration
-	stopping <-chan struct{}
-	out      chan *M
-	result   chan error
-}
-
-func post[M any](s *Streams, to grpc.ServerStreamingServer[M]) *mail[M] {
-	m := &mail[M]{
-		to: to, stall: s.Stall, stopping: s.stopping, out: make(chan *M), result: make(chan error, 1),
-	}
-	s.live.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
-		for message := range m.out {
-			m.result <- to.Send(message)
-		}
-	})
-	return m
-}
-
-func (m *mail[M]) close() { close(m.out) }
-
-func (m *mail[M]) send(message *M) (end string, err error) {
-	stalled := time.NewTimer(m.stall)
-	defer stalled.Stop()
-	m.out <- message // the one before has been sent
-	select {
-	case err := <-m.result:
-		if err == nil {
-			return "", nil
-		}
-		if ctx := m.to.Context(); ctx.Err() != nil {
-			return endClient, status.FromContextError(ctx.Err()).Err()
-		}
-		return endFailed, err
-	case <-stalled.C:
-		return endStalled, errStalled
-	case <-m.to.Context().Done():
-		return endClient, status.FromContextError(m.to.Context().Err()).Err()
-	case <-m.stopping:
-		return endStopping, errStopping
 	}
 }

@@ -1,12 +1,18 @@
 package stream
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/status"
@@ -82,4 +88,62 @@ func TestATextIsBoundedAndFitToBeSent(t *testing.T) {
 	if got := Text("told as it is", 1024); got != "told as it is" {
 		t.Errorf("a short text became %q", got)
 	}
+}
+
+// bad is a reader of which nothing can be told.
+type bad struct{}
+
+func (bad) Changed() <-chan struct{} { return nil }
+func (bad) Next() (Kind, iter.Seq[*Message[wrapperspb.StringValue]]) {
+	panic("on purpose")
+}
+func (bad) Told() {}
+
+type someStream struct {
+	grpc.ServerStream
+
+	ctx context.Context
+}
+
+func (s someStream) Context() context.Context { return s.ctx }
+
+func TestAPanicOfAReaderIsThatOfItsHandler(t *testing.T) {
+	s := New(Config{
+		Service: "a.Service", Health: health.NewServer(),
+		Metrics: NewMetrics(prometheus.NewRegistry(), "half", "Watch", func() uint64 { return 0 }),
+	})
+	defer s.Stop()
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "on purpose") || !strings.Contains(p, "bad.Next") {
+			t.Errorf("the handler panicked with %s, want what the reader did, and where", p)
+		}
+	}()
+	Tell(s, someStream{ctx: t.Context()}, bad{})
+}
+
+func TestAMessageIsSharedForAMomentByThoseWhoLackTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		var a Alike[int, wrapperspb.StringValue]
+		say := func(key int) *Message[wrapperspb.StringValue] {
+			return a.Say(key, func() *wrapperspb.StringValue { made++; return wrapperspb.String(fmt.Sprint(key)) })
+		}
+		first := say(1)
+		time.Sleep(moment - 1)
+		if say(1) != first || say(2) == first || made != 2 {
+			t.Errorf("%d messages were made for two keys", made)
+		}
+		time.Sleep(1)
+		if say(1) == first {
+			t.Error("an old message is told")
+		}
+		for i := range 2 * mostAlike {
+			if m := say(i); m.Content.GetValue() != fmt.Sprint(i) {
+				t.Errorf("key %d gets %v", i, m.Content)
+			}
+		}
+		if len(a.said) > mostAlike {
+			t.Errorf("%d messages are kept", len(a.said))
+		}
+	})
 }

@@ -79,6 +79,7 @@ type Update struct {
 	ledger.Answer[*Entry] // meaningful when Synced
 
 	Status roster.Status
+	Word   uint64 // numbers the statuses of a store: of one number, they are one
 
 	// Synced is false while the first word has not been given (rule R8): then there is
 	// nothing but the status.

@@ -14,8 +14,14 @@ type Store struct {
 	mu      sync.Mutex
 	set     *ledger.Set[*Entry]
 	status  roster.Status
+	word    uint64 // see Update
 	doubt   doubt
 	changed chan struct{}
+
+	// The last answer: of readers who are in step, the first alone costs what has changed.
+	led  bool // there is one, of the set as it is
+	from Position
+	last ledger.Answer[*Entry]
 }
 
 // NewStore returns the empty set of a view. The epoch has to be new: two stores of one
@@ -41,6 +47,7 @@ func (s *Store) Apply(changes []roster.Change) (changed, doubt bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.set.Revision()
+	s.led, s.last = false, ledger.Answer[*Entry]{}
 	for _, c := range changes {
 		if c.Node == nil || !s.view.selects(c.Node) {
 			s.remove(c.Name)
@@ -93,6 +100,7 @@ func (s *Store) SetStatus(status roster.Status) (doubt bool) {
 	defer s.mu.Unlock()
 	old := s.status
 	s.status = status
+	s.word++
 	if status.Observation != old.Observation {
 		s.doubt.observed()
 	}
@@ -121,9 +129,16 @@ func (s *Store) broadcast() {
 func (s *Store) Since(from *Position) Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Update{Status: s.status, Synced: s.status.Told}
-	if u.Synced {
-		u.Answer = s.set.Since(from, nil)
+	u := Update{Status: s.status, Word: s.word, Synced: s.status.Told}
+	switch {
+	case !u.Synced:
+	case from == nil:
+		u.Answer = s.set.Since(nil, nil)
+	default:
+		if !s.led || s.from != *from {
+			s.led, s.from, s.last = true, *from, s.set.Since(from, nil)
+		}
+		u.Answer = s.last
 	}
 	return u
 }
@@ -132,7 +147,7 @@ func (s *Store) Since(from *Position) Update {
 func (s *Store) All() Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Update{Answer: s.set.Since(nil, nil), Status: s.status, Synced: s.status.Told}
+	return Update{Answer: s.set.Since(nil, nil), Status: s.status, Word: s.word, Synced: s.status.Told}
 }
 
 // Revision returns the number of changes that there were.

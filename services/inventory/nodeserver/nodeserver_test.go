@@ -460,7 +460,9 @@ func TestR11EndsStreamsWithUnavailableWhenItStops(t *testing.T) {
 		c, asleep := h.watch(nothing, "writer"), h.watch(nothing, "asleep")
 		c.untilSynced()
 		synctest.Wait()
+		at := time.Now()
 		h.server.Stop() // also with a message under way that nobody reads
+		want(t, "time it takes", time.Since(at), 0)
 		want(t, "end", c.ends(), codes.Unavailable)
 		want(t, "end of the sleeper", asleep.ends(), codes.Unavailable)
 		want(t, "a new stream", h.watch(nothing, "writer").ends(), codes.Unavailable)

@@ -20,7 +20,7 @@ type Subscriber struct {
 	Behind uint64    // changes of its view that it has not been told of
 }
 
-// standing is how far a reader was led.
+// standing is how far a reader was led. Zero: nowhere yet.
 type standing struct {
 	at       time.Time
 	synced   bool
@@ -42,11 +42,12 @@ func (s *Server) Subscribers() []Subscriber {
 // seen is what others see of a reader.
 func (r *Reader) seen() Subscriber {
 	one := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
-	if at := r.stands.Load(); at != nil {
-		one.ToldAt, one.Synced = at.at, at.synced
-		if now := r.store.Revision(); at.synced && now > at.revision {
-			one.Behind = now - at.revision
-		}
+	r.mu.Lock()
+	at := r.stands
+	r.mu.Unlock()
+	one.ToldAt, one.Synced = at.at, at.synced
+	if now := r.store.Revision(); at.synced && now > at.revision {
+		one.Behind = now - at.revision
 	}
 	return one
 }

@@ -2,7 +2,7 @@ package nodeserver
 
 import (
 	"iter"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -36,7 +36,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 		s.cfg.Observer.Doubt(max(1, depth))
 	}
 	r := NewReader(s.cfg.Stores.For(client.View), req, s.streams.Heartbeat)
-	r.client, r.since, r.sent = client, time.Now(), s.cfg.Sent
+	r.client, r.since, r.sent, r.alike = client, time.Now(), s.cfg.Sent, &s.alike
 	s.enter(r)
 	defer s.leave(r)
 	return stream.Tell(s.streams, to, r)
@@ -52,15 +52,22 @@ func position(req *inventoryv1.WatchNodesRequest) *feed.Position {
 	}
 }
 
+// Message is one of the stream, shared by all whom it leads on.
+type Message = stream.Message[inventoryv1.WatchNodesResponse]
+
 // Reader is one client: the position that it was led to, and what it was told that it is worth.
 type Reader struct {
 	client Client
 	since  time.Time
-	sent   func()                   // see Config
-	stands atomic.Pointer[standing] // for others to see; nil: it was told nothing yet
+	sent   func() // see Config
+
+	mu     sync.Mutex
+	stands standing // for others to see
 
 	store    *feed.Store
-	at       *feed.Position
+	alike    *stream.Alike[lack, inventoryv1.WatchNodesResponse]
+	at       *feed.Position // nil: nowhere
+	led      feed.Position  // where at points to, once it was told something
 	word     roster.Status
 	interval time.Duration // to be stated; 0: it has been
 
@@ -72,39 +79,68 @@ type Reader struct {
 // NewReader returns a client that was told nothing yet, but for what its request says that it
 // knows. Its first message states the interval of heartbeats.
 func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
-	return &Reader{store: store, at: position(req), interval: interval}
+	return &Reader{store: store, alike: &stream.Alike[lack, inventoryv1.WatchNodesResponse]{}, at: position(req), interval: interval}
 }
 
 // Changed is that of the store.
 func (r *Reader) Changed() <-chan struct{} { return r.store.Changed() }
 
 // Next looks up what the client lacks.
-func (r *Reader) Next() (stream.Kind, iter.Seq[*inventoryv1.WatchNodesResponse]) {
+func (r *Reader) Next() (stream.Kind, iter.Seq[*Message]) {
 	r.next = r.store.Since(r.at)
 	r.kind = kindOf(r.next, r.word)
-	return r.kind, func(yield func(*inventoryv1.WatchNodesResponse) bool) {
-		for m := range Messages(r.next, time.Now) {
+	return r.kind, r.messages
+}
+
+func (r *Reader) messages(yield func(*Message) bool) {
+	for after := 0; ; {
+		m := r.alike.Say(r.lack(after), func() *inventoryv1.WatchNodesResponse {
+			m := message(&r.next, after, time.Now())
 			if r.interval > 0 {
-				m.HeartbeatInterval, r.interval = duration(r.interval), 0
+				m.HeartbeatInterval = duration(r.interval)
 			}
-			if !yield(m) {
-				return
-			}
+			return m
+		})
+		r.interval = 0
+		after += size(m.Content)
+		if !yield(m) || after == r.next.Size() {
+			return
 		}
 	}
+}
+
+// lack is what a message depends on, but for the ages that it tells.
+type lack struct {
+	store    *feed.Store
+	from     uint64 // the revision, if what changed since is told
+	reset    bool
+	at       feed.Position
+	word     uint64
+	after    int
+	interval time.Duration
+}
+
+func (r *Reader) lack(after int) lack {
+	l := lack{store: r.store, reset: r.next.Reset, at: r.next.At, word: r.next.Word, after: after, interval: r.interval}
+	if !r.next.Reset && !r.next.Empty() {
+		l.from = r.at.Revision
+	}
+	return l
 }
 
 // Told leads the client on.
 func (r *Reader) Told() {
 	if r.next.Synced {
-		led := r.next.At // not a pointer into the update: that would keep all of it
-		r.at = &led
+		r.led = r.next.At // not a pointer into the update: that would keep all of it
+		r.at = &r.led
 	}
 	if r.going && r.kind == stream.Delta && r.sent != nil {
 		milestone.Pass(milestone.Sent)
 		r.sent()
 	}
-	r.stands.Store(&standing{at: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision})
+	r.mu.Lock()
+	r.stands = standing{at: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision}
+	r.mu.Unlock()
 	r.word, r.next, r.going = r.next.Status, feed.Update{}, true
 }
 

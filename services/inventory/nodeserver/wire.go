@@ -2,6 +2,7 @@ package nodeserver
 
 import (
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,22 +17,31 @@ import (
 // sent, so that a slow reader of a large set does not hold it twice.
 func Messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
 	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
-		node := func(e *feed.Entry) *inventoryv1.Node { return wireNode(e, now()) }
-		for chunk := range stream.Chunks(u.Removed, u.Upserts, node) {
-			m := &inventoryv1.WatchNodesResponse{
-				Reset_: u.Reset && chunk.First, Status: wireStatus(u.Status, now()), Removed: chunk.Removed, Upserts: chunk.Upserts,
-			}
-			if chunk.Last && u.Synced {
-				m.Synced = true
-				m.Cursor = &inventoryv1.Cursor{Epoch: u.At.Epoch, Revision: u.At.Revision}
-				m.Digest = u.At.Digest[:]
-				m.Count = uint32(u.Count)
-			}
-			if !yield(m) {
+		for after := 0; ; {
+			m := message(&u, after, now())
+			after += size(m)
+			if !yield(m) || after == u.Size() {
 				return
 			}
 		}
 	}
+}
+
+func size(m *inventoryv1.WatchNodesResponse) int { return len(m.GetRemoved()) + len(m.GetUpserts()) }
+
+// message tells what comes in an update after so many of its entries.
+func message(u *feed.Update, after int, now time.Time) *inventoryv1.WatchNodesResponse {
+	chunk := stream.Cut(u.Removed, u.Upserts, after, func(e *feed.Entry) *inventoryv1.Node { return wireNode(e, now) })
+	m := &inventoryv1.WatchNodesResponse{
+		Reset_: u.Reset && chunk.First, Status: wireStatus(u.Status, now), Removed: chunk.Removed, Upserts: chunk.Upserts,
+	}
+	if chunk.Last && u.Synced {
+		m.Synced = true
+		m.Cursor = &inventoryv1.Cursor{Epoch: u.At.Epoch, Revision: u.At.Revision}
+		m.Digest = slices.Clone(u.At.Digest[:])
+		m.Count = uint32(u.Count)
+	}
+	return m
 }
 
 func wireNode(e *feed.Entry, now time.Time) *inventoryv1.Node {

@@ -43,8 +43,9 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		r := &reader{board: board, selects: selection(req.GetServices()), gather: req.GetGather(), at: position(&req), interval: time.Second}
 		_, messages := r.Next()
 		n := 0
-		for m := range messages {
+		for message := range messages {
 			n++
+			m := message.Content
 			if size := proto.Size(m); size > writerv1.MaxMessageSize {
 				t.Fatalf("a message of %d bytes", size)
 			}

@@ -70,13 +70,13 @@ type reader struct {
 func (r *reader) Changed() <-chan struct{} { return r.board.Changed() }
 
 // Next looks up what the client lacks.
-func (r *reader) Next() (stream.Kind, iter.Seq[*writerv1.WatchEndpointsResponse]) {
+func (r *reader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.WatchEndpointsResponse]]) {
 	r.next = r.board.Since(r.at, r.selects, r.gather)
 	kind := kindOf(r.next, r.word)
 	if kind == stream.Heartbeat && r.next.Status.Synced {
 		r.advance() // what others are told of has changed: that must not push this one out of the window
 	}
-	return kind, func(yield func(*writerv1.WatchEndpointsResponse) bool) {
+	return kind, func(yield func(*stream.Message[writerv1.WatchEndpointsResponse]) bool) {
 		for chunk := range stream.Chunks(r.next.Removed, r.next.Upserts, wireEntry) {
 			m := &writerv1.WatchEndpointsResponse{
 				Reset_: r.next.Reset && chunk.First, Status: wireStatus(r.next.Status),
@@ -91,7 +91,7 @@ func (r *reader) Next() (stream.Kind, iter.Seq[*writerv1.WatchEndpointsResponse]
 			if r.interval > 0 {
 				m.HeartbeatInterval, r.interval = durationpb.New(r.interval), 0
 			}
-			if !yield(m) {
+			if !yield(&stream.Message[writerv1.WatchEndpointsResponse]{Content: m}) {
 				return
 			}
 		}

@@ -1,0 +1,61 @@
+package stream
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Message is one to be sent, to any number of readers: it is encoded once. Nothing of it may be
+// altered any more.
+type Message[M any] struct {
+	Content *M
+
+	once    sync.Once
+	encoded grpc.PreparedMsg
+	err     error
+}
+
+// send takes the first reader's codec for all of them: there is one, and no compressor.
+func (m *Message[M]) send(to grpc.ServerStream) error {
+	m.once.Do(func() { m.err = m.encoded.Encode(to, m.Content) })
+	if m.err != nil {
+		return m.err
+	}
+	return to.SendMsg(&m.encoded)
+}
+
+const (
+	// moment is how long a message is told to others, too. It may say for how long something has
+	// been so: that is by no more than this out of date.
+	moment = 100 * time.Millisecond
+
+	mostAlike = 256 // messages kept: of as many views, or of readers that were left behind
+)
+
+// Alike has readers that lack the same share the message that leads them on. Its zero value is
+// ready. Messages are kept until one is asked for a moment later, which heartbeats see to.
+type Alike[K comparable, M any] struct {
+	mu    sync.Mutex
+	since time.Time
+	said  map[K]*Message[M]
+}
+
+// Say returns the message that has been made for a key a moment ago, or makes it. The key has to
+// tell apart what differs in more than a moment's age.
+func (a *Alike[K, M]) Say(key K, compose func() *M) *Message[M] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); a.said == nil || now.Sub(a.since) >= moment {
+		a.since, a.said = now, map[K]*Message[M]{}
+	}
+	m := a.said[key]
+	if m == nil {
+		m = &Message[M]{Content: compose()}
+		if len(a.said) < mostAlike {
+			a.said[key] = m
+		}
+	}
+	return m
+}

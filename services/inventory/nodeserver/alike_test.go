@@ -1,0 +1,94 @@
+package nodeserver
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func TestReadersInStepShareTheirMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := feed.NewStores("epoch")
+		stores.Apply(fleet(1000))
+		stores.SetStatus(told(1))
+		var server Server
+		one, other := NewReader(stores.For(feed.View{}), nothing, time.Second), NewReader(stores.For(feed.View{}), nothing, time.Second)
+		one.alike, other.alike = &server.alike, &server.alike
+		tell := func(r *Reader) (told []*Message) {
+			_, messages := r.Next()
+			told = slices.Collect(messages)
+			r.Told()
+			return told
+		}
+		first := tell(one)
+		if len(first) < 3 || !slices.Equal(first, tell(other)) {
+			t.Error("the messages of a reset, of which there are several, are not shared")
+		}
+		stores.Apply([]roster.Change{{Name: "worker-00003"}})
+		if change := tell(one); len(change) != 1 || !slices.Equal(change, tell(other)) {
+			t.Error("the message of a change is not shared")
+		}
+	})
+}
+
+// What one lacks is not what another lacks, though they ask in the same moment.
+func TestReadersWhoLackDifferentThingsAreToldThem(t *testing.T) {
+	changes := fleet(4)
+	everything, blue := feed.View{}, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
+	synctest.Test(t, func(t *testing.T) {
+		stores := feed.NewStores("epoch")
+		var server Server
+		readers := map[string]*Reader{}
+		come := func(name string, view feed.View) {
+			r := NewReader(stores.For(view), nothing, 0)
+			r.alike = &server.alike
+			readers[name] = r
+		}
+		names := func(name string) (told []string) {
+			r := readers[name]
+			_, messages := r.Next()
+			for m := range messages {
+				for _, n := range m.Content.GetUpserts() {
+					told = append(told, n.GetName())
+				}
+				told = append(told, m.Content.GetRemoved()...)
+				if m.Content.GetReset_() {
+					told = append(told, "reset")
+				}
+				told = append(told, fmt.Sprint(m.Content.GetStatus().GetObservation()))
+			}
+			r.Told()
+			return told
+		}
+		come("before", everything)
+		want(t, "before the first word", names("before"), []string{"0"})
+		stores.SetStatus(roster.Status{Observation: 1})
+		come("blue", blue) // its store has been given one status, as the other one had then
+		want(t, "another view before the first word", names("blue"), []string{"1"})
+
+		stores.SetStatus(told(1))
+		come("early", everything)
+		want(t, "early", names("early"), []string{"reset", "1"})
+		stores.Apply(changes[:1])
+		come("late", everything)
+		want(t, "late", names("late"), []string{"worker-00000", "reset", "1"})
+		stores.Apply(changes[1:2])
+		want(t, "early, of two", names("early"), []string{"worker-00000", "worker-00001", "1"})
+		want(t, "late, of one", names("late"), []string{"worker-00001", "1"})
+		come("new", everything)
+		want(t, "new", names("new"), []string{"worker-00000", "worker-00001", "reset", "1"})
+		green := *changes[2].Node
+		green.Labels = map[string]string{"pool": "green"}
+		stores.Apply([]roster.Change{{Name: green.Name, Node: &green}})
+		want(t, "blue", names("blue"), []string{"worker-00000", "worker-00001", "reset", "1"})
+		want(t, "early, of another", names("early"), []string{"worker-00002", "1"})
+		stores.SetStatus(told(2))
+		want(t, "early, of another observation", names("early"), []string{"2"})
+	})
+}

@@ -1,0 +1,44 @@
+package nodeserver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// One node changes, and so many readers in step are led on, up to the message that each is sent.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprint("readers=", n), func(b *testing.B) {
+			stores := feed.NewStores("epoch")
+			stores.Apply(fleet(5000))
+			stores.SetStatus(told(1))
+			var server Server
+			readers := make([]*Reader, n)
+			step := func(r *Reader) {
+				_, messages := r.Next()
+				for range messages {
+				}
+				r.Told()
+			}
+			for i := range readers {
+				readers[i] = NewReader(stores.For(feed.View{}), nothing, 0)
+				readers[i].alike = &server.alike
+				step(readers[i])
+			}
+			both := [2][]roster.Change{
+				{{Name: "worker-00007", Node: node("worker-00007", 7, roster.Ready)}},
+				{{Name: "worker-00007", Node: node("worker-00007", 7, roster.NotReady)}},
+			}
+			b.ReportAllocs()
+			for i := 1; b.Loop(); i++ {
+				stores.Apply(both[i%2])
+				for _, r := range readers {
+					step(r)
+				}
+			}
+		})
+	}
+}
