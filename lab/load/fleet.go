@@ -26,7 +26,9 @@ type record struct {
 // NodeName is the name of a node by its number.
 func NodeName(i int) string { return fmt.Sprintf("worker-%06d", i) }
 
-// nodeNumber is the inverse: names are as good as numbers, and take less of our memory.
+func nodeAddress(i int) string { return fmt.Sprintf("10.%d.%d.%d", 1+i>>16, i>>8&255, i&255) }
+
+// nodeNumber is the inverse of NodeName: names are as good as numbers, and take less of our memory.
 func nodeNumber(name string) (int, error) { return strconv.Atoi(strings.TrimPrefix(name, "worker-")) }
 
 // NewFleet writes so many nodes, all of them ready, into a file in a new directory of dir.
@@ -37,14 +39,15 @@ func NewFleet(dir string, nodes int) (*Fleet, error) {
 	}
 	f := &Fleet{path: filepath.Join(dir, "nodes.json")}
 	for i := range nodes {
-		f.nodes = append(f.nodes, record{Name: NodeName(i), IP: fmt.Sprintf("10.%d.%d.%d", 1+i>>16, i>>8&255, i&255), Ready: true, Worker: true})
+		f.nodes = append(f.nodes, record{Name: NodeName(i), IP: nodeAddress(i), Ready: true, Worker: true})
 	}
 	_, err := f.replace()
 	return f, err
 }
 
-// Size is how many nodes there are.
-func (f *Fleet) Size() int { return len(f.nodes) }
+func (f *Fleet) env() []string {
+	return []string{"SOURCE_KIND=file", "INVENTORY_FILE_PATH=" + f.path, "SOURCE_POLL_INTERVAL=1s"}
+}
 
 // Flip alters nodes, Ready to not and back, and returns when the new file was put in place.
 func (f *Fleet) Flip(numbers ...int) (time.Time, error) {

@@ -76,8 +76,11 @@ func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func (p ports) address() string { return loopback(p.service) }
 
-// Inventory starts the inventory's program over a fleet, and waits until it is ready.
-func (s *Site) Inventory(f *Fleet) (*Server, error) {
+// source is where an inventory takes its nodes from: a Fleet or a Cluster.
+type source interface{ env() []string }
+
+// Inventory starts the inventory's program over a source, and waits until it is ready.
+func (s *Site) Inventory(from source) (*Server, error) {
 	root, err := pair.Root()
 	if err != nil {
 		return nil, err
@@ -85,11 +88,11 @@ func (s *Site) Inventory(f *Fleet) (*Server, error) {
 	at := ports{9443, 8080, 6060}
 	return start(s, at, process.Spec{
 		Name: "inventory", Path: filepath.Join(root, ".bin", "slicefeed-inventory"), Args: []string{"serve"},
-		Log: filepath.Join(s.dir, "inventory.log"), Env: []string{
-			"SOURCE_KIND=file", "INVENTORY_FILE_PATH=" + f.path, "SOURCE_POLL_INTERVAL=1s", "SECURED_SUBNET_CIDR=10.0.0.0/8",
-			"LISTEN_ADDRESS=" + at.address(), "ADMIN_ADDRESS=" + loopback(at.admin), "DEBUG_ADDRESS=" + loopback(at.debug),
-			"TLS_CERT_FILE=" + s.cert, "TLS_KEY_FILE=" + s.key, "TLS_PEER_CA_FILE=" + s.callersCA, "ALLOWED_CLIENTS_FILE=" + s.listed,
-		},
+		Log: filepath.Join(s.dir, "inventory.log"), Env: append(from.env(),
+			"SECURED_SUBNET_CIDR=10.0.0.0/8",
+			"LISTEN_ADDRESS="+at.address(), "ADMIN_ADDRESS="+loopback(at.admin), "DEBUG_ADDRESS="+loopback(at.debug),
+			"TLS_CERT_FILE="+s.cert, "TLS_KEY_FILE="+s.key, "TLS_PEER_CA_FILE="+s.callersCA, "ALLOWED_CLIENTS_FILE="+s.listed,
+		),
 	})
 }
 
