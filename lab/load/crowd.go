@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Crowd is many subscribers of one server that come and go together.
@@ -24,7 +22,6 @@ type Crowd struct {
 	mu      sync.Mutex
 	waiting *Arrival
 	digest  Fingerprint // that anyone was told last
-	dropped bool        // the server may end their streams
 }
 
 // Arrival is when each of a crowd came to be as is wanted.
@@ -122,11 +119,11 @@ func (c *Crowd) Wait(ctx context.Context, a *Arrival, since time.Time, within ti
 func (c *Crowd) Come(ctx context.Context) (Times, error) {
 	first := c.Expect(func(*Subscriber) bool { return true })
 	living, end := context.WithCancel(context.Background())
-	c.end, c.dropped = end, false
+	c.end = end
 	c.life, c.over = errgroup.WithContext(living)
 	began := time.Now()
 	for _, s := range c.all {
-		c.life.Go(func() error { return c.forgiven(s.live(c.over)) })
+		c.life.Go(func() error { return s.live(c.over) })
 	}
 	return c.Wait(ctx, first, began, 3*time.Minute)
 }
@@ -142,22 +139,6 @@ func (c *Crowd) Leave() error {
 		return err
 	}
 	return nil
-}
-
-// MayBeDropped is called before the server ends their streams as one that stops does.
-func (c *Crowd) MayBeDropped() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dropped = true
-}
-
-func (c *Crowd) forgiven(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dropped && status.Code(errors.Unwrap(err)) == codes.Unavailable {
-		return nil
-	}
-	return err
 }
 
 func (c *Crowd) present() Fingerprint {
