@@ -287,6 +287,11 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 			}
 		}
 	}
+	t.rest(f, o)
+}
+
+// rest judges I3 of what a slice is besides what it lists, and remembers it.
+func (t *target) rest(f Wrote, o *Oracle) {
 	if f.After == nil {
 		delete(t.rests, f.Slice)
 		return
