@@ -36,8 +36,9 @@ func (s *slot) len() int { return len(s.keep) + len(s.add) }
 type wanted struct {
 	list   []Endpoint
 	group  []*group
-	groups []*group // each one once, so that they compare as pointers
-	index  map[netip.Addr]int
+	groups []*group           // each one once, so that they compare as pointers
+	index  map[netip.Addr]int // nil: the list is sorted by address, and each is there once
+	next   int                // the one behind the last that was found
 	placed []bool
 	moved  []bool // listed now by a slice that cannot keep it
 }
@@ -66,24 +67,43 @@ func (d Desired) wanted() *wanted {
 	w := &wanted{
 		list:  make([]Endpoint, 0, len(d.Endpoints)),
 		group: make([]*group, 0, len(d.Endpoints)),
-		index: make(map[netip.Addr]int, len(d.Endpoints)),
 	}
-	for _, e := range d.Endpoints {
-		e.Address = e.Address.Unmap()
-		g := w.intern(Family(e.Address), cmp.Or(e.Source, DefaultSource))
-		if !e.Address.IsValid() || e.Address.Zone() != "" || !slices.Contains(d.Families, g.family) {
+	if !sorted(d.Endpoints) {
+		w.index = make(map[netip.Addr]int, len(d.Endpoints))
+	}
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
+		address := e.Address.Unmap()
+		g := w.intern(Family(address), cmp.Or(e.Source, DefaultSource))
+		if !address.IsValid() || address.Zone() != "" || !slices.Contains(d.Families, g.family) {
 			continue
 		}
-		if _, twice := w.index[e.Address]; twice {
+		if w.index == nil && len(w.list) > 0 && w.list[len(w.list)-1].Address == address {
 			continue
 		}
-		w.index[e.Address] = len(w.list)
-		w.list = append(w.list, e)
+		if w.index != nil {
+			if _, twice := w.index[address]; twice {
+				continue
+			}
+			w.index[address] = len(w.list)
+		}
+		w.list = append(w.list, *e)
+		w.list[len(w.list)-1].Address = address
 		w.group = append(w.group, g)
 	}
 	w.placed = make([]bool, len(w.list))
 	w.moved = make([]bool, len(w.list))
 	return w
+}
+
+// sorted reports whether the endpoints come by address, as decisions are made.
+func sorted(all []Endpoint) bool {
+	for i := 1; i < len(all); i++ {
+		if all[i].Address.Unmap().Less(all[i-1].Address.Unmap()) {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *wanted) intern(family discoveryv1.AddressType, source string) *group {
@@ -348,8 +368,24 @@ func (w *wanted) find(e *discoveryv1.Endpoint) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	want, ok := w.index[addr]
-	return want, ok
+	return w.at(addr)
+}
+
+// at finds an address. Slices mostly list in order, so the next one is tried before any search.
+func (w *wanted) at(address netip.Addr) (int, bool) {
+	if w.index != nil {
+		want, ok := w.index[address]
+		return want, ok
+	}
+	if w.next >= len(w.list) || w.list[w.next].Address != address {
+		want, ok := slices.BinarySearchFunc(w.list, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+		if !ok {
+			return 0, false
+		}
+		w.next = want
+	}
+	w.next++
+	return w.next - 1, true
 }
 
 func b2i(b bool) int {
