@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -145,7 +146,8 @@ func open(mem Memory, in Input, now time.Time) *court {
 		in.Limits.EmptyThreshold = DefaultEmptyThreshold
 	}
 	in.Sources = sorted(in.Sources, func(a, b Source) int { return cmp.Compare(a.Name, b.Name) })
-	c := &court{in: in, now: now, past: mem, sources: make([]witness, len(in.Sources))}
+	c := courts.Get().(*court) //nolint:errcheck,forcetypeassert // nothing else is put there
+	c.in, c.now, c.past, c.sources = in, now, mem, make([]witness, len(in.Sources))
 	held := sorted(in.Held, func(a, b Held) int { return a.Address.Compare(b.Address) })
 	told := make([][]Member, len(in.Sources))
 	size := len(held)
@@ -159,8 +161,8 @@ func open(mem Memory, in Input, now time.Time) *court {
 		}
 		size = max(size, len(told[i]))
 	}
-	c.subjects = make([]subject, 0, size)
-	c.claims = make([]*Member, 0, size*len(told))
+	c.subjects = slices.Grow(c.subjects[:0], size)
+	c.claims = slices.Grow(c.claims[:0], size*len(told))
 	for {
 		address, some := lowest(held, told)
 		if !some {
@@ -292,7 +294,21 @@ func (c *court) close() (Memory, Decision) {
 		}
 		c.memory.sources = append(c.memory.sources, w.observed)
 	}
-	return c.memory, *d
+	memory, decision := c.memory, *d
+	c.rise()
+	return memory, decision
+}
+
+// courts are those that do not sit. Of one decision on a large target to the next, what is made
+// only to be thrown away would be most of what is made.
+var courts = sync.Pool{New: func() any { return &court{} }}
+
+// rise lets go of the decision, but for the room that it took.
+func (c *court) rise() {
+	clear(c.subjects)
+	clear(c.claims)
+	*c = court{subjects: c.subjects[:0], claims: c.claims[:0]}
+	courts.Put(c)
 }
 
 // guards are those that act, in the order of the rules.
@@ -323,7 +339,7 @@ func (c *court) guards() (all []Guard) {
 
 // remember keeps a word on each subject of which the next decision must know something.
 func (c *court) remember() {
-	c.memory.words = make([]word, 0, len(c.subjects))
+	same, before := 0, c.past.words // so many are as they were, and as long as all are nothing is made
 	for i := range c.subjects {
 		s, e := &c.subjects[i], &c.decision.Endpoints[i]
 		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, ours: s.ours}
@@ -342,9 +358,20 @@ func (c *court) remember() {
 		if e.Verdict == Gone && s.health == Passing {
 			c.memory.passed = c.now // it passed to the end: what it has put out stays out when it is gone
 		}
-		if w.state != Unknown || w.out || w.had != (Conditions{}) {
-			c.memory.words = append(c.memory.words, w)
+		if w.state == Unknown && !w.out && w.had == (Conditions{}) {
+			continue
 		}
+		if c.memory.words == nil && same < len(before) && before[same] == w {
+			same++
+			continue
+		}
+		if c.memory.words == nil {
+			c.memory.words = append(make([]word, 0, len(c.subjects)), before[:same]...)
+		}
+		c.memory.words = append(c.memory.words, w)
+	}
+	if c.memory.words == nil {
+		c.memory.words = before[:same]
 	}
 }
 
