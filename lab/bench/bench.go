@@ -28,6 +28,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/bench/rest"
+	"github.com/slicefeed/slicefeed/lab/bench/services"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -45,6 +46,7 @@ var sections = []section{
 	{"propagation", 2 * time.Minute, propagation.Run},
 	{"against", 3 * time.Minute, against.Run},
 	{"churn", 2 * time.Minute, churn.Run},
+	{"services", 90 * time.Second, services.Run},
 	{"growth", 4 * time.Minute, growth.Run},
 	{"probes", 90 * time.Second, probes.Run},
 	{"rest", 5 * time.Minute, rest.Run},
