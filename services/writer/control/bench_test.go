@@ -33,7 +33,7 @@ type herd struct {
 	at     uint64
 }
 
-func newHerd(b *testing.B, nodes int) *herd {
+func newHerd(b testing.TB, nodes int) *herd {
 	b.Helper()
 	h := &herd{view: subscriber.NewView()}
 	h.view.Begin()
@@ -66,7 +66,7 @@ func (h *herd) state(i int, state inventoryv1.NodeState) {
 	toggle()
 }
 
-func (h *herd) tell(b *testing.B, reset, synced bool, nodes ...*inventoryv1.Node) {
+func (h *herd) tell(b testing.TB, reset, synced bool, nodes ...*inventoryv1.Node) {
 	b.Helper()
 	part := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
 	m := &inventoryv1.WatchNodesResponse{
@@ -97,6 +97,7 @@ type shelf struct {
 	view    targets.View
 	version int
 	writes  int
+	looks   int // at the cache
 }
 
 // abreast is a cache that has seen all that was written.
@@ -106,7 +107,10 @@ type abreast struct {
 	of *shelf
 }
 
-func (a abreast) Get(targets.Key) targets.View { return a.of.view }
+func (a abreast) Get(targets.Key) targets.View {
+	a.of.looks++
+	return a.of.view
+}
 
 func (s *shelf) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	s.view.Slices = append(s.view.Slices, nil)
@@ -148,8 +152,19 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-func oneChange(b *testing.B, mode prober.Mode, nodes int) {
-	key := targets.Key{Namespace: "web", Name: "shop"}
+// shop is a Service that follows a herd, and has been written.
+type shop struct {
+	*Stepper
+
+	from *herd
+	api  *shelf
+}
+
+var shopKey = targets.Key{Namespace: "web", Name: "shop"}
+
+func newShop(b testing.TB, mode prober.Mode, nodes int) *shop {
+	b.Helper()
+	key := shopKey
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	port, protocol, name := int32(30080), corev1.ProtocolTCP, "http"
 	from := newHerd(b, nodes)
@@ -173,36 +188,64 @@ func oneChange(b *testing.B, mode prober.Mode, nodes int) {
 			})
 		},
 	})
-	settle := func() {
-		write, _ := s.Step(key, time.Now())
-		for write != nil {
-			err := write(context.Background())
-			if err != nil {
-				b.Fatal(err)
-			}
-			write, _ = s.Wrote(key, time.Now(), nil)
-		}
-	}
+	one := &shop{s, from, api}
 	for range 4 {
-		settle()
+		one.settle(b)
 	}
 	if got := len(planner.Held(api.view.Target.Desired(), api.view.Slices)); got != nodes {
 		b.Fatalf("%d endpoints are written", got)
 	}
-	before := api.writes
-	b.ReportAllocs()
-	changes := 0
-	for b.Loop() {
-		i := changes * 37 % nodes
-		state := inventoryv1.NodeState_NODE_STATE_DRAINING
-		if from.nodes[i].GetState() == state {
-			state = inventoryv1.NodeState_NODE_STATE_READY
+	return one
+}
+
+// settle decides and writes until there is nothing more to do, and returns how many writes began.
+func (s *shop) settle(b testing.TB) (began int) {
+	b.Helper()
+	write, _ := s.Step(shopKey, time.Now())
+	for ; write != nil; began++ {
+		if err := write(context.Background()); err != nil {
+			b.Fatal(err)
 		}
-		from.state(i, state)
-		from.tell(b, false, true, from.nodes[i])
-		settle() // the word, and the answer
-		settle() // the watch
+		write, _ = s.Wrote(shopKey, time.Now(), nil)
+	}
+	return began
+}
+
+// turn has a node drain, or be ready again.
+func (s *shop) turn(b testing.TB, i int) {
+	b.Helper()
+	state := inventoryv1.NodeState_NODE_STATE_DRAINING
+	if s.from.nodes[i].GetState() == state {
+		state = inventoryv1.NodeState_NODE_STATE_READY
+	}
+	s.from.state(i, state)
+	s.from.tell(b, false, true, s.from.nodes[i])
+}
+
+func oneChange(b *testing.B, mode prober.Mode, nodes int) {
+	s := newShop(b, mode, nodes)
+	before, changes := s.api.writes, 0
+	b.ReportAllocs()
+	for b.Loop() {
+		s.turn(b, changes*37%nodes)
+		s.settle(b) // the word, and the answer
+		s.settle(b) // the watch
 		changes++
 	}
-	b.ReportMetric(float64(api.writes-before)/float64(changes), "writes/op")
+	b.ReportMetric(float64(s.api.writes-before)/float64(changes), "writes/op")
+}
+
+func TestAWriteThatHadNothingToDoIsNoReasonToDecideAnew(t *testing.T) {
+	s := newShop(t, prober.Off, 3)
+	looks := func(do func()) int {
+		before := s.api.looks
+		do()
+		return s.api.looks - before
+	}
+	if n := looks(func() { s.turn(t, 1); s.settle(t) }); n != 2 {
+		t.Errorf("after a change: %d decisions, want one before its write and one after it", n)
+	}
+	if n := looks(func() { s.settle(t) }); n != 1 {
+		t.Errorf("when the watch has told of it: %d decisions, want one", n)
+	}
 }

@@ -44,6 +44,7 @@ type control struct {
 	probed  []prober.Key
 	due     bool      // something has changed since the last write began
 	writing bool      // a write is under way
+	nothing bool      // and it had nothing to do; the write's own until it is over
 	notTill time.Time // no write before that
 	mend    time.Time // when to put right what others have done, which does not hold our own writes up
 	failed  int       // writes that failed in a row
@@ -103,7 +104,9 @@ func (c *control) Run(ctx context.Context) {
 		case <-timer.C:
 			c.due = true
 		case err := <-written:
-			c.wrote(err)
+			if c.wrote(err) {
+				continue
+			}
 		}
 		write, wake := c.step(time.Now())
 		if write != nil {
@@ -257,7 +260,8 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 				Why: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 			}
 			plan, err := c.applier.Apply(ctx, order)
-			c.stimuli.wrote = !plan.Empty() // nobody else has it until the write is over
+			c.nothing = plan.Empty() // nobody else has either until the write is over
+			c.stimuli.wrote = !c.nothing
 			return err
 		}
 	}
@@ -327,11 +331,14 @@ func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verd
 	return lasting, later
 }
 
-// wrote takes in that the write under way has ended.
-func (c *control) wrote(err error) {
-	c.writing = false
+// wrote takes in that the write under way has ended. Idle is that this is no reason to decide
+// anew: there was nothing to write, as whenever the watch has told of a write of our own.
+func (c *control) wrote(err error) (idle bool) {
+	idle = err == nil && c.nothing && c.failed == 0
+	c.writing, c.nothing = false, false
 	c.due = c.learn(err) || c.due
 	c.stimuli.answered(c.metrics.propagation, time.Now(), err)
+	return idle && !c.due
 }
 
 // learn draws the lesson from how a write ended, and says whether it is due again.

@@ -14,11 +14,12 @@ import (
 type Stepper struct {
 	controls  *Controls
 	decisions map[targets.Key]verdict.Decision
+	wakes     map[targets.Key]time.Time // as the last step said
 }
 
 // NewStepper makes a Stepper that has decided on nothing yet.
 func NewStepper(cfg Config) *Stepper {
-	return &Stepper{controls: New(cfg), decisions: map[targets.Key]verdict.Decision{}}
+	return &Stepper{controls: New(cfg), decisions: map[targets.Key]verdict.Decision{}, wakes: map[targets.Key]time.Time{}}
 }
 
 // Step has a target decide, because something that its decision rests upon has changed. It
@@ -36,10 +37,13 @@ func (s *Stepper) Step(key targets.Key, now time.Time) (write func(context.Conte
 	return s.turn(one, now)
 }
 
-// Wrote says how the write of a target has ended, and has the target decide anew.
+// Wrote says how the write of a target has ended, and has the target decide anew if that may
+// change anything.
 func (s *Stepper) Wrote(key targets.Key, now time.Time, err error) (write func(context.Context) error, wake time.Time) {
 	one := s.controls.running[key.String()]
-	one.wrote(err)
+	if one.wrote(err) {
+		return nil, s.wakes[key]
+	}
 	return s.turn(one, now)
 }
 
@@ -51,6 +55,7 @@ func (s *Stepper) turn(one *control, now time.Time) (write func(context.Context)
 		wake = now
 	default:
 	}
+	s.wakes[one.key] = wake
 	if one.over {
 		one.forget()
 		delete(s.controls.running, one.key.String())
