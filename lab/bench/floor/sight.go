@@ -7,13 +7,17 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// Sight is a bare watch of one namespace's slices.
+// Sight is a bare watch of one namespace's slices. It is taken up again when the API server ends
+// it, as it does with one that many changes at once have got behind.
 type Sight struct{ slices watch.Interface }
 
 // NewSight begins to watch. What is there already is not told.
@@ -26,7 +30,10 @@ func NewSight(ctx context.Context, p *pair.Pair, namespace string) (*Sight, erro
 	if err != nil {
 		return nil, err
 	}
-	w, err := client.DiscoveryV1().EndpointSlices(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	again := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return client.DiscoveryV1().EndpointSlices(namespace).Watch(ctx, options)
+	}}
+	w, err := retry.NewRetryWatcherWithContext(ctx, list.ResourceVersion, again)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +61,14 @@ func (s *Sight) Until(ctx context.Context, names int, is func(*discoveryv1.Endpo
 			if !ok {
 				return at, events, errors.New("the watch of the slices ended")
 			}
-			if slice, ok := event.Object.(*discoveryv1.EndpointSlice); ok {
+			switch slice := event.Object.(type) {
+			case *discoveryv1.EndpointSlice:
 				events++
 				if is(slice) {
 					done[slice.Name] = struct{}{}
 				}
+			default:
+				return at, events, fmt.Errorf("the watch of the slices: %w", apierrors.FromObject(event.Object))
 			}
 		}
 	}
