@@ -22,6 +22,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/bench/against"
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
+	"github.com/slicefeed/slicefeed/lab/bench/fanout"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
 	"github.com/slicefeed/slicefeed/lab/bench/model"
 	"github.com/slicefeed/slicefeed/lab/bench/probes"
@@ -29,6 +30,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/bench/rest"
 	"github.com/slicefeed/slicefeed/lab/bench/services"
+	"github.com/slicefeed/slicefeed/lab/bench/storms"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -47,6 +49,8 @@ var sections = []section{
 	{"against", 3 * time.Minute, against.Run},
 	{"churn", 2 * time.Minute, churn.Run},
 	{"services", 90 * time.Second, services.Run},
+	{"fanout", time.Minute, fanout.Run},
+	{"storms", time.Minute, storms.Run},
 	{"growth", 4 * time.Minute, growth.Run},
 	{"probes", 90 * time.Second, probes.Run},
 	{"rest", 5 * time.Minute, rest.Run},
