@@ -443,6 +443,22 @@ func TestAnotherSelectorFreesOnlyWhatLeavesWithIt(t *testing.T) {
 	w.see("and not what leaves later", "0:ready 2:ready 3:ready")
 }
 
+func TestWhatLeavesByASelectorThatIsUndoneIsCountedAgain(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.in.LeadingSince = w.now
+	w.decide()
+	w.source("blue").Selector = "pool=green"
+	for n := range 3 {
+		w.unlist("blue", n)
+	}
+	w.unwritten("our own doing", "3:ready")
+	w.source("blue").Selector, w.source("blue").Alive = "", false
+	w.see("undone", "0:ready 1:ready 2:ready 3:ready")
+	w.source("blue").Alive = true
+	w.see("they were deleted meanwhile", "0:ready 1:ready 2:ready 3:ready")
+}
+
 func TestALeavingThatWasNotWrittenIsNotCountedTwice(t *testing.T) {
 	w := newWorld(t, 4)
 	w.shrinks()

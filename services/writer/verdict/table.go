@@ -54,7 +54,10 @@ func (c *court) heard(s *subject, state State) {
 	w := &c.sources[s.owner]
 	known := s.past != nil && s.past.source == w.Name && s.past.state != Unknown
 	if known {
-		s.state, s.since, s.ours = s.past.state, s.past.since, s.past.ours
+		s.state, s.since = s.past.state, s.past.since
+		// Another selection is another reason, unless it leaves it out as well: when it is undone
+		// while the source is not believed, who knows why the address is gone when that is over?
+		s.ours = s.past.ours && (!w.reselected || state == unlisted)
 	}
 	if state == Unknown || known && state == s.state {
 		return
