@@ -17,7 +17,7 @@ type Inputs struct {
 	Beat, Change, Arrive, Reset      float64
 	Probe                            float64
 	Nodes, Subscribers, FewerThanAll float64
-	Told, ToldFewer                  float64
+	ChangeFewer                      float64
 }
 
 // input is one of them as a table has it.
@@ -43,15 +43,14 @@ func (in *Inputs) all() []input {
 		{&in.Base, "inventory's program without subscribers, resident", "MB"},
 		{&in.Stream, "inventory's program: a subscriber, resident", "KiB"},
 		{&in.Beat, "inventory's program: CPU of a message at rest", "µs"},
-		{&in.Change, "inventory's program: CPU of a change told to one subscriber", "µs"},
+		{&in.Change, "inventory's program: CPU of a message while changes are told", "µs"},
 		{&in.Arrive, "inventory's program: CPU of a subscriber who connects and resumes by digest", "µs"},
 		{&in.Reset, "inventory's program: CPU of 1,000 nodes of a whole set", "µs"},
 		{&in.Probe, "prober: CPU of a TCP probe over loopback, with the backend's side", "µs"},
 		{&in.Nodes, "nodes of the run with a crowd", ""},
 		{&in.Subscribers, "subscribers of it", ""},
 		{&in.FewerThanAll, "subscribers of a smaller crowd", ""},
-		{&in.Told, "inventory's program: CPU of one change told to all", "µs"},
-		{&in.ToldFewer, "inventory's program: CPU of one change told to the smaller crowd", "µs"},
+		{&in.ChangeFewer, "inventory's program: CPU of a message while changes are told to the smaller crowd", "µs"},
 	}
 }
 

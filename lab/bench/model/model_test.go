@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,7 +21,7 @@ var update = flag.Bool("update", false, "render the page again from what the las
 var some = &Inputs{
 	RosterBytes: 2500, NodeEvent: 6, Listing: 8000, WireNode: 124, WireChange: 232, WireBeat: 108, ViewBytes: 300, Apply: 0.01, Decide: 1, Plan: 2,
 	SliceBytes: 2300, Base: 50, Stream: 100, Beat: 60, Change: 40, Arrive: 800, Reset: 1000, Probe: 150,
-	Nodes: 5000, Subscribers: 800, FewerThanAll: 200, Told: 32_000, ToldFewer: 8000,
+	Nodes: 5000, Subscribers: 800, FewerThanAll: 200, ChangeFewer: 38,
 }
 
 func TestThePageSaysWhatTheLastRunFound(t *testing.T) {
@@ -75,12 +76,20 @@ func TestWhatASectionKeepsIsReadAgain(t *testing.T) {
 }
 
 func TestTheGoalIsHowFarThePredictionIsOffEitherWay(t *testing.T) {
-	for _, told := range []float64{16_000, 64_000} {
+	for _, fewer := range []float64{20, 80} {
 		in := *some
-		in.ToldFewer, in.Told = 8000*199/199, told*799/796
-		if g := in.section(50_000, report.Table{}).Goals[0]; math.Abs(g.Figure-2) > 0.02 || g.Met() {
-			t.Errorf("%.0f µs in place of 32,000: %.3f, met: %t", told, g.Figure, g.Met())
+		in.ChangeFewer = fewer
+		if g := in.section(50_000, report.Table{}).Goals[0]; g.Figure != 2 || g.Met() {
+			t.Errorf("%.0f µs where 40 are measured: %.3f, met: %t", fewer, g.Figure, g.Met())
 		}
+	}
+}
+
+func TestWhatTheServerDoesAnywayIsNoMessages(t *testing.T) {
+	alone := phase{cpu: 1000, messages: 10, took: time.Second}
+	busy := phase{cpu: 1000 + 2*500 + 100*40, messages: 110, took: 3 * time.Second}
+	if got := busy.beyond(alone, 500); got != 40 {
+		t.Errorf("%.1f µs a message, want 40", got)
 	}
 }
 

@@ -63,11 +63,11 @@ func (in *Inputs) program(ctx context.Context, env report.Env, of crowd) (err er
 	n := float64(of.subscribers)
 	in.Base = alone.resident
 	in.Stream = max(0, all.resident-alone.resident) * 1024 / (n - 1)
-	in.Beat = max(0, all.rest-alone.rest) / (all.told - alone.told)
-	in.Change = max(0, all.change-alone.change) / (n - 1)
+	in.Beat = all.rest.beyond(alone.rest, 0)
+	in.Change = all.changes.beyond(alone.changes, alone.rest.rate())
+	in.ChangeFewer = few.changes.beyond(alone.changes, alone.rest.rate())
 	in.Arrive = all.back / n
 	in.Reset = max(0, all.come-all.back) / n / float64(of.nodes) * 1000
-	in.Told, in.ToldFewer = all.change-alone.change, few.change-alone.change
 	return nil
 }
 
@@ -84,10 +84,24 @@ const messages = "slicefeed_inventory_stream_messages_total"
 
 // costs are what a crowd costs: CPU in microseconds, memory in MB.
 type costs struct {
-	come, back float64 // all of them come, with nothing and with the digest
-	rest, told float64 // at rest, and the messages meanwhile
-	change     float64
-	resident   float64
+	come, back    float64 // all of them come, with nothing and with the digest
+	changes, rest phase
+	resident      float64
+}
+
+// phase is what the server did in a while.
+type phase struct {
+	cpu, messages float64
+	took          time.Duration
+}
+
+// rate is what it computed in a second.
+func (p phase) rate() float64 { return p.cpu / p.took.Seconds() }
+
+// beyond is what a message costs that there was not in another phase, in which as much was done
+// otherwise; if that one was shorter, the server has gone on looking at its nodes for longer.
+func (p phase) beyond(other phase, idle float64) float64 {
+	return max(0, p.cpu-other.cpu-(p.took-other.took).Seconds()*idle) / (p.messages - other.messages)
 }
 
 func (m *meter) measure(ctx context.Context, env report.Env, subscribers int) (c costs, err error) {
@@ -110,7 +124,7 @@ func (m *meter) measure(ctx context.Context, env report.Env, subscribers int) (c
 	if c.back, err = m.cpu(come); err != nil {
 		return c, err
 	}
-	changes, err := m.cpu(func() error {
+	c.changes, err = m.phase(func() error {
 		for range m.of.changes {
 			if err := m.change(ctx, crowd); err != nil {
 				return err
@@ -121,19 +135,9 @@ func (m *meter) measure(ctx context.Context, env report.Env, subscribers int) (c
 	if err != nil {
 		return c, err
 	}
-	c.change = changes / float64(m.of.changes)
-	before, err := m.server.Metrics()
-	if err != nil {
+	if c.rest, err = m.phase(func() error { return sleep(ctx, m.of.rest) }); err != nil {
 		return c, err
 	}
-	if c.rest, err = m.cpu(func() error { return sleep(ctx, m.of.rest) }); err != nil {
-		return c, err
-	}
-	after, err := m.server.Metrics()
-	if err != nil {
-		return c, err
-	}
-	c.told = after.Sum(messages) - before.Sum(messages)
 	memory, err := m.server.Memory()
 	c.resident = memory.Resident
 	return c, err
@@ -150,17 +154,25 @@ func (m *meter) change(ctx context.Context, crowd *load.Crowd) error {
 	return err
 }
 
-// cpu is what the server computes while something is done, in microseconds.
+// cpu is what the server computes while something is done.
 func (m *meter) cpu(do func() error) (float64, error) {
+	p, err := m.phase(do)
+	return p.cpu, err
+}
+
+func (m *meter) phase(do func() error) (p phase, err error) {
 	before, err := m.server.Metrics()
 	if err != nil {
-		return 0, err
+		return p, err
 	}
+	began := time.Now()
 	if err := do(); err != nil {
-		return 0, err
+		return p, err
 	}
+	p.took = time.Since(began)
 	after, err := m.server.Metrics()
-	return (after.CPU() - before.CPU()) * 1e6, err
+	p.cpu, p.messages = (after.CPU()-before.CPU())*1e6, after.Sum(messages)-before.Sum(messages)
+	return p, err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -44,16 +44,15 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 }
 
 func (in *Inputs) section(nodes int, relays report.Table) *report.Section {
-	predicted := in.ToldFewer * (in.Subscribers - 1) / (in.FewerThanAll - 1)
 	return &report.Section{
 		Title: "Past this machine: 50,000 nodes and 100,000 subscribers, by a model",
 		Settings: fmt.Sprintf("The pure cores of both halves were run with %s nodes; the inventory's own program with %s nodes and %s subscribers, then %s; the rest is calculated. "+
 			"What it assumes, what breaks first, and what helps is in [scaling.md](scaling.md).", count(float64(nodes)), count(in.Nodes), count(in.FewerThanAll), count(in.Subscribers)),
 		Goals: []report.Goal{{
-			Text:   fmt.Sprintf("CPU of a change told to %s subscribers, as the model predicts it from %s, over what it took (or the inverse)", count(in.Subscribers), count(in.FewerThanAll)),
-			Figure: max(predicted/in.Told, in.Told/predicted), AtMost: goalPrediction, Unit: "×",
-			Remark: fmt.Sprintf("one message costs %s µs of CPU with %s subscribers and %s µs with %s; the model takes the latter",
-				figure(in.ToldFewer/(in.FewerThanAll-1)), count(in.FewerThanAll), figure(in.Told/(in.Subscribers-1)), count(in.Subscribers)),
+			Text:   fmt.Sprintf("CPU of a message to %s subscribers, over what %s predict (or the inverse)", count(in.Subscribers), count(in.FewerThanAll)),
+			Figure: max(in.Change/in.ChangeFewer, in.ChangeFewer/in.Change), AtMost: goalPrediction, Unit: "×",
+			Remark: fmt.Sprintf("one message costs %s µs with %s subscribers and %s µs with %s; the model takes the latter",
+				figure(in.ChangeFewer), count(in.FewerThanAll), figure(in.Change), count(in.Subscribers)),
 		}},
 		Tables: []report.Table{in.quantities(), in.limits(), relays, in.table()},
 	}
