@@ -122,6 +122,12 @@ func (c *control) Run(ctx context.Context) {
 }
 
 func (c *control) write(ctx context.Context, write func(context.Context) error) error {
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	c.writes.RLock()
 	defer c.writes.RUnlock()
 	return write(ctx)

@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,4 +201,36 @@ func TestWhatAProbeOfAnotherTargetSeesKeepsTheLease(t *testing.T) {
 	if lead.released != 1 {
 		t.Error("it is kept though no probe passes")
 	}
+}
+
+func TestNoMoreServicesAreWrittenAtATimeThanAnAPIServerTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, &elected{})
+		ctx, stop := context.WithCancel(t.Context())
+		var under atomic.Int32
+		over := make(chan struct{})
+		var all errgroup.Group
+		for range mostWrites + 10 {
+			all.Go(func() error {
+				return o.control(targets.Key{}, o).write(ctx, func(context.Context) error {
+					under.Add(1)
+					<-over
+					return nil
+				})
+			})
+		}
+		synctest.Wait()
+		if n := under.Load(); n != mostWrites {
+			t.Errorf("%d writes are under way", n)
+		}
+		stop() // those that wait do not begin any more
+		synctest.Wait()
+		close(over)
+		if err := all.Wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("of those that waited: %v", err)
+		}
+		if n := under.Load(); n != mostWrites {
+			t.Errorf("%d writes were begun", n)
+		}
+	})
 }

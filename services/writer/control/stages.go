@@ -75,6 +75,13 @@ type Lease interface {
 	Release()                 // gives it up, so that another one takes it
 }
 
+// mostWrites is how many Services are written at a time. One change may concern hundreds, and an
+// API server turns away by 429 what neither fits among the some 245 requests that it serves the
+// service accounts at a time, unless it is set otherwise, nor into a few queues behind. Far fewer
+// keep it busy, and they share a connection. Those whose writes hang, in a namespace with a webhook
+// that does not answer for one, must not take all places from the others.
+const mostWrites = 64
+
 // stages are what all controls share.
 type stages struct {
 	sources map[string]Source
@@ -88,6 +95,8 @@ type stages struct {
 	metrics *metrics
 	log     *slog.Logger
 
+	// turns has a place for each write that is under way.
+	turns chan struct{}
 	// writes is held for reading by whoever writes, and for writing to give the Lease up: the
 	// next leader may begin at once, and must not meet a write of ours that is under way.
 	writes sync.RWMutex
@@ -97,6 +106,7 @@ func newStages(cfg Config) *stages {
 	s := &stages{
 		sources: map[string]Source{}, targets: cfg.Targets, prober: cfg.Prober, lease: cfg.Lease, zones: cfg.Zones,
 		told: cfg.Told, board: cfg.Board, applier: cfg.Applier, metrics: newMetrics(cfg.Registerer), log: cfg.Logger,
+		turns: make(chan struct{}, mostWrites),
 	}
 	for _, one := range cfg.Sources {
 		s.sources[one.Name] = one
