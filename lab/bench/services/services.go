@@ -33,14 +33,14 @@ type plan struct {
 
 const (
 	warmUp   = 4   // changes of each kind before those that count
-	underWay = 500 // requests of the bare client
+	underWay = 64 // requests of the bare client, as many as the writer's
 )
 
 func planned(quick bool) plan {
 	if quick {
 		return plan{services: 100, nodes: 50, changes: 10}
 	}
-	return plan{services: 500, nodes: 50, changes: 40}
+	return plan{services: 500, nodes: 50, changes: 30}
 }
 
 // Run is the section of the bench.
