@@ -15,10 +15,10 @@ import (
 )
 
 // What a figure may grow by before it counts: another patch of Go may give a map other buckets, or
-// a slice other room to grow. An allocation more in fewer than fifty is seen, and so is any
-// that comes with each node or endpoint.
+// a slice other room to grow, and a fake clientset (the control's benchmark has one) varies by 2 %.
+// An allocation more in fewer than twenty is seen, and so is any that comes with each node or endpoint.
 var tolerances = []tolerance{
-	{unit: "allocs/op", share: 0.02},
+	{unit: "allocs/op", share: 0.05},
 	{unit: "B/op", share: 0.10, more: 64},
 }
 
