@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,9 @@ import (
 
 // SourcesSubnet is where further sources' workers may be.
 const SourcesSubnet = "10.1.0.0/16"
+
+// policyName is that of the policy and of its binding.
+const policyName = "slicefeed-writer"
 
 // policyEdits make of the policy's lists what this world needs: the second family, further
 // sources and namespaces, a TARGET_PORT, and the label of a controller from before.
@@ -45,8 +49,11 @@ func (p *Pair) applyPolicy(ctx context.Context, replacements ...string) error {
 	return p.Consuming.ApplyYAML(ctx, []byte(strings.NewReplacer(replacements...).Replace(string(raw))))
 }
 
-// awaitPolicy tries what the policy forbids, as the writer, until it is refused.
-func (p *Pair) awaitPolicy(ctx context.Context) error {
+// awaitPolicy waits until the policy works.
+func (p *Pair) awaitPolicy(ctx context.Context) error { return p.untilPolicy(ctx, true) }
+
+// untilPolicy tries what the policy forbids, as the writer, until it is refused, or is not.
+func (p *Pair) untilPolicy(ctx context.Context, works bool) error {
 	config := p.Consuming.AdminConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: WriterUser}
 	client, err := kubernetes.NewForConfig(config)
@@ -64,16 +71,38 @@ func (p *Pair) awaitPolicy(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		_, err := client.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if apierrors.IsForbidden(err) {
+		if apierrors.IsForbidden(err) == works && (err == nil || works) {
 			return nil
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
 			return fmt.Errorf("wait for the admission policy: %w", err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the admission policy lets everything pass: %w", context.Cause(ctx))
+			return fmt.Errorf("the admission policy does not begin, or cease, to work: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// SuspendPolicy has the admission policy look at nothing, and returns how to have it look again, for
+// whoever measures what it costs.
+func (p *Pair) SuspendPolicy(ctx context.Context) (back func(context.Context) error, err error) {
+	bindings := p.consumingClient.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	binding, err := bindings.Get(ctx, policyName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("suspend the admission policy: %w", err)
+	}
+	if err := bindings.Delete(ctx, policyName, metav1.DeleteOptions{}); err != nil {
+		return nil, fmt.Errorf("suspend the admission policy: %w", err)
+	}
+	again := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, Spec: binding.Spec,
+	}
+	return func(ctx context.Context) error {
+		if _, err := bindings.Create(ctx, again, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("have the admission policy look again: %w", err)
+		}
+		return p.awaitPolicy(ctx)
+	}, p.untilPolicy(ctx, false)
 }

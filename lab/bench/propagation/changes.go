@@ -42,6 +42,21 @@ func (b *bench) toggle(ctx context.Context, f *findings) error {
 	return nil
 }
 
+// unjudged toggles the node while no admission policy looks at what the writer writes.
+func (b *bench) unjudged(ctx context.Context, f *findings) error {
+	back, err := b.pair.SuspendPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	toggles := b.workers[len(b.workers)-1]
+	for i := range f.freely {
+		if err := b.both(ctx, &f.free, turn(i%2 == 1), toggles); err != nil {
+			return err
+		}
+	}
+	return back(ctx)
+}
+
 // stages are where the time of a typical change goes.
 type stages struct {
 	took    []time.Duration
@@ -93,9 +108,18 @@ func newStages(samples []sample, passed []mark, of []stage) (stages, error) {
 	return s, nil
 }
 
+// pace is what the inventory leaves between two questions to the cloud: a node that joins sooner
+// after another waits for that.
+const pace = 5 * time.Second
+
 // come has nodes join, whose machines the cloud shows already, and leave.
 func (b *bench) come(ctx context.Context, f *findings) error {
 	for range f.joins {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pace):
+		}
 		w, err := b.add()
 		if err != nil {
 			return err

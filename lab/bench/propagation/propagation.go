@@ -28,14 +28,15 @@ const warmUp = 20
 type size struct {
 	toggles int           // of each side
 	traced  time.Duration // then, for the stages
+	freely  int           // then, of each side, without the admission policy; an even number
 	joins   int
 	undrain int // workers that are to be served again, once under each settings
 	deaths  int // of each kind; fewer than undrain, since some have to live
 }
 
 var (
-	whole = size{toggles: 600, traced: 8 * time.Second, joins: 12, undrain: 40, deaths: 30}
-	quick = size{toggles: 60, traced: 2 * time.Second, joins: 1, undrain: 6, deaths: 3}
+	whole = size{toggles: 600, traced: 8 * time.Second, freely: 200, joins: 8, undrain: 40, deaths: 30}
+	quick = size{toggles: 60, traced: 2 * time.Second, freely: 20, joins: 1, undrain: 6, deaths: 3}
 )
 
 // Run is the section of the bench.
@@ -75,6 +76,7 @@ type findings struct {
 	floor, pair  []sample // toggles
 	floorStages  stages
 	pairStages   stages
+	free         sides // toggles without the admission policy
 	joined, left []sample
 	undrained    sides // served again, without guards and probes
 	guarded      sides // with them
@@ -105,6 +107,7 @@ func measure(ctx context.Context, env report.Env, p *pair.Pair) (*report.Section
 		}{
 			{"a node toggles Ready", b.toggle},
 			{"the same, traced", b.trace},
+			{"the same, without the admission policy", b.unjudged},
 			{"nodes join and leave", b.come},
 			{"draining nodes are served again", b.undrain},
 			{"the same with guards and probes, and backends die", b.guarded},
