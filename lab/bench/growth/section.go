@@ -3,6 +3,7 @@ package growth
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/bench/report"
@@ -80,7 +81,7 @@ func (f *findings) changes() report.Table {
 	}
 	for _, s := range f.sizes {
 		t.Rows = append(t.Rows, []string{
-			fmt.Sprint(s.nodes), ms(milliseconds(s.floor)), ms(milliseconds(s.pair)), ms(figures.Milliseconds(figures.Percentile(s.pair, 99))),
+			strconv.Itoa(s.nodes), ms(milliseconds(s.floor)), ms(milliseconds(s.pair)), ms(figures.Milliseconds(figures.Percentile(s.pair, 99))),
 			fmt.Sprintf("%.2f", milliseconds(s.pair)/milliseconds(s.floor)),
 			ms(least(s.inventory)), ms(least(s.writer)), fmt.Sprintf("%d MB", s.memory[0]>>20), fmt.Sprintf("%d MB", s.memory[1]>>20),
 		})

@@ -32,7 +32,7 @@ type plan struct {
 }
 
 const (
-	warmUp   = 4   // changes of each kind before those that count
+	warmUp   = 4  // changes of each kind before those that count
 	underWay = 64 // requests of the bare client, as many as the writer's
 )
 
