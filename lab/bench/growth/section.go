@@ -16,6 +16,13 @@ const (
 	mostStart  = 2.0
 )
 
+// whole is why the writer's CPU grows at all, and what was tried.
+const whole = "A change of one Service is three decisions (on the source's word, on the answer to the write, and when the watch tells of it) and two plans, " +
+	"and each looks at all endpoints of that Service: the guards speak of the whole (is anything ready, how many leave, does any probe pass). " +
+	"What they rest upon is read back and sorted only where it has changed, nothing is made that nobody asks for, and the room for a decision is kept: by BenchmarkOneChange " +
+	"34 MB of garbage for a change of one in 5,000 became 5, and on a busy machine 47 ms of CPU became 8. Decisions that are patched instead of made would be a second form of the rules, to be held to the first; " +
+	"it is not worth that while the time of a change stays flat. Other Services cost a change nothing."
+
 // findings are all that was measured.
 type findings struct {
 	plan   plan
@@ -26,6 +33,8 @@ type findings struct {
 func (f *findings) section() *report.Section {
 	from, to := f.sizes[1], f.sizes[len(f.sizes)-1]
 	grown := fmt.Sprintf("%d nodes over %d", to.nodes, from.nodes)
+	writer := f.growth("CPU of one change in the writer, "+grown, from, to, func(s *size) []float64 { return s.writer })
+	writer.Remark = whole
 	return &report.Section{
 		Title: "Growth: what one change costs as the fleet grows",
 		Settings: fmt.Sprintf("Nodes of some 12 KB in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
@@ -34,7 +43,7 @@ func (f *findings) section() *report.Section {
 		Goals: []report.Goal{
 			f.growth("time of one change as a multiple of the floor's, "+grown, from, to, (*size).ratios),
 			f.growth("CPU of one change in the inventory, "+grown, from, to, func(s *size) []float64 { return s.inventory }),
-			f.growth("CPU of one change in the writer, "+grown, from, to, func(s *size) []float64 { return s.writer }),
+			writer,
 			f.start(),
 		},
 		Tables: []report.Table{f.changes(), f.startUp()},
