@@ -52,6 +52,7 @@ type run struct {
 
 	ended  time.Time // when a view that was not empty ended the last one
 	before *run      // that one
+	fresh  time.Time // when a number came that was new
 }
 
 func newWriter() *writer {
@@ -211,11 +212,16 @@ func (a *aim) drop(name string, t *told) {
 
 // see counts an observation. A view that the next one replaced at the same moment, as they come to a writer that
 // stood still, need not have been decided upon: a decision is made on what is known when it is made (§5), and
-// whoever is slow gets the newest state (§3). So what it ended goes on.
+// whoever is slow gets the newest state (§3). So what it ended goes on, and the number that it came with
+// is as new to whoever decides on the next.
 func (r *run) see(empty, fresh bool, received, now time.Time) {
+	if fresh {
+		r.fresh = now
+	}
+	fresh = r.fresh.Equal(now)
 	if !empty {
 		if r.count > 0 {
-			*r = run{ended: now, before: &run{count: r.count, last: r.last}}
+			*r = run{fresh: r.fresh, ended: now, before: &run{count: r.count, last: r.last}}
 		}
 		return
 	}
