@@ -146,7 +146,7 @@ func open(mem Memory, in Input, now time.Time) *court {
 		in.Limits.EmptyThreshold = DefaultEmptyThreshold
 	}
 	in.Sources = sorted(in.Sources, func(a, b Source) int { return cmp.Compare(a.Name, b.Name) })
-	c := courts.Get().(*court) //nolint:errcheck,forcetypeassert // nothing else is put there
+	c := courts.Get().(*court) //nolint:forcetypeassert // nothing else is put there
 	c.in, c.now, c.past, c.sources = in, now, mem, make([]witness, len(in.Sources))
 	held := sorted(in.Held, func(a, b Held) int { return a.Address.Compare(b.Address) })
 	told := make([][]Member, len(in.Sources))
