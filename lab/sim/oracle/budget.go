@@ -37,6 +37,9 @@ func (p *plan) excused(t *target, c change) bool {
 	if ours, is := t.ours[c.address]; !is || !ours.Ready {
 		return true // what someone else added or altered is not held
 	}
+	if t.mends(c) {
+		return true // a leader whose term was over is someone else
+	}
 	r := p.made()
 	if p.config.ShrinkWindow == 0 || r.away[c.address] {
 		return true
