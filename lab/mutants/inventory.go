@@ -166,7 +166,7 @@ func inventory() []Mutant {
 			Name:   "set-before-the-first-word",
 			Harm:   "Readers are told the set before it is complete, and take a part of it for all.",
 			File:   inFeed + "/store.go",
-			Edits:  one("\tif u.Synced {\n", "\t{\n"),
+			Edits:  one("\tcase !u.Synced:\n", "\tcase false:\n"),
 			Suites: []string{inFeed, inNodeServer},
 		},
 	}

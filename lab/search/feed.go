@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -49,7 +50,8 @@ const (
 
 type replicaOf struct {
 	store *feed.Store
-	was   []byte // its portrait
+	asked *sync.Mutex // a store remembers what it answered last, and worlds share it
+	was   []byte      // its portrait
 	lives int
 	told  bool
 	set   set
@@ -89,7 +91,7 @@ func (r *replicaOf) epoch(number int) string { return fmt.Sprintf("%c%d", 'a'+nu
 // start begins another life, which knows what the last one knew, and is not to tell it yet.
 func (r *replicaOf) start(number int) {
 	r.lives++
-	r.store, r.told = feed.NewStoreWithin(r.epoch(number), feed.View{}, window), false
+	r.store, r.asked, r.told = feed.NewStoreWithin(r.epoch(number), feed.View{}, window), new(sync.Mutex), false
 	for n, value := range r.set {
 		if value != absent {
 			r.store.Apply([]roster.Change{{Name: name(n), Node: nodeOf(n, value)}})
@@ -132,10 +134,14 @@ func (r *replicaOf) swap() {
 }
 
 // own makes the store one that no other world has.
-func (r *replicaOf) own() { r.store = replica(r.store, reflect.TypeFor[*feed.Entry]()) }
+func (r *replicaOf) own() {
+	r.asked.Lock()
+	defer r.asked.Unlock()
+	r.store, r.asked = replica(r.store, reflect.TypeFor[*feed.Entry]()), new(sync.Mutex)
+}
 
 // draw takes the store's portrait. It asks for the whole set first: then no later question alters
-// the store, and worlds may share it.
+// more of the store than its last answer, and worlds may share it.
 func (r *replicaOf) draw() {
 	r.store.All()
 	r.was = paint(start, 0, r.store)
@@ -274,7 +280,10 @@ func (w *feedWorld) touch() { w.view = replica(w.view, reflect.TypeFor[*subscrib
 
 // news is what the replica would tell now; false: a heartbeat.
 func (w *feedWorld) news() (u feed.Update, news bool) {
-	u = w.replicas[w.link.to].store.Since(w.link.at)
+	of := &w.replicas[w.link.to]
+	of.asked.Lock()
+	defer of.asked.Unlock()
+	u = of.store.Since(w.link.at)
 	return u, !u.Empty() || !feed.SameWord(u.Status, w.link.word)
 }
 

@@ -53,7 +53,7 @@ func (r *replica) Doubt(int) { r.doubts.Add(1) }
 func (r *replica) SetDoubtDepth(int) {}
 
 // start begins a life with a roster. Its clients' connections end at the age given.
-func start(life string, view feed.View, age time.Duration, tampers grpc.StreamServerInterceptor) *replica {
+func start(life string, view feed.View, age time.Duration) *replica {
 	r := &replica{
 		life: life, view: view, stores: feed.NewStores(life), lis: bufconn.Listen(64 << 10), holds: nodes{},
 		ran: make(chan error, 1), served: make(chan error, 1),
@@ -69,8 +69,7 @@ func start(life string, view feed.View, age time.Duration, tampers grpc.StreamSe
 	r.grpc = grpc.NewServer( // as the real link has it, but for the age
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(64<<10), grpc.MaxConcurrentStreams(8), grpc.WaitForHandlers(true),
-		grpc.StreamInterceptor(tampers))
+		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(64<<10), grpc.MaxConcurrentStreams(8), grpc.WaitForHandlers(true))
 	inventoryv1.RegisterInventoryServiceServer(r.grpc, r.server)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stopRun = stop

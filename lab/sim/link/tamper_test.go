@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -88,22 +89,32 @@ func (t *tamper) sent(m *message) *message {
 	return m
 }
 
-func (t *tamper) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return handler(srv, &tampered{ss, t})
+// intercept alters at the client's end of the wire: at the other a message is encoded once for all readers.
+func (t *tamper) intercept(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	cs, err := streamer(ctx, desc, cc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &tampered{cs, t}, nil
 }
 
 type tampered struct {
-	grpc.ServerStream
+	grpc.ClientStream
 
 	by *tamper
 }
 
-func (s *tampered) SendMsg(m any) error {
-	altered := s.by.sent(m.(*message))
-	if altered == nil {
-		return nil
+func (s *tampered) RecvMsg(to any) error {
+	for {
+		var m message
+		if err := s.ClientStream.RecvMsg(&m); err != nil {
+			return err
+		}
+		if altered := s.by.sent(&m); altered != nil {
+			proto.Merge(to.(*message), altered)
+			return nil
+		}
 	}
-	return s.ServerStream.SendMsg(altered)
 }
 
 // idle reports whether no message is about to be altered.

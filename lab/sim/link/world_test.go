@@ -109,7 +109,7 @@ func (w *world) follow(meanwhile func()) {
 			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 15 * time.Second}, MinConnectTimeout: 10 * time.Second,
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)),
-		grpc.WithStreamInterceptor(w.calls.intercept))
+		grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func (w *world) note(life, set string) {
 // begin starts the life of a replica that knows the truth.
 func (w *world) begin(i int) {
 	w.lives++
-	r := start(fmt.Sprintf("life-%d", w.lives), w.view, w.age, w.tamper.intercept)
+	r := start(fmt.Sprintf("life-%d", w.lives), w.view, w.age)
 	r.learn(w.truth, w.note)
 	r.say(w.status)
 	w.replicas[i] = r
