@@ -95,8 +95,8 @@ func (o *Oracle) wrote(f Wrote) {
 		o.budget(f, p, t, changes)
 	}
 	t.edits = slices.DeleteFunc(t.edits, func(e edit) bool { return e.slice == f.Slice })
-	if p.landed++; p.complete() { // so is all that was booked until then
-		p.aim.booked = slices.DeleteFunc(p.aim.booked, func(b booking) bool { return !b.at.After(p.at) })
+	if p.landed++; p.complete() { // so is all that was booked before; at the same moment it may have been after
+		p.aim.booked = slices.DeleteFunc(p.aim.booked, func(b booking) bool { return b.at.Before(p.at) })
 	}
 	t.last = p.writer
 	t.turned(f, p, changes, after, o)

@@ -42,8 +42,26 @@ type aim struct {
 // emptiness counts the complete observations in a row that found nothing.
 type emptiness struct {
 	epoch         string
-	number        uint64
 	unready, dead run // in each way in which a view is blank
+	seen          [2]sight
+}
+
+// sight is the number of the observation that counted last, and when one came that was newer. A view that is not
+// blank starts over, also with a number that goes back, as a liar's do.
+type sight struct {
+	number uint64
+	fresh  time.Time
+}
+
+// see reports whether an observation is newer to whoever decides now.
+func (s *sight) see(blank bool, number uint64, now time.Time) bool {
+	if number > s.number {
+		s.fresh = now
+	}
+	if number > s.number || !blank {
+		s.number = number
+	}
+	return s.fresh.Equal(now)
 }
 
 type run struct {
@@ -52,7 +70,6 @@ type run struct {
 
 	ended  time.Time // when a view that was not empty ended the last one
 	before *run      // that one
-	fresh  time.Time // when a number came that was new
 }
 
 func newWriter() *writer {
@@ -180,15 +197,14 @@ func (a *aim) observe(now time.Time, w *writer, name string, t *told) {
 	}
 	e := a.emptiness[name]
 	if e == nil || e.epoch != t.Epoch {
-		e = &emptiness{epoch: t.Epoch, number: t.Observation}
+		first := sight{number: t.Observation}
+		e = &emptiness{epoch: t.Epoch, seen: [2]sight{first, first}}
 		a.emptiness[name] = e
 	}
 	view := a.blank(t, w.fences, w.probes[a.Probe])
-	fresh := t.Observation > e.number
 	before := *e
-	e.number = max(e.number, t.Observation)
-	e.unready.see(view.unready, fresh, t.Received, now)
-	e.dead.see(view.dead, fresh, t.Received, now)
+	e.unready.see(view.unready, e.seen[0].see(view.unready, t.Observation, now), t.Received, now)
+	e.dead.see(view.dead, e.seen[1].see(view.dead, t.Observation, now), t.Received, now)
 	if e.unready != before.unready || e.dead != before.dead {
 		a.version++
 	}
@@ -212,16 +228,12 @@ func (a *aim) drop(name string, t *told) {
 
 // see counts an observation. A view that the next one replaced at the same moment, as they come to a writer that
 // stood still, need not have been decided upon: a decision is made on what is known when it is made (§5), and
-// whoever is slow gets the newest state (§3). So what it ended goes on, and the number that it came with
-// is as new to whoever decides on the next.
+// whoever is slow gets the newest state (§3). So what it ended goes on. The number that it came with is as new
+// to whoever decides on the next: see sight.
 func (r *run) see(empty, fresh bool, received, now time.Time) {
-	if fresh {
-		r.fresh = now
-	}
-	fresh = r.fresh.Equal(now)
 	if !empty {
 		if r.count > 0 {
-			*r = run{fresh: r.fresh, ended: now, before: &run{count: r.count, last: r.last}}
+			*r = run{ended: now, before: &run{count: r.count, last: r.last}}
 		}
 		return
 	}

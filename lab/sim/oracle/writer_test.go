@@ -6,20 +6,26 @@ import (
 	"time"
 )
 
-// What a writer that stood still hears at one moment is one view to it, the last, with the newest number.
-func TestANumberIsAsNewWithTheViewThatReplacedItsOwnAtOnce(t *testing.T) {
+// What a writer that stood still hears at one moment is one view to it, the last, with the newest number (world
+// 28342). The numbers of a liar go back (world 4050).
+func TestANumberIsNewToWhoeverDecidesNow(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	for _, tt := range []struct {
-		name string
-		next int // when the empty view comes, that the number did not come with
-		want int
-	}{{"at once", 10, 1}, {"a second later", 11, 0}} {
+		name  string
+		next  int // when the empty view comes
+		with  uint64
+		fresh bool
+	}{
+		{"with the view that replaced its own at once", 10, 5, true},
+		{"but not a second later", 11, 5, false},
+		{"when it grows", 11, 6, true},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var r run
-			r.see(false, true, at(10), at(10))
-			r.see(true, false, at(tt.next), at(tt.next))
-			if r.count != tt.want {
-				t.Errorf("%d observations say that it is empty, want %d", r.count, tt.want)
+			s := sight{number: 9}
+			s.see(false, 4, at(5)) // it goes back
+			s.see(false, 5, at(10))
+			if got := s.see(true, tt.with, at(tt.next)); got != tt.fresh {
+				t.Errorf("number %d is new: %t", tt.with, got)
 			}
 		})
 	}
