@@ -9,7 +9,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // Permission is something that a credential may do.
@@ -54,9 +54,15 @@ func (p Permission) in(same []Permission) string {
 	return p.String()
 }
 
+// reviews asks what its credential may do.
+type reviews interface {
+	Create(context.Context, *authorizationv1.SelfSubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error)
+}
+
 // Cluster is an API server, and a credential for it that a half was given.
 type Cluster struct {
-	Client  kubernetes.Interface
+	Client  rest.Interface // of any group
+	Reviews reviews
 	Host    string
 	Clock   *Clock // its client is wrapped by this
 	Half    string // whose it is: "the inventory"
@@ -126,7 +132,7 @@ func (c Cluster) allowed(ctx context.Context, same []Permission) (string, error)
 
 // reach asks for the version, which anyone may ask for.
 func (c Cluster) reach(ctx context.Context) (string, error) {
-	text, err := c.Client.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
+	text, err := c.Client.Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		return "", fmt.Errorf("%w: check %s, its address and its CA, and the network in between", err, c.Setting)
 	}
@@ -145,7 +151,7 @@ func (c Cluster) may(ctx context.Context, p Permission) (bool, error) {
 	if namespace == Anywhere {
 		namespace = metav1.NamespaceAll
 	}
-	answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	answer, err := c.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: p.Verb, Group: p.Group, Resource: p.Resource, Name: p.Name,
 		}},

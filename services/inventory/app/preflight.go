@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -36,10 +36,10 @@ func check(ctx context.Context, version string, call command.Call[Config]) error
 type flight struct {
 	cfg     *Config
 	version string
-	cluster kubernetes.Interface // nil: the source is none
-	host    string               // of the cluster's API server
-	clock   *preflight.Clock     // of its answers
-	cloud   describer            // nil: none is needed
+	cluster *kubeapi.Client  // nil: the source is none
+	host    string           // of the cluster's API server
+	clock   *preflight.Clock // of its answers
+	cloud   describer        // nil: none is needed
 }
 
 func newFlight(cfg *Config, version string) (*flight, error) {
@@ -50,7 +50,7 @@ func newFlight(cfg *Config, version string) (*flight, error) {
 		if err == nil {
 			f.host = cluster.Host
 			cluster.Wrap(f.clock.Wrap)
-			f.cluster, err = kubernetes.NewForConfig(cluster)
+			f.cluster, err = kubeapi.New(cluster)
 		}
 		problems = append(problems, err)
 	}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/apicalls"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
@@ -44,7 +44,7 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		return nil, err
 	}
 	apicalls.Observe(cluster, "inventory", registry)
-	client, err := kubernetes.NewForConfig(cluster)
+	client, err := kubeapi.New(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the secured cluster: %w", err)
 	}
@@ -54,14 +54,19 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 			return nil, err
 		}
 		return kubeservice.New(kubeservice.Config{
-			Client: client, Namespace: s.namespace, Name: s.name, Log: log, Registerer: registry,
+			Services: client.Services(s.namespace), Slices: client.EndpointSlices(s.namespace), Client: client,
+			Namespace: s.namespace, Name: s.name, Log: log, Registerer: registry,
 		}), nil
 	}
 	rules, err := rulesOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
+	nodes := kubenodes.Config{Nodes: client.Nodes(), Client: client, Rules: rules, Log: log, Registerer: registry}
+	if rules.Workload != nil {
+		nodes.Pods = client.Pods(rules.Workload.Namespace)
+	}
+	return kubenodes.New(nodes), nil
 }
 
 func rulesOf(cfg *Config) (rules kubenodes.Rules, err error) {

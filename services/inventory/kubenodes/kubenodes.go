@@ -21,15 +21,22 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Config is what Nodes needs. All fields are mandatory but Rules.
+// watched lists and watches objects, whose list is an L.
+type watched[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// Config is what Nodes needs. All fields are mandatory but Rules and Pods.
 type Config struct {
-	Client     kubernetes.Interface
+	Nodes      watched[*corev1.NodeList]
+	Pods       watched[*corev1.PodList] // of the workload's namespace; nil: Rules have no workload
+	Client     any                      // behind both: see kubewatch.Config
 	Rules      Rules
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -64,18 +71,17 @@ func New(cfg Config) *Nodes {
 	watching := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
-	n.nodes = kubewatch.New(nodesOf(cfg.Client, cfg.Rules), watching)
+	n.nodes = kubewatch.New(nodesOf(cfg.Nodes, cfg.Rules), watching)
 	if cfg.Rules.Workload == nil {
 		n.looks = kubewatch.NewLooks(n.nodes)
 		return n
 	}
-	n.pods = kubewatch.New(podsOf(cfg.Client, *cfg.Rules.Workload), watching)
+	n.pods = kubewatch.New(podsOf(cfg.Pods, *cfg.Rules.Workload), watching)
 	n.looks = kubewatch.NewLooks(n.nodes, n.pods)
 	return n
 }
 
-func nodesOf(client kubernetes.Interface, rules Rules) kubewatch.Kind[seen] {
-	nodes := client.CoreV1().Nodes()
+func nodesOf(nodes watched[*corev1.NodeList], rules Rules) kubewatch.Kind[seen] {
 	return kubewatch.Kind[seen]{
 		Resource: "nodes", Example: &corev1.Node{},
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
@@ -97,8 +103,7 @@ var running = fields.AndSelectors(
 	fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)),
 ).String()
 
-func podsOf(client kubernetes.Interface, w Workload) kubewatch.Kind[pod] {
-	pods := client.CoreV1().Pods(w.Namespace)
+func podsOf(pods watched[*corev1.PodList], w Workload) kubewatch.Kind[pod] {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector, o.FieldSelector = w.Selector.String(), running
 		return o

@@ -54,7 +54,7 @@ func follow(t *testing.T, rules Rules, objects ...any) *cluster {
 			t.Fatal(err)
 		}
 	}
-	n := New(Config{Client: client, Rules: rules, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	n := New(Config{Nodes: client.CoreV1().Nodes(), Pods: client.CoreV1().Pods("ingress"), Client: client, Rules: rules, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
@@ -221,7 +221,7 @@ func TestAPodCostsLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	kind := podsOf(fake.NewClientset(), *gateway(t).Workload)
+	kind := podsOf(fake.NewClientset().CoreV1().Pods("ingress"), *gateway(t).Workload)
 	kept := make([]pod, 0, n)
 	before := heap()
 	for i := range n {

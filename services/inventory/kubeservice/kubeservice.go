@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -31,10 +30,23 @@ import (
 // lookTimeout is how long the API server may take to say that the Service is there.
 const lookTimeout = 5 * time.Second
 
+// services gets Services.
+type services interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Service, error)
+}
+
+// endpointSlices lists and watches EndpointSlices.
+type endpointSlices interface {
+	List(context.Context, metav1.ListOptions) (*discoveryv1.EndpointSliceList, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
 // Config is what Endpoints needs. All fields are mandatory.
 type Config struct {
-	Client          kubernetes.Interface
-	Namespace, Name string // of the Service
+	Services        services       // of the namespace
+	Slices          endpointSlices // of the namespace
+	Client          any            // behind both: see kubewatch.Config
+	Namespace, Name string         // of the Service
 	Log             *slog.Logger
 	Registerer      prometheus.Registerer
 }
@@ -60,7 +72,7 @@ func New(cfg Config) *Endpoints {
 		cfg: cfg, changed: make(chan struct{}, 1),
 		slices: map[string]slice{}, listed: map[string]map[string]endpoint{}, told: map[string]roster.Candidate{},
 	}
-	all := cfg.Client.DiscoveryV1().EndpointSlices(cfg.Namespace)
+	all := cfg.Slices
 	ours := func(o metav1.ListOptions) metav1.ListOptions {
 		// A slice belongs to a Service by this label alone: its name says nothing.
 		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
@@ -103,7 +115,7 @@ func (e *Endpoints) Look(ctx context.Context, look roster.Look) (mark uint64, er
 func (e *Endpoints) exists(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	service, err := e.cfg.Client.CoreV1().Services(e.cfg.Namespace).Get(ctx, e.cfg.Name, metav1.GetOptions{})
+	service, err := e.cfg.Services.Get(ctx, e.cfg.Name, metav1.GetOptions{})
 	name := e.cfg.Namespace + "/" + e.cfg.Name
 	switch {
 	case apierrors.IsNotFound(err):

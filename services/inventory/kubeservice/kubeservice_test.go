@@ -50,7 +50,8 @@ func follow(t *testing.T, slices ...*discoveryv1.EndpointSlice) *world {
 		w.create(s)
 	}
 	w.Endpoints = New(Config{
-		Client: client, Namespace: "shop", Name: "web",
+		Services: client.CoreV1().Services("shop"), Slices: client.DiscoveryV1().EndpointSlices("shop"), Client: client,
+		Namespace: "shop", Name: "web",
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

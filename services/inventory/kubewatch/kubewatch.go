@@ -32,7 +32,7 @@ type Kind[T any] struct {
 
 // Config is what a watch needs beside the kind. All fields are mandatory.
 type Config struct {
-	Client  any // the clientset behind List and Watch
+	Client  any // behind List and Watch; client-go asks it whether a watch can tell a whole list: a fake one cannot
 	Log     *slog.Logger
 	Metrics *Metrics
 	Changed chan<- struct{} // of capacity 1: is sent to after anything was told, unless a signal waits there

@@ -53,7 +53,7 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 		set(t, members...)
-		return c.subject(kubenodes.New(kubenodes.Config{Client: c.Clientset, Log: quiet, Registerer: prometheus.NewRegistry()}), set)
+		return c.subject(kubenodes.New(kubenodes.Config{Nodes: c.CoreV1().Nodes(), Client: c.Clientset, Log: quiet, Registerer: prometheus.NewRegistry()}), set)
 	})
 }
 
@@ -81,7 +81,8 @@ func TestService(t *testing.T) {
 		}
 		set(t, members...)
 		return c.subject(kubeservice.New(kubeservice.Config{
-			Client: c.Clientset, Namespace: "shop", Name: "web", Log: quiet, Registerer: prometheus.NewRegistry(),
+			Services: c.CoreV1().Services("shop"), Slices: c.DiscoveryV1().EndpointSlices("shop"), Client: c.Clientset,
+			Namespace: "shop", Name: "web", Log: quiet, Registerer: prometheus.NewRegistry(),
 		}), set)
 	})
 }

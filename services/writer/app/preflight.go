@@ -67,7 +67,8 @@ func newFlight(cfg *Config, version string) (*flight, error) {
 	}
 	f.client = client
 	f.cluster = preflight.Cluster{
-		Client: client, Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
+		Client: client.Discovery().RESTClient(), Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(),
+		Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
 	}
 	return f, nil
 }

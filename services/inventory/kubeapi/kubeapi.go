@@ -1,0 +1,100 @@
+// Package kubeapi asks an API server for the few kinds that the inventory reads. It promises
+// the requests of client-go's clientset and its answers, which a test compares. It refuses all
+// other kinds: the clientset knows every one, and their code and tables made the program half as
+// large again.
+package kubeapi
+
+import (
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+)
+
+// The clients of one kind are client-go's own generic ones.
+type (
+	// Nodes reads and watches Nodes.
+	Nodes = gentype.ClientWithList[*corev1.Node, *corev1.NodeList]
+	// Pods reads and watches the Pods of a namespace.
+	Pods = gentype.ClientWithList[*corev1.Pod, *corev1.PodList]
+	// Services reads the Services of a namespace.
+	Services = gentype.ClientWithList[*corev1.Service, *corev1.ServiceList]
+	// EndpointSlices reads and watches the EndpointSlices of a namespace.
+	EndpointSlices = gentype.ClientWithList[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]
+	// AccessReviews asks what its credential may do.
+	AccessReviews = gentype.Client[*authorizationv1.SelfSubjectAccessReview]
+)
+
+// Client asks one API server. Its methods are safe for concurrent use.
+type Client struct {
+	parameters                     runtime.ParameterCodec
+	core, discovery, authorization rest.Interface
+}
+
+// New returns a client whose groups share their connections.
+func New(cluster *rest.Config) (*Client, error) {
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(known); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	shared, err := rest.HTTPClientFor(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("connections to %s: %w", cluster.Host, err)
+	}
+	c, codecs := &Client{parameters: runtime.NewParameterCodec(known)}, serializer.NewCodecFactory(known).WithoutConversion()
+	for _, group := range []struct {
+		version schema.GroupVersion
+		path    string
+		client  *rest.Interface
+	}{
+		{corev1.SchemeGroupVersion, "/api", &c.core},
+		{discoveryv1.SchemeGroupVersion, "/apis", &c.discovery},
+		{authorizationv1.SchemeGroupVersion, "/apis", &c.authorization},
+	} {
+		own := rest.CopyConfig(cluster)
+		own.GroupVersion, own.APIPath, own.NegotiatedSerializer = &group.version, group.path, codecs
+		if *group.client, err = rest.RESTClientForConfigAndClient(own, shared); err != nil {
+			return nil, fmt.Errorf("client of %s at %s: %w", group.version, cluster.Host, err)
+		}
+	}
+	return c, nil
+}
+
+// RESTClient asks for what is of no kind.
+func (c *Client) RESTClient() rest.Interface { return c.core }
+
+// Nodes returns the client of Nodes.
+func (c *Client) Nodes() *Nodes {
+	return gentype.NewClientWithList("nodes", c.core, c.parameters, "", made[corev1.Node], made[corev1.NodeList])
+}
+
+// Pods returns the client of a namespace's Pods.
+func (c *Client) Pods(namespace string) *Pods {
+	return gentype.NewClientWithList("pods", c.core, c.parameters, namespace, made[corev1.Pod], made[corev1.PodList])
+}
+
+// Services returns the client of a namespace's Services.
+func (c *Client) Services(namespace string) *Services {
+	return gentype.NewClientWithList("services", c.core, c.parameters, namespace, made[corev1.Service], made[corev1.ServiceList])
+}
+
+// EndpointSlices returns the client of a namespace's EndpointSlices.
+func (c *Client) EndpointSlices(namespace string) *EndpointSlices {
+	return gentype.NewClientWithList("endpointslices", c.discovery, c.parameters, namespace,
+		made[discoveryv1.EndpointSlice], made[discoveryv1.EndpointSliceList])
+}
+
+// AccessReviews returns the client of reviews of its own credential.
+func (c *Client) AccessReviews() *AccessReviews {
+	return gentype.NewClient("selfsubjectaccessreviews", c.authorization, c.parameters, "", made[authorizationv1.SelfSubjectAccessReview])
+}
+
+func made[T any]() *T { return new(T) }
