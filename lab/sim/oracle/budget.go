@@ -124,7 +124,9 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 		}
 		if q.at.Before(w.since) {
 			w.since = q.at
-			w.rests(q.told[source])
+			if t := q.told[source]; t != nil && (t.Epoch != w.epoch || t.Observation < w.observed) { // a liar's go back
+				w.rests(t)
+			}
 		}
 		w.size = max(w.size, q.ready[source])
 	}
