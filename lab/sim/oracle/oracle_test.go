@@ -195,6 +195,13 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			wrong("I4 shrink", "they were deleted before our own selector would have taken them", func(r *rig) {
 				again(r)
 				deleted(r)
+				r.wait(time.Second)
+				selected(r, odd)
+				r.write(all(gone, 0, 2))
+			}),
+			right("at the same moment, to a writer that stood still", func(r *rig) {
+				again(r)
+				deleted(r)
 				selected(r, odd)
 				r.write(all(gone, 0, 2))
 			}),

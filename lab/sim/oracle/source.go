@@ -80,6 +80,9 @@ func (o *Oracle) told(f Told) {
 	} else if before != nil {
 		now.word = before.word
 	}
+	if before != nil && before.at.Equal(o.now) {
+		now.replaced = before
+	}
 	w.told[f.Source] = now
 	w.observe(o.now, f.Source, now)
 	if before == nil || !before.same(now) {
@@ -119,6 +122,16 @@ type told struct {
 	index map[netip.Addr]*Member
 	word  map[netip.Addr]*Member // what it said when it could be trusted last
 	first map[spot]time.Time     // since when it has been told without a break
+
+	replaced *told // the one before, if that was at the same moment
+}
+
+// since are the views that this one has replaced at the same moment, the newest first.
+func (t *told) since(at time.Time) (all []*told) {
+	for t = t.replaced; t != nil && t.at.Equal(at); t = t.replaced {
+		all = append(all, t)
+	}
+	return all
 }
 
 // index finds members by address; it is kept while the members are the same.

@@ -166,6 +166,9 @@ func (w *writer) configure(at time.Time, f Configured) {
 	a.version++
 	for _, s := range a.Sources {
 		if t := w.told[s]; t != nil {
+			for _, earlier := range slices.Backward(t.since(at)) {
+				a.drop(s, earlier) // to a writer that stood still it was there when its selector changed
+			}
 			a.observe(at, w, s, t)
 		}
 	}
