@@ -95,7 +95,9 @@ func (o *Oracle) wrote(f Wrote) {
 		o.budget(f, p, t, changes)
 	}
 	t.edits = slices.DeleteFunc(t.edits, func(e edit) bool { return e.slice == f.Slice })
-	if p.landed++; p.complete() { // so is all that was booked before; at the same moment it may have been after
+	// With the last of a plan's writes all that was booked before is written; at the same moment it may have been
+	// after, and whom the floor keeps goes later.
+	if p.landed++; p.complete() && !slices.Contains(p.aim.acts, "floor") {
 		p.aim.booked = slices.DeleteFunc(p.aim.booked, func(b booking) bool { return b.at.Before(p.at) })
 	}
 	t.last = p.writer
