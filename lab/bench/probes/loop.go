@@ -22,7 +22,7 @@ func bare(keys []prober.Key, long time.Duration, costs *[]time.Duration) func() 
 		began, n := time.Now(), 0
 		for ; time.Since(began) < long; n++ {
 			if ahead := time.Until(began.Add(time.Duration(n) * pause)); ahead > time.Millisecond {
-				time.Sleep(ahead)
+				time.Sleep(ahead) // the pace, not a wait for anything
 			}
 			key := keys[n%len(keys)]
 			conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: key.Address.AsSlice(), Port: int(key.Port)})

@@ -72,7 +72,7 @@ func TestTheTypicalIsOfTheMiddle(t *testing.T) {
 func TestMilestonesOfATraceBearTheMachinesTime(t *testing.T) {
 	var out bytes.Buffer
 	if err := trace.Start(&out); err != nil {
-		t.Skip(err)
+		t.Skip(err) // go test -trace has begun one, and there is but one at a time
 	}
 	before := time.Now()
 	trace.Log(context.Background(), category, "told")

@@ -44,7 +44,7 @@ func (r *Report) Files(name string) map[string][]byte {
 			fmt.Fprintf(&b, "\n![%s](%s)\n", p.Title, file)
 		}
 		for _, g := range s.Goals {
-			if g.Remark != "" {
+			if g.Remark != "" && !g.Met() {
 				fmt.Fprintf(&b, "\n**%s** (%s): %s\n", g.Text, g.word(), g.Remark)
 			}
 		}

@@ -81,7 +81,7 @@ func TestWhatIsSavedIsLoadedAndHasItsPageAndPlots(t *testing.T) {
 	file, page := filepath.Join(dir, "latest.json"), filepath.Join(dir, "performance.md")
 	r := &Report{}
 	r.Take([]string{"a"}, "here", map[string]string{"Go": "1"}, []*Section{{
-		Name: "a", Title: "The title", Goals: []Goal{{Text: "time", Figure: 3, AtMost: 2, Unit: "ms", Noise: 0.5, Remark: "the reason"}},
+		Name: "a", Title: "The title", Goals: []Goal{{Text: "time", Figure: 3, AtMost: 2, Unit: "ms", Noise: 0.5, Remark: "the reason"}, {Text: "count", AtMost: 1, Remark: "no reason"}},
 		Tables: []Table{{Title: "Figures:", Columns: []string{"", "p50"}, Rows: [][]string{{"a|b", "3"}}}},
 		Plots:  []Plot{{Name: "curve", Title: "A curve", X: Axis{Log: true}, Series: []Series{{Name: "one", Points: [][2]float64{{1, 1}, {10, 2}}}}}},
 	}})
@@ -96,6 +96,9 @@ func TestWhatIsSavedIsLoadedAndHasItsPageAndPlots(t *testing.T) {
 		t.Error(diff)
 	}
 	files := loaded.Files("performance")
+	if strings.Contains(string(files["performance.md"]), "no reason") {
+		t.Error("a goal that is met is excused")
+	}
 	for name, words := range map[string][]string{
 		"performance.md":        {"## The title", "| a | time | 3 ms ± 0.50 | 2 ms |", "**NOT met**", "the reason", `| a\|b | 3 |`, "(performance/curve.svg)"},
 		"performance/curve.svg": {"<svg", "A curve"},
