@@ -29,7 +29,7 @@ type control struct {
 
 	key  targets.Key
 	news chan struct{} // something that a decision rests upon has changed
-	// hears are the names of the sources that the last decision heard; nil: there was none.
+	// hears are the names of the sources that the last decision depends on; nil: there was none.
 	hears atomic.Pointer[[]string]
 	// decided is whether there was a decision, be it that there is nothing to decide.
 	decided  atomic.Bool
@@ -232,6 +232,8 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
 	held := c.holding.of(desired, c.applier.Held(view.Service, current))
+	// Before any snapshot is read: a source that reports in between must wake this target.
+	c.hears.Store(&view.Target.Settings.Sources)
 	heard := c.snapshots(view)
 	in := verdict.Input{
 		Sources: c.witnesses(view, heard),
@@ -245,7 +247,6 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	c.memory, decision = verdict.Decide(c.memory, in, now)
 	milestone.Pass(milestone.Decided)
 
-	c.hears.Store(&view.Target.Settings.Sources)
 	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints, in.Held)
 	for _, name := range decision.NeedObservations {
 		c.sources[name].ObserveNow()
