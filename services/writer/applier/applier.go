@@ -102,7 +102,7 @@ type Applier struct {
 
 	// Since the last Apply or Withdraw that succeeded; one at a time has them.
 	conflicts int
-	refused   bool // and told so
+	refusedIn int // the reign in which a refusal was reported; 0: none was
 }
 
 // key names a slice.
@@ -163,7 +163,7 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		}
 	}
 	a.settle(service, desired, current, plan)
-	a.conflicts, a.refused = 0, false
+	a.conflicts, a.refusedIn = 0, 0
 	return plan, nil
 }
 
@@ -178,7 +178,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 			return err
 		}
 	}
-	a.conflicts, a.refused = 0, false
+	a.conflicts, a.refusedIn = 0, 0
 	return nil
 }
 
@@ -223,8 +223,8 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 		}
 		return a.later(verb, k, wait, err)
 	case refused(err):
-		if !a.refused {
-			a.refused = true
+		if a.refusedIn != a.begun { // another leader may have succeeded meanwhile: each term reports it once
+			a.refusedIn = a.begun
 			a.reporter.Tell(service, Warning{
 				Reason: "WriteRefused", Action: "TryAgain",
 				Note: fmt.Sprintf("The API server refuses to %s EndpointSlice %s, so the Service keeps the endpoints that it has: change what refuses it, be it a permission, an admission policy or a quota. It says: %v", verb, k.name, err),

@@ -280,6 +280,10 @@ func TestARefusalIsToldOnceOnTheServiceAndLeavesNoDoubt(t *testing.T) {
 			if err := w.apply(t, desired("10.0.0.2")); err == nil || told() != 2 {
 				t.Errorf("refused anew, told %d times: %v", told(), err)
 			}
+			w.Forget() // another replica leads for a while
+			if err := w.apply(t, desired("10.0.0.2")); err == nil || told() != 3 {
+				t.Errorf("in the next term, told %d times: %v", told(), err)
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,6 +101,22 @@ func (r *Reporter) Now(service corev1.ObjectReference, warnings []Warning) {
 	r.mu.Unlock()
 	for _, w := range begun {
 		r.Tell(service, w)
+	}
+}
+
+// End takes in which warnings are in force for a Service while another replica leads and reports
+// them: those that are not have ended, and are reported when they begin again. None begins here.
+func (r *Reporter) End(service corev1.ObjectReference, warnings []Warning) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reported := r.told[service.UID]
+	for e := range reported {
+		if !slices.ContainsFunc(warnings, func(w Warning) bool { return e == episode{w.Reason, w.About} }) {
+			delete(reported, e)
+		}
+	}
+	if len(reported) == 0 {
+		delete(r.told, service.UID)
 	}
 }
 

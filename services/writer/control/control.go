@@ -172,6 +172,7 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		c.stimuli.drop()
 	}
 	if !leading {
+		c.told.End(view.Service, warnings)
 		return nil, wake
 	}
 	c.told.Now(view.Service, warnings)

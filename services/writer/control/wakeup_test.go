@@ -1,9 +1,15 @@
 package control
 
 import (
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -40,4 +46,49 @@ func TestReportThatArrivesDuringADecisionWakesTheTarget(t *testing.T) {
 	default:
 		t.Error("the target waits for the source's next report, though its decision rests upon an older one")
 	}
+}
+
+// replica leads in the given term; 0: another one leads.
+type replica struct {
+	elected
+
+	term int
+}
+
+func (r *replica) Term() int     { return r.term }
+func (r *replica) Leading() bool { return r.term > 0 }
+
+func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease, plain := &replica{term: 1}, service("blue", "default")
+		halted := plain.DeepCopy()
+		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
+		o := newOffice(t, lease, plain)
+		var reported history.Log
+		o.told = applier.NewReporter(applier.ReporterConfig{Logger: slog.New(slog.DiscardHandler), History: &reported})
+		o.run(t)
+		for _, step := range []struct {
+			what string
+			term int
+			svc  *corev1.Service
+			want int // Events so far
+		}{
+			{"the episode begins", 1, halted, 1},
+			{"another replica leads when it ends", 0, plain, 1},
+			{"and when it begins again", 0, halted, 1},
+		} {
+			lease.term = step.term
+			o.put(t, step.svc)
+			if _, events := reported.Last(nil); len(events) != step.want {
+				t.Errorf("%s: %d Events, want %d", step.what, len(events), step.want)
+			}
+		}
+		lease.term = 2
+		halted = halted.DeepCopy()
+		halted.Annotations["example.org/a"] = "any change"
+		o.put(t, halted)
+		if _, events := reported.Last(nil); len(events) != 2 {
+			t.Errorf("this replica leads again during the second episode: %d Events, want 2", len(events))
+		}
+	})
 }
