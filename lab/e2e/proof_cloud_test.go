@@ -54,6 +54,8 @@ func TestEveryFaultOfTheCloudAPI(t *testing.T) {
 		{kind: ionosapi.EmptyList},
 		{kind: ionosapi.Shrink},
 		{kind: ionosapi.Repeat, reason: "do not fit together"},
+		{kind: ionosapi.NoLinks}, // the emulator's pages have fewer servers than the inventory asks for
+		{kind: ionosapi.ZeroLimit, reason: "limit"},
 		{kind: ionosapi.Busy},
 		{kind: ionosapi.ShuffledIPs},
 		{kind: ionosapi.LateNICs},

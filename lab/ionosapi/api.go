@@ -138,6 +138,12 @@ func (a *api) answer(r *http.Request, path string, hit faults) (any, error) {
 		}
 		c := page(rd, dc+"/servers", "/datacenters/"+dc+"/servers", len(d.Servers), served, func(i, l int) resource { return rd.server(dc, d.Servers[i], l) })
 		c.Offset = &q.offset
+		if hit.has(NoLinks) {
+			c.Links = nil
+		}
+		if hit.has(ZeroLimit) {
+			c.Limit = new(int)
+		}
 		if hit.has(Shrink) && len(*c.Items) > 0 {
 			*c.Items = (*c.Items)[1:]
 		}

@@ -45,6 +45,8 @@ const (
 	EmptyList      Kind = "empty-list"      // no servers, in due form
 	Shrink         Kind = "shrink"          // a page lacks its first server
 	Repeat         Kind = "repeat"          // each later page repeats the one before
+	NoLinks        Kind = "no-links"        // a page links to no other, though there are more
+	ZeroLimit      Kind = "zero-limit"      // a page echoes the limit 0
 	Busy           Kind = "busy"            // all servers are BUSY
 	ShuffledIPs    Kind = "shuffled-ips"    // the ips of each NIC come in another order each time
 	LateNICs       Kind = "late-nics"       // no server has NICs, yet
@@ -59,7 +61,7 @@ func Kinds() []Kind {
 		TooManyRequests, TooManyRequestsSeconds, TooManyRequestsDate, ServerError, BadGatewayHTML, Unavailable,
 		Unauthorized, Hang, Reset, EmptyBody, EmptyObject, NoContent, ErrorIn200, Redirect, Oversized,
 		Truncated, ItemsNull, UnknownType, StringLAN, WrongID, PlainText,
-		EmptyList, Shrink, Repeat, Busy, ShuffledIPs, LateNICs, DuplicateNames, SharedAddress, HiddenSharing,
+		EmptyList, Shrink, Repeat, NoLinks, ZeroLimit, Busy, ShuffledIPs, LateNICs, DuplicateNames, SharedAddress, HiddenSharing,
 	}
 }
 

@@ -104,6 +104,12 @@ func TestFaultsThatShowAnotherState(t *testing.T) {
 		Repeat: func(a, b ionoscloud.Servers, _ ionoscloud.Lan) bool {
 			return *first(a).Id == uuid(0) && *first(b).Id == uuid(0) && *b.Offset == 2
 		},
+		NoLinks: func(a, b ionoscloud.Servers, _ ionoscloud.Lan) bool {
+			return a.Links == nil && b.Links == nil && len(*a.Items) == 2 && *a.Limit == 2
+		},
+		ZeroLimit: func(a, _ ionoscloud.Servers, _ ionoscloud.Lan) bool {
+			return a.Limit != nil && *a.Limit == 0 && len(*a.Items) == 2 && a.Links.Next != nil
+		},
 		Busy:     func(a, _ ionoscloud.Servers, _ ionoscloud.Lan) bool { return *first(a).Metadata.State == "BUSY" },
 		LateNICs: func(a, _ ionoscloud.Servers, _ ionoscloud.Lan) bool { return len(*first(a).Entities.Nics.Items) == 0 },
 		DuplicateNames: func(a, b ionoscloud.Servers, _ ionoscloud.Lan) bool {

@@ -31,7 +31,14 @@ func inventory() []Mutant {
 			Name:   "torn-listing-accepted",
 			Harm:   "A server that is deleted between two pages shifts another one out of the listing, and its node is taken for unresolved.",
 			File:   inIONOS + "/pages.go",
-			Edits:  one("if len(page) == 0 || page[0].ID != all[len(all)-1].ID {", "if len(page) == 0 {"),
+			Edits:  one("if len(fresh) == 0 || fresh[0].ID != all[len(all)-1].ID {", "if len(fresh) == 0 {"),
+			Suites: []string{inIONOS},
+		},
+		{
+			Name:   "echoed-limit-ignored",
+			Harm:   "The cloud caps its pages below what was asked for and gives no link: the first page passes for the whole listing.",
+			File:   inIONOS + "/pages.go",
+			Edits:  one("\treturn limit, nil\n", "\treturn asked, nil\n"),
 			Suites: []string{inIONOS},
 		},
 		{

@@ -237,3 +237,18 @@ func TestWhatMayBeMissingIsTolerated(t *testing.T) {
 		})
 	}
 }
+
+// A nested list that is as long as the limit it echoes may be cut off there.
+func TestAServerWhoseListOfNICsIsFullCannotBeUsed(t *testing.T) {
+	for limit, bad := range map[string]bool{"2": true, "1": true, "3": false, "0": false, "null": false} {
+		s := strings.Replace(server(1, nic("2", "10.0.0.1"), nic("7")), `"type":"collection"`, `"type":"collection","limit":`+limit, 1)
+		cfg, _ := cloud(t, fixed(collection("", s), plainLAN))
+		got, err := client(t, cfg).List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := got.Bad[uuid(1)]; bad != strings.Contains(why, "list of NICs is full") || bad == (len(got.Servers) == 1) {
+			t.Errorf("limit %s: got %v", limit, got)
+		}
+	}
+}

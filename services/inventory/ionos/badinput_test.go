@@ -177,6 +177,15 @@ func badInputs() []badInput {
 			name: "a page repeats the one before", prepare: func(s *seen) { s.pageSize = 2 }, fault: answer(collection("next", one, two)),
 			addresses: failed, says: "do not fit together", without: later,
 		},
+		{name: "a page ends at a limit of the cloud's own, without a link", fault: func(w http.ResponseWriter, r *http.Request) {
+			offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
+			page := collection("", all[min(offset, 3):min(offset+2, 3)]...)
+			fixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLAN).ServeHTTP(w, r)
+		}, addresses: roster.Synced},
+		{
+			name: "a page echoes a limit that cannot be true", fault: answer(strings.Replace(whole, `"items"`, `"limit":0,"items"`, 1)),
+			addresses: failed, says: "echoes the limit 0", without: later,
+		},
 		{
 			name: "a failover address cannot be read", fault: fixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
 			addresses: failed, says: "failover", without: later,

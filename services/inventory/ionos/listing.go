@@ -113,6 +113,9 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 	if nics.Links != nil && nics.Links.Next != nil && *nics.Links.Next != "" {
 		return out, errors.New("not all of its NICs are told")
 	}
+	if nics.Limit != nil && *nics.Limit > 0 && float32(len(*nics.Items)) >= *nics.Limit {
+		return out, fmt.Errorf("its list of NICs is full at %g: there may be more", *nics.Limit)
+	}
 	for i, n := range *nics.Items {
 		nic, ours, err := convertNIC(n, dc.lans)
 		if err != nil {

@@ -18,9 +18,10 @@ import (
 // and whatever lived all the while was read. Anything else is a torn reading: begun once
 // more, then an error. Rejected: comparing two whole readings, at twice the cost.
 //
-// The end is a page that is shorter than asked for and has no link to a next one; a full
-// one without a link is followed all the same, and a shorter one with a link too (the cloud
-// may cap the limit). What a single page leaves out at its end cannot be known from here.
+// A listing ends with a page that has fewer servers than its limit and no link to a next one.
+// The limit that counts is the one the answer echoes: the cloud may apply a lower one than we
+// asked for. A full page without a link is followed, and so is a shorter one with a link. What a
+// page leaves out while it echoes a limit that it did not apply cannot be known from here.
 
 // order is a property by which the cloud can sort. Names need not be unique; a cloud that
 // orders equal ones at random shows servers twice, which is torn.
@@ -57,17 +58,17 @@ func (c *Client) readPages(ctx context.Context, dc datacenter) ([]listed, error)
 	seen := make(map[string]bool)
 	for {
 		offset := max(len(all)-1, 0)
-		page, more, err := c.readPage(ctx, dc, offset)
+		page, err := c.readPage(ctx, dc, offset)
 		if err != nil {
 			return nil, err
 		}
-		fresh := page
+		fresh := page.servers
 		if len(all) > 0 {
-			if len(page) == 0 || page[0].ID != all[len(all)-1].ID {
+			if len(fresh) == 0 || fresh[0].ID != all[len(all)-1].ID {
 				return nil, fmt.Errorf("%w: something shifted at position %d", errTorn, offset)
 			}
-			all[len(all)-1] = page[0] // the newer word
-			fresh = page[1:]
+			all[len(all)-1] = fresh[0] // the newer state
+			fresh = fresh[1:]
 		}
 		for _, s := range fresh {
 			if seen[s.ID] {
@@ -77,9 +78,9 @@ func (c *Client) readPages(ctx context.Context, dc datacenter) ([]listed, error)
 		}
 		all = append(all, fresh...)
 		switch {
-		case !more && len(page) < c.pageSize:
+		case !page.linked && !page.full:
 			return all, nil
-		case len(fresh) == 0 && more:
+		case len(fresh) == 0 && page.linked:
 			return nil, fmt.Errorf("%w: more is promised after position %d, none given", errTorn, offset)
 		case len(fresh) == 0:
 			return all, nil
@@ -89,38 +90,61 @@ func (c *Client) readPages(ctx context.Context, dc datacenter) ([]listed, error)
 	}
 }
 
-// readPage reads one page, and whether the cloud says that there are more.
-func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) ([]listed, bool, error) {
-	var page ionoscloud.Servers
+// page is one answer of the cloud.
+type page struct {
+	servers []listed
+	full    bool // it has as many servers as the limit that the cloud applied
+	linked  bool // it links to a next one
+}
+
+func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page, error) {
+	var answer ionoscloud.Servers
 	err := c.call(ctx, func(ctx context.Context) error {
 		var err error
-		page, _, err = c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
+		answer, _, err = c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
 			Depth(3).Pretty(false).OrderBy(order).Offset(int32(offset)).Limit(int32(c.pageSize)).Execute()
 		return err
 	})
 	if err != nil {
-		return nil, false, err // what was decoded so far is half filled
+		return page{}, err // what was decoded so far is half filled
 	}
 	// Many odd answers decode without complaint: an empty body, {}, a 204, an error body.
-	if err := isThe("collection", dc.id+"/servers", page.Type, page.Id); err != nil {
-		return nil, false, err
+	if err := isThe("collection", dc.id+"/servers", answer.Type, answer.Id); err != nil {
+		return page{}, err
 	}
-	if page.Items == nil {
-		return nil, false, errors.New("the answer has no items, not even none")
+	if answer.Items == nil {
+		return page{}, errors.New("the answer has no items, not even none")
 	}
-	if page.Offset != nil && *page.Offset != float32(offset) {
-		return nil, false, fmt.Errorf("%w: asked for position %d, got %g", errTorn, offset, *page.Offset)
+	if answer.Offset != nil && *answer.Offset != float32(offset) {
+		return page{}, fmt.Errorf("%w: asked for position %d, got %g", errTorn, offset, *answer.Offset)
 	}
-	servers := make([]listed, 0, len(*page.Items))
-	for i, s := range *page.Items {
+	limit, err := appliedLimit(answer.Limit, c.pageSize)
+	if err != nil {
+		return page{}, err
+	}
+	servers := make([]listed, 0, len(*answer.Items))
+	for i, s := range *answer.Items {
 		if id(s) == "" {
-			return nil, false, fmt.Errorf("the server at position %d has no id", offset+i)
+			return page{}, fmt.Errorf("the server at position %d has no id", offset+i)
 		}
 		server, err := convert(s, dc)
 		servers = append(servers, listed{server, err})
 	}
-	more := page.Links != nil && page.Links.Next != nil && *page.Links.Next != ""
-	return servers, more, nil
+	linked := answer.Links != nil && answer.Links.Next != nil && *answer.Links.Next != ""
+	return page{servers, len(servers) >= limit, linked}, nil
+}
+
+// appliedLimit is how many servers make a page full, given the limit that its answer echoes. A
+// cloud that caps its pages at one server cannot be read, since pages overlap by one.
+func appliedLimit(echoed *float32, asked int) (int, error) {
+	if echoed == nil {
+		return asked, nil
+	}
+	limit := int(*echoed)
+	if float32(limit) != *echoed || limit < 2 || limit > asked {
+		return 0, fmt.Errorf("the answer echoes the limit %g: want 2 to %d, as asked for", *echoed, asked)
+	}
+	return limit, nil
 }
 
 // isThe checks that an answer is about what was asked for.
