@@ -79,6 +79,13 @@ func inventory() []Mutant {
 			Seeds:  200,
 		},
 		{
+			Name:   "shared-message-without-its-start",
+			Harm:   "A client that resumes at revision 0 is sent the message of one that is up to date: synced, with nodes that it never got.",
+			File:   inNodeServer + "/watch.go",
+			Edits:  one("k.change, k.from = deltaChange, r.at.Revision\n", "k.from = r.at.Revision\n"),
+			Suites: []string{inNodeServer},
+		},
+		{
 			Name:   "one-address-two-nodes",
 			Harm:   "Two nodes are told with one address: subscribers end the stream as a breach, again and again.",
 			File:   inRoster + "/claim.go",

@@ -56,7 +56,7 @@ type Server struct {
 
 	cfg     Config
 	streams *stream.Streams
-	alike   stream.Alike[lack, inventoryv1.WatchNodesResponse]
+	alike   stream.Alike[messageKey, inventoryv1.WatchNodesResponse]
 
 	mu      sync.Mutex
 	depths  [inventoryv1.MaxDoubtObservations + 1]int

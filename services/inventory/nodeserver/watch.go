@@ -65,7 +65,7 @@ type Reader struct {
 	stands standing // for others to see
 
 	store    *feed.Store
-	alike    *stream.Alike[lack, inventoryv1.WatchNodesResponse]
+	alike    *stream.Alike[messageKey, inventoryv1.WatchNodesResponse]
 	at       *feed.Position // nil: nowhere
 	led      feed.Position  // where at points to, once it was told something
 	word     roster.Status
@@ -79,7 +79,7 @@ type Reader struct {
 // NewReader returns a client that was told nothing yet, but for what its request says that it
 // knows. Its first message states the interval of heartbeats.
 func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
-	return &Reader{store: store, alike: &stream.Alike[lack, inventoryv1.WatchNodesResponse]{}, at: position(req), interval: interval}
+	return &Reader{store: store, alike: &stream.Alike[messageKey, inventoryv1.WatchNodesResponse]{}, at: position(req), interval: interval}
 }
 
 // Changed is that of the store.
@@ -94,7 +94,7 @@ func (r *Reader) Next() (stream.Kind, iter.Seq[*Message]) {
 
 func (r *Reader) messages(yield func(*Message) bool) {
 	for after := 0; ; {
-		m := r.alike.Say(r.lack(after), func() *inventoryv1.WatchNodesResponse {
+		m := r.alike.Say(r.messageKey(after), func() *inventoryv1.WatchNodesResponse {
 			m := message(&r.next, after, time.Now())
 			if r.interval > 0 {
 				m.HeartbeatInterval = duration(r.interval)
@@ -109,23 +109,36 @@ func (r *Reader) messages(yield func(*Message) bool) {
 	}
 }
 
-// lack is what a message depends on, but for the ages that it tells.
-type lack struct {
+// messageKey is everything that a message depends on, except for the ages in it: readers with equal
+// keys share one message.
+type messageKey struct {
 	store    *feed.Store
-	from     uint64 // the revision, if what changed since is told
-	reset    bool
+	change   changeKind
+	from     uint64 // the revision that a delta starts from
 	at       feed.Position
 	word     uint64
 	after    int
 	interval time.Duration
 }
 
-func (r *Reader) lack(after int) lack {
-	l := lack{store: r.store, reset: r.next.Reset, at: r.next.At, word: r.next.Word, after: after, interval: r.interval}
-	if !r.next.Reset && !r.next.Empty() {
-		l.from = r.at.Revision
+// changeKind tells apart what a revision alone cannot: "nothing changed" and "changed since revision 0".
+type changeKind uint8
+
+const (
+	noChange changeKind = iota
+	deltaChange
+	resetChange
+)
+
+func (r *Reader) messageKey(after int) messageKey {
+	k := messageKey{store: r.store, at: r.next.At, word: r.next.Word, after: after, interval: r.interval}
+	switch {
+	case r.next.Reset:
+		k.change = resetChange
+	case !r.next.Empty():
+		k.change, k.from = deltaChange, r.at.Revision
 	}
-	return l
+	return k
 }
 
 // Told leads the client on.

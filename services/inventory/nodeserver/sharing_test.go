@@ -1,0 +1,146 @@
+package nodeserver
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+)
+
+// readNow sends a client all that it lacks at this moment, and checks every message.
+func readNow(c *strictClient, r *Reader) error {
+	return readAll(c, r, func(*Message) {})
+}
+
+func readAll(c *strictClient, r *Reader, each func(*Message)) error {
+	_, messages := r.Next()
+	for m := range messages {
+		each(m)
+		if err := c.receive(m.Content); err != nil {
+			return fmt.Errorf("%w; the message is %v", err, m.Content)
+		}
+	}
+	r.Told()
+	return nil
+}
+
+// connect begins a stream of a client with the server's shared messages.
+func (s *Server) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
+	r := NewReader(stores.For(view), c.begin(), 5*time.Second)
+	r.alike = &s.alike
+	return r
+}
+
+// Clients that were cut off at revision 0 come back at once with clients that are up to date:
+// "nothing changed" and "changed since revision 0" are different messages.
+func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
+	for name, order := range map[string][2]bool{"the one left behind asks first": {true, false}, "the one up to date asks first": {false, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stores := feed.NewStores("epoch")
+				stores.SetStatus(told(1))
+				var server Server
+				var behind, current strictClient
+				for _, c := range []*strictClient{&behind, &current} {
+					if err := readNow(c, server.connect(stores, feed.View{}, c)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				stores.Apply(fleet(5))
+				if err := readNow(&current, server.connect(stores, feed.View{}, &current)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second) // what was shared is forgotten
+				for _, isBehind := range order {
+					c := &current
+					if isBehind {
+						c = &behind
+					}
+					if err := readNow(c, server.connect(stores, feed.View{}, c)); err != nil {
+						t.Fatal(err)
+					}
+					want(t, "nodes", len(c.set), 5)
+				}
+			})
+		})
+	}
+}
+
+// Many clients at arbitrary positions ask at the same instants, of the same server, whose
+// messages they share: whatever one of them is sent, it keeps to the contract.
+func TestSharedMessagesKeepToTheContractFromAnyPosition(t *testing.T) {
+	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool"}}}
+	shared := 0
+	rapid.Check(t, func(t *rapid.T) {
+		sent := map[*Message]bool{}
+		count := func(m *Message) {
+			if sent[m] {
+				shared++
+			}
+			sent[m] = true
+		}
+		stores := feed.NewStores("epoch")
+		var server Server
+		type peer struct {
+			strictClient
+
+			view   feed.View
+			reader *Reader // nil: cut off
+		}
+		peers := make([]*peer, 12)
+		for i := range peers {
+			peers[i] = &peer{view: views[i%len(views)]}
+		}
+		status, pools := told(1), []string{"blue", "red"}
+		status.Told = rapid.Bool().Draw(t, "told from the start")
+		stores.SetStatus(status)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0, 1:
+				var changes []roster.Change
+				for range rapid.IntRange(1, 6).Draw(t, "changes") {
+					i := rapid.IntRange(0, 7).Draw(t, "node")
+					c := roster.Change{Name: fmt.Sprintf("n%d", i)}
+					if rapid.IntRange(0, 2).Draw(t, "fate") > 0 {
+						c.Node = node(c.Name, i, roster.State(rapid.IntRange(1, 3).Draw(t, "state")))
+						c.Node.Labels = map[string]string{"pool": rapid.SampledFrom(pools).Draw(t, "pool")}
+					}
+					changes = append(changes, c)
+				}
+				stores.Apply(changes)
+			case 2:
+				status.Observation++
+				status.Told = status.Told || rapid.Bool().Draw(t, "told")
+				stores.SetStatus(status)
+			case 3, 4:
+				for _, p := range peers {
+					if rapid.Bool().Draw(t, "cut off") {
+						p.reader = nil
+					}
+				}
+			default: // those who are drawn ask, in this order and at this instant
+				for _, p := range rapid.Permutation(peers).Draw(t, "order")[:rapid.IntRange(1, len(peers)).Draw(t, "readers")] {
+					if p.reader == nil {
+						p.reader = server.connect(stores, p.view, &p.strictClient)
+					}
+					if err := readAll(&p.strictClient, p.reader, count); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if rapid.IntRange(0, 3).Draw(t, "pause") == 0 { // long enough for what is shared to be forgotten
+				server.alike = stream.Alike[messageKey, inventoryv1.WatchNodesResponse]{}
+			}
+		}
+	})
+	if shared == 0 {
+		t.Error("no message was shared: the test proves nothing")
+	}
+}
