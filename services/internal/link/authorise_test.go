@@ -262,3 +262,27 @@ func TestACallThatHangsIsCutOffWhenTheGraceEnds(t *testing.T) {
 		t.Errorf("the call ended with %v, want UNAVAILABLE", err)
 	}
 }
+
+// What Stopping waits for may itself wait for a client: only the grace ends that.
+func TestTheGraceRunsWhileStoppingWaitsForCalls(t *testing.T) {
+	ended := make(chan struct{})
+	r := newRig(t, goodServer, func(v *Serving) {
+		v.Grace = 50 * time.Millisecond
+		v.Stopping = func() {
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Error("the grace timer has not cut off a call that Stopping waits for")
+			}
+		}
+	})
+	conn := r.dial(t, person, serverURI)
+	if _, err := call(t, conn, "Who", ""); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(ended); _, _ = call(t, conn, "Hang", "") }()
+	<-hanging
+	if err := r.stop(); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}

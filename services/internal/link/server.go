@@ -142,15 +142,15 @@ func (s *Server) Serve(ctx context.Context, v Serving) error {
 	case <-ctx.Done():
 	}
 	v.Health.Shutdown()
-	if v.Stopping != nil {
-		v.Stopping()
-	}
-	s.EndStreams()
 	grace := v.Grace
 	if grace == 0 {
 		grace = shutdownGrace
 	}
-	cut := time.AfterFunc(grace, v.Server.Stop)
+	cut := time.AfterFunc(grace, v.Server.Stop) // before Stopping, which may wait for calls
+	if v.Stopping != nil {
+		v.Stopping()
+	}
+	s.EndStreams()
 	v.Server.GracefulStop() // returns when all have finished, or Stop has cut them off
 	cut.Stop()
 	if err == nil {

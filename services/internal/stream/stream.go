@@ -112,7 +112,7 @@ func (s *Streams) Admit(client string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
-		s.Metrics.Ended.WithLabelValues(endRefused).Inc()
+		s.Metrics.Ended.WithLabelValues(endStopping).Inc()
 		return nil, errStopping
 	}
 	if s.clients[client] >= s.PerClient {

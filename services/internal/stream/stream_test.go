@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -39,6 +40,11 @@ func TestAdmitsNobodyOnceItHasStopped(t *testing.T) {
 	s.Stop()
 	if _, err := s.Admit("a"); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the stop: %v", err)
+	}
+	for reason, want := range map[string]float64{endRefused: 1, endStopping: 1} { // docs/metrics.md alerts on the first
+		if got := testutil.ToFloat64(s.Metrics.Ended.WithLabelValues(reason)); got != want {
+			t.Errorf("%v refusals count as %s, want %v", got, reason, want)
+		}
 	}
 	s.Stop()
 }
