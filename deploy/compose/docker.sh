@@ -37,6 +37,13 @@ need_docker() {
     'Install that, or have a client before it in the PATH that needs none, such as that of Debian'\''s docker.io.'
 }
 
+# engine_arch prints what images are compiled for: the engine's architecture, which need not be ours.
+engine_arch() {
+  local arch
+  arch=$("$docker" version --format '{{.Server.Arch}}' 2>/dev/null) || arch=
+  echo "${arch:-$(go env GOHOSTARCH)}"
+}
+
 # compose runs docker-compose.yaml, by the plugin or by the older program.
 compose() {
   if "$docker" compose version >/dev/null 2>&1; then

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -108,6 +110,31 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 	return programs, nil
 }
 
+// BuildPrograms returns the paths of some of the newest upstream programs, which it builds for the GOOS and
+// GOARCH of the environment. Otherwise it does as Build does.
+func BuildPrograms(ctx context.Context, log io.Writer, names ...string) (paths []string, err error) {
+	source, err := sourceDir()
+	if err != nil {
+		return nil, err
+	}
+	requested := upstream{also: newest.also}
+	for _, name := range names {
+		i := slices.IndexFunc(newest.packages, func(p program) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown upstream program %q", name)
+		}
+		requested.packages = append(requested.packages, newest.packages[i])
+	}
+	dir, err := requested.build(ctx, log, source)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths, nil
+}
+
 // BuildControllerManager returns a kube-controller-manager of the newest Kubernetes, which only a
 // comparison with it needs. Otherwise it does as Build does.
 func BuildControllerManager(ctx context.Context, log io.Writer) (path string, err error) {
@@ -184,8 +211,18 @@ func (u upstream) programsDir() (string, error) {
 		}
 		hash.Write(raw)
 	}
-	fmt.Fprint(hash, runtime.Version(), runtime.GOARCH, ldflags+version)
+	fmt.Fprint(hash, runtime.Version(), target(os.Getenv("GOOS"), os.Getenv("GOARCH")), ldflags+version)
 	return filepath.Join(cache, "upstream", hex.EncodeToString(hash.Sum(nil))[:12]), nil
+}
+
+// target names what go build compiles for with these variables. Linux is implied, so that what a Linux
+// machine has in its cache stays valid.
+func target(goos, goarch string) string {
+	goarch = cmp.Or(goarch, runtime.GOARCH)
+	if goos = cmp.Or(goos, runtime.GOOS); goos != "linux" {
+		return goos + "/" + goarch
+	}
+	return goarch
 }
 
 // kubernetes is the version of Kubernetes that the module requires.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -226,5 +227,48 @@ func TestOutsideOfACheckoutItSaysSo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, err := Build(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "checkout") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestProgramsForAnotherPlatformGetAnotherDirectory(t *testing.T) {
+	for _, c := range []struct{ goos, goarch, want string }{
+		{"linux", "", runtime.GOARCH},
+		{"linux", "arm64", "arm64"},
+		{"darwin", "arm64", "darwin/arm64"},
+		{"", "riscv64", target(runtime.GOOS, "riscv64")},
+	} {
+		if got := target(c.goos, c.goarch); got != c.want {
+			t.Errorf("GOOS=%s GOARCH=%s: target %q, want %q", c.goos, c.goarch, got, c.want)
+		}
+	}
+	module := newest
+	module.dir = checkout(t)
+	seen := map[string]string{}
+	for _, platform := range [][2]string{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}} {
+		t.Setenv("GOOS", platform[0])
+		t.Setenv("GOARCH", platform[1])
+		dir, err := module.programsDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[dir]; other != "" {
+			t.Errorf("%v and %s share %s", platform, other, dir)
+		}
+		seen[dir] = platform[0] + "/" + platform[1]
+	}
+}
+
+func TestOnlyTheProgramsAskedForAreBuilt(t *testing.T) {
+	checkout(t)
+	paths, err := BuildPrograms(t.Context(), io.Discard, "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(paths[0]))
+	if err != nil || len(entries) != 1 || entries[0].Name() != "kubectl" {
+		t.Errorf("built are %v (%v), want kubectl alone", entries, err)
+	}
+	if _, err := BuildPrograms(t.Context(), io.Discard, "kubelet"); err == nil {
+		t.Error("no error for a program that is not built from here")
 	}
 }

@@ -48,10 +48,7 @@ func Start(spec Spec) (*Process, error) {
 	defer log.Close() //nolint:errcheck // the child has its own copy
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = spec.Env, spec.Dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig: syscall.SIGKILL,
-		Setpgid:   true, // the terminal's interrupt is for us: we end the children in order
-	}
+	cmd.SysProcAttr = attributes()
 	if spec.Start == nil {
 		spec.Start = startOnLastingThread
 	}

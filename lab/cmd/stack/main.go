@@ -139,11 +139,12 @@ func connect() *cobra.Command {
 
 func upstream() *cobra.Command {
 	return &cobra.Command{
-		Use: "upstream", Short: "Build etcd, kube-apiserver and kubectl, unless they are there, and say where", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			programs, err := controlplane.Build(cmd.Context(), os.Stderr)
+		Use: "upstream PROGRAM…", Short: "Build etcd, kube-apiserver or kubectl for GOOS and GOARCH, unless present, and print their paths",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			paths, err := controlplane.BuildPrograms(cmd.Context(), os.Stderr, args...)
 			if err == nil {
-				fmt.Printf("etcd=%s\nkube-apiserver=%s\nkubectl=%s\n", programs.Etcd, programs.KubeAPIServer, programs.Kubectl)
+				fmt.Println(strings.Join(paths, "\n"))
 			}
 			return err
 		},
