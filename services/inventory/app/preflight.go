@@ -70,7 +70,8 @@ func (f *flight) checks() []preflight.Check {
 	if f.cluster != nil {
 		all = append(all, f.clusterChecks()...)
 	}
-	source := preflight.Check{Name: checkSource, Run: f.source}
+	// A full look takes as long as its pages need: 15 s would fail a large fleet that serve can read.
+	source := preflight.Check{Name: checkSource, Within: patience + preflight.Patience, Run: f.source}
 	if f.cluster != nil {
 		source.Needs = []string{preflight.APIServer}
 		for _, p := range needed(f.cfg) {

@@ -297,3 +297,13 @@ func TestJudgesALANByWhatTheCloudSays(t *testing.T) {
 		}
 	}
 }
+
+// A fleet of ten slow pages takes longer than a usual check, and serve reads it.
+func TestPreflightGivesTheSourceAsLongAsItsPagesNeed(t *testing.T) {
+	f := &flight{cfg: &Config{SourceKind: "static"}}
+	for _, c := range f.checks() {
+		if c.Name == checkSource && c.Within < time.Minute {
+			t.Errorf("the check of the source has %s, want a minute or more", c.Within)
+		}
+	}
+}

@@ -15,12 +15,23 @@ import (
 )
 
 const (
-	silence        = 150 * time.Second // an idle watch speaks at least every 120s
-	requestTimeout = 5 * time.Second   // of one request of a look
-	lookTimeout    = 10 * time.Second  // of a full look
-	recheck        = 20 * time.Millisecond
-	pageSize       = 500
+	silence  = 150 * time.Second // an idle watch speaks at least every 120s
+	recheck  = 20 * time.Millisecond
+	pageSize = 500
 )
+
+// A full look takes as long as its pages need: a fixed time would fail for ever where a fleet is
+// large or its API server slow. What is bounded is each step.
+const (
+	requestTimeout = 5 * time.Second  // for one object
+	pageTimeout    = 10 * time.Second // for a page of many
+	listTimeout    = 2 * time.Minute  // for all pages: a continue token lives for about 5 minutes
+	leastSettling  = 10 * time.Second
+)
+
+// settling is how long a watch may take to agree with a listing that took so long: its own list,
+// which it may have to read first, takes about as long.
+func settling(listing time.Duration) time.Duration { return max(listing, leastSettling) }
 
 // errDisagrees: the API server answered, and the watch does not come to say the same.
 var errDisagrees = errors.New("the watch disagrees with the API server")
@@ -39,17 +50,18 @@ func (w *Watch[T]) light(ctx context.Context) (uint64, error) {
 }
 
 // full reads all objects in pages by quorum, and returns nil once what the watch has told
-// equals them. If that does not come about within 10 s, or the watch was silent for too long,
-// they are read anew.
+// equals them. If that does not come about in time (see settling), or the watch was silent for too
+// long, they are read anew.
 func (w *Watch[T]) full(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	w.tracker.startLook()
 	defer w.tracker.endLook()
+	began := time.Now()
 	listed, rv, err := w.listAll(ctx)
 	if err != nil {
 		return fmt.Errorf("list all %s: %w", w.kind.Resource, err)
 	}
+	late := time.NewTimer(settling(time.Since(began)))
+	defer late.Stop()
 	var open map[string]struct{} // nil: nothing compared yet
 	for {
 		if open = w.tracker.differing(listed, rv, open); len(open) == 0 && open != nil {
@@ -60,9 +72,8 @@ func (w *Watch[T]) full(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return ctx.Err()
-			}
+			return ctx.Err()
+		case <-late.C:
 			if open == nil {
 				return fmt.Errorf("compare %s: %w: it has told nothing yet", w.kind.Resource, errDisagrees)
 			}
@@ -77,10 +88,12 @@ func (w *Watch[T]) full(ctx context.Context) error {
 // listAll reads all objects page by page. The first page names no resourceVersion, which makes
 // it a quorum read, and the others continue its snapshot.
 func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	listed := map[string]version{}
 	options := metav1.ListOptions{Limit: pageSize}
 	again := false
-	for {
+	for pages := 0; ; pages++ {
 		page, err := w.list(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" && !again {
 			// The snapshot is gone: once more from the start. Without end, a server that always
@@ -91,7 +104,7 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 			continue
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, fmt.Errorf("after %d objects in %d pages: %w", len(listed), pages, err)
 		}
 		err = meta.EachListItem(page.object, func(o runtime.Object) error {
 			of, err := meta.Accessor(o)
@@ -118,7 +131,11 @@ type page struct {
 }
 
 func (w *Watch[T]) list(ctx context.Context, options metav1.ListOptions) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	timeout := pageTimeout
+	if options.Limit == 1 {
+		timeout = requestTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list, err := w.kind.List(ctx, options)
 	if err != nil {

@@ -45,8 +45,8 @@ func NewLooks(watches ...watcher) *Looks { return &Looks{watches: watches} }
 
 // Look asks the API server whether the watches can be believed. Light makes a quorum LIST
 // with limit=1 of each. Full reads all objects in pages by quorum and returns nil once what
-// the watches have told equals them; if that does not come about within 10 s, it is an error and
-// they are read anew. Take after it returned holds everything that it compared with.
+// the watches have told equals them; if that does not come about in time, it is an error and they
+// are read anew. A full look takes as long as its pages need, within bounds. Take after it returned holds everything that it compared with.
 func (l *Looks) Look(ctx context.Context, look roster.Look) (uint64, error) {
 	rvs := make([]uint64, len(l.watches))
 	for i, w := range l.watches {

@@ -1,0 +1,128 @@
+package kubewatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// slowServer lists a fleet page by page, and takes its time for each.
+type slowServer struct {
+	nodes   []*corev1.Node
+	perPage time.Duration
+	pages   int
+	endless bool // every page names a next one
+	lists   int
+}
+
+func (s *slowServer) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	select {
+	case <-time.After(s.perPage):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	s.lists++
+	page := 0
+	if o.Continue != "" {
+		_, _ = fmt.Sscan(o.Continue, &page)
+	}
+	list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}
+	for i, n := range s.nodes {
+		if i%s.pages == page%s.pages {
+			list.Items = append(list.Items, *n)
+		}
+	}
+	if s.endless || page+1 < s.pages {
+		list.Continue = fmt.Sprint(page + 1)
+	}
+	return list, nil
+}
+
+func fleet(n int) []*corev1.Node {
+	all := make([]*corev1.Node, n)
+	for i := range all {
+		all[i] = worker(fmt.Sprintf("n-%03d", i))
+	}
+	return all
+}
+
+// watching is a watch of the server whose own list arrives, whole, after a while; 0: at once,
+// below 0: never.
+func watching(s *slowServer, arrives time.Duration) *Watch[bool] {
+	k := kind(nil)
+	k.List = s.list
+	w := New(k, Config{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)})
+	told := make([]any, len(s.nodes))
+	for i, n := range s.nodes {
+		told[i] = n
+	}
+	switch {
+	case arrives == 0:
+		_ = w.tracker.Replace(told, "10")
+	case arrives > 0:
+		time.AfterFunc(arrives, func() { _ = w.tracker.Replace(told, "10") })
+	}
+	return w
+}
+
+func TestAFullVerificationTakesAsLongAsItsPagesNeed(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		server  slowServer
+		arrives time.Duration // the watch's own list
+		took    time.Duration
+		says    string // in the error; empty: it succeeds
+	}{
+		{"one quick page", slowServer{pages: 1}, 0, 0, ""},
+		{"ten slow pages", slowServer{pages: 10, perPage: 1200 * time.Millisecond}, 0, 12 * time.Second, ""},
+		{"fifty slow pages", slowServer{pages: 50, perPage: 1200 * time.Millisecond}, 0, time.Minute, ""},
+		{"the watch is as slow as the listing", slowServer{pages: 50, perPage: 1200 * time.Millisecond}, 110 * time.Second, 110 * time.Second, ""},
+		{"the watch needs a moment", slowServer{pages: 1}, 9 * time.Second, 9 * time.Second, ""},
+		{"the watch says nothing", slowServer{pages: 1}, -1, 10 * time.Second, "has told nothing yet"},
+		{"the watch says nothing while pages are slow", slowServer{pages: 10, perPage: 1500 * time.Millisecond}, -1, 30 * time.Second, "has told nothing yet"},
+		{"a page hangs", slowServer{pages: 2, perPage: time.Hour}, 0, 10 * time.Second, "after 0 objects"},
+		{"pages without end", slowServer{pages: 1, perPage: 1300 * time.Millisecond, endless: true}, 0, 2 * time.Minute, "in 92 pages"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tc.server.nodes = fleet(100)
+				w := watching(&tc.server, tc.arrives)
+				began := time.Now()
+				_, err := NewLooks(w).Look(t.Context(), roster.Full)
+				took := time.Since(began)
+				if off := took - tc.took; off < 0 || off > 2*recheck {
+					t.Errorf("took %s, want %s", took, tc.took)
+				}
+				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+					t.Errorf("got %v, want %q", err, tc.says)
+				}
+			})
+		})
+	}
+}
+
+func TestAFullVerificationThatIsCanceledSaysSoAndDisturbsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &slowServer{pages: 1, nodes: fleet(3)}
+		w := watching(server, 0)
+		_ = w.tracker.Delete(worker("n-001", rv("5"))) // the watch disagrees
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := NewLooks(w).Look(ctx, roster.Full)
+		if !errors.Is(err, context.DeadlineExceeded) || len(w.anew) != 0 {
+			t.Errorf("got %v, %d relists", err, len(w.anew))
+		}
+	})
+}
