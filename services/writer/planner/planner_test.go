@@ -339,7 +339,9 @@ func TestNamesStayWithinWhatTheAPIServerTakes(t *testing.T) {
 	d.Families = append(d.Families, discoveryv1.AddressTypeIPv6)
 	d.Endpoints = append(d.Endpoints, ready("fd00::1"), ready("fd00::2"))
 	d.MaxPerSlice = 1
-	for _, s := range Make(d, nil).Create {
+	plan := Make(d, nil)
+	counts(t, plan, 3, 0, 0)
+	for _, s := range plan.Create {
 		if len(s.Name) > 253 || strings.Contains(s.Name, ".-") {
 			t.Errorf("%d characters: %s", len(s.Name), s.Name)
 		}
