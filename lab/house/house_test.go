@@ -221,33 +221,6 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 	}
 }
 
-func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
-	dryRun := regexp.MustCompile(`\.Create\(ctx, \w+, metav1\.CreateOptions\{DryRun: \[\]string\{metav1\.DryRunAll\}\}\)`)
-	mutation := regexp.MustCompile(`\.(Create|Update|UpdateStatus|Patch|Apply|Delete|DeleteCollection)\(ctx\b`)
-	err := filepath.WalkDir(filepath.Join(root, "services"), func(path string, _ os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "writer/applier/") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		code := strings.ReplaceAll(string(text), "c.applier.Apply(ctx", "") // the door to it
-		code = strings.ReplaceAll(code, "c.Reviews.Create(ctx", "")         // a question: nothing is stored
-		code = dryRun.ReplaceAllString(code, "")                            // another
-		if strings.Contains(path, "writer/adopt/") {                        // a person's one write, with their own credential
-			code = strings.Replace(code, "EndpointSlices(slice.Namespace).Patch(ctx", "", 1)
-		}
-		if found := mutation.FindString(code); found != "" {
-			t.Errorf("%s mutates: %q", path, found)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestNoModuleReplacesAnythingButGen(t *testing.T) {
 	for _, m := range []string{"gen", "services", "lab"} {
 		cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")

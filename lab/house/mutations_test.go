@@ -1,0 +1,268 @@
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// mutation is a place in the code that can change something in a cluster.
+type mutation struct {
+	Function string // where it is
+	Method   string // what is called, or taken as a value
+	DryRun   bool   // the API server is asked to store nothing
+}
+
+const (
+	metaPackage  = "k8s.io/apimachinery/pkg/apis/meta/v1"
+	restPackage  = "k8s.io/client-go/rest"
+	leasePackage = "k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// mutates decides by types, whatever variables are called and whether the method is called or passed on. A
+// client's method that writes takes the options of a write, and so does one of an interface that
+// stands for a client.
+func mutates(f *types.Func) bool {
+	sig := f.Signature()
+	if f.Pkg() != nil && sig.Recv() != nil {
+		switch f.Pkg().Path() {
+		case restPackage:
+			return slices.Contains([]string{"Post", "Put", "Patch", "Delete", "Verb"}, f.Name())
+		case leasePackage:
+			return slices.Contains([]string{"Create", "Update"}, f.Name())
+		}
+	}
+	for param := range sig.Params().Variables() {
+		named, ok := types.Unalias(param.Type()).(*types.Named)
+		if ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == metaPackage &&
+			slices.Contains([]string{"CreateOptions", "UpdateOptions", "PatchOptions", "ApplyOptions", "DeleteOptions"}, named.Obj().Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+// mutationsOf lists what in a package can change a cluster.
+func mutationsOf(files []*ast.File, info *types.Info) (all []mutation) {
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			name := "a variable"
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				name = f.Name.Name
+			}
+			dry := map[ast.Expr]bool{} // callees whose options ask for a dry run
+			ast.Inspect(decl, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.CallExpr:
+					dry[n.Fun] = slices.ContainsFunc(n.Args, func(arg ast.Expr) bool { return isDryRun(arg, info) })
+				case *ast.SelectorExpr:
+					if f, ok := info.Uses[n.Sel].(*types.Func); ok && mutates(f) {
+						all = append(all, mutation{Function: name, Method: f.Name(), DryRun: dry[n]})
+					}
+				}
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// isDryRun reports whether options are spelled out, and as those of a dry run.
+func isDryRun(options ast.Expr, info *types.Info) bool {
+	literal, ok := options.(*ast.CompositeLit)
+	if !ok {
+		return false
+	}
+	for _, element := range literal.Elts {
+		field, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, ok := field.Key.(*ast.Ident)
+		list, isList := field.Value.(*ast.CompositeLit)
+		if ok && isList && key.Name == "DryRun" && len(list.Elts) == 1 {
+			value := info.Types[list.Elts[0]].Value
+			return value != nil && value.ExactString() == `"All"`
+		}
+	}
+	return false
+}
+
+// checker type-checks packages of this module against what the compiler has exported of others.
+type checker struct {
+	fset     *token.FileSet
+	packages []built
+	importer types.Importer
+}
+
+// built is what go list says of a package that it has compiled.
+type built struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+func newChecker(t *testing.T, patterns ...string) *checker {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles"}, patterns...)...)
+	cmd.Dir = root
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list -export: %v", err)
+	}
+	c := &checker{fset: token.NewFileSet()}
+	exports := map[string]string{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p built
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+		c.packages = append(c.packages, p)
+	}
+	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) {
+		if exports[path] == "" {
+			return nil, fmt.Errorf("%s was not compiled", path)
+		}
+		return os.Open(exports[path])
+	})
+	return c
+}
+
+// check returns the mutations of a package's files; text, if given, stands for the file's content.
+func (c *checker) check(t *testing.T, path string, text any, names ...string) []mutation {
+	t.Helper()
+	var files []*ast.File
+	for _, name := range names {
+		file, err := parser.ParseFile(c.fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}
+	if _, err := (&types.Config{Importer: c.importer}).Check(path, c.fset, files, info); err != nil {
+		t.Fatal(err)
+	}
+	return mutationsOf(files, info)
+}
+
+// allowedMutations are those outside of the applier, by package and function, and why each is allowed.
+var allowedMutations = map[string]string{
+	module + "services/internal/preflight.may Create": "an access review is a question: nothing is stored",
+	writer + "/adopt.relabel Patch":                   "a person's own write, with their own credentials",
+}
+
+func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
+	c := newChecker(t, "./services/...")
+	used, inApplier, seen := map[string]bool{}, map[string]int{}, 0
+	for _, p := range c.packages {
+		if !within(p.ImportPath, module+"services") {
+			continue
+		}
+		seen++
+		var names []string
+		for _, name := range p.GoFiles {
+			names = append(names, filepath.Join(p.Dir, name))
+		}
+		for _, m := range c.check(t, p.ImportPath, nil, names...) {
+			key := p.ImportPath + "." + m.Function + " " + m.Method
+			switch {
+			case p.ImportPath == writer+"/applier":
+				inApplier[m.Method]++
+			case m.DryRun:
+			case allowedMutations[key] != "":
+				used[key] = true
+			default:
+				t.Errorf("%s: %s calls %s, and only the applier may change a cluster", p.ImportPath, m.Function, m.Method)
+			}
+		}
+	}
+	// That nothing was found elsewhere says something only if what is there was found.
+	for _, method := range []string{"Post", "Put", "Delete", "Create", "Update", "Patch"} {
+		if inApplier[method] == 0 {
+			t.Errorf("no %s was found in the applier, though slices, Events or the Lease need it: does the test still recognize a write?", method)
+		}
+	}
+	for key := range allowedMutations {
+		if !used[key] {
+			t.Errorf("%s is allowed, and is not there", key)
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d packages were checked", seen)
+	}
+}
+
+func TestWritesAreRecognizedHoweverTheyAreSpelled(t *testing.T) {
+	const text = `package fixture
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+type server struct{ client kubernetes.Interface }
+
+func (s server) context() context.Context { return context.Background() }
+
+type deleter interface {
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+func otherContext(s server) {
+	s.client.CoreV1().Services("web").Update(s.context(), nil, metav1.UpdateOptions{})
+	s.client.CoreV1().Nodes().Create(context.TODO(), &corev1.Node{}, metav1.CreateOptions{})
+}
+
+func asValue(s server) any { return s.client.CoreV1().Pods("web").DeleteCollection }
+
+func byInterface(d deleter) error { return d.Delete(nil, "shop", metav1.DeleteOptions{}) }
+
+func byREST(s server) { s.client.DiscoveryV1().RESTClient().Put().Do(nil) }
+
+func dry(s server) {
+	s.client.CoreV1().Nodes().Create(nil, nil, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	s.client.CoreV1().Nodes().Create(nil, nil, metav1.CreateOptions{DryRun: nil})
+}
+
+func reads(s server) {
+	s.client.CoreV1().Nodes().List(nil, metav1.ListOptions{})
+	s.client.CoreV1().Nodes().Get(nil, "", metav1.GetOptions{})
+	delete(map[string]int{}, "")
+}
+`
+	c := newChecker(t, "./services/writer")
+	got := c.check(t, "fixture", text, "fixture.go")
+	want := []mutation{
+		{Function: "otherContext", Method: "Update"},
+		{Function: "otherContext", Method: "Create"},
+		{Function: "asValue", Method: "DeleteCollection"},
+		{Function: "byInterface", Method: "Delete"},
+		{Function: "byREST", Method: "Put"},
+		{Function: "dry", Method: "Create", DryRun: true},
+		{Function: "dry", Method: "Create"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
