@@ -35,7 +35,7 @@ type moment struct {
 func paint(now time.Time, horizon time.Duration, values ...any) []byte {
 	p := &portrait{horizon: horizon}
 	for _, v := range values {
-		p.add(reflect.ValueOf(v))
+		p.add(settable(reflect.ValueOf(v)))
 	}
 	p.times = append(p.times, moment{now.UnixNano(), len(p.out)})
 	p.out = append(p.out, 0, 0, 0, 0)
@@ -60,6 +60,8 @@ var (
 
 func (p *portrait) number(n uint64) { p.out = binary.AppendUvarint(p.out, n) }
 
+// add encodes a value that can be addressed and set: so its fields can be opened, and times and addresses
+// among them asked by their own methods.
 func (p *portrait) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -85,10 +87,14 @@ func (p *portrait) add(v reflect.Value) {
 			return
 		}
 		p.number(1)
+		if v.Kind() == reflect.Interface {
+			p.add(settable(v.Elem()))
+			return
+		}
 		p.add(v.Elem())
 	case reflect.Slice, reflect.Array:
 		p.number(uint64(v.Len()))
-		if v.Type().Elem().Kind() == reflect.Uint8 && (v.Kind() == reflect.Slice || v.CanAddr()) {
+		if v.Type().Elem().Kind() == reflect.Uint8 {
 			p.out = append(p.out, v.Bytes()...)
 			return
 		}
@@ -104,19 +110,23 @@ func (p *portrait) add(v reflect.Value) {
 func (p *portrait) structure(v reflect.Value) {
 	switch v.Type() {
 	case timeType:
-		if at, ok := instant(v); ok {
-			p.number(1)
-			p.times = append(p.times, moment{at, len(p.out)})
-			p.out = append(p.out, 0, 0, 0, 0)
-		} else {
+		at := *v.Addr().Interface().(*time.Time)
+		if at.IsZero() {
 			p.number(0)
+			return
 		}
+		p.number(1)
+		p.times = append(p.times, moment{at.UnixNano(), len(p.out)})
+		p.out = append(p.out, 0, 0, 0, 0)
 	case addressType:
-		p.add(v.Field(0))
+		address := *v.Addr().Interface().(*netip.Addr)
+		as16 := address.As16()
+		p.number(uint64(address.BitLen()))
+		p.out = append(p.out, as16[:]...)
 	case mutexType:
 	default:
-		for _, field := range v.Fields() {
-			p.add(field)
+		for i := range v.NumField() {
+			p.add(open(v.Field(i)))
 		}
 	}
 }
@@ -128,10 +138,14 @@ func (p *portrait) dictionary(v reflect.Value) {
 		value reflect.Value
 	}
 	all := make([]entry, 0, v.Len())
+	key := reflect.New(v.Type().Key()).Elem()
 	for it := v.MapRange(); it.Next(); {
 		k := &portrait{}
-		k.add(it.Key())
-		all = append(all, entry{k.out, it.Value()})
+		key.SetIterKey(it)
+		k.add(key)
+		value := reflect.New(v.Type().Elem()).Elem()
+		value.SetIterValue(it)
+		all = append(all, entry{k.out, value})
 	}
 	slices.SortFunc(all, func(a, b entry) int { return slices.Compare(a.key, b.key) })
 	p.number(uint64(len(all)))
@@ -141,18 +155,11 @@ func (p *portrait) dictionary(v reflect.Value) {
 	}
 }
 
-// instant reads a time in a field that is not exported; false: the zero time.
-func instant(v reflect.Value) (nanoseconds int64, ok bool) {
-	const monotonic, before = 1 << 63, 62135596800 // the seconds from year 1 to 1970
-	wall, ext := v.Field(0).Uint(), v.Field(1).Int()
-	seconds := ext - before
-	if wall&monotonic != 0 {
-		seconds = int64(wall<<1>>31) - 2682374400 // from 1885 to 1970
-	}
-	if wall == 0 && ext == 0 {
-		return 0, false
-	}
-	return seconds*int64(time.Second) + int64(wall&(1<<30-1)), true
+// settable copies a value to where it can be addressed.
+func settable(v reflect.Value) reflect.Value {
+	copied := reflect.New(v.Type()).Elem()
+	copied.Set(v)
+	return copied
 }
 
 // replica copies a value of the product with all that it keeps to itself, so that a step leaves the world
