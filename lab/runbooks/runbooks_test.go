@@ -3,15 +3,20 @@ package runbooks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/charts"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 )
 
@@ -59,6 +64,7 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			"the old token is deleted": func(context.Context) error { return w.acceptToken() },
 		}},
 		{"upgrade.md", events{
+			"the next release is checked out": func(context.Context) error { return w.checkOut(nextRelease) },
 			"an upgrade of the writer goes wrong": func(ctx context.Context) error {
 				return w.run(ctx, "helm --kube-context consuming -n web upgrade slicefeed-writer deploy/slicefeed-writer -f writer.yaml --set settings.SECURED_SUBNET_CIDR=10.0.1.7/24")
 			},
@@ -70,6 +76,7 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			"there is a new token, and the old one is deleted": func(context.Context) error {
 				return errors.Join(w.newToken("a-third-token"), w.acceptToken())
 			},
+			"both components still have the version of before": func(ctx context.Context) error { return w.runs(ctx, nextRelease) },
 			"what was stolen from the inventory is worthless": func(ctx context.Context) error {
 				return w.refused(ctx, "kubectl --context secured --token=\"$(cat stolen-token)\" get nodes", w.Secured)
 			},
@@ -116,6 +123,53 @@ func (w *world) readme(t *testing.T) {
 func (w *world) otherCloud(ctx context.Context) error {
 	return errors.Join(w.TrustCloud(ctx), w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: ionos-ca}\nsettings:\n  IONOS_API_URL: "+
 		w.Cloud.URL+"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n"))
+}
+
+// nextRelease is the version that upgrade.md upgrades to, and that no page after it may leave.
+const nextRelease = "0.1.1"
+
+// checkOut puts the charts of another release where the page's reader has those of the one that runs.
+func (w *world) checkOut(version string) error {
+	deploy := filepath.Join(w.Dir(), "deploy")
+	before, err := filepath.EvalSymlinks(deploy)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(deploy); err != nil {
+		return err
+	}
+	if err := os.CopyFS(deploy, os.DirFS(before)); err != nil {
+		return err
+	}
+	of := regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+	for _, chart := range []string{"slicefeed-inventory", "slicefeed-writer"} {
+		path := filepath.Join(deploy, chart, "Chart.yaml")
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, of.ReplaceAll(raw, []byte("$1: "+version)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runs wants both components to have the image and the chart of a version.
+func (w *world) runs(ctx context.Context, version string) error {
+	for _, c := range []struct {
+		clientset       kubernetes.Interface
+		namespace, name string
+	}{{w.SecuredClient(), charts.InventoryNamespace, "slicefeed-inventory"}, {w.ConsumingClient(), charts.WriterNamespace, "slicefeed-writer"}} {
+		d, err := c.clientset.AppsV1().Deployments(c.namespace).Get(ctx, c.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if image, chart := d.Spec.Template.Spec.Containers[0].Image, d.Labels["app.kubernetes.io/version"]; !strings.HasSuffix(image, ":"+version) || chart != version {
+			return fmt.Errorf("%s has image %s and chart %s, want version %s", c.name, image, chart, version)
+		}
+	}
+	return nil
 }
 
 // newToken puts another token where the page's reader has it; acceptToken has the cloud accept it alone.
