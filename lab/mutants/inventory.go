@@ -144,8 +144,22 @@ func inventory() []Mutant {
 		{
 			Name:   "no-doubt-when-halved",
 			Harm:   "Losing more than half of the nodes starts no series of observations: the writers' guards wait a minute for each.",
+			File:   inRoster + "/anomaly.go",
+			Edits:  one("halved: 2*len(d.lost) > d.base}", "halved: false}"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "lasting-anomaly-asks-on",
+			Harm:   "A view of which no node is ready asks for observations at each change: a LIST of all Nodes and a listing of the cloud every 5 s.",
+			File:   inRoster + "/anomaly.go",
+			Edits:  one("d.active.noneReady && !old.noneReady", "d.active.noneReady"),
+			Suites: []string{inRoster, inFeed},
+		},
+		{
+			Name:   "anomaly-restarts-observation-again",
+			Harm:   "A node that flaps faster than the cloud is listed lets no observation complete, so writers hold all that needs one.",
 			File:   inRoster + "/observe.go",
-			Edits:  one("2*len(o.lost) > o.base,", "false,"),
+			Edits:  one("r.requestSeries(now, o.depth, !o.restarted)", "r.requestSeries(now, o.depth, true)"),
 			Suites: []string{inRoster},
 		},
 		{

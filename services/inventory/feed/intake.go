@@ -28,9 +28,9 @@ func (i *Intake) Hear(now time.Time, news roster.News, answer func(*roster.Roste
 
 // Tell brings the stores up to date, and returns what is to be asked of the outside now.
 func (i *Intake) Tell(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
-	doubt := i.Stores.Apply(changes)
+	anomaly := i.Stores.Apply(changes)
 	status := i.Roster.Status(now)
-	if i.Stores.SetStatus(status) || doubt {
+	if i.Stores.SetStatus(status) || anomaly {
 		i.Roster.Doubt(now, max(1, i.depth))
 	}
 	return status, i.Roster.Ask(now)

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func (o *outside) rest(news roster.News) (full int) {
 		if ask.Look == roster.NoLook && ask.Wake.Sub(o.now) > 5*time.Second {
 			return full
 		}
-		o.now, news, answer = o.now.Add(5*time.Second), roster.News{HeardAt: o.now}, nil
+		o.now, news, answer = o.now.Add(5*time.Second), roster.News{HeardAt: o.now, Mark: 1}, nil
 		if began := o.now; ask.Look != roster.NoLook {
 			answer = func(r *roster.Roster) { r.Looked(began, began, ask.Look, 1, nil) }
 		}
@@ -86,4 +87,29 @@ func TestTheRostersOwnDoubtsAreAsDeepAsSubscribersWant(t *testing.T) {
 		o.rest(roster.News{Changed: []roster.Candidate{worker("a", "blue", 1)}})
 		want(t, "full looks when all is gone", o.rest(roster.News{Removed: []string{"a"}}), later)
 	}
+}
+
+// None of the view is ready for as long as it lasts. That was asked about when it began: shrinking
+// on must not keep a LIST of all Nodes and a listing of the cloud running.
+func TestAViewThatIsDrainedAsksOnceHoweverLongItShrinks(t *testing.T) {
+	o := newOutside("blue")
+	all := roster.News{Changed: []roster.Candidate{worker("ready", "red", 200)}}
+	for n := range byte(40) {
+		c := worker(fmt.Sprintf("n%02d", n), "blue", n+1)
+		c.State = roster.Draining
+		all.Changed = append(all.Changed, c)
+	}
+	want(t, "full looks at the start, with one for the anomaly", o.rest(all), 2)
+	full := 0
+	for n := range 20 {
+		o.now = o.now.Add(10 * time.Second)
+		full += o.rest(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
+	}
+	want(t, "full looks while it shrinks to half", full, 0)
+	full = 0
+	for n := range 20 {
+		o.now = o.now.Add(10 * time.Second)
+		full += o.rest(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
+	}
+	want(t, "full looks when more than half is gone, and when it is empty", full >= 1 && full <= 5, true)
 }

@@ -15,7 +15,8 @@ type Store struct {
 	set     *ledger.Set[*Entry]
 	status  roster.Status
 	word    uint64 // see Update
-	doubt   doubt
+	anomaly roster.AnomalyDetector
+	ready   int // nodes that are READY
 	changed chan struct{}
 
 	// The last answer: of readers who are in step, the first alone costs what has changed.
@@ -31,19 +32,17 @@ func NewStore(epoch string, view View) *Store { return NewStoreWithin(epoch, vie
 // NewStoreWithin is NewStore with another window than the contract's: so many changes back a reader
 // can resume by its cursor.
 func NewStoreWithin(epoch string, view View, window int) *Store {
-	s := &Store{view: view, set: ledger.New[*Entry](epoch, window), changed: make(chan struct{})}
-	s.doubt.observed()
-	return s
+	return &Store{view: view, set: ledger.New[*Entry](epoch, window), changed: make(chan struct{})}
 }
 
 // View returns the view that the store is of.
 func (s *Store) View() View { return s.view }
 
 // Apply takes in changes of the roster, at a cost that does not depend on the set's size.
-// It reports whether the view changed, and whether it was left in doubt by that: then
-// further complete observations are wanted. Call it before SetStatus with what was known at
-// the same moment: an observation must never be told with a set from before it.
-func (s *Store) Apply(changes []roster.Change) (changed, doubt bool) {
+// It reports whether the view changed, and whether an anomaly arose by that: then further
+// complete observations are wanted. Call it before SetStatus with what was known at the same
+// moment: an observation must never be told with a set from before it.
+func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.set.Revision()
@@ -59,7 +58,7 @@ func (s *Store) Apply(changes []roster.Change) (changed, doubt bool) {
 		return false, false
 	}
 	s.broadcast()
-	return true, s.doubt.standing()
+	return true, s.anomalyArose()
 }
 
 func (s *Store) put(n *roster.Node) {
@@ -70,11 +69,11 @@ func (s *Store) put(n *roster.Node) {
 		return // only what the view does not tell is different
 	}
 	if had {
-		s.ready(old, -1)
+		s.countReady(old, -1)
 	} else {
-		s.doubt.came(n.Name)
+		s.anomaly.Add(n.Name)
 	}
-	s.ready(e, +1)
+	s.countReady(e, +1)
 }
 
 func (s *Store) remove(name string) {
@@ -83,31 +82,40 @@ func (s *Store) remove(name string) {
 		return
 	}
 	s.set.Remove("", name)
-	s.ready(old, -1)
-	s.doubt.went(name)
+	s.countReady(old, -1)
+	s.anomaly.Remove(name)
 }
 
-func (s *Store) ready(e *Entry, by int) {
+func (s *Store) countReady(e *Entry, by int) {
 	if e.Node.State == roster.Ready {
-		s.doubt.ready += by
+		s.ready += by
 	}
 }
 
-// SetStatus takes in what the roster is worth. It reports doubt when the first word is
-// given and the view is in doubt from the start.
-func (s *Store) SetStatus(status roster.Status) (doubt bool) {
+// anomalyArose looks for anomalies of what clients are sent; before that there are none.
+func (s *Store) anomalyArose() bool {
+	if !s.status.Told {
+		s.anomaly.Forget()
+		return false
+	}
+	return s.anomaly.Arose(s.ready)
+}
+
+// SetStatus takes in what the roster is worth. It reports whether an anomaly arose, as one does
+// that is there when clients are first sent the set.
+func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.status
 	s.status = status
 	s.word++
 	if status.Observation != old.Observation {
-		s.doubt.observed()
+		s.anomaly.Observed()
 	}
 	if !SameWord(old, status) {
 		s.broadcast()
 	}
-	return status.Told && !old.Told && s.doubt.standing()
+	return s.anomalyArose()
 }
 
 // Changed returns a channel that is closed at the next change of the set or of the word

@@ -53,9 +53,9 @@ func (s *Stores) For(view View) *Store {
 	return store
 }
 
-// Apply gives changes of the roster to all stores, and reports whether any was left in
-// doubt by them. Call it before SetStatus with what was known at the same moment.
-func (s *Stores) Apply(changes []roster.Change) (doubt bool) {
+// Apply gives changes of the roster to all stores, and reports whether an anomaly arose in any
+// of them. Call it before SetStatus with what was known at the same moment.
+func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
@@ -66,15 +66,15 @@ func (s *Stores) Apply(changes []roster.Change) (doubt bool) {
 		}
 	}
 	for _, store := range s.stores {
-		_, d := store.Apply(changes)
-		doubt = doubt || d
+		_, arose := store.Apply(changes)
+		anomaly = anomaly || arose
 	}
-	return doubt
+	return anomaly
 }
 
-// SetStatus gives the roster's status to all stores, and reports whether any is in doubt
-// from its first word on.
-func (s *Stores) SetStatus(status roster.Status) (doubt bool) {
+// SetStatus gives the roster's status to all stores, and reports whether an anomaly arose in any
+// of them.
+func (s *Stores) SetStatus(status roster.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !SameWord(s.status, status) {
@@ -83,9 +83,9 @@ func (s *Stores) SetStatus(status roster.Status) (doubt bool) {
 	}
 	s.status = status
 	for _, store := range s.stores {
-		doubt = store.SetStatus(status) || doubt
+		anomaly = store.SetStatus(status) || anomaly
 	}
-	return doubt
+	return anomaly
 }
 
 // Status returns the last status, and a channel that is closed when it gives another word.

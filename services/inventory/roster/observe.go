@@ -14,36 +14,10 @@ type observations struct {
 	depth int       // of a series that starts by itself
 	after time.Time // when the last doubt arose: a look that began before says nothing about it
 
-	doubts doubts
-	base   int                 // nodes at the last observation,
-	lost   map[string]struct{} // those of them that left since,
-	joined map[string]struct{} // and those that came since
+	anomaly   AnomalyDetector
+	restarted bool // an anomaly has made the observation that is under way begin once more
 
 	word bool // the first word has been given
-}
-
-// doubts are what makes the list doubtful. Each starts a series when it arises.
-type doubts struct{ empty, noneReady, halved bool }
-
-// arises reports whether there is a doubt that was not there before.
-func (d doubts) arises(before doubts) bool {
-	return d.empty && !before.empty || d.noneReady && !before.noneReady || d.halved && !before.halved
-}
-
-func (o *observations) join(name string) {
-	if _, ok := o.lost[name]; ok {
-		delete(o.lost, name)
-		return
-	}
-	o.joined[name] = struct{}{}
-}
-
-func (o *observations) leave(name string) {
-	if _, ok := o.joined[name]; ok {
-		delete(o.joined, name)
-		return
-	}
-	o.lost[name] = struct{}{}
 }
 
 // observe takes in a complete observation.
@@ -52,25 +26,21 @@ func (r *Roster) observe(now time.Time) {
 	o.number++
 	o.at = now
 	o.left = max(0, o.left-1)
-	o.base = r.published
-	clear(o.lost)
-	clear(o.joined)
+	o.restarted = false
+	o.anomaly.Observed()
 }
 
 // reckon draws the conclusions after anything that came in.
 func (r *Roster) reckon(now time.Time) {
 	o := &r.obs
 	if o.number > 0 {
-		d := doubts{
-			empty:     r.published == 0,
-			noneReady: r.states[Ready] == 0,
-			halved:    2*len(o.lost) > o.base,
+		if o.anomaly.Arose(r.states[Ready]) {
+			// An observation that began before the anomaly says nothing about it. But one that was
+			// made to begin once more goes on, or a node that flaps faster than the cloud is listed
+			// would let none complete.
+			r.requestSeries(now, o.depth, !o.restarted)
+			o.restarted = true
 		}
-		if d.arises(o.doubts) {
-			o.left = max(o.left, o.depth)
-			r.startOver(now)
-		}
-		o.doubts = d
 		o.word = o.word || r.wordDue()
 	}
 	r.judge(now)
@@ -105,13 +75,19 @@ func (r *Roster) told() bool {
 // Doubt takes in that a subscriber or one of its views wants a series of complete
 // observations (1 to 10). Series are shared: the larger of what remains and what is asked holds.
 func (r *Roster) Doubt(now time.Time, observations int) {
-	want := within(observations)
-	if r.obs.left == 0 { // one that runs is joined, or frequent askers would never let it count
+	// A series that runs is joined, or frequent askers would let no observation complete.
+	r.requestSeries(now, within(observations), false)
+}
+
+// requestSeries begins a series, or joins the one that runs; restart has it forget what the
+// observation under way has seen so far.
+func (r *Roster) requestSeries(now time.Time, observations int, restart bool) {
+	if restart || r.obs.left == 0 {
 		r.startOver(now)
 	} else if r.looks.inFlight || r.lists.inFlight || !r.looks.first.IsZero() {
-		want++ // the observation that is being made began before the question
+		observations++ // the observation that is being made began before the request
 	}
-	r.obs.left = max(r.obs.left, want)
+	r.obs.left = max(r.obs.left, observations)
 }
 
 // SetDoubtDepth says how many observations a series has that the roster starts by

@@ -114,7 +114,7 @@ func New(cfg Config) *Roster {
 		dirty:      map[string]*Node{},
 		unresolved: map[string]*member{},
 		odd:        map[string]*member{},
-		obs:        observations{depth: 1, lost: map[string]struct{}{}, joined: map[string]struct{}{}},
+		obs:        observations{depth: 1},
 	}
 }
 
@@ -218,9 +218,9 @@ func (r *Roster) show(m *member, node *Node, left omission) {
 	switch {
 	case before == nil && node != nil:
 		m.misses = misses{}
-		r.obs.join(m.Name)
+		r.obs.anomaly.Add(m.Name)
 	case before != nil && node == nil:
-		r.obs.leave(m.Name)
+		r.obs.anomaly.Remove(m.Name)
 	}
 	delete(r.unresolved, m.Name)
 	if node == nil && m.Excluded == 0 {

@@ -276,3 +276,39 @@ func TestNothingIsSyncedBeforeItWasReadOnce(t *testing.T) {
 		}
 	}
 }
+
+// A node that flaps faster than the cloud is listed raises "none ready" again and again: each
+// observation may begin once more for that, and has to complete all the same.
+func TestObservationsCompleteWhileANodeFlapsFasterThanTheCloudIsListed(t *testing.T) {
+	w := ready(t, Config{})
+	before := w.Status(w.now).Observation
+	var lookBegan, listBegan time.Time
+	for second := range 300 {
+		if second%2 == 0 {
+			c := node("a", s1)
+			if second%4 == 0 {
+				c.State = NotReady
+			}
+			w.up(c)
+		}
+		if !lookBegan.IsZero() && w.now.Sub(lookBegan) >= time.Second {
+			w.Looked(w.now, lookBegan, Full, w.rv, nil)
+			lookBegan = time.Time{}
+		}
+		if !listBegan.IsZero() && w.now.Sub(listBegan) >= 4*time.Second {
+			w.Listed(w.now, listBegan, one, nil, 0)
+			listBegan = time.Time{}
+		}
+		a := w.Ask(w.now)
+		if a.Look != NoLook {
+			lookBegan = w.now
+		}
+		if a.List {
+			listBegan = w.now
+		}
+		w.pass(time.Second)
+	}
+	if n := w.Status(w.now).Observation - before; n < 15 {
+		t.Errorf("%d observations in five minutes, want one in 20 s at least", n)
+	}
+}
