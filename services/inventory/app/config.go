@@ -29,7 +29,7 @@ type Config struct {
 	Command    string        `flag:"inventory-command" placeholder:"program" group:"What to tell" help:"a program that prints the JSON records; no shell (command)"`
 	Args       string        `flag:"inventory-command-args" placeholder:"words" group:"What to tell" help:"its arguments, words between white space or a JSON array of strings (command)"`
 	Static     string        `flag:"inventory-static" placeholder:"JSON" group:"What to tell" help:"the JSON records themselves (static)"`
-	Pace       time.Duration `flag:"source-poll-interval" default:"5s" min:"1s" max:"1m" group:"What to tell" help:"how often file and command are read; for every kind, the least time between two observations while the set is in doubt"`
+	Pace       time.Duration `flag:"source-poll-interval" default:"5s" min:"1s" max:"1m" group:"What to tell" help:"how often file and command are read; for every kind, the least time between two observations while the set is in doubt, which is 5s at least"`
 
 	Resolver string            `flag:"resolver" default:"ionos" enum:"ionos,node-address" group:"Where the nodes are" help:"how a worker's private address is found (kubernetes): by the NICs of its IONOS server, or by the InternalIP of the Node; other kinds tell addresses themselves"`
 	Subnets  []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" placeholder:"CIDR" group:"Where the nodes are" help:"the private network: addresses outside of it do not count"`

@@ -54,7 +54,7 @@ func (r *Roster) Listed(now, began time.Time, l Listing, err error, retryAfter t
 	r.settle(all)
 	r.missed(began)
 	r.reckon(now)
-	if first := r.looks.first; !first.IsZero() && !began.Before(first) {
+	if first := r.looks.first; !first.IsZero() && !began.Before(first) && r.obs.observationDue(now) {
 		r.looks.first = time.Time{}
 		if r.looks.last.After(began) {
 			r.looks.first = r.looks.last
@@ -99,7 +99,7 @@ func (r *Roster) nextListing() (time.Time, bool) {
 	l := &r.lists
 	at := l.began.Add(r.cfg.Poll)
 	if r.inSeries() && !r.looks.first.IsZero() {
-		at = time.Time{}
+		at = r.obs.at.Add(observationGap)
 	} else if u := l.urgent; !u.IsZero() && u.Before(at) {
 		at = u
 	}

@@ -97,7 +97,9 @@ func (r *Roster) looked(now, began time.Time) {
 		return
 	}
 	if r.cfg.Resolver != ByCloud {
-		r.observe(now)
+		if r.obs.observationDue(now) {
+			r.observe(now)
+		}
 		return
 	}
 	l := &r.looks
@@ -124,7 +126,7 @@ func (r *Roster) nextLook(now time.Time) (Look, time.Time) {
 		at = earlier(at, l.began.Add(r.cfg.Pace))
 	}
 	if !l.complete || r.inSeries() && l.first.IsZero() {
-		look, at = Full, latest(l.began.Add(r.cfg.Pace), r.obs.at.Add(r.cfg.Pace))
+		look, at = Full, latest(l.began.Add(r.cfg.Pace), r.obs.at.Add(max(r.cfg.Pace, observationGap)))
 	}
 	if l.failures > 0 {
 		at = l.notBefore

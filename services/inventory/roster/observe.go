@@ -2,8 +2,12 @@ package roster
 
 import "time"
 
-// maxSeries bounds a series of observations, whoever asks for it.
-const maxSeries = 10
+const (
+	// maxSeries bounds a series of observations, whoever asks for it.
+	maxSeries = 10
+	// observationGap is the least time between two observations, which the contract promises.
+	observationGap = 5 * time.Second
+)
 
 // observations is the count of complete observations, and the doubts that ask for more.
 type observations struct {
@@ -18,6 +22,11 @@ type observations struct {
 	restarted bool // an anomaly has made the observation that is under way begin once more
 
 	word bool // the first word has been given
+}
+
+// observationDue reports whether an observation that is complete now counts as another one.
+func (o *observations) observationDue(now time.Time) bool {
+	return o.number == 0 || now.Sub(o.at) >= observationGap
 }
 
 // observe takes in a complete observation.

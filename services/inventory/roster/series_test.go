@@ -163,12 +163,14 @@ func TestALookDuringAListingServesTheNextObservation(t *testing.T) {
 	if w.Listed(w.now, began, one, nil, 0); w.Status(w.now).Observation != n+1 {
 		t.Fatalf("observation %d, want %d", w.Status(w.now).Observation, n+1)
 	}
+	w.pass(4 * time.Second) // two observations are 5 s apart
 	if w.list(one); w.Status(w.now).Observation != n+2 {
 		t.Errorf("observation %d, want %d: the second look was complete before this listing", w.Status(w.now).Observation, n+2)
 	}
 	w.pass(time.Second)
 	look()
 	w.Looked(w.now, w.now, Light, 0, errors.New("refused"))
+	w.pass(4 * time.Second)
 	if w.list(one); w.Status(w.now).Observation != n+2 {
 		t.Errorf("observation %d, want %d: a look has failed since the last good one", w.Status(w.now).Observation, n+2)
 	}
