@@ -116,7 +116,7 @@ type link struct {
 
 type observations struct{}
 
-func (observations) Doubt(int)         {}
+func (observations) Doubt(n int) int   { return n }
 func (observations) SetDoubtDepth(int) {}
 
 func linked(t *testing.T, p peer, test func(l *link)) {

@@ -121,12 +121,14 @@ func (c *collector) list(ctx context.Context) answer {
 	}
 }
 
-// Doubt asks for a series of complete observations on behalf of a subscriber.
-func (c *collector) Doubt(observations int) {
+// Doubt asks for a series of complete observations on behalf of a subscriber, and returns how many
+// that adds to those that are going to be made anyway.
+func (c *collector) Doubt(observations int) (added int) {
 	c.mu.Lock()
-	c.intake.Roster.Doubt(time.Now(), observations)
+	added = c.intake.Roster.Doubt(time.Now(), observations)
 	c.mu.Unlock()
 	c.rouse()
+	return added
 }
 
 // SetDoubtDepth says how many observations subscribers want of a series.

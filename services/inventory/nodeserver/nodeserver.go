@@ -8,11 +8,13 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/status"
@@ -28,8 +30,9 @@ type Client struct {
 // observer looks at the outside when clients are in doubt. It is called by many goroutines
 // and must not wait for any of them.
 type observer interface {
-	// Doubt asks for a series of complete observations, of at least one.
-	Doubt(observations int)
+	// Doubt asks for a series of complete observations, of at least one, and returns how many
+	// that adds to those that are going to be made anyway.
+	Doubt(observations int) (added int)
 	// SetDoubtDepth says how many the series have that the inventory begins by itself:
 	// the largest number that a connected client wants, at least one.
 	SetDoubtDepth(observations int)
@@ -56,6 +59,8 @@ type Server struct {
 
 	cfg     Config
 	streams *stream.Streams
+	quota   observationQuota
+	seldom  rate.Sometimes // for what a client could have logged at any rate
 	alike   stream.Alike[messageKey, inventoryv1.WatchNodesResponse]
 
 	mu      sync.Mutex
@@ -65,7 +70,7 @@ type Server struct {
 
 // New returns the service. Until its first complete observation it is NOT_SERVING.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, streams: stream.New(stream.Config{
+	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, seldom: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
 		Health:  cfg.Health, Metrics: cfg.Metrics, PerClient: cfg.Streams,
 	})}

@@ -67,7 +67,13 @@ type observations struct {
 	depth  int
 }
 
-func (o *observations) Doubt(n int)         { o.mu.Lock(); defer o.mu.Unlock(); o.doubts = append(o.doubts, n) }
+func (o *observations) Doubt(n int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.doubts = append(o.doubts, n)
+	return n
+}
+
 func (o *observations) SetDoubtDepth(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.depth = n }
 
 type harness struct {

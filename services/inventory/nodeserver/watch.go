@@ -33,13 +33,23 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	s.deepen(depth, +1)
 	defer s.deepen(depth, -1)
 	if req.GetObserveNow() {
-		s.cfg.Observer.Doubt(max(1, depth))
+		s.requestObservations(client.Name, max(1, depth))
 	}
 	r := NewReader(s.cfg.Stores.For(client.View), req, s.streams.Heartbeat)
 	r.client, r.since, r.sent, r.alike = client, time.Now(), s.cfg.Sent, &s.alike
 	s.enter(r)
 	defer s.leave(r)
 	return stream.Tell(s.streams, to, r)
+}
+
+// requestObservations asks for a series on behalf of a client, as far as its quota goes.
+func (s *Server) requestObservations(client string, observations int) {
+	if granted := s.quota.request(client, time.Now(), observations, s.cfg.Observer.Doubt); granted < observations {
+		s.seldom.Do(func() {
+			s.cfg.Log.Warn("client asks for more observations than it may cause", "client", client,
+				"requested", observations, "granted", granted)
+		})
+	}
 }
 
 func position(req *inventoryv1.WatchNodesRequest) *feed.Position {

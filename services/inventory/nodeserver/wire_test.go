@@ -73,6 +73,7 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 	for title, number := range map[string]string{
 		"live streams of WatchNodes":  fmt.Sprint(defaults.PerClient),
 		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.Stall.Seconds()),
+		"observations asked for":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationEvery.Seconds()),
 		"usual message":               fmt.Sprintf("%d KB", (stream.Budget+1<<10)>>10),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {

@@ -83,9 +83,12 @@ func (r *Roster) told() bool {
 
 // Doubt takes in that a subscriber or one of its views wants a series of complete
 // observations (1 to 10). Series are shared: the larger of what remains and what is asked holds.
-func (r *Roster) Doubt(now time.Time, observations int) {
+// It returns how many observations that adds.
+func (r *Roster) Doubt(now time.Time, observations int) (added int) {
+	before := r.obs.left
 	// A series that runs is joined, or frequent askers would let no observation complete.
 	r.requestSeries(now, within(observations), false)
+	return r.obs.left - before
 }
 
 // requestSeries begins a series, or joins the one that runs; restart has it forget what the

@@ -365,7 +365,9 @@ type WatchNodesRequest struct {
 	DoubtObservations uint32 `protobuf:"varint,3,opt,name=doubt_observations,json=doubtObservations,proto3" json:"doubt_observations,omitempty"`
 	// observe_now asks for such a series now, because the client holds something back.
 	// To ask during a stream, call again with cursor and digest, which costs one small message
-	// (R5), and end the older stream. Series asked for by several clients are shared.
+	// (R5), and end the older stream. Series asked for by several clients are shared. A server
+	// bounds how many observations each client causes (20 at once or more, and one in 30 s or more
+	// in the long run): a request beyond that is served as one that does not ask, or for fewer.
 	ObserveNow    bool `protobuf:"varint,4,opt,name=observe_now,json=observeNow,proto3" json:"observe_now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

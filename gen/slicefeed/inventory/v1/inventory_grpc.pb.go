@@ -106,7 +106,9 @@ const (
 // R10 (slow readers): a client that reads slowly skips states, never removals: what it
 // gets next is the newest state, each node at most once. A client that does not read
 // at all for long (the server's choice, a minute or more) is ended with RESOURCE_EXHAUSTED,
-// and may resume. A server keeps no queue per client.
+// and may resume. A server keeps no queue per client. It notices a message that waits to be read
+// once the buffers of HTTP/2 between them are full (64 KiB or so): the heartbeats of
+// a set at rest do not fill them before the connection comes of age, which ends the stream (R11).
 //
 // R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health
 // and ends its streams with UNAVAILABLE. It ends each connection after 30 minutes or
@@ -135,12 +137,14 @@ type InventoryServiceClient interface {
 	// WatchNodes streams the nodes of the client's view: first what the client lacks,
 	// then each change as it comes. It ends with UNAVAILABLE in the ordinary course of
 	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams of this client), INVALID_ARGUMENT (a malformed
-	// request: do not repeat it unchanged), PERMISSION_DENIED or UNAUTHENTICATED.
+	// request: do not repeat it unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above
+	// 64 KiB gets RESOURCE_EXHAUSTED.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
 	// ListNodes returns the same nodes once, for people and grpcurl; clients with the
 	// role of operator also get identifiers of the cloud, and every node that is left out,
 	// each with a reason and advice. UNAVAILABLE while the inventory has not completed
 	// its first look and the client is no operator; an operator gets what there is, with its status.
+	// A request above 64 KiB gets RESOURCE_EXHAUSTED: ask for fewer names at a time.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 }
 
@@ -256,7 +260,9 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // R10 (slow readers): a client that reads slowly skips states, never removals: what it
 // gets next is the newest state, each node at most once. A client that does not read
 // at all for long (the server's choice, a minute or more) is ended with RESOURCE_EXHAUSTED,
-// and may resume. A server keeps no queue per client.
+// and may resume. A server keeps no queue per client. It notices a message that waits to be read
+// once the buffers of HTTP/2 between them are full (64 KiB or so): the heartbeats of
+// a set at rest do not fill them before the connection comes of age, which ends the stream (R11).
 //
 // R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health
 // and ends its streams with UNAVAILABLE. It ends each connection after 30 minutes or
@@ -285,12 +291,14 @@ type InventoryServiceServer interface {
 	// WatchNodes streams the nodes of the client's view: first what the client lacks,
 	// then each change as it comes. It ends with UNAVAILABLE in the ordinary course of
 	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams of this client), INVALID_ARGUMENT (a malformed
-	// request: do not repeat it unchanged), PERMISSION_DENIED or UNAUTHENTICATED.
+	// request: do not repeat it unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above
+	// 64 KiB gets RESOURCE_EXHAUSTED.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
 	// ListNodes returns the same nodes once, for people and grpcurl; clients with the
 	// role of operator also get identifiers of the cloud, and every node that is left out,
 	// each with a reason and advice. UNAVAILABLE while the inventory has not completed
 	// its first look and the client is no operator; an operator gets what there is, with its status.
+	// A request above 64 KiB gets RESOURCE_EXHAUSTED: ask for fewer names at a time.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }

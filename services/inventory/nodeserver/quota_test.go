@@ -1,0 +1,81 @@
+package nodeserver
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+func TestAClientIsGrantedWhatIsLeftOfItsObservations(t *testing.T) {
+	now := time.Unix(0, 0)
+	var q observationQuota
+	request := func(client string, observations, added int) int {
+		return q.request(client, now, observations, func(int) int { return added })
+	}
+	want(t, "a series", request("a", 10, 10), 10)
+	want(t, "one that joins another costs what it adds", request("a", 10, 1), 10)
+	want(t, "what is left", request("a", 10, 9), 9)
+	want(t, "nothing is left", request("a", 1, 1), 0)
+	want(t, "another client", request("b", 3, 3), 3)
+	now = now.Add(observationEvery)
+	want(t, "after a while", request("a", 10, 1), 1)
+	now = now.Add(time.Hour)
+	want(t, "after long", request("a", 10, 10), 10)
+	want(t, "clients that are remembered", len(q.clients), 1)
+}
+
+// rosterObserver begins series in a roster whose looks are answered at once.
+type rosterObserver struct {
+	*roster.Roster
+}
+
+func (o rosterObserver) Doubt(n int) int   { return o.Roster.Doubt(time.Now(), n) }
+func (rosterObserver) SetDoubtDepth(n int) {}
+
+// I7: one bad peer harms only itself.
+func TestASubscriberThatLoopsDoesNotKeepTheSourceBusy(t *testing.T) {
+	serve(t, func(h *harness) {
+		r := roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+		h.server.cfg.Observer = rosterObserver{r}
+		full, mark := 0, uint64(0)
+		minute := func(request bool, name string) (looks int) {
+			before := full
+			for range 12 {
+				if request {
+					c := h.watch(&inventoryv1.WatchNodesRequest{DoubtObservations: 10, ObserveNow: true}, name)
+					c.next()
+					c.leave()
+					synctest.Wait()
+				}
+				now := time.Now()
+				r.Hear(now, roster.News{HeardAt: now, Mark: mark})
+				if a := r.Ask(now); a.Look != roster.NoLook {
+					mark++
+					if a.Look == roster.Full {
+						full++
+					}
+					r.Looked(now, now, a.Look, mark, nil)
+				}
+				time.Sleep(5 * time.Second)
+			}
+			return full - before
+		}
+		minute(false, "")
+		minute(true, "loops")
+		minute(true, "loops")
+		looks := 0
+		for range 10 {
+			looks += minute(true, "loops")
+		}
+		if looks > 25 {
+			t.Errorf("%d full looks in ten minutes for one client that asks all the time, want about two a minute", looks)
+		}
+		if got := minute(true, "honest"); got < 10 {
+			t.Errorf("%d full looks for another client that asks for ten", got)
+		}
+	})
+}
