@@ -15,6 +15,10 @@ import (
 //	refuses: 2.0 s + 0 (fails at once) + 0.4 s (the last starts) + 0               = 2.4 s
 //	silent:  2.0 s + 1.0 s (timeout)   + 0.4 s (the last starts) + 1.0 s (timeout) = 4.4 s
 //
+// A timeout above the interval has probes of one backend overlap: none waits for the one before it. The
+// formula for a silent backend stays the same (2.0 s + 2 timeouts + 0.4 s), and neither a refusal nor a
+// recovery takes longer.
+//
 // These are the worst cases, so p99 stays below 2.5 s and 4.5 s as long as starts and
 // results are handled within 100 ms in all.
 const (

@@ -192,11 +192,12 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 	}{
 		"refuses": {time.Millisecond, 2500 * time.Millisecond},
 		"silent":  {time.Second, 4500 * time.Millisecond},
+		"silent, and the timeout is longer than the interval": {3 * time.Second, 8500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const backends = 1000
 			random := rand.New(rand.NewPCG(1, 2))
-			l := newLab(backends * 3)
+			l := newLab(backends * 6)
 			l.random = random.Float64
 			deaths := map[Key]time.Time{}
 			for n := range backends {
@@ -209,7 +210,7 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 				}
 				return Fail, row.answer
 			}
-			l.run(start.Add(20 * time.Second))
+			l.run(start.Add(25 * time.Second))
 			took := make([]time.Duration, 0, backends)
 			for k, died := range deaths {
 				if n := len(l.changes[k]); n != 2 {
@@ -224,6 +225,33 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 				t.Errorf("p99 %v, worst %v, want at most %v", p99, worst, row.p99)
 			}
 		})
+	}
+}
+
+// Probes of one backend overlap when its timeout is longer than the interval, so its return is noticed by the next
+// probe to start, and the late failures of older ones change nothing.
+func TestRecoveryIsNoticedWithinAnIntervalWhateverTheTimeout(t *testing.T) {
+	const backends, timeout, bound = 1000, 10 * time.Second, 2500 * time.Millisecond
+	random := rand.New(rand.NewPCG(1, 2))
+	l := newLab(backends * 10)
+	l.random = random.Float64
+	returns := map[Key]time.Time{}
+	for n := range backends {
+		l.Add(key(n), start)
+		returns[key(n)] = start.Add(40*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
+	}
+	l.backend = func(a Attempt, now time.Time) (Outcome, time.Duration) {
+		if now.Before(returns[a.Key]) {
+			return Fail, timeout
+		}
+		return Pass, time.Millisecond
+	}
+	l.run(start.Add(70 * time.Second))
+	for k, returned := range returns {
+		changes := l.changes[k]
+		if len(changes) != 2 || changes[1].Health != Passing || changes[1].Since.Sub(returned) > bound {
+			t.Fatalf("%v returned after %v and its words are %+v, want failing, then passing within %v", k.Address, returned.Sub(start), changes, bound)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,13 +23,12 @@ const paused = "paused"
 
 // Bounds of what annotations may set; those of the settings of the same meaning.
 const (
-	minInterval, maxInterval    = 200 * time.Millisecond, 5 * time.Minute
-	minTimeout, maxTimeout      = 50 * time.Millisecond, time.Minute
-	minStaleness, maxStaleness  = time.Second, 24 * time.Hour
-	minShrink, maxShrink        = 0, time.Hour
-	minThreshold, maxThreshold  = 1, 10
-	maxSelector                 = 1024 // it is matched against every member
-	probeInterval, probeTimeout = "probe-interval", "probe-timeout"
+	minInterval, maxInterval   = 200 * time.Millisecond, 5 * time.Minute
+	minTimeout, maxTimeout     = 50 * time.Millisecond, time.Minute
+	minStaleness, maxStaleness = time.Second, 24 * time.Hour
+	minShrink, maxShrink       = 0, time.Hour
+	minThreshold, maxThreshold = 1, 10
+	maxSelector                = 1024 // it is matched against every member
 )
 
 // annotation is one that a Service may bear.
@@ -102,8 +100,8 @@ var known = []annotation{
 		},
 	},
 	flag("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
-	duration(probeInterval, minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is checked", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	duration(probeTimeout, minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a check waits for its answer; at most the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	duration("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is checked", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	duration("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a check waits for its answer; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
 	duration("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old a source's word that it sees the cluster's members may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
 	{
 		"empty-threshold", fmt.Sprintf("a number from %d to %d", minThreshold, maxThreshold), "`EMPTY_RESULT_THRESHOLD`", "complete observations in a row that make an empty source believed",
@@ -154,28 +152,12 @@ func read(defaults Settings, annotations map[string]string) (Settings, []string)
 			problems = append(problems, fmt.Sprintf("%s%s is %.40q: want %s", prefix, name, text, known[at].takes))
 		}
 	}
-	if problem := tooLate(s.Probe, annotations); len(problems) == 0 && problem != "" {
-		problems = append(problems, problem)
-	}
 	if text, given := annotations[prefix+paused]; given {
 		// Whoever sets it wants us to stop, whatever the word for it.
 		value, err := strconv.ParseBool(strings.TrimSpace(text))
 		s.Paused = err != nil || value
 	}
 	return s, problems
-}
-
-// tooLate blames an annotation for a timeout beyond the interval: the one that is given.
-func tooLate(probe prober.Spec, annotations map[string]string) string {
-	interval, timeout := cmp.Or(probe.Interval, prober.DefaultInterval), cmp.Or(probe.Timeout, prober.DefaultTimeout)
-	if timeout <= interval {
-		return ""
-	}
-	if text, given := annotations[prefix+probeTimeout]; given {
-		return fmt.Sprintf("%s%s is %.40q: want at most the interval, which is %s", prefix, probeTimeout, text, short(interval))
-	}
-	return fmt.Sprintf("%s%s is %.40q: want at least the timeout, which is %s, or a shorter %s%s too",
-		prefix, probeInterval, annotations[prefix+probeInterval], short(timeout), prefix, probeTimeout)
 }
 
 // unknown says so of an annotation, and which one may have been meant.
