@@ -39,7 +39,7 @@ type control struct {
 	uid     types.UID // of the Service that all below is about
 	memory  verdict.Memory
 	began   map[episode]time.Time // since when a guard that may be a mere flap acts
-	members map[string]*members   // of each source's last snapshot, in the verdict's words
+	members map[string]*reported  // of each source's last snapshot, in the verdict's words
 	holding holding               // of the slices, in the verdict's words
 	probed  []prober.Key
 	due     bool      // something has changed since the last write began
@@ -66,7 +66,7 @@ type audience interface {
 func (s *stages) control(key targets.Key, of audience) *control {
 	return &control{
 		stages: s, key: key, news: make(chan struct{}, 1), audience: of,
-		applier: s.applier(), members: map[string]*members{},
+		applier: s.applier(), members: map[string]*reported{},
 	}
 }
 

@@ -49,6 +49,24 @@ func patched[T any](list []T, at func(*T) netip.Addr, gone []netip.Addr, came []
 	return next, true
 }
 
+// reported are the members of a source's snapshots, as a target takes them.
+type reported struct{ now, trusted members }
+
+// of returns the snapshot's members of that choice, and those of its last trusted report.
+func (r *reported) of(s subscriber.Snapshot, of choice) (now, trusted []verdict.Member) {
+	now = r.now.of(s, of)
+	switch {
+	case s.TrustedGeneration == s.Generation && len(s.Trusted) == len(s.Members):
+		r.trusted = r.now
+	case s.Trusted == nil:
+		r.trusted = members{}
+	default:
+		s.Members, s.Generation = s.Trusted, s.TrustedGeneration
+		return now, r.trusted.of(s, of)
+	}
+	return now, r.trusted.list
+}
+
 // members are those of a snapshot, as a target takes them.
 type members struct {
 	generation uint64

@@ -35,7 +35,7 @@ func (c *control) witnesses(view targets.View, heard []subscriber.Snapshot) []ve
 	for _, snapshot := range heard {
 		from, ours := c.sources[snapshot.Source], c.members[snapshot.Source]
 		if ours == nil {
-			ours = &members{}
+			ours = &reported{}
 			c.members[snapshot.Source] = ours
 		}
 		all = append(all, witness(snapshot, ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
@@ -44,7 +44,8 @@ func (c *control) witnesses(view targets.View, heard []subscriber.Snapshot) []ve
 	return all
 }
 
-func witness(s subscriber.Snapshot, ours *members, of choice, fence verdict.Fence) verdict.Source {
+func witness(s subscriber.Snapshot, ours *reported, of choice, fence verdict.Fence) verdict.Source {
+	now, trusted := ours.of(s, of)
 	return verdict.Source{
 		Name:             s.Source,
 		Heard:            s.Synced,
@@ -54,7 +55,8 @@ func witness(s subscriber.Snapshot, ours *members, of choice, fence verdict.Fenc
 		Epoch:            s.ObservationEpoch,
 		Observation:      s.Observation,
 		ObservationAt:    s.ObservationReceivedAt,
-		Members:          ours.of(s, of),
+		Members:          now,
+		Trusted:          trusted,
 		Selector:         of.selects(),
 		Fence:            fence,
 	}

@@ -96,6 +96,11 @@ type Snapshot struct {
 	Members    []*Member
 	Generation uint64
 
+	// Trusted are the members as last reported while the stream was synced and membership was Synced, of
+	// which TrustedGeneration was the Generation. While the source is trusted they are Members.
+	Trusted           []*Member
+	TrustedGeneration uint64
+
 	// Cursor and Digest name the last synced state: of which inventory's life it is, too.
 	// After a breach of the contract they are zero until the next synced state.
 	Cursor Cursor

@@ -21,6 +21,9 @@ type View struct {
 	weight     int                   // of its members
 	generation uint64
 
+	trusted           []*Member // members as last reported while membership was Synced
+	trustedGeneration uint64
+
 	cursor     Cursor // zero: none, the next stream starts without
 	everSynced bool
 	inStream   bool // synced in the present stream
@@ -80,6 +83,7 @@ func (v *View) Snapshot() Snapshot {
 	s := Snapshot{
 		Synced: v.everSynced, SyncedEpoch: v.inStream,
 		Members: v.members, Generation: v.generation, Cursor: v.cursor,
+		Trusted: v.trusted, TrustedGeneration: v.trustedGeneration,
 		Membership: v.membership, Addresses: v.addresses, Ports: v.ports, WordAt: v.wordAt,
 		Observation: v.observation.number, ObservationEpoch: v.observation.epoch,
 		ObservedAt: v.observation.at, ObservationReceivedAt: v.observation.received,
@@ -114,6 +118,9 @@ func (v *View) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (syn
 		if m.GetSynced() && v.membership.State == Synced {
 			v.wordAt = received
 		}
+	}
+	if v.inStream && v.membership.State == Synced {
+		v.trusted, v.trustedGeneration = v.members, v.generation
 	}
 	return m.GetSynced(), nil
 }

@@ -410,3 +410,28 @@ func TestPublishedSetsAreNeverAltered(t *testing.T) {
 	want(t, "generation at rest", v.Snapshot().Generation, after.Generation)
 	want(t, "address", after.Member("c").Addresses, []netip.Addr{netip.MustParseAddr("fd00::3")})
 }
+
+func TestTheLastTrustedMembersStayWhileMembershipIsDegraded(t *testing.T) {
+	degraded := func(m *message) {
+		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "the watch is away"}
+	}
+	trusted := func(v *View) (names []string) {
+		for _, m := range v.Snapshot().Trusted {
+			names = append(names, m.Name)
+		}
+		return names
+	}
+	v := holding(t, a)
+	want(t, "trusted at first", trusted(v), []string{"a"})
+	apply(t, v, synced("e", 11, []*wireNode{a, b}, upserts(b)), synced("e", 12, []*wireNode{b}, removed("a"), degraded))
+	want(t, "members while degraded", members(v), []string{"b 10.0.0.2"})
+	want(t, "trusted while degraded", trusted(v), []string{"a", "b"})
+	v.Begin()
+	want(t, "trusted when the stream has ended", trusted(v), []string{"a", "b"})
+	apply(t, v, &message{Status: sourceStatus(1)})
+	want(t, "trusted before the next stream is synced", trusted(v), []string{"a", "b"})
+	apply(t, v, synced("e", 12, []*wireNode{b}))
+	s := v.Snapshot()
+	want(t, "trusted when membership is synced again", trusted(v), []string{"b"})
+	want(t, "its generation", s.TrustedGeneration, s.Generation)
+}

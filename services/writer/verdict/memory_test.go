@@ -247,3 +247,50 @@ func TestWhatBecomesOfAWindow(t *testing.T) {
 		})
 	}
 }
+
+// A writer that stood still takes in several reports and the loss of the link before it decides again. The last of the
+// reports that came while the source was trusted counts, though no decision was made on it.
+func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
+	member := func(state State) []Member { return []Member{{Address: addr(1), Name: "node-1", State: state}} }
+	for _, tt := range []struct {
+		name   string
+		before State    // of node 1, when the last decision on a trusted source was made
+		report []Member // of node 1, after it and before the link was lost
+		others bool     // node 0 is in that report too
+		want   string   // when node 1, which is out, passes
+	}{
+		{"ready after draining", Draining, member(Ready), true, "0:ready 1:ready"},
+		{"draining after ready", Ready, member(Draining), true, "0:ready 1:drain"},
+		{"not ready after draining", Draining, member(NotReady), true, "0:ready 1:ready"},
+		{"absent after ready", Ready, nil, true, "0:ready"},
+		{"an empty report counts only when it is confirmed", Draining, nil, false, "0:ready 1:drain"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.tell("blue", 1, tt.before)
+			w.fail(w.now, 1)
+			w.see("1 fails", "0:ready 1:out")
+			blue := w.source("blue")
+			if tt.others {
+				blue.Trusted = append(blue.Trusted, Member{Address: addr(0), Name: "node-0", State: Ready})
+			}
+			blue.Trusted = append(blue.Trusted, tt.report...)
+			blue.Members, blue.Alive = blue.Trusted, false
+			w.probe(1, Passing)
+			w.see("the link is lost, and 1 passes", tt.want)
+		})
+	}
+}
+
+// What a source reported while it could not be trusted is no trusted report, though it is the newest.
+func TestAReportWhileMembershipIsDegradedIsNoTrustedReport(t *testing.T) {
+	w := newWorld(t, 2)
+	w.fail(w.now, 1)
+	w.see("1 fails", "0:ready 1:out")
+	blue := w.source("blue")
+	blue.Trusted = blue.Members
+	w.tell("blue", 1, Draining)
+	blue.MembershipSynced = false
+	w.probe(1, Passing)
+	w.see("membership is degraded, and 1 passes", "0:ready 1:ready")
+}

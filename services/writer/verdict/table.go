@@ -1,5 +1,10 @@
 package verdict
 
+import (
+	"net/netip"
+	"slices"
+)
+
 // own finds the source whose word counts for each address. What is held belongs to the source
 // whose label it bears, until that one, believed, leaves it out; everything else to the
 // first by name that tells it, of those that are believed if there are any.
@@ -66,6 +71,35 @@ func (c *court) heard(s *subject, state State) {
 	s.ours = state == unlisted && w.reselected
 }
 
+// lastReport is what the source of a subject last reported of it while it could be trusted; Unknown: nothing that counts.
+// A report that is empty for this target counts only once it is confirmed, and then it is in memory already.
+func (c *court) lastReport(s *subject) State {
+	w := &c.sources[s.owner]
+	if w.rule != RuleTrust {
+		return Unknown
+	}
+	if w.report == nil {
+		w.report = c.lastTrusted(w)
+	}
+	at, listed := slices.BinarySearchFunc(w.report.members, s.address, func(m Member, a netip.Addr) int { return m.Address.Compare(a) })
+	switch {
+	case listed:
+		return w.report.members[at].State
+	case w.report.serves:
+		return unlisted
+	}
+	return Unknown
+}
+
+func (c *court) lastTrusted(w *witness) *report {
+	r := &report{members: sorted(w.Trusted, func(a, b Member) int { return a.Address.Compare(b.Address) })}
+	r.serves = slices.ContainsFunc(r.members, func(m Member) bool {
+		serves := m.State != NotReady || c.in.Limits.Probing && c.in.Probes[m.Address].Health == Passing
+		return serves && w.Fence.against(m.Address) == ""
+	})
+	return r
+}
+
 // judge returns the judgement of one subject. Settled is whether every source is believed.
 func (c *court) judge(i int, settled bool) Endpoint {
 	s := &c.subjects[i]
@@ -83,7 +117,7 @@ func (c *court) judge(i int, settled bool) Endpoint {
 		state = member.State
 	}
 	if !w.believed() {
-		c.heard(s, Unknown)
+		c.heard(s, c.lastReport(s))
 		e.Rule = w.rule
 		e.Verdict, e.Conditions = c.keep(s)
 		e.Reason = c.reason(s, w.Name, w.why)

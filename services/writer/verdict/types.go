@@ -73,6 +73,9 @@ type Source struct {
 
 	// Members sorted by address. One member an address.
 	Members []Member
+	// Trusted are the members as they were last reported while the source could be trusted, sorted by address. They
+	// matter while it cannot be: a decision may come later than several reports and the loss of the link.
+	Trusted []Member
 	// Selector is what chose them from all that the source tells. What leaves because it
 	// changed is our own doing.
 	Selector string

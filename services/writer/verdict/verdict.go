@@ -132,7 +132,15 @@ type witness struct {
 	first    bool // it does so in a leader's first window
 	wanted   bool // a newer observation would release some of them
 
+	report *report // nil: nobody has asked for the last trusted one
+
 	reselected bool // our own settings choose other members of it than before
+}
+
+// report is what a source last reported while it could be trusted.
+type report struct {
+	members []Member // sorted by address
+	serves  bool     // something of it could serve, by the rule of isEmpty
 }
 
 func (w *witness) believed() bool { return w.rule == "" }
