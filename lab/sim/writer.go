@@ -53,7 +53,7 @@ type writer struct {
 	ask     *event // whether to give the Lease up
 	guards  string // as was told
 
-	withheld int // of the shrink budget, as was told
+	withheld map[string]int // by source, of the shrink budget, as was told
 }
 
 func newWriter(w *world, n int) *writer {
@@ -99,7 +99,7 @@ func (w *writer) goOn() {
 
 func (w *writer) start() {
 	w.lives++
-	w.alive, w.poked, w.write, w.guards, w.withheld = true, false, nil, "", 0
+	w.alive, w.poked, w.write, w.guards, w.withheld = true, false, nil, "", nil
 	w.tellf("%s starts", w.name)
 	w.see(oracle.Process{Writer: w.name, Runs: true})
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
@@ -237,17 +237,17 @@ func (w *writer) covers(rule verdict.Rule) {
 func (w *writer) confide() {
 	d := w.stepper.Decision(target)
 	var guards []string
-	withheld := 0
+	withheld := map[string]int{}
 	for _, g := range d.Guards {
 		if g.Rule == verdict.RuleShrink {
-			withheld += g.Held
+			withheld[g.Source] = g.Held
 		}
 		guards = append(guards, string(g.Rule))
 		w.covers(g.Rule)
 	}
 	guards = slices.Compact(guards)
 	text := strings.Join(guards, ", ")
-	if text != w.guards || withheld != w.withheld {
+	if text != w.guards || !maps.Equal(withheld, w.withheld) {
 		if w.trace != nil && text != w.guards {
 			w.tellf("%s: guards: %s", w.name, text)
 			for _, g := range d.Guards {

@@ -60,7 +60,7 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 			"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.led))
 		return
 	}
-	if p.booked(first) {
+	if p.booked(source, first) {
 		return
 	}
 	w := p.aim.windows[source]
@@ -82,9 +82,9 @@ func (o *Oracle) leaves(f Wrote, p *plan, c change) {
 
 // booked takes a leaving for one of those that were booked in a window that was over before anything could be
 // written.
-func (p *plan) booked(first time.Time) bool {
+func (p *plan) booked(source string, first time.Time) bool {
 	for i := range p.aim.booked {
-		if b := &p.aim.booked[i]; b.n > 0 && !b.at.Before(first) && !p.at.Before(b.at.Add(p.config.ShrinkWindow)) {
+		if b := &p.aim.booked[i]; b.source == source && b.n > 0 && !b.at.Before(first) && !p.at.Before(b.at.Add(p.config.ShrinkWindow)) {
 			b.n--
 			return true
 		}
@@ -113,7 +113,7 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	// when it holds back fewer than before, that more are to leave.
 	for _, b := range p.aim.booked {
 		said := b.at
-		if !said.Before(earliest) && said.Before(w.since) {
+		if b.source == source && !said.Before(earliest) && said.Before(w.since) {
 			w.since, w.epoch = said, ""
 		}
 	}

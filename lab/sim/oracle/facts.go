@@ -171,8 +171,8 @@ type Noticed struct {
 // that has to be told; and a budget may have been in use before anything left.
 type Acts struct {
 	Writer, Target string
-	Guards         []string // as the product names them, lower case: fence, snapshot-gate, panic, empty, trust, floor, shrink
-	Withheld       int      // how many endpoints the last of them holds back
+	Guards         []string       // as the product names them, lower case: fence, snapshot-gate, panic, empty, trust, floor, shrink
+	Withheld       map[string]int // by source, how many endpoints the last of them holds back
 }
 
 // Holds says how much a peer makes the other side hold of one kind.

@@ -118,9 +118,9 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			again(r)
 			r.see(Lies{"default", true})
 			r.tells("default", r.node(3, Ready))
-			r.see(Acts{"w1", web, []string{"shrink"}, 3})
+			r.see(Acts{"w1", web, []string{"shrink"}, map[string]int{"default": 3}})
 			r.wait(time.Minute)
-			r.see(Acts{"w1", web, []string{"shrink"}, back})
+			r.see(Acts{"w1", web, []string{"shrink"}, map[string]int{"default": back}})
 			r.wait(30 * time.Second)
 			r.write(all(gone, 0, 1))
 			r.wait(30 * time.Second)
@@ -131,9 +131,9 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			again(r)
 			r.see(Lies{"default", true})
 			r.tells("default", r.node(3, Ready))
-			r.see(Acts{"w1", web, []string{"shrink"}, 3})
+			r.see(Acts{"w1", web, []string{"shrink"}, map[string]int{"default": 3}})
 			r.wait(time.Minute)
-			r.see(Acts{"w1", web, []string{"shrink"}, back})
+			r.see(Acts{"w1", web, []string{"shrink"}, map[string]int{"default": back}})
 			r.wait(70 * time.Second)
 			r.write(all(gone, 0, 1))
 			r.wait(20 * time.Second)
@@ -307,19 +307,19 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			}),
 			right("the floor keeps what answers, and says so", func(r *rig) {
 				r.is("default")
-				r.see(Acts{"w1", web, []string{"floor"}, 0})
+				r.see(Acts{"w1", web, []string{"floor"}, map[string]int{"default": 0}})
 				ends(r)
 			}),
 			wrong("I5 told", "the floor keeps what answers, and is silent", func(r *rig) {
 				r.is("default")
-				r.see(Acts{"w1", web, []string{}, 0})
+				r.see(Acts{"w1", web, []string{}, map[string]int{"default": 0}})
 				ends(r)
 			}),
 			right("a panic keeps all, and says so", func(r *rig) {
 				for i := range 4 {
 					r.see(Backend{addr(i), false})
 				}
-				r.see(Acts{"w1", web, []string{"panic"}, 0})
+				r.see(Acts{"w1", web, []string{"panic"}, map[string]int{"default": 0}})
 				ends(r)
 			}),
 			wrong("I5 leader", "nobody leads", func(r *rig) { r.see(Leads{"w1", false}); ends(r) }))

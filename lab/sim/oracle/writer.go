@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ type aim struct {
 	acts      []string
 	found     map[netip.Addr]held               // what the slices listed when it took the Lease, and it has not changed since
 	resumed   time.Time                         // when it was paused last
-	withheld  int                               // how many the writer says that its budget holds back
+	withheld  map[string]int                    // by source, how many the writer says that its budget holds back
 	booked    []booking                         // when that began, or became less, and is not written yet
 	spoken    map[string]map[netip.Addr]*Member // by source, the last trusted view in which there was something
 	noticed   map[string]uint64                 // up to which version it has been shown each slice; empty: all of them
@@ -92,16 +93,19 @@ func (w *writer) aim(name string) *aim {
 	return a
 }
 
-// booking is that a writer has let so many go, as far as it says.
+// booking is that a writer has let so many of a source go, as far as it says.
 type booking struct {
-	at time.Time
-	n  int
+	at     time.Time
+	source string
+	n      int
 }
 
 // act takes in what guards the writer says are acting.
 func (a *aim) act(at time.Time, f Acts) {
-	if f.Withheld > 0 && (a.withheld == 0 || f.Withheld < a.withheld) {
-		a.booked = append(a.booked, booking{at, max(0, a.withheld-f.Withheld)})
+	for _, source := range slices.Sorted(maps.Keys(f.Withheld)) {
+		if before, now := a.withheld[source], f.Withheld[source]; now > 0 && (before == 0 || now < before) {
+			a.booked = append(a.booked, booking{at, source, max(0, before-now)})
+		}
 	}
 	a.acts, a.withheld = f.Guards, f.Withheld
 }

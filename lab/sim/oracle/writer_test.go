@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -40,5 +41,19 @@ func TestWhoMendsALateWriteLetsNobodyGo(t *testing.T) {
 	late.past[somewhere] = past{as: out, late: true}
 	if !(&plan{}).excused(late, c) {
 		t.Error("it is counted as leaving")
+	}
+}
+
+// Found by a world of two sources (seed 59765): blue's budget came into use while red's was, so the sum of what both
+// held back grew, and the window that blue used was taken to have begun with the first write of it.
+func TestABudgetIsNotedForEachSourceByItself(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a := newWriter().aim("web/web")
+	a.act(at, Acts{Withheld: map[string]int{"red": 2}})
+	a.act(at.Add(time.Second), Acts{Withheld: map[string]int{"blue": 1, "red": 2}})
+	a.act(at.Add(2*time.Second), Acts{Withheld: map[string]int{"blue": 1, "red": 1}})
+	want := []booking{{at, "red", 0}, {at.Add(time.Second), "blue", 0}, {at.Add(2 * time.Second), "red", 1}}
+	if !slices.Equal(a.booked, want) {
+		t.Errorf("booked %v, want %v", a.booked, want)
 	}
 }
