@@ -182,8 +182,10 @@ func (w *writerWorld) Check() error {
 	return rest.settle()
 }
 
-// settle goes on until nothing happens any more. On the way no endpoint becomes again what it has
-// ceased to be.
+// settle goes on until nothing happens any more. On the way no endpoint becomes again what it has ceased to be, unless a
+// source's emptiness was confirmed in between. That is news from the source, not the passing of time: what another source
+// has drained while the unconfirmed one held a ready endpoint is the last that is left after it, and the floor makes it
+// ready again. Each source is confirmed once, so this excuses no livelock.
 func (w *writerWorld) settle() error {
 	w.away = false
 	var was [3]map[string]bool
@@ -191,7 +193,14 @@ func (w *writerWorld) settle() error {
 	for n := range was {
 		was[n] = map[string]bool{}
 	}
+	confirming := w.confirming()
 	note := func() error {
+		if now := w.confirming(); now != confirming {
+			confirming = now
+			for n := range was {
+				clear(was[n])
+			}
+		}
 		for n := range w.setup.Nodes {
 			now := "absent"
 			for _, e := range w.listed {
@@ -236,6 +245,16 @@ func (w *writerWorld) settle() error {
 		}
 	}
 	return fmt.Errorf("livelock: nothing changes but the time, and after %d wake-ups there is no end", rounds)
+}
+
+// confirming says which sources are being seen empty, and are not believed yet.
+func (w *writerWorld) confirming() (which [2]bool) {
+	for _, g := range w.decision.Guards {
+		for s := range w.setup.Sources {
+			which[s] = which[s] || g.Rule == verdict.RuleEmpty && g.Source == sourceName(s)
+		}
+	}
+	return which
 }
 
 // calm is for how many minutes nothing must have been written at the end: more looks than an empty source
