@@ -151,6 +151,6 @@ func spent(b *Bench) (at time.Time, c cost, err error) {
 // set gives the keys to targets of a hundred each; none: takes them away.
 func (l Load) set(b *Bench, keys []prober.Key) {
 	for first := 0; first < len(l.Keys); first += 100 {
-		b.Set(fmt.Sprint("web/", first/100), keys[min(first, len(keys)):min(first+100, len(keys))])
+		b.Set(fmt.Sprint("web/", first/100), prober.From("blue", keys[min(first, len(keys)):min(first+100, len(keys))]...))
 	}
 }

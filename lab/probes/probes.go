@@ -143,7 +143,7 @@ func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
 	b.kicks[at.String()] = s.kick
 	b.subjects = append(b.subjects, s)
 	b.mu.Unlock()
-	b.Set(at.String(), []prober.Key{s.Key})
+	b.Set(at.String(), prober.From("blue", s.Key))
 	return s, nil
 }
 

@@ -46,7 +46,7 @@ type probes struct {
 	w        *writer
 	rand     *rand.Rand
 	schedule *prober.Schedule
-	keys     []prober.Key
+	requests []prober.Request
 	wake     *event
 }
 
@@ -55,20 +55,26 @@ func newProbes(w *writer) *probes {
 }
 
 // Set replaces what is probed. There is but one target.
-func (p *probes) Set(_ string, keys []prober.Key) {
-	keys = slices.DeleteFunc(slices.Clone(keys), func(k prober.Key) bool { return k.Spec.Mode == prober.Off })
-	for _, k := range p.keys {
-		if !slices.Contains(keys, k) {
-			p.schedule.Remove(k)
+func (p *probes) Set(target string, requests []prober.Request) {
+	requests = slices.DeleteFunc(slices.Clone(requests), func(r prober.Request) bool { return r.Key.Spec.Mode == prober.Off })
+	has := func(all []prober.Request, k prober.Key) bool {
+		return slices.ContainsFunc(all, func(r prober.Request) bool { return r.Key == k })
+	}
+	for _, r := range p.requests {
+		if !has(requests, r.Key) {
+			p.schedule.Remove(r.Key)
 		}
 	}
-	for _, k := range keys {
-		if !slices.Contains(p.keys, k) {
-			p.schedule.Add(k, time.Now())
-			p.confide(k, prober.Word{})
+	for _, r := range requests {
+		share := prober.Share{Source: r.Source, Target: target}
+		if has(p.requests, r.Key) {
+			p.schedule.Assign(r.Key, share)
+			continue
 		}
+		p.schedule.Add(r.Key, share, time.Now())
+		p.confide(r.Key, prober.Word{})
 	}
-	p.keys = keys
+	p.requests = requests
 	// Not at once: the decision that asks for it is still under way.
 	p.wake.cancel()
 	p.wake = p.w.at(time.Now(), p.run)
@@ -86,6 +92,11 @@ func (p *probes) Changed() <-chan struct{} { return nil }
 // run starts what is due. What answers, or refuses, does so at once: a probe that takes no time
 // makes no event.
 func (p *probes) run() {
+	for _, k := range p.schedule.Expire(time.Now()) {
+		p.w.tellf("%s cannot probe %s: its status has expired", p.w.name, k.Address)
+		p.confide(k, p.schedule.Word(k))
+		p.w.poke()
+	}
 	for {
 		now := time.Now()
 		a, due := p.schedule.Start(now, p.rand.Float64())
@@ -116,7 +127,7 @@ func (p *probes) finish(a prober.Attempt, outcome prober.Outcome, detail string)
 		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Word(a.Key).Health)
 		p.w.poke()
 	}
-	if slices.Contains(p.keys, a.Key) {
+	if slices.ContainsFunc(p.requests, func(r prober.Request) bool { return r.Key == a.Key }) {
 		p.confide(a.Key, p.schedule.Word(a.Key))
 	}
 }

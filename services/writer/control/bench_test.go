@@ -136,7 +136,7 @@ func (s *shelf) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*di
 // answered says that every probe passes, since always.
 type answered struct{ probes }
 
-func (answered) Set(string, []prober.Key) {}
+func (answered) Set(string, []prober.Request) {}
 func (answered) Word(prober.Key) prober.Word {
 	return prober.Word{Health: prober.Passing}
 }

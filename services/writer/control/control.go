@@ -41,7 +41,7 @@ type control struct {
 	began   map[episode]time.Time // since when a guard that may be a mere flap acts
 	members map[string]*reported  // of each source's last snapshot, in the verdict's words
 	holding holding               // of the slices, in the verdict's words
-	probed  []prober.Key
+	probed  []prober.Request
 	due     bool      // something has changed since the last write began
 	writing bool      // a write is under way
 	nothing bool      // and it had nothing to do; the write's own until it is over
@@ -380,26 +380,29 @@ func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoin
 	if spec.Mode == prober.Off {
 		judged = nil // nothing is probed, and nobody waits for a word
 	}
+	request := func(e *verdict.Endpoint) prober.Request {
+		return prober.Request{Key: prober.Key{Address: e.Address, Port: port, Spec: spec}, Source: e.Source}
+	}
 	n, as := 0, true
-	for a := range probed(judged, held) {
-		as = as && n < len(c.probed) && c.probed[n] == prober.Key{Address: a, Port: port, Spec: spec}
+	for e := range probed(judged, held) {
+		as = as && n < len(c.probed) && c.probed[n] == request(e)
 		n++
 	}
 	if as && n == len(c.probed) {
 		return
 	}
-	keys := make([]prober.Key, 0, n)
-	for a := range probed(judged, held) {
-		keys = append(keys, prober.Key{Address: a, Port: port, Spec: spec})
+	requests := make([]prober.Request, 0, n)
+	for e := range probed(judged, held) {
+		requests = append(requests, request(e))
 	}
-	c.prober.Set(c.key.String(), keys)
-	c.probed = keys
+	c.prober.Set(c.key.String(), requests)
+	c.probed = requests
 	c.poke() // of what others have probed too there is a word already, which may never change
 }
 
-// probed are the addresses to probe.
-func probed(judged []verdict.Endpoint, held []verdict.Held) iter.Seq[netip.Addr] {
-	return func(yield func(netip.Addr) bool) {
+// probed are the endpoints to probe.
+func probed(judged []verdict.Endpoint, held []verdict.Held) iter.Seq[*verdict.Endpoint] {
+	return func(yield func(*verdict.Endpoint) bool) {
 		held := held
 		for i := range judged {
 			e := &judged[i]
@@ -407,7 +410,7 @@ func probed(judged []verdict.Endpoint, held []verdict.Held) iter.Seq[netip.Addr]
 				held = held[1:]
 			}
 			listed := len(held) > 0 && held[0].Address == e.Address
-			if e.Rule != verdict.RuleFence && (e.Verdict != verdict.Gone || listed) && !yield(e.Address) {
+			if e.Rule != verdict.RuleFence && (e.Verdict != verdict.Gone || listed) && !yield(e) {
 				return
 			}
 		}

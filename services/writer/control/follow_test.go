@@ -19,10 +19,10 @@ type asked struct {
 	addresses map[netip.Addr]bool
 }
 
-func (a *asked) Set(_ string, keys []prober.Key) {
+func (a *asked) Set(_ string, requests []prober.Request) {
 	a.addresses = map[netip.Addr]bool{}
-	for _, key := range keys {
-		a.addresses[key.Address] = true
+	for _, request := range requests {
+		a.addresses[request.Key.Address] = true
 	}
 }
 

@@ -189,8 +189,8 @@ func (a *act) step(now time.Time) {
 		}, now)
 		a.follow(settings.Probe, a.View.Target.ProbePort, a.Decision.Endpoints, held)
 		a.Unjudged = 0
-		for _, key := range a.probed { // as the decision has it: a probe may have passed meanwhile
-			if settings.Probe.Mode != prober.Off && words[key.Address].Health == verdict.Unjudged {
+		for _, request := range a.probed { // as the decision has it: a probe may have passed meanwhile
+			if settings.Probe.Mode != prober.Off && words[request.Key.Address].Health == verdict.Unjudged {
 				a.Unjudged++
 			}
 		}

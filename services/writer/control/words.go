@@ -102,10 +102,10 @@ func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict
 func (c *control) words() map[netip.Addr]verdict.Probe {
 	healths := [...]verdict.Health{prober.Unjudged: verdict.Unjudged, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
 	words := make(map[netip.Addr]verdict.Probe, len(c.probed))
-	for _, key := range c.probed {
-		w := c.prober.Word(key)
-		words[key.Address] = verdict.Probe{
-			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.Passed, Failed: w.Failed,
+	for _, request := range c.probed {
+		w := c.prober.Word(request.Key)
+		words[request.Key.Address] = verdict.Probe{
+			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.Passed, Failed: w.Failed, Expired: w.Expired,
 		}
 	}
 	return words

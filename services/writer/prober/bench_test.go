@@ -21,7 +21,7 @@ func BenchmarkSchedule(b *testing.B) {
 				s.Finish(a, Pass, "", now)
 			}
 			for i := range n {
-				s.Add(key(i), now)
+				s.Add(key(i), Share{}, now)
 			}
 			for i := range 2 * n {
 				turn(float64(i%997) / 997)

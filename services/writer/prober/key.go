@@ -191,7 +191,9 @@ func (h Health) String() string { return healths[h] }
 type Word struct {
 	Health Health
 	Since  time.Time // when this word was first said; zero while not judged
-	Detail string    // why it fails, without numbers that change from probe to probe
+	Detail string    // why it fails, or cannot be probed, without numbers that change from probe to probe
 	Passed time.Time // when a probe last passed; zero: never
-	Failed time.Time // while failing: when the first of the failures ended that led to it
+	// Expired: it is not judged since no probe came to a conclusion for three intervals. The prober cannot probe it.
+	Expired bool
+	Failed  time.Time // while failing: when the first of the failures ended that led to it
 }

@@ -6,6 +6,7 @@
 package prober
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -37,7 +38,7 @@ type Prober struct {
 
 	mu       sync.Mutex
 	schedule *Schedule
-	keys     map[string]map[Key]struct{} // by target
+	keys     map[string]map[Key]string // by target, with the source of each
 	targets  map[Key]map[string]struct{}
 	dirty    map[string]struct{} // targets with a word that changed since Take
 }
@@ -51,34 +52,56 @@ func New(c Config) *Prober {
 		kick:     make(chan struct{}, 1),
 		changed:  make(chan struct{}, 1),
 		schedule: NewSchedule(maxInFlight),
-		keys:     map[string]map[Key]struct{}{},
+		keys:     map[string]map[Key]string{},
 		targets:  map[Key]map[string]struct{}{},
 		dirty:    map[string]struct{}{},
 	}
 }
 
-// Set replaces what is probed for a target; without keys it is forgotten. What stays, and
+// Request is a key that a target wants probed, and the source that the endpoint belongs to.
+type Request struct {
+	Key    Key
+	Source string
+}
+
+// From are requests for endpoints of one source.
+func From(source string, keys ...Key) []Request {
+	requests := make([]Request, len(keys))
+	for i, key := range keys {
+		requests[i] = Request{key, source}
+	}
+	return requests
+}
+
+// Set replaces what is probed for a target; without requests it is forgotten. What stays, and
 // what another target has already, keeps its word and its pace. Keys of mode Off are ignored.
-func (p *Prober) Set(target string, keys []Key) {
+func (p *Prober) Set(target string, requests []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	old := p.keys[target]
-	wanted := make(map[Key]struct{}, len(keys))
-	for _, key := range keys {
-		if key.Spec.Mode == Off {
-			continue
+	wanted := make(map[Key]string, len(requests))
+	for _, request := range requests {
+		if request.Key.Spec.Mode != Off {
+			wanted[request.Key.canonical()] = request.Source
 		}
-		key = key.canonical()
-		wanted[key] = struct{}{}
-		if _, had := old[key]; had {
+	}
+	if len(wanted) == 0 {
+		delete(p.keys, target)
+		delete(p.dirty, target)
+	} else {
+		p.keys[target] = wanted
+	}
+	for key, source := range wanted {
+		if before, had := old[key]; had && before == source {
 			continue
 		}
 		if p.targets[key] == nil {
 			p.targets[key] = map[string]struct{}{}
-			p.schedule.Add(key, now)
+			p.schedule.Add(key, Share{source, target}, now)
 		}
 		p.targets[key][target] = struct{}{}
+		p.assign(key)
 	}
 	for key := range old {
 		if _, wants := wanted[key]; wants {
@@ -88,16 +111,24 @@ func (p *Prober) Set(target string, keys []Key) {
 		if len(p.targets[key]) == 0 {
 			delete(p.targets, key)
 			p.schedule.Remove(key)
+			continue
 		}
-	}
-	if len(wanted) == 0 {
-		delete(p.keys, target)
-		delete(p.dirty, target)
-	} else {
-		p.keys[target] = wanted
+		p.assign(key)
 	}
 	p.metrics.state(p.schedule)
 	signal(p.kick)
+}
+
+// assign charges the probes of a key to the one of its targets that has the fewest keys: a small Service does not wait for a
+// large one that it shares an endpoint with.
+func (p *Prober) assign(key Key) {
+	best := ""
+	for target := range p.targets[key] {
+		if best == "" || cmp.Or(cmp.Compare(len(p.keys[target]), len(p.keys[best])), cmp.Compare(target, best)) < 0 {
+			best = target
+		}
+	}
+	p.schedule.Assign(key, Share{p.keys[best][key], best})
 }
 
 // Word returns the present word on a key.
@@ -149,6 +180,7 @@ func (p *Prober) Run(ctx context.Context) error {
 func (p *Prober) start(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.expire(ctx, time.Now())
 	for {
 		attempt, due := p.schedule.Start(time.Now(), rand.Float64())
 		if !due {
@@ -158,6 +190,27 @@ func (p *Prober) start(ctx context.Context, probes *sync.WaitGroup) (time.Time, 
 	}
 	p.metrics.state(p.schedule)
 	return p.schedule.Wake()
+}
+
+// expire makes pending what cannot be probed.
+func (p *Prober) expire(ctx context.Context, now time.Time) {
+	keys := p.schedule.Expire(now)
+	if len(keys) == 0 {
+		return
+	}
+	p.log.WarnContext(ctx, "probe statuses expired, no probe came to a conclusion", "backends", len(keys),
+		"first", keys[0].hostPort(), "reason", p.schedule.Word(keys[0]).Detail)
+	for _, key := range keys {
+		p.markDirty(key)
+	}
+}
+
+// markDirty says that the word on a key changed.
+func (p *Prober) markDirty(key Key) {
+	for target := range p.targets[key] {
+		p.dirty[target] = struct{}{}
+	}
+	signal(p.changed)
 }
 
 func (p *Prober) probe(ctx context.Context, attempt Attempt) {
@@ -177,10 +230,7 @@ func (p *Prober) probe(ctx context.Context, attempt Attempt) {
 		after := p.schedule.Word(attempt.Key)
 		p.log.InfoContext(ctx, "the word on a backend changed", "address", attempt.Key.Address.String(), "port", attempt.Key.Port,
 			"mode", attempt.Key.Spec.Mode.String(), "was", before.Health.String(), "is", after.Health.String(), "detail", after.Detail)
-		for target := range p.targets[attempt.Key] {
-			p.dirty[target] = struct{}{}
-		}
-		signal(p.changed)
+		p.markDirty(attempt.Key)
 	}
 	signal(p.kick)
 }

@@ -67,9 +67,9 @@ func TestAWordReachesEveryTargetThatSharesIt(t *testing.T) {
 	defer l.Close()
 	p := newProber()
 	up, down := keyOf(t, l.Addr().String(), Spec{Mode: TCP}), keyOf(t, refusing(t), Spec{Mode: TCP})
-	p.Set("web/b", []Key{up})
-	p.Set("web/a", []Key{up, down})
-	p.Set("web/c", []Key{{Address: up.Address, Port: up.Port}}) // off
+	p.Set("web/b", From("blue", up))
+	p.Set("web/a", From("blue", up, down))
+	p.Set("web/c", From("blue", Key{Address: up.Address, Port: up.Port})) // off
 	run(t, p)
 
 	dirty := map[string]bool{}
@@ -90,7 +90,7 @@ func TestAWordReachesEveryTargetThatSharesIt(t *testing.T) {
 	if got := p.Word(up).Health; got != Passing {
 		t.Errorf("%v: what web/a still has lost its history", got)
 	}
-	p.Set("web/a", []Key{down})
+	p.Set("web/a", From("blue", down))
 	if got := p.Word(up).Health; got != Unjudged {
 		t.Errorf("%v: nobody has it any more", got)
 	}
@@ -131,7 +131,7 @@ func TestTheProberKeepsTheSchedulesBounds(t *testing.T) {
 				for n := range 200 {
 					keys = append(keys, key(n))
 				}
-				p.Set("web/a", keys)
+				p.Set("web/a", From("blue", keys...))
 				run(t, p)
 				time.Sleep(time.Until(died.Add(row.within)))
 				synctest.Wait()
@@ -152,7 +152,7 @@ func TestANewKeyIsProbedAtOnce(t *testing.T) {
 		run(t, p)
 		time.Sleep(time.Minute)
 		began := time.Now()
-		p.Set("web/a", []Key{key(1)})
+		p.Set("web/a", From("blue", key(1)))
 		<-p.Changed()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("judged after %v", took)
@@ -182,7 +182,7 @@ func TestThousandsOfKeysStayWithinTheBounds(t *testing.T) {
 			for n := range each {
 				keys = append(keys, key(i*each+n))
 			}
-			p.Set(fmt.Sprint("web/", i), keys)
+			p.Set(fmt.Sprint("web/", i), From("blue", keys...))
 		}
 		before := runtime.NumGoroutine()
 		run(t, p)
@@ -214,7 +214,7 @@ func TestRunWaitsForItsProbes(t *testing.T) {
 			ended.Store(true)
 			return Void, ""
 		}
-		p.Set("web/a", []Key{key(1)})
+		p.Set("web/a", From("blue", key(1)))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- p.Run(ctx) }()
@@ -301,8 +301,8 @@ func TestWhatTheModeDoesNotUseIsNoDifference(t *testing.T) {
 		p.ask = func(context.Context, Key) (Outcome, string) { asked.Add(1); return Pass, "" }
 		one, same, other := key(1), key(1), key(1)
 		same.Spec = Spec{Mode: TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: DefaultInterval, Timeout: DefaultTimeout}
-		p.Set("web/a", []Key{one})
-		p.Set("web/b", []Key{same})
+		p.Set("web/a", From("blue", one))
+		p.Set("web/b", From("blue", same))
 		run(t, p)
 		synctest.Wait()
 		if got := p.Word(same).Health; asked.Load() != 1 || got != Passing {
@@ -317,7 +317,7 @@ func TestWhatTheModeDoesNotUseIsNoDifference(t *testing.T) {
 		if got := p.Word(other).Health; got != Unjudged {
 			t.Errorf("a changed spec is %v before it was ever used", got)
 		}
-		p.Set("web/b", []Key{other})
+		p.Set("web/b", From("blue", other))
 		synctest.Wait()
 		if p.Word(other).Health != Passing || p.Word(one).Health != Passing || asked.Load() != 2 {
 			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Word(other).Health, p.Word(one).Health, asked.Load())

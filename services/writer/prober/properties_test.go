@@ -11,8 +11,8 @@ import (
 )
 
 // Any backend, any order: an endpoint fails only on three failures without a success that
-// started between them, passes again only on two successes, nothing exceeds the limit, and
-// every key is probed at least once in an interval while there is room.
+// started between them, passes again only on two successes, nothing exceeds the limit, what no probe comes to a conclusion
+// on becomes pending, and something is probed at least once in an interval while there is room.
 func TestPropertiesOfTheSchedule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
@@ -21,19 +21,20 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 			seq     uint64
 			outcome Outcome
 		}
-		known, words := map[Key][]sent{}, map[Key]Health{}
+		known, words, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
 		var flying []Attempt
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
 				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
-				s.Add(k, now)
+				s.Add(k, Share{}, now)
 			case 1:
 				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					s.Remove(k)
 					delete(known, k)
 					delete(words, k)
+					delete(expired, k)
 				}
 			case 2, 3, 4, 5:
 				if len(flying) == 0 {
@@ -53,7 +54,16 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 				}
 				known[a.Key] = append(known[a.Key], sent{a.seq, o})
 				word := s.Word(a.Key).Health
-				if changed != (word != words[a.Key]) {
+				if lapsed := expired[a.Key]; lapsed != s.Word(a.Key).Expired {
+					expired[a.Key] = !lapsed
+					if !changed || lapsed == (o == Void) {
+						t.Fatalf("after %v it has expired: %t, changed: %t", o, !lapsed, changed)
+					}
+					if word == Unjudged {
+						words[a.Key] = Unjudged
+						continue
+					}
+				} else if changed != (word != words[a.Key]) {
 					t.Fatal("changed, or not, but does not say so")
 				}
 				if changed {
@@ -91,8 +101,11 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 				if len(flying) > limit || s.inFlight != len(flying) {
 					t.Fatalf("%d in flight, counted as %d, limit %d", len(flying), s.inFlight, limit)
 				}
+				for _, k := range s.Expire(now) {
+					words[k], expired[k] = Unjudged, true
+				}
 				if wake, due := s.Wake(); due {
-					if wake.Sub(now) > 2*time.Second {
+					if len(s.ready) > 0 && wake.Sub(now) > 2*time.Second {
 						t.Fatalf("nothing for %v", wake.Sub(now))
 					}
 					if rapid.Bool().Draw(t, "wait") && wake.After(now) {

@@ -49,20 +49,25 @@ func (o Outcome) String() string { return outcomes[o] }
 type Schedule struct {
 	limit    int // probes in flight at most
 	inFlight int
+	bySource map[string]int // probes in flight
 	records  map[Key]*record
-	due      agenda
+	lanes    map[Share]*lane
+	ready    laneHeap
+	blocked  []*lane // those whose share is used up, until a probe ends
+	expiring expiryHeap
 	counts   [len(healths)]int // records by health
 }
 
 // NewSchedule makes a schedule that never has more than limit probes in flight.
 func NewSchedule(limit int) *Schedule {
-	return &Schedule{limit: limit, records: map[Key]*record{}}
+	return &Schedule{limit: limit, bySource: map[string]int{}, records: map[Key]*record{}, lanes: map[Share]*lane{}}
 }
 
 // Attempt is one probe in flight.
 type Attempt struct {
 	Key    Key
 	record *record
+	lane   *lane // that it is charged to
 	seq    uint64
 }
 
@@ -74,7 +79,10 @@ type record struct {
 	regular time.Time // when it would be due if nothing contradicted the word
 	last    time.Time // when the last one started
 	doubted time.Time // when the word was first contradicted, if it is
-	index   int       // in the agenda
+	lane    *lane
+	index   int // in the lane's heap
+
+	expiry
 
 	// Probes are numbered as they start, since they may finish in another order: what
 	// counts is what the younger one says.
@@ -84,14 +92,25 @@ type record struct {
 }
 
 // Add begins to probe a key: at once, outside of the spread.
-func (s *Schedule) Add(key Key, now time.Time) {
+func (s *Schedule) Add(key Key, share Share, now time.Time) {
 	if _, known := s.records[key]; known {
 		return
 	}
 	r := &record{key: key, next: now}
 	s.records[key] = r
 	s.counts[Unjudged]++
-	heap.Push(&s.due, r)
+	s.enter(s.lane(share), r)
+	s.concluded(r, now)
+}
+
+// Assign charges a key's probes to another share, from the next one on.
+func (s *Schedule) Assign(key Key, share Share) {
+	r, known := s.records[key]
+	if !known || r.lane.share == share {
+		return
+	}
+	s.exit(r)
+	s.enter(s.lane(share), r)
 }
 
 // Remove forgets a key. What is in flight for it will mean nothing.
@@ -102,19 +121,24 @@ func (s *Schedule) Remove(key Key) {
 	}
 	delete(s.records, key)
 	s.counts[r.word.Health]--
-	heap.Remove(&s.due, r.index)
+	s.exit(r)
+	s.neverExpires(r)
 }
 
 // Start returns one probe that is due, if there is any and room for it; random is from
 // [0, 1). Call it until there is none.
 func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
-	if s.inFlight >= s.limit || len(s.due) == 0 || s.due[0].next.After(now) {
+	for len(s.ready) > 0 && !s.ready[0].due[0].next.After(now) && !s.admits(s.ready[0]) {
+		s.block()
+	}
+	if len(s.ready) == 0 || s.ready[0].due[0].next.After(now) {
 		return Attempt{}, false
 	}
-	r := s.due[0]
+	r := s.ready[0].due[0]
 	r.started++
+	r.inFlight++
 	r.last = now
-	s.inFlight++
+	s.charge(r.lane)
 	interval := r.key.Spec.interval()
 	r.regular = now.Add(interval - time.Duration(float64(interval)*jitterShare*random))
 	if r.started == 1 {
@@ -124,27 +148,33 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	}
 	r.next = r.regular
 	s.pace(r)
-	return Attempt{Key: r.key, record: r, seq: r.started}, true
+	return Attempt{Key: r.key, record: r, lane: r.lane, seq: r.started}, true
 }
 
-// Wake returns when Start has something next; false: not before a Finish or an Add.
-func (s *Schedule) Wake() (time.Time, bool) {
-	if s.inFlight >= s.limit || len(s.due) == 0 {
-		return time.Time{}, false
+// Wake returns when Start or Expire has something next; false: not before a Finish or an Add.
+func (s *Schedule) Wake() (wake time.Time, some bool) {
+	if len(s.ready) > 0 {
+		wake, some = s.ready[0].due[0].next, true
 	}
-	return s.due[0].next, true
+	if len(s.expiring) > 0 && (!some || s.expiring[0].expires.Before(wake)) {
+		wake, some = s.expiring[0].expires, true
+	}
+	return wake, some
 }
 
 // Finish takes the outcome of an attempt and reports whether the key's word changed.
 func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Time) (changed bool) {
-	s.inFlight--
+	s.discharge(a.lane)
 	r := a.record
+	r.inFlight--
 	switch {
 	case s.records[a.Key] != r: // removed, and perhaps added again, meanwhile
 		return false
 	case outcome == Void:
-		return false
+		r.trouble = detail
+		return s.expire(r, now)
 	}
+	changed = s.concluded(r, now)
 
 	said := Failing
 	if outcome == Pass {
@@ -161,9 +191,10 @@ func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Ti
 		}
 		at, _ := slices.BinarySearch(r.contrary, a.seq)
 		r.contrary = slices.Insert(r.contrary, at, a.seq)
-		if changed = len(r.contrary) >= r.needed(said); !changed {
+		if len(r.contrary) < r.needed(said) {
 			break
 		}
+		changed = true
 		// Whatever contradicted the former word agrees with the new one, also what started after this
 		// probe. Only while nothing is judged both kinds are there: then younger failures go on to count.
 		r.agreed = a.seq
@@ -213,7 +244,8 @@ func (s *Schedule) pace(r *record) {
 			}
 		}
 	}
-	heap.Fix(&s.due, r.index)
+	heap.Fix(&r.lane.due, r.index)
+	s.reorder(r.lane)
 }
 
 // younger returns the numbers above seq.
@@ -233,34 +265,36 @@ func (s *Schedule) Word(key Key) Word {
 	return Word{}
 }
 
-// agenda is a heap of records, soonest first. Equal times go by key, so that the order of
-// the probes never depends on that of a map.
-type agenda []*record //nolint:recvcheck // as container/heap has it
-
-func (a agenda) Len() int { return len(a) }
-
-func (a agenda) Less(i, j int) bool {
-	if !a[i].next.Equal(a[j].next) {
-		return a[i].next.Before(a[j].next)
+// before orders records, soonest first. Equal times go by key, so that the order of the probes never depends on that
+// of a map.
+func (r *record) before(other *record) bool {
+	if !r.next.Equal(other.next) {
+		return r.next.Before(other.next)
 	}
-	return a[i].key.compare(a[j].key) < 0
+	return r.key.compare(other.key) < 0
 }
 
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = i, j
+// dueHeap is a heap of records, soonest first.
+type dueHeap []*record //nolint:recvcheck // as container/heap has it
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
-func (a *agenda) Push(x any) {
+func (h *dueHeap) Push(x any) {
 	r := x.(*record)
-	r.index = len(*a)
-	*a = append(*a, r)
+	r.index = len(*h)
+	*h = append(*h, r)
 }
 
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	r := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
+func (h *dueHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
 	return r
 }

@@ -31,10 +31,12 @@ const (
 type Probe struct {
 	Health Health
 	Since  time.Time
-	Detail string // why it fails, in words that stay the same while it does
+	Detail string // why it fails, or is not judged, in words that stay the same while it does
 
 	// Passed is when a probe last passed; zero: never, or not known.
 	Passed time.Time
+	// Expired: it is not judged since no probe came to a conclusion of late. The prober cannot probe it.
+	Expired bool
 	// Failed is when the first of the failures ended that led to this word; zero: Since.
 	Failed time.Time
 }
@@ -189,6 +191,8 @@ type Decision struct {
 	// a probe of it passes, and BlindSince since when none does though something is probed
 	// and held; zero: one does, or there is nothing to see.
 	Panic, Sees bool
+	// CannotProbe is whether an endpoint in use has no probe status since it cannot be probed.
+	CannotProbe bool
 	BlindSince  time.Time
 	Wake        time.Time // ask again then at the latest; zero: only on a change
 }

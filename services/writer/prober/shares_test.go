@@ -1,0 +1,226 @@
+package prober
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAShareLeavesPlacesFree(t *testing.T) {
+	greedy := func(sources, targets int) (s *Schedule, most map[Share]int) {
+		s = NewSchedule(512)
+		most = map[Share]int{}
+		for source := range sources {
+			for target := range targets {
+				share := Share{fmt.Sprint("source-", source), fmt.Sprint("web/", target)}
+				for n := range 350 {
+					k := key(n)
+					k.Spec.Path = fmt.Sprint(share)
+					s.Add(k, share, start)
+				}
+			}
+		}
+		for {
+			a, due := s.Start(start, 0)
+			if !due {
+				return s, most
+			}
+			most[a.lane.share]++
+		}
+	}
+	for _, row := range []struct {
+		sources, targets int
+		each, free       int // probes of the largest share, places that stay free
+	}{
+		{1, 1, 320, 192},
+		{1, 2, 180, 152},
+		{1, 10, 38, 136},
+		{1, 100, 6, 128},
+		{2, 1, 194, 124},
+		{10, 1, 48, 50},
+		{10, 20, 5, 30},
+	} {
+		t.Run(fmt.Sprintf("%d sources in %d Services each", row.sources, row.targets), func(t *testing.T) {
+			s, most := greedy(row.sources, row.targets)
+			each := 0
+			for _, n := range most {
+				each = max(each, n)
+			}
+			if free := s.limit - s.inFlight; each > row.each || free < row.free {
+				t.Errorf("the largest share has %d probes in flight, and %d places are free; want at most %d, at least %d", each, free, row.each, row.free)
+			}
+			// Whoever comes last, of any source, starts at once.
+			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
+				k := key(0)
+				k.Spec.Path = fmt.Sprint(share)
+				s.Add(k, share, start)
+				if a, due := s.Start(start, 0); !due || a.Key != k {
+					t.Errorf("a probe of %v does not start", share)
+				}
+			}
+		})
+	}
+}
+
+// A place that becomes free goes to whoever has waited longest among those whose share is not used up.
+func TestAShareThatWasUsedUpGoesOnWhenAProbeEnds(t *testing.T) {
+	s := NewSchedule(4)
+	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
+	var flying []Attempt
+	for n := range 8 {
+		s.Add(key(n), slow, start)
+	}
+	begin := func() int {
+		began := 0
+		for {
+			a, due := s.Start(start, 0.5)
+			if !due {
+				return began
+			}
+			flying, began = append(flying, a), began+1
+		}
+	}
+	first := begin()
+	if first == 0 || first >= 4 {
+		t.Fatalf("%d probes of one share are in flight", first)
+	}
+	s.Add(key(100), quick, start)
+	if n := begin(); n != 1 {
+		t.Fatalf("%d probes of the other share start, want 1", n)
+	}
+	for range 4 * first {
+		a := flying[0]
+		flying = flying[1:]
+		s.Finish(a, Fail, "silent", start)
+		begin()
+	}
+	for n := range 8 {
+		if s.records[key(n)].started == 0 {
+			t.Errorf("key %d was never probed", n)
+		}
+	}
+	for n := range 8 {
+		s.Remove(key(n))
+	}
+	s.Remove(key(100))
+	for _, a := range flying {
+		s.Finish(a, Fail, "silent", start)
+	}
+	if len(s.lanes) != 0 || len(s.bySource) != 0 || len(s.ready) != 0 || len(s.blocked) != 0 || len(s.expiring) != 0 || s.inFlight != 0 {
+		t.Errorf("with nothing to probe, there are %d lanes, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
+			len(s.lanes), len(s.bySource), len(s.ready), len(s.blocked), len(s.expiring), s.inFlight)
+	}
+}
+
+// What a neighbor that takes all it can get costs the detection of others.
+func TestANeighborDoesNotDelayDetection(t *testing.T) {
+	silent := func(first, n int) (keys []Key) {
+		for i := range n {
+			k := key(10_000 + first + i)
+			k.Spec.Timeout = time.Minute
+			keys = append(keys, k)
+		}
+		return keys
+	}
+	for name, beside := range map[string]map[string][]Request{
+		"nobody": nil,
+		"a Service with a filtered probe port and a timeout of a minute": {"web/b": From("blue", silent(0, 600)...)},
+		"ten of them": func() map[string][]Request {
+			all := map[string][]Request{}
+			for i := range 10 {
+				all[fmt.Sprint("web/b", i)] = From("blue", silent(600*i, 600)...)
+			}
+			return all
+		}(),
+		"an inventory that lies within a wide CIDR, in the same Service": {"web/a": From("green", silent(0, 3000)...)},
+		"an inventory that lies within a wide CIDR, in fifty Services": func() map[string][]Request {
+			all := map[string][]Request{}
+			for i := range 50 {
+				all[fmt.Sprint("web/b", i)] = From("green", silent(100*i, 100)...)
+			}
+			return all
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) { detectsBeside(t, beside) })
+	}
+}
+
+func detectsBeside(t *testing.T, beside map[string][]Request) {
+	const bound = 2500 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		p := newProber()
+		var keys []Key
+		random := rand.New(rand.NewPCG(1, 2))
+		deaths := map[netip.Addr]time.Time{}
+		for n := range 100 {
+			keys = append(keys, key(n))
+			deaths[key(n).Address] = time.Now().Add(2*time.Minute + time.Duration(random.Float64()*float64(20*time.Second)))
+		}
+		p.ask = func(ctx context.Context, k Key) (Outcome, string) {
+			died, ours := deaths[k.Address]
+			switch {
+			case !ours:
+				select {
+				case <-time.After(k.Spec.timeout()):
+					return Fail, "no answer"
+				case <-ctx.Done():
+					return Void, ""
+				}
+			case time.Now().Before(died):
+				time.Sleep(5 * time.Millisecond)
+				return Pass, ""
+			}
+			return Fail, "connection refused"
+		}
+		run(t, p)
+		for target, requests := range beside {
+			p.Set(target, requests)
+		}
+		time.Sleep(time.Minute + time.Second)
+		p.Set("web/a", append(From("blue", keys...), beside["web/a"]...))
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		took := make([]time.Duration, 0, len(keys))
+		for _, k := range keys {
+			w := p.Word(k)
+			if w.Health != Failing {
+				t.Fatalf("the death of %v is not noticed: %+v", k.Address, w)
+			}
+			took = append(took, w.Since.Sub(deaths[k.Address]))
+		}
+		slices.Sort(took)
+		t.Logf("p50 %v, worst %v", took[len(took)/2], took[len(took)-1])
+		if worst := took[len(took)-1]; worst > bound {
+			t.Errorf("the worst detection took %v, want at most %v", worst, bound)
+		}
+	})
+}
+
+// An endpoint that a small Service shares with a large one is charged to the small one.
+func TestASharedKeyIsChargedToTheSmallestOfItsTargets(t *testing.T) {
+	p := newProber()
+	shared := key(0)
+	share := func() Share { return p.schedule.records[shared.canonical()].lane.share }
+	large := []Key{shared, key(1), key(2)}
+	p.Set("web/large", From("green", large...))
+	if got := share(); got != (Share{"green", "web/large"}) {
+		t.Errorf("alone: %v", got)
+	}
+	p.Set("web/small", From("blue", shared))
+	if got := share(); got != (Share{"blue", "web/small"}) {
+		t.Errorf("beside a small one: %v", got)
+	}
+	p.Set("web/small", From("red", shared))
+	if got := share(); got != (Share{"red", "web/small"}) {
+		t.Errorf("when its source has changed: %v", got)
+	}
+	p.Set("web/small", nil)
+	if got := share(); got != (Share{"green", "web/large"}) {
+		t.Errorf("when the small one is gone: %v", got)
+	}
+}
