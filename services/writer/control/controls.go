@@ -127,10 +127,10 @@ func (c *Controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 
 // heard notes what the probes of a target see.
 func (c *Controls) heard(key targets.Key, d verdict.Decision) {
-	d = verdict.Decision{Panic: d.Panic, Sees: d.Sees, BlindSince: d.BlindSince}
+	d = verdict.Decision{Panic: d.Panic, Sees: d.Sees, CannotProbe: d.CannotProbe, BlindSince: d.BlindSince}
 	c.mu.Lock()
 	before := c.sight[key]
-	changed := before.Panic != d.Panic || before.Sees != d.Sees || !before.BlindSince.Equal(d.BlindSince)
+	changed := before.Panic != d.Panic || before.CannotProbe != d.CannotProbe || before.Sees != d.Sees || !before.BlindSince.Equal(d.BlindSince)
 	if d.Panic || d.Sees || !d.BlindSince.IsZero() {
 		c.sight[key] = d
 	} else {

@@ -7,8 +7,8 @@ import (
 )
 
 // surrender decides when a leader gives its Lease up because its own probes are what fails:
-// no probe of any target has passed for a while, and at least one target panics. The prober of
-// another host may see more. It promises not to pass the Lease round in circles when the
+// no probe of any target has passed for a while, and at least one target panics, or has an endpoint in use that cannot be
+// probed (no socket or port is left). The prober of another host may see more. It promises not to pass the Lease round in circles when the
 // backends are dead indeed: who took over in this state keeps it, and nobody gives
 // it up more than once in a long while.
 type surrender struct {
@@ -24,17 +24,17 @@ const (
 // when to ask again, zero: when a decision has changed. We have led since then.
 func (s *surrender) due(targets []verdict.Decision, since, now time.Time) (give bool, later time.Time) {
 	var blind time.Time
-	panics := false
+	blinded := false
 	for _, d := range targets {
 		if d.Sees {
 			return false, time.Time{}
 		}
-		panics = panics || d.Panic
+		blinded = blinded || d.Panic || d.CannotProbe
 		if d.BlindSince.After(blind) {
 			blind = d.BlindSince
 		}
 	}
-	if !panics || since.IsZero() || !blind.After(since) {
+	if !blinded || since.IsZero() || !blind.After(since) {
 		return false, time.Time{}
 	}
 	at := blind.Add(blindFor)

@@ -13,6 +13,7 @@ func TestTheLeaseIsGivenUpOnceWhenNoProbeOfAnyTargetPasses(t *testing.T) {
 	panics := func(seconds int) verdict.Decision { return verdict.Decision{Panic: true, BlindSince: at(seconds)} }
 	sees := verdict.Decision{Sees: true}
 	dark := verdict.Decision{BlindSince: at(115)} // nothing of it is usable: there is nothing to keep
+	unprobed := verdict.Decision{CannotProbe: true, BlindSince: at(100)}
 	const no, now = -1, 0
 	for _, tt := range []struct {
 		name    string
@@ -27,6 +28,9 @@ func TestTheLeaseIsGivenUpOnceWhenNoProbeOfAnyTargetPasses(t *testing.T) {
 		{"not while a probe of another target passes", []verdict.Decision{panics(100), sees}, 10, no, 200, no},
 		{"30 s after the last target became blind", []verdict.Decision{panics(100), dark}, 10, no, 130, 145},
 		{"a target that has nothing to see does not count", []verdict.Decision{panics(100), {}}, 10, no, 130, now},
+		{"after 30 s in which an endpoint in use could not be probed", []verdict.Decision{unprobed}, 10, no, 130, now},
+		{"not while a probe of another target passes, though one cannot be probed", []verdict.Decision{unprobed, sees}, 10, no, 200, no},
+		{"not by one that took over and could not probe", []verdict.Decision{unprobed}, 110, no, 200, no},
 		{"not when nothing is kept", []verdict.Decision{dark}, 10, no, 200, no},
 		{"not by one that took over in this state", []verdict.Decision{panics(100)}, 110, no, 200, no},
 		{"nor by one that began with it", []verdict.Decision{panics(100)}, 100, no, 200, no},

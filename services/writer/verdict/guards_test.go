@@ -42,6 +42,33 @@ func TestPanicTellsSinceWhenItIsBlind(t *testing.T) {
 	check("nothing is held", false, time.Time{})
 }
 
+func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
+	cannot := func(w *world, n int) { w.in.Probes[addr(n)] = Probe{Expired: true, Detail: "too many open files"} }
+	for _, tt := range []struct {
+		name   string
+		change func(*world)
+		want   bool
+	}{
+		{"none", func(*world) {}, false},
+		{"one in use", func(w *world) { cannot(w, 0); cannot(w, 1) }, true},
+		{"not judged yet is not it", func(w *world) { w.probe(0, Unjudged); w.probe(1, Unjudged) }, false},
+		{"one that is out", func(w *world) { w.in.Held[0].Conditions = Conditions{}; w.source("blue").Heard = false; cannot(w, 0) }, false},
+		{"one that nobody holds", func(w *world) { w.tell("blue", 5, Ready); cannot(w, 5) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			tt.change(w)
+			before := picture(w.in.Held)
+			if got := w.decide(); got != before || w.d.CannotProbe != tt.want {
+				t.Errorf("%s, cannot probe: %t; want %s, %t", got, w.d.CannotProbe, before, tt.want)
+			}
+			if tt.want && !strings.Contains(w.d.Endpoints[0].Reason, "not judged yet (too many open files)") {
+				t.Errorf("the reason is %q", w.d.Endpoints[0].Reason)
+			}
+		})
+	}
+}
+
 func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -28,6 +28,7 @@ func (c *court) panic() {
 			continue
 		}
 		failing = failing || s.health == Failing
+		c.decision.CannotProbe = c.decision.CannotProbe || s.health == Unjudged && s.probe.Expired && !isOut(s.held.Conditions)
 		left = left || !isOut(s.held.Conditions)
 		c.works = c.works || s.health == Passing
 	}

@@ -278,7 +278,7 @@ func (c *court) reason(of *subject, source, feed string) string {
 
 func (s said) String() string {
 	probe := [...]string{Unjudged: "not judged yet", Passing: "passing", Failing: "failing", off: "off"}[s.health]
-	if s.health == Failing && s.detail != "" {
+	if (s.health == Failing || s.health == Unjudged) && s.detail != "" {
 		probe += " (" + s.detail + ")"
 	}
 	return "feed " + s.source + ": " + s.feed + ", probe: " + probe
