@@ -210,6 +210,13 @@ func writer() []Mutant {
 			Suites: []string{inApplier},
 		},
 		{
+			Name:   "lease-waited-for-as-long-as-it-says",
+			Harm:   "A Lease that a stolen credential left, for 68 years, keeps every new writer from leading.",
+			File:   inApplier + "/lease.go",
+			Edits:  one("record.LeaseDurationSeconds = min(record.LeaseDurationSeconds, int((own+waitMargin)/time.Second))", "_ = own"),
+			Suites: []string{inApplier},
+		},
+		{
 			Name:   "lease-counted-from-the-answer",
 			Harm:   "A renewal that was answered late makes the Lease look ours for longer than it is: two leaders write.",
 			File:   inApplier + "/lease.go",

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -177,11 +178,23 @@ func (l *Lease) Confirm(ctx context.Context) error {
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("see whose the Lease is: %w", err)
-	case err != nil, lease.Spec.HolderIdentity == nil, *lease.Spec.HolderIdentity != l.cfg.Identity:
-		l.renewed(time.Time{})
+	case err != nil, lease.Spec.HolderIdentity == nil:
+		l.lost("")
+		return ErrNotLeading
+	case *lease.Spec.HolderIdentity != l.cfg.Identity:
+		l.lost(*lease.Spec.HolderIdentity)
 		return ErrNotLeading
 	}
 	return nil
+}
+
+// lost notes that the Lease is another's, or no one's. While this writer still leads, no honest candidate takes it: so
+// that is logged as a warning.
+func (l *Lease) lost(holder string) {
+	if l.Leading() {
+		l.cfg.Logger.Warn("Lease taken from this leader before it expired", "lease", l.cfg.Name, "holder", holder)
+	}
+	l.renewed(time.Time{})
 }
 
 // Holder is who holds the Lease as far as we know; empty: not known.
@@ -231,9 +244,24 @@ func (w *watchedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 		return nil, nil, err
 	}
 	if w.others = record.HolderIdentity != w.lease.cfg.Identity; w.others {
-		w.lease.renewed(time.Time{})
+		w.lease.lost(record.HolderIdentity)
 	}
-	return record, raw, nil
+	bounded := boundRecord(*record, w.lease.cfg.Duration)
+	return &bounded, raw, nil
+}
+
+// waitMargin is how much longer than its own Lease's duration a candidate waits for a holder whose Lease lasts longer.
+const waitMargin = 5 * time.Second
+
+// boundRecord limits what a Lease may demand of a candidate. Whoever may write the Lease may record a duration of
+// 68 years, which the API server accepts and client-go waits for, and a number of terms that overflows when client-go
+// adds one, so that the API server rejects each attempt to take the Lease.
+func boundRecord(record resourcelock.LeaderElectionRecord, own time.Duration) resourcelock.LeaderElectionRecord {
+	record.LeaseDurationSeconds = min(record.LeaseDurationSeconds, int((own+waitMargin)/time.Second))
+	if record.LeaderTransitions < 0 || record.LeaderTransitions >= math.MaxInt32 {
+		record.LeaderTransitions = 0
+	}
+	return record
 }
 
 // Create takes a Lease that nobody had.
