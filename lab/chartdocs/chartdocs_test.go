@@ -89,6 +89,8 @@ func TestTheSchemasKnowTheValuesAndNoOthers(t *testing.T) {
 				settable[len(settable)-1] = parent // a user's own map, which has defaults here
 			}
 		}
+		// What Helm itself, or the chart above, puts among a subchart's values: it has no default here.
+		described = slices.DeleteFunc(described, func(path string) bool { return path == "global" || path == "enabled" })
 		slices.Sort(described)
 		slices.Sort(settable)
 		if diff := cmp.Diff(slices.Compact(described), slices.Compact(settable)); diff != "" {

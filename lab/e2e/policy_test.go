@@ -32,7 +32,7 @@ func TestAttackPolicyLetsPassWhatTheWriterMayWrite(t *testing.T) {
 		how  func(*discoveryv1.EndpointSlice)
 	}{
 		{name: "no endpoints and no ports", how: func(slice *discoveryv1.EndpointSlice) { slice.Endpoints, slice.Ports = nil, nil }},
-		{name: "a thousand endpoints at a hundred ports", how: full},
+		{name: "a hundred endpoints at a hundred ports", how: full},
 		{name: "an endpoint that is out", how: func(slice *discoveryv1.EndpointSlice) { slice.Endpoints[0].Conditions.Ready = new(false) }},
 		{name: "the ends of the range of ports", how: func(slice *discoveryv1.EndpointSlice) {
 			first, last := slice.Ports[0], slice.Ports[0]
@@ -44,6 +44,11 @@ func TestAttackPolicyLetsPassWhatTheWriterMayWrite(t *testing.T) {
 		{name: "a slice whose finalizer is there already", is: changed(template, func(slice *discoveryv1.EndpointSlice) {
 			slice.Finalizers = []string{"example.org/theirs"}
 		}), how: withOwner(service)},
+		{name: "a slice that kubectl applied, which notes all of it", is: changed(template, bigAnnotation(100_000)), how: func(slice *discoveryv1.EndpointSlice) {
+			bigAnnotation(100_000)(slice)
+			withOwner(service)(slice)
+		}},
+		{name: "the largest slice that the writer makes", how: largest},
 		{name: "an address outside put right", is: changed(template, pointTo("10.0.2.66")), how: pointTo("10.0.1.67")},
 		{name: "the name of a Service put right", is: changed(template, func(slice *discoveryv1.EndpointSlice) {
 			slice.Labels[discoveryv1.LabelServiceName] = "another"

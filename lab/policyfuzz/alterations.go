@@ -118,7 +118,7 @@ var alterations = []alteration{
 	}},
 	{"many endpoints", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		s.Endpoints = nil
-		for i := range pick(r, 100, 999, 1000, 1001) {
+		for i := range pick(r, 99, 100, 101, 1000, 1001) {
 			a := fmt.Sprintf("10.1.%d.%d", i/256, i%256)
 			if s.AddressType == discoveryv1.AddressTypeIPv6 {
 				a = fmt.Sprintf("fd00:1::%x", i)
@@ -199,6 +199,27 @@ var alterations = []alteration{
 	}},
 	{"annotations", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		s.Annotations = map[string]string{pick(r, "a", discoveryv1.LabelManagedBy, "endpoints.kubernetes.io/last-change-trigger-time"): pick(r, "slicefeed-default", "x")}
+	}},
+	{"zones of any length", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
+		one(r, s).Zone = pick(r, nil, new("zone-1"), new(strings.Repeat("z", 63)), new(strings.Repeat("z", 64)), new(strings.Repeat("z", 10_000)))
+	}},
+	{"a lot of metadata", 3, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
+		switch r.IntN(4) {
+		case 0:
+			for i := range pick(r, 1, 20, 400) {
+				label(s, fmt.Sprintf("l%d", i), strings.Repeat("v", 63))
+			}
+		case 1:
+			s.Annotations = map[string]string{"a": strings.Repeat("x", pick(r, 1, 1000, 40_000))}
+		case 2:
+			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: "somebody", Operation: pick(r, metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply),
+				APIVersion: "discovery.k8s.io/v1", FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", pick(r, 1, 1000, 40_000)) + `":{}}`)},
+			})
+		case 3:
+			s.ManagedFields = nil
+		}
 	}},
 	{"what only the server sets", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		then := metav1.Unix(1, 0)

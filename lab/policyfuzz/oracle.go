@@ -41,6 +41,10 @@ func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
 	if after == nil {
 		return why
 	}
+	if after.Labels[discoveryv1.LabelServiceName] == "kubernetes" {
+		say("a Service named kubernetes")
+	}
+	why = append(why, beyondTheWriter(before, after)...)
 	if after.AddressType != discoveryv1.AddressTypeIPv4 && after.AddressType != discoveryv1.AddressTypeIPv6 {
 		say("addresses of type %s", after.AddressType)
 	}
@@ -73,6 +77,44 @@ func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
 		if !slices.Contains(were.Finalizers, f) {
 			say("finalizer %s", f)
 		}
+	}
+	return why
+}
+
+// Sizes that the policy allows. It counts characters of a text that it makes of the object; what is drawn is so far
+// from these numbers that it does not matter how.
+const (
+	maxEndpoints = 100
+	maxZone      = 63
+	maxMetadata  = 20 << 10
+)
+
+// beyondTheWriter says what of a slice no writer ever writes: all that only fills etcd, or that has another meaning
+// than an address.
+func beyondTheWriter(before, after *discoveryv1.EndpointSlice) (why []string) {
+	if n := len(after.Endpoints); n > maxEndpoints {
+		why = append(why, fmt.Sprintf("%d endpoints", n))
+	}
+	for _, e := range after.Endpoints {
+		plain := discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone}
+		if len(e.Addresses) != 1 || e.Zone != nil && len(*e.Zone) > maxZone || !reflect.DeepEqual(e, plain) {
+			why = append(why, "an endpoint with more than an address, conditions and a zone")
+		}
+	}
+	size := 0
+	for key, value := range after.Labels {
+		size += len(key) + len(value)
+	}
+	if before == nil || !reflect.DeepEqual(before.Annotations, after.Annotations) {
+		for key, value := range after.Annotations {
+			size += len(key) + len(value)
+		}
+	}
+	for _, m := range after.ManagedFields {
+		size += m.Size()
+	}
+	if size > maxMetadata {
+		why = append(why, fmt.Sprintf("metadata of %d bytes", size))
 	}
 	return why
 }

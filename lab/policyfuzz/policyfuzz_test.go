@@ -2,6 +2,7 @@ package policyfuzz
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,9 @@ func TestTheOracleForbidsWhatTheDocumentDoes(t *testing.T) {
 		return func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = []metav1.OwnerReference{o} }
 	}
 	deployment, service := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment"}, metav1.OwnerReference{APIVersion: "v1", Kind: "Service"}
+	noted := func(s *discoveryv1.EndpointSlice) {
+		s.Annotations = map[string]string{"a": strings.Repeat("x", 100_000)}
+	}
 	blocking := service
 	blocking.BlockOwnerDeletion = new(true)
 	for _, c := range []struct {
@@ -69,6 +73,13 @@ func TestTheOracleForbidsWhatTheDocumentDoes(t *testing.T) {
 		{"a new owner", slice(), slice(owner(deployment)), "owner apps/v1 Deployment"},
 		{"a Service", slice(), slice(owner(service)), ""},
 		{"a Service that cannot go", slice(owner(service)), slice(owner(blocking)), "owner v1 Service"},
+		{"a Service named kubernetes", nil, slice(func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "kubernetes" }), "a Service named kubernetes"},
+		{"a node's name", nil, slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("n") }), "an endpoint with more than an address, conditions and a zone"},
+		{"two addresses", nil, slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.1.1", "10.0.1.2"} }), "an endpoint with more than an address, conditions and a zone"},
+		{"101 endpoints", nil, slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints = slices.Repeat(s.Endpoints, 101) }), "101 endpoints"},
+		{"a hundred endpoints", nil, slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints = slices.Repeat(s.Endpoints, 100) }), ""},
+		{"a large annotation", nil, slice(noted), "metadata of 100056 bytes"},
+		{"a large annotation that was there", slice(noted), slice(noted), ""},
 		{"a finalizer", slice(), slice(func(s *discoveryv1.EndpointSlice) { s.Finalizers = []string{"x"} }), "finalizer x"},
 	} {
 		if got := strings.Join(rules.Forbids(c.before, c.after), ", "); got != c.want {

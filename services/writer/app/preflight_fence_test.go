@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -69,6 +70,18 @@ func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
 			}
 			return nil
 		}, "FAIL|refused as well"},
+		{"it bounds the size of a slice, and there are more CIDRs than that", map[string]string{"SECURED_SUBNET_CIDR": manySubnets(250)}, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) || len(s.Endpoints) > 100 {
+				return denied("at most 100 endpoints")
+			}
+			return nil
+		}, "ok"},
+		{"it lacks the last of many CIDRs", map[string]string{"SECURED_SUBNET_CIDR": manySubnets(250)}, func(s *discoveryv1.EndpointSlice) error {
+			if stray(s) || s.Endpoints[len(s.Endpoints)-1].Addresses[0] == "10.0.249.1" {
+				return denied("no")
+			}
+			return nil
+		}, "FAIL|refused as well"},
 		{"the API server is out of order", nil, func(*discoveryv1.EndpointSlice) error { return apierrors.NewInternalError(errors.New("etcd is away")) }, "FAIL|etcd is away"},
 		{"a fence around everything", map[string]string{"SECURED_SUBNET_CIDR": "0.0.0.0/0"}, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|nothing is outside"},
 	} {
@@ -86,6 +99,14 @@ func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
 			agrees(t, tt.want, saw, err)
 		})
 	}
+}
+
+func manySubnets(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("10.0.%d.0/24", i)
+	}
+	return strings.Join(all, ",")
 }
 
 func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {

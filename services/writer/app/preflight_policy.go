@@ -111,6 +111,9 @@ func (f *flight) refusal(ctx context.Context, slice *discoveryv1.EndpointSlice) 
 	return "", err
 }
 
+// maxSampled is how many endpoints the writer puts into a slice, and how many ports the API server takes.
+const maxSampled = 100
+
 // samples are slices with an address of each CIDR and the ends of each range of ports: all
 // that the settings let the writer write in a place.
 func (f *flight) samples(p place) []*discoveryv1.EndpointSlice {
@@ -137,27 +140,26 @@ func (f *flight) samples(p place) []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
 	for _, kind := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		same := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return planner.Family(a) != kind })
-		if len(same) > 0 {
-			all = append(all, f.sample(p, same, ports))
+		for some := range slices.Chunk(same, maxSampled) {
+			all = append(all, f.sample(p, some, ports))
 		}
 	}
 	return all
 }
 
-// sample is a slice of ours with these addresses and ports, or as many as a slice takes.
+// sample is a slice of ours with these addresses, and with as many of the ports as a slice takes.
 func (f *flight) sample(p place, addresses []netip.Addr, ports []uint16) *discoveryv1.EndpointSlice {
-	const mostAddresses, mostPorts = 1000, 100
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: p.managedBy, planner.LabelWriter: f.namespace,
 		}},
 		AddressType: planner.Family(addresses[0]),
 	}
-	for _, a := range addresses[:min(len(addresses), mostAddresses)] {
+	for _, a := range addresses {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.String()}})
 	}
 	ports = slices.Compact(slices.Sorted(slices.Values(ports)))
-	for _, n := range ports[:min(len(ports), mostPorts)] {
+	for _, n := range ports[:min(len(ports), maxSampled)] {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
 			Name: new("p" + strconv.Itoa(int(n))), Protocol: new(corev1.ProtocolTCP), Port: new(int32(n)),
 		})

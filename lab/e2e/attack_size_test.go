@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// maxSliceBytes is what a slice that the policy passes takes in etcd at most, as docs/policy.md says.
+const maxSliceBytes = 40 << 10
+
+// largest makes of a slice the largest one that the policy passes: endpoints and ports in full, and labels as
+// many as may be copied from a Service.
+func largest(slice *discoveryv1.EndpointSlice) {
+	full(slice)
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].Zone = new(strings.Repeat("z", 63))
+		slice.Endpoints[i].Conditions = discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(true)}
+	}
+	manyLabels(32, 8<<10)(slice)
+}
+
+// manyLabels adds so many labels of so many bytes, keys and values together.
+func manyLabels(count, bytes int) func(*discoveryv1.EndpointSlice) {
+	return func(slice *discoveryv1.EndpointSlice) {
+		for i := range count {
+			size := bytes/count - 63
+			prefix := strings.Repeat(strings.Repeat("d", 63)+".", 4)[:max(0, size-64)] // a DNS name
+			name := fmt.Sprintf("%03d", i) + strings.Repeat("n", min(size, 63)-3)
+			if prefix != "" {
+				name = strings.TrimRight(prefix, ".") + "/" + name
+			}
+			slice.Labels[name] = strings.Repeat("v", 63)
+		}
+	}
+}
+
+func bigAnnotation(bytes int) func(*discoveryv1.EndpointSlice) {
+	return func(slice *discoveryv1.EndpointSlice) {
+		slice.Annotations = map[string]string{"a": strings.Repeat("x", bytes)}
+	}
+}
+
+// managedFieldsOf claims that somebody has set fields of so many bytes: a client may send such notes itself.
+func managedFieldsOf(bytes int) func(*discoveryv1.EndpointSlice) {
+	return func(slice *discoveryv1.EndpointSlice) {
+		slice.ManagedFields = append(slice.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "discovery.k8s.io/v1", FieldsType: "FieldsV1",
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", bytes) + `":{}}`)},
+		})
+	}
+}
+
+func endpoint(alter func(*discoveryv1.Endpoint)) func(*discoveryv1.EndpointSlice) {
+	return func(slice *discoveryv1.EndpointSlice) { alter(&slice.Endpoints[len(slice.Endpoints)-1]) }
+}
+
+// Large slices are what fills etcd, until it takes no write from anybody.
+func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
+	s := enter(t, script{})
+	s.extraRightsGiven()
+	thief, twin := s.accounts()
+	inside := netip.MustParseAddr("10.0.1.66")
+	template := sliceOf("new", "slicefeed-default", inside, inside.Next())
+	s.must(create(changed(template, func(slice *discoveryv1.EndpointSlice) { slice.Name = "ours" }))(s.ctx(), thief, nil))
+	before := s.everySlice()
+	const fields, metadata = "one address of an endpoint", "metadata of an EndpointSlice"
+	s.refusedByPolicy("slicefeed-writer", []attack{
+		{"1.25 MB of endpoints", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
+			for i := range 900 {
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("fd00:1::b:%x", i)}, Zone: new(strings.Repeat("z", 1250))})
+			}
+		})), "at most 100 endpoints"},
+		{"one endpoint too many", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"fd00:1::b"}})
+		})), "at most 100 endpoints"},
+		{"a hundred addresses of an endpoint", create(changed(template, func(slice *discoveryv1.EndpointSlice) {
+			for i := range 98 {
+				slice.Endpoints[0].Addresses = append(slice.Endpoints[0].Addresses, fmt.Sprintf("10.0.1.%d", i+100))
+			}
+		})), fields},
+		{"a zone without an end", change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.Zone = new(strings.Repeat("z", 64)) })), fields},
+		{"a host name", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) { e.Hostname = new("kubernetes") }))), fields},
+		{"a node's name", change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.NodeName = new("node-1") })), fields},
+		{"a target", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) {
+			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "x", FieldPath: strings.Repeat("x", 100_000)}
+		}))), fields},
+		{"hints", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) {
+			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "here"}}}
+		}))), fields},
+		{"ports with long names", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
+			for i := range slice.Ports {
+				slice.Ports[i].AppProtocol = new(strings.Repeat(strings.Repeat("d", 60)+".", 4) + "d/" + strings.Repeat("p", 63))
+			}
+		})), "ports of an EndpointSlice"},
+		{"annotations", change(pair.Namespace, "ours", bigAnnotation(200_000)), metadata},
+		{"annotations just too large", create(changed(template, bigAnnotation(20_480))), metadata},
+		{"labels", create(changed(template, manyLabels(1000, 300_000))), metadata},
+		{"an owner with a long name", create(changed(template, withOwner(metav1.OwnerReference{
+			APIVersion: "v1", Kind: "Service", Name: strings.Repeat("x", 1_000_000), UID: "1",
+		}))), metadata},
+		{"as many owners as there is room for", create(changed(template, func(slice *discoveryv1.EndpointSlice) {
+			for i := range 5000 {
+				withOwner(metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "x", UID: types.UID(fmt.Sprint(i))})(slice)
+			}
+		})), metadata},
+		{"notes of who set which field", change(pair.Namespace, "ours", managedFieldsOf(1_000_000)), metadata},
+	})
+	if diff := cmp.Diff(before, s.everySlice()); diff != "" {
+		t.Errorf("slices have changed (-before +after):\n%s", diff)
+	}
+
+	s.must(create(changed(template, largest))(s.ctx(), thief, nil))
+	stored, err := twin.DiscoveryV1().EndpointSlices(pair.Namespace).Get(s.ctx(), template.Name, metav1.GetOptions{})
+	s.must(err)
+	t.Logf("the largest slice that the writer may have takes %d bytes", stored.Size())
+	if stored.Size() > maxSliceBytes {
+		t.Errorf("the largest slice that passes takes %d bytes, want %d at most", stored.Size(), maxSliceBytes)
+	}
+}
