@@ -108,8 +108,11 @@ func TestAttackWithTheWritersOwnCredentialAtRandom(t *testing.T) {
 		f.try(g.Next())
 	}
 	t.Logf("seed %d: %d attempts in %s\n%s", seed, made, time.Since(began).Round(time.Second), f.table())
+	if made < attempts/4 {
+		t.Errorf("only %d of %d attempts were made in %s", made, attempts, limit)
+	}
 	for _, what := range []string{passed, refused, malformed} {
-		if f.tally["all"][what] < made/20 {
+		if f.tally["all"][what] < max(1, made/20) {
 			t.Errorf("only %d of %d attempts were %s: the fuzzer has lost its way", f.tally["all"][what], made, what)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 		}
 	}
 	living.Wait()
+	more := clock.measured()
 	if clock.complained() { // there may be nothing to count
 		clock.judge()
 		return
@@ -108,11 +110,14 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 		p99 := figures.Percentile(c.noticed, 99)
 		fmt.Fprintf(&table, "%-28s %-6s %6.1f %6.2f %6.2f   %9.2f %6.2f\n", c.failure, c.mode, c.within.Seconds(),
 			figures.Percentile(c.noticed, 50).Seconds(), p99.Seconds(), figures.Percentile(c.redeemed, 50).Seconds(), figures.Percentile(c.redeemed, 99).Seconds())
+		if len(c.noticed) != backends*deaths || len(c.redeemed) != backends*deaths {
+			clock.complainf("%s, %s: %d deaths and %d recoveries were noticed, want %d of each", c.mode, c.failure, len(c.noticed), len(c.redeemed), backends*deaths)
+		}
 		// The bounds are the prober's; the slack is for machines that have other things to do.
-		if limit := time.Duration(slack * float64(c.within)); p99 > limit {
+		if limit := time.Duration(slack*float64(c.within)) + more; p99 > limit {
 			clock.complainf("%s, %s: p99 is %v, more than %v", c.mode, c.failure, p99, limit)
 		}
-		if p99 := figures.Percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(Refuses)) {
+		if p99 := figures.Percentile(c.redeemed, 99); p99 > time.Duration(slack*float64(Refuses))+more {
 			clock.complainf("%s, %s: p99 of coming back is %v", c.mode, c.failure, p99)
 		}
 	}
@@ -127,11 +132,15 @@ func TestHiccupsChangeNothing(t *testing.T) {
 	const (
 		each   = 6
 		hiccup = 150 * time.Millisecond
+		// Two probes of a backend that fails are further apart. A hiccup that a busy machine makes longer than
+		// that is a short death, and the prober is right to notice it.
+		apart = 190 * time.Millisecond
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	b, clock := newBench(t), newClock(t)
 	var living sync.WaitGroup
+	var judged atomic.Int64
 	kinds := 0
 	for _, mode := range []backend.Mode{backend.Refuse, backend.Silent, backend.Error} {
 		for _, how := range Ways {
@@ -142,12 +151,16 @@ func TestHiccupsChangeNothing(t *testing.T) {
 			for n := range each {
 				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 1, byte(kinds), byte(1 + n)}))
 				living.Go(func() {
-					if _, err := s.Until(ctx, prober.Passing); err != nil {
-						clock.complainf("%v", err)
-						return
-					}
 					for ctx.Err() == nil {
-						AnyTime(ctx, time.Second, 1500*time.Millisecond)
+						before, err := s.Until(ctx, prober.Passing)
+						if err != nil {
+							if ctx.Err() == nil || judged.Load() == 0 {
+								clock.complainf("%v", err)
+							}
+							return
+						}
+						AnyTime(ctx, 500*time.Millisecond, time.Second)
+						began := time.Now()
 						for _, m := range []backend.Mode{mode, backend.Serve} {
 							if err := s.Set(m); err != nil {
 								t.Error(err)
@@ -156,17 +169,28 @@ func TestHiccupsChangeNothing(t *testing.T) {
 								<-time.After(hiccup)
 							}
 						}
-					}
-					if w := b.Word(s.Key); w.Health != prober.Passing || time.Since(w.Since) < 10*time.Second {
-						clock.complainf("%s, %s: %v for %v only", how.Mode, mode, w.Health, time.Since(w.Since))
+						lasted := time.Since(began)
+						AnyTime(ctx, time.Second, 1500*time.Millisecond)
+						if ctx.Err() != nil || lasted > apart {
+							continue
+						}
+						judged.Add(1)
+						if w := b.Word(s.Key); w.Health != prober.Passing || w.Since.After(before) {
+							clock.complainf("%s, %s: a hiccup of %v, and %v since %v after it began", how.Mode, mode, lasted, w.Health, w.Since.Sub(began))
+						}
 					}
 				})
 			}
 		}
 	}
 	living.Wait()
+	clock.measured()
 	failed, passed := b.probes(t, "fail"), b.probes(t, "pass")
 	t.Logf("%.0f of %.0f probes failed, and no word changed", failed, failed+passed)
+	t.Logf("%d hiccups were short enough to be judged", judged.Load())
+	if judged.Load() < 50 {
+		clock.complainf("only %d hiccups were short enough to be judged: this shows nothing", judged.Load())
+	}
 	if failed < 20 {
 		clock.complainf("only %.0f probes met a hiccup: this shows nothing", failed)
 	}

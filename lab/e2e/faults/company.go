@@ -46,11 +46,6 @@ func stagehand(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 			return fmt.Errorf("there is no row %q", names.Text())
 		}
 		one := scene.perform(ctx, row)
-		for again := 0; one.Error != "" && !one.Last && one.Result.LateMS > tolerable.Milliseconds() && again < 3; again++ {
-			fmt.Fprintf(os.Stderr, "%s: timers were late by %d ms, once more: %s\n", row.Name, one.Result.LateMS, strings.SplitN(one.Error, "\n", 2)[0])
-			one = scene.perform(ctx, row)
-			one.Result.Again = again + 1
-		}
 		raw, err := json.Marshal(one)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -84,6 +85,7 @@ func TestFaults(t *testing.T) {
 	} else {
 		before = Report{Scenes: scenes, TookS: int(time.Since(begun).Seconds())}
 	}
+	before.Commit = commit(t)
 	before.Date, before.Go = begun.UTC().Format(time.DateOnly), runtime.Version()
 	before.Kubernetes = required(t, "../../upstream/go.mod", "k8s.io/kubernetes")
 	before.Toxiproxy = required(t, "../../go.mod", "github.com/Shopify/toxiproxy/v2")
@@ -122,6 +124,16 @@ func sideBySide(t *testing.T) int {
 		t.Fatalf("SLICEFEED_FAULTS_SCENES is %q: expected a number", text)
 	}
 	return n
+}
+
+// commit names what is played, so that a reader of the page sees how old its figures are.
+func commit(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		t.Fatalf("git describe: %v", err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // required is the version of a module that a go.mod requires.

@@ -26,6 +26,7 @@ type verdicts struct {
 	lives func(time.Time) bool // did any member's backend live then
 	// blind is the time in which nobody could write what became known.
 	blindFrom, blindTo time.Time
+	allowance          time.Duration // added to each death's bound
 }
 
 // judge counts the losses, with an example of the first few that nobody should be content with.
@@ -83,10 +84,10 @@ func (v verdicts) wrong(one loss) string {
 
 // due is when a death has to be known to the slices at the latest.
 func (v verdicts) due(death client.Death) time.Time {
-	from := death.From
+	from, bound := death.From, death.Bound+v.allowance
 	// One that was not written before the blindness began may have to wait until it is over.
-	if !v.blindTo.IsZero() && from.Add(death.Bound).After(v.blindFrom) && from.Before(v.blindTo) {
+	if !v.blindTo.IsZero() && from.Add(bound).After(v.blindFrom) && from.Before(v.blindTo) {
 		from = v.blindTo
 	}
-	return from.Add(death.Bound)
+	return from.Add(bound)
 }

@@ -1,29 +1,35 @@
 package faults
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
-// tolerable is how late a timer may be. A machine on which one is later does not run everybody's probes
-// in time, and says nothing of the pair: a row that fails then is played again.
-const tolerable = 100 * time.Millisecond
+// maxAllowance is how much time a slow machine may add to a bound. On one that is slower than that a row fails
+// all the same: to play it again until it passes would hide whatever fails now and then.
+const maxAllowance = 2 * time.Second
+
+// allowance is what timers that were late by so much add to a bound of the pair: its timers were late, too.
+func allowance(late time.Duration) time.Duration { return min(max(late, 0), maxAllowance) }
 
 // lateness is the longest that a timer was late.
 type lateness struct {
-	done chan struct{}
-	over chan time.Duration
+	longest atomic.Int64 // nanoseconds
+	done    chan struct{}
+	over    chan struct{}
 }
 
 func watchTheClock() *lateness {
-	l := &lateness{done: make(chan struct{}), over: make(chan time.Duration)}
+	l := &lateness{done: make(chan struct{}), over: make(chan struct{})}
 	go func() { // stop waits for it
+		defer close(l.over)
 		const every = 20 * time.Millisecond
-		var longest time.Duration
 		for {
 			begun := time.Now()
 			select {
 			case <-time.After(every):
-				longest = max(longest, time.Since(begun)-every)
+				l.longest.Store(max(l.longest.Load(), int64(time.Since(begun)-every)))
 			case <-l.done:
-				l.over <- longest
 				return
 			}
 		}
@@ -31,7 +37,11 @@ func watchTheClock() *lateness {
 	return l
 }
 
+// sofar is the longest until now.
+func (l *lateness) sofar() time.Duration { return time.Duration(l.longest.Load()) }
+
 func (l *lateness) stop() time.Duration {
 	close(l.done)
-	return <-l.over
+	<-l.over
+	return l.sofar()
 }

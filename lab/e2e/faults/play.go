@@ -81,7 +81,10 @@ func (p *play) act(ctx context.Context, r *Result) error {
 	}
 	if err == nil && row.Through > 0 {
 		var took time.Duration
-		took, through = p.truth(ctx, p.changed, done.Add(row.Through).Sub(p.changed))
+		took, through = p.truth(ctx, p.changed, done.Add(row.Through+maxAllowance).Sub(p.changed))
+		if allowed := done.Add(row.Through).Sub(p.changed) + allowance(p.late.sofar()); through == nil && took > allowed {
+			through = fmt.Errorf("the truth came %s after the change, %s are allowed", took.Round(time.Millisecond), allowed.Round(time.Millisecond))
+		}
 		if through == nil {
 			r.AfterChangeMS = took.Milliseconds()
 		} else {
@@ -103,8 +106,8 @@ func (p *play) act(ctx context.Context, r *Result) error {
 		return errors.Join(through, fmt.Errorf("after the lift: %w", err))
 	}
 	r.AfterLiftMS = took.Milliseconds()
-	if took > row.Within {
-		err = fmt.Errorf("the truth came %s after the lift, %s are allowed", took.Round(time.Millisecond), row.Within)
+	if allowed := row.Within + allowance(p.late.sofar()); took > allowed {
+		err = fmt.Errorf("the truth came %s after the lift, %s are allowed", took.Round(time.Millisecond), allowed.Round(time.Millisecond))
 	}
 	return errors.Join(through, err)
 }
@@ -121,9 +124,10 @@ func (p *play) end(ctx context.Context, r *Result) error {
 	p.stop()
 	<-p.over
 	r.InventoryMiB, r.WriterMiB = p.memory.stop()
-	r.LateMS = p.late.stop().Milliseconds()
+	late := p.late.stop()
+	r.LateMS = late.Milliseconds()
 	r.Requests = int(p.load.requests.Load())
-	v := verdicts{truth: p.scene.Pair.Truth, lives: p.scene.anyLived}
+	v := verdicts{truth: p.scene.Pair.Truth, lives: p.scene.anyLived, allowance: allowance(late)}
 	if p.row.Blind {
 		v.blindFrom, v.blindTo = p.applied, p.lifted.Add(p.row.Recovers)
 	}
@@ -134,12 +138,23 @@ func (p *play) end(ctx context.Context, r *Result) error {
 		return err
 	}
 	r.Writes = after - p.writes
+	return broken(*r, examples)
+}
+
+// broken is which bounds a row broke, apart from its time.
+func broken(r Result, examples []string) error {
 	var errs []error
 	if r.Writes > r.MostWrites {
 		errs = append(errs, fmt.Errorf("%d API writes on slices, %d are allowed", r.Writes, r.MostWrites))
 	}
-	if r.Lost.Wrong > 0 && p.row.Explain == "" || r.Lost.Other > 0 {
+	if r.Lost.Wrong > 0 && r.Explain == "" || r.Lost.Other > 0 {
 		errs = append(errs, fmt.Errorf("%d requests lost to a wrong slice, %d to nobody knows what: %q", r.Lost.Wrong, r.Lost.Other, examples))
+	}
+	if r.Requests == 0 {
+		errs = append(errs, errors.New("no request was sent, so none could be lost"))
+	}
+	if len(errs) > 0 && r.LateMS > 100 {
+		errs = append(errs, fmt.Errorf("this machine's timers were late by %d ms", r.LateMS))
 	}
 	return errors.Join(errs...)
 }

@@ -4,8 +4,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/lab/pair/client"
 )
 
 // A whole run writes both. When the page is written anew: go test ./lab/e2e/faults -run TestThePage -update.
@@ -30,15 +33,46 @@ func TestThePageHasTheReportOfTheLastWholeRun(t *testing.T) {
 	}
 }
 
-func TestNoRequestIsLostToAWrongSlice(t *testing.T) {
-	report, err := ReadReport(File)
-	if err != nil {
-		t.Fatal(err)
+// The rows of the report were judged when they were played, by TestFaults: a file says nothing of the product
+// as it is now.
+func TestABrokenBoundFailsItsRow(t *testing.T) {
+	good := Result{Requests: 100, Writes: 2, MostWrites: 2, Lost: Lost{Beyond: 3}}
+	for _, c := range []struct {
+		name  string
+		alter func(*Result)
+		want  string // empty: none is broken
+	}{
+		{"within all bounds", func(*Result) {}, ""},
+		{"lost to a wrong slice", func(r *Result) { r.Lost.Wrong = 1 }, "1 requests lost to a wrong slice"},
+		{"lost to a wrong slice, and the table says why", func(r *Result) { r.Lost.Wrong, r.Explain = 1, "a reason" }, ""},
+		{"lost for no known reason", func(r *Result) { r.Lost.Other = 1 }, "1 to nobody knows what"},
+		{"a write too many", func(r *Result) { r.Writes = 3 }, "3 API writes on slices, 2 are allowed"},
+		{"no request", func(r *Result) { r.Requests = 0 }, "no request was sent"},
+		{"a slow machine is no excuse", func(r *Result) { r.Lost.Wrong, r.LateMS = 1, 5000 }, "1 requests lost to a wrong slice"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := good
+			c.alter(&r)
+			err := broken(r, nil)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
-	for _, row := range report.Rows {
-		if row.Lost.Wrong > 0 && row.Explain == "" {
-			t.Errorf("%s: %s: %d requests, and nothing says why", row.Part, row.Name, row.Lost.Wrong)
+}
+
+func TestASlowMachineExtendsABoundOnlySoFar(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{
+		-time.Millisecond: 0, 0: 0, 300 * time.Millisecond: 300 * time.Millisecond, maxAllowance: maxAllowance, time.Minute: maxAllowance,
+	} {
+		if got := allowance(late); got != want {
+			t.Errorf("late by %s: %s, want %s", late, got, want)
 		}
+	}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	v := verdicts{allowance: time.Second}
+	if got, want := v.due(client.Death{From: start, Bound: 3 * time.Second}), start.Add(4*time.Second); !got.Equal(want) {
+		t.Errorf("a death has to be known at %s, want %s", got, want)
 	}
 }
 

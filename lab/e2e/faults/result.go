@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -33,13 +34,13 @@ type Result struct {
 	InventoryMiB int `json:"inventoryMiB"` // the highest peak of a process
 	WriterMiB    int `json:"writerMiB"`
 
-	LateMS int64 `json:"lateMs"`          // the longest that a timer was late, on the machine that played it
-	Again  int   `json:"again,omitempty"` // how often it was played again, since it failed on a machine whose timers were late
+	LateMS int64 `json:"lateMs"` // the longest that a timer was late, on the machine that played it
 }
 
 // Report is a whole run.
 type Report struct {
 	Date       string   `json:"date"`
+	Commit     string   `json:"commit,omitempty"` // what was played; empty: a report of before this was noted
 	Go         string   `json:"go"`
 	Kubernetes string   `json:"kubernetes"`
 	Toxiproxy  string   `json:"toxiproxy"`
@@ -94,15 +95,15 @@ func (r Report) With(figures map[string]Result) Report {
 func (r Report) Table() string {
 	var text strings.Builder
 	var sum Lost
-	requests, again := 0, 0
+	requests, late := 0, int64(0)
 	for _, row := range r.Rows {
 		requests += row.Requests
-		again += row.Again
+		late = max(late, row.LateMS)
 		sum.Wrong, sum.Beyond, sum.Other = sum.Wrong+row.Lost.Wrong, sum.Beyond+row.Lost.Beyond, sum.Other+row.Lost.Other
 	}
 	fmt.Fprintf(&text, "%d scenarios, %d requests: **%d lost to a wrong slice**, %d beyond what slices can promise, %d for other reasons. "+
-		"Last run on %s with Kubernetes %s, toxiproxy %s and %s, %d scenes side by side, the last time all of them in %s; %d times a row was played again, since it failed while timers of the machine were late by more than %s.\n\n",
-		len(r.Rows), requests, sum.Wrong, sum.Beyond, sum.Other, r.Date, r.Kubernetes, r.Toxiproxy, r.Go, r.Scenes, time.Duration(r.TookS)*time.Second, again, tolerable)
+		"Last run on %s, of commit %s, with Kubernetes %s, toxiproxy %s and %s, %d scenes side by side, the last time all of them in %s. No row was played again because it failed; timers of the machine were late by %s at most, which is added to a row's bounds up to %s.\n\n",
+		len(r.Rows), requests, sum.Wrong, sum.Beyond, sum.Other, r.Date, cmp.Or(r.Commit, "unknown"), r.Kubernetes, r.Toxiproxy, r.Go, r.Scenes, time.Duration(r.TookS)*time.Second, time.Duration(late)*time.Millisecond, maxAllowance)
 	text.WriteString("| where | what happens | requests | lost: wrong slice | beyond | truth, seconds after the lift | allowed | during the fault | writes | allowed | MiB: inventory | writer |\n")
 	text.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, row := range r.Rows {
