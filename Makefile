@@ -49,7 +49,7 @@ bench: build upstream ## Measure everything against baselines of the same run: 2
 
 .PHONY: verify
 verify: ## The longer gate, run before a release: make test, and all that is below it here
-	@tools/verify test oldest long load faults mutants outside
+	@tools/verify test fuzz oldest long load faults mutants outside
 
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
@@ -72,6 +72,10 @@ faults: build upstream ## More than a hundred real faults, with a client that mu
 .PHONY: mutants
 mutants: build ## Lay deliberate bugs over the product, and see which test catches each
 	@lab mutants
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for a while, and keep what fails (FUZZTIME=20s)
+	@FUZZTIME=$(or $(FUZZTIME),20s) tools/fuzz
 
 .PHONY: soak
 soak: ## Simulated worlds, as many as one likes (SEEDS=50000, FROM=1)
