@@ -58,6 +58,9 @@ func TestMakeFuzzRunsEachTargetAndFailsIfOneDoes(t *testing.T) {
 	if fuzzed, output, err = fuzzWith(t, "FuzzOne"); err == nil || len(fuzzed) != 3 || !strings.Contains(output, "FAILED: services/a FuzzOne") {
 		t.Errorf("a failing target: %v, fuzzed %q\n%s", err, fuzzed, output)
 	}
+	if fuzzed, output, err = fuzzWith(t, "nothing", "lab/", "Two"); err != nil || len(fuzzed) != 2 {
+		t.Errorf("two patterns: %v, fuzzed %q\n%s", err, fuzzed, output)
+	}
 	if fuzzed, output, err = fuzzWith(t, "nothing", "NoSuchTarget"); err == nil || len(fuzzed) != 0 {
 		t.Errorf("no target: %v, fuzzed %q\n%s", err, fuzzed, output)
 	}

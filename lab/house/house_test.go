@@ -45,6 +45,9 @@ func list(t *testing.T, args ...string) []pkg {
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p pkg
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			if len(all) == 0 { // a pattern that matches nothing is no error for go list
+				t.Fatalf("go list %v: no package: has it moved?", args)
+			}
 			return all
 		} else if err != nil {
 			t.Fatalf("go list %v: %v", args, err)
@@ -95,8 +98,10 @@ func TestDataFlowsOneWay(t *testing.T) {
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
 		writer: {"planner", "sources", "subscriber", "prober", "targets", "verdict", "endpoints", "history", "applier", "control", "endpointserver", "overview", "asking", "adopt", "app"},
 	} {
+		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
 			name, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, half+"/"), "/")
+			seen[name] = true
 			at := slices.Index(flow, name)
 			if p.ImportPath == half {
 				at = len(flow)
@@ -111,6 +116,11 @@ func TestDataFlowsOneWay(t *testing.T) {
 				if to := slices.Index(flow, strings.TrimPrefix(imported, half+"/")); to >= at {
 					t.Errorf("%s imports %s, which comes later in the flow", p.ImportPath, imported)
 				}
+			}
+		}
+		for _, name := range flow {
+			if !seen[name] {
+				t.Errorf("%s has no package %s: take it out of this test", half, name)
 			}
 		}
 	}
@@ -128,6 +138,14 @@ func TestPureCoresImportNoClient(t *testing.T) {
 					t.Errorf("%s is pure, and imports %s", core, imported)
 				}
 			}
+		}
+	}
+	// What is no pure core imports some of them: else the expression has lost its way.
+	for shell, client := range map[string]string{
+		writer + "/applier": "k8s.io/client-go/kubernetes", writer + "/subscriber": "google.golang.org/grpc", inventory + "/ionos": "net/http",
+	} {
+		if p := list(t, shell)[0]; !clients.MatchString(client) || !slices.Contains(p.Imports, client) {
+			t.Errorf("%s does not import %s, or that is taken for no client", shell, client)
 		}
 	}
 }
@@ -197,6 +215,9 @@ func TestTheInventoryLeavesTheClientsetOut(t *testing.T) {
 			}
 		}
 	}
+	if !slices.Contains(list(t, writer)[0].Deps, "k8s.io/client-go/kubernetes") {
+		t.Error("the writer does not depend on k8s.io/client-go/kubernetes: does this test still look for the right name?")
+	}
 }
 
 func TestThePlannerIsImportableByItself(t *testing.T) {
@@ -212,11 +233,18 @@ func TestThePlannerIsImportableByItself(t *testing.T) {
 
 func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/endpointserver", writer + "/asking"}
+	importing := map[string]bool{}
 	for _, p := range list(t, module+"services/...") {
 		for _, imported := range p.Imports {
+			importing[p.ImportPath] = importing[p.ImportPath] || strings.HasPrefix(imported, generated)
 			if strings.HasPrefix(imported, generated) && !slices.Contains(edges, p.ImportPath) && !strings.HasSuffix(p.ImportPath, "/app") {
 				t.Errorf("%s imports %s: generated types stop at %v", p.ImportPath, imported, edges)
 			}
+		}
+	}
+	for _, edge := range edges {
+		if !importing[edge] {
+			t.Errorf("%s imports no generated type: it is no edge", edge)
 		}
 	}
 }

@@ -14,6 +14,9 @@ const root = "../.."
 
 func TestEveryMutantStillFitsTheSources(t *testing.T) {
 	seen := map[string]bool{}
+	if n := len(All()); n < 80 {
+		t.Errorf("there are only %d mutants", n)
+	}
 	for _, m := range All() {
 		if seen[m.Name] {
 			t.Errorf("two mutants are named %s", m.Name)

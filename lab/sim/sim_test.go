@@ -47,7 +47,7 @@ func TestTheSameSeedIsTheSameStory(t *testing.T) {
 		script := Draw(seed)
 		Play(t, script, &once)
 		Play(t, script, &again)
-		if !bytes.Equal(once.Bytes(), again.Bytes()) {
+		if once.Len() == 0 || !bytes.Equal(once.Bytes(), again.Bytes()) {
 			t.Errorf("seed %d tells two stories", seed)
 		}
 	}

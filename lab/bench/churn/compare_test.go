@@ -11,6 +11,9 @@ func TestTheReconcilerIsGivenTheSlicesThatThePlannerLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(rows) < 2 {
+		t.Fatalf("only %d changes are compared", len(rows))
+	}
 	for _, r := range rows {
 		if r.changes != 10 || r.theirs.writes != 10 || r.ours.writes != 10 {
 			t.Errorf("%s: %d changes, %d writes, in-tree %d: from the same slices each is one write", r.change, r.changes, r.ours.writes, r.theirs.writes)

@@ -132,6 +132,9 @@ func TestTextFitsATerminalOfAnyWidth(t *testing.T) {
 		if err := (Terminal{Width: width}).Write(&b, &p); err != nil {
 			t.Fatal(err)
 		}
+		if !strings.Contains(b.String(), "words") {
+			t.Fatalf("width %d: the words are not there: %q", width, b.String())
+		}
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 				t.Fatalf("width %d: %d in %q", width, n, line)

@@ -57,10 +57,15 @@ func TestALargeSetIsToldInMessagesOfSixteenKB(t *testing.T) {
 		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
 		u.Removed = append(u.Removed, "gone-"+name)
 	}
+	messages := 0
 	for m := range Messages(u, time.Now) {
+		messages++
 		if size := proto.Size(m); size > 16<<10 {
 			t.Fatalf("a message of %d bytes", size)
 		}
+	}
+	if messages < 10 {
+		t.Errorf("5,000 nodes and as many removals came in %d messages", messages)
 	}
 }
 

@@ -130,6 +130,9 @@ func TestEveryProblemOfTheFileIsTold(t *testing.T) {
 
 func TestProblemsAreToldInTheOrderOfTheFile(t *testing.T) {
 	_, err := Parse([]byte("sources:\n- ports: [0]\n  name: Blue\n- name: green\n  san: \"*\"\n"), "", defaults)
+	if problems := strings.Count(err.Error(), "\n"); problems < 2 {
+		t.Fatalf("want several problems, to see their order: %v", err)
+	}
 	last := ""
 	for text := range strings.SplitSeq(err.Error(), "\n") {
 		if line, _, _ := strings.Cut(text, ","); line < last {
