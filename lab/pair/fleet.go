@@ -82,8 +82,9 @@ func (p *Pair) addRival(ctx context.Context, namespaces []string) (*Half, error)
 	err := p.applyManifest(ctx, "writer-rbac.yaml",
 		"namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n", "name: "+Namespace+"\n", "name: "+rivalNamespace+"\n")
 	if err == nil {
-		// The policy, and the one in its binding.
-		err = p.applyPolicy(ctx, WriterUser, RivalUser, "ame: slicefeed-writer\n", "ame: slicefeed-writer-of-"+rivalNamespace+"\n")
+		// The policies, and the ones in their bindings.
+		err = p.applyPolicy(ctx, WriterUser, RivalUser, "ame: slicefeed-writer", "ame: slicefeed-writer-of-"+rivalNamespace,
+			"'"+Namespace+"/slicefeed-default'", "'"+rivalNamespace+"/slicefeed-default'")
 	}
 	if err != nil {
 		return nil, err
