@@ -86,6 +86,27 @@ func inventory() []Mutant {
 			Suites: []string{inNodeServer},
 		},
 		{
+			Name:   "unspecified-address-published",
+			Harm:   "A server whose NIC reports 0.0.0.0 is published, which writers take for a violation: no node of the source is served.",
+			File:   inRoster + "/publishable.go",
+			Edits:  one("return a.IsGlobalUnicast()", "return a.IsValid()"),
+			Suites: []string{inNodeServer},
+		},
+		{
+			Name:   "observations-too-close",
+			Harm:   "A file that is read each second confirms what it says in three seconds: one bad write of it empties the Service.",
+			File:   inRoster + "/observe.go",
+			Edits:  one("now.Sub(o.at) >= observationGap", "!now.Before(o.at)"),
+			Suites: []string{inRoster},
+		},
+		{
+			Name:   "observations-without-quota",
+			Harm:   "A subscriber that asks for observations in a loop keeps a LIST of all Nodes and the budget of the cloud busy for ever.",
+			File:   inNodeServer + "/quota.go",
+			Edits:  one("granted := min(observations, int(limiter.TokensAt(now)))", "granted := observations"),
+			Suites: []string{inNodeServer},
+		},
+		{
 			Name:   "one-address-two-nodes",
 			Harm:   "Two nodes are told with one address: subscribers end the stream as a breach, again and again.",
 			File:   inRoster + "/claim.go",

@@ -24,6 +24,9 @@ const (
 	RoleOperator   Role = "operator"
 )
 
+// maxViewLabels is how many labels a node has in a message at most, by the contract.
+const maxViewLabels = 256
+
 // View is what a client may see.
 type View struct {
 	NodeSelector labels.Selector // never nil; everything, unless the list says otherwise
@@ -220,6 +223,9 @@ func parseClients(text []byte) ([]Grant, error) {
 			}
 		}
 		g.View.Labels = slices.Compact(slices.Sorted(slices.Values(c.View.Labels)))
+		if len(g.View.Labels) > maxViewLabels { // or a node could have more than the contract allows
+			problems = append(problems, fmt.Errorf("%s: view.labels has %d keys, want at most %d", at, len(g.View.Labels), maxViewLabels))
+		}
 		grants = append(grants, g)
 	}
 	if len(problems) > 0 {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ func TestEveryProblemOfTheListIsTold(t *testing.T) {
 		{"no YAML", "\tclients", []string{"yaml"}},
 		{"two documents", "clients: [{san: a.example, role: operator}]\n---\nclients: []", []string{"more than one"}},
 		{"a misspelt key does not widen a view", "clients: [{san: a.example, role: operator, veiw: {nodeSelector: pool=a}}]", []string{"veiw"}},
+		{"more labels than a node may have in a message", "clients: [{san: a.example, role: operator, view: {labels: [" + manyLabels(257) + "]}}]", []string{"257 keys, want at most 256"}},
 		{"many at once", `
 clients:
 - {san: "*.example", role: subscriber}
@@ -111,4 +113,12 @@ func TestTheClientPingsNoMoreOftenThanTheServerAllows(t *testing.T) {
 	if reconnect().MaxDelay > 15*time.Second {
 		t.Error("the channel may wait longer than an outage lasts")
 	}
+}
+
+func manyLabels(n int) string {
+	var keys []string
+	for i := range n {
+		keys = append(keys, fmt.Sprint("key", i))
+	}
+	return strings.Join(keys, ", ")
 }

@@ -52,7 +52,7 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 		}
 		n := wireNode(e, now)
 		if client.Operator {
-			n.ProviderId, n.ServerId = e.Node.ProviderID, e.Node.ServerID
+			n.ProviderId, n.ServerId = bounded(e.Node.ProviderID), bounded(e.Node.ServerID)
 		}
 		list.Nodes = append(list.Nodes, n)
 	}
@@ -107,12 +107,14 @@ func (s *Server) omitted(view feed.View) []*inventoryv1.OmittedNode {
 	var all []*inventoryv1.OmittedNode
 	for _, o := range s.cfg.Omitted() {
 		all = append(all, &inventoryv1.OmittedNode{
-			Name: o.Name, Reason: inventoryv1.OmissionReason(o.Reason), Advice: o.Advice, ProviderId: o.ProviderID,
+			// The name may be what it is left out for.
+			Name: stream.Text(o.Name, inventoryv1.MaxNameLength), Reason: inventoryv1.OmissionReason(o.Reason),
+			Advice: bounded(o.Advice), ProviderId: bounded(o.ProviderID),
 		})
 	}
 	for _, n := range s.cfg.Stores.Outside(view) {
 		all = append(all, &inventoryv1.OmittedNode{
-			Name: n.Name, Reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED, ProviderId: n.ProviderID,
+			Name: n.Name, Reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED, ProviderId: bounded(n.ProviderID),
 			Advice: "The node is in the inventory, and the node selector of this client's view (" + view.Selector.String() +
 				") does not match its labels: change either, or ask as another client.",
 		})

@@ -70,7 +70,7 @@ type sifted struct {
 func (s sieve) sift(borne []netip.Addr) sifted {
 	left := sifted{borne: borne}
 	left.inside = keep(borne, func(a netip.Addr) bool {
-		return slices.ContainsFunc(s.cidrs, func(p netip.Prefix) bool { return p.Contains(a) })
+		return reachable(a) && slices.ContainsFunc(s.cidrs, func(p netip.Prefix) bool { return p.Contains(a) })
 	})
 	left.own = keep(left.inside, func(a netip.Addr) bool { return s.shared == nil || !s.shared(a) })
 	for f := range left.chosen {
@@ -100,7 +100,7 @@ func (s sifted) reason() Reason {
 		return AmbiguousAddress
 	case len(s.inside) > 0:
 		return SharedAddress
-	case len(s.borne) > 0:
+	case slices.ContainsFunc(s.borne, reachable):
 		return OutsideSubnet
 	}
 	return NoAddressOnLAN
@@ -124,11 +124,13 @@ func (r *Roster) resolve(m *member) {
 		if m.odd {
 			r.odd[m.Name] = m
 		}
+		delete(r.invalid, m.Name)
 		if m.Bad != "" && m.Excluded == 0 {
+			r.invalid[m.Name] = m
 			m.why = omission{reason: BadRecord, advice: m.Bad}
 		}
 	}()
-	if m.Excluded != 0 {
+	if m.Excluded != 0 || !m.everValid {
 		return
 	}
 	if r.cfg.Resolver != ByCloud {
@@ -172,16 +174,18 @@ func (r *Roster) sieve(m *member) sieve {
 
 func (r *Roster) adviseServer(reason Reason, s *Server, borne []netip.Addr) omission {
 	what := fmt.Sprintf("server %s has %s on %s", s.ID, texts(borne), lans(s))
-	switch reason {
-	case 0:
+	switch {
+	case reason == 0:
 		return omission{}
-	case NoAddressOnLAN:
+	case reason == NoAddressOnLAN && len(borne) > 0:
+		what += ", at which no node can be reached: give its NIC an address"
+	case reason == NoAddressOnLAN:
 		what = fmt.Sprintf("Server %s has no address on the configured LAN (it has %d NICs there): attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID", s.ID, len(s.NICs))
-	case OutsideSubnet:
+	case reason == OutsideSubnet:
 		what += fmt.Sprintf(", none of them inside %s: check SECURED_SUBNET_CIDR", texts(r.cfg.CIDRs))
-	case SharedAddress:
+	case reason == SharedAddress:
 		what += ", each of them a failover address or seen on another server too: give the server an address of its own"
-	case AmbiguousAddress:
+	case reason == AmbiguousAddress:
 		what += ", of which several could be meant and none is the Node's only InternalIP: narrow SECURED_SUBNET_CIDR, or remove the address that is not meant"
 	}
 	return omission{reason: reason, advice: strings.ToUpper(what[:1]) + what[1:] + "."}
@@ -194,12 +198,14 @@ func (r *Roster) adviseNode(reason Reason, ips []netip.Addr) omission {
 		are = "The addresses in the source are"
 		none = "The source gives no address of this node."
 	}
-	switch reason {
-	case 0:
+	switch {
+	case reason == 0:
 		return omission{}
-	case NoAddressOnLAN:
+	case reason == NoAddressOnLAN && len(ips) > 0:
+		return omission{reason: reason, advice: fmt.Sprintf("%s %s, at which no node can be reached: correct them where they come from.", are, texts(ips))}
+	case reason == NoAddressOnLAN:
 		return omission{reason: reason, advice: none}
-	case OutsideSubnet:
+	case reason == OutsideSubnet:
 		return omission{reason: reason, advice: fmt.Sprintf("%s %s, none of them inside %s: check SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
 	}
 	return omission{reason: AmbiguousAddress, advice: fmt.Sprintf("%s %s, of which several are inside %s: narrow SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}

@@ -201,6 +201,8 @@ func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
 		result := Failed
 		var fate string
 		switch rivals := len(left.of(f)) - 1; {
+		case !reachable(a):
+			fate = "no address at which a node can be reached"
 		case !slices.Contains(left.inside, a):
 			fate = "outside of " + texts(r.cfg.CIDRs)
 		case !slices.Contains(left.own, a) && r.cloud.failover[a]:

@@ -50,6 +50,7 @@ type Roster struct {
 	eligible   int                // members that are not excluded
 	unresolved map[string]*member // the eligible ones without any address
 	odd        map[string]*member // the eligible ones whose machine's data cannot be read
+	invalid    map[string]*member // the eligible ones whose last data from the source cannot be used
 	states     [NotReady + 1]int
 	omitted    [BadRecord + 1]int
 	published  int
@@ -69,6 +70,7 @@ type Roster struct {
 type member struct {
 	Candidate
 
+	everValid bool      // the source's data could be used once
 	firstSeen time.Time // of this UID
 	since     time.Time // in its state
 
@@ -114,6 +116,7 @@ func New(cfg Config) *Roster {
 		dirty:      map[string]*Node{},
 		unresolved: map[string]*member{},
 		odd:        map[string]*member{},
+		invalid:    map[string]*member{},
 		obs:        observations{depth: 1},
 	}
 }
@@ -127,7 +130,7 @@ func (r *Roster) Hear(now time.Time, n News) {
 	for _, name := range n.Removed {
 		r.Remove(now, name)
 	}
-	r.flaw, r.ports = plain(n.Flaw), n.Ports
+	r.flaw, r.ports = plain(n.Flaw), publishablePorts(n.Ports)
 	if !n.HeardAt.IsZero() {
 		r.heard(now, n.HeardAt, n.Mark)
 	}
@@ -142,6 +145,9 @@ func (r *Roster) Hear(now time.Time, n News) {
 // slices and maps must not be changed afterwards.
 func (r *Roster) Upsert(now time.Time, c Candidate) {
 	m := r.members[c.Name]
+	if c.Bad == "" && c.Excluded == 0 {
+		c.Bad = contractProblem(c)
+	}
 	if c.Bad != "" {
 		c = spoiled(m, c)
 	}
@@ -163,6 +169,7 @@ func (r *Roster) Upsert(now time.Time, c Candidate) {
 		m.firstSeen = now
 	}
 	m.Candidate = c
+	m.everValid = m.everValid || c.Bad == ""
 	r.resolve(m)
 	r.settle(append([]*member{m}, r.waiters(m.held)...))
 	r.plead(m)
@@ -200,6 +207,7 @@ func (r *Roster) drop(m *member) {
 	delete(r.members, m.Name)
 	delete(r.unresolved, m.Name)
 	delete(r.odd, m.Name)
+	delete(r.invalid, m.Name)
 	r.settle(r.waiters(freed))
 }
 

@@ -47,6 +47,8 @@ func (r *Roster) judgeMembership(now time.Time) (Sync, string) {
 		return Degraded, join(fmt.Sprintf("the source has not caught up with a look at it in %s", silence), l.failure)
 	case r.flaw != "":
 		return Degraded, r.flaw
+	case len(r.invalid) > 0:
+		return Degraded, fmt.Sprintf("what the source says of %d nodes cannot be used: those that are known stay as they were", len(r.invalid))
 	}
 	return Synced, ""
 }
