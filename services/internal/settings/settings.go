@@ -9,7 +9,8 @@
 //	help:"where to listen"  one sentence for --help and the documentation
 //	placeholder:"host:port" what a value looks like; by default the field's type
 //	secret:"true"           environment only: no flag, its value is never printed
-//	env:"OLD_NAME"          deprecated environment names, comma-separated, still understood
+//	env:"OLD_NAME"          deprecated environment names, comma-separated, still understood; where
+//	                        several are set, their values must mean the same
 //	enum:"keep,drain"       the only values allowed
 //	min:"1s" max:"1m"       bounds, both inclusive, of an int or a duration
 //	required:"true"         must be set
@@ -244,7 +245,7 @@ func (f *field) source(flags *pflag.FlagSet, getenv func(string) string) (string
 	text, from := "", ""
 	for _, name := range append([]string{f.env}, f.old...) {
 		switch given := getenv(name); {
-		case given == "" || given == text:
+		case given == "" || text != "" && f.means(given, text):
 		case text == "":
 			text, from = given, name
 		default:
@@ -256,6 +257,42 @@ func (f *field) source(flags *pflag.FlagSet, getenv func(string) string) (string
 		}
 	}
 	return cmp.Or(text, f.fallback), nil
+}
+
+// means reports whether two texts set the field alike: 10.0.0. and 10.0.0.0/24 are one subnet, and
+// the order of a list is not compared. Texts that cannot be converted are alike only if equal.
+func (f *field) means(a, b string) bool {
+	if a == b {
+		return true
+	}
+	of := func(text string) (reflect.Value, error) {
+		probe := *f
+		probe.value = reflect.New(f.value.Type()).Elem()
+		return probe.value, probe.set(text)
+	}
+	one, errOne := of(a)
+	other, errOther := of(b)
+	if errOne != nil || errOther != nil {
+		return false
+	}
+	if !f.list() {
+		return reflect.DeepEqual(one.Interface(), other.Interface())
+	}
+	return contains(one, other) && contains(other, one)
+}
+
+// contains reports whether every element of part is in whole.
+func contains(whole, part reflect.Value) bool {
+	for i := range part.Len() {
+		found := false
+		for j := range whole.Len() {
+			found = found || reflect.DeepEqual(whole.Index(j).Interface(), part.Index(i).Interface())
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *field) list() bool {

@@ -130,15 +130,35 @@ func TestASecretIsNeverAFlagNorPrinted(t *testing.T) {
 	}
 }
 
-func TestTheOldAndTheNewNameMustAgree(t *testing.T) {
-	var c config
-	env := map[string]string{"TLS_CERT_FILE": "x", "SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0.0/24"}
-	if err := load(t, &c, env); err != nil {
-		t.Errorf("both with one value: %v", err)
+func TestTheOldAndTheNewNameMustMeanTheSame(t *testing.T) {
+	type config struct {
+		Subnets  []Subnet      `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX,SUBNETS"`
+		Interval time.Duration `flag:"poll-interval" env:"INTERVAL"`
+		Token    string        `flag:"ionos-token" env:"TOKEN" secret:"true"`
 	}
-	env["SECURED_SUBNET_PREFIX"] = "10.0.1.0/24"
-	if err := load(t, &c, env); err == nil || !strings.Contains(err.Error(), "SECURED_SUBNET_PREFIX") {
-		t.Errorf("got %v, want a problem that names the old name", err)
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		says string // empty: they agree
+	}{
+		{"one text", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0.0/24"}, ""},
+		{"a CIDR and its first octets", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0."}, ""},
+		{"a list in another order", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24, 10.0.1.0/24", "SECURED_SUBNET_PREFIX": "10.0.1.,10.0.0."}, ""},
+		{"two old names without the new one", map[string]string{"SECURED_SUBNET_PREFIX": "10.0.0.", "SUBNETS": "10.0.0"}, ""},
+		{"a minute and sixty seconds", map[string]string{"POLL_INTERVAL": "1m", "INTERVAL": "60s"}, ""},
+		{"a secret", map[string]string{"IONOS_TOKEN": "a", "TOKEN": "a"}, ""},
+		{"another subnet", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.1."}, "SECURED_SUBNET_PREFIX=\"10.0.1.\": want no other value than SECURED_SUBNET_CIDR has"},
+		{"a wider subnet", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0."}, "SECURED_SUBNET_PREFIX"},
+		{"one subnet of two", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24,10.0.1.0/24", "SECURED_SUBNET_PREFIX": "10.0.0."}, "SECURED_SUBNET_PREFIX"},
+		{"two subnets for one", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0.,10.0.1."}, "SECURED_SUBNET_PREFIX"},
+		{"one that is none", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "internal"}, "SECURED_SUBNET_PREFIX"},
+		{"another duration", map[string]string{"POLL_INTERVAL": "1m", "INTERVAL": "1h"}, "INTERVAL"},
+		{"another secret", map[string]string{"IONOS_TOKEN": "hush", "TOKEN": "hush2"}, "TOKEN (its value is secret)"},
+	} {
+		err := Load(nil, func(name string) string { return tt.env[name] }, &config{})
+		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hush")) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.says)
+		}
 	}
 }
 
