@@ -4,7 +4,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +96,16 @@ func (h Half[C]) Main(args []string, stdout, stderr io.Writer) int {
 func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 	root := &cobra.Command{
 		Use: h.Name, Short: h.Short, SilenceUsage: true, SilenceErrors: true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+	}
+	// Without Args cobra reports an unknown command itself, as an error that is none of configuration.
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return settings.FlagError(unknownCommand(cmd, args[0]))
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
@@ -120,7 +128,7 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "the configuration can work")
 				return nil
 			}),
-		&cobra.Command{Use: "version", Short: "Print the version, the commit and the version of Go", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
+		&cobra.Command{Use: "version", Short: "Print the version, the commit and the version of Go", Args: arguments(nil), Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", h.Name, h.Version)
 			if h.Commit != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "commit %s\n", h.Commit)
@@ -149,19 +157,7 @@ func (h Half[C]) extra(getenv func(string) string, x Extra[C]) *cobra.Command {
 func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
-	wanted := strings.Fields(cmd.Use)[1:]
-	least := 0
-	for _, one := range wanted {
-		if !strings.HasPrefix(one, "[") {
-			least++
-		}
-	}
-	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > len(wanted) {
-			return settings.FlagError(fmt.Errorf("arguments: got %q, want %s", args, cmp.Or(strings.Join(wanted, " "), "none")))
-		}
-		return nil
-	}
+	cmd.Args = arguments(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), h.forbidden(getenv)); err != nil {
 			return err
@@ -169,6 +165,29 @@ func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run 
 		return run(cmd, cfg, args)
 	}
 	return cmd
+}
+
+// arguments checks those of a command against their names; optional ones are in brackets and come last.
+func arguments(wanted []string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		for i, name := range wanted {
+			if i >= len(args) && !strings.HasPrefix(name, "[") {
+				return settings.FlagError(fmt.Errorf("%s is missing: want %s", name, cmd.UseLine()))
+			}
+		}
+		if len(args) > len(wanted) {
+			return settings.FlagError(fmt.Errorf("unexpected argument %q: want %s", args[len(wanted)], cmd.UseLine()))
+		}
+		return nil
+	}
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	advice := root.CommandPath() + " --help lists all"
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q: %s", name, advice)
 }
 
 func (h Half[C]) build(cfg *C, log *slog.Logger) (Service, error) {

@@ -22,6 +22,7 @@ var _ describer = (*ionos.Client)(nil)
 type describer interface {
 	Describe(ctx context.Context, p ionos.Pair) (ionos.Description, error)
 	TokenExpiry() (at time.Time, known bool, err error)
+	Clock() (theirs, readAt time.Time) // zero: no answer bore a date
 }
 
 func (f *flight) cloudChecks() []preflight.Check {
@@ -41,12 +42,12 @@ func (f *flight) cloudChecks() []preflight.Check {
 		_, err := asked[pairs[0]](ctx)
 		return f.token(err)
 	}}, {Name: "clock of the cloud", Needs: []string{checkToken}, Run: func(ctx context.Context) (string, error) {
-		for _, p := range pairs {
-			if d, err := asked[p](ctx); err == nil {
-				return preflight.Skew(d.Clock.Sub(d.ReadAt), !d.Clock.IsZero())
-			}
+		_, err := asked[pairs[0]](ctx)
+		theirs, readAt := f.cloud.Clock() // an answer that refuses bears a date too
+		if err != nil && theirs.IsZero() {
+			return "", preflight.Warning("no answer to take it from: %s", err)
 		}
-		return "", preflight.Warning("no answer to take it from")
+		return preflight.Skew(theirs.Sub(readAt), !theirs.IsZero())
 	}}}
 	for _, p := range pairs {
 		all = append(all, preflight.Check{

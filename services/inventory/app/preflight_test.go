@@ -136,9 +136,9 @@ func TestPreflightSaysOfEachThingWhetherItWorks(t *testing.T) {
 		}},
 		{"there is no such datacenter", well, map[string]string{"IONOS_DATACENTER_ID": server1}, 1, []string{
 			"ok IONOS token|it expires in 200 days", "FAIL LAN 2 of datacenter 11111111…|HTTP 404|IONOS_DATACENTER_ID", "- first observation",
-			"WARN clock of the cloud",
+			"ok clock of the cloud|second",
 		}},
-		{"there is no such LAN", well, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "WARN clock of the cloud"}},
+		{"there is no such LAN", well, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "ok clock of the cloud|second"}},
 		{"the LAN is public", with(func(o *outside) { o.lan = strings.Replace(privateLAN, "false", "true", 1) }), nil, 1, []string{"FAIL " + lan + "|is public|IONOS_PRIVATE_LAN_ID"}},
 		{"the LAN has other addresses", well, map[string]string{"SECURED_SUBNET_CIDR": "10.9.0.0/16"}, 1, []string{"FAIL " + lan + "|[10.0.1.0/24]|[10.9.0.0/16]|SECURED_SUBNET_CIDR"}},
 		{"no cloud is needed", with(func(o *outside) {

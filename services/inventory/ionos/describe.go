@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
@@ -20,10 +21,31 @@ type Description struct {
 
 	// IPv4 and IPv6 are the LAN's own blocks; zero: the cloud gives none (a public LAN has no IPv4 one).
 	IPv4, IPv6 netip.Prefix
+}
 
-	// Clock is what the cloud's clock showed, to the second, when ours showed ReadAt.
-	// Zero: it did not say.
-	Clock, ReadAt time.Time
+// Clock is what the cloud's clock showed, to the second, when ours showed readAt, by its last answer
+// that bore a date; an answer that refuses bears one too. Zero: there was none.
+func (c *Client) Clock() (theirs, readAt time.Time) {
+	t := c.dates
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.theirs, t.readAt
+}
+
+// dates keeps the date of the last answer that bore one.
+type dates struct {
+	mu             sync.Mutex
+	theirs, readAt time.Time
+}
+
+func (d *dates) read(h http.Header, now time.Time) {
+	theirs, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.theirs, d.readAt = theirs, now
 }
 
 // Describe asks for the datacenter and the LAN of a pair: two requests, of the same budget.
@@ -52,10 +74,9 @@ func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
 
 func (c *Client) describeDatacenter(ctx context.Context, id string, out *Description) error {
 	var dc ionoscloud.Datacenter
-	var answer *ionoscloud.APIResponse
 	err := c.call(ctx, func(ctx context.Context) error {
 		var err error
-		dc, answer, err = c.api.DataCentersApi.DatacentersFindById(ctx, id).Depth(0).Pretty(false).Execute()
+		dc, _, err = c.api.DataCentersApi.DatacentersFindById(ctx, id).Depth(0).Pretty(false).Execute()
 		return err
 	})
 	if err != nil {
@@ -66,9 +87,6 @@ func (c *Client) describeDatacenter(ctx context.Context, id string, out *Descrip
 	}
 	if dc.Properties != nil {
 		out.Datacenter, out.Location = deref(dc.Properties.Name), deref(dc.Properties.Location)
-	}
-	if clock, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-		out.Clock, out.ReadAt = clock, time.Now()
 	}
 	return nil
 }

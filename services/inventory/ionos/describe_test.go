@@ -41,18 +41,18 @@ func document(t testing.TB, name string) string {
 func TestDescribesAPair(t *testing.T) {
 	cfg, j := cloud(t, described("Sat, 21 Nov 2026 12:02:00 GMT", document(t, "datacenter.json"), document(t, "lan.json")))
 	before := time.Now()
-	got, err := client(t, cfg).Describe(t.Context(), Pair{strings.ToUpper(dc), "2"})
+	c := client(t, cfg)
+	got, err := c.Describe(t.Context(), Pair{strings.ToUpper(dc), "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ReadAt.Before(before) || got.ReadAt.After(time.Now()) {
-		t.Errorf("the clock was read at %s", got.ReadAt)
+	theirs, readAt := c.Clock()
+	if !theirs.Equal(time.Date(2026, 11, 21, 12, 2, 0, 0, time.UTC)) || readAt.Before(before) || readAt.After(time.Now()) {
+		t.Errorf("the clock showed %s at %s", theirs, readAt)
 	}
-	got.ReadAt = time.Time{}
 	want := Description{
 		Datacenter: "production", Location: "de/fra", LAN: "nodes",
 		IPv4: netip.MustParsePrefix("10.7.222.0/24"), IPv6: netip.MustParsePrefix("2a02:247a:b:8a00::/64"),
-		Clock: time.Date(2026, 11, 21, 12, 2, 0, 0, time.UTC),
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Error(diff)
@@ -92,6 +92,26 @@ func TestDescribesWhatIsThere(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestReadsTheClockFromAnyAnswer(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		date string
+		pair Pair
+		want time.Time
+	}{
+		"the LAN is missing":            {noon.Format(http.TimeFormat), Pair{dc, "3"}, noon},
+		"the datacenter is missing":     {noon.Format(http.TimeFormat), Pair{uuid(9), "2"}, noon},
+		"the date cannot be read":       {"noon", Pair{dc, "2"}, time.Time{}},
+		"the pair is wrong in its form": {noon.Format(http.TimeFormat), Pair{"frankfurt", "2"}, time.Time{}}, // nobody is asked
+	} {
+		c := offline(t, Config{}, described(tc.date, "{}", plainLAN))
+		_, _ = c.Describe(t.Context(), tc.pair)
+		if theirs, readAt := c.Clock(); !theirs.Equal(tc.want) || theirs.IsZero() != readAt.IsZero() {
+			t.Errorf("%s: got %s at %s, want %s", name, theirs, readAt, tc.want)
+		}
 	}
 }
 

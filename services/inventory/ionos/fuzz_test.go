@@ -120,8 +120,9 @@ func FuzzDescribe(f *testing.F) {
 		if err != nil && got != (Description{}) {
 			t.Errorf("values beside the error %v: %+v", err, got)
 		}
-		if got.IPv4 != got.IPv4.Masked() || got.IPv6 != got.IPv6.Masked() || got.Clock.IsZero() != got.ReadAt.IsZero() {
-			t.Errorf("got %+v", got)
+		theirs, readAt := said.Clock()
+		if got.IPv4 != got.IPv4.Masked() || got.IPv6 != got.IPv6.Masked() || theirs.IsZero() != readAt.IsZero() {
+			t.Errorf("got %+v, the clock %s at %s", got, theirs, readAt)
 		}
 	})
 }

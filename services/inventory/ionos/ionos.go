@@ -68,6 +68,7 @@ type Client struct {
 	token       tokenSource
 	budget      *budget
 	listed      prometheus.Gauge
+	dates       *dates
 	log         *slog.Logger
 }
 
@@ -135,6 +136,7 @@ func New(cfg Config) (*Client, error) {
 		token:       token,
 		budget:      newBudget(cfg.Budget, m.waited, log),
 		listed:      m.listed,
+		dates:       new(dates),
 		log:         log,
 	}
 	if err := m.budgeted(cfg.Registerer, c.budget); err != nil {
@@ -156,6 +158,7 @@ func New(cfg Config) (*Client, error) {
 				token: token,
 				limit: positive(cfg.MaxResponse, DefaultMaxResponse),
 				m:     m,
+				dates: c.dates,
 				end:   &reminder{log: log, advice: token.advice()},
 				now:   time.Now,
 			},

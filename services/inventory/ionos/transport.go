@@ -28,6 +28,7 @@ type transport struct {
 	limit int64
 	m     *metrics
 	end   *reminder
+	dates *dates
 	now   func() time.Time
 }
 
@@ -62,6 +63,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.wait, x.asked = asksToWait(resp.StatusCode, resp.Header, t.now())
 	// Of a date in Retry-After the SDK makes an error, and forgets to close the body.
 	resp.Header.Del("Retry-After")
+	t.dates.read(resp.Header, t.now())
 	t.m.done(code(resp.StatusCode), t.now().Sub(start))
 	t.m.sawRate(resp.Header.Get("X-RateLimit-Remaining"))
 	resp.Body = &bounded{ReadCloser: resp.Body, left: t.limit, limit: t.limit}

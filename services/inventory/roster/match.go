@@ -102,14 +102,27 @@ func (c *cloud) match(n Candidate) match {
 	}
 	switch named := c.byName[n.Name]; len(named) {
 	case 0:
-		return missing(byName, "No server has the system UUID %q or the name %q, and the provider ID is %q: check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
-			clip(n.SystemUUID), clip(n.Name), clip(n.ProviderID))
+		return missing(byName, "No server has the name %q, and %s: check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
+			clip(n.Name), n.idsNamingNone())
 	case 1:
 		return c.found(byName, named[0].ID)
 	default:
-		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and neither the provider ID %q nor the system UUID %q tells them apart: set the Node's provider ID to ionos://<server ID>.",
-			len(named), clip(n.Name), named[0].ID, named[1].ID, clip(n.ProviderID), clip(n.SystemUUID))
+		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and %s: set the Node's provider ID to ionos://<server ID>.",
+			len(named), clip(n.Name), named[0].ID, named[1].ID, n.idsNamingNone())
 	}
+}
+
+// idsNamingNone says why neither of a node's IDs names a server, where none does.
+func (n Candidate) idsNamingNone() string {
+	switch {
+	case n.ProviderID == "" && n.SystemUUID == "":
+		return "the node has neither a provider ID nor a system UUID"
+	case n.ProviderID == "":
+		return fmt.Sprintf("the node has no provider ID, and its system UUID %q is that of no server", clip(n.SystemUUID))
+	case n.SystemUUID == "":
+		return fmt.Sprintf("the provider ID %q is that of no server, and the node has no system UUID", clip(n.ProviderID))
+	}
+	return fmt.Sprintf("neither the provider ID %q nor the system UUID %q is that of a server", clip(n.ProviderID), clip(n.SystemUUID))
 }
 
 func (c *cloud) found(by identity, id string) match {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMatchesTheMachineOfANode(t *testing.T) {
@@ -114,4 +115,25 @@ func FuzzSystemUUID(f *testing.F) {
 			t.Errorf("%q matched %+v", s, m)
 		}
 	})
+}
+
+// An ID that a node does not have is said to be missing, not quoted as "".
+func TestAnOmissionQuotesNoEmptyID(t *testing.T) {
+	const uuid = "ffffffff-ffff-4fff-8fff-ffffffffffff"
+	one := Server{ID: "11111111-1111-4111-8111-111111111111", Name: "twin"}
+	other := Server{ID: "22222222-2222-4222-8222-222222222222", Name: "twin"}
+	cl := index(Listing{Servers: []Server{one, other}}, time.Now())
+	for _, name := range []string{"twin", "nobody"} {
+		for _, tc := range []struct{ provider, uuid, says string }{
+			{"", "", "the node has neither a provider ID nor a system UUID"},
+			{"", uuid, `no provider ID, and its system UUID "` + uuid + `"`},
+			{"aws:///eu/i-1", "", `the provider ID "aws:///eu/i-1" is that of no server, and the node has no system UUID`},
+			{"aws:///eu/i-1", uuid, `neither the provider ID "aws:///eu/i-1" nor the system UUID "` + uuid + `"`},
+		} {
+			advice := cl.match(Candidate{Name: name, ProviderID: tc.provider, SystemUUID: tc.uuid}).why.advice
+			if !strings.Contains(advice, tc.says) || strings.Contains(advice, `""`) {
+				t.Errorf("%s with %q and %q: got %q, want %q", name, tc.provider, tc.uuid, advice, tc.says)
+			}
+		}
+	}
 }

@@ -182,6 +182,7 @@ func (w *writer) join(cluster *rest.Config, namespace string, configured []sourc
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
 	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
 		w.decides.Lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
+		w.decides.DryRun = true
 	} else {
 		w.elected, err = applier.NewLease(applier.LeaseConfig{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,

@@ -13,7 +13,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/journal"
 	"github.com/slicefeed/slicefeed/services/internal/prose"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
@@ -29,7 +28,8 @@ const planPatience = time.Minute
 func runPlan(ctx context.Context, version string, call command.Call[Config]) error {
 	cfg := *call.Config
 	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
-	w, err := build(&cfg, version, journal.New(call.Err, slog.LevelWarn))
+	seen := newNotices(call.Err)
+	w, err := build(&cfg, version, slog.New(seen))
 	if err != nil {
 		return settings.Wrong(err)
 	}
@@ -37,9 +37,10 @@ func runPlan(ctx context.Context, version string, call command.Call[Config]) err
 	defer stop()
 	g, running := errgroup.WithContext(running)
 	w.watch(running, g)
+	fmt.Fprintf(call.Err, "waiting for the caches and the inventories, for %s at most…\n", planPatience)
 	acts, err := control.Rehearse(running, w.decides, control.Patience{Caches: planPatience})
 	stop()
-	if err = errors.Join(err, g.Wait()); err != nil {
+	if err = errors.Join(seen.because(err), g.Wait()); err != nil {
 		return err
 	}
 	return printPlans(call.Out, acts)

@@ -211,7 +211,7 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 			"",
 		},
 		{"a refusal", stand{teller: teller{ready: []string{}}}, nil, nil, "There is no Service shop"},
-		{"an inventory that says nothing", stand{}, []runtime.Object{shop(nil)}, nil, "the inventory of source default told no set"},
+		{"an inventory that says nothing", stand{}, []runtime.Object{shop(nil)}, nil, "the inventory of source default sent no set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.stand.cidr == "" {

@@ -282,7 +282,7 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 		return
 	}
 	t := endpoints.Target{
-		Namespace: c.key.Namespace, Service: c.key.Name, State: endpoints.Managed, Leading: c.term.leads(),
+		Namespace: c.key.Namespace, Service: c.key.Name, State: endpoints.Managed, Leading: c.term.leads() && !c.dryRun,
 		Ports: view.Target.Ports, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		Input: in, Decision: decision,
 	}

@@ -139,7 +139,7 @@ func (r *rehearsal) step(now time.Time) (unheard string) {
 		}
 		for _, name := range a.View.Target.Settings.Sources {
 			if s := r.sources[name].Snapshot(); !s.SyncedEpoch {
-				return fmt.Sprintf("the inventory of source %s told no set (%s)", name, s.Mute())
+				return fmt.Sprintf("the inventory of source %s sent no set (%s)", name, s.Mute())
 			}
 		}
 		a.step(now)

@@ -29,6 +29,7 @@ type Config struct {
 	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
 	Told    *applier.Reporter
 	Board   *endpoints.Board        // nil: nobody is told, as in a rehearsal
+	DryRun  bool                    // it decides as a leader does, and what it decides is not sent
 	Applier func() *applier.Applier // makes one for a target
 
 	Logger     *slog.Logger
@@ -91,6 +92,7 @@ type stages struct {
 	zones   map[string]string
 	told    *applier.Reporter
 	board   *endpoints.Board
+	dryRun  bool
 	applier func() *applier.Applier
 	metrics *metrics
 	log     *slog.Logger
@@ -105,7 +107,7 @@ type stages struct {
 func newStages(cfg Config) *stages {
 	s := &stages{
 		sources: map[string]Source{}, targets: cfg.Targets, prober: cfg.Prober, lease: cfg.Lease, zones: cfg.Zones,
-		told: cfg.Told, board: cfg.Board, applier: cfg.Applier, metrics: newMetrics(cfg.Registerer), log: cfg.Logger,
+		told: cfg.Told, board: cfg.Board, dryRun: cfg.DryRun, applier: cfg.Applier, metrics: newMetrics(cfg.Registerer), log: cfg.Logger,
 		turns: make(chan struct{}, mostWrites),
 	}
 	for _, one := range cfg.Sources {

@@ -81,9 +81,16 @@ func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 // writes are the last ones, with what they changed and why.
 func (m *model) writes() statuspage.Section {
 	s := statuspage.Section{Title: "Last writes"}
+	if m.Dry {
+		s.Title = "Last writes, rehearsed and not sent"
+	}
 	switch {
 	case len(m.Writes) > 0:
-	case m.Leading && !m.Dry:
+	case m.Dry:
+		s.Lines = []statuspage.Line{statuspage.Say("This writer would have written nothing%s since it started.", m.about())}
+	case m.Asked != "": // it remembers the last writes only, and may have made others
+		s.Lines = []statuspage.Line{statuspage.Say("This writer remembers no write%s.", m.about())}
+	case m.Leading:
 		s.Lines = []statuspage.Line{statuspage.Say("This writer has written nothing since it started.")}
 	default:
 		s.Lines = []statuspage.Line{statuspage.Say("This writer has written nothing since it started: the page of the one that leads has the last writes.")}
@@ -94,6 +101,14 @@ func (m *model) writes() statuspage.Section {
 	}
 	s.LeftOut = earlier(len(m.Writes) - len(s.Items))
 	return s
+}
+
+// about names the Service that was asked for, if one was.
+func (m *model) about() string {
+	if m.Asked == "" {
+		return ""
+	}
+	return " for " + statuspage.Text(m.Asked)
 }
 
 // fresh is how old the last write may be to be shown unfolded: it may be what somebody came for.
@@ -153,6 +168,9 @@ func (m *model) events() statuspage.Section {
 	s := statuspage.Section{Title: "Recent events"}
 	if len(m.Events) == 0 {
 		s.Lines = []statuspage.Line{statuspage.Say("This writer has told no Event since it started.")}
+		if m.Asked != "" {
+			s.Lines = []statuspage.Line{statuspage.Say("This writer remembers no Event%s.", m.about())}
+		}
 	}
 	for i := range m.Events[:min(len(m.Events), maxHistory)] {
 		e := &m.Events[i]

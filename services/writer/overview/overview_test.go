@@ -203,15 +203,20 @@ func TestSaysWhoLeadsAndWhatTheSourcesAreWorth(t *testing.T) {
 		alter func(*model)
 		says  string
 	}{
-		"a standby":            {func(m *model) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
-		"a standby of nobody":  {func(m *model) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
-		"a rehearsal":          {func(m *model) { m.Dry = true }, "only rehearses"},
-		"before the start":     {func(m *model) { m.Status.Synced = false }, "It has not decided yet on all Services"},
-		"no Services":          {func(m *model) { m.Services = nil }, "None bears this writer's class"},
-		"a Service of no name": {func(m *model) { m.Services, m.Asked = nil, "web/x" }, "This writer has no such Service"},
-		"a silent source":      {func(m *model) { m.Sources[0].Alive = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
-		"a new source":         {func(m *model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
-		"one that doubts":      {func(m *model) { m.Sources[0].Membership = subscriber.Part{Reason: "503"} }, "blue  in doubt  "},
+		"a standby":                         {func(m *model) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
+		"a standby of nobody":               {func(m *model) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
+		"a rehearsal":                       {func(m *model) { m.Dry = true }, "only rehearses"},
+		"before the start":                  {func(m *model) { m.Status.Synced = false }, "It has not decided yet on all Services"},
+		"no Services":                       {func(m *model) { m.Services = nil }, "None bears this writer's class"},
+		"a Service of no name":              {func(m *model) { m.Services, m.Asked = nil, "web/x" }, "This writer has no such Service"},
+		"writes of a Service that has none": {func(m *model) { m.Writes, m.Asked = nil, "web/nope" }, "This writer remembers no write for web/nope."},
+		"Events of a Service that has none": {func(m *model) { m.Events, m.Asked = nil, "web/nope" }, "This writer remembers no Event for web/nope."},
+		"no write at all":                   {func(m *model) { m.Writes = nil }, "This writer has written nothing since it started."},
+		"a rehearsal without a write":       {func(m *model) { m.Dry, m.Writes = true, nil }, "This writer would have written nothing since it started."},
+		"a rehearsal's writes":              {func(m *model) { m.Dry = true }, "REHEARSED AND NOT SENT"},
+		"a silent source":                   {func(m *model) { m.Sources[0].Alive = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
+		"a new source":                      {func(m *model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
+		"one that doubts":                   {func(m *model) { m.Sources[0].Membership = subscriber.Part{Reason: "503"} }, "blue  in doubt  "},
 		"one not believed": {func(m *model) {
 			b := endpoints.NewBoard("life")
 			b.Put(silenced)

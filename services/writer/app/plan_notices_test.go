@@ -1,0 +1,42 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWhoWaitsForAPlanReadsEachCauseOnceInPlainText(t *testing.T) {
+	var out bytes.Buffer
+	seen := newNotices(&out)
+	log := slog.New(seen)
+	failed := errors.New("no set")
+	if got := seen.because(failed); !errors.Is(got, failed) || got.Error() != "no set" {
+		t.Errorf("before any notice: got %v", got)
+	}
+	blue := log.With("source", "blue")
+	log.Info("starting")
+	for range 60 {
+		blue.With("error", errors.New("dial tcp 192.0.2.1:9443: connect: connection refused"), "again_in", "1s").Warn("stream ended")
+	}
+	log.Error("file cannot be used", "error", errors.New("no \x1b[31mPEM\n"))
+	blue.Warn("stream ended", "error", errors.New("connection refused"))
+
+	want := `  not yet: source blue: stream ended: dial tcp 192.0.2.1:9443: connect: connection refused
+  not yet: file cannot be used: no  [31mPEM 
+  not yet: source blue: stream ended: connection refused
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	got := seen.because(failed)
+	if want := "no set; the last that went wrong: source blue: stream ended: connection refused"; !errors.Is(got, failed) || got.Error() != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if seen.because(nil) != nil {
+		t.Error("a plan that was made has no error")
+	}
+}
