@@ -93,6 +93,13 @@ func (c *Client) lan(ctx context.Context, dc, number string) (*ionoscloud.LanPro
 	return lan.Properties, nil
 }
 
+// What is kept of a server at most. One that has more is listed as unusable.
+const (
+	mostText      = 1024 // bytes of an ID or a name
+	mostNICs      = 32   // on the LANs that are read
+	mostAddresses = 256  // of a NIC
+)
+
 // convert takes what matters of a server. Every field of the SDK may be nil.
 func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 	out := roster.Server{ID: id(s), Datacenter: dc.id}
@@ -107,6 +114,9 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 		return out, errors.New("its NICs are not told") // other than told to be none
 	}
 	if s.Properties.Name != nil {
+		if len(*s.Properties.Name) > mostText {
+			return out, fmt.Errorf("its name has %d bytes, want %d at most", len(*s.Properties.Name), mostText)
+		}
 		out.Name = *s.Properties.Name
 	}
 	nics := s.Entities.Nics
@@ -122,6 +132,9 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 			return out, fmt.Errorf("NIC %d (%q): %w", i, short(nic.ID), err)
 		}
 		if ours {
+			if len(out.NICs) == mostNICs {
+				return roster.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("it has more than %d NICs on the LANs", mostNICs)
+			}
 			out.NICs = append(out.NICs, nic)
 		}
 	}
@@ -131,8 +144,8 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 // convertNIC takes a NIC, and whether it is on one of the LANs: what others bear is not read.
 func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 	var out roster.NIC
-	if n.Id == nil || *n.Id == "" {
-		return out, false, errors.New("it has no id")
+	if n.Id == nil || *n.Id == "" || len(*n.Id) > mostText {
+		return out, false, errors.New("it has no id, or one that is too long")
 	}
 	out.ID = *n.Id
 	switch {
@@ -154,9 +167,13 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 			if err != nil {
 				return out, false, err
 			}
-			if !slices.Contains(out.Addresses, addr) {
-				out.Addresses = append(out.Addresses, addr)
+			if slices.Contains(out.Addresses, addr) {
+				continue
 			}
+			if len(out.Addresses) == mostAddresses {
+				return roster.NIC{ID: out.ID}, false, fmt.Errorf("it has more than %d addresses", mostAddresses)
+			}
+			out.Addresses = append(out.Addresses, addr)
 		}
 	}
 	return out, true, nil

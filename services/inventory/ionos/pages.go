@@ -99,6 +99,21 @@ type page struct {
 
 func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page, error) {
 	var answer ionoscloud.Servers
+	var servers []listed
+	ctx = withServerSink(ctx, func(s ionoscloud.Server) error {
+		at := offset + len(servers)
+		switch sid := id(s); {
+		case len(servers) == c.pageSize:
+			return fmt.Errorf("the page has more than the %d servers that were asked for", c.pageSize)
+		case sid == "":
+			return fmt.Errorf("the server at position %d has no id", at)
+		case len(sid) > mostText:
+			return fmt.Errorf("the id of the server at position %d has %d bytes, want %d at most", at, len(sid), mostText)
+		}
+		server, err := convert(s, dc)
+		servers = append(servers, listed{server, err})
+		return nil
+	})
 	err := c.call(ctx, func(ctx context.Context) error {
 		var err error
 		answer, _, err = c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
@@ -115,20 +130,15 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 	if answer.Items == nil {
 		return page{}, errors.New("the answer has no items, not even none")
 	}
+	if len(*answer.Items) > 0 {
+		return page{}, errors.New("the servers are in no JSON") // which alone is read one by one
+	}
 	if answer.Offset != nil && *answer.Offset != float32(offset) {
 		return page{}, fmt.Errorf("%w: asked for position %d, got %g", errTorn, offset, *answer.Offset)
 	}
 	limit, err := appliedLimit(answer.Limit, c.pageSize)
 	if err != nil {
 		return page{}, err
-	}
-	servers := make([]listed, 0, len(*answer.Items))
-	for i, s := range *answer.Items {
-		if id(s) == "" {
-			return page{}, fmt.Errorf("the server at position %d has no id", offset+i)
-		}
-		server, err := convert(s, dc)
-		servers = append(servers, listed{server, err})
 	}
 	linked := answer.Links != nil && answer.Links.Next != nil && *answer.Links.Next != ""
 	return page{servers, len(servers) >= limit, linked}, nil

@@ -21,7 +21,7 @@ type exchange struct {
 type exchangeKey struct{}
 
 // transport stands below the SDK and mends what cannot be configured there: it sets the
-// token afresh, bounds the response, keeps connections, and reads the headers.
+// token afresh, bounds the response (see stream.go), keeps connections, and reads the headers.
 type transport struct {
 	base  http.RoundTripper
 	token tokenSource
@@ -66,7 +66,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.dates.read(resp.Header, t.now())
 	t.m.done(code(resp.StatusCode), t.now().Sub(start))
 	t.m.sawRate(resp.Header.Get("X-RateLimit-Remaining"))
-	resp.Body = &bounded{ReadCloser: resp.Body, left: t.limit, limit: t.limit}
+	resp.Request = r // the SDK's own, which has our context
+	resp.Body = bound(resp, t.limit)
 	return resp, nil
 }
 
