@@ -191,6 +191,7 @@ func badInputs() []badInput {
 			addresses: failed, says: "failover", without: later,
 		},
 		{name: "the new server has no NIC yet", fault: answer(collection("", one, two, server(3))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
+		{name: "the new NIC reports 0.0.0.0, or an address of its own machine or link", fault: answer(collection("", one, two, server(3, nic("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
 		{name: "the new NIC has no address yet", fault: answer(collection("", one, two, server(3, nic("2")))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
 		{name: "a server is BUSY", fault: answer(strings.ReplaceAll(whole, "AVAILABLE", "BUSY")), addresses: roster.Synced},
 
