@@ -1,0 +1,90 @@
+package eviction
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestAFullSetGivesUpTheOldestOfTheSourceWithTheMost(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		added   []string // source and number
+		evicted []string
+	}{
+		{"room for all", []string{"a1", "a2", "b1", "c1"}, nil},
+		{"a flood from one address displaces itself", []string{"b1", "a1", "a2", "a3", "a4", "a5"}, []string{"a1", "a2"}},
+		{"a newcomer displaces the flood", []string{"a1", "a2", "a3", "a4", "b1", "c1"}, []string{"a1", "a2"}},
+		{"the newcomer's own source counts it", []string{"a1", "b1", "c1", "d1", "d2"}, []string{"d1"}},
+		{"among equals the oldest goes", []string{"b1", "a1", "a2", "b2", "c1"}, []string{"b1"}},
+		{"each from an address of its own", []string{"a1", "b1", "c1", "d1", "e1", "f1"}, []string{"a1", "b1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var evicted []string
+			s := NewSet(4, func(thing string) { evicted = append(evicted, thing) })
+			for _, thing := range c.added {
+				s.Add(netip.AddrFrom4([4]byte{10, 0, 0, thing[0]}), thing)
+			}
+			if diff := cmp.Diff(c.evicted, evicted); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestASetIsNeverAboveItsLimitAndEvictsEachThingOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 6).Draw(t, "limit")
+		var evicted []int
+		s := NewSet(limit, func(thing int) { evicted = append(evicted, thing) })
+		kept := map[int]*Kept[int]{}
+		for n := range rapid.IntRange(0, 60).Draw(t, "steps") {
+			if len(kept) > 0 && rapid.Bool().Draw(t, "remove") {
+				all := slices.Sorted(func(yield func(int) bool) {
+					for thing := range kept {
+						if !yield(thing) {
+							return
+						}
+					}
+				})
+				thing := rapid.SampledFrom(all).Draw(t, "which")
+				if was := !slices.Contains(evicted, thing); kept[thing].Remove() != was {
+					t.Fatalf("Remove of %d reports %v", thing, !was)
+				}
+				delete(kept, thing)
+				continue
+			}
+			kept[n] = s.Add(netip.AddrFrom4([4]byte{10, 0, 0, rapid.Byte().Draw(t, "source") % 4}), n)
+			for _, gone := range evicted {
+				delete(kept, gone)
+			}
+			if s.Len() != len(kept) || s.Len() > limit {
+				t.Fatalf("%d are kept, want %d of at most %d", s.Len(), len(kept), limit)
+			}
+		}
+		if sorted := slices.Compact(slices.Sorted(slices.Values(evicted))); len(sorted) != len(evicted) {
+			t.Fatalf("evicted twice: %v", evicted)
+		}
+	})
+}
+
+func TestPeersOfOneNetworkCountAsOneSource(t *testing.T) {
+	for peer, want := range map[string]string{
+		"192.0.2.7:1":              "192.0.2.7",
+		"[::ffff:192.0.2.7]:1":     "192.0.2.7",
+		"[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::",
+		"[fe80::1%lo]:1":           "fe80::",
+	} {
+		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(peer))
+		if got := Source(addr); got != netip.MustParseAddr(want) {
+			t.Errorf("%s is of %s, want %s", peer, got, want)
+		}
+	}
+	if got := Source(&net.UnixAddr{}); got.IsValid() {
+		t.Errorf("a peer without an address is of %s", got)
+	}
+}
