@@ -61,14 +61,17 @@ func Listen(ctx context.Context, setting, address string) (net.Listener, error) 
 // Run serves until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.serve(ctx, s.Admin, s.adminDoors(), slowest) })
+	g.Go(func() error { return s.serve(ctx, listening{on: s.Admin, handler: s.adminDoors(), timeout: slowest}) })
 	if s.Debug != nil {
 		a, ok := s.Debug.Addr().(*net.TCPAddr)
 		loopback := ok && a.IP.IsLoopback()
 		if ok && !loopback {
 			s.Logger.Warn("debug listener is open to other machines", "address", a.String())
 		}
-		g.Go(func() error { return s.serve(ctx, s.Debug, guard(s.debugDoors(), loopback), 0) }) // profiles take as long as they are asked to
+		// Profiles take as long as they are asked to, and channelz is gRPC.
+		g.Go(func() error {
+			return s.serve(ctx, listening{on: s.Debug, handler: guard(s.debugDoors(), loopback), http2: true})
+		})
 	}
 	return g.Wait()
 }
@@ -76,18 +79,27 @@ func (s *Server) Run(ctx context.Context) error {
 // slowest is how long a request may take to come, and its answer to go.
 const slowest = 30 * time.Second
 
-func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, patience time.Duration) error {
+// listening is one of the listeners.
+type listening struct {
+	on      net.Listener
+	handler http.Handler
+	timeout time.Duration // for a request, and for its answer; 0: none
+	http2   bool          // without TLS. One connection has a hundred requests then, whose answers need not be read
+}
+
+func (s *Server) serve(ctx context.Context, v listening) error {
+	l := v.on
 	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute,
+		Handler:           v.handler,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: v.timeout, WriteTimeout: v.timeout, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
 		Protocols:      new(http.Protocols),
 	}
 	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(true) // for channelz, which is gRPC
+	srv.Protocols.SetUnencryptedHTTP2(v.http2)
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(&crowd{Listener: l, most: maxConns}) }()
+	go func() { failed <- srv.Serve(newCrowd(l, maxConns)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
@@ -107,9 +119,9 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler, pati
 
 func (s *Server) adminDoors() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelError), MaxRequestsInFlight: 4,
-	}))
+	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelError),
+	})))
 	mux.Handle("GET /livez", checks("livez", s.Live))
 	mux.Handle("GET /readyz", checks("readyz", s.Ready))
 	return mux

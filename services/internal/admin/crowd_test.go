@@ -74,7 +74,7 @@ func TestASlowPeerIsNotWaitedForAtTheAdminListener(t *testing.T) {
 				l := &pipes{make(chan net.Conn)}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- s.serve(ctx, l, checks("livez", nil), slowest) }()
+				go func() { done <- s.serve(ctx, listening{on: l, handler: checks("livez", nil), timeout: slowest}) }()
 				ours, theirs := net.Pipe()
 				l.conns <- theirs
 				began := time.Now()

@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// peer is a connection in memory that has an address.
+type peer struct {
+	net.Conn
+
+	from string
+}
+
+func (p peer) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.from)) }
+
+// scraped serves the admin listener in memory, and returns how to dial it from an address.
+func scraped(t *testing.T) (dial func(from string) net.Conn, end func()) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "slicefeed_test_total"}))
+	s := &Server{Logger: slog.New(slog.DiscardHandler), Gatherer: registry}
+	l := &pipes{make(chan net.Conn)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.serve(ctx, listening{on: l, handler: s.adminDoors(), timeout: slowest}) }()
+	var all []net.Conn
+	dial = func(from string) net.Conn {
+		ours, theirs := net.Pipe()
+		all = append(all, ours)
+		l.conns <- peer{theirs, from}
+		return ours
+	}
+	return dial, func() {
+		for _, conn := range all {
+			conn.Close()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ask sends a request for /metrics, and reads nothing.
+func ask(conn net.Conn) { io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n") }
+
+func scrape(t *testing.T, conn net.Conn) {
+	t.Helper()
+	ask(conn)
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(body), "slicefeed_test_total 0") {
+		t.Fatalf("answered %d %q, %v", r.StatusCode, body, err)
+	}
+}
+
+func TestScrapesAreAnsweredBesideReadersThatDoNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, end := scraped(t)
+		defer end()
+		var slow []net.Conn
+		for range 3 * maxScrapes {
+			conn := dial("192.0.2.1:1")
+			ask(conn)
+			slow = append(slow, conn)
+		}
+		synctest.Wait() // each answer that has a place is being written
+		for range 40 {
+			scrape(t, dial("192.0.2.2:1"))
+		}
+		closed := 0
+		for _, conn := range slow {
+			conn.SetReadDeadline(time.Now().Add(time.Nanosecond))
+			if _, err := io.Copy(io.Discard, conn); err == nil { // it was closed in the midst of its answer, or before
+				closed++
+			}
+		}
+		if want := 2*maxScrapes + 1; closed < want {
+			t.Errorf("%d of the slow readers lost their connection, want %d", closed, want)
+		}
+	})
+}
+
+func TestASlowReaderOfMetricsLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, end := scraped(t)
+		defer end()
+		conn := dial("192.0.2.1:1")
+		ask(conn)
+		began := time.Now()
+		time.Sleep(maxScrapeTime + time.Second)
+		synctest.Wait()
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > maxScrapeTime+2*time.Second {
+			t.Errorf("it was waited for for %s", took)
+		}
+	})
+}
+
+func TestAReaderOfMetricsThatReadsKeepsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, end := scraped(t)
+		defer end()
+		conn := dial("192.0.2.1:1")
+		for range 5 {
+			scrape(t, conn)
+			time.Sleep(20 * time.Second)
+		}
+	})
+}
+
+func TestTheAdminListenerSpeaksNoHTTP2(t *testing.T) {
+	s := &Server{}
+	run(t, s)
+	for _, c := range []struct {
+		on    net.Listener
+		http2 bool
+	}{{s.Admin, false}, {s.Debug, true}} {
+		conn, err := net.Dial("tcp", c.on.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		head := make([]byte, 9)
+		io.ReadFull(conn, head)
+		if isSettings := head[3] == 4; isSettings != c.http2 {
+			t.Errorf("%s answers an HTTP/2 preface with %q", c.on.Addr(), head)
+		}
+	}
+}
