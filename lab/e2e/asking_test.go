@@ -254,7 +254,7 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	const stranger = "spiffe://lab.example/stranger"
 	s.step("strangers are told nothing", func(s *stage) {
 		s.issue(d.clients, d.sub(s, "stranger"), pki.Cert{URIs: []string{stranger}, Usage: pki.Client})
-		d.answers(s, writer, "stranger", 1, list, "PermissionDenied")
+		d.answers(s, writer, "stranger", 1, list, "Unavailable", "the writer refuses CLIENT_CERT_FILE")
 		s.issue(d.theirs, d.sub(s, "impostor"), pki.Cert{DNS: []string{personSAN}, Usage: pki.Client})
 		d.answers(s, writer, "impostor", 1, list, "Unavailable")
 		code, text := run(s.t, "slicefeed-writer", d.asking(writer.Dir(), writer), list...)

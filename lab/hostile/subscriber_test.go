@@ -22,7 +22,7 @@ import (
 
 const watch = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
 
-// enemyBound is what all that one client does may have the inventory hold, in MB: 64 connections
+// enemyBound is what all that one client does may have the inventory hold, in MB: its connections
 // with what docs/limits.md grants each of them, and garbage that has not been collected yet.
 const enemyBound = 64
 

@@ -18,6 +18,7 @@ type Site struct {
 	dir                          string
 	servers, callers             *pki.CA
 	cert, key, callersCA, listed string
+	limits                       []string // environment of the programs, for their memory
 }
 
 func subscriberName(i int) string { return fmt.Sprintf("client-%03d.example", i%clients) }
@@ -88,7 +89,7 @@ func (s *Site) Inventory(from source) (*Server, error) {
 	at := ports{9443, 8080, 6060}
 	return start(s, at, process.Spec{
 		Name: "inventory", Path: filepath.Join(root, ".bin", "slicefeed-inventory"), Args: []string{"serve"},
-		Log: filepath.Join(s.dir, "inventory.log"), Env: append(from.env(),
+		Log: filepath.Join(s.dir, "inventory.log"), Env: append(append(from.env(), s.limits...),
 			"SECURED_SUBNET_CIDR=10.0.0.0/8",
 			"LISTEN_ADDRESS="+at.address(), "ADMIN_ADDRESS="+loopback(at.admin), "DEBUG_ADDRESS="+loopback(at.debug),
 			"TLS_CERT_FILE="+s.cert, "TLS_KEY_FILE="+s.key, "TLS_PEER_CA_FILE="+s.callersCA, "ALLOWED_CLIENTS_FILE="+s.listed,

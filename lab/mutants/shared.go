@@ -65,5 +65,26 @@ func shared() []Mutant {
 			Edits:  one("if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {", "if h.Leaf == nil {"),
 			Suites: []string{inLink},
 		},
+		{
+			Name:   "unlisted-client-speaks-http2",
+			Harm:   "Whoever has a certificate of the right CA gets past the handshake, and starves listed clients by rapid resets.",
+			File:   inLink + "/identity.go",
+			Edits:  one("if clients.find(names(leaf)) == nil {", "if clients == nil {"),
+			Suites: []string{inLink},
+		},
+		{
+			Name:   "no-budget-of-bytes",
+			Harm:   "A stolen credential resets streams as fast as the network carries them, and starves all other clients.",
+			File:   inLink + "/handshakes.go",
+			Edits:  one("\tmetered.account = c.account\n", ""),
+			Suites: []string{inLink},
+		},
+		{
+			Name:   "flood-displaces-the-distant",
+			Harm:   "A flood of handshakes from one address cuts off those of all others, the farthest first.",
+			File:   "services/internal/eviction/eviction.go",
+			Edits:  one("if n := all.Len(); n > most ||", "if n := 1; n > most ||"),
+			Suites: []string{"services/internal/eviction", inLink},
+		},
 	}
 }

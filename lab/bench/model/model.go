@@ -31,7 +31,7 @@ const (
 	heartbeat     = 5.0       // s
 	observation   = 60.0      // s: each is told to all
 	connectionAge = 1800.0    // s
-	perName       = 64.0      // connections of one SAN
+	perName       = 16.0      // connections of one SAN
 	pageSize      = 1000.0    // servers of one answer of the cloud
 	budget        = 120.0     // requests to the cloud a minute
 	interval      = 60.0      // s between two listings

@@ -79,7 +79,7 @@ func (in *Inputs) quantities() report.Table {
 	row("the same, reading the whole set", func(s Size) string { _, r := in.Return(s); return duration(r) })
 	row("secured API server: a LIST of all Nodes", func(s Size) string { return bytes(s.Nodes * nodeObject) })
 	row("secured API server: reports of kubelets, a second", func(s Size) string { return bytes(s.Nodes / nodeStatus * nodeObject) })
-	row("names in ALLOWED_CLIENTS_FILE, 64 connections each", func(s Size) string { return count(math.Ceil(s.Subscribers / perName)) })
+	row("names in ALLOWED_CLIENTS_FILE, 16 connections each", func(s Size) string { return count(math.Ceil(s.Subscribers / perName)) })
 	row("cloud: requests of a listing, pages and LANs", func(s Size) string { return count(pages(s) + lans(s)) })
 	row("cloud: a listing takes", func(s Size) string { return duration(listing(s) + lans(s)*lanTakes) })
 	row("cloud: listings torn twice", func(s Size) string { return percent(1 - untorn(s)) })

@@ -2,15 +2,10 @@ package link
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -21,8 +16,7 @@ func WithGrant(ctx context.Context, g Grant) context.Context {
 	return context.WithValue(ctx, grantKey{}, g)
 }
 
-// GrantFrom returns what the caller may do and see. There is none in a call to gRPC health,
-// which is open to every peer whose certificate is in order.
+// GrantFrom returns what the caller may do and see.
 func GrantFrom(ctx context.Context) (Grant, bool) {
 	g, ok := ctx.Value(grantKey{}).(Grant)
 	return g, ok
@@ -38,68 +32,42 @@ var (
 )
 
 // authoriser lets those on the list in, and live streams out when the list changes or the
-// server stops. It covers every service but health, reflection included.
+// server stops. It covers every service, health and reflection included: that a client is listed was
+// checked in the handshake, but the list may have changed since.
 type authoriser struct {
 	clients  *Clients
 	stopping chan struct{}
 }
 
-func open(method string) bool {
-	return strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
-}
-
-// peerCertificates are those of the handshake; the leaf is first.
-func peerCertificates(ctx context.Context) []*x509.Certificate {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok {
-		return nil
-	}
-	return info.State.PeerCertificates
-}
-
-// admit finds the caller's grant. Its certificate was verified in the handshake.
-func (a *authoriser) admit(ctx context.Context, method string) (Grant, error) {
-	certs := peerCertificates(ctx)
-	if len(certs) == 0 {
+// admit finds the caller's grant.
+func (a *authoriser) admit(ctx context.Context) (Grant, error) {
+	c := connectionOf(ctx)
+	if c == nil {
 		return Grant{}, errNoPeer
 	}
-	if open(method) {
-		return Grant{}, nil
+	if e := c.entry(); e != nil {
+		return e.grant, nil
 	}
-	g, ok := a.clients.Lookup(certs)
-	if !ok {
-		return Grant{}, errDenied
-	}
-	return g, nil
+	return Grant{}, errDenied
 }
 
-func (a *authoriser) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	g, err := a.admit(ctx, info.FullMethod)
+func (a *authoriser) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	g, err := a.admit(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !open(info.FullMethod) {
-		ctx = WithGrant(ctx, g)
-	}
-	return handler(ctx, req)
+	return handler(WithGrant(ctx, g), req)
 }
 
-func (a *authoriser) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (a *authoriser) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, end := context.WithCancelCause(ss.Context())
 	defer end(nil)
-	g, err := a.admit(ctx, info.FullMethod)
+	g, err := a.admit(ctx)
 	if err != nil {
 		return err
 	}
-	var changed <-chan struct{} // never, for health
-	if !open(info.FullMethod) {
-		changed = a.clients.Follow(g)
-		ctx = WithGrant(ctx, g)
-	}
+	changed, conn := a.clients.Follow(g), connectionOf(ctx)
+	ctx = WithGrant(ctx, g)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -108,7 +76,7 @@ func (a *authoriser) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServ
 		case <-a.stopping:
 			end(errStopping)
 		case <-changed:
-			if _, still := a.clients.Lookup(peerCertificates(ctx)); still {
+			if conn.entry() != nil {
 				end(errChanged)
 			} else {
 				end(errDenied)

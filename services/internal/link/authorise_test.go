@@ -1,7 +1,8 @@
 package link
 
 import (
-	"crypto/x509"
+	"crypto/tls"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +33,8 @@ func TestTheListDecidesWhoMayCall(t *testing.T) {
 	}{
 		{"a URI SAN with a view", goodWriter, writerURI + " subscriber pool=blue", codes.OK},
 		{"a DNS SAN without a view", person, personDNS + " operator ", codes.OK},
-		{"a stranger", stranger, "", codes.PermissionDenied},
-		{"a certificate with two names of the list", twoNames, "", codes.PermissionDenied},
+		{"an unlisted client", stranger, "", codes.Unavailable},
+		{"a certificate with two names of the list", twoNames, "", codes.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := r.dial(t, c.client, serverURI)
@@ -41,15 +42,68 @@ func TestTheListDecidesWhoMayCall(t *testing.T) {
 			if got != c.want || status.Code(err) != c.code {
 				t.Errorf("got %q, %v; want %q, %v", got, err, c.want, c.code)
 			}
-			if err != nil && (strings.Contains(err.Error(), "spiffe") || strings.Contains(err.Error(), personDNS)) {
-				t.Errorf("the refusal tells of the list: %v", err)
+			if err := checkHealth(t, conn); status.Code(err) != c.code {
+				t.Errorf("health: got %v, want %v", err, c.code)
 			}
-			if err := checkHealth(t, conn); err != nil {
-				t.Errorf("health is closed: %v", err)
+			if c.code == codes.OK {
+				r.log.await(t, "peer.san="+c.client.sans[0])
+				return
 			}
-			r.log.await(t, "peer.san="+c.client.sans[0])
+			r.log.await(t, "this client is not on the list")
+			r.log.await(t, c.client.sans[0])
 		})
 	}
+}
+
+// An unlisted client's connection ends before HTTP/2: whatever it sends is not read, and not one
+// byte of HTTP/2 comes back.
+func TestAnUnlistedClientsConnectionEndsBeforeHTTP2(t *testing.T) {
+	r := newRig(t, goodServer)
+	for range 5 {
+		conn := must(tls.Dial("tcp", r.address, &tls.Config{
+			InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.pair(t, stranger)},
+		}))(t)
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		io.WriteString(conn, preface+settings+ping)
+		if got := hear(t, conn, true); got != "" {
+			t.Errorf("it is answered %q", got)
+		}
+		conn.Close()
+	}
+	if err := r.stop(); err != nil { // after which all are counted
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(r.server.creds.failed); got != 5 {
+		t.Errorf("%v refused handshakes are counted, want 5", got)
+	}
+}
+
+func TestHealthIsRefusedToWhoWasTakenOffTheList(t *testing.T) {
+	r := newRig(t, goodServer)
+	conn := r.dial(t, goodWriter, serverURI)
+	if err := checkHealth(t, conn); err != nil {
+		t.Fatal(err)
+	}
+	write(t, r.list, []byte("clients:\n- {san: "+personDNS+", role: operator}\n"))
+	r.server.reloader.reload()
+	if err := checkHealth(t, conn); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("got %v, want PERMISSION_DENIED", err)
+	}
+}
+
+func TestTheConnectionsOfWhoWasTakenOffTheListAreClosed(t *testing.T) {
+	r := newRig(t, goodServer)
+	writer := must(r.knock(t, r.pair(t, goodWriter)))(t)
+	account := r.server.clients.find([]SAN{writerURI}).account
+	other := must(r.knock(t, r.pair(t, person)))(t)
+	write(t, r.list, []byte("clients:\n- {san: "+personDNS+", role: operator}\n"))
+	r.server.reloader.reload()
+	account.closeRevoked() // what a timer does after the grace
+	hear(t, writer, true)
+	other.SetReadDeadline(time.Now().Add(time.Millisecond))
+	io.WriteString(other, preface+settings+ping)
+	other.SetReadDeadline(time.Now().Add(20 * time.Second))
+	hear(t, other, false)
 }
 
 func TestReflectionIsRefusedToStrangers(t *testing.T) {
@@ -57,9 +111,15 @@ func TestReflectionIsRefusedToStrangers(t *testing.T) {
 	for _, c := range []struct {
 		client leaf
 		want   codes.Code
-	}{{person, codes.OK}, {stranger, codes.PermissionDenied}} {
+	}{{person, codes.OK}, {stranger, codes.Unavailable}} {
 		conn := r.dial(t, c.client, serverURI)
-		v1 := must(reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t)))(t)
+		v1, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t))
+		if err != nil {
+			if status.Code(err) != c.want {
+				t.Errorf("for %q: got %v, want %v", c.client.sans, err, c.want)
+			}
+			continue
+		}
 		v1.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 		if _, err := v1.Recv(); status.Code(err) != c.want {
 			t.Errorf("v1 for %q: got %v, want %v", c.client.sans, err, c.want)
@@ -156,10 +216,7 @@ func TestAStreamThatOnlyHearsEndsWithTheFirstWordAfterItsGrantIsGone(t *testing.
 func TestAGrantThatStaysAsItIsIsNotDisturbed(t *testing.T) {
 	c := &Clients{}
 	c.replace(must(parseClients([]byte(theList)))(t))
-	g, ok := c.Lookup([]*x509.Certificate{{DNSNames: []string{personDNS}}})
-	if !ok {
-		t.Fatal("not found")
-	}
+	g := c.find([]SAN{personDNS}).grant
 	changed := c.Follow(g)
 	c.replace(must(parseClients([]byte(strings.Replace(theList, "pool=blue", "pool=red", 1))))(t))
 	select {

@@ -20,6 +20,16 @@ func TestEveryProblemOfTheListIsTold(t *testing.T) {
 		{"two documents", "clients: [{san: a.example, role: operator}]\n---\nclients: []", []string{"more than one"}},
 		{"a misspelt key does not widen a view", "clients: [{san: a.example, role: operator, veiw: {nodeSelector: pool=a}}]", []string{"veiw"}},
 		{"more labels than a node may have in a message", "clients: [{san: a.example, role: operator, view: {labels: [" + manyLabels(257) + "]}}]", []string{"257 keys, want at most 256"}},
+		{"an empty view", "clients: [{san: a.example, role: operator, view: {}}]", []string{`client 1 ("a.example"): view is empty`}},
+		{"a view without a value", "clients:\n- {san: a.example, role: operator}\n- san: b.example\n  role: subscriber\n  view:\n", []string{`client 2 ("b.example"): view is empty`}},
+		{"a view that is null", "clients: [{san: a.example, role: operator, view: null}]", []string{"view is empty"}},
+		{"a null view by an alias", "clients: [{san: a.example, role: &none ~, view: *none}]", []string{"view is empty"}},
+		{"a selector without a value", "clients:\n- san: a.example\n  role: operator\n  view:\n    nodeSelector:\n    labels: [zone]\n", []string{"view.nodeSelector is empty"}},
+		{"a selector of nothing", `clients: [{san: a.example, role: operator, view: {nodeSelector: ""}}]`, []string{"view.nodeSelector is empty"}},
+		{"a selector of blanks", `clients: [{san: a.example, role: operator, view: {nodeSelector: "  "}}]`, []string{"view.nodeSelector is empty"}},
+		{"an empty selector that was merged", "clients:\n- &a {san: a.example, role: operator, view: {labels: [zone], nodeSelector: }}\n- {<<: *a, san: b.example}", []string{"client 1", "client 2"}},
+		{"a wildcard in a URI", "clients: [{san: 'spiffe://example.org/*', role: operator}]", []string{"has a wildcard"}},
+		{"a wildcard in a URI's host", "clients: [{san: 'spiffe://*.example.org/writer', role: operator}]", []string{"has a wildcard"}},
 		{"many at once", `
 clients:
 - {san: "*.example", role: subscriber}

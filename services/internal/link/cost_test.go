@@ -21,7 +21,7 @@ func live() float64 {
 // What each peer costs is measured with the peer's own end in the same process, so the server's part is
 // less than that. docs/limits.md has the bounds.
 func TestWhatAPeerCosts(t *testing.T) {
-	const peers = 60 // below what one client may have
+	const peers = maxConns - 1 // one client's, with the one before
 	others := &casting{T: t, ca: newAuthority(t, "another CA"), san: writerURI, usages: forClients}
 	for _, c := range []struct {
 		name  string
@@ -77,7 +77,7 @@ func TestWhatAPeerCosts(t *testing.T) {
 
 // bulky is as much as a peer may present: its own certificate, and others of 3 KB.
 func bulky(own tls.Certificate, others *casting) tls.Certificate {
-	other := manyNames(100)(others).Certificate[0]
+	other := manyNames(maxNames - 1)(others).Certificate[0]
 	for len(own.Certificate) < maxCerts {
 		own.Certificate = append(slices.Clip(own.Certificate), other)
 	}

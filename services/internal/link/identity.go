@@ -74,7 +74,7 @@ func (i *identity) loadLeaf() (bool, error) {
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("the certificate is valid from %s to %s only, so no peer will accept it now",
 			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
 	}
-	if err := strong([][]*x509.Certificate{certs}); err != nil {
+	if err := errors.Join(strong([][]*x509.Certificate{certs}), checkOwn(certs)); err != nil {
 		return false, &fileError{"cert", i.files.Cert, err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -179,7 +179,7 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 		VerificationType:  advancedtls.CertVerification,
 		RootOptions: advancedtls.RootCertificateOptions{
 			GetRootCertificates: func(c *advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
-				if err := modest(c.RawCerts); err != nil {
+				if err := checkPresented(c.RawCerts); err != nil {
 					return nil, err
 				}
 				return &advancedtls.RootCertificates{TrustCerts: i.roots.Load()}, nil
@@ -216,10 +216,15 @@ func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentia
 	return &tellingClient{creds, i}, nil
 }
 
-// serverCredentials are those of an end that listens. Who the client is and what it may do
-// is asked at each call, not in the handshake, so that a stranger is told PERMISSION_DENIED.
-func (i *identity) serverCredentials() (credentials.TransportCredentials, error) {
-	o := i.options(x509.ExtKeyUsageClientAuth, func(*x509.Certificate) error { return nil })
+// serverCredentials are those of an end that listens. A client that is not on the list is refused as
+// one of another CA is: with an alert, which its log can tell, and before a byte of HTTP/2 is read.
+func (i *identity) serverCredentials(clients *Clients) (credentials.TransportCredentials, error) {
+	o := i.options(x509.ExtKeyUsageClientAuth, func(leaf *x509.Certificate) error {
+		if clients.find(names(leaf)) == nil {
+			return fmt.Errorf("%w: %s; list one of its names in %s", errUnlisted, described(leaf), clients.path)
+		}
+		return nil
+	})
 	o.IdentityOptions.GetIdentityCertificatesForServer = func(*tls.ClientHelloInfo) ([]*tls.Certificate, error) {
 		return []*tls.Certificate{i.leaf.Load()}, nil
 	}

@@ -5,26 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
-// The limits of one client, which is to say of all that call by one name of the list; those
-// who are not on it share one set. They are far above what honest clients do, and low
-// enough that a client out of its mind is felt by itself alone. docs/limits.md has the table.
+// The limits of one client, which is to say of all that call by one name of the list. They are far
+// above what honest clients do, and low enough that a client out of its mind is felt by itself
+// alone. docs/limits.md has the table.
 const (
 	// maxConns is how many connections one client may have. Three replicas of a writer that
-	// come and go on a bad network leave a dozen behind that nobody has found dead yet; a
-	// handful of clusters may share a name.
-	maxConns = 64
+	// come and go on a bad network leave a dozen behind that nobody has found dead yet.
+	maxConns = 16
 
-	// Streams may begin twice as often at once as there are connections, as if all clients of a
-	// name came back twice, and then each every few seconds. One that resumes costs little.
+	// Connections above that are kept for a few seconds, so that their calls are answered.
+	maxExcessConns = 8
+	excessLifetime = 10 * time.Second
+
+	// All connections of a client together are read at this rate. A request has half a kilobyte; what
+	// comes in at rest is less than a kilobyte a minute. The burst has room for a thousand requests.
+	byteRate  = 128 << 10 // a second, in the long run
+	byteBurst = 512 << 10
+
+	// revokedGrace is for the calls of a client that was taken off the list to end, and to say why.
+	revokedGrace = 10 * time.Second
+
+	// All streams that one name may have can come back twice at once, and then each every few
+	// seconds. One that resumes costs little.
 	streamRate  = 20 // a second, in the long run
-	streamBurst = 2 * maxConns
+	streamBurst = 128
 
 	// A call may cost 10 ms of a processor and a megabyte (all of 5,000 nodes). It is made by
 	// people, scripts and probes.
@@ -38,28 +52,8 @@ const (
 	limitConnections = "connections"
 	limitStreams     = "streams"
 	limitCalls       = "calls"
+	limitConcurrent  = "concurrent_streams"
 )
-
-// account is what one client has used up.
-type account struct {
-	calls, streams *rate.Limiter
-	conns          atomic.Int64
-}
-
-func newAccount() *account {
-	return &account{calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(streamRate, streamBurst)}
-}
-
-// connect counts a connection in; leave counts it out.
-func (a *account) connect() bool {
-	if a.conns.Add(1) <= maxConns {
-		return true
-	}
-	a.leave()
-	return false
-}
-
-func (a *account) leave() { a.conns.Add(-1) }
 
 // limits tells of what was refused. A flood must not become one of the log: so these lines
 // are seldom, and the limits come before the interceptor that logs each call.
@@ -74,10 +68,10 @@ func newLimits(half string, log *slog.Logger) *limits {
 		log: log, seldom: rate.Sometimes{First: 3, Interval: time.Second},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: half, Name: "limited_total",
-			Help: "What was refused because there was too much of it: unfinished handshakes of all peers (the oldest is cut off), connections, starts of streams and calls of one client.",
+			Help: "What was refused because there was too much of it: unfinished handshakes of all peers (the oldest of the address with the most is cut off), connections, starts of streams and calls of one client, concurrent streams of one connection.",
 		}, []string{"limit"}),
 	}
-	for _, limit := range []string{limitHandshakes, limitConnections, limitStreams, limitCalls} {
+	for _, limit := range []string{limitHandshakes, limitConnections, limitStreams, limitCalls, limitConcurrent} {
 		l.refused.WithLabelValues(limit)
 	}
 	return l
@@ -92,36 +86,64 @@ func (l *limits) refuse(limit string, who ...any) {
 type pace struct {
 	*limits
 
-	limit   string
-	clients *Clients
-	bucket  func(*account) *rate.Limiter
-	answer  error
+	limit  string
+	bucket func(*account) *rate.Limiter
+	answer error
 }
 
-func (l *limits) calls(c *Clients) *pace {
+func (l *limits) calls() *pace {
 	return &pace{
-		l, limitCalls, c, func(a *account) *rate.Limiter { return a.calls },
+		l, limitCalls, func(a *account) *rate.Limiter { return a.calls },
 		fmt.Errorf("all clients of this name together may make %d calls a second: wait longer between them", callRate),
 	}
 }
 
-func (l *limits) streams(c *Clients) *pace {
+func (l *limits) streams() *pace {
 	return &pace{
-		l, limitStreams, c, func(a *account) *rate.Limiter { return a.streams },
+		l, limitStreams, func(a *account) *rate.Limiter { return a.streams },
 		fmt.Errorf("all clients of this name together may begin %d streams a second: keep them, and wait longer before beginning anew", streamRate),
 	}
 }
 
 // Limit is asked before each call.
 func (p *pace) Limit(ctx context.Context) error {
-	if p.bucket(p.clients.account(peerCertificates(ctx))).Allow() {
+	c := connectionOf(ctx)
+	if c == nil {
+		return errNoPeer
+	}
+	if p.bucket(c.account).Allow() {
 		return nil
 	}
 	p.refuse(p.limit, peerFields(ctx)...)
 	return p.answer
 }
 
+// concurrent refuses streams of a connection beyond the limit. HTTP/2's own limit has the client's
+// library wait without a word, for as long as a stream of nodes may last.
+func (l *limits) concurrent(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := connectionOf(s.Context())
+	if c == nil {
+		return errNoPeer
+	}
+	defer c.streams.Add(-1)
+	if c.streams.Add(1) > maxConnStreams {
+		l.refuse(limitConcurrent, peerFields(s.Context())...)
+		return errTooManyStreams
+	}
+	return handler(srv, s)
+}
+
+// refuseExcess is asked by grpc before anything of a call is done. It must not wait.
+func refuseExcess(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if c := connectionOf(ctx); c != nil && c.excess {
+		return ctx, errTooManyConns
+	}
+	return ctx, nil
+}
+
 var (
-	errTooManyConns = errors.New("this client has too many connections")
-	errCutOff       = errors.New("cut off as the oldest of too many unfinished handshakes")
+	errTooManyConns   = status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d connections already: end one, or give each client a name of its own", maxConns)
+	errTooManyStreams = status.Errorf(codes.ResourceExhausted, "this connection has %d streams already: end one, or use another connection", maxConnStreams)
+	errUnlisted       = errors.New("this client is not on the list")
+	errCutOff         = errors.New("cut off, since its address has the most of too many unfinished handshakes")
 )

@@ -2,8 +2,8 @@ package link
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -46,7 +46,6 @@ func TestAClientThatCallsTooOftenHarmsOnlyItself(t *testing.T) {
 		{"calls", goodWriter, who, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
 		{"calls to health", goodWriter, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
 		{"starts of streams", goodWriter, begin, who, limitStreams, streamBurst, "20 streams a second: keep them"},
-		{"calls of strangers", stranger, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, goodServer)
@@ -100,16 +99,13 @@ func TestWhatALimitRefusesIsNotLoggedCallByCall(t *testing.T) {
 }
 
 func TestAnAccountOutlivesAChangeOfTheGrant(t *testing.T) {
-	c := &Clients{strangers: newAccount()}
-	peer := []*x509.Certificate{{DNSNames: []string{personDNS}}}
+	c := &Clients{}
+	names := []SAN{personDNS}
 	c.replace(must(parseClients([]byte(theList)))(t))
-	before := c.account(peer)
+	before := c.find(names).account
 	c.replace(must(parseClients([]byte(strings.Replace(theList, "operator", "subscriber", 1))))(t))
-	if c.account(peer) != before {
+	if c.find(names).account != before {
 		t.Error("a client whose grant was altered begins with a full bucket")
-	}
-	if c.account([]*x509.Certificate{{DNSNames: []string{"a.example"}}}) != c.account([]*x509.Certificate{{DNSNames: []string{"b.example"}}}) {
-		t.Error("each stranger has an account: there is no bound to them")
 	}
 }
 
@@ -136,7 +132,7 @@ func TestAClientHasSoManyConnectionsAndNoMore(t *testing.T) {
 	r := newRig(t, goodServer)
 	writer := r.pair(t, goodWriter)
 	var held []*tls.Conn
-	for range maxConns {
+	for range maxConns + maxExcessConns {
 		conn, err := r.knock(t, writer)
 		if err != nil {
 			t.Fatalf("after %d connections: %v", len(held), err)
@@ -144,24 +140,105 @@ func TestAClientHasSoManyConnectionsAndNoMore(t *testing.T) {
 		held = append(held, conn)
 	}
 	if _, err := r.knock(t, writer); err == nil {
-		t.Errorf("the client has more than %d connections", maxConns)
+		t.Errorf("the client has more than %d connections", maxConns+maxExcessConns)
 	}
-	if got := r.limited(limitConnections); got != 1 {
-		t.Errorf("counted %v refusals, want 1", got)
+	if got := r.limited(limitConnections); got != maxExcessConns+1 {
+		t.Errorf("counted %v refusals, want %d", got, maxExcessConns+1)
 	}
 	if _, err := call(t, r.dial(t, person, serverURI), "Who", ""); err != nil {
 		t.Errorf("another client is refused: %v", err)
 	}
 
-	held[0].Close()
+	for _, conn := range held {
+		conn.Close()
+	}
 	ctx := deadline(t)
-	for { // the server learns in its own time that the connection is gone
-		if _, err := r.knock(t, writer); err == nil {
+	for { // the server learns in its own time that the connections are gone
+		if _, err := call(t, r.dial(t, goodWriter, serverURI), "Who", ""); err == nil {
 			break
 		}
 		if ctx.Err() != nil {
 			t.Fatal("there is no room for another connection after one has ended")
 		}
+	}
+}
+
+func TestCallsOnAConnectionTooManyGetResourceExhausted(t *testing.T) {
+	r := newRig(t, goodServer)
+	writer := r.pair(t, goodWriter)
+	for range maxConns {
+		if _, err := r.knock(t, writer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := r.dial(t, goodWriter, serverURI)
+	for what, err := range map[string]error{
+		"a call":         func() error { _, err := call(t, conn, "Who", ""); return err }(),
+		"a health check": checkHealth(t, conn),
+		"a stream": func() error {
+			s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
+			return errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty)))
+		}(),
+	} {
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(fmt.Sprint(err), "16 connections already") {
+			t.Errorf("%s gets %v, want RESOURCE_EXHAUSTED that says how many", what, err)
+		}
+	}
+}
+
+func TestTheNinthStreamOfAConnectionGetsResourceExhausted(t *testing.T) {
+	r := newRig(t, goodServer)
+	conn := r.dial(t, goodWriter, serverURI)
+	var live []grpc.ClientStream
+	for range maxConnStreams {
+		live = append(live, watch(t, conn))
+	}
+	ninth := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
+	ninth.CloseSend()
+	if err := ninth.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "8 streams already") {
+		t.Errorf("got %v, want RESOURCE_EXHAUSTED that says how many", err)
+	}
+	if got := r.limited(limitConcurrent); got != 1 {
+		t.Errorf("counted %v refusals, want 1", got)
+	}
+	if _, err := call(t, conn, "Who", ""); err != nil {
+		t.Errorf("a call beside the streams is refused: %v", err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range live {
+		if err := s.RecvMsg(new(emptypb.Empty)); !strings.Contains(err.Error(), "shutting down") {
+			t.Errorf("a stream ended before the server did: %v", err)
+		}
+	}
+}
+
+func TestAStreamThatEndedLeavesRoomForAnother(t *testing.T) {
+	r := newRig(t, goodServer)
+	conn := r.dial(t, goodWriter, serverURI)
+	for range 4 * maxConnStreams {
+		s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
+		if err := errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); status.Code(err) == codes.ResourceExhausted {
+			t.Fatal(err) // the handler itself ends with what it met, the end of what we sent
+		}
+	}
+}
+
+func TestBytesOfAConnectionAreChargedToItsClient(t *testing.T) {
+	r := newRig(t, goodServer)
+	conn := must(r.knock(t, r.pair(t, goodWriter)))(t)
+	a := r.server.clients.find([]SAN{writerURI}).account
+	a.bytes.SetLimit(0) // what is charged stays charged
+	before := a.bytes.Tokens()
+	const sent = 64 << 10
+	io.WriteString(conn, preface+settings+strings.Repeat(frame(frameData+2, 0, 1, "12345"), sent/14)+ping) // frames of priority, which ask for nothing
+	hear(t, conn, false)
+	if charged := before - a.bytes.Tokens(); charged < sent || charged > 2*sent {
+		t.Errorf("%v bytes are charged, want the %d that were sent and what TLS adds", charged, sent)
+	}
+	if left := r.server.clients.find([]SAN{personDNS}).account.bytes.Tokens(); left != byteBurst {
+		t.Errorf("another client is charged: %v bytes are left", left)
 	}
 }
 
@@ -180,46 +257,53 @@ func TestConnectionsThatEndAtOnceLeaveNothingBehind(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.server.clients.account([]*x509.Certificate{writer.Leaf}).conns.Load(); n != 0 {
+	if n := r.server.clients.find(names(writer.Leaf)).account.connections(); n != 0 {
 		t.Errorf("%d connections are still counted", n)
 	}
 }
 
-func TestTheOldestOfTooManyUnfinishedHandshakesIsCutOff(t *testing.T) {
+// dialFrom connects from an address of its own.
+func (r *rig) dialFrom(t *testing.T, source string) net.Conn {
+	t.Helper()
+	conn := must((&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).Dial("tcp", r.address))(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestAFloodOfHandshakesCutsOffItsOwnAndNobodyElses(t *testing.T) {
 	r := newRig(t, goodServer)
-	r.server.creds.mu.Lock()
-	r.server.creds.most = 3
-	r.server.creds.mu.Unlock()
-	var silent []net.Conn
-	hold := func() {
-		conn := must(net.Dial("tcp", r.address))(t)
-		t.Cleanup(func() { conn.Close() })
-		silent = append(silent, conn)
-		ctx := deadline(t)
-		for r.server.creds.unfinished() < len(silent) {
-			if ctx.Err() != nil {
-				t.Fatal("the handshake is not under way")
-			}
+	r.server.creds.limitPending(8)
+	distant := r.dialFrom(t, "127.0.0.3") // its handshake takes longer than all that follows
+	ctx := deadline(t)
+	for r.server.creds.unfinished() < 1 {
+		if ctx.Err() != nil {
+			t.Fatal("the handshake is not under way")
 		}
 	}
-	for range 3 {
-		hold()
+	var flood []net.Conn
+	const floods = 100
+	for range floods {
+		flood = append(flood, r.dialFrom(t, "127.0.0.2"))
 	}
-	if err := checkHealth(t, r.dial(t, goodWriter, serverURI)); err != nil {
-		t.Errorf("those who merely hold connections lock others out: %v", err)
+	for r.limited(limitHandshakes) < floods-7 { // all but as many as there is room for beside the first
+		if ctx.Err() != nil {
+			t.Fatalf("%v were cut off, want %d", r.limited(limitHandshakes), floods-7)
+		}
 	}
-	silent[0].SetReadDeadline(time.Now().Add(20 * time.Second))
-	if _, err := silent[0].Read(make([]byte, 1)); err == nil || isTimeout(err) {
-		t.Errorf("the oldest was not cut off: %v", err)
+	conn := tls.Client(distant, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.pair(t, goodWriter)}})
+	distant.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the handshake from another address was cut off: %v", err)
 	}
-	for i, conn := range silent[1:] {
+	closed := 0
+	for _, conn := range flood {
 		conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 		if _, err := conn.Read(make([]byte, 1)); !isTimeout(err) {
-			t.Errorf("number %d was cut off though there was room: %v", i+1, err)
+			closed++
 		}
 	}
-	if got := r.limited(limitHandshakes); got != 1 {
-		t.Errorf("counted %v cut off, want 1", got)
+	if closed != floods-7 {
+		t.Errorf("%d of the flood were closed, want %d", closed, floods-7)
 	}
 }
 

@@ -35,10 +35,14 @@ const (
 	clientWindow  = 1 << 20             // what may be under way to a client: the set of 5,000 nodes
 	shutdownGrace = 10 * time.Second    // for calls under way when the server stops
 
-	// maxConnStreams is how many calls may be under way in one connection. An answer counts
-	// until its client has read it, so this also bounds what a client that asks and does
-	// not read makes us keep. A subscriber has one or two; what goes beyond waits at the client.
+	// maxConnStreams is how many streams may be under way in one connection; a subscriber has one
+	// or two. The next one is refused, so HTTP/2 has room for more than that.
 	maxConnStreams = 8
+
+	// maxConnCalls is how many calls of any kind may be under way in one connection. An answer counts
+	// until its client has read it, so this also bounds what a client that asks and does not
+	// read makes us keep. What goes beyond waits at the client.
+	maxConnCalls = 2 * maxConnStreams
 
 	// defaultRefresh is how often files are read again. Reading beats watching here: what
 	// kubelet mounts are symbolic links that are swapped, and a missed event would be silent.

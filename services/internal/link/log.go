@@ -16,16 +16,17 @@ func logger(log *slog.Logger) logging.Logger {
 	})
 }
 
-// peerFields name the peer, by the name that authorisation goes by.
+// peerFields name the peer, by the name that the list has.
 func peerFields(ctx context.Context) logging.Fields {
-	certs := peerCertificates(ctx)
-	if len(certs) == 0 {
+	c := connectionOf(ctx)
+	if c == nil || len(c.names) == 0 {
 		return nil
 	}
-	if all := names(certs[0]); len(all) > 0 {
-		return logging.Fields{"peer.san", string(all[0])}
+	name := c.names[0]
+	if e := c.entry(); e != nil {
+		name = e.grant.SAN
 	}
-	return nil
+	return logging.Fields{"peer.san", string(name)}
 }
 
 // level of the line about a finished call. UNAVAILABLE is how streams end in the ordinary

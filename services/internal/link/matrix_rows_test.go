@@ -73,23 +73,30 @@ var matrix = []presented{
 
 	// How much of it.
 	{name: "below one intermediate", is: deep(1)},
-	{name: "below five intermediates", is: deep(5)},
-	{name: "below fifteen intermediates", is: deep(15)},
-	{name: "below sixteen intermediates", refused: "17 certificates", is: deep(16)},
+	{name: "below three intermediates", is: deep(3)},
+	{name: "below four intermediates", refused: "5 certificates", is: deep(4)},
 	{name: "below two hundred intermediates", refused: "201 certificates", is: deep(200)},
-	{name: "beside fifteen others", is: crowded(15)},
+	{name: "beside three others", is: crowded(3)},
 	{name: "beside five hundred others", refused: "501 certificates", is: crowded(500)},
 	{name: "beside two thousand others", refused: "exceeds maximum", is: crowded(2000)},
 	{name: "with a megabyte in it", refused: "exceeds maximum", is: altered(func(x *x509.Certificate) {
 		x.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: make([]byte, 1<<20)}}
 	})},
 	{name: "with ten thousand names", refused: "exceeds maximum", is: manyNames(10000)},
-	{name: "with three thousand names", refused: "at most 16 of 65536 bytes", is: manyNames(3000)},
-	{name: "with a thousand names", is: manyNames(1000)},
-	{name: "with a key of 16,384 bits", refused: "RSA key larger than", is: func(c *casting) tls.Certificate {
-		key := must(rsa.GenerateKey(rand.Reader, 2048))(c)
-		cert := c.keyed(c.ca, c.good(), oversized{key, &rsa.PublicKey{N: number(16384), E: 65537}})
-		cert.PrivateKey = key
+	{name: "with three thousand names", refused: "at most 4 of 16384 bytes", is: manyNames(3000)},
+	{name: "with 64 names more", refused: "65 names", is: manyNames(maxNames)},
+	{name: "with 63 names more", is: manyNames(maxNames - 1)},
+	{name: "below an intermediate with 65 constraints", refused: "65 name constraints", is: below(func(x *x509.Certificate) {
+		for n := range maxNames + 1 {
+			x.ExcludedDNSDomains = append(x.ExcludedDNSDomains, fmt.Sprintf("d%d.example.net", n))
+		}
+	})},
+	{name: "with a key of 16,384 bits", refused: "RSA key larger than", is: rsaPublic(16384, 65537)},
+	{name: "with a key of 8,192 bits", refused: "has 8192 bits", is: rsaPublic(8192, 65537)},
+	{name: "with a key whose exponent has 31 bits", refused: "the exponent 2147483647", is: rsaPublic(2048, 1<<31-1)},
+	{name: "below an intermediate with a key of 8,192 bits", refused: "has 8192 bits", is: func(c *casting) tls.Certificate {
+		cert := c.issue(c.ca, c.good())
+		cert.Certificate = append(cert.Certificate, rsaPublic(8192, 65537)(c).Certificate[0])
 		return cert
 	}},
 
@@ -213,6 +220,16 @@ const (
 	dnsName  = 2
 	uriName  = 6
 )
+
+// rsaPublic is a certificate for an RSA key of that size, which need not be one.
+func rsaPublic(bits uint, exponent int) func(*casting) tls.Certificate {
+	return func(c *casting) tls.Certificate {
+		key := must(rsa.GenerateKey(rand.Reader, 2048))(c)
+		cert := c.keyed(c.ca, c.good(), oversized{key, &rsa.PublicKey{N: number(bits), E: exponent}})
+		cert.PrivateKey = key
+		return cert
+	}
+}
 
 // spelt is a certificate whose only name is in these very bytes, which no library might write.
 func spelt(tag int, name func(*casting) string) func(*casting) tls.Certificate {

@@ -52,15 +52,17 @@ func (p *presented) toServer(t *testing.T, half, name string) {
 		}
 		return
 	}
-	if errHealth != nil || failed() != 0 {
-		t.Errorf("the handshake is refused: %v (%v counted)\n%s", errHealth, failed(), r.log)
-	}
 	if p.stranger || p.twoKnown {
-		if status.Code(errWho) != codes.PermissionDenied {
-			t.Errorf("a stranger's call gets %v, want PERMISSION_DENIED", errWho)
+		for _, err := range []error{errHealth, errWho} {
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("an unlisted client's call gets %v, want UNAVAILABLE", err)
+			}
 		}
-	} else if errWho != nil {
-		t.Errorf("the call is refused: %v", errWho)
+		r.log.await(t, "this client is not on the list")
+		return
+	}
+	if errHealth != nil || errWho != nil || failed() != 0 {
+		t.Errorf("the handshake or the call is refused: %v, %v (%v counted)\n%s", errHealth, errWho, failed(), r.log)
 	}
 }
 

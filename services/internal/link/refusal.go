@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"crypto/rsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,50 +11,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// minRSA is the least size of an RSA key. crypto/x509 takes 1,024 bits, which nobody should
-// sign with any more (NIST SP 800-131A).
-const minRSA = 2048
-
 // maxRefusal is how long the text of a refusal may be, in bytes.
 const maxRefusal = 2 << 10
-
-// strong refuses chains with an RSA key that is too short, unless there is one without.
-func strong(chains [][]*x509.Certificate) error {
-	var weak error
-	for _, chain := range chains {
-		var found error
-		for _, c := range chain {
-			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
-				found = fmt.Errorf("the RSA key of %s has %d bits: issue it with %d or more, or with an elliptic curve's", described(c), key.N.BitLen(), minRSA)
-			}
-		}
-		if found == nil {
-			return nil
-		}
-		weak = found
-	}
-	return weak
-}
-
-// What a peer may present. crypto/tls takes 256 KB and keeps what it has parsed, some megabytes, for as
-// long as the connection lives; an honest chain is a few certificates of one or two KB.
-const (
-	maxCerts     = 16
-	maxCertBytes = 64 << 10
-)
-
-// modest refuses a chain that is too long before it is verified.
-func modest(chain [][]byte) error {
-	total := 0
-	for _, c := range chain {
-		total += len(c)
-	}
-	if len(chain) > maxCerts || total > maxCertBytes {
-		return fmt.Errorf("the peer presents %d certificates of %d bytes, at most %d of %d bytes are looked at: its file should hold the certificate and its intermediates alone",
-			len(chain), total, maxCerts, maxCertBytes)
-	}
-	return nil
-}
 
 // described says which certificate it is, in few words however long its own are.
 func described(c *x509.Certificate) string {

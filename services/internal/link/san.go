@@ -19,6 +19,9 @@ type SAN string
 func ParseSAN(text string) (SAN, error) {
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
+		if strings.Contains(text, "*") {
+			return "", fmt.Errorf("%q has a wildcard, want the whole name: names are compared exactly", text)
+		}
 		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return "", fmt.Errorf("%q is no URI like spiffe://example.org/name", text)
 		}

@@ -88,7 +88,7 @@ func TestTheServerAcceptsOnlyCertificatesOfItsClients(t *testing.T) {
 		logged string // empty: accepted
 	}{
 		{"a good one", with(goodWriter, clientCA, 0), ""},
-		{"a stranger to the list, for health", with(stranger, clientCA, 0), ""},
+		{"an unlisted client, for health", with(stranger, clientCA, 0), "this client is not on the list"},
 		{"another CA", with(goodWriter, otherCA, 0), "unknown authority"},
 		{"the server's own CA", with(goodWriter, serverCA, 0), "unknown authority"},
 		{"an expired certificate", with(leaf{sans: []string{writerURI}, usages: forClients, expired: true}, clientCA, 0), "expired"},

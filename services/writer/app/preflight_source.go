@@ -111,7 +111,7 @@ func (o *origin) answered(err error, byServer bool) (string, error) {
 		advice = fmt.Sprintf("check %s, and that %s is the inventory's", o.setting("INVENTORY_SAN"), o.setting("INVENTORY_ADDRESS"))
 	case has("remote error: tls"), has("broken pipe", "reset by peer", "EOF", "server preface") && !has("while dialing", "handshake failed"):
 		// With TLS 1.3 a client's handshake is over before its certificate is judged.
-		advice = "the inventory refuses our certificate: its TLS_PEER_CA_FILE must hold the CA that signs ours"
+		advice = "the inventory refuses our certificate, and its log says why: its TLS_PEER_CA_FILE must hold the CA that signs ours, and its ALLOWED_CLIENTS_FILE our SAN"
 	case has("unknown authority", "x509:"):
 		advice = o.setting("TLS_PEER_CA_FILE") + " must hold the CA that signs the inventory's certificate"
 	case has("not for server auth"):

@@ -85,7 +85,7 @@ func ask(ctx context.Context, call command.Call[Settings], answer func(context.C
 func advice(failure string) string {
 	for _, cut := range []string{"remote error: tls", "broken pipe", "reset by peer", "server preface"} {
 		if strings.Contains(failure, cut) && !strings.Contains(failure, "while dialing") {
-			return ": does its CLIENT_CA_FILE hold the CA that signs CLIENT_CERT_FILE?"
+			return ": the writer refuses CLIENT_CERT_FILE, and its log says why: its CLIENT_CA_FILE must hold the CA that signs it, and its list of clients one of its names"
 		}
 	}
 	return ""

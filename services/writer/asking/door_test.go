@@ -111,7 +111,7 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 		{"a subscriber", "proxy", list, []string{"web/shop"}, "10.0.0.3  draining", 0},
 		{"a subscriber who wants to know why", "proxy", explain, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
 		{"one with a view of nodes", "viewer", list, []string{"web/shop"}, "view of nodes", 1},
-		{"a stranger", "stranger", list, []string{"web/shop"}, "not allowed", 1},
+		{"a stranger", "stranger", list, []string{"web/shop"}, "the writer refuses CLIENT_CERT_FILE", 1},
 		{"one without a certificate", "nobody", list, []string{"web/shop"}, "nobody.pem", 2},
 	} {
 		t.Run(q.name, func(t *testing.T) {

@@ -43,8 +43,9 @@ const (
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN
 // to a role and a view; the view selects nodes and decides which of their labels
 // are exported. Cursor, digest and count are those of the view, never of the whole.
-// An unknown SAN gets PERMISSION_DENIED. When a client's permission or view changes,
-// its live streams end with PERMISSION_DENIED or UNAVAILABLE respectively.
+// A client with an unknown SAN gets no answer to any call, gRPC health included: its connection
+// ends with a TLS alert. When a client's permission is taken away or its view changes, its live
+// streams end with PERMISSION_DENIED or UNAVAILABLE respectively.
 //
 // # The life of a stream
 //
@@ -136,9 +137,9 @@ const (
 type InventoryServiceClient interface {
 	// WatchNodes streams the nodes of the client's view: first what the client lacks,
 	// then each change as it comes. It ends with UNAVAILABLE in the ordinary course of
-	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams of this client), INVALID_ARGUMENT (a malformed
-	// request: do not repeat it unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above
-	// 64 KiB gets RESOURCE_EXHAUSTED.
+	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams or connections of this client, or streams of this
+	// connection), INVALID_ARGUMENT (a malformed request, also one that cannot be decoded: do not repeat it
+	// unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above 64 KiB gets RESOURCE_EXHAUSTED.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
 	// ListNodes returns the same nodes once, for people and grpcurl; clients with the
 	// role of operator also get identifiers of the cloud, and every node that is left out,
@@ -197,8 +198,9 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN
 // to a role and a view; the view selects nodes and decides which of their labels
 // are exported. Cursor, digest and count are those of the view, never of the whole.
-// An unknown SAN gets PERMISSION_DENIED. When a client's permission or view changes,
-// its live streams end with PERMISSION_DENIED or UNAVAILABLE respectively.
+// A client with an unknown SAN gets no answer to any call, gRPC health included: its connection
+// ends with a TLS alert. When a client's permission is taken away or its view changes, its live
+// streams end with PERMISSION_DENIED or UNAVAILABLE respectively.
 //
 // # The life of a stream
 //
@@ -290,9 +292,9 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 type InventoryServiceServer interface {
 	// WatchNodes streams the nodes of the client's view: first what the client lacks,
 	// then each change as it comes. It ends with UNAVAILABLE in the ordinary course of
-	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams of this client), INVALID_ARGUMENT (a malformed
-	// request: do not repeat it unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above
-	// 64 KiB gets RESOURCE_EXHAUSTED.
+	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams or connections of this client, or streams of this
+	// connection), INVALID_ARGUMENT (a malformed request, also one that cannot be decoded: do not repeat it
+	// unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above 64 KiB gets RESOURCE_EXHAUSTED.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
 	// ListNodes returns the same nodes once, for people and grpcurl; clients with the
 	// role of operator also get identifiers of the cloud, and every node that is left out,

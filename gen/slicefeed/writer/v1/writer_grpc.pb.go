@@ -42,7 +42,8 @@ const (
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a
 // role: a subscriber may call WatchEndpoints and ListTargets, an operator may do everything.
-// An unknown SAN gets PERMISSION_DENIED. The service has a listener, a CA and a list of
+// A client with an unknown SAN gets no answer to any call, gRPC health included: its connection
+// ends with a TLS alert. The service has a listener, a CA and a list of
 // clients of its own: who may ask a writer cannot pose as an inventory.
 //
 // # What is told
@@ -153,7 +154,8 @@ func (c *writerServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEn
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a
 // role: a subscriber may call WatchEndpoints and ListTargets, an operator may do everything.
-// An unknown SAN gets PERMISSION_DENIED. The service has a listener, a CA and a list of
+// A client with an unknown SAN gets no answer to any call, gRPC health included: its connection
+// ends with a TLS alert. The service has a listener, a CA and a list of
 // clients of its own: who may ask a writer cannot pose as an inventory.
 //
 // # What is told

@@ -1,0 +1,64 @@
+package link
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+var errMalformed = status.Error(codes.InvalidArgument, "the request is not a protobuf message of its type, or has text that is not UTF-8")
+
+// malformedMark is what a request holds that could not be decoded: an unknown field with the largest
+// number there is, which no message of ours has. A client that sends it gets the answer it asked for.
+var malformedMark = protowire.AppendVarint(protowire.AppendTag(nil, protowire.MaxValidNumber, protowire.VarintType), 1)
+
+// requestCodec decodes requests. One that cannot be decoded it marks, for an interceptor to refuse:
+// grpc itself answers INTERNAL, as if the fault were the server's, and asks nobody before.
+type requestCodec struct{ encoding.CodecV2 }
+
+func newRequestCodec() requestCodec { return requestCodec{encoding.GetCodecV2("proto")} }
+
+func (c requestCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	err := c.CodecV2.Unmarshal(data, v)
+	m, ok := v.(proto.Message)
+	if err == nil || !ok {
+		return err
+	}
+	proto.Reset(m)
+	m.ProtoReflect().SetUnknown(malformedMark)
+	return nil
+}
+
+func checkDecoded(request any) error {
+	if m, ok := request.(proto.Message); ok && string(m.ProtoReflect().GetUnknown()) == string(malformedMark) {
+		return errMalformed
+	}
+	return nil
+}
+
+func refuseMalformed(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := checkDecoded(request); err != nil {
+		return nil, err
+	}
+	return handler(ctx, request)
+}
+
+func refuseMalformedStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, decodedStream{s})
+}
+
+type decodedStream struct{ grpc.ServerStream }
+
+func (s decodedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return checkDecoded(m)
+}
