@@ -54,6 +54,27 @@ func verdicts() []Mutant {
 			Suites: []string{inVerdict},
 		},
 		{
+			Name:   "last-report-forgotten",
+			Harm:   "A report that comes together with the loss of the link is lost: what is READY again becomes draining.",
+			File:   inVerdict + "/table.go",
+			Edits:  one("c.heard(s, c.lastReport(s))", "c.heard(s, Unknown)"),
+			Suites: []string{inVerdict},
+		},
+		{
+			Name:   "resync-for-good",
+			Harm:   "A resync turns the guards off for twenty minutes instead of once.",
+			File:   inVerdict + "/resync.go",
+			Edits:  one("done.at.Equal(at) && done.led.Equal(c.in.LeadingSince)", "done.at.Equal(at) && done.led.After(c.in.LeadingSince)"),
+			Suites: []string{inVerdict},
+		},
+		{
+			Name:   "resync-without-trust",
+			Harm:   "A resync believes a source whose link is down, and empties the Service by what it said last.",
+			File:   inVerdict + "/resync.go",
+			Edits:  one("!w.trusted {", "!w.Heard {"),
+			Suites: []string{inVerdict},
+		},
+		{
 			Name:   "empty-threshold-off-by-one",
 			Harm:   "An empty set is believed one observation too early.",
 			File:   inVerdict + "/trust.go",

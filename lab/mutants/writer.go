@@ -59,6 +59,27 @@ func writer() []Mutant {
 			Suites: []string{inSubscriber},
 		},
 		{
+			Name:   "probe-status-never-expires",
+			Harm:   "A writer that is out of sockets calls every backend passing for ever, and keeps the Lease.",
+			File:   inProber + "/expiry.go",
+			Edits:  one("const expiresAfter = 3\n", "const expiresAfter = 3_000_000\n"),
+			Suites: []string{inProber},
+		},
+		{
+			Name:   "first-come-first-served",
+			Harm:   "One Service with a filtered probe port takes every place of the prober, and no death in another one is noticed.",
+			File:   inProber + "/shares.go",
+			Edits:  one("\troom := min(free, sourceWeight*free-s.bySource[l.share.Source])\n", "\troom := s.limit * free\n"),
+			Suites: []string{inProber},
+		},
+		{
+			Name:   "unprobed-is-not-blind",
+			Harm:   "A leader that cannot probe keeps the Lease where another host would see.",
+			File:   inControl + "/surrender.go",
+			Edits:  one("blinded || d.Panic || d.CannotProbe", "blinded || d.Panic"),
+			Suites: []string{inControl},
+		},
+		{
 			Name:   "fall-off-by-one",
 			Harm:   "Two failed probes put an endpoint out, where three are promised.",
 			File:   inProber + "/schedule.go",
@@ -76,7 +97,7 @@ func writer() []Mutant {
 			Name:   "void-counts-as-failure",
 			Harm:   "A probe that could not be sent counts against the backend: a writer short of sockets puts everything out.",
 			File:   inProber + "/schedule.go",
-			Edits:  one("\tcase outcome == Void:\n\t\treturn false\n", ""),
+			Edits:  one("\tcase outcome == Void:\n\t\tr.trouble = detail\n\t\treturn s.expire(r, now)\n", ""),
 			Suites: []string{inProber},
 		},
 		{

@@ -259,7 +259,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		c.audience.heard(c.key, decision)
 	}
 	guards, later := c.lasting(decision.Guards, now)
-	warnings = slices.Concat(asWarnings(guards), c.remarks(view))
+	warnings = slices.Concat(asWarnings(guards), asResync(decision.Resync), c.remarks(view))
 	if decision.Write && !view.Paused {
 		write = func(ctx context.Context) error {
 			desired.Endpoints = listed(decision.Endpoints)

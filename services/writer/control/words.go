@@ -25,7 +25,7 @@ import (
 func limits(s targets.Settings) verdict.Limits {
 	return verdict.Limits{
 		MaxStaleness: s.MaxStaleness, EmptyThreshold: s.EmptyThreshold, ShrinkWindow: s.ShrinkWindow,
-		ListOut: s.ListOut, Probing: s.Probe.Mode != prober.Off,
+		ListOut: s.ListOut, Probing: s.Probe.Mode != prober.Off, Resync: s.Resync,
 	}
 }
 
@@ -162,6 +162,17 @@ func asWarnings(guards []verdict.Guard) []applier.Warning {
 		all = append(all, applier.Warning{Reason: reasons[g.Rule], About: g.Source, Action: "HoldBack", Note: g.Message})
 	}
 	return all
+}
+
+// asResync reports a resync on the Service: that it was made, or what it waits for.
+func asResync(r verdict.Resync) []applier.Warning {
+	switch {
+	case r.Message() == "":
+		return nil
+	case r.Done:
+		return []applier.Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
+	}
+	return []applier.Warning{{Reason: "ResyncWaits", Action: "HoldBack", Note: r.Message()}}
 }
 
 // paused is told while someone acts by hand.

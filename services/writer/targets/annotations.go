@@ -113,6 +113,14 @@ var known = []annotation{
 	},
 	duration("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "in which at most half of a source's ready endpoints leave on its word alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
 	flag("list-out", "true", "whether endpoints that are out are listed, so that people see them", func(s *Settings) *bool { return &s.ListOut }),
+	{
+		"resync", "a time such as 2026-01-02T15:04:05Z", "never", "within ten minutes of it, once per leader, and while every source is trusted: what the sources do not list leaves at once, whatever the shrink and floor guards and an unconfirmed emptiness say",
+		func(s *Settings, text string) bool {
+			at, err := time.Parse(time.RFC3339, text)
+			s.Resync = at
+			return err == nil
+		},
+	},
 	flag(paused, "false", "nothing at all is written, while someone acts by hand", func(s *Settings) *bool { return &s.Paused }),
 }
 

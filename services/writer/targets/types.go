@@ -67,8 +67,9 @@ type Settings struct {
 	ShrinkWindow time.Duration
 	// EmptyThreshold is how many observations make an empty source believed.
 	EmptyThreshold int
-	ListOut        bool // endpoints that are out are listed
-	Paused         bool // no write of any kind
+	ListOut        bool      // endpoints that are out are listed
+	Paused         bool      // no write of any kind
+	Resync         time.Time // when a person asked for a resync; zero: never
 }
 
 // Named is the one target given by name; the zero value is none.

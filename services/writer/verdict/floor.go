@@ -20,7 +20,7 @@ func (c *court) floor() {
 		if e.Listed && e.Conditions.Ready {
 			return
 		}
-		if e.Rule == RuleFence || (s.held == nil && !e.Listed) || (s.health == off && c.emptied(s.owner)) {
+		if e.Rule == RuleFence || e.Verdict == Gone && (c.resyncs || s.freed) || (s.held == nil && !e.Listed) || (s.health == off && c.emptied(s.owner)) {
 			continue
 		}
 		drains := e.Listed && e.Conditions == draining

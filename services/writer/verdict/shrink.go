@@ -49,7 +49,7 @@ func (c *court) leavers() (ready []int, leaving [][]int) {
 		ready[s.label]++
 		stays := e.Listed && e.Conditions.Ready
 		dead := s.health == Failing && !c.void
-		if !stays && !dead && !s.ours && s.refused != s.label && !c.emptied(s.label) {
+		if !stays && !dead && !s.ours && !s.freed && s.refused != s.label && !c.emptied(s.label) {
 			leaving[s.label] = append(leaving[s.label], i)
 		}
 	}

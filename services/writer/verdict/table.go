@@ -116,6 +116,11 @@ func (c *court) judge(i int, settled bool) Endpoint {
 	if member != nil {
 		state = member.State
 	}
+	if s.freed && member == nil && w.rule == RuleEmpty {
+		c.heard(s, unlisted)
+		e.Verdict, e.Rule, e.Reason = Gone, RuleTable, c.reason(s, w.Name, states[unlisted])
+		return c.listed(s, e, true)
+	}
 	if !w.believed() {
 		c.heard(s, c.lastReport(s))
 		e.Rule = w.rule

@@ -47,7 +47,7 @@ func (c *court) empty() {
 		w.observed = c.remembered(w).observe(w, empty)
 		switch {
 		case !empty || !w.trusted:
-		case w.observed.count < c.in.Limits.EmptyThreshold:
+		case w.observed.count < c.in.Limits.EmptyThreshold && !c.resyncs:
 			w.rule, w.why = RuleEmpty, "empty, not confirmed yet"
 		default:
 			w.emptied = true

@@ -117,6 +117,9 @@ type Limits struct {
 	ShrinkWindow   time.Duration // in which half of a source's endpoints may leave on its word alone; 0: any number at any time
 	ListOut        bool          // list endpoints that are out, all conditions false
 	Probing        bool
+	// Resync is the time at which a person asked for a resync: around it, and once per leader, what the sources do not list
+	// leaves whatever shrink, floor and an unconfirmed emptiness say. Zero: never.
+	Resync time.Time
 }
 
 // Input is all that a decision rests on.
@@ -194,5 +197,6 @@ type Decision struct {
 	// CannotProbe is whether an endpoint in use has no probe status since it cannot be probed.
 	CannotProbe bool
 	BlindSince  time.Time
+	Resync      Resync
 	Wake        time.Time // ask again then at the latest; zero: only on a change
 }

@@ -21,6 +21,7 @@ type Memory struct {
 	words   []word    // by address
 	passed  time.Time // when a probe of this target last passed
 	blind   time.Time // since when none does, see Decision.BlindSince
+	resync  resynced
 }
 
 // word is what a trusted source last said of an address of its own, and what became of it.
@@ -33,21 +34,24 @@ type word struct {
 	had     Conditions // before a failing probe put it out
 	booked  string     // the source whose window of the shrink guard has let it go, while it is still held as ready
 	ours    bool       // it leaves because our own settings changed
+	freed   bool       // a resync has let it go, while it is still held
 }
 
 // Decide makes one decision. It neither keeps nor changes its arguments. The order of the
 // steps is that of the rules: a step sees what the earlier ones left standing.
 func Decide(mem Memory, in Input, now time.Time) (Memory, Decision) {
 	c := open(mem, in, now)
-	c.fence() // what may be written at all
-	c.gate()  // sources that were not heard yet change nothing
-	c.panic() // when all probes fail at once, they are void
-	c.empty() // a source that says "nothing" must say it for a while
-	c.trust() // sources that cannot be believed at present change nothing
-	c.own()   // one address, one source
-	c.table() // the two witnesses
+	c.fence()  // what may be written at all
+	c.gate()   // sources that were not heard yet change nothing
+	c.resync() // whether a person asked for one
+	c.panic()  // when all probes fail at once, they are void
+	c.empty()  // a source that says "nothing" must say it for a while
+	c.trust()  // sources that cannot be believed at present change nothing
+	c.own()    // one address, one source
+	c.table()  // the two witnesses
 	if !c.forbidden {
 		c.floor()  // something stays ready
+		c.free()   // what a resync lets go
 		c.shrink() // not too many leave at once
 		c.resort() // in a panic, what nobody calls dead is better than nothing
 	}
@@ -69,6 +73,7 @@ type court struct {
 	forbidden bool // the fence would take all: nothing is written
 	works     bool // a probe passes of what is held, or could be listed
 	void      bool // the probes' failures are void
+	resyncs   bool // shrink, floor and an unconfirmed emptiness hold nothing that is absent
 	spares    int  // endpoints that are in use because of it
 	floored   int  // endpoints that are ready since nothing else would be
 
@@ -93,6 +98,7 @@ type subject struct {
 	spared  bool // a failure that is void has put it out: it gets back what it had
 	booked  bool // see word: by a window of its label's
 	ours    bool // see word
+	freed   bool // see word
 }
 
 // lastPassed is when a probe of it last passed, as far as that is known.
@@ -210,6 +216,7 @@ func (c *court) subject(address netip.Addr, held *Held, past *word) subject {
 	switch {
 	case held != nil:
 		s.label = c.source(labelled(held))
+		s.freed = past != nil && past.freed
 		s.booked = past != nil && past.booked == labelled(held) && held.Conditions.Ready
 	case past != nil && past.out:
 		s.label = c.source(past.source)
@@ -350,7 +357,7 @@ func (c *court) remember() {
 	same, before := 0, c.past.words // so many are as they were, and as long as all are nothing is made
 	for i := range c.subjects {
 		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, ours: s.ours}
+		w := word{address: s.address, source: e.Source, state: s.state, since: s.since, ours: s.ours, freed: s.freed}
 		if s.booked {
 			w.booked = labelled(s.held)
 		}
@@ -366,7 +373,7 @@ func (c *court) remember() {
 		if e.Verdict == Gone && s.health == Passing {
 			c.memory.passed = c.now // it passed to the end: what it has put out stays out when it is gone
 		}
-		if w.state == Unknown && !w.out && w.had == (Conditions{}) {
+		if w.state == Unknown && !w.out && !w.freed && w.had == (Conditions{}) {
 			continue
 		}
 		if c.memory.words == nil && same < len(before) && before[same] == w {
