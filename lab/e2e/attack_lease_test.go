@@ -81,7 +81,7 @@ func TestAttackLeaseThatOutlivesTheCredential(t *testing.T) {
 				Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "coordination.k8s.io/v1", FieldsType: "FieldsV1",
 				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", 1_000_000) + `":{}}`)},
 			})
-		}, "8,192 characters"},
+		}, "8,192 bytes"},
 	}
 	all := []attack{
 		{"another controller's Lease", createLease(func(l *coordinationv1.Lease) { l.Name = "their-controller" }), "the Lease web/slicefeed-default alone"},
@@ -203,13 +203,13 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 			e.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true)}}
 		}), fields},
 		{"an Event of 200 KB", tell(func(e *eventsv1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }), fields},
-		{"an Event on a long name", tell(func(e *eventsv1.Event) { e.Regarding.FieldPath = strings.Repeat("x", 200_000) }), "4,096 characters"},
+		{"an Event on a long name", tell(func(e *eventsv1.Event) { e.Regarding.FieldPath = strings.Repeat("x", 200_000) }), "4,096 bytes"},
 		{"an Event with large notes of who set which field", tell(func(e *eventsv1.Event) {
 			e.ManagedFields = []metav1.ManagedFieldsEntry{{
 				Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "events.k8s.io/v1", FieldsType: "FieldsV1",
 				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", 1_000_000) + `":{}}`)},
 			}}
-		}), "4,096 characters"},
+		}), "4,096 bytes"},
 	})
 	s.must(patch("ours", `{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`)(s.ctx(), thief, nil))
 }

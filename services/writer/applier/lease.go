@@ -255,9 +255,13 @@ const waitMargin = 5 * time.Second
 
 // boundRecord limits what a Lease may demand of a candidate. Whoever may write the Lease may record a duration of
 // 68 years, which the API server accepts and client-go waits for, and a number of terms that overflows when client-go
-// adds one, so that the API server rejects each attempt to take the Lease.
+// adds one, so that the API server rejects each attempt to take the Lease. A second would be as bad: its holder leads
+// for longer than that.
 func boundRecord(record resourcelock.LeaderElectionRecord, own time.Duration) resourcelock.LeaderElectionRecord {
 	record.LeaseDurationSeconds = min(record.LeaseDurationSeconds, int((own+waitMargin)/time.Second))
+	if record.HolderIdentity != "" {
+		record.LeaseDurationSeconds = max(record.LeaseDurationSeconds, int(own/time.Second))
+	}
 	if record.LeaderTransitions < 0 || record.LeaderTransitions >= math.MaxInt32 {
 		record.LeaderTransitions = 0
 	}

@@ -113,3 +113,18 @@ func TestLeaseTakenFromRunningLeaderIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// Nor is a Lease shorter for what it records: its holder goes by its own duration, and would still lead.
+func TestLeaseShortenedWhileHeldIsNotTakenEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "slicefeed", Name: "slicefeed-default"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("leader"), LeaseDurationSeconds: new(int32(1))},
+		})
+		l, stop := newLease(t, client, "standby")
+		defer stop()
+		if took := await(t, l, true); took < 15*time.Second {
+			t.Errorf("taken after %s, while its holder may still lead", took)
+		}
+	})
+}
