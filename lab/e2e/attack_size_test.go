@@ -102,6 +102,9 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 				slice.Ports[i].AppProtocol = new(strings.Repeat(strings.Repeat("d", 60)+".", 4) + "d/" + strings.Repeat("p", 63))
 			}
 		})), "ports of an EndpointSlice"},
+		{"a port that is allowed for another protocol", create(changed(template, atPort(new(int32(8080))), func(slice *discoveryv1.EndpointSlice) {
+			slice.Ports[0].Protocol = new(corev1.ProtocolUDP)
+		})), "port 8080 is not among the allowed ports for UDP"},
 		{"annotations", change(pair.Namespace, "ours", bigAnnotation(200_000)), metadata},
 		{"annotations just too large", create(changed(template, bigAnnotation(20_480))), metadata},
 		{"annotations in characters of four bytes", create(changed(template, func(slice *discoveryv1.EndpointSlice) {

@@ -55,7 +55,8 @@ var worldsRules = policyfuzz.Rules{
 	Namespaces: []string{pair.Namespace, pair.OtherNamespace},
 	Managers:   []string{"slicefeed-default", "endpoint-updater"},
 	CIDRs:      []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/64")},
-	Ports:      [][2]int32{{30000, 32767}, {8080, 8080}},
+	Ports:      [][2]int32{{30000, 32767}},
+	TCPPorts:   [][2]int32{{8080, 8080}},
 }
 
 // fuzzer is a thief, its twin that the policy does not know, and who looks on.

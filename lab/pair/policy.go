@@ -29,7 +29,7 @@ const policyName = "slicefeed-writer"
 var policyEdits = []struct{ from, to string }{
 	{`['web']`, `['web', '` + OtherNamespace + `']`},
 	{`['10.0.1.0/24']`, `['10.0.1.0/24', 'fd00:1::/64', '` + SourcesSubnet + `']`},
-	{`['30000-32767']`, `['30000-32767', '8080']`},
+	{`['30000-32767']`, `['30000-32767', '8080/TCP']`},
 	{`['slicefeed-default']`, `['slicefeed-default', 'endpoint-updater']`},
 }
 

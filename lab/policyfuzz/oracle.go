@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -20,6 +21,7 @@ type Rules struct {
 	Managers   []string // values of endpointslice.kubernetes.io/managed-by
 	CIDRs      []netip.Prefix
 	Ports      [][2]int32 // ranges, both ends included
+	TCPPorts   [][2]int32 // for TCP alone
 }
 
 // Forbids says why the policy has to refuse a change, or nothing. A slice that is made has no
@@ -59,7 +61,7 @@ func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
 		switch {
 		case p.Port == nil:
 			say("a port without a number")
-		case !slices.ContainsFunc(r.Ports, func(of [2]int32) bool { return of[0] <= *p.Port && *p.Port <= of[1] }):
+		case !slices.ContainsFunc(r.portsFor(p.Protocol), func(of [2]int32) bool { return of[0] <= *p.Port && *p.Port <= of[1] }):
 			say("port %d", *p.Port)
 		}
 	}
@@ -79,6 +81,13 @@ func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
 		}
 	}
 	return why
+}
+
+func (r Rules) portsFor(protocol *corev1.Protocol) [][2]int32 {
+	if protocol == nil || *protocol == corev1.ProtocolTCP {
+		return slices.Concat(r.Ports, r.TCPPorts)
+	}
+	return r.Ports
 }
 
 // Sizes that the policy allows. It counts characters of a text that it makes of the object; what is drawn is so far
