@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -200,6 +201,67 @@ func TestAlertsAndDashboardsSpeakOfMetricsThatThereAre(t *testing.T) {
 				of, suffix := histogram(name)
 				if kinds[of] != "histogram" || !slices.Contains([]string{"bucket", "count", "sum"}, suffix) {
 					t.Errorf("%s: there is no metric %s", what, name)
+				}
+			}
+		}
+	}
+}
+
+var grouping = regexp.MustCompile(`\b(by|on|without|ignoring)\b\s*\(([^)]*)\)`)
+
+// lostLabels names what an expression groups by or joins on without keeping clusters apart, where one Thanos
+// or Mimir has the series of several: two consuming clusters would seem to have several leaders. The namespace
+// tells installations apart that one job scrapes; an instance is of one namespace anyway, and the series
+// of a Service have the Service's namespace.
+func lostLabels(expr string) (lost []string) {
+	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
+		labels := strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' || r == ' ' })
+		byJob := slices.Contains(labels, "job") && !slices.Contains(labels, "instance")
+		if m[1] != "by" && m[1] != "on" || !slices.Contains(labels, "cluster") || byJob && !slices.Contains(labels, "namespace") {
+			lost = append(lost, m[0])
+		}
+	}
+	return lost
+}
+
+func TestGroupingsThatMergeClustersAreFound(t *testing.T) {
+	for _, c := range []struct {
+		expr string
+		want []string
+	}{
+		{"sum by (job) (x) > 1", []string{"by (job)"}},
+		{"sum by (cluster, job) (x) > 1", []string{"by (cluster, job)"}},
+		{"sum by (cluster, namespace, job) (x) > 1", nil},
+		{"a and on (job, instance) b", []string{"on (job, instance)"}},
+		{"max by (cluster, source) (a and on (cluster, job, instance) b)", nil},
+		{"a * on(cluster,job,instance) group_right () b", nil},
+		{"sum without (instance) (x)", []string{"without (instance)"}},
+	} {
+		if diff := cmp.Diff(c.want, lostLabels(c.expr)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.expr, diff)
+		}
+	}
+}
+
+func TestAlertsAndDashboardsKeepClustersApart(t *testing.T) {
+	grouped := 0
+	for _, a := range alerts(t) {
+		grouped += len(grouping.FindAllString(a.Expr, -1))
+		for _, lost := range lostLabels(a.Expr) {
+			t.Errorf("%s: %q merges clusters or installations", a.Alert, lost)
+		}
+	}
+	if grouped < 30 {
+		t.Errorf("only %d groupings were found in the alerts", grouped)
+	}
+	for _, half := range halves {
+		for _, p := range panels(t, half) {
+			for _, target := range p.Targets {
+				for _, lost := range lostLabels(target.Expr) {
+					t.Errorf("%s: %s: %q merges clusters or installations", half, p.Title, lost)
+				}
+				if !strings.Contains(target.Expr, `cluster=~"$cluster"`) {
+					t.Errorf("%s: %s: the variable cluster chooses nothing in %s", half, p.Title, target.Expr)
 				}
 			}
 		}
