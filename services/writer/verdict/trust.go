@@ -27,6 +27,9 @@ func (c *court) gate() {
 	for i := range c.sources {
 		w := &c.sources[i]
 		w.doubt = w.distrust(c.in.Limits.MaxStaleness, c.now)
+		if c.in.Rejected {
+			w.doubt = "the Service is rejected"
+		}
 		w.trusted = w.doubt == ""
 		if !w.Heard {
 			w.rule, w.why = RuleGate, w.doubt

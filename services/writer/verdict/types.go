@@ -129,6 +129,9 @@ type Input struct {
 	Held    []Held // sorted by address
 	Limits  Limits
 
+	// Rejected: the Service cannot be served as it is now. No source is trusted, so what is held
+	// stays and follows its probes, and nothing is added.
+	Rejected bool
 	// LeadingSince is when we took the Lease; zero: we do not lead, and nothing is written.
 	LeadingSince time.Time
 }

@@ -344,6 +344,9 @@ func (c *court) guards() (all []Guard) {
 				add(c.shrinks(i))
 			}
 		default:
+			if c.in.Rejected && rule != RuleFence {
+				continue // the rejection says it already
+			}
 			for i := range c.sources {
 				add(c.sources[i].guard(rule))
 			}

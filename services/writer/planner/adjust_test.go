@@ -1,0 +1,61 @@
+package planner
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAdjustChangesConditionsAndNothingElse(t *testing.T) {
+	yes, no, zone, port := true, false, "z-1", int32(30080)
+	conditions := func(ready, serving *bool) discoveryv1.EndpointConditions {
+		return discoveryv1.EndpointConditions{Ready: ready, Serving: serving}
+	}
+	of := func(name, service, manager string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "web", Name: name, UID: "u", ResourceVersion: "7", Annotations: map[string]string{"a": "b"},
+				Labels: map[string]string{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: manager, "kept": "as it is"},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+		}
+	}
+	at := func(address string, c discoveryv1.EndpointConditions) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: c, Zone: &zone}
+	}
+	d := Desired{
+		Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed",
+		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, Ports: nil, // those of the Service as it is now
+		Endpoints: []Endpoint{
+			{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Serving: true},
+			{Address: netip.MustParseAddr("10.0.0.2")},
+			{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Serving: true}, // is not listed
+		},
+	}
+	mine := of("shop-slicefeed", "shop", "slicefeed-default",
+		at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", conditions(&yes, &yes)), at("10.0.0.3", conditions(&yes, &yes)))
+	existing := []*discoveryv1.EndpointSlice{
+		mine,
+		of("right", "shop", "slicefeed-default", at("10.0.0.1", conditions(&yes, nil))),
+		of("altered", "cart", "slicefeed-default", at("10.0.0.2", conditions(&yes, &yes))),
+		of("foreign", "shop", "hand", at("10.0.0.2", conditions(&yes, &yes))),
+	}
+	before := mine.DeepCopy()
+	out := discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &no}
+	want := of("shop-slicefeed", "shop", "slicefeed-default", at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", out))
+	if diff := cmp.Diff(Plan{Update: []*discoveryv1.EndpointSlice{want}}, Adjust(d, existing)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(before, mine); diff != "" {
+		t.Errorf("what exists was altered: %s", diff)
+	}
+	if plan := Adjust(d, []*discoveryv1.EndpointSlice{want}); !plan.Empty() {
+		t.Errorf("written once more: %+v", plan)
+	}
+	if plan := Adjust(d, nil); !plan.Empty() {
+		t.Errorf("a slice that somebody deleted is made again: %+v", plan)
+	}
+}
