@@ -184,7 +184,7 @@ var writerDeeds = []deed{
 	{
 		name: "a Service that opts out loses its slices", done: func(ctx context.Context, t *tenant) bool { return len(t.slices(ctx, "shop")) == 0 },
 		do: func(ctx context.Context, t *tenant) error {
-			_, err := t.client.CoreV1().Services(t.namespace).Patch(ctx, "shop", types.MergePatchType, []byte(`{"metadata":{"labels":{"slicefeed.dev/class":null}}}`), metav1.PatchOptions{})
+			_, err := t.client.CoreV1().Services(t.namespace).Patch(ctx, "shop", types.MergePatchType, []byte(`{"metadata":{"labels":{"slicefeed.dev/class":"none"}}}`), metav1.PatchOptions{})
 			return err
 		},
 	},

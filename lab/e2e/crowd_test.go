@@ -76,7 +76,7 @@ func TestHundredsOfServicesShareTheProbesAndAreWrittenEachForItself(t *testing.T
 	})
 	f.step("one that opts out is one less", func(f *fleet) {
 		before := f.writes()
-		f.label(all[0], "")
+		f.label(all[0], "none")
 		f.wait(all[0], "it has none", none)
 		if n := f.writes() - before; n != 1 {
 			f.t.Errorf("%d writes", n)

@@ -140,7 +140,7 @@ func (s *stage) deletes(proxy *holdup.Proxy) *holdup.Held {
 		_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).Patch(s.ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		s.must(err)
 	}
-	label("null")
+	label(`"none"`)
 	s.arrives(held)
 	if held.Method != http.MethodDelete {
 		s.t.Fatalf("it sends a %s of %v", held.Method, held.Slice)

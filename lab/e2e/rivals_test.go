@@ -17,7 +17,7 @@ import (
 func TestTwoInstallationsOfOneClassDoNotFight(t *testing.T) {
 	f := enterFleet(t, script{writer: map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace}})
 	f.must(f.OpenNamespace(f.ctx(), pair.OtherNamespace))
-	rival, err := f.AddRival(f.ctx(), pair.OtherNamespace)
+	rival, err := f.AddRival(f.ctx(), "default", pair.OtherNamespace)
 	f.must(err)
 	rival.Set("WATCH_NAMESPACES", pair.OtherNamespace)
 	t.Cleanup(func() {

@@ -98,6 +98,7 @@ func TestEachShapeThatWorksIsServed(t *testing.T) {
 		{"both families", []func(*corev1.Service){ofFamilies(both)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
 		{"both families, IPv6 first", []func(*corev1.Service){ofFamilies(both, corev1.IPv6Protocol, corev1.IPv4Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
 		{"IPv6 alone", []func(*corev1.Service){ofFamilies(single, corev1.IPv6Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV6}},
+		{"publishing not ready addresses", []func(*corev1.Service){func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }}, []string{"http TCP 30080"}, v4},
 		{"headless of one family", []func(*corev1.Service){headless, ofFamilies(single)}, []string{"http TCP 30080"}, v4},
 		{"headless, which is of both unless it says otherwise", []func(*corev1.Service){headless}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
 		{"headless without a port, not probed", []func(*corev1.Service){headless, ofFamilies(single), withPorts(), annotated("probe", "off")}, nil, v4},
@@ -208,7 +209,7 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 		{
 			"a selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} },
 			"ServiceHasSelector",
-			[]string{"remove spec.selector"},
+			[]string{"remove spec.selector", "the Endpoints object shape-"},
 			`{"spec":{"selector":null}}`,
 		},
 		{
@@ -229,12 +230,6 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 		}, "LocalTrafficPolicy", []string{"externalTrafficPolicy", "set it to Cluster"}, `{"spec":{"externalTrafficPolicy":"Cluster"}}`},
 		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "use the number"}, mendedPorts},
-		{
-			"publishNotReadyAddresses", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
-			"PublishNotReadyAddresses",
-			[]string{"set it to false"},
-			`{"spec":{"publishNotReadyAddresses":false}}`,
-		},
 		{"a port outside the fence", to(22), "PortOutsideFence", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
 		{"a port that is only TARGET_PORT of another", to(8080), "PortOutsideFence", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
 		{"a probe-port outside the fence", annotated("probe", "http", "probe-port", "6443"), "PortOutsideFence", []string{"Port 6443", "probed", "use another"}, annotation("probe-port", "30443")},

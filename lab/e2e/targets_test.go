@@ -163,11 +163,10 @@ func TestOptingOutDeletesOurSlicesAndNothingElse(t *testing.T) {
 		name string
 		out  func(*fleet)
 	}{
-		{"without the label", func(f *fleet) { f.label(cart, "") }},
-		{"with another class", func(f *fleet) { f.label(cart, "blue") }},
-		{"with another class, while the writer is away", func(f *fleet) {
+		{"with class none", func(f *fleet) { f.label(cart, "none") }},
+		{"with class none, while the writer is away", func(f *fleet) {
 			f.must(f.writers[0].Terminate(patience))
-			f.label(cart, "blue")
+			f.label(cart, "none")
 			f.startWriters()
 		}},
 		{"without the label, while the writer is away: it asks whether that is meant", func(f *fleet) {
@@ -191,7 +190,7 @@ func TestOptingOutDeletesOurSlicesAndNothingElse(t *testing.T) {
 	f.step("paused, it goes when that is over", func(f *fleet) {
 		f.annotate(cart, "paused", "true")
 		f.tells(cart, "Paused")
-		f.label(cart, "")
+		f.label(cart, "none")
 		f.must(f.told().Leave(f.ctx()))
 		if !served(f.of(cart)) {
 			f.t.Errorf("a paused Service's slices were touched: %s", pair.Describe(f.of(cart)))
@@ -203,6 +202,101 @@ func TestOptingOutDeletesOurSlicesAndNothingElse(t *testing.T) {
 	if diff := cmp.Diff(slices.Collect(maps.Keys(others)), slices.Collect(maps.Keys(f.versions(f.service)))); diff != "" {
 		t.Errorf("its slices are others (-before +after):\n%s", diff)
 	}
+}
+
+func TestRemovedLabelOptsOutAfterAMinute(t *testing.T) {
+	f := enterFleet(t, script{writer: map[string]string{"HEALTH_CHECK_INTERVAL": "1s"}})
+	f.patience = 2 * time.Minute
+	cart := f.make(labelled("cart", annotated("list-out", "false")))
+	moved := f.make(labelled("moved"))
+	f.start()
+	workers := f.join(2)
+	f.wait(cart, "it is served", pair.AreJust(pair.Ready, addresses(workers)...))
+	f.wait(moved, "it is served", pair.AreJust(pair.Ready, addresses(workers)...))
+	f.step("a label that is put back has changed nothing", func(f *fleet) {
+		f.quiet(func() {
+			f.label(cart, "")
+			f.tells(cart, "LabelRemoved", "slicefeed.dev/class=default", "slicefeed.dev/class=none")
+			f.label(cart, "default")
+		})
+	})
+	f.step("until the minute is over it is managed as before", func(f *fleet) {
+		begun := time.Now()
+		// As kubectl replace of an old manifest does it: annotations go as well.
+		f.patch(cart, `{"metadata":{"labels":null,"annotations":null}}`)
+		f.label(moved, "nobodys")
+		f.t.Log(f.tells(moved, "ClassChanged", "nobodys").Note)
+		f.must(workers[0].Set(backend.Refuse))
+		f.wait(cart, "one that is out is not listed, as the annotation said", pair.AreJust(pair.Ready, workers[1].Address))
+		f.wait(moved, "it follows the probes too", pair.Are(pair.Out, workers[0].Address))
+		f.wait(cart, "its slices are gone", none)
+		f.wait(moved, "and those of the class that no writer serves", none)
+		if took := time.Since(begun); took < 55*time.Second || took > 75*time.Second {
+			f.t.Errorf("that took %s", took)
+		}
+	})
+}
+
+func TestHandOverToAnotherClassIsNeverEmpty(t *testing.T) {
+	f := enterFleet(t, script{writer: map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace}})
+	f.must(f.OpenNamespace(f.ctx(), pair.OtherNamespace))
+	blue, err := f.AddRival(f.ctx(), "blue", pair.OtherNamespace)
+	f.must(err)
+	blue.Set("WATCH_NAMESPACES", pair.OtherNamespace)
+	blue.Set("CLASS", "blue")
+	t.Cleanup(func() {
+		f.must(blue.Kill())
+		f.readLog(blue)
+		f.must(f.ConsumingClient().CoordinationV1().Leases("rival").DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	})
+	cart := f.make(labelled("cart", inNamespace(pair.OtherNamespace)))
+	f.start()
+	workers := f.join(2)
+	ready := pair.Are(pair.Ready, addresses(workers)...)
+	only := func(class string) func([]*discoveryv1.EndpointSlice) bool {
+		return func(all []*discoveryv1.EndpointSlice) bool {
+			return len(all) == 1 && all[0].Labels[discoveryv1.LabelManagedBy] == "slicefeed-"+class && ready(all)
+		}
+	}
+	f.wait(cart, "it is served", only("default"))
+	f.must(blue.Start(f.ctx()))
+	f.metric(blue, leads, equals(1))
+	anyReady := func(all []*discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
+			return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready })
+		})
+	}
+	for _, to := range []string{"blue", "default", "blue"} {
+		f.step("to "+to, func(f *fleet) {
+			begun := time.Now()
+			f.label(cart, to)
+			f.t.Logf("handed over within %s", f.wait(cart, "the other class serves alone", only(to)))
+			if f.seen.Saw(begun, nameOf(cart), func(all []*discoveryv1.EndpointSlice) bool { return !anyReady(all) }) {
+				f.t.Error("nothing was ready for a moment")
+			}
+		})
+	}
+}
+
+func TestRejectedServiceLosesItsDeadEndpointsAndGainsNone(t *testing.T) {
+	f := enterFleet(t, script{})
+	cart := f.make(labelled("cart"))
+	f.start()
+	workers := f.join(2)
+	both := pair.AreJust(pair.Ready, addresses(workers)...)
+	f.wait(cart, "it is served", both)
+	f.patch(cart, `{"spec":{"selector":{"app":"cart"}}}`)
+	f.tells(cart, "ServiceHasSelector", "the Endpoints object cart")
+	f.must(workers[0].Set(backend.Refuse))
+	f.wait(cart, "what is dead is out", func(all []*discoveryv1.EndpointSlice) bool {
+		return pair.Are(pair.Out, workers[0].Address)(all) && pair.Are(pair.Ready, workers[1].Address)(all)
+	})
+	third := f.told()
+	f.slices("the other Service follows", pair.Are(pair.Ready, third.Address))
+	f.must(workers[0].Set(backend.Serve))
+	f.wait(cart, "what answers again is ready, and nothing is added", both)
+	f.patch(cart, `{"spec":{"selector":null}}`)
+	f.wait(cart, "it is served again", pair.Are(pair.Ready, third.Address))
 }
 
 func TestAServiceMadeAnewAtOnceIsServedThroughout(t *testing.T) {

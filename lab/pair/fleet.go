@@ -68,23 +68,24 @@ var rivalAddress = netip.MustParseAddr("10.0.0.31")
 const RivalUser = "system:serviceaccount:" + rivalNamespace + ":slicefeed-writer"
 
 // AddRival prepares the writer of another installation: it has a namespace, an account and a
-// Lease of its own, may write where the first one may, in these namespaces, and is set like it.
+// Lease of its own, may write slices of this class where the first one may, in these namespaces, and
+// is set like it; its class is for the caller to set.
 // The caller ends it.
-func (p *Pair) AddRival(ctx context.Context, namespaces ...string) (*Half, error) {
-	h, err := p.addRival(ctx, namespaces)
+func (p *Pair) AddRival(ctx context.Context, class string, namespaces ...string) (*Half, error) {
+	h, err := p.addRival(ctx, class, namespaces)
 	if err != nil {
 		return nil, fmt.Errorf("prepare another installation: %w", err)
 	}
 	return h, nil
 }
 
-func (p *Pair) addRival(ctx context.Context, namespaces []string) (*Half, error) {
+func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) (*Half, error) {
 	err := p.applyManifest(ctx, "writer-rbac.yaml",
-		"namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n", "name: "+Namespace+"\n", "name: "+rivalNamespace+"\n")
+		"namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n", "name: "+Namespace+"\n", "name: "+rivalNamespace+"\n", "slicefeed-default", "slicefeed-"+class)
 	if err == nil {
 		// The policies, and the ones in their bindings.
 		err = p.applyPolicy(ctx, WriterUser, RivalUser, "ame: slicefeed-writer", "ame: slicefeed-writer-of-"+rivalNamespace,
-			"'"+Namespace+"/slicefeed-default'", "'"+rivalNamespace+"/slicefeed-default'")
+			"'"+Namespace+"/slicefeed-default'", "'"+rivalNamespace+"/slicefeed-"+class+"'", "slicefeed-default", "slicefeed-"+class)
 	}
 	if err != nil {
 		return nil, err

@@ -95,8 +95,9 @@ func (s *Session) Close() error {
 	return s.told.Close()
 }
 
-// retry is how long a command that is repeated may take to print what its page shows.
-const retry = 60 * time.Second
+// retry is how long a command that is repeated may take to print what its page shows: a removed label
+// counts only after a minute.
+const retry = 90 * time.Second
 
 // Do runs a step that is a command. The error shows what it printed.
 func (s *Session) Do(ctx context.Context, step Step) error {

@@ -490,7 +490,7 @@ func (w *world) configure(f Fault) (lift func(), done bool) {
 		label := func(class string) {
 			w.consuming.annotate(func(s *corev1.Service) { s.Labels[targets.LabelClass] = class })
 		}
-		label("another")
+		label("none")
 		lift = func() { label("default") }
 	case Paused:
 		set("paused", "true")

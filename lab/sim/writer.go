@@ -306,7 +306,7 @@ func (c *catalog) Get(key targets.Key) targets.View {
 	if !c.synced {
 		return targets.View{}
 	}
-	found := targets.Found{Key: key, Before: c.memory}
+	found := targets.Found{Key: key, Before: c.memory, Now: time.Now()}
 	for _, name := range slices.Sorted(maps.Keys(c.known)) {
 		switch o := c.known[name].(type) {
 		case *corev1.Service:
@@ -337,7 +337,7 @@ func (c *catalog) confide() {
 	view := c.Get(target)
 	s := view.Target.Settings
 	is := oracle.Configured{
-		Writer: c.w.name, Target: target.String(), Out: !view.Ours || view.Leaving || view.Refusal != nil, Paused: view.Paused,
+		Writer: c.w.name, Target: target.String(), Out: !view.Ours || view.Leaving || view.Refusal != nil && !view.ProbesOnly, Paused: view.Paused,
 		Sources: s.Sources, Probe: probeName(s.Probe), NoOut: !s.ListOut, IPv4: true,
 		ShrinkWindow: s.ShrinkWindow, EmptyThreshold: s.EmptyThreshold, MaxStaleness: s.MaxStaleness,
 	}

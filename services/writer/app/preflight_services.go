@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -93,8 +94,9 @@ func (f *flight) candidates(namespace string, services []corev1.Service, existin
 		at[targets.Key{Namespace: services[i].Namespace, Name: services[i].Name}] = &services[i]
 	}
 	var all []targets.Found
+	now := time.Now()
 	for key, service := range at {
-		all = append(all, targets.Found{Key: key, Service: service, Slices: beside[key.Namespace]})
+		all = append(all, targets.Found{Key: key, Service: service, Slices: beside[key.Namespace], Now: now})
 	}
 	slices.SortFunc(all, func(a, b targets.Found) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
@@ -115,14 +117,16 @@ func judgeService(view targets.View) finding {
 	switch {
 	case view.Leaving:
 		found.warning = fmt.Sprintf("it has left this writer, which deletes its slices of it: %d", ours)
+	case view.Departing != nil:
+		found.warning = view.Departing.Message
 	case view.Refusal != nil:
 		found.failure = view.Refusal.Message
 	case view.Paused:
 		found.warning = "it is paused: nothing is written for it"
 	case view.Mistake != nil:
 		found.warning = view.Mistake.Message
-	case len(t.Foreign) > 0:
-		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", some(t.Foreign))
+	case len(t.Foreign)+len(t.OtherClasses) > 0:
+		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", some(slices.Concat(t.Foreign, t.OtherClasses)))
 	}
 	var ports []string
 	for _, p := range t.Ports {

@@ -122,6 +122,7 @@ type Order struct {
 	Service corev1.ObjectReference // the one that Desired is for
 	Desired planner.Desired
 	Current []*discoveryv1.EndpointSlice // as Current gave it
+	Adjust  bool                         // only what the slices list changes, see planner.Adjust
 	Why     func(netip.Addr) string      // what was decided of an address, for the history; nil: nobody knows
 }
 
@@ -134,7 +135,7 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 	if err := a.recall(ctx, service); err != nil {
 		return planner.Plan{}, err
 	}
-	plan := planner.Make(desired, current)
+	plan := order.plan()
 	if !a.leading() {
 		if plan.Empty() {
 			return plan, nil
@@ -162,9 +163,18 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 			}
 		}
 	}
-	a.settle(service, desired, current, plan)
+	if !order.Adjust { // what others did to a slice meanwhile is not taken for right
+		a.settle(service, desired, current, plan)
+	}
 	a.conflicts, a.refusedIn = 0, 0
 	return plan, nil
+}
+
+func (o *Order) plan() planner.Plan {
+	if o.Adjust {
+		return planner.Adjust(o.Desired, o.Current)
+	}
+	return planner.Make(o.Desired, o.Current)
 }
 
 // Withdraw deletes these slices of ours: their Service is none of our targets any more.

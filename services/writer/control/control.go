@@ -160,14 +160,13 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		c.stimuli.forget()
 	}
 	var warnings []applier.Warning
-	if !view.Ours || view.Leaving || view.Refusal != nil {
+	if !view.Ours || view.Leaving || view.Refusal != nil && !view.ProbesOnly {
 		write = c.aside(view)
-		if view.Refusal != nil {
-			warnings = []applier.Warning{{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message}}
-		}
 	} else {
 		write, wake, warnings = c.judge(view, now)
 	}
+	warnings = append(warnings, notices(view)...)
+	wake = sooner(wake, view.Wake)
 	if !leading || write == nil {
 		c.stimuli.drop()
 	}
@@ -232,7 +231,11 @@ func (c *control) aside(view targets.View) func(context.Context) error {
 func (c *control) judge(view targets.View, now time.Time) (write func(context.Context) error, wake time.Time, warnings []applier.Warning) {
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
-	held := c.holding.of(desired, c.applier.Held(view.Service, current))
+	rejected, lists := view.Refusal != nil, current
+	if !rejected { // what others did to the slices of a Service that is rejected stays
+		lists = c.applier.Held(view.Service, current)
+	}
+	held := c.holding.of(desired, lists)
 	// Before any snapshot is read: a source that reports in between must wake this target.
 	c.hears.Store(&view.Target.Settings.Sources)
 	heard := c.snapshots(view)
@@ -242,6 +245,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		Held:    held,
 		Limits:  limits(view.Target.Settings),
 
+		Rejected:     rejected,
 		LeadingSince: c.term.since,
 	}
 	var decision verdict.Decision
@@ -254,7 +258,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	}
 	c.stimuli.decided(c.metrics.propagation, now, heard, in.Probes)
 	c.untold = func() {
-		c.metrics.show(c.key, decision, view.Paused, c.health.of(now, ailments(view, in, decision, c.failed)))
+		c.metrics.show(c.key, decision, rejected, view.Paused, c.health.of(now, ailments(view, in, decision, c.failed)))
 		c.show(view, in, decision)
 		c.audience.heard(c.key, decision)
 	}
@@ -264,7 +268,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		write = func(ctx context.Context) error {
 			desired.Endpoints = listed(decision.Endpoints)
 			order := applier.Order{
-				Service: view.Service, Desired: desired, Current: current,
+				Service: view.Service, Desired: desired, Current: current, Adjust: rejected,
 				Why: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 			}
 			plan, err := c.applier.Apply(ctx, order)

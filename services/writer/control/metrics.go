@@ -54,7 +54,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // show says of a target what is decided.
-func (m *metrics) show(key targets.Key, d verdict.Decision, paused bool, h health) {
+func (m *metrics) show(key targets.Key, d verdict.Decision, rejected, paused bool, h health) {
 	states := map[string]int{"ready": 0, "draining": 0, "out": 0}
 	for _, e := range d.Endpoints {
 		switch {
@@ -80,7 +80,7 @@ func (m *metrics) show(key targets.Key, d verdict.Decision, paused bool, h healt
 	for rule, n := range held {
 		m.heldBack.WithLabelValues(key.Namespace, key.Name, string(rule)).Set(float64(n))
 	}
-	m.judged(key, !paused, paused, h)
+	m.judged(key, !rejected && !paused, paused, h)
 }
 
 // aside says of a target that nothing is decided.

@@ -181,9 +181,23 @@ var paused = applier.Warning{
 	Note: "The annotation slicefeed.dev/paused is \"true\": nothing is written, whatever becomes of the endpoints, until it is taken away.",
 }
 
+// notices say why a Service is rejected, and that its label does not name this class any more.
+func notices(view targets.View) (all []applier.Warning) {
+	if view.Refusal != nil {
+		all = append(all, applier.Warning{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message})
+	}
+	if view.Departing != nil && view.Departing != view.Refusal {
+		all = append(all, applier.Warning{Reason: view.Departing.Reason, Action: "KeepForAMinute", Note: view.Departing.Message})
+	}
+	return all
+}
+
 // remarks are what else a person should know about a target.
 func (c *control) remarks(view targets.View) []applier.Warning {
-	all := neighbours(view.Target)
+	all := neighbours(view)
+	if view.Target.PublishesNotReady && view.Target.Settings.ListOut {
+		all = append(all, publishesNotReady)
+	}
 	for _, name := range view.Target.Settings.Sources {
 		all = append(all, otherPorts(c.sources[name].Snapshot(), view.Target)...)
 	}
@@ -196,16 +210,31 @@ func (c *control) remarks(view targets.View) []applier.Warning {
 	return all
 }
 
+// publishesNotReady is reported of a Service with publishNotReadyAddresses.
+var publishesNotReady = applier.Warning{
+	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
+	Note: "The Service sets publishNotReadyAddresses: kube-proxy and CoreDNS ignore it on slices, but other consumers may send to endpoints that are out. " +
+		"Set it to false, or have those not listed: slicefeed.dev/list-out: \"false\".",
+}
+
 // neighbours warns of slices of the same Service that are not ours: consumers add them.
-func neighbours(t targets.Target) []applier.Warning {
-	if len(t.Foreign) == 0 {
-		return nil
+func neighbours(view targets.View) (all []applier.Warning) {
+	t := view.Target
+	if len(t.Foreign) > 0 {
+		all = append(all, applier.Warning{
+			Reason: "ForeignSlices", Action: "LeaveAlone",
+			Note: fmt.Sprintf("Slices that others manage belong to this Service too, and consumers add their endpoints to ours: %s. Delete them unless that is meant.",
+				strings.Join(t.Foreign, ", ")),
+		})
 	}
-	return []applier.Warning{{
-		Reason: "ForeignSlices", Action: "LeaveAlone",
-		Note: fmt.Sprintf("Slices that others manage belong to this Service too, and consumers add their endpoints to ours: %s. Delete them unless that is meant.",
-			strings.Join(t.Foreign, ", ")),
-	}}
+	if len(t.OtherClasses) > 0 && view.Departing == nil {
+		all = append(all, applier.Warning{
+			Reason: "OtherClass", Action: "LeaveAlone",
+			Note: fmt.Sprintf("Slices of another class belong to this Service too: %s. Its writer deletes them within a minute of a change of class. Delete them if that writer does not run any more.",
+				strings.Join(t.OtherClasses, ", ")),
+		})
+	}
+	return all
 }
 
 // otherPorts warns of a target whose port none of the source's own endpoints has: a feed tells

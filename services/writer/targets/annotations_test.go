@@ -177,8 +177,8 @@ func FuzzAnnotations(f *testing.F) {
 			within(t, got)
 		}
 		view, memory := Resolve(config(), Found{Key: shop, Service: svc})
-		if readable := len(problems) == 0; readable != (memory.Settings != nil) {
-			t.Errorf("problems %v, remembered %v", problems, memory.Settings)
+		if accepted := view.Refusal == nil; accepted != (memory.Settings != nil) || accepted && len(problems) > 0 {
+			t.Errorf("problems %v, rejected %v, remembered %v", problems, view.Refusal, memory.Settings)
 		}
 		if r := view.Refusal; r != nil && (len(r.Message) > maxNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
 			t.Errorf("%d bytes: %q", len(r.Message), r.Message)

@@ -74,7 +74,7 @@ func TestTheDocumentedReasonsAreThoseOfTheCode(t *testing.T) {
 }
 
 func TestEveryReasonHasATestOfWhatItAdvises(t *testing.T) {
-	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OtherWriter", "SlicesLeftBehind"} // need more than a Service
+	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OtherWriter", "SlicesLeftBehind", "LabelRemoved", "ClassChanged"} // need more than a Service
 	for _, tc := range refusals {
 		tested = append(tested, tc.reason)
 	}

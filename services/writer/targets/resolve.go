@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 // mirroring manages the slices that Kubernetes makes of a legacy Endpoints object.
@@ -26,13 +28,16 @@ type Found struct {
 	Service *corev1.Service              // nil: there is none
 	Slices  []*discoveryv1.EndpointSlice // at least those that concern it; see View
 	Before  Memory
+	Now     time.Time
 }
 
 // Memory is what a View rests upon besides the cluster. It may be lost: then less is
 // forgiven and nothing is deleted on doubt.
 type Memory struct {
-	Settings *Settings // the last that could be read; nil: none ever
-	Labelled bool      // the Service was seen with our label
+	Settings   *Settings // accepted last; nil: none yet
+	ProbePort  uint16    // that followed from them
+	Labelled   bool      // the Service was seen with our label
+	Unlabelled time.Time // since when the label does not name our class; zero: it does
 }
 
 // Resolve judges a Service: all of a View but Synced, ResourceVersion and ClusterIPs, and
@@ -56,35 +61,165 @@ func Resolve(cfg Config, found Found) (View, Memory) {
 	view.Target.Owner = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}
 	settings, problems := read(cfg.Defaults, svc.Annotations)
 	view.Paused = settings.Paused
-	if !cfg.belongs(svc) {
-		return cfg.leave(view, svc, found.Before)
-	}
 	view.Ours = true
-	memory := Memory{Settings: &settings, Labelled: svc.Labels[LabelClass] == cfg.Class}
+	if !cfg.belongs(svc) {
+		return cfg.resolveDeparture(view, svc, found)
+	}
+	o := offer{given: &settings, problems: problems, last: found.Before.accepted(settings.Paused)}
 	if len(problems) > 0 {
-		memory.Settings = found.Before.Settings
-		if memory.Settings != nil {
-			view.Mistake = &Refusal{ReasonInvalidAnnotation, list("Annotations that cannot be read, so the Service keeps the settings that it had", problems)}
-			settings = *memory.Settings
-			settings.Paused = view.Paused
+		o.given = nil
+	}
+	memory := cfg.serve(&view, svc, found, o)
+	memory.Labelled = svc.Labels[LabelClass] == cfg.Class
+	return view, memory
+}
+
+// resolveDeparture is Resolve for a Service that does not belong to this class.
+func (cfg *Config) resolveDeparture(view View, svc *corev1.Service, found Found) (View, Memory) {
+	d := cfg.depart(svc, found)
+	switch {
+	case d == nil:
+		view.Ours = false
+		return view, Memory{}
+	case d.leaves:
+		view.Leaving, view.Slices = true, d.slices
+	case d.until.IsZero():
+		view.Refusal, view.Slices = cfg.leftBehind(d.slices), d.slices
+	default:
+		view.Wake, view.Departing = d.until, cfg.notice(svc)
+		if last := found.Before.accepted(view.Paused); last != nil {
+			cfg.serve(&view, svc, found, offer{last: last})
+		} else { // nothing says how it was managed
+			view.Refusal = view.Departing
 		}
 	}
-	readable := memory.Settings != nil
-	if len(settings.Sources) == 0 && len(cfg.Sources) == 1 {
-		settings.Sources = []string{cfg.Sources[0].Name}
+	return view, d.memory
+}
+
+// accepted are the settings accepted last, but for whether the Service is paused; nil: none.
+func (m Memory) accepted(paused bool) *Settings {
+	if m.Settings == nil {
+		return nil
 	}
-	if readable {
-		view.Target.Settings = settings
+	last := *m.Settings
+	last.Paused = paused
+	return &last
+}
+
+// offer is what a Service could be served with.
+type offer struct {
+	given    *Settings // by its annotations; nil: they cannot be read, or do not count
+	problems []string  // why they cannot be read
+	last     *Settings // accepted last; nil: none
+}
+
+// serve completes the view of a Service that is managed, or rejects it. It returns what is accepted.
+func (cfg *Config) serve(view *View, svc *corev1.Service, found Found, o offer) Memory {
+	accepted := Memory{Settings: found.Before.Settings, ProbePort: found.Before.ProbePort}
+	settings, mistake, refusal := cfg.choose(&view.Target, svc, o)
+	view.Target.PublishesNotReady = svc.Spec.PublishNotReadyAddresses
+	if refusal == nil && mistake == nil && o.given != nil {
+		accepted.Settings, accepted.ProbePort = settings, view.Target.ProbePort
 	}
-	view.Refusal = refuseShape(svc)
+	if shape := refuseShape(svc); shape != nil {
+		refusal = shape
+	}
+	if refusal == nil {
+		refusal = neighbours(&view.Target, found.Slices)
+	}
+	if refusal == nil {
+		view.Mistake = mistake
+		return accepted
+	}
+	view.Refusal = refusal
+	if refusal.Reason != ReasonServiceTerminating && refusal.Reason != ReasonOtherWriter {
+		view.ProbesOnly = cfg.followsProbes(&view.Target, found, o)
+	}
+	return accepted
+}
+
+// choose completes a target with the first settings that can be used: those given, or else those
+// accepted last. A mistake says why the former cannot. Whatever was accepted is checked again, so
+// that the operator's limits of now count.
+func (cfg *Config) choose(target *Target, svc *corev1.Service, o offer) (chosen *Settings, mistake, refusal *Refusal) {
 	switch {
-	case view.Refusal != nil:
-	case !readable:
-		view.Refusal = &Refusal{ReasonInvalidAnnotation, list("The Service is not served, since annotations cannot be read", problems)}
-	default:
-		view.Refusal = cfg.complete(&view.Target, svc, found.Slices)
+	case o.given != nil:
+		target.Settings = cfg.withOnlySource(*o.given)
+		if refusal = cfg.complete(target, svc); refusal == nil {
+			return &target.Settings, nil, nil
+		}
+		mistake = &Refusal{refusal.Reason, clip(refusal.Message, maxNote-len(keeps)) + keeps}
+	case len(o.problems) > 0:
+		refusal = &Refusal{ReasonInvalidAnnotation, list("The Service is not served, since annotations cannot be read", o.problems)}
+		mistake = &Refusal{ReasonInvalidAnnotation, list("Annotations that cannot be read, so the Service keeps the settings that it had", o.problems)}
 	}
-	return view, memory
+	if o.last == nil {
+		return nil, nil, refusal
+	}
+	kept := cfg.target(target.Key)
+	kept.UID, kept.Owner, kept.Settings = target.UID, target.Owner, *o.last
+	if unusable := cfg.complete(&kept, svc); unusable != nil {
+		if o.given == nil {
+			*target, refusal = kept, unusable
+		}
+		return nil, nil, refusal
+	}
+	*target = kept
+	return &target.Settings, mistake, nil
+}
+
+// keeps ends the message of a mistake.
+const keeps = " Until then the Service keeps the settings that it had."
+
+// withOnlySource has a Service use the only source that there is, unless it names one.
+func (cfg *Config) withOnlySource(s Settings) Settings {
+	if len(s.Sources) == 0 && len(cfg.Sources) == 1 {
+		s.Sources = []string{cfg.Sources[0].Name}
+	}
+	return s
+}
+
+// followsProbes completes the target of a Service that is rejected so far that what its slices list
+// can follow its probes: with the first usable settings, and at a port that the slices list.
+func (cfg *Config) followsProbes(target *Target, found Found, o offer) bool {
+	for _, settings := range []*Settings{o.given, o.last} {
+		if settings == nil || settings.Probe.Mode == prober.Off {
+			continue
+		}
+		t := *target
+		t.Settings = cfg.withOnlySource(*settings)
+		sources, refusal := cfg.sources(&t)
+		t.ProbePort = t.listedPort(found)
+		if _, refused := cfg.allows(t.Key, sources).refuses(t.ProbePort); refusal == nil && !refused && t.ProbePort != 0 {
+			*target = t
+			return true
+		}
+	}
+	return false
+}
+
+// listedPort is where endpoints that the owned slices list are probed: at the port of the settings,
+// or at the TCP port that was probed before, or at the first one. Zero: nowhere.
+func (t Target) listedPort(found Found) (port uint16) {
+	desired, owned := t.Desired(), false
+	for _, slice := range found.Slices {
+		if !desired.Owns(slice) || slice.DeletionTimestamp != nil {
+			continue
+		}
+		owned = true
+		for _, p := range slice.Ports {
+			if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+				continue
+			}
+			if number := uint16(*p.Port); port == 0 || number == found.Before.ProbePort {
+				port = number
+			}
+		}
+	}
+	if owned && t.Settings.ProbePort != 0 {
+		return t.Settings.ProbePort
+	}
+	return port
 }
 
 // belongs reports whether the Service is ours: by its label, or as the one named.
@@ -95,7 +230,7 @@ func (cfg *Config) belongs(svc *corev1.Service) bool {
 // names reports whether the Service is the one given by name.
 func (cfg *Config) names(key Key) bool { return key.Name != "" && key == cfg.Named.key() }
 
-func (cfg *Config) managedBy() string { return "slicefeed-" + cfg.Class }
+func (cfg *Config) managedBy() string { return classPrefix + cfg.Class }
 
 // target is what can be said without having seen the Service.
 func (cfg *Config) target(key Key) Target {
@@ -107,77 +242,32 @@ func (cfg *Config) target(key Key) Target {
 	return t
 }
 
-// leave finds what is left of ours at a Service that is not ours. Slices are deleted only if
-// it is certain that someone opted out: the label was seen, or it now names another class.
-// Otherwise a mistyped TARGET_SERVICE_NAME would empty the Service that it used to name.
-func (cfg *Config) leave(view View, svc *corev1.Service, before Memory) (View, Memory) {
-	left := slices.DeleteFunc(slices.Clone(view.Slices), func(slice *discoveryv1.EndpointSlice) bool {
-		return !cfg.left(slice, svc)
-	})
-	view.Slices = left
-	if len(left) == 0 {
-		return view, Memory{}
-	}
-	view.Ours = true
-	if _, labelled := svc.Labels[LabelClass]; labelled || before.Labelled {
-		view.Leaving = true
-		return view, Memory{Labelled: true}
-	}
-	names := make([]string, len(left))
-	for i, slice := range left {
-		names[i] = slice.Name
-	}
-	slices.Sort(names)
-	view.Refusal = &Refusal{ReasonSlicesLeftBehind, list(fmt.Sprintf(
-		"Slices of ours are left of this Service, which is not ours: label it %s: %s to have them kept up again, or with any other class to have them deleted", LabelClass, cfg.Class), names)}
-	return view, Memory{}
-}
-
-// left reports whether a slice is one that we wrote for this very Service. One whose
-// service-name label was altered to another Service's may be that one's by now.
-func (cfg *Config) left(slice *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
-	if slice.Namespace != svc.Namespace || slice.DeletionTimestamp != nil ||
-		slice.Labels[discoveryv1.LabelManagedBy] != cfg.managedBy() || slice.Labels[planner.LabelWriter] != cfg.Writer {
-		return false
-	}
-	owned, byUs := false, false
-	for _, owner := range slice.OwnerReferences {
-		if isService(owner) {
-			owned, byUs = true, byUs || owner.UID == svc.UID
-		}
-	}
-	switch slice.Labels[discoveryv1.LabelServiceName] {
-	case svc.Name:
-		return byUs || !owned
-	case "":
-		return byUs
-	}
-	return false
-}
-
 func isService(owner metav1.OwnerReference) bool {
 	return owner.Kind == "Service" && owner.APIVersion == "v1"
 }
 
-// complete fills in what a target is served with, or refuses it.
-func (cfg *Config) complete(t *Target, svc *corev1.Service, existing []*discoveryv1.EndpointSlice) *Refusal {
+// complete fills in what a target is served with by its settings, or rejects it.
+func (cfg *Config) complete(t *Target, svc *corev1.Service) *Refusal {
 	sources, refusal := cfg.sources(t)
 	if refusal != nil {
 		return refusal
 	}
-	fence := fence{sources: sources}
-	if cfg.names(t.Key) {
-		fence.written = cfg.Named.Port
-	}
+	fence := cfg.allows(t.Key, sources)
 	t.Families = families(&svc.Spec)
 	if t.Ports, refusal = ports(svc.Spec.Ports, fence); refusal != nil {
 		return refusal
 	}
-	if t.ProbePort, refusal = probePort(t.Settings, t.Ports, fence); refusal != nil {
-		return refusal
-	}
-	t.Foreign, refusal = neighbours(*t, existing)
+	t.ProbePort, refusal = probePort(t.Settings, t.Ports, fence)
 	return refusal
+}
+
+// allows is which ports a target of these sources may have.
+func (cfg *Config) allows(key Key, sources []Source) fence {
+	f := fence{sources: sources}
+	if cfg.names(key) {
+		f.written = cfg.Named.Port
+	}
+	return f
 }
 
 // sources are those that the target is fed by.
@@ -207,25 +297,28 @@ func (cfg *Config) sources(t *Target) ([]Source, *Refusal) {
 
 // neighbours looks at the Service's other slices: those that would be mixed with ours, and
 // ours if another installation writes them.
-func neighbours(t Target, existing []*discoveryv1.EndpointSlice) ([]string, *Refusal) {
+func neighbours(t *Target, existing []*discoveryv1.EndpointSlice) *Refusal {
 	desired := t.Desired()
-	var foreign []string
 	for _, slice := range existing {
 		if desired.Owns(slice) {
 			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
-				return nil, refuse(ReasonOtherWriter, "EndpointSlice %s is written by the installation in namespace %s, under the same managed-by label: give one of the two another CLASS.", slice.Name, writer)
+				return refuse(ReasonOtherWriter, "EndpointSlice %s is written by the installation in namespace %s, under the same managed-by label: give one of the two another CLASS.", slice.Name, writer)
 			}
 			continue
 		}
 		if slice.Namespace != t.Namespace || slice.Labels[discoveryv1.LabelServiceName] != t.Name {
 			continue
 		}
-		if slice.Labels[discoveryv1.LabelManagedBy] == mirroring && slice.DeletionTimestamp == nil {
-			return nil, refuse(ReasonLegacyEndpoints, "The Service has a legacy Endpoints object, whose mirrored slice %s would be mixed with ours: delete the Endpoints object %s.", slice.Name, t.Name)
+		switch {
+		case slice.Labels[discoveryv1.LabelManagedBy] == mirroring && slice.DeletionTimestamp == nil:
+			return refuse(ReasonLegacyEndpoints, "The Service has a legacy Endpoints object, whose mirrored slice %s would be mixed with ours: delete the Endpoints object %s.", slice.Name, t.Name)
+		case ofAnotherClass(slice):
+			t.OtherClasses = append(t.OtherClasses, slice.Name)
+		default:
+			t.Foreign = append(t.Foreign, slice.Name)
 		}
-		foreign = append(foreign, slice.Name)
 	}
-	return foreign, nil
+	return nil
 }
 
 func refuse(reason, format string, args ...any) *Refusal {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -143,6 +144,10 @@ func TestShapesThatWork(t *testing.T) {
 			func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = manyPorts(maxPorts) },
 			func(t Target) bool { return len(t.Ports) == maxPorts },
 		},
+		"publishNotReadyAddresses, which the target knows": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true },
+			func(t Target) bool { return t.PublishesNotReady },
+		},
 		"several sources that all allow it": {
 			func(c *Config, svc *corev1.Service) {
 				c.Sources = []Source{{Name: "green", Namespaces: []string{"api", "web"}}, {Name: "blue"}}
@@ -177,7 +182,7 @@ var refusals = map[string]struct {
 	reason string
 	advice string
 }{
-	"a selector":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "remove spec.selector"},
+	"a selector":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "remove spec.selector, then delete what Kubernetes leaves of it: the Endpoints object shop"},
 	"ExternalName": {func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName }, "ExternalName", "use ClusterIP"},
 	"internal Local": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
@@ -185,7 +190,6 @@ var refusals = map[string]struct {
 	"external Local": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	}, "LocalTrafficPolicy", "set it to Cluster"},
-	"publishNotReadyAddresses": {func(_ *Config, svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true }, "PublishNotReadyAddresses", "set it to false"},
 	"more ports than a slice takes": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.Ports = manyPorts(maxPorts + 1)
 	}, "TooManyPorts", "split it"},
@@ -286,22 +290,24 @@ func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
 	orphan.OwnerReferences = nil
 	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabelled, relabelled, recreated, ending, orphan, ours("shop-slicefeed", "svc-1")}
 
-	seen := Memory{Labelled: true}
+	now := time.Unix(1_000_000, 0)
+	seen := Memory{Labelled: true, Unlabelled: now.Add(-time.Minute)}
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		before Memory
 		leaves bool
 	}{
-		"the label is gone":                              {nil, seen, true},
-		"another class":                                  {map[string]string{LabelClass: "blue"}, seen, true},
-		"another class, and we have just started":        {map[string]string{LabelClass: "blue"}, Memory{}, true},
+		"the label is gone for a minute":                 {nil, seen, true},
+		"another class for a minute":                     {map[string]string{LabelClass: "blue"}, seen, true},
+		"class none":                                     {map[string]string{LabelClass: "none"}, Memory{Labelled: true}, true},
+		"class none, and we have just started":           {map[string]string{LabelClass: "none"}, Memory{}, true},
 		"no label, and nobody saw that there was one":    {nil, Memory{}, false},
 		"another label, and nobody saw that it was ours": {map[string]string{"a": "b"}, Memory{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			svc := service()
 			svc.Labels = tc.labels
-			view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: tc.before})
+			view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: tc.before, Now: now})
 			if !view.Ours || view.Leaving != tc.leaves {
 				t.Fatalf("%+v", view)
 			}
@@ -321,7 +327,7 @@ func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
 	t.Run("nothing is left", func(t *testing.T) {
 		svc := service()
 		svc.Labels = nil
-		view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Before: seen})
+		view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Before: seen, Now: now})
 		if view.Ours || view.Leaving || view.Refusal != nil || after != (Memory{}) {
 			t.Errorf("%+v", view)
 		}
@@ -329,7 +335,7 @@ func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
 	t.Run("pausing holds the deletion up", func(t *testing.T) {
 		svc := service()
 		svc.Labels, svc.Annotations = nil, map[string]string{"slicefeed.dev/paused": "true", "slicefeed.dev/prob": "?"}
-		view, _ := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: seen})
+		view, _ := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: seen, Now: now})
 		if !view.Leaving || !view.Paused {
 			t.Errorf("%+v", view)
 		}

@@ -43,13 +43,11 @@ func refuseShape(service *corev1.Service) *Refusal {
 	case svc.Type == corev1.ServiceTypeExternalName:
 		return refuse(ReasonExternalName, "A Service of type ExternalName has no endpoints: use ClusterIP, NodePort or LoadBalancer.")
 	case len(svc.Selector) > 0:
-		return refuse(ReasonServiceHasSelector, "The Service has a selector, so Kubernetes itself writes its slices: remove spec.selector, then delete the slices left over from it.")
+		return refuse(ReasonServiceHasSelector, "The Service has a selector, so Kubernetes itself writes its slices: remove spec.selector, then delete what Kubernetes leaves of it: the Endpoints object %s, which would be mirrored into slices, and the slices with the label endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io.", service.Name)
 	case svc.InternalTrafficPolicy != nil && *svc.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
 		return refuse(ReasonLocalTrafficPolicy, "With internalTrafficPolicy: Local only endpoints on the client's own node count, and ours are on none: set it to Cluster.")
 	case svc.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
 		return refuse(ReasonLocalTrafficPolicy, "With externalTrafficPolicy: Local only endpoints on the receiving node count, and ours are on none: set it to Cluster.")
-	case svc.PublishNotReadyAddresses:
-		return refuse(ReasonPublishNotReadyAddresses, "With publishNotReadyAddresses endpoints that are out would get traffic all the same: set it to false.")
 	case len(svc.Ports) > maxPorts:
 		return refuse(ReasonTooManyPorts, "The Service has %d ports, and an EndpointSlice takes at most %d: split it into several Services.", len(svc.Ports), maxPorts)
 	}

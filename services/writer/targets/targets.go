@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -162,7 +163,7 @@ func (t *Targets) Get(key Key) View {
 	}
 	// The version first: the slices are that new, or newer.
 	version := a.slices.GetStore().LastStoreSyncResourceVersion()
-	found := Found{Key: key, Service: a.service(key)}
+	found := Found{Key: key, Service: a.service(key), Now: time.Now()}
 	found.Slices = a.concerning(key, found.Service)
 	var uid types.UID
 	if found.Service != nil {
@@ -240,7 +241,7 @@ func (t *Targets) trimService(obj any) (any, error) {
 		return obj, nil
 	}
 	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
-	if t.cfg.belongs(svc) {
+	if t.noteLabel(svc) || t.cfg.belongs(svc) {
 		return svc, nil
 	}
 	small := &corev1.Service{}
@@ -256,14 +257,36 @@ func (t *Targets) trimService(obj any) (any, error) {
 	return small, nil
 }
 
-// trimSlice drops what is never looked at of slices that others manage.
+// noteLabel notes that the Service belongs to this class by its label, before anyone asks for it: the
+// label may be removed at once. It reports whether it does or did, so that it may stay managed for a while.
+func (t *Targets) noteLabel(svc *corev1.Service) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := keyOf(svc)
+	before := t.memories[key]
+	if before.uid != svc.UID {
+		before = memory{uid: svc.UID}
+	}
+	if t.cfg.Class != "" && svc.Labels[LabelClass] == t.cfg.Class {
+		before.Labelled, before.Unlabelled = true, time.Time{}
+		t.memories[key] = before
+	}
+	return before.Labelled
+}
+
+// trimSlice drops what is never looked at of slices that others manage. Of another class's it
+// keeps whether they list a ready endpoint.
 func (t *Targets) trimSlice(obj any) (any, error) {
 	slice, ok := obj.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return obj, nil
 	}
 	if by := slice.Labels[discoveryv1.LabelManagedBy]; by != t.cfg.managedBy() && (by == "" || by != t.cfg.Named.ManagedBy) {
+		endpoints := slice.Endpoints
 		slice.Endpoints, slice.Ports, slice.ManagedFields, slice.Annotations = nil, nil, nil, nil
+		if at := slices.IndexFunc(endpoints, isReady); at >= 0 && ofAnotherClass(slice) {
+			slice.Endpoints = []discoveryv1.Endpoint{*endpoints[at].DeepCopy()}
+		}
 	}
 	return slice, nil
 }

@@ -67,8 +67,12 @@ func TestALabelledServiceIsFollowedFromItsLabelToItsOptingOut(t *testing.T) {
 	r.applySlice(ours("shop-slicefeed", "svc-1"))
 	r.await(shop, "our slice", func(v View) bool { return served(v) && len(v.Slices) == 1 })
 	r.apply(plain)
+	r.await(shop, "the label's removal", func(v View) bool { return served(v) && v.Departing != nil })
+	without := plain.DeepCopy()
+	without.Labels = map[string]string{LabelClass: "none"}
+	r.apply(without)
 	r.await(shop, "the opting out", func(v View) bool { return v.Ours && v.Leaving && len(v.Slices) == 1 && !v.Paused })
-	paused := plain.DeepCopy()
+	paused := without.DeepCopy()
 	paused.Annotations["slicefeed.dev/paused"] = "true"
 	r.apply(paused)
 	r.await(shop, "the pause", func(v View) bool { return v.Leaving && v.Paused })

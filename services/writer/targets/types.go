@@ -20,25 +20,26 @@ const LabelClass = "slicefeed.dev/class"
 
 // Reasons of refusals and mistakes, as Events have them.
 const (
-	ReasonServiceNotFound          = "ServiceNotFound"
-	ReasonServiceTerminating       = "ServiceTerminating"
-	ReasonServiceHasSelector       = "ServiceHasSelector"
-	ReasonExternalName             = "ExternalName"
-	ReasonLocalTrafficPolicy       = "LocalTrafficPolicy"
-	ReasonPublishNotReadyAddresses = "PublishNotReadyAddresses"
-	ReasonTooManyPorts             = "TooManyPorts"
-	ReasonNamedTargetPort          = "NamedTargetPort"
-	ReasonInvalidTargetPort        = "InvalidTargetPort"
-	ReasonTargetPortAmbiguous      = "TargetPortAmbiguous"
-	ReasonNoProbePort              = "NoProbePort"
-	ReasonLegacyEndpoints          = "LegacyEndpoints"
-	ReasonOtherWriter              = "OtherWriter"
-	ReasonSlicesLeftBehind         = "SlicesLeftBehind"
-	ReasonInvalidAnnotation        = "InvalidAnnotation"
-	ReasonSourceNotGiven           = "SourceNotGiven"
-	ReasonUnknownSource            = "UnknownSource"
-	ReasonNamespaceOutsideFence    = "NamespaceOutsideFence"
-	ReasonPortOutsideFence         = "PortOutsideFence"
+	ReasonServiceNotFound       = "ServiceNotFound"
+	ReasonServiceTerminating    = "ServiceTerminating"
+	ReasonServiceHasSelector    = "ServiceHasSelector"
+	ReasonExternalName          = "ExternalName"
+	ReasonLocalTrafficPolicy    = "LocalTrafficPolicy"
+	ReasonTooManyPorts          = "TooManyPorts"
+	ReasonNamedTargetPort       = "NamedTargetPort"
+	ReasonInvalidTargetPort     = "InvalidTargetPort"
+	ReasonTargetPortAmbiguous   = "TargetPortAmbiguous"
+	ReasonNoProbePort           = "NoProbePort"
+	ReasonLegacyEndpoints       = "LegacyEndpoints"
+	ReasonOtherWriter           = "OtherWriter"
+	ReasonSlicesLeftBehind      = "SlicesLeftBehind"
+	ReasonInvalidAnnotation     = "InvalidAnnotation"
+	ReasonSourceNotGiven        = "SourceNotGiven"
+	ReasonUnknownSource         = "UnknownSource"
+	ReasonNamespaceOutsideFence = "NamespaceOutsideFence"
+	ReasonPortOutsideFence      = "PortOutsideFence"
+	ReasonLabelRemoved          = "LabelRemoved"
+	ReasonClassChanged          = "ClassChanged"
 )
 
 // Key names a Service.
@@ -98,7 +99,11 @@ type Target struct {
 	Ports     []discoveryv1.EndpointPort
 	ProbePort uint16   // 0: none, which only happens while probing is off
 	Foreign   []string // slices of this Service that others manage; consumers add them to ours
-	Settings  Settings
+	// OtherClasses are slices of this Service that writers of other classes left or write now.
+	OtherClasses []string
+	Settings     Settings
+	// PublishesNotReady: the Service asks consumers to send to endpoints that are not ready too.
+	PublishesNotReady bool
 }
 
 // Desired is the target in the planner's words, but for its endpoints.
@@ -138,8 +143,16 @@ type View struct {
 	// Target is served unless Refusal says why not.
 	Target  Target
 	Refusal *Refusal
-	// Mistake is of annotations that cannot be read; the target keeps the settings it had.
+	// ProbesOnly: the Service is rejected, but what its slices list goes on following its probes,
+	// for which the Target has the settings and the port. Nothing else is written.
+	ProbesOnly bool
+	// Mistake is of annotations that cannot be used; the target keeps the settings accepted last.
 	Mistake *Refusal
+	// Departing: the label does not name this class any more. The Service is managed as before
+	// until Wake, or rejected with the same notice if nothing says how it was managed.
+	Departing *Refusal
+	// Wake is when to look again though nothing changes; zero: only on a change.
+	Wake time.Time
 	// Service names the Service for Events; its UID is empty if there is none.
 	Service corev1.ObjectReference
 	// Slices are all that the planner has to see for this target; those that others manage
