@@ -18,8 +18,8 @@ func verdicts() []Mutant {
 			Harm: "The fence is asked after it was settled whose word counts, so a source that may not point to an address keeps another from listing it.",
 			File: inVerdict + "/verdict.go",
 			Edits: []Edit{
-				{"\tc.fence() // what may be written at all\n", ""},
-				{"\tc.own()   // one address, one source\n", "\tc.own()   // one address, one source\n\tc.fence()\n"},
+				{"\tc.fence()  // what may be written at all\n", ""},
+				{"\tc.own()    // one address, one source\n", "\tc.own()    // one address, one source\n\tc.fence()\n"},
 			},
 			Suites: []string{inVerdict},
 			Seeds:  200,
