@@ -47,7 +47,10 @@ type replica struct {
 }
 
 // Doubt counts what subscribers ask for.
-func (r *replica) Doubt(int) { r.doubts.Add(1) }
+func (r *replica) Doubt(n int) int {
+	r.doubts.Add(1)
+	return n
+}
 
 // SetDoubtDepth is of no matter here.
 func (r *replica) SetDoubtDepth(int) {}
