@@ -125,8 +125,8 @@ func (p *portrait) structure(v reflect.Value) {
 		p.out = append(p.out, as16[:]...)
 	case mutexType:
 	default:
-		for i := range v.NumField() {
-			p.add(open(v.Field(i)))
+		for _, field := range v.Fields() {
+			p.add(open(field))
 		}
 	}
 }
