@@ -94,7 +94,11 @@ func TestTheInventoryGoesAway(t *testing.T) {
 	s.step("started again, it is believed, and nothing is written", func(s *stage) {
 		s.quiet(func() {
 			s.must(s.Inventory.Start(s.ctx()))
+			back := time.Now()
 			s.metric(s.writers[0], sourceSynced, equals(1))
+			if took := time.Since(back); took > 5*time.Second { // rule R14
+				t.Errorf("the writer is synced %s after the inventory's return, want 5s at most", took)
+			}
 		})
 	})
 	s.step("frozen, with its connections open, it is found out by its silence", func(s *stage) {

@@ -146,15 +146,14 @@ func feed(t *testing.T, messages func(func([]byte) bool)) (most, allocated uint6
 	inventoryv1.RegisterInventoryServiceServer(server, g)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///inventory",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
-	if err != nil {
-		t.Fatal(err)
+	dial := func() (subscriber.Conn, error) {
+		return grpc.NewClient("passthrough:///inventory",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
 	w := &writer{registry: prometheus.NewRegistry()}
 	s := subscriber.New(subscriber.Config{
-		Source: "default", Conn: conn, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(w.registry),
+		Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(w.registry),
 	})
 	var before, now runtime.MemStats
 	runtime.GC()
@@ -182,7 +181,6 @@ func feed(t *testing.T, messages func(func([]byte) bool)) (most, allocated uint6
 	allocated = now.TotalAlloc - before.TotalAlloc
 	stop()
 	<-ran
-	conn.Close()
 	server.Stop()
 	<-served
 	return most, allocated, w.breaches(t)["limit"]

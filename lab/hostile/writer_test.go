@@ -93,14 +93,13 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	inventory(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///inventory",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
-	if err != nil {
-		t.Fatal(err)
+	dial := func() (subscriber.Conn, error) {
+		return grpc.NewClient("passthrough:///inventory",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
 	w.sub = subscriber.New(subscriber.Config{
-		Source: "default", Conn: conn, Log: log, Metrics: subscriber.NewMetrics(w.registry), DoubtObservations: 3,
+		Source: "default", Dial: dial, Log: log, Metrics: subscriber.NewMetrics(w.registry), DoubtObservations: 3,
 		Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{
@@ -138,7 +137,6 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	if err := running.Wait(); err != nil {
 		t.Error(err)
 	}
-	conn.Close()
 	server.Stop()
 	<-served
 	synctest.Wait()

@@ -53,7 +53,7 @@ func writer() []Mutant {
 		},
 		{
 			Name:   "reconnect-without-backoff",
-			Harm:   "An inventory that is down is called once or twice a second by every writer, and buried when it comes back.",
+			Harm:   "An inventory that is down is called more than once a second by every writer, and a thousand come back within half a second.",
 			File:   inSubscriber + "/schedule.go",
 			Edits:  one("\ts.failures++\n", ""),
 			Suites: []string{inSubscriber},

@@ -16,9 +16,11 @@ import (
 
 // The delays of rule R14.
 const (
-	shortest    = time.Second
-	longest     = 30 * time.Second
-	stableAfter = 30 * time.Second
+	minDelay          = 500 * time.Millisecond
+	firstLimit        = time.Second
+	maxDelay          = 4 * time.Second
+	maxViolationDelay = 5 * time.Minute
+	stableAfter       = 30 * time.Second
 )
 
 // Follower keeps a set abreast of a writer. All fields are mandatory.
@@ -68,18 +70,16 @@ func (f *Follower) delay(synced time.Duration, breach bool, random float64) time
 	if stable {
 		f.failures = 0
 	}
+	limit := min(firstLimit<<min(f.failures, 16), maxDelay)
+	f.failures++
 	switch {
 	case breach:
+		limit = max(limit, min(firstLimit<<min(f.breaches, 16), maxViolationDelay))
 		f.breaches++
 	case stable:
 		f.breaches = 0
 	}
-	limit := longest
-	if n := max(f.failures, f.breaches) + 1; n < 5 {
-		limit = shortest << n
-	}
-	f.failures++
-	return shortest + time.Duration(random*float64(limit-shortest))
+	return minDelay + time.Duration(random*float64(limit-minDelay))
 }
 
 // stream follows one stream to its end, and says for how long it was synced.

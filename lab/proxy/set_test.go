@@ -167,18 +167,18 @@ func TestR14DelaysGrowAndFallBackAfterAStableStream(t *testing.T) {
 		breach bool
 		want   time.Duration
 	}{
-		{0, false, 2 * time.Second},
+		{0, false, time.Second},
+		{29 * time.Second, false, 2 * time.Second},
 		{0, false, 4 * time.Second},
-		{29 * time.Second, false, 8 * time.Second},
-		{0, false, 16 * time.Second},
-		{0, false, 30 * time.Second},
-		{0, false, 30 * time.Second},
-		{time.Hour, false, 2 * time.Second},
-		{time.Hour, true, 4 * time.Second}, // a breach counts though the stream was stable
+		{0, false, 4 * time.Second},
+		{time.Hour, false, time.Second},
+		{time.Hour, true, time.Second},
+		{time.Hour, true, 2 * time.Second}, // a breach counts though the stream was stable
+		{time.Hour, true, 4 * time.Second},
 		{time.Hour, true, 8 * time.Second},
-		{time.Hour, false, 2 * time.Second},
+		{time.Hour, false, time.Second},
 	} {
 		want(t, fmt.Sprint(step.synced, step.breach), limit(step.synced, step.breach), step.want)
 	}
-	want(t, "the shortest", f.delay(0, false, 0), time.Second)
+	want(t, "the shortest", f.delay(0, false, 0), 500*time.Millisecond)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -142,8 +143,8 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 		altered := host(t, nil, l.between.Options()...)
 
 		registry := prometheus.NewRegistry()
-		l.direct = follow(t, subscriber.Config{Conn: conn, Metrics: subscriber.NewMetrics(prometheus.NewRegistry())})
-		l.through = follow(t, subscriber.Config{Conn: altered, Metrics: subscriber.NewMetrics(registry)})
+		l.direct = follow(t, subscriber.Config{Dial: keep(conn), Metrics: subscriber.NewMetrics(prometheus.NewRegistry())})
+		l.through = follow(t, subscriber.Config{Dial: keep(altered), Metrics: subscriber.NewMetrics(registry)})
 		l.breaches = func() float64 { return total(t, registry, "slicefeed_writer_source_breaches_total") }
 		l.list = func(req *inventoryv1.ListNodesRequest) (direct, through *inventoryv1.ListNodesResponse) {
 			direct, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(t.Context(), req)
@@ -158,6 +159,15 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 		}
 		test(l)
 	})
+}
+
+// kept is a connection that others use too, so that a subscriber does not close it.
+type kept struct{ *grpc.ClientConn }
+
+func (kept) Close() error { return nil }
+
+func keep(conn *grpc.ClientConn) func() (subscriber.Conn, error) {
+	return func() (subscriber.Conn, error) { return kept{conn}, nil }
 }
 
 func follow(t *testing.T, cfg subscriber.Config) *subscriber.Subscriber {

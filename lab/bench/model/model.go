@@ -59,7 +59,7 @@ const (
 	proxies     = 1000.0    // consuming nodes, each with a kube-proxy
 	lives       = 7 * 86400 // s that a node lives until it is replaced
 	tells       = 6.0       // changes that a replacement makes: it comes, is Ready, another drains, is not Ready, goes, and one more
-	back        = 30.0      // s within which all subscribers come back after a restart
+	back        = 4.0       // s within which all subscribers come back after a restart
 )
 
 // Use is how much of a limit a size takes: 1 is all of it.

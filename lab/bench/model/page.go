@@ -112,7 +112,7 @@ func assumed() report.Table {
 		{"addresses that a private LAN hands out", figure(lanHolds), "seen: a /24, from .10 on"},
 		{"an API server takes updates of slices of 100", figure(sliceWrites) + " a second", "measured once, on 2 cores with its etcd"},
 		{"consuming nodes with a kube-proxy", count(proxies), "ours. In mode nftables an update costs kube-proxy what has changed, in mode iptables more ([Kubernetes](https://kubernetes.io/blog/2025/02/28/nftables-kube-proxy/)); that was not measured"},
-		{"subscribers come back after a restart within", duration(back), "the longest pause of rule R14"},
+		{"subscribers come back after a restart within", duration(back), "the longest delay of rule R14"},
 		{"a message is on its way for", short(hop), "ours: one region"},
 	}}
 }

@@ -55,7 +55,7 @@ var subnets = []netip.Prefix{netip.MustParsePrefix(pair.Subnet), netip.MustParse
 // machine that does everything at once.
 const (
 	back    = 20 * time.Second // of API servers: client-go, and a Lease that has to expire
-	rejoins = 33 * time.Second // of the link: the longest pause of a subscriber whose streams keep ending (R14 of the contract)
+	rejoins = 25 * time.Second // of the link: three missed heartbeats, an attempt to connect of 4 s, and a delay of 4 s (rule R14)
 	onward  = 10 * time.Second // where progress is promised, though each answer comes late
 	noticed = 4 * time.Second  // a dead backend, by the probes alone
 	deposed = takeover + noticed

@@ -123,29 +123,41 @@ func (j journal) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// violationDelay is the longest delay after the protocol violations that there were.
+func (c *calls) violationDelay() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, violation := range c.breaches {
+		if violation {
+			n++
+		}
+	}
+	return min(time.Second<<min(n, 16), 5*time.Minute)
+}
+
 // judge holds the pauses between the conversations against rule R14, whose arithmetic is done
 // anew here. It returns what was wrong.
 func (c *calls) judge() (wrong []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unstable, broken := 0, 0
+	doubled := func(times int, most float64) float64 { return min(float64(int(1)<<min(times, 20)), most) }
 	for i := range len(c.all) - 1 {
 		this, next := c.all[i], c.all[i+1]
 		stable := !this.synced.IsZero() && this.end.Sub(this.synced) >= 30*time.Second
 		if stable {
 			unstable = 0
 		}
+		most := doubled(unstable, 4)
+		unstable++
 		if c.breaches[i] {
+			most = max(most, doubled(broken, 300))
 			broken++
 		} else if stable {
 			broken = 0
 		}
-		most := 30.0
-		if n := max(unstable, broken); n < 4 {
-			most = float64(int(2) << n)
-		}
-		unstable++
-		want := time.Second + time.Duration(c.drawn[i]*(most-1)*float64(time.Second))
+		want := 500*time.Millisecond + time.Duration(c.drawn[i]*(most-0.5)*float64(time.Second))
 		if got := next.begin.Sub(this.end); (got - want).Abs() > time.Millisecond {
 			wrong = append(wrong, fmt.Sprintf("R14: the pause %d was %s, and should be %s (at most %.0f s, of which chance took %.2f; breach: %t, stable: %t)",
 				i+1, got, want, most, c.drawn[i], c.breaches[i], stable))

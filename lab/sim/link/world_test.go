@@ -102,19 +102,16 @@ func live(t *testing.T, seed uint64) *world {
 
 // follow runs the subscriber while the world goes on, and looks at each thing that it says.
 func (w *world) follow(meanwhile func()) {
-	conn, err := grpc.NewClient("passthrough:///inventory", // as the real link has it
-		grpc.WithContextDialer(w.wire.dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 15 * time.Second}, MinConnectTimeout: 10 * time.Second,
-		}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)),
-		grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept))
-	if err != nil {
-		w.t.Fatal(err)
+	dial := func() (subscriber.Conn, error) { // as the real link has it
+		return grpc.NewClient("passthrough:///inventory",
+			grpc.WithContextDialer(w.wire.dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 4 * time.Second}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)),
+			grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept))
 	}
 	w.sub = subscriber.New(subscriber.Config{
-		Source: "default", Conn: conn, Log: slog.New(journal{calls: w.calls}), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
 		DoubtObservations: 3, Random: w.calls.draw,
 	})
 	ctx, stop := context.WithCancel(context.Background())
@@ -137,7 +134,6 @@ func (w *world) follow(meanwhile func()) {
 	meanwhile()
 	stop()
 	running.Wait()
-	conn.Close()
 }
 
 // hadOnce holds what the subscriber says against all that was ever so.
@@ -283,6 +279,7 @@ func (w *world) settle() {
 	}
 	w.spread()
 	want, at := w.replicas[w.active].set(), time.Now()
+	within := converged + w.calls.violationDelay()
 	for {
 		synctest.Wait()
 		s := w.sub.Snapshot()
@@ -290,8 +287,8 @@ func (w *world) settle() {
 			w.took = time.Since(at)
 			return
 		}
-		if time.Since(at) > converged {
-			w.wrongf("%s after the last fault the subscriber is not in step (alive %t, synced %t)", converged, s.Alive, s.SyncedEpoch)
+		if time.Since(at) > within {
+			w.wrongf("%s after the last fault the subscriber is not in step (alive %t, synced %t)", within, s.Alive, s.SyncedEpoch)
 			return
 		}
 		time.Sleep(100 * time.Millisecond)

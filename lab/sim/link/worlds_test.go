@@ -18,11 +18,10 @@ import (
 
 // Bounds that the worlds hold the pair to.
 const (
-	// converged is how long after the last fault the subscriber is in step again, at the latest.
-	// The longest is a connection whose peer has vanished without a word: the ping after 30 s of
-	// silence and its 10 s, then up to 12 s and 18 s of gRPC's own pauses while it dials, or up to
-	// 30 s of ours.
-	converged = 100 * time.Second
+	// converged is how long after the last fault the subscriber is synced again, at the latest, if
+	// there was no protocol violation. A connection whose peer has vanished takes longest: three
+	// heartbeats, an attempt to connect that was under way, and the longest delay of rule R14.
+	converged = 15*time.Second + 4*time.Second + 4*time.Second + 2*time.Second
 
 	// deaf is how long a dead link may look alive: three heartbeats, and a moment.
 	deaf = 15*time.Second + 100*time.Millisecond

@@ -5,7 +5,7 @@ import "time"
 // Delays are what the settings of a world add to the time within which slices have to be right
 // after the last fault. Zero values stand for the product's defaults.
 type Delays struct {
-	Reconnect time.Duration // the longest pause before a subscriber connects again (30 s)
+	Reconnect time.Duration // the longest delay before a subscriber connects again (4 s), and an attempt that fails (4 s)
 	Silence   time.Duration // after which a link without heartbeats is given up (15 s)
 	Listing   time.Duration // between two whole listings of the cloud (60 s)
 	Quorum    time.Duration // between two looks at whether the cluster's watch can be believed (60 s)
@@ -18,7 +18,7 @@ type Delays struct {
 
 func (d Delays) withDefaults() Delays {
 	for at, usual := range map[*time.Duration]time.Duration{
-		&d.Reconnect: 30 * time.Second,
+		&d.Reconnect: 8 * time.Second,
 		&d.Silence:   15 * time.Second,
 		&d.Listing:   60 * time.Second,
 		&d.Quorum:    60 * time.Second,

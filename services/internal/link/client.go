@@ -8,6 +8,8 @@ import (
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -50,11 +52,14 @@ func (c *Client) Run(ctx context.Context) error { return c.reloader.run(ctx) }
 // there is no validating interceptor for what a client receives in a stream.
 func (c *Client) DialOptions() []grpc.DialOption {
 	finish := logging.WithLogOnEvents(logging.FinishCall)
-	levels := logging.WithLevels(level)
+	// The caller logs how its calls end, and in an outage one ends every 2 s or so.
+	levels := logging.WithLevels(func(codes.Code) logging.Level { return logging.LevelDebug })
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(c.creds),
 		grpc.WithKeepaliveParams(clientKeepalive()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect(), MinConnectTimeout: handshakeTimeout}),
+		// The channel's backoff is grpc's own. It plays no part where each attempt has its own channel, as
+		// at a subscriber (rule R14).
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse), grpc.MaxCallSendMsgSize(maxRequest)),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		// Windows that do not grow: to learn how far they may, grpc would send a ping with each message.

@@ -13,6 +13,7 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 	for title, number := range map[string]string{
 		"unfinished TLS handshakes":                   fmt.Sprintf("%d,%03d", maxHandshakes/1000, maxHandshakes%1000),
 		"time for a handshake and the first frame":    fmt.Sprintf("%.0f s", handshakeTimeout.Seconds()),
+		"time for a client to connect, TLS included":  fmt.Sprintf("%.0f s", connectTimeout.Seconds()),
 		"certificates that a peer presents":           fmt.Sprintf("%d, of %s", maxCerts, kb(maxCertBytes)),
 		"connections":                                 fmt.Sprint(maxConns),
 		"starts of streams":                           fmt.Sprintf("%d a second, %d at once", streamRate, streamBurst),

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -25,7 +24,10 @@ const (
 	maxAgeGrace = 30 * time.Second // for calls under way then; grpc's default is for ever
 
 	handshakeTimeout = 10 * time.Second
-	maxBackoff       = 15 * time.Second // grpc's default of 2 min outlasts most outages
+	// connectTimeout ends a client's attempt to connect, TLS included. A peer whose host is away drops what
+	// is sent: TCP then sends its SYN after 0, 1, 3 and 7 s, so that a longer attempt would wait in vain
+	// for up to 4 s, and then for the delay of rule R14 too.
+	connectTimeout = 4 * time.Second
 
 	maxMessage    = 4 << 20             // the contract's bound of what a server sends (R3)
 	maxResponse   = maxMessage + 64<<10 // what a client accepts: a margin for framing, not for more nodes
@@ -81,10 +83,4 @@ func serverKeepalive() (keepalive.ServerParameters, keepalive.EnforcementPolicy)
 		Time: pingAfter, Timeout: pingTimeout,
 		MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace,
 	}, keepalive.EnforcementPolicy{MinTime: pingAllowed, PermitWithoutStream: true}
-}
-
-func reconnect() backoff.Config {
-	c := backoff.DefaultConfig
-	c.MaxDelay = maxBackoff
-	return c
 }

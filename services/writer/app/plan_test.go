@@ -84,12 +84,10 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	var serving errgroup.Group
 	serving.Go(func() error { return server.Serve(pipe) })
 	defer func() { server.Stop(); serving.Wait() }()
-	conn, err := grpc.NewClient("passthrough:///teller", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
+	dial := func() (subscriber.Conn, error) {
+		return grpc.NewClient("passthrough:///teller", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	}
-	defer conn.Close()
 
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
@@ -102,7 +100,7 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := subscriber.New(subscriber.Config{Source: defaultSource, Conn: conn, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1})
+	told := subscriber.New(subscriber.Config{Source: defaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1})
 	source := control.Source{Feed: told, Name: defaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(st.cidr)}}
 	decides := control.Config{
 		Sources: []control.Source{source}, Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),

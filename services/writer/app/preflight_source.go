@@ -76,7 +76,7 @@ func (o *origin) dial() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.conn, nil
+	return s.dial()
 }
 
 // inventory calls the inventory once. What it answers does not matter, if only it does.
@@ -126,13 +126,8 @@ func (o *origin) answered(err error, byServer bool) (string, error) {
 
 // firstWord follows the inventory, as serve does, until it has told its set.
 func (o *origin) firstWord(ctx context.Context) (string, error) {
-	conn, err := o.dial()
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	s := subscriber.New(subscriber.Config{
-		Source: o.Name, Conn: conn, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+		Source: o.Name, Dial: func() (subscriber.Conn, error) { return o.dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
 		DoubtObservations: o.flight.cfg.EmptyThreshold,
 	})
 	following, leave := context.WithCancel(ctx)

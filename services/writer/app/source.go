@@ -38,7 +38,7 @@ type source struct {
 
 	subscriber *subscriber.Subscriber
 	link       *link.Client
-	conn       *grpc.ClientConn
+	address    string
 }
 
 // openSources makes the links to all inventories. Nobody is called yet.
@@ -56,7 +56,8 @@ func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry p
 			continue
 		}
 		s.subscriber = subscriber.New(subscriber.Config{
-			Source: one.Name, Conn: s.conn, Log: log, Metrics: metrics, DoubtObservations: cfg.EmptyThreshold,
+			Source: one.Name, Log: log, Metrics: metrics, DoubtObservations: cfg.EmptyThreshold,
+			Dial: func() (subscriber.Conn, error) { return s.dial() },
 		})
 		s.Feed = s.subscriber
 		opened = append(opened, s)
@@ -73,16 +74,25 @@ func openSource(cfg *Config, one sources.Source, log *slog.Logger, registry prom
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(one.Address, end.DialOptions()...)
+	s := &source{Source: control.Source{Name: one.Name, CIDRs: one.CIDRs}, link: end, address: one.Address}
+	conn, err := s.dial() // an address that is none is an error now
 	if err != nil {
-		return nil, fmt.Errorf("address of the inventory %q: want host:port: %w", one.Address, err)
+		return nil, err
 	}
-	return &source{Source: control.Source{Name: one.Name, CIDRs: one.CIDRs}, link: end, conn: conn}, nil
+	return s, conn.Close()
+}
+
+// dial opens a connection to the inventory. It connects with the first call.
+func (s *source) dial() (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(s.address, s.link.DialOptions()...)
+	if err != nil {
+		return nil, fmt.Errorf("address of the inventory %q: want host:port: %w", s.address, err)
+	}
+	return conn, nil
 }
 
 // Run follows the inventory until ctx is done.
 func (s *source) Run(ctx context.Context) error {
-	defer s.conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.link.Run(ctx) })
 	g.Go(func() error { return s.subscriber.Run(ctx) })

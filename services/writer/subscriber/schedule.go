@@ -2,38 +2,44 @@ package subscriber
 
 import "time"
 
-// The delays of rule R14.
+// The delays of rule R14. An inventory that restarts is followed again within 5 s, since no delay is
+// above maxDelay and nothing else waits. One that violates the protocol gains nothing by being called often.
 const (
-	shortestDelay = time.Second
-	longestDelay  = 30 * time.Second
-	stableAfter   = 30 * time.Second
+	minDelay          = 500 * time.Millisecond
+	firstLimit        = time.Second
+	maxDelay          = 4 * time.Second
+	maxViolationDelay = 5 * time.Minute
+	stableAfter       = 30 * time.Second
 )
 
-// Schedule says when to connect again. It is pure: the caller brings the random number. Its zero
-// value is one of a peer that was never met.
+// Schedule decides when to connect again. It is pure: the caller brings the random number. Its zero
+// value belongs to a peer that was never connected.
 type Schedule struct {
-	failures int // ends of a stream since one was synced for a while
-	breaches int // ends by a breach since a stream ended otherwise after having been synced for a while
+	failures   int // stream ends since a stream was synced for stableAfter
+	violations int // ends by a protocol violation since a stable stream ended otherwise
 }
 
 // Next returns how long to wait after a stream's end. synced is how long the stream
 // had been synced, zero when it never was; random is uniform in [0, 1).
-func (s *Schedule) Next(synced time.Duration, breach bool, random float64) time.Duration {
+func (s *Schedule) Next(synced time.Duration, violation bool, random float64) time.Duration {
 	stable := synced >= stableAfter
 	if stable {
 		s.failures = 0
 	}
-	if breach {
-		s.breaches++
-	} else if stable {
-		s.breaches = 0
-	}
-	// The first delay is between 1 s and 2 s, so a routine end costs little; a peer
-	// that breaks the contract time and again waits longer, though each stream was stable.
-	limit := longestDelay
-	if n := max(s.failures, s.breaches) + 1; n < 5 {
-		limit = shortestDelay << n
-	}
+	limit := doubled(s.failures, maxDelay)
 	s.failures++
-	return shortestDelay + time.Duration(random*float64(limit-shortestDelay))
+	switch {
+	case violation: // it counts though the stream was stable
+		limit = max(limit, doubled(s.violations, maxViolationDelay))
+		s.violations++
+	case stable:
+		s.violations = 0
+	}
+	return minDelay + time.Duration(random*float64(limit-minDelay))
+}
+
+// doubled is the first limit, doubled as many times, at most to the given one.
+func doubled(times int, most time.Duration) time.Duration {
+	const enough = 16 // far above every limit, and below what overflows
+	return min(firstLimit<<min(times, enough), most)
 }

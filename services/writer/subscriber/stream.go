@@ -17,7 +17,7 @@ type stream struct {
 }
 
 // open calls WatchNodes with what the view holds now (rules R5, R6, R7).
-func (s *Subscriber) open(ctx context.Context, observe bool) *stream {
+func (s *Subscriber) open(ctx context.Context, conn Conn, observe bool) *stream {
 	req := &inventoryv1.WatchNodesRequest{
 		DoubtObservations: uint32(min(max(s.cfg.DoubtObservations, 0), inventoryv1.MaxDoubtObservations)),
 		ObserveNow:        observe,
@@ -34,16 +34,15 @@ func (s *Subscriber) open(ctx context.Context, observe bool) *stream {
 	st := &stream{cancel: cancel, messages: messages}
 	go func() {
 		defer close(messages)
-		st.err = read(ctx, s.cfg.Conn, req, messages)
+		st.err = read(ctx, conn, req, messages)
 	}()
 	return st
 }
 
 // read hands over messages until the stream ends. Nothing is read ahead of what is taken.
 func read(ctx context.Context, conn grpc.ClientConnInterface, req *inventoryv1.WatchNodesRequest, to chan<- *inventoryv1.WatchNodesResponse) error {
-	// Waiting for the connection loses no time when the inventory comes back, and is cut
-	// short by the watch for silence.
-	call, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, req, grpc.WaitForReady(true), grpc.ForceCodecV2(newCareful()))
+	// The call fails with the first attempt to connect, rather than wait while the channel backs off.
+	call, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, req, grpc.ForceCodecV2(newCareful()))
 	if err != nil {
 		return err
 	}

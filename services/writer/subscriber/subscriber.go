@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +20,11 @@ import (
 
 // Config is what a subscriber needs. All fields but Random are mandatory.
 type Config struct {
-	Source  string                   // the inventory's name in our configuration
-	Conn    grpc.ClientConnInterface // to the inventory; closing it is the caller's
+	Source string // the inventory's name in our configuration
+	// Dial opens a connection to the inventory, without waiting for it. Each conversation has its own, so
+	// that rule R14 alone decides when to connect again: the backoff of a gRPC channel that lives on grows
+	// during an outage, and its resolver asks DNS at most twice a minute.
+	Dial    func() (Conn, error)
 	Log     *slog.Logger
 	Metrics *Metrics // shared by all subscribers of the process
 
@@ -29,6 +33,12 @@ type Config struct {
 	DoubtObservations int
 
 	Random func() float64 // uniform in [0, 1); nil: math/rand/v2
+}
+
+// Conn is a connection that calls can be made on until it is closed.
+type Conn interface {
+	grpc.ClientConnInterface
+	Close() error
 }
 
 // Subscriber follows one inventory. Snapshot, Changed and ObserveNow may be used by any
@@ -43,10 +53,15 @@ type Subscriber struct {
 	// What follows is Run's alone.
 	view     *View
 	schedule Schedule
+	closing  sync.WaitGroup // connections of earlier conversations
 	alive    bool
-	asked    time.Time     // when we last asked for a series of observations
-	lines    *rate.Limiter // of the log, about what the inventory says: it may say another thing each moment
+	asked    time.Time      // when we last asked for a series of observations
+	lines    *rate.Limiter  // of the log, about what the inventory says: it may say another thing each moment
+	failures rate.Sometimes // limits log lines about an inventory that cannot be reached
 }
+
+// failuresPace is how often an attempt to connect that failed is logged: in an outage one fails every 2 s or so.
+const failuresPace = 30 * time.Second
 
 // New returns a subscriber that holds nothing yet.
 func New(cfg Config) *Subscriber {
@@ -56,6 +71,7 @@ func New(cfg Config) *Subscriber {
 	s := &Subscriber{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Source), view: NewView(),
 		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1), lines: rate.NewLimiter(linesPace, linesBurst),
+		failures: rate.Sometimes{First: 1, Interval: failuresPace},
 	}
 	cfg.Metrics.begin(cfg.Source)
 	s.publish(time.Time{})
@@ -81,13 +97,14 @@ func (s *Subscriber) ObserveNow() {
 // Run follows the inventory until ctx is done, and then returns nil. It keeps the set
 // whatever happens to the streams.
 func (s *Subscriber) Run(ctx context.Context) error {
+	defer s.closing.Wait()
 	for {
 		end := s.converse(ctx)
 		s.alive = false
 		s.view.Begin()
 		s.publish(time.Now())
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // ended when told to
+			return nil
 		}
 		wait := s.next(end)
 		s.cfg.Metrics.reconnects.WithLabelValues(s.cfg.Source).Inc()
@@ -115,11 +132,19 @@ func (s *Subscriber) next(end ended) time.Duration {
 	wait := s.schedule.Next(end.synced, b != nil, s.cfg.Random())
 	log := s.log.With("error", end.err, "synced_for", end.synced, "again_in", wait)
 	code := status.Code(end.err)
+	if code == codes.InvalidArgument { // not to be repeated unchanged
+		s.view.Forget()
+	}
+	repeated := b == nil && end.synced == 0
+	if repeated {
+		s.failures.Do(func() { repeated = false })
+	}
 	switch {
+	case repeated:
+		log.Debug("stream ended before it was synced, as the one before")
 	case b != nil:
 		log.Error("inventory broke the contract: its set is kept, the next stream starts over", "kind", string(b.Kind))
-	case code == codes.InvalidArgument: // not to be repeated unchanged
-		s.view.Forget()
+	case code == codes.InvalidArgument:
 		log.Error("inventory refuses the request, the next one is sent without a cursor")
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
 		log.Error("inventory does not let us in")
@@ -166,7 +191,13 @@ type conversation struct {
 
 func (s *Subscriber) converse(ctx context.Context) ended {
 	s.view.Begin()
-	c := &conversation{interval: usualInterval, current: s.open(ctx, s.wanted())}
+	conn, err := s.cfg.Dial()
+	if err != nil {
+		return ended{err: err}
+	}
+	// It may take a second, while grpc tries to say goodbye to a peer that reads nothing.
+	defer s.closing.Go(func() { conn.Close() }) //nolint:errcheck // all that it can say is that it is closed
+	c := &conversation{interval: usualInterval, current: s.open(ctx, conn, s.wanted())}
 	defer func() {
 		c.current.close()
 		c.next.close()
@@ -207,7 +238,7 @@ func (s *Subscriber) converse(ctx context.Context) ended {
 			continue
 		case <-observe:
 			s.log.Info("asking the inventory for complete observations", "observations", s.cfg.DoubtObservations)
-			c.next = s.open(ctx, true)
+			c.next = s.open(ctx, conn, true)
 			continue
 		case got, ok := <-next:
 			if !ok {

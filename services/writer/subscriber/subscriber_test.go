@@ -72,16 +72,15 @@ func follow(t *testing.T, test func(h *harness)) {
 		inventoryv1.RegisterInventoryServiceServer(srv, inv)
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(lis) }()
-		conn, err := grpc.NewClient("passthrough:///inventory",
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)))
-		if err != nil {
-			t.Fatal(err)
+		dial := func() (Conn, error) {
+			return grpc.NewClient("passthrough:///inventory",
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)))
 		}
 		m := NewMetrics(prometheus.NewRegistry())
 		s := New(Config{
-			Source: "default", Conn: conn, Log: slog.New(slog.DiscardHandler), Metrics: m,
+			Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: m,
 			DoubtObservations: 3, Random: func() float64 { return 0.5 },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,7 +91,6 @@ func follow(t *testing.T, test func(h *harness)) {
 		if err := <-ran; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		_ = conn.Close()
 		srv.Stop()
 		<-served
 	})
@@ -257,7 +255,7 @@ func TestR10And11OrdinaryEndsKeepEverythingAndResume(t *testing.T) {
 					t.Errorf("between two streams: %+v", s)
 				}
 				next := h.called()
-				want(t, "delay", next.at.Sub(ended), 1500*time.Millisecond)
+				want(t, "delay", next.at.Sub(ended), 750*time.Millisecond)
 				want(t, "revision asked with", next.req.GetCursor().GetRevision(), uint64(10))
 				want(t, "reconnects", testutil.ToFloat64(h.metrics.reconnects.WithLabelValues("default")), 1.0)
 			})
@@ -280,7 +278,7 @@ func TestR13StartsOverWithoutCursorAfterABreach(t *testing.T) {
 		if next.req.GetCursor() != nil || next.req.GetDigest() != nil {
 			t.Errorf("request after a breach: %v", next.req)
 		}
-		want(t, "delay", next.at.Sub(at), 2500*time.Millisecond)
+		want(t, "delay", next.at.Sub(at), 750*time.Millisecond)
 		h.say(next, first(whole("e", 1, c1())))
 		want(t, "members", members(h.view), []string{"c1 10.0.0.11"})
 	})
@@ -315,8 +313,8 @@ func TestR14DelaysGrowUntilAStreamIsStable(t *testing.T) {
 		}
 		second := time.Second
 		want(t, "delays", gaps, []time.Duration{
-			1500 * time.Millisecond, 2500 * time.Millisecond, 4500 * time.Millisecond,
-			8500 * time.Millisecond, 15500 * time.Millisecond, 15500 * time.Millisecond,
+			750 * time.Millisecond, 1250 * time.Millisecond, 2250 * time.Millisecond,
+			2250 * time.Millisecond, 2250 * time.Millisecond, 2250 * time.Millisecond,
 		})
 		c := h.called()
 		h.say(c, first(whole("e", 1, a)))
@@ -325,7 +323,7 @@ func TestR14DelaysGrowUntilAStreamIsStable(t *testing.T) {
 			h.say(c, synced("e", 1, []*wireNode{a}))
 		}
 		c.end <- status.Error(codes.Unavailable, "down")
-		want(t, "delay after a stable stream", gap(), 1500*time.Millisecond)
+		want(t, "delay after a stable stream", gap(), 750*time.Millisecond)
 	})
 }
 
