@@ -117,8 +117,8 @@ func writer() []Mutant {
 		{
 			Name:   "mistyped-name-empties",
 			Harm:   "A mistyped TARGET_SERVICE_NAME deletes the slices of the Service that it used to name.",
-			File:   inTargets + "/resolve.go",
-			Edits:  one("; labelled || before.Labelled {", "; labelled || !before.Labelled {"),
+			File:   inTargets + "/departure.go",
+			Edits:  one("class == \"\" && !before.Labelled {", "class == \"\" && before.Labelled {"),
 			Suites: []string{inTargets},
 		},
 		{
