@@ -92,20 +92,24 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 	defer cancel()
 	listed := map[string]version{}
 	options := metav1.ListOptions{Limit: pageSize}
-	again := false
-	for pages := 0; ; pages++ {
+	again, pages := false, 0
+	for {
 		page, err := w.list(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" && !again {
 			// The snapshot is gone: once more from the start. Without end, a server that always
 			// forgets would be asked hundreds of times a second; the next look comes anyhow.
 			again = true
 			clear(listed)
-			options.Continue = ""
+			pages, options.Continue = 0, ""
 			continue
 		}
-		if err != nil {
-			return nil, 0, fmt.Errorf("after %d objects in %d pages: %w", len(listed), pages, err)
+		if err != nil && pages > 0 {
+			err = fmt.Errorf("after %d objects in %d pages: %w", len(listed), pages, err)
 		}
+		if err != nil {
+			return nil, 0, err
+		}
+		pages++
 		err = meta.EachListItem(page.object, func(o runtime.Object) error {
 			of, err := meta.Accessor(o)
 			if err == nil && of.GetName() != "" {
