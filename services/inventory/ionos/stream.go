@@ -14,7 +14,8 @@ import (
 )
 
 // The SDK reads a whole answer and then decodes it, which holds both, and its types take several
-// times what the text does: a page of 64 MiB cost 348 MB, and one of empty servers over a gigabyte.
+// times what the text does. Measured with v6.3.11 as the process's peak (VmHWM): 375 MB for a page of
+// 63 MiB of usual servers, 3.5 GB (2.2 GB live) for one of empty servers, which take 3 bytes each.
 // So the transport takes the servers out of a page while it is read, one at a time, and leaves the
 // SDK the rest.
 
