@@ -77,10 +77,7 @@ func TestAttackLeaseThatOutlivesTheCredential(t *testing.T) {
 		}, "labels, annotations, owners or finalizers"},
 		{"is 200 KB large", func(l *coordinationv1.Lease) { l.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }, "labels, annotations, owners or finalizers"},
 		{"has large notes of who set which field", func(l *coordinationv1.Lease) {
-			l.ManagedFields = append(l.ManagedFields, metav1.ManagedFieldsEntry{
-				Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "coordination.k8s.io/v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", 1_000_000) + `":{}}`)},
-			})
+			l.ManagedFields = append(l.ManagedFields, largeManagedFields("coordination.k8s.io/v1", 1_000_000))
 		}, "8,192 bytes"},
 	}
 	all := []attack{
@@ -205,10 +202,7 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 		{"an Event of 200 KB", tell(func(e *eventsv1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }), fields},
 		{"an Event on a long name", tell(func(e *eventsv1.Event) { e.Regarding.FieldPath = strings.Repeat("x", 200_000) }), "4,096 bytes"},
 		{"an Event with large notes of who set which field", tell(func(e *eventsv1.Event) {
-			e.ManagedFields = []metav1.ManagedFieldsEntry{{
-				Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "events.k8s.io/v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", 1_000_000) + `":{}}`)},
-			}}
+			e.ManagedFields = []metav1.ManagedFieldsEntry{largeManagedFields("events.k8s.io/v1", 1_000_000)}
 		}), "4,096 bytes"},
 	})
 	s.must(patch("ours", `{"series":{"count":2,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`)(s.ctx(), thief, nil))

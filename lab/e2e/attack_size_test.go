@@ -50,13 +50,17 @@ func bigAnnotation(bytes int) func(*discoveryv1.EndpointSlice) {
 	}
 }
 
-// managedFieldsOf claims that somebody has set fields of so many bytes: a client may send such notes itself.
+// managedFieldsOf adds managed fields of the given size. Clients can send managedFields themselves.
 func managedFieldsOf(bytes int) func(*discoveryv1.EndpointSlice) {
 	return func(slice *discoveryv1.EndpointSlice) {
-		slice.ManagedFields = append(slice.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "discovery.k8s.io/v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", bytes) + `":{}}`)},
-		})
+		slice.ManagedFields = append(slice.ManagedFields, largeManagedFields("discovery.k8s.io/v1", bytes))
+	}
+}
+
+func largeManagedFields(apiVersion string, bytes int) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: apiVersion, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:` + strings.Repeat("x", bytes) + `":{}}`),
 	}
 }
 

@@ -69,15 +69,20 @@ func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
 	if before != nil {
 		were = before.ObjectMeta
 	}
+	return append(why, newDependents(were, after.ObjectMeta)...)
+}
+
+// newDependents returns the added owners and finalizers that the policy must deny.
+func newDependents(before, after metav1.ObjectMeta) (why []string) {
 	for _, o := range after.OwnerReferences {
-		there := slices.ContainsFunc(were.OwnerReferences, func(w metav1.OwnerReference) bool { return reflect.DeepEqual(o, w) })
-		if !there && (o.APIVersion != "v1" || o.Kind != "Service" || o.BlockOwnerDeletion != nil) {
-			say("owner %s %s", o.APIVersion, o.Kind)
+		existed := slices.ContainsFunc(before.OwnerReferences, func(old metav1.OwnerReference) bool { return reflect.DeepEqual(o, old) })
+		if !existed && (o.APIVersion != "v1" || o.Kind != "Service" || o.BlockOwnerDeletion != nil) {
+			why = append(why, fmt.Sprintf("owner %s %s", o.APIVersion, o.Kind))
 		}
 	}
 	for _, f := range after.Finalizers {
-		if !slices.Contains(were.Finalizers, f) {
-			say("finalizer %s", f)
+		if !slices.Contains(before.Finalizers, f) {
+			why = append(why, "finalizer "+f)
 		}
 	}
 	return why

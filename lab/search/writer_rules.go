@@ -188,39 +188,13 @@ func (w *writerWorld) Check() error {
 // ready again. Each source is confirmed once, so this excuses no livelock.
 func (w *writerWorld) settle() error {
 	w.away = false
-	var was [3]map[string]bool
-	var last [3]string
-	for n := range was {
-		was[n] = map[string]bool{}
-	}
-	confirming := w.confirming()
-	note := func() error {
-		if now := w.confirming(); now != confirming {
-			confirming = now
-			for n := range was {
-				clear(was[n])
-			}
-		}
-		for n := range w.setup.Nodes {
-			now := "absent"
-			for _, e := range w.listed {
-				if e.Address == w.address(n) {
-					now = word(e)
-				}
-			}
-			if now != last[n] && was[n][now] {
-				return fmt.Errorf("flapping: nothing changes but the time, and node-%d becomes %s again", n, now)
-			}
-			was[n][now], last[n] = true, now
-		}
-		return nil
-	}
+	flaps := flapChecker{confirming: w.confirming()}
 	quiet, listed := 0, ""
 	for range rounds {
 		if err := w.react(); err != nil {
 			return fmt.Errorf("at rest: %w", err)
 		}
-		if err := note(); err != nil {
+		if err := flaps.check(w); err != nil {
 			return err
 		}
 		d, asked := w.decision, false
@@ -245,6 +219,37 @@ func (w *writerWorld) settle() error {
 		}
 	}
 	return fmt.Errorf("livelock: nothing changes but the time, and after %d wake-ups there is no end", rounds)
+}
+
+// flapChecker remembers the states that each endpoint has had.
+type flapChecker struct {
+	seen       [3]map[string]bool
+	last       [3]string
+	confirming [2]bool
+}
+
+// check returns an error if an endpoint has returned to a state that it had left. A change in which
+// sources are being confirmed as empty is a report, so it clears the memory.
+func (f *flapChecker) check(w *writerWorld) error {
+	if now := w.confirming(); now != f.confirming {
+		f.confirming, f.seen = now, [3]map[string]bool{}
+	}
+	for n := range w.setup.Nodes {
+		now := "absent"
+		for _, e := range w.listed {
+			if e.Address == w.address(n) {
+				now = word(e)
+			}
+		}
+		if now != f.last[n] && f.seen[n][now] {
+			return fmt.Errorf("flapping: nothing changes but the time, and node-%d becomes %s again", n, now)
+		}
+		if f.seen[n] == nil {
+			f.seen[n] = map[string]bool{}
+		}
+		f.seen[n][now], f.last[n] = true, now
+	}
+	return nil
 }
 
 // confirming says which sources are being seen empty, and are not believed yet.
