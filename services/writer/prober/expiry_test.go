@@ -2,6 +2,7 @@ package prober
 
 import (
 	"context"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -124,8 +125,13 @@ func TestAStatusThatExpiredComesBackWithTheFirstConclusiveProbe(t *testing.T) {
 func TestAProberOutOfSocketsCallsNothingPassing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		var broken error
-		p.ask = func(context.Context, Key) (Outcome, string) { return judge(broken, Spec{Mode: TCP}) }
+		var broken atomic.Pointer[error] // nil: nothing is
+		p.ask = func(context.Context, Key) (Outcome, string) {
+			if err := broken.Load(); err != nil {
+				return judge(*err, Spec{Mode: TCP})
+			}
+			return judge(nil, Spec{Mode: TCP})
+		}
 		p.Set("web/a", From("blue", key(1), key(2)))
 		run(t, p)
 		time.Sleep(10 * time.Second)
@@ -135,7 +141,8 @@ func TestAProberOutOfSocketsCallsNothingPassing(t *testing.T) {
 			if p.Word(key(1)).Health != Passing {
 				t.Fatalf("before %v: %+v", errno, p.Word(key(1)))
 			}
-			broken = errno
+			var err error = errno
+			broken.Store(&err)
 			time.Sleep(3*DefaultInterval + time.Millisecond)
 			synctest.Wait()
 			if w := p.Word(key(1)); w.Health != Unjudged || !w.Expired || w.Detail != errno.Error() {
@@ -144,7 +151,7 @@ func TestAProberOutOfSocketsCallsNothingPassing(t *testing.T) {
 			if got := p.Take(); len(got) != 1 {
 				t.Errorf("whose words changed: %v", got)
 			}
-			broken = nil
+			broken.Store(nil)
 			time.Sleep(DefaultInterval)
 		}
 	})
