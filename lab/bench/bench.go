@@ -52,7 +52,7 @@ var sections = []section{
 	{"fanout", time.Minute, fanout.Run},
 	{"storms", time.Minute, storms.Run},
 	{"growth", 4 * time.Minute, growth.Run},
-	{"probes", 90 * time.Second, probes.Run},
+	{"probes", 165 * time.Second, probes.Run},
 	{"rest", 5 * time.Minute, rest.Run},
 	{model.Name, 2 * time.Minute, model.Run},
 }

@@ -37,8 +37,8 @@ func ours() (use figures.Usage, descriptors int, err error) {
 	return use, len(open), err
 }
 
-// connections are those to the stand-in at our end, in whatever state.
-func connections() (n int, err error) {
+// Connections is how many there are to the stand-in at our end, in whatever state.
+func Connections() (n int, err error) {
 	text, err := os.ReadFile("/proc/self/net/tcp")
 	if err != nil {
 		return 0, err
@@ -119,7 +119,7 @@ func (l Load) Run() (t Taken, err error) {
 	}
 	l.set(b, nil)
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		if t.Left, err = connections(); err != nil || t.Left == 0 {
+		if t.Left, err = Connections(); err != nil || t.Left == 0 {
 			break
 		}
 	}

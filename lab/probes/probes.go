@@ -49,13 +49,13 @@ type Bench struct {
 	failed   error // of the prober, once it has ended
 
 	mu       sync.Mutex
-	kicks    map[string]chan struct{}
+	kicks    map[string][]chan struct{} // by target
 	subjects []*Subject
 }
 
 // Start starts a prober. Stop it.
 func Start() *Bench {
-	b := &Bench{registry: prometheus.NewRegistry(), kicks: map[string]chan struct{}{}}
+	b := &Bench{registry: prometheus.NewRegistry(), kicks: map[string][]chan struct{}{}}
 	b.Prober = prober.New(prober.Config{Log: slog.New(slog.DiscardHandler), Registerer: b.registry})
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
@@ -68,9 +68,11 @@ func Start() *Bench {
 			case <-b.Changed():
 				b.mu.Lock()
 				for _, target := range b.Take() {
-					select {
-					case b.kicks[target] <- struct{}{}:
-					default:
+					for _, kick := range b.kicks[target] {
+						select {
+						case kick <- struct{}{}:
+						default:
+						}
 					}
 				}
 				b.mu.Unlock()
@@ -125,26 +127,40 @@ type Subject struct {
 	kick  chan struct{}
 }
 
-// Add makes a backend at an address of its own, and has it probed.
+// Add makes a backend at an address of its own, and has it probed as a target of its own.
 func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
-	if err := netns.AddAddr(address); err != nil {
-		return nil, err
-	}
-	at := netip.AddrPortFrom(address, port)
-	started, err := backend.StartSpeaking(how.Protocol, at.String(), at)
+	subjects, err := b.AddService(address.String(), how, address)
 	if err != nil {
 		return nil, err
 	}
-	s := &Subject{
-		Backend: started, bench: b, kick: make(chan struct{}, 1),
-		Key: prober.Key{Address: address, Port: port, Spec: prober.Spec{Mode: how.Mode}},
+	return subjects[0], nil
+}
+
+// AddService makes a backend at each address, and has all of them probed as one target.
+func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*Subject, error) {
+	var subjects []*Subject
+	var keys []prober.Key
+	for _, address := range addresses {
+		if err := netns.AddAddr(address); err != nil {
+			return nil, err
+		}
+		at := netip.AddrPortFrom(address, port)
+		started, err := backend.StartSpeaking(how.Protocol, at.String(), at)
+		if err != nil {
+			return nil, err
+		}
+		s := &Subject{
+			Backend: started, bench: b, kick: make(chan struct{}, 1),
+			Key: prober.Key{Address: address, Port: port, Spec: prober.Spec{Mode: how.Mode}},
+		}
+		b.mu.Lock()
+		b.kicks[target] = append(b.kicks[target], s.kick)
+		b.subjects = append(b.subjects, s)
+		b.mu.Unlock()
+		subjects, keys = append(subjects, s), append(keys, s.Key)
 	}
-	b.mu.Lock()
-	b.kicks[at.String()] = s.kick
-	b.subjects = append(b.subjects, s)
-	b.mu.Unlock()
-	b.Set(at.String(), prober.From("blue", s.Key))
-	return s, nil
+	b.Set(target, prober.From("blue", keys...))
+	return subjects, nil
 }
 
 // Until waits for a word, and returns when it was there for whoever reads the prober.

@@ -1,5 +1,6 @@
 // Package probes measures the prober with 10,000 targets at the default interval: what it takes, how
-// even its pace is, and how soon it notices that backends die meanwhile. Its baseline is a bare
+// even its pace is, and how soon it notices that backends die meanwhile, also beside a Service whose
+// probes are never answered. Its baseline is a bare
 // loop that connects to the same targets and hangs up, before and after, in the same process. It
 // refuses to answer for the targets in that process too: what answers is another.
 package probes
@@ -30,7 +31,8 @@ const (
 // plan is how long is measured.
 type plan struct {
 	loop, start, long time.Duration
-	deaths            int // of each backend
+	deaths            int           // of each backend
+	beside            time.Duration // during which backends die beside the neighbor
 }
 
 // found is what was measured.
@@ -41,6 +43,7 @@ type found struct {
 	pace          probes.Record
 	loop, fewLoop []time.Duration // CPU per 1,000 connections, before and after
 	refuse, drop  noticed
+	neighbor      *beside
 }
 
 // Run is the section of the bench.
@@ -51,9 +54,9 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if probes.IsStandIn() {
 		os.Exit(probes.BeStandIn())
 	}
-	p := plan{loop: 5 * time.Second, start: 6 * time.Second, long: 24 * time.Second, deaths: 3}
+	p := plan{loop: 5 * time.Second, start: 6 * time.Second, long: 24 * time.Second, deaths: 3, beside: 70 * time.Second}
 	if env.Quick {
-		p = plan{loop: 2 * time.Second, start: 4 * time.Second, long: 9 * time.Second, deaths: 1}
+		p = plan{loop: 2 * time.Second, start: 4 * time.Second, long: 9 * time.Second, deaths: 1, beside: 10 * time.Second}
 	}
 	answering, err := probes.StartStandIn()
 	if err != nil {
@@ -91,6 +94,10 @@ func (p plan) measure(ctx context.Context, env report.Env, answering *probes.Sta
 		}},
 		{"the prober, 100 targets", func() (err error) {
 			f.few, err = probes.Load{Keys: some, Start: 3 * time.Second, Long: 2 * p.loop}.Run()
+			return err
+		}},
+		{"the prober beside a Service with a filtered port", func() (err error) {
+			f.neighbor, err = p.measureBeside(ctx)
 			return err
 		}},
 		{"the bare loops again", func() error {

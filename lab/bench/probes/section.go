@@ -19,12 +19,16 @@ func (f *found) section() *report.Section {
 		Title: "Probes: 10,000 targets, each asked every 2 s",
 		Settings: fmt.Sprintf("The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process "+
 			"beside it answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, "+
-			"while the others are probed on.", f.long, each, each, f.deaths),
+			"while the others are probed on. The last two goals have one Service of %d backends, half of which refuse and half of which fall silent "+
+			"again and again for %v, beside another Service of %d nodes of the same source with a filtered probe port and a timeout of %v, %d of whose probes "+
+			"are under way.", f.long, each, each, f.deaths, 2*besideEach, f.plan.beside, neighborNodes, neighborTimeout, f.neighbor.probes),
 		Goals: []report.Goal{
 			{Text: "p99 until a backend that refuses is failing", Figure: seconds(percentile(f.refuse.dead, 99)), AtMost: probes.Refuses.Seconds(), Unit: "s", Noise: halves(f.refuse.dead)},
 			{Text: "p99 until one that is silent is failing", Figure: seconds(percentile(f.drop.dead, 99)), AtMost: probes.Silent.Seconds(), Unit: "s", Noise: halves(f.drop.dead)},
 			{Text: "sockets with 10,000 targets", Figure: float64(f.many.Sockets), AtMost: mostSockets},
 			{Text: "p99 between two probes of a target", Figure: seconds(f.pace.Gap99), AtMost: 2.1, Unit: "s"},
+			overBound("refuses", probes.Refuses, f.neighbor.refuse.dead),
+			overBound("is silent", probes.Silent, f.neighbor.drop.dead),
 		},
 		Tables: []report.Table{
 			{
@@ -41,11 +45,14 @@ func (f *found) section() *report.Section {
 				},
 			},
 			{
-				Title:   fmt.Sprintf("From a backend's death, or its return, to the word on it (%d of each):", len(f.refuse.dead)),
+				Title: fmt.Sprintf("From a backend's death, or its return, to the word on it (%d of each; beside a Service with a filtered port %d that refuse, %d that are silent):",
+					len(f.refuse.dead), len(f.neighbor.refuse.dead), len(f.neighbor.drop.dead)),
 				Columns: []string{"", "bound", "p50", "p99", "back: p50", "p99"},
 				Rows: [][]string{
 					words("refuses", probes.Refuses, &f.refuse),
 					words("is silent", probes.Silent, &f.drop),
+					words("refuses, beside a Service with a filtered port", probes.Refuses, &f.neighbor.refuse),
+					words("is silent, beside a Service with a filtered port", probes.Silent, &f.neighbor.drop),
 				},
 			},
 		},
@@ -66,6 +73,14 @@ func taken(targets int, t probes.Taken, loop []time.Duration) []string {
 
 func words(how string, bound time.Duration, n *noticed) []string {
 	return []string{how, sec(bound), sec(percentile(n.dead, 50)), sec(percentile(n.dead, 99)), sec(percentile(n.back, 50)), sec(percentile(n.back, 99))}
+}
+
+// overBound is the goal that a neighbor delays nobody's detection.
+func overBound(how string, bound time.Duration, took []time.Duration) report.Goal {
+	return report.Goal{
+		Text:   fmt.Sprintf("p99 until one that %s is failing, beside a Service with a filtered port, over its bound of %s", how, sec(bound)),
+		Figure: percentile(took, 99).Seconds() / bound.Seconds(), AtMost: 1.2, Unit: "×", Noise: halves(took) / bound.Seconds(),
+	}
 }
 
 // halves is how far the p99 of the first half of the samples is from that of the second.
