@@ -215,7 +215,7 @@ var alterations = []alteration{
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{
 				Manager: "somebody", Operation: pick(r, metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply),
 				APIVersion: "discovery.k8s.io/v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", pick(r, 1, 1000, 40_000)) + `":{}}`)},
+				FieldsV1: metav1.NewFieldsV1(`{"f:` + strings.Repeat("x", pick(r, 1, 1000, 40_000)) + `":{}}`),
 			})
 		case 3:
 			s.ManagedFields = nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,7 +36,7 @@ func (notices) Enabled(_ context.Context, level slog.Level) bool { return level 
 
 // WithAttrs adds to what every line says.
 func (n notices) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return notices{n.noticed, append(n.attrs[:len(n.attrs):len(n.attrs)], attrs...)}
+	return notices{n.noticed, append(slices.Clip(n.attrs), attrs...)}
 }
 
 // WithGroup is not used by what is logged here.

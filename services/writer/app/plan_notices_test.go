@@ -22,11 +22,11 @@ func TestWhoWaitsForAPlanReadsEachCauseOnceInPlainText(t *testing.T) {
 	for range 60 {
 		blue.With("error", errors.New("dial tcp 192.0.2.1:9443: connect: connection refused"), "again_in", "1s").Warn("stream ended")
 	}
-	log.Error("file cannot be used", "error", errors.New("no \x1b[31mPEM\n"))
+	log.Error("file cannot be used", "error", errors.New("no \x1b[31mPEM\nblock"))
 	blue.Warn("stream ended", "error", errors.New("connection refused"))
 
 	want := `  not yet: source blue: stream ended: dial tcp 192.0.2.1:9443: connect: connection refused
-  not yet: file cannot be used: no  [31mPEM 
+  not yet: file cannot be used: no  [31mPEM block
   not yet: source blue: stream ended: connection refused
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

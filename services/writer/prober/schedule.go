@@ -73,6 +73,8 @@ type Attempt struct {
 
 // record is all that is known of a key.
 type record struct {
+	expiry
+
 	key     Key
 	word    Word
 	next    time.Time // when the next probe is due
@@ -81,8 +83,6 @@ type record struct {
 	doubted time.Time // when the word was first contradicted, if it is
 	lane    *lane
 	index   int // in the lane's heap
-
-	expiry
 
 	// Probes are numbered as they start, since they may finish in another order: what
 	// counts is what the younger one says.

@@ -118,7 +118,7 @@ func (s *Schedule) discharge(l *lane) {
 }
 
 // laneHeap is a heap of lanes, the one with the soonest probe first.
-type laneHeap []*lane
+type laneHeap []*lane //nolint:recvcheck // as container/heap has it
 
 func (h laneHeap) Len() int           { return len(h) }
 func (h laneHeap) Less(i, j int) bool { return h[i].due[0].before(h[j].due[0]) }

@@ -20,7 +20,7 @@ func (c *court) floor() {
 		if e.Listed && e.Conditions.Ready {
 			return
 		}
-		if e.Rule == RuleFence || e.Verdict == Gone && (c.resyncs || s.freed) || (s.held == nil && !e.Listed) || (s.health == off && c.emptied(s.owner)) {
+		if !c.mayKeep(s, e) {
 			continue
 		}
 		drains := e.Listed && e.Conditions == draining
@@ -56,6 +56,18 @@ func (c *court) floor() {
 		e.Conditions, e.Listed, e.Rule = ready, true, RuleFloor
 		c.floored++
 	}
+}
+
+// mayKeep reports whether the floor may keep an endpoint ready: it is allowed, it is or may be listed, no
+// resync removes it, and, without probes, its source has not confirmed that it is empty.
+func (c *court) mayKeep(s *subject, e *Endpoint) bool {
+	switch {
+	case e.Rule == RuleFence, s.held == nil && !e.Listed:
+		return false
+	case e.Verdict == Gone && (c.resyncs || s.freed):
+		return false
+	}
+	return s.health != off || !c.emptied(s.owner)
 }
 
 // emptied says whether a source has confirmed that it has nothing for this target.

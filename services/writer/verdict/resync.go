@@ -71,7 +71,8 @@ func (c *court) free() {
 	freed := 0
 	for i := range c.subjects {
 		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		leaves := s.held != nil && (e.Verdict == Gone || s.held.Conditions.Ready && !(e.Listed && e.Conditions.Ready))
+		staysReady := e.Listed && e.Conditions.Ready
+		leaves := s.held != nil && (e.Verdict == Gone || s.held.Conditions.Ready && !staysReady)
 		s.freed = leaves && (s.freed || c.resyncs)
 		if s.freed {
 			freed++
