@@ -28,7 +28,7 @@ var chart = settings.Chart{
 	Enums: map[string][]string{"STORE_KIND": {"kubernetes", "memory"}}, // not its old name
 	Patterns: map[string]string{
 		"INVENTORY_ADDRESS":         `\S+:[0-9]+`,
-		"INVENTORY_SAN":             `([a-z][a-z0-9+.-]*://[^/?#@]+(/[^?#]*)?|` + label + `(\.` + label + `)*)`,
+		"INVENTORY_SAN":             `([a-z][a-z0-9+.-]*://[^/?#@*]+(/[^?#*]*)?|` + label + `(\.` + label + `)*)`,
 		"SECURED_SUBNET_CIDR":       `[0-9a-fA-F.:]+/[0-9]{1,3}`,
 		"ALLOWED_PORTS":             `[0-9]+(-[0-9]+)?`,
 		"CLASS":                     `[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?`, // with slicefeed- 63 characters
@@ -53,7 +53,7 @@ func TestTheChartHasTheSettings(t *testing.T) {
 func TestTheChartTakesWhatWeTake(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
 		"INVENTORY_ADDRESS":         {[]string{"inventory.example.org:9443", "[fd00::1]:9443"}, nil},
-		"INVENTORY_SAN":             {[]string{"spiffe://example.org/slicefeed/inventory", "inventory.example.org"}, []string{"*.example.org", "Inventory", "spiffe://", "https://user@example.org/x", "https://example.org/x?y=z"}},
+		"INVENTORY_SAN":             {[]string{"spiffe://example.org/slicefeed/inventory", "inventory.example.org"}, []string{"*.example.org", "Inventory", "spiffe://", "spiffe://example.org/*", "https://user@example.org/x", "https://example.org/x?y=z"}},
 		"SECURED_SUBNET_CIDR":       {[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"}, []string{"10.0.1.0", "net/24"}},
 		"ALLOWED_PORTS":             {[]string{"8080", "30000-32767,8080"}, []string{"http", "30000-", "-80", "1-2-3"}},
 		"CLASS":                     {[]string{"default", "blue-2", strings.Repeat("a", 53)}, []string{"Blue", "a_b", "-a", "a-", strings.Repeat("a", 54)}},
