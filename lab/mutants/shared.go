@@ -80,6 +80,20 @@ func shared() []Mutant {
 			Suites: []string{inLink},
 		},
 		{
+			Name:   "forged-chain-is-verified",
+			Harm:   "Whoever can reach the port has certificates of its own making verified with keys of its choice, for 32 ms of a processor each time.",
+			File:   inLink + "/chain.go",
+			Edits:  one("issuers, unsigned := slices.Clone(roots), slices.Clone(chain)", "issuers, unsigned := append(slices.Clone(roots), chain...), slices.Clone(chain)"),
+			Suites: []string{inLink},
+		},
+		{
+			Name:   "handshake-without-an-end",
+			Harm:   "A thousand unfinished handshakes of 250 KB each take the inventory's whole memory, before anybody is known.",
+			File:   inLink + "/connection.go",
+			Edits:  one("c.handshake > maxHandshakeBytes", "c.handshake < 0"),
+			Suites: []string{inLink},
+		},
+		{
 			Name:   "flood-displaces-the-distant",
 			Harm:   "A flood of handshakes from one address cuts off those of all others, the farthest first.",
 			File:   "services/internal/eviction/eviction.go",

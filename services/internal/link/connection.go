@@ -79,6 +79,11 @@ func leafOf(info credentials.AuthInfo) *x509.Certificate {
 // for long behind what the others have read.
 const maxRead = 4 << 10
 
+// maxHandshakeBytes is how much a peer may send before it is known: a client hello, the certificates,
+// and what its library sends on without waiting. crypto/tls takes a message of up to 256 KB, keeps
+// what has come of it until it is whole, and parses all certificates in it before it asks us.
+const maxHandshakeBytes = maxCertBytes + 8<<10
+
 // meteredConn is a server's end below TLS. Once its account is known, it reads no faster than the
 // account's budget of bytes: what has not been read costs only the sender. A limit on calls acts too
 // late for HTTP/2's rapid reset (CVE-2023-44487), and one above TLS would not count records that hold
@@ -86,7 +91,8 @@ const maxRead = 4 << 10
 type meteredConn struct {
 	net.Conn
 
-	account *account // nil during the handshake, which has bounds of its own
+	account   *account // nil during the handshake
+	handshake int      // bytes that were read meanwhile
 
 	closed chan struct{}
 	once   sync.Once
@@ -98,7 +104,13 @@ func newMeteredConn(raw net.Conn) *meteredConn {
 
 func (c *meteredConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p[:min(len(p), maxRead)])
-	if n == 0 || c.account == nil {
+	if n == 0 {
+		return n, err
+	}
+	if c.account == nil {
+		if c.handshake += n; c.handshake > maxHandshakeBytes {
+			return 0, errLongHandshake
+		}
 		return n, err
 	}
 	wait := c.account.bytes.ReserveN(time.Now(), n).Delay()

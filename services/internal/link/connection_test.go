@@ -72,11 +72,32 @@ func TestAHandshakeIsNotCharged(t *testing.T) {
 	a := newAccount()
 	var read atomic.Int64
 	c := newMeteredConn(endless{read: &read})
-	for range 1000 {
-		c.Read(make([]byte, maxRead))
+	for range maxHandshakeBytes / maxRead {
+		must(c.Read(make([]byte, maxRead)))(t)
 	}
 	c.account = a
 	if left := a.bytes.Tokens(); left != byteBurst {
 		t.Errorf("%v bytes are left of the account's burst, want %d", left, byteBurst)
 	}
+}
+
+func TestAHandshakeEndsAtItsLimitOfBytes(t *testing.T) {
+	var read atomic.Int64
+	c := newMeteredConn(endless{read: &read})
+	for range maxHandshakeBytes / maxRead {
+		must(c.Read(make([]byte, maxRead)))(t)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errLongHandshake) {
+		t.Errorf("reading goes on: %v", err)
+	}
+}
+
+// A certificate of 90 KB is less than crypto/tls takes, and more than we do.
+func TestAPeerWhoseHandshakeIsTooLongIsCutOff(t *testing.T) {
+	r := newRig(t, goodServer)
+	c := &casting{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
+	if _, err := r.knock(t, manyNames(3000)(c)); err == nil {
+		t.Error("it is let in")
+	}
+	r.log.await(t, "more than 24576 bytes")
 }

@@ -2,11 +2,13 @@ package link
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -32,6 +34,16 @@ func TestWhatAPeerCosts(t *testing.T) {
 			conn := must(net.Dial("tcp", r.address))(t)
 			t.Cleanup(func() { conn.Close() })
 			io.WriteString(conn, clientHello[:20])
+		}},
+		{"an unfinished handshake of as many bytes as may be", 128, func(t *testing.T, r *rig, writer tls.Certificate) {
+			conn := must(net.Dial("tcp", r.address))(t)
+			t.Cleanup(func() { conn.Close() })
+			client := tls.Client(&interrupted{conn, maxHandshakeBytes}, &tls.Config{
+				InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{manyNames(3000)(others)},
+			})
+			if err := client.Handshake(); !errors.Is(err, errInterrupted) {
+				t.Fatalf("the handshake ends with %v", err)
+			}
 		}},
 		{"a connection without a call", 128, func(t *testing.T, r *rig, writer tls.Certificate) {
 			conn, err := r.knock(t, writer)
@@ -61,7 +73,7 @@ func TestWhatAPeerCosts(t *testing.T) {
 			for range peers {
 				c.come(t, r, writer)
 			}
-			if c.name == "an unfinished handshake" {
+			if strings.HasPrefix(c.name, "an unfinished handshake") {
 				for ctx := deadline(t); r.server.creds.unfinished() < peers && ctx.Err() == nil; {
 					runtime.Gosched()
 				}
@@ -73,6 +85,23 @@ func TestWhatAPeerCosts(t *testing.T) {
 			}
 		})
 	}
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// interrupted is a connection that carries so many bytes to its peer, and then no more.
+type interrupted struct {
+	net.Conn
+
+	left int
+}
+
+func (i *interrupted) Write(b []byte) (int, error) {
+	n, err := i.Conn.Write(b[:min(len(b), i.left)])
+	if i.left -= n; err == nil && n < len(b) {
+		err = errInterrupted
+	}
+	return n, err
 }
 
 // bulky is as much as a peer may present: its own certificate, and others of 3 KB.

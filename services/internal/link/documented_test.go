@@ -15,6 +15,7 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 		"time for a handshake and the first frame":    fmt.Sprintf("%.0f s", handshakeTimeout.Seconds()),
 		"time for a client to connect, TLS included":  fmt.Sprintf("%.0f s", connectTimeout.Seconds()),
 		"certificates that a peer presents":           fmt.Sprintf("%d, of %s", maxCerts, kb(maxCertBytes)),
+		"bytes of a handshake":                        kb(maxHandshakeBytes),
 		"connections":                                 fmt.Sprint(maxConns),
 		"starts of streams":                           fmt.Sprintf("%d a second, %d at once", streamRate, streamBurst),
 		"calls":                                       fmt.Sprintf("%d a second, %d at once", callRate, callBurst),

@@ -26,10 +26,16 @@ type identity struct {
 	files Files
 	usage x509.ExtKeyUsage
 	leaf  atomic.Pointer[tls.Certificate]
-	roots atomic.Pointer[x509.CertPool]
+	roots atomic.Pointer[rootCAs]
 	ends  atomic.Int64 // when the last of them does, in Unix time
 
 	certPEM, keyPEM, caPEM []byte // of what is in use; read and written by loading only
+}
+
+// rootCAs are the CAs of our peers.
+type rootCAs struct {
+	certs []*x509.Certificate
+	pool  *x509.CertPool
 }
 
 // fileError says which of the files cannot be used.
@@ -106,7 +112,7 @@ func (i *identity) loadRoots() (bool, error) {
 	}
 	i.ends.Store(ends)
 	i.caPEM = caPEM
-	i.roots.Store(pool)
+	i.roots.Store(&rootCAs{certs, pool})
 	return true, nil
 }
 
@@ -179,10 +185,15 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 		VerificationType:  advancedtls.CertVerification,
 		RootOptions: advancedtls.RootCertificateOptions{
 			GetRootCertificates: func(c *advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
-				if err := checkPresented(c.RawCerts); err != nil {
+				chain, err := checkPresented(c.RawCerts)
+				if err != nil {
 					return nil, err
 				}
-				return &advancedtls.RootCertificates{TrustCerts: i.roots.Load()}, nil
+				roots := i.roots.Load()
+				if err := checkSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
+					return nil, err
+				}
+				return &advancedtls.RootCertificates{TrustCerts: roots.pool}, nil
 			},
 		},
 		AdditionalPeerVerification: func(h *advancedtls.HandshakeVerificationInfo) (*advancedtls.PostHandshakeVerificationResults, error) {

@@ -144,6 +144,7 @@ func refuseExcess(ctx context.Context, _ *tap.Info) (context.Context, error) {
 var (
 	errTooManyConns   = status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d connections already: end one, or give each client a name of its own", maxConns)
 	errTooManyStreams = status.Errorf(codes.ResourceExhausted, "this connection has %d streams already: end one, or use another connection", maxConnStreams)
+	errLongHandshake  = fmt.Errorf("the handshake takes more than %d bytes: present the certificate and its intermediates only", maxHandshakeBytes)
 	errUnlisted       = errors.New("this client is not on the list")
 	errCutOff         = errors.New("cut off, since its address has the most of too many unfinished handshakes")
 )

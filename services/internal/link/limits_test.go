@@ -271,8 +271,9 @@ func (r *rig) dialFrom(t *testing.T, source string) net.Conn {
 }
 
 func TestAFloodOfHandshakesCutsOffItsOwnAndNobodyElses(t *testing.T) {
-	r := newRig(t, goodServer)
-	r.server.creds.limitPending(8)
+	r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA")}
+	r.prepare(t, goodServer)
+	r.start(t, func(*Serving) { r.server.creds.limitPending(8) })
 	distant := r.dialFrom(t, "127.0.0.3") // its handshake takes longer than all that follows
 	ctx := deadline(t)
 	for r.server.creds.unfinished() < 1 {

@@ -1,0 +1,136 @@
+package link
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"fmt"
+	"testing"
+)
+
+// forge is a chain of so many certificates, all signed with one key that no CA knows. Each has the
+// subject of the root that is trusted, so crypto/x509 tries each as the issuer of each, and the root.
+func forge(t testing.TB, key crypto.Signer, count int, root *authority) [][]byte {
+	t.Helper()
+	var chain [][]byte
+	for n := range count {
+		tmpl := template("")
+		tmpl.Subject = root.cert.Subject
+		tmpl.DNSNames = []string{fmt.Sprintf("%d.example", n)} // else crypto/x509 skips it as a loop
+		tmpl.ExtKeyUsage = forClients
+		if n > 0 {
+			tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
+		}
+		chain = append(chain, must(x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key))(t))
+	}
+	return chain
+}
+
+func parsed(t testing.TB, chain [][]byte) []*x509.Certificate {
+	t.Helper()
+	var certs []*x509.Certificate
+	for _, der := range chain {
+		certs = append(certs, must(x509.ParseCertificate(der))(t))
+	}
+	return certs
+}
+
+// What a peer computes with its own keys is free for it to choose. So no such key checks a signature.
+func TestForgedChainsAreCheckedWithTheKeysOfTrustedCAsAlone(t *testing.T) {
+	root, former := newAuthority(t, "client CA"), newAuthority(t, "client CA")
+	roots := []*x509.Certificate{root.cert, former.cert}
+	checks := 0
+	err := checkSigned(parsed(t, forge(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), maxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
+		checks++
+		if issuer != root.cert && issuer != former.cert {
+			t.Errorf("a signature is checked with the key of %s", described(issuer))
+		}
+		return c.CheckSignatureFrom(issuer)
+	})
+	if err == nil {
+		t.Error("the chain is taken for one of a trusted CA")
+	}
+	if want := maxCerts * len(roots); checks != want {
+		t.Errorf("%d signatures are checked, want %d", checks, want)
+	}
+}
+
+func TestChainsOfTrustedCAsAreSignedInAnyOrder(t *testing.T) {
+	c := &casting{T: t, ca: newAuthority(t, "client CA"), san: writerURI, usages: forClients}
+	upper := c.below(c.ca, nil)
+	lower := c.below(upper, nil) // of the same subject
+	leaf := must(x509.ParseCertificate(c.sign(lower, c.good(), c.key())))(t)
+	other := newAuthority(t, "an intermediate CA")
+	roots := []*x509.Certificate{other.cert, c.ca.cert}
+	for _, row := range []struct {
+		name  string
+		chain []*x509.Certificate
+		want  bool
+	}{
+		{"from the bottom to the top", []*x509.Certificate{leaf, lower.cert, upper.cert}, true},
+		{"in another order", []*x509.Certificate{leaf, upper.cert, lower.cert}, true},
+		{"with the root", []*x509.Certificate{leaf, lower.cert, upper.cert, c.ca.cert}, true},
+		{"one of them twice", []*x509.Certificate{leaf, lower.cert, lower.cert, upper.cert}, true},
+		{"beside one that nobody knows", []*x509.Certificate{leaf, newAuthority(t, "an intermediate CA").cert, lower.cert, upper.cert}, true},
+		{"the root itself", []*x509.Certificate{c.ca.cert}, true},
+		{"with a gap", []*x509.Certificate{leaf, lower.cert}, false},
+		{"with another gap", []*x509.Certificate{leaf, upper.cert}, false},
+		{"alone", []*x509.Certificate{leaf}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if err := checkSigned(row.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != row.want {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}
+
+// BenchmarkVerifyForgedChain measures what whoever can reach the port makes us compute with a chain,
+// here and by crypto/x509 alone.
+func BenchmarkVerifyForgedChain(b *testing.B) {
+	root := newAuthority(b, "client CA")
+	roots := x509.NewCertPool()
+	roots.AddCert(root.cert)
+	for _, c := range []struct {
+		name string
+		key  func() (crypto.Signer, error)
+	}{
+		{"RSA-4096", func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 4096) }},
+		{"RSA-8192", func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 8192) }},
+		{"P-256", func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }},
+		{"P-384", func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P384(), rand.Reader) }},
+		{"P-521", func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P521(), rand.Reader) }},
+		{"Ed25519", func() (crypto.Signer, error) { _, key, err := ed25519.GenerateKey(rand.Reader); return key, err }},
+	} {
+		key := must(c.key())(b)
+		for _, count := range []int{maxCerts, 16} {
+			chain := forge(b, key, count, root)
+			b.Run(fmt.Sprintf("%s/%d/here", c.name, count), func(b *testing.B) {
+				for b.Loop() {
+					certs, err := checkPresented(chain)
+					if err == nil {
+						err = checkSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
+					}
+					if err == nil {
+						b.Fatal("it is accepted")
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("%s/%d/crypto-x509", c.name, count), func(b *testing.B) {
+				for b.Loop() {
+					certs, pool := parsed(b, chain), x509.NewCertPool()
+					for _, cert := range certs[1:] {
+						pool.AddCert(cert)
+					}
+					if _, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: pool, KeyUsages: forClients}); err == nil {
+						b.Fatal("it is accepted")
+					}
+				}
+			})
+		}
+	}
+}
