@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
@@ -104,6 +105,7 @@ func TestAHugeAnswerOfTheCloudIsNotHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			accepted := name == "a page that is as large as may be"
 			c := offline(t, Config{}, http.NotFoundHandler())
+			c.timeout = 5 * time.Minute // memory is tested, not speed: the race detector makes it slow
 			c.api.GetConfig().HTTPClient.Transport.(*transport).base = floodServer{f}
 			var before runtime.MemStats
 			runtime.GC()
