@@ -47,10 +47,36 @@ func main() {
 	joined.step("", ready(1), ready(2), ready(3), ready(4))
 	joined.step("two slices become one", ready(2), ready(4))
 
+	handOvers()
+
 	if err := json.NewEncoder(os.Stdout).Encode(states); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// handOvers adds every state of a Service of two addresses whose class changes, by what the slices
+// of the old class and those of the new one list of each: ready, draining, out or nothing.
+func handOvers() {
+	listings := map[string][]planner.Endpoint{}
+	for a, first := range lists(1) {
+		for b, second := range lists(2) {
+			listings[a+b] = slices.Concat(first, second)
+		}
+	}
+	for before, old := range listings {
+		for after, current := range listings {
+			next := service()
+			next.desired.ManagedBy, next.desired.FirstName = "slicefeed-next", "shop-next"
+			next.step("", current...)
+			states["classes "+before+" "+after] = slices.Concat(settled("", old...).slices, next.slices)
+		}
+	}
+}
+
+// lists are the ways to list one address.
+func lists(n byte) map[string][]planner.Endpoint {
+	return map[string][]planner.Endpoint{"R": {ready(n)}, "D": {drain(n)}, "O": {out(n)}, "-": nil}
 }
 
 // The words of the verdict, as conditions.
