@@ -58,7 +58,7 @@ func printPlans(out io.Writer, acts []control.Act) error {
 			continue
 		}
 		if a.View.Refusal != nil {
-			refused = append(refused, fmt.Errorf("the Service %s is not served, and its slices stay as they are: %s", a.Key, a.View.Refusal.Message))
+			refused = append(refused, fmt.Errorf("the Service %s is not served, and nothing is added to its slices: %s", a.Key, a.View.Refusal.Message))
 			continue
 		}
 		if shown++; shown > 1 {

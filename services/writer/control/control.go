@@ -293,6 +293,7 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 	switch {
 	case view.Refusal != nil:
 		t.State, t.Reason, t.Message = endpoints.Refused, view.Refusal.Reason, view.Refusal.Message
+		t.FollowsProbes = view.ProbesOnly && !view.Paused
 	case view.Paused:
 		t.State = endpoints.Paused
 	}

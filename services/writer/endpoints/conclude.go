@@ -16,7 +16,11 @@ func (e *Explanation) conclude() (conclusion, advice string) {
 		say("The Service is paused: nothing is written, and its slices %s.", e.lists(e.Told))
 		advice = e.Message
 	case Refused:
-		say("The Service is refused (%s): nothing is written, and its slices %s.", e.Reason, e.lists(e.Told))
+		if e.FollowsProbes {
+			say("The Service is refused (%s): nothing is added, and its probes go on taking out dead endpoints. Its slices %s.", e.Reason, e.lists(e.Told))
+		} else {
+			say("The Service is refused (%s): nothing is written, and its slices %s.", e.Reason, e.lists(e.Told))
+		}
 		advice = e.Message
 	default:
 		say("%s.", e.becomes())

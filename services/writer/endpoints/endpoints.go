@@ -38,6 +38,10 @@ type Target struct {
 	Message string // of a refusal: what was seen and what to do
 	Leading bool   // we hold the Lease
 
+	// FollowsProbes: the target is refused, but the endpoints that its slices list get the conditions
+	// that follow from their probes. Nothing is added.
+	FollowsProbes bool
+
 	// Ports are those written, while Managed.
 	Ports []discoveryv1.EndpointPort
 	// Slices are those of the namespace and ManagedBy marks ours: what they list is told while the
@@ -45,7 +49,7 @@ type Target struct {
 	Slices    []*discoveryv1.EndpointSlice
 	ManagedBy string
 
-	// Input and Decision are the last ones; zero for a target that is refused.
+	// Input and Decision are the last ones; zero for a target that is refused, unless it FollowsProbes.
 	Input    verdict.Input
 	Decision verdict.Decision
 

@@ -21,6 +21,7 @@ type Listing struct {
 	Sources              []string // by name
 	Guards               []verdict.Guard
 	DecidesAt            time.Time // by itself; zero: with the next change
+	FollowsProbes        bool      // see Target
 }
 
 func (p *posted) listing() Listing {
@@ -28,6 +29,7 @@ func (p *posted) listing() Listing {
 		Namespace: p.target.Namespace, Service: p.target.Service,
 		State: p.told.state, Reason: p.told.reason, Message: p.told.message, Ports: p.told.ports,
 		Guards: p.target.Decision.Guards, DecidesAt: p.target.Decision.Wake,
+		FollowsProbes: p.target.FollowsProbes,
 	}
 	for _, b := range p.all().backends {
 		switch {

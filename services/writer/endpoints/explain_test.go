@@ -120,7 +120,10 @@ func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
 		{"paused", func(w *world) { w.target.State = Paused }, "The Service is paused: nothing is written, and its slices do not list the address.", "slicefeed.dev/paused"},
 		{"refused", func(w *world) {
 			w.target.State, w.target.Reason, w.target.Message = Refused, "ServiceHasSelector", "Remove it."
-		}, "The Service is refused (ServiceHasSelector)", "Remove it."},
+		}, "The Service is refused (ServiceHasSelector): nothing is written, and its slices do not list the address.", "Remove it."},
+		{"refused, and its endpoints follow their probes", func(w *world) {
+			w.target.State, w.target.Reason, w.target.Message, w.target.FollowsProbes = Refused, "ServiceHasSelector", "Remove it.", true
+		}, "The Service is refused (ServiceHasSelector): nothing is added, and its probes go on taking out dead endpoints. Its slices do not list the address.", "Remove it."},
 		{"a standby", func(w *world) { w.target.Leading = false }, "This writer does not lead", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ type View struct {
 // Entered is an address that somebody speaks of, or that the slices list.
 type Entered struct {
 	Address netip.Addr
-	Decided *Backend // as it is to be listed; nil: it is not, or nothing is decided since the target is refused
+	Decided *Backend // as it is to be listed; nil: it is not, or nothing is decided since the target is refused and does not follow its probes
 	Listed  *Backend // as the slices list it; nil: they do not
 }
 

@@ -170,7 +170,10 @@ func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
 		}, "paused, nothing is written; 1 address would change", true, true},
 		"refused": {func(t *endpoints.Target) {
 			t.State, t.Reason, t.Message = endpoints.Refused, "ServiceHasSelector", "Remove the selector."
-		}, "refused: ServiceHasSelector", true, true},
+		}, "refused: ServiceHasSelector; nothing is written", true, true},
+		"refused, and its endpoints follow their probes": {func(t *endpoints.Target) {
+			t.State, t.Reason, t.Message, t.FollowsProbes = endpoints.Refused, "ServiceHasSelector", "Remove the selector.", true
+		}, "refused: ServiceHasSelector; nothing is added, its probes go on taking out dead endpoints", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := shop("z", "10.0.0.1")

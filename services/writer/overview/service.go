@@ -55,8 +55,10 @@ func is(v *endpoints.View) statuspage.Line {
 		return statuspage.Line{Grade: statuspage.Look, Text: fmt.Sprintf(format, args...)}
 	}
 	switch {
+	case v.State == endpoints.Refused && v.FollowsProbes:
+		return wrong("refused: %s; nothing is added, its probes go on taking out dead endpoints", statuspage.Text(v.Reason))
 	case v.State == endpoints.Refused:
-		return wrong("refused: %s", statuspage.Text(v.Reason))
+		return wrong("refused: %s; nothing is written", statuspage.Text(v.Reason))
 	case v.State == endpoints.Paused && differ > 0:
 		return look("paused, nothing is written; %s would change", statuspage.Count(differ, "address", "addresses"))
 	case v.State == endpoints.Paused:
@@ -163,7 +165,7 @@ func gradeOf(v *endpoints.View, e *endpoints.Entered) statuspage.Grade {
 func (m *model) address(v *endpoints.View, entered *endpoints.Entered) statuspage.Item {
 	e := v.Explain(entered.Address)
 	decided := listed(entered.Decided)
-	if v.State == endpoints.Refused {
+	if v.State == endpoints.Refused && !v.FollowsProbes {
 		decided = "nothing"
 	}
 	a := statuspage.Item{Name: e.Address.String(), Is: statuspage.Line{Grade: gradeOf(v, entered), Text: listed(entered.Listed)}}

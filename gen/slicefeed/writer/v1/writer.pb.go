@@ -40,8 +40,9 @@ const (
 	TargetState_TARGET_STATE_MANAGED TargetState = 1
 	// A person has paused it: nothing is written, and what its slices list is told.
 	TargetState_TARGET_STATE_PAUSED TargetState = 2
-	// It cannot be managed as it is, see the reason: nothing is written, and what its
-	// slices list is told.
+	// It cannot be managed as it is, see the reason: nothing is added, and what its slices list
+	// is told. Where its sources and a port to probe are known, its probes go on taking out dead
+	// endpoints, and bring them back; otherwise nothing is written.
 	TargetState_TARGET_STATE_REFUSED TargetState = 3
 )
 
@@ -92,7 +93,8 @@ func (TargetState) EnumDescriptor() ([]byte, []int) {
 type Verdict int32
 
 const (
-	// Nothing was decided about it: nobody speaks of it, or the target is refused.
+	// Nothing was decided about it: nobody speaks of it, or the target is refused and its endpoints
+	// do not follow their probes.
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
 	// It is to have traffic.
 	Verdict_VERDICT_SERVE Verdict = 1

@@ -50,7 +50,8 @@ const (
 //
 // The endpoints that the writer decided on, as it lists them in EndpointSlices. A decision is
 // told at once, also while the API server of the consuming cluster does not take the write. While
-// a target is paused or refused, nothing is written to it: then what its slices list is told.
+// a target is paused or refused, what its slices list is told: nothing is written to a paused one,
+// and nothing is added to a refused one.
 // Each replica of a writer decides for itself, the standby too; they come to the same result
 // but for moments, so a client may ask any of them, and `leading` says which one it got.
 //
@@ -162,7 +163,8 @@ func (c *writerServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEn
 //
 // The endpoints that the writer decided on, as it lists them in EndpointSlices. A decision is
 // told at once, also while the API server of the consuming cluster does not take the write. While
-// a target is paused or refused, nothing is written to it: then what its slices list is told.
+// a target is paused or refused, what its slices list is told: nothing is written to a paused one,
+// and nothing is added to a refused one.
 // Each replica of a writer decides for itself, the standby too; they come to the same result
 // but for moments, so a client may ask any of them, and `leading` says which one it got.
 //
