@@ -36,7 +36,7 @@ const (
 	budget        = 120.0     // requests to the cloud a minute
 	interval      = 60.0      // s between two listings
 	viewNodes     = 100_000.0 // nodes that a subscriber holds at most
-	inFlight      = 512.0     // probes at a time
+	inFlight      = 384.0     // probes of one source at a time
 	probeEvery    = 2.0       // s
 	probeTimeout  = 1.0       // s
 	perSlice      = 100.0
