@@ -81,7 +81,7 @@ func (w *writer) Term() int { return 1 }
 func (w *writer) Changed() <-chan struct{} { return nil }
 
 // Release does nothing.
-func (w *writer) Release() {}
+func (w *writer) Release() func() { return func() {} }
 
 // work runs the writer against an inventory, in a bubble of its own time, while meanwhile lasts.
 func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(*writer)) {

@@ -43,20 +43,23 @@ func (c *candidate) Term() int {
 // Changed delivers nothing: the writer is poked.
 func (c *candidate) Changed() <-chan struct{} { return nil }
 
-// Release gives the Lease up and leaves it to others for a while.
-func (c *candidate) Release() {
+// Release has the writer stop leading, and then leaves the Lease to others for a while.
+func (c *candidate) Release() (handOver func()) {
 	if !c.Leading() {
-		return
+		return func() {}
 	}
 	c.w.tellf("%s gives the Lease up", c.w.name)
-	c.released, c.resting = true, time.Now().Add(leaseDuration)
-	c.w.at(time.Now().Add(5*time.Millisecond), func() {
-		server := c.w.consuming
-		if server.down+server.hanging+c.w.cutOff == 0 && server.holder == c.w.id() {
-			server.holder, server.turns = "", server.turns+1
-		}
-	})
+	c.released = true
 	c.look()
+	return func() {
+		c.resting = time.Now().Add(leaseDuration)
+		c.w.at(time.Now().Add(5*time.Millisecond), func() {
+			server := c.w.consuming
+			if server.down+server.hanging+c.w.cutOff == 0 && server.holder == c.w.id() {
+				server.holder, server.turns = "", server.turns+1
+			}
+		})
+	}
 }
 
 // compete tries to take or renew the Lease, again and again.

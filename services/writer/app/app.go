@@ -83,7 +83,7 @@ type dryRun struct{}
 func (dryRun) Leading() bool            { return true }
 func (dryRun) Term() int                { return 1 }
 func (dryRun) Changed() <-chan struct{} { return nil }
-func (dryRun) Release()                 {}
+func (dryRun) Release() func()          { return func() {} }
 
 // A standby takes over within 17 s of the leader's death: it notes a renewal at most one
 // pause late, waits for the Lease to expire, and tries at most one pause later; client-go

@@ -42,7 +42,7 @@ type Lease struct {
 	terms    int       // how often it has become ours
 	ending   context.Context
 	end      func() // of the present candidacy
-	released bool   // it was ended by Release, and we stand by for a while
+	released bool   // by Release: it is not ours to write any more, and then left to others for a while
 }
 
 // Identity is the host's name, which in a Pod is the Pod's, and something random: a
@@ -131,18 +131,18 @@ func (l *Lease) compete(ctx context.Context) {
 	l.mu.Unlock()
 }
 
-// Release gives the Lease up if it is ours; from then on it is not. After one whole duration of
-// the Lease, in which any other candidate takes it, this one competes again. No write
-// may be under way.
-func (l *Lease) Release() {
+// Release has this writer stop leading, if it does: from then on it sends no write any more. The Lease is
+// renewed all the same, so that nobody takes it, until handOver is called once no write is under way. After
+// one whole duration of the Lease, in which any other candidate takes it, this one competes again.
+func (l *Lease) Release() (handOver func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.leading() {
-		return
+		return func() {}
 	}
 	l.released = true
-	l.end()
 	l.mark()
+	return l.end // of this candidacy: if the Lease is lost meanwhile, the next one is not ended
 }
 
 // Leading reports whether the Lease is surely ours: by our own clock, counted from before

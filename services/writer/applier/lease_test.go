@@ -81,10 +81,15 @@ func TestALeaseThatIsGivenUpGoesToAnyOtherCandidate(t *testing.T) {
 		await(t, first, true)
 		second, stopSecond := newLease(t, client, "second")
 		time.Sleep(30 * time.Second)
-		first.Release()
+		handOver := first.Release()
 		if first.Leading() {
 			t.Error("leads though it has given the Lease up")
 		}
+		time.Sleep(time.Minute)
+		if first.Leading() || second.Leading() {
+			t.Errorf("before it is handed over: first leads %t, second %t, want neither", first.Leading(), second.Leading())
+		}
+		handOver()
 		if took := await(t, second, true); took > 5*time.Second {
 			t.Errorf("took %s although it was given up", took)
 		}
@@ -92,7 +97,7 @@ func TestALeaseThatIsGivenUpGoesToAnyOtherCandidate(t *testing.T) {
 		if first.Leading() {
 			t.Error("both lead")
 		}
-		first.Release() // what is not its own
+		first.Release()() // what is not its own
 		if !second.Leading() {
 			t.Error("another one's Lease was given up")
 		}
@@ -109,7 +114,7 @@ func TestALeaseThatNobodyElseWantsIsTakenAgain(t *testing.T) {
 		defer stop()
 		for range 2 {
 			await(t, l, true)
-			l.Release()
+			l.Release()()
 			if took := await(t, l, true); took < 15*time.Second || took > 20*time.Second {
 				t.Errorf("it was taken again after %s, want one duration of the Lease, and little more", took)
 			}

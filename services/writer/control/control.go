@@ -128,8 +128,6 @@ func (c *control) write(ctx context.Context, write func(context.Context) error) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	c.writes.RLock()
-	defer c.writes.RUnlock()
 	return write(ctx)
 }
 

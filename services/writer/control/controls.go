@@ -24,6 +24,7 @@ type Controls struct {
 
 	surrender surrender
 	term      term
+	handing   sync.Mutex // by who waits for the writes under way
 }
 
 // New makes Controls that have decided on nothing yet.
@@ -75,7 +76,11 @@ func (c *Controls) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		c.mayShow(ctx, &group)
-		if wake := c.mayGiveUp(time.Now()); wake.IsZero() {
+		release, wake := c.mayGiveUp(time.Now())
+		if release != nil {
+			group.Go(release)
+		}
+		if wake.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(wake))
@@ -164,9 +169,9 @@ func (c *Controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
 	c.shown = true
 }
 
-// mayGiveUp gives the Lease up when it is due, and returns when to ask again though
-// nothing changes.
-func (c *Controls) mayGiveUp(now time.Time) (wake time.Time) {
+// mayGiveUp stops leading when that is due. It returns what then remains to be done, which waits for the
+// writes that are under way, and when to ask again though nothing changes.
+func (c *Controls) mayGiveUp(now time.Time) (release func(), wake time.Time) {
 	c.term.turns(c.lease.Term(), now)
 	c.mu.Lock()
 	all := make([]verdict.Decision, 0, len(c.sight))
@@ -176,12 +181,21 @@ func (c *Controls) mayGiveUp(now time.Time) (wake time.Time) {
 	c.mu.Unlock()
 	gives, wake := c.surrender.due(all, c.term.since, now)
 	if !gives {
-		return wake
+		return nil, wake
 	}
 	c.surrender.done(now)
 	c.log.Warn("no probe passes any more: the Lease is given up, so that another writer's probes judge")
-	c.writes.Lock()
-	defer c.writes.Unlock()
-	c.lease.Release()
-	return time.Time{}
+	handOver := c.lease.Release()
+	return func() {
+		c.handing.Lock() // two that each had some places would wait for each other
+		defer c.handing.Unlock()
+		// No plan goes on by now: whoever writes asks before each request whether this writer leads.
+		for range cap(c.turns) {
+			c.turns <- struct{}{}
+		}
+		handOver()
+		for range cap(c.turns) {
+			<-c.turns
+		}
+	}, time.Time{}
 }

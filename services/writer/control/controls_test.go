@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +23,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -148,40 +149,108 @@ func TestAControlDecidesAnewWhenASourceSpeaksOnWhichItRests(t *testing.T) {
 	}
 }
 
-// elected leads, and counts how often it was told not to.
-type elected struct{ released int }
+// elected leads, and counts how often it stopped leading, and how often it handed the Lease over.
+type elected struct{ released, handedOver int }
 
 func (*elected) Leading() bool            { return true }
 func (*elected) Term() int                { return 1 }
 func (*elected) Changed() <-chan struct{} { return nil }
-func (e *elected) Release()               { e.released++ }
+func (e *elected) Release() func() {
+	e.released++
+	return func() { e.handedOver++ }
+}
 
-func TestTheLeaseIsNotGivenUpWhileAWriteIsUnderWay(t *testing.T) {
+// resigning leads until it is released.
+type resigning struct {
+	elected
+
+	over atomic.Bool
+}
+
+func (r *resigning) Leading() bool { return !r.over.Load() }
+
+func (r *resigning) Term() int {
+	if r.Leading() {
+		return 1
+	}
+	return 0
+}
+
+func (r *resigning) Release() func() {
+	r.over.Store(true)
+	return r.elected.Release()
+}
+
+// slowAPI is a store whose deletes are answered when the test says.
+type slowAPI struct {
+	applier.Store
+
+	deletes atomic.Int32
+	answer  chan struct{}
+}
+
+func (s *slowAPI) Delete(context.Context, *discoveryv1.EndpointSlice) error {
+	s.deletes.Add(1)
+	<-s.answer
+	return nil
+}
+
+func TestEverythingIsFollowedWhileARequestIsUnderWayAndTheLeaseIsReleasedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lead := &resigning{}
+		left := service("left", "none")
+		o := newOffice(t, lead, left, ownedSlice(left, "left-slicefeed"), ownedSlice(left, "left-slicefeed-2"), service("blue", "elsewhere"))
+		api := &slowAPI{answer: make(chan struct{})}
+		o.applier = func() *applier.Applier {
+			return applier.New(applier.Config{
+				Store: api, Leading: lead.Leading, Reporter: o.told, Logger: o.log, Metrics: applier.NewMetrics(prometheus.NewRegistry()),
+			})
+		}
+		o.run(t)
+		if n := api.deletes.Load(); n != 1 {
+			t.Fatalf("%d deletes under way, want 1", n)
+		}
+		o.heard(targets.Key{Name: "blind"}, verdict.Decision{Panic: true, BlindSince: time.Now()})
+		time.Sleep(blindFor)
+		synctest.Wait()
+		o.put(t, service("blue", "default"))
+		if got, want := o.listed(), []string{"blue"}; !slices.Equal(got, want) {
+			t.Errorf("while a request is under way the targets are %v, want %v", got, want)
+		}
+		if lead.released != 1 || lead.handedOver != 0 {
+			t.Errorf("while a request is under way: released %d times and handed over %d times, want 1 and 0", lead.released, lead.handedOver)
+		}
+		close(api.answer)
+		synctest.Wait()
+		if n := api.deletes.Load(); n != 1 || lead.handedOver != 1 {
+			t.Errorf("once it is answered: %d deletes and handed over %d times, want 1 and 1", n, lead.handedOver)
+		}
+	})
+}
+
+// ownedSlice is a slice of the default class.
+func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: svc.Namespace, Name: name, UID: types.UID(name), ResourceVersion: "1",
+			Labels:          map[string]string{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: "slicefeed-default", planner.LabelWriter: "web"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+}
+
+func TestTheLeaseIsGivenUpOnceBlindForLongEnough(t *testing.T) {
 	lead, start := &elected{}, time.Now()
 	o := newOffice(t, lead)
 	o.mayGiveUp(start) // we lead from now on
 	blind := start.Add(time.Minute)
 	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, BlindSince: blind})
-	if wake := o.mayGiveUp(blind); !wake.Equal(blind.Add(blindFor)) || lead.released != 0 {
+	if release, wake := o.mayGiveUp(blind); release != nil || !wake.Equal(blind.Add(blindFor)) || lead.released != 0 {
 		t.Fatalf("released %d times, to be asked again at %v", lead.released, wake)
 	}
-	o.writes.RLock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		o.mayGiveUp(blind.Add(blindFor))
-	}()
-	for o.writes.TryRLock() { // until it waits for us
-		o.writes.RUnlock()
-		runtime.Gosched()
-	}
-	if lead.released != 0 {
-		t.Error("it was given up during a write")
-	}
-	o.writes.RUnlock()
-	<-done
-	if lead.released != 1 {
-		t.Errorf("given up %d times", lead.released)
+	if release, _ := o.mayGiveUp(blind.Add(blindFor)); release == nil || lead.released != 1 || lead.handedOver != 0 {
+		t.Errorf("released %d times and handed over %d times, want 1 and 0", lead.released, lead.handedOver)
 	}
 }
 

@@ -1,14 +1,13 @@
 // Package control has a loop for each Service that is ours: when anything that a decision
 // rests upon has changed, it decides anew, and while we lead it has the difference written. It
 // promises that a change wakes those whom it concerns and no others, that a write which
-// is under way holds no decision up, and that the Lease is given up between writes. It refuses
+// is under way holds no decision up, and that the Lease is released between writes. It refuses
 // to judge, to plan and to write: those are verdict, planner and applier.
 package control
 
 import (
 	"log/slog"
 	"net/netip"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -73,7 +72,9 @@ type Lease interface {
 	// Term is which of our terms with it this is, counted from 1; 0: it is not surely ours.
 	Term() int
 	Changed() <-chan struct{} // it has been taken or lost; one reader
-	Release()                 // gives it up, so that another one takes it
+	// Release has this writer stop leading at once. The Lease stays its own until handOver is called, once
+	// no write is under way: another one may take it then and begin at once.
+	Release() (handOver func())
 }
 
 // mostWrites is how many Services are written at a time. One change may concern hundreds, and an
@@ -97,11 +98,8 @@ type stages struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	// turns has a place for each write that is under way.
+	// turns has a place for each write that is under way. Who holds all places knows that there is none.
 	turns chan struct{}
-	// writes is held for reading by whoever writes, and for writing to give the Lease up: the
-	// next leader may begin at once, and must not meet a write of ours that is under way.
-	writes sync.RWMutex
 }
 
 func newStages(cfg Config) *stages {

@@ -71,7 +71,11 @@ func (s *Stepper) GiveUp(now time.Time) (wake time.Time) {
 			return time.Time{} // its end is a change
 		}
 	}
-	return s.controls.mayGiveUp(now)
+	release, wake := s.controls.mayGiveUp(now)
+	if release != nil {
+		release()
+	}
+	return wake
 }
 
 // Decision is the last one on a target; the zero decision: there is none.
