@@ -21,7 +21,7 @@ func (f *found) section() *report.Section {
 			"beside it answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, "+
 			"while the others are probed on. The last two goals have one Service of %d backends, half of which refuse and half of which fall silent "+
 			"again and again for %v, beside another Service of %d nodes of the same source with a filtered probe port and a timeout of %v, %d of whose probes "+
-			"are under way.", f.long, each, each, f.deaths, 2*besideEach, f.plan.beside, neighborNodes, neighborTimeout, f.neighbor.probes),
+			"are under way.", f.long, each, each, f.deaths, 2*besideEach, f.beside, neighborNodes, neighborTimeout, f.neighbor.probes),
 		Goals: []report.Goal{
 			{Text: "p99 until a backend that refuses is failing", Figure: seconds(percentile(f.refuse.dead, 99)), AtMost: probes.Refuses.Seconds(), Unit: "s", Noise: halves(f.refuse.dead)},
 			{Text: "p99 until one that is silent is failing", Figure: seconds(percentile(f.drop.dead, 99)), AtMost: probes.Silent.Seconds(), Unit: "s", Noise: halves(f.drop.dead)},
