@@ -133,6 +133,7 @@ func (s *scene) dials(distance time.Duration) (took []time.Duration, failed int)
 		began := time.Now()
 		if err := s.dialOnce(cfg, distance); err != nil {
 			failed++
+			s.t.Logf("an honest dial failed after %s: %v", time.Since(began).Round(time.Millisecond), err)
 			took = append(took, 10*time.Second)
 			continue
 		}
