@@ -25,9 +25,11 @@ func (r *replica) utter() {
 	r.tick++
 	var changes []roster.Change
 	if r.tick == 1 { // what it said in truth and says no more is overwritten
-		for _, e := range r.intake.Stores.For(view).All().Upserts {
+		store := r.intake.Stores.Acquire(view)
+		for _, e := range store.All().Upserts {
 			changes = append(changes, roster.Change{Name: e.Node.Name})
 		}
+		r.intake.Stores.Release(store, time.Now())
 	}
 	for _, name := range r.names() {
 		n := r.nodes.now[name]

@@ -7,6 +7,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 )
 
@@ -35,6 +36,7 @@ type stream struct {
 
 	// At the server.
 	replica *replica
+	store   *feed.Store
 	reader  *nodeserver.Reader
 	depth   int
 	spoken  bool

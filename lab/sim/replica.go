@@ -133,7 +133,8 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 		return
 	}
 	s.replica, s.depth = r, int(req.GetDoubtObservations())
-	s.reader = nodeserver.NewReader(r.intake.Stores.For(view), req, heartbeat)
+	s.store = r.intake.Stores.Acquire(view)
+	s.reader = nodeserver.NewReader(s.store, req, heartbeat)
 	r.readers = append(r.readers, s)
 	r.deepen()
 	if req.GetObserveNow() {
@@ -147,6 +148,7 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 func (r *replica) leave(s *stream) {
 	if n := slices.Index(r.readers, s); n >= 0 {
 		r.readers = slices.Delete(r.readers, n, n+1)
+		r.intake.Stores.Release(s.store, time.Now())
 		r.deepen()
 	}
 }

@@ -72,7 +72,7 @@ func (in *Inputs) fleet(nodes int) *fleet {
 	in.RosterBytes = grown(func() {
 		f.roster = roster.New(roster.Config{Resolver: roster.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 		f.intake = feed.Intake{Roster: f.roster, Stores: feed.NewStores("epoch")}
-		f.store = f.intake.Stores.For(feed.View{Labels: []string{"pool"}})
+		f.store = f.intake.Stores.Acquire(feed.View{Labels: []string{"pool"}})
 		for i := range nodes {
 			id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
 			f.nodes = append(f.nodes, roster.Candidate{

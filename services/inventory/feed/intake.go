@@ -28,6 +28,7 @@ func (i *Intake) Hear(now time.Time, news roster.News, answer func(*roster.Roste
 
 // Tell brings the stores up to date, and returns what is to be asked of the outside now.
 func (i *Intake) Tell(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
+	i.Stores.FreeUnread(now)
 	anomaly := i.Stores.Apply(changes)
 	status := i.Roster.Status(now)
 	if i.Stores.SetStatus(status) || anomaly {

@@ -24,7 +24,7 @@ func newOutside(views ...string) *outside {
 		Stores: NewStores("life"),
 	}
 	for _, pool := range views {
-		i.Stores.For(View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
+		i.Stores.Acquire(View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
 	}
 	return &outside{i, start}
 }

@@ -341,13 +341,13 @@ func TestStoresSeedALateViewAndGiveEachAnEpoch(t *testing.T) {
 	all.Apply(gone("c"))
 	all.SetStatus(told(3))
 	blue := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
-	early, late := all.For(View{}), all.For(blue)
+	early, late := all.Acquire(View{}), all.Acquire(blue)
 	want(t, "whole", names(early.Since(nil)), []string{"a", "b"})
 	want(t, "late view", names(late.Since(nil)), []string{"a"})
 	if e, l := early.Since(nil).At.Epoch, late.Since(nil).At.Epoch; e == l || len(l) > 64 {
 		t.Errorf("epochs of two views: %q, %q", e, l)
 	}
-	if all.For(View{Selector: labels.Everything()}) != early {
+	if all.Acquire(View{Selector: labels.Everything()}) != early {
 		t.Error("the same view has two stores")
 	}
 	want(t, "left out by the view", all.Outside(blue)[0].Name, "b")

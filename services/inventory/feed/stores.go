@@ -3,54 +3,100 @@ package feed
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Stores are the stores of all views that were ever asked for, kept abreast of the roster.
+// keepUnread is how long a store stays without a reader. It outlasts an upgrade or an outage of a
+// writer: a reader that returns then gets what changed, and no reset.
+const keepUnread = 10 * time.Minute
+
+// Stores are the stores of the views that are read or were read lately, kept up to date with the
+// roster.
 type Stores struct {
 	epoch string
 
-	mu      sync.Mutex
-	nodes   map[string]*roster.Node // the whole roster, for stores to come
-	status  roster.Status
-	stores  map[string]*Store // by the view's key
-	changed chan struct{}
+	mu        sync.Mutex
+	nodes     map[string]*roster.Node // the whole roster, for stores to come
+	status    roster.Status
+	stores    map[string]*readStore // by the view's key
+	freed     uint64                // stores so far
+	revisions uint64                // see Revisions
+	changed   chan struct{}
+}
+
+// readStore is a store and who reads it.
+type readStore struct {
+	*Store
+
+	readers     int
+	unreadSince time.Time // meaningful without readers
 }
 
 // NewStores returns the stores of a replica's life, which the epoch names: random, new at
 // each start, at most 48 bytes.
 func NewStores(epoch string) *Stores {
 	return &Stores{
-		epoch: epoch, nodes: map[string]*roster.Node{}, stores: map[string]*Store{},
+		epoch: epoch, nodes: map[string]*roster.Node{}, stores: map[string]*readStore{},
 		changed: make(chan struct{}),
 	}
 }
 
-// For returns the store of a view. It stays for good: made anew within the epoch it would
-// number other changes alike. There are as many as the list of clients ever had views.
-func (s *Stores) For(view View) *Store {
+// Acquire returns the store of a view for one reader, who releases it at the end.
+func (s *Stores) Acquire(view View) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := view.Key()
 	store := s.stores[key]
 	if store == nil {
-		// Each view has an epoch of its own: a client whose view was altered has a cursor
-		// that means nothing here, though it is the same life of the same replica.
-		sum := sha256.Sum256([]byte(key))
-		store = NewStore(s.epoch+"."+hex.EncodeToString(sum[:6]), view)
-		all := make([]roster.Change, 0, len(s.nodes))
-		for _, n := range s.sorted() {
-			all = append(all, roster.Change{Name: n.Name, Node: n})
-		}
-		store.Apply(all)
-		store.SetStatus(s.status)
+		store = &readStore{Store: s.newStore(view)}
 		s.stores[key] = store
 	}
+	store.readers++
+	return store.Store
+}
+
+// newStore makes the store of a view. Its epoch is its own: a client whose view was altered has a
+// cursor that means nothing here, and a store that is made again numbers other changes than the
+// one that was freed.
+func (s *Stores) newStore(view View) *Store {
+	sum := sha256.Sum256(append(binary.AppendUvarint(nil, s.freed), view.Key()...))
+	store := NewStore(s.epoch+"."+hex.EncodeToString(sum[:6]), view)
+	all := make([]roster.Change, 0, len(s.nodes))
+	for _, n := range s.sorted() {
+		all = append(all, roster.Change{Name: n.Name, Node: n})
+	}
+	store.Apply(all)
+	store.SetStatus(s.status)
 	return store
+}
+
+// Release ends what Acquire began: the reader does not use the store any more.
+func (s *Stores) Release(store *Store, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read := s.stores[store.view.Key()]
+	if read.readers--; read.readers == 0 {
+		read.unreadSince = now
+	}
+}
+
+// FreeUnread frees the stores that have had no reader for keepUnread, as those of views that were
+// edited. Call it now and then.
+func (s *Stores) FreeUnread(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, store := range s.stores {
+		if store.readers == 0 && now.Sub(store.unreadSince) >= keepUnread {
+			delete(s.stores, key)
+			s.freed++
+		}
+	}
 }
 
 // Apply gives changes of the roster to all stores, and reports whether an anomaly arose in any
@@ -66,7 +112,9 @@ func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 		}
 	}
 	for _, store := range s.stores {
+		before := store.Revision()
 		_, arose := store.Apply(changes)
+		s.revisions += store.Revision() - before
 		anomaly = anomaly || arose
 	}
 	return anomaly
@@ -102,15 +150,13 @@ func (s *Stores) Outside(view View) []*roster.Node {
 	return slices.DeleteFunc(s.sorted(), view.selects)
 }
 
-// Revisions is the number of changes that all views have seen together.
+// Revisions is the number of changes that all views have seen together, those included whose store
+// was freed. What a view has when its store is made is no change: else a client that lists now and
+// then would look like nodes that flap.
 func (s *Stores) Revisions() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var sum uint64
-	for _, store := range s.stores {
-		sum += store.Revision()
-	}
-	return sum
+	return s.revisions
 }
 
 func (s *Stores) sorted() []*roster.Node {

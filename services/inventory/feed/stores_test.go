@@ -35,7 +35,7 @@ func TestAnotherWordIsOneThatDiffersInMoreThanAges(t *testing.T) {
 
 func TestAllStoresHearOfTheStatus(t *testing.T) {
 	all := NewStores("life")
-	one := all.For(View{})
+	one := all.Acquire(View{})
 	status, changed := all.Status()
 	want(t, "status before any", status.Told, false)
 	if all.SetStatus(roster.Status{}) {
@@ -78,11 +78,11 @@ func TestTheDoubtOfOneViewIsEnough(t *testing.T) {
 		all := NewStores("life")
 		all.Apply(up(node("a", roster.Ready, labelled("pool", "blue")), node("b", roster.Ready, labelled("pool", "red"))))
 		for i := range 8 {
-			all.For(pools(fmt.Sprintf("pool in (red, other%d)", i)))
+			all.Acquire(pools(fmt.Sprintf("pool in (red, other%d)", i)))
 		}
-		all.For(pools("pool=none"))
+		all.Acquire(pools("pool=none"))
 		want(t, "doubt with the first word", all.SetStatus(told(1)), true)
-		all.For(pools("pool=blue"))
+		all.Acquire(pools("pool=blue"))
 		want(t, "doubt by a change", all.Apply(gone("a")), true)
 	}
 }
@@ -90,8 +90,8 @@ func TestTheDoubtOfOneViewIsEnough(t *testing.T) {
 func TestTheChangesOfAllViewsAreCounted(t *testing.T) {
 	all := NewStores("life")
 	want(t, "without a view", all.Revisions(), 0)
-	all.For(View{})
-	all.For(View{Labels: []string{"zone"}})
+	all.Acquire(View{})
+	all.Acquire(View{Labels: []string{"zone"}})
 	all.Apply(up(node("a", roster.Ready)))
 	all.Apply(gone("a"))
 	want(t, "of two views", all.Revisions(), 4)

@@ -18,7 +18,7 @@ func TestReadersInStepShareTheirMessages(t *testing.T) {
 		stores.Apply(fleet(1000))
 		stores.SetStatus(told(1))
 		var server Server
-		one, other := NewReader(stores.For(feed.View{}), nothing, time.Second), NewReader(stores.For(feed.View{}), nothing, time.Second)
+		one, other := NewReader(stores.Acquire(feed.View{}), nothing, time.Second), NewReader(stores.Acquire(feed.View{}), nothing, time.Second)
 		one.alike, other.alike = &server.alike, &server.alike
 		tell := func(r *Reader) (told []*Message) {
 			_, messages := r.Next()
@@ -46,7 +46,7 @@ func TestReadersWhoLackDifferentThingsAreToldThem(t *testing.T) {
 		var server Server
 		readers := map[string]*Reader{}
 		come := func(name string, view feed.View) {
-			r := NewReader(stores.For(view), nothing, 0)
+			r := NewReader(stores.Acquire(view), nothing, 0)
 			r.alike = &server.alike
 			readers[name] = r
 		}

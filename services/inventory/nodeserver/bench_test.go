@@ -24,7 +24,7 @@ func BenchmarkChange(b *testing.B) {
 				r.Told()
 			}
 			for i := range readers {
-				readers[i] = NewReader(stores.For(feed.View{}), nothing, 0)
+				readers[i] = NewReader(stores.Acquire(feed.View{}), nothing, 0)
 				readers[i].alike = &server.alike
 				step(readers[i])
 			}

@@ -31,7 +31,9 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	if req.GetExplain() && !client.Operator {
 		return nil, status.Error(codes.PermissionDenied, "explanations are for clients with the role of operator")
 	}
-	all := s.cfg.Stores.For(client.View).All()
+	store := s.cfg.Stores.Acquire(client.View)
+	all := store.All()
+	s.cfg.Stores.Release(store, time.Now())
 	if !all.Synced && !client.Operator {
 		return nil, status.Error(codes.Unavailable, "the inventory has not completed its first look")
 	}

@@ -33,7 +33,7 @@ func readAll(c *strictClient, r *Reader, each func(*Message)) error {
 
 // connect begins a stream of a client with the server's shared messages.
 func (s *Server) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
-	r := NewReader(stores.For(view), c.begin(), 5*time.Second)
+	r := NewReader(stores.Acquire(view), c.begin(), 5*time.Second)
 	r.alike = &s.alike
 	return r
 }

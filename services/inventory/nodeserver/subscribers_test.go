@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 )
 
 func TestSaysWhoSubscribesToWhatSinceWhenAndHowFarItIs(t *testing.T) {
@@ -57,5 +59,34 @@ func TestSaysHowFarBehindASlowSubscriberIs(t *testing.T) {
 			t.Errorf("it is %d changes behind", behind)
 		}
 		slow.leave()
+	})
+}
+
+// The set of a view stays for as long as somebody reads it, and for a while after: epochs tell.
+func TestReleasesASetWhenItsLastStreamEnds(t *testing.T) {
+	serve(t, func(h *harness) {
+		h.stores.Apply(fleet(3))
+		h.stores.SetStatus(told(1))
+		epoch := func() string {
+			l, err := h.client.ListNodes(as(h.t.Context(), "writer"), &inventoryv1.ListNodesRequest{})
+			want(t, "error", err, nil)
+			return l.GetCursor().GetEpoch()
+		}
+		before := epoch()
+		c := h.watch(nothing, "writer")
+		c.untilSynced()
+		for range 3 { // reads on beside calls that come and go
+			time.Sleep(30 * time.Minute)
+			h.stores.FreeUnread(time.Now())
+			want(t, "epoch while it is read", epoch(), before)
+		}
+		c.leave()
+		synctest.Wait()
+		time.Sleep(9 * time.Minute)
+		h.stores.FreeUnread(time.Now())
+		want(t, "epoch soon after", epoch(), before)
+		time.Sleep(10 * time.Minute)
+		h.stores.FreeUnread(time.Now())
+		want(t, "another epoch later", epoch() != before, true)
 	})
 }

@@ -35,7 +35,9 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	if req.GetObserveNow() {
 		s.requestObservations(client.Name, max(1, depth))
 	}
-	r := NewReader(s.cfg.Stores.For(client.View), req, s.streams.Heartbeat)
+	store := s.cfg.Stores.Acquire(client.View)
+	defer func() { s.cfg.Stores.Release(store, time.Now()) }()
+	r := NewReader(store, req, s.streams.Heartbeat)
 	r.client, r.since, r.sent, r.alike = client, time.Now(), s.cfg.Sent, &s.alike
 	s.enter(r)
 	defer s.leave(r)

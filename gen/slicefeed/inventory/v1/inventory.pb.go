@@ -295,8 +295,8 @@ func (OmissionReason) EnumDescriptor() ([]byte, []int) {
 type Cursor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// epoch identifies one life of one replica and the view: random, new at each start, and
-	// another one when the client's view is altered. Compare for equality only. 1 to 64
-	// bytes; never empty in a message of a server.
+	// another one when the client's view is altered, or nobody has read it for minutes.
+	// Compare for equality only. 1 to 64 bytes; never empty in a message of a server.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// revision grows by one or more with each change of the view's set within the epoch.
 	// Cursors of different epochs cannot be compared. 0 is the set before the first change.

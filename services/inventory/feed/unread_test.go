@@ -1,0 +1,185 @@
+package feed
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+func pool(name string) View {
+	return View{Selector: labels.SelectorFromSet(labels.Set{"pool": name})}
+}
+
+func TestAStoreIsFreedTenMinutesAfterItsLastReader(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		readers int
+		leave   []time.Duration // when each of them leaves
+		returns time.Duration   // when one comes again for a moment; 0: none
+		at      time.Duration
+		kept    bool
+	}{
+		{"it is being read", 1, nil, 0, 24 * time.Hour, true},
+		{"one of two reads on", 2, []time.Duration{0}, 0, 24 * time.Hour, true},
+		{"its reader left a moment ago", 1, []time.Duration{time.Hour}, 0, time.Hour, true},
+		{"its reader left almost ten minutes ago", 1, []time.Duration{0}, 0, 10*time.Minute - 1, true},
+		{"its reader left ten minutes ago", 1, []time.Duration{0}, 0, 10 * time.Minute, false},
+		{"the last of two left nine minutes ago", 2, []time.Duration{0, time.Minute}, 0, 10 * time.Minute, true},
+		{"the last of two left ten minutes ago", 2, []time.Duration{0, time.Minute}, 0, 11 * time.Minute, false},
+		{"its reader came back in between", 1, []time.Duration{0}, 5 * time.Minute, 14 * time.Minute, true},
+		{"its reader came back and left again", 1, []time.Duration{0}, 5 * time.Minute, 15 * time.Minute, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			all := NewStores("life")
+			var store *Store
+			for range tc.readers {
+				store = all.Acquire(View{})
+			}
+			for _, after := range tc.leave {
+				all.Release(store, start.Add(after))
+			}
+			if tc.returns > 0 {
+				want(t, "the same store", all.Acquire(View{}) == store, true)
+				all.Release(store, start.Add(tc.returns))
+			}
+			all.FreeUnread(start.Add(tc.at))
+			want(t, "kept", len(all.stores) == 1, tc.kept)
+		})
+	}
+}
+
+func TestTheDocumentedLimitIsTheOneInForce(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := fmt.Sprintf("\n| sets of nodes | one for each view that is read, or was in the last %.0f min |", keepUnread.Minutes())
+	if !strings.Contains(string(text), row) {
+		t.Errorf("docs/limits.md has no row %q", row[1:])
+	}
+}
+
+// Who has a cursor of the freed store gets a reset of the one that was made again, also where the
+// revisions are equal by chance.
+func TestAStoreThatIsMadeAgainHasANewEpoch(t *testing.T) {
+	all := NewStores("life")
+	all.SetStatus(told(1))
+	old := all.Acquire(View{})
+	all.Apply(up(node("a", roster.Ready)))
+	at := old.Since(nil).At
+	all.Release(old, start)
+	all.Apply(append(gone("a"), up(node("b", roster.Ready))...))
+	all.FreeUnread(start.Add(time.Hour))
+	again := all.Acquire(View{})
+	now := again.Since(&at)
+	want(t, "revision", now.At.Revision, at.Revision)
+	want(t, "reset", now.Reset, true)
+	want(t, "epochs differ", now.At.Epoch != at.Epoch, true)
+}
+
+func TestTheChangesOfFreedStoresStayCounted(t *testing.T) {
+	all := NewStores("life")
+	store := all.Acquire(View{})
+	all.Apply(up(node("a", roster.Ready)))
+	all.Apply(gone("a"))
+	all.Release(store, start)
+	all.FreeUnread(start.Add(time.Hour))
+	want(t, "stores", len(all.stores), 0)
+	want(t, "changes", all.Revisions(), 2)
+	all.Acquire(View{})
+	all.Apply(up(node("b", roster.Ready)))
+	want(t, "changes with those of the next store", all.Revisions(), 3)
+}
+
+func TestTheIntakeFreesStores(t *testing.T) {
+	o := newOutside()
+	o.Stores.Release(o.Stores.Acquire(View{}), o.now)
+	o.Tell(o.now.Add(keepUnread-1), nil)
+	want(t, "stores", len(o.Stores.stores), 1)
+	o.Tell(o.now.Add(keepUnread), nil)
+	want(t, "stores later", len(o.Stores.stores), 0)
+}
+
+// However often the list of clients is edited, there are at most as many stores as readers and
+// views that were read within ten minutes. Readers that come back get what leads them to the
+// present set.
+func TestStoresOfEditedViewsAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all, now := NewStores("life"), start
+		all.SetStatus(told(1))
+		type client struct {
+			ledgertest.Reader
+
+			view  string
+			store *Store // nil: not connected
+		}
+		clients := make([]*client, 4)
+		for i := range clients {
+			clients[i] = &client{view: "blue"}
+		}
+		left := map[string]time.Time{} // when a view was last read
+		leave := func(c *client) {
+			if c.store != nil {
+				all.Release(c.store, now)
+				c.store, left[c.view] = nil, now
+			}
+		}
+		changes := uint64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			c := rapid.SampledFrom(clients).Draw(t, "client")
+			switch rapid.SampledFrom([]string{"edit", "come", "leave", "change", "wait"}).Draw(t, "step") {
+			case "edit":
+				leave(c)
+				c.view = fmt.Sprintf("p%d", rapid.IntRange(0, 20).Draw(t, "view"))
+			case "come":
+				if c.store == nil {
+					c.store = all.Acquire(pool(c.view))
+				}
+			case "leave":
+				leave(c)
+			case "change":
+				n := node(fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "node")), roster.Ready,
+					labelled("pool", fmt.Sprintf("p%d", rapid.IntRange(0, 20).Draw(t, "pool"))))
+				all.Apply(up(n))
+			case "wait":
+				now = now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "minutes")) * time.Minute)
+			}
+			all.FreeUnread(now)
+
+			views := map[string]bool{}
+			for view, at := range left {
+				if now.Sub(at) < keepUnread {
+					views[view] = true
+				}
+			}
+			for _, c := range clients {
+				if c.store == nil {
+					continue
+				}
+				views[c.view] = true
+				if err := ledgertest.Read(&c.Reader, c.store.Since(c.At).Answer); err != nil {
+					t.Fatal(err)
+				}
+				if len(c.Set) != len(c.store.All().Upserts) || c.store != all.stores[pool(c.view).Key()].Store {
+					t.Fatalf("a client of %s has %v", c.view, c.Set)
+				}
+			}
+			if len(all.stores) != len(views) {
+				t.Fatalf("%d stores, want those of %v", len(all.stores), views)
+			}
+			if n := all.Revisions(); n < changes {
+				t.Fatalf("%d changes are counted after %d", n, changes)
+			} else {
+				changes = n
+			}
+		}
+	})
+}
