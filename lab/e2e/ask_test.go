@@ -64,7 +64,7 @@ func (s *stage) observe() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
-	request := &inventoryv1.WatchNodesRequest{ObserveNow: true, DoubtObservations: 3}
+	request := &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 3}
 	stream, err := inventoryv1.NewInventoryServiceClient(s.operator()).WatchNodes(ctx, request)
 	s.must(err)
 	_, err = stream.Recv()
@@ -123,9 +123,9 @@ func (s *stage) explained(name string) string {
 	var b strings.Builder
 	for _, e := range list.GetExplanations() {
 		for _, step := range e.GetSteps() {
-			fmt.Fprintf(&b, "%s: %s %s: %s\n", step.GetStage(), step.GetQuestion(), step.GetResult(), step.GetSaw())
+			fmt.Fprintf(&b, "%s: %s %s: %s\n", step.GetStage(), step.GetQuestion(), step.GetResult(), step.GetDetail())
 		}
-		b.WriteString(e.GetVerdict() + "\n")
+		b.WriteString(e.GetConclusion() + "\n")
 	}
 	return b.String()
 }

@@ -243,7 +243,7 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 			"the slices have it as: ready it is to be: ready", "what is held back by the guard shrink, source default, 1 in all",
 			"the next decision that comes by itself is due in T", "The guard shrink holds a change back: it is listed as ready, as it was.")
 		d.answers(s, writer, personSAN, 1, explain(dead.Address.String()), "default: READY for T, as "+dead.Name, "failing for T (", "passed T ago",
-			"out, by the rule table", "it is to be: out", "what is held back nothing", "The probe fails:")
+			"unready, by the rule table", "it is to be: out", "what is held back nothing", "The probe fails:")
 		d.answers(s, writer, personSAN, 1, explain("10.0.1.9"), "default: does not list it", "this address is not probed", "nothing is decided about this address",
 			"Nobody speaks of this address")
 	})
@@ -317,7 +317,7 @@ func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
 		{"", "list", service},
 		{"", service + "/ListTargets", `"TARGET_STATE_MANAGED"`},
 		{`{"services":[{"namespace":"web"}]}`, service + "/WatchEndpoints", `"synced": true`},
-		{`{"services":[{"namespace":"web","service":"shop"}],"gather":true}`, service + "/WatchEndpoints", `"synced": true`},
+		{`{"services":[{"namespace":"web","service":"shop"}],"groupByPort":true}`, service + "/WatchEndpoints", `"synced": true`},
 		{`{"namespace":"web","service":"shop","address":"` + address + `"}`, service + "/ExplainEndpoint", `"rule": "shrink"`},
 	} {
 		args := []string{"-cert", own + "/tls.crt", "-key", own + "/tls.key", "-cacert", d.dir + "/door-ca.crt"}

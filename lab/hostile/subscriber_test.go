@@ -45,7 +45,7 @@ var attacks = []attack{
 			if r.IntN(2) == 0 {
 				request = &inventoryv1.WatchNodesRequest{
 					Cursor: &inventoryv1.Cursor{Epoch: strings.Repeat("e", r.IntN(100)), Revision: r.Uint64()},
-					Digest: make([]byte, r.IntN(20)), DoubtObservations: r.Uint32N(20), ObserveNow: true,
+					Digest: make([]byte, r.IntN(20)), ConfirmObservations: r.Uint32N(20), ObserveNow: true,
 				}
 			}
 			call(ctx, conn, request, 20*time.Millisecond)
@@ -83,7 +83,7 @@ var attacks = []attack{
 	{name: "observations asked for at once, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
 		conn := i.dial(enemy)
 		for ctx.Err() == nil {
-			call(ctx, conn, &inventoryv1.WatchNodesRequest{ObserveNow: true, DoubtObservations: 10}, 5*time.Millisecond)
+			call(ctx, conn, &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 10}, 5*time.Millisecond)
 		}
 	}},
 	{name: "streams that are reset as soon as they are opened", does: rapidResets},

@@ -99,7 +99,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
 	w.sub = subscriber.New(subscriber.Config{
-		Source: "default", Dial: dial, Log: log, Metrics: subscriber.NewMetrics(w.registry), DoubtObservations: 3,
+		Source: "default", Dial: dial, Log: log, Metrics: subscriber.NewMetrics(w.registry), ConfirmObservations: 3,
 		Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{

@@ -130,7 +130,7 @@ func TestPureCoresImportNoClient(t *testing.T) {
 	clients := regexp.MustCompile(`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`)
 	for _, core := range []string{
 		inventory + "/roster", inventory + "/feed", writer + "/verdict", writer + "/planner", writer + "/endpoints", writer + "/history",
-		module + "services/internal/ledger",
+		module + "services/internal/deltaset",
 	} {
 		for _, p := range list(t, core) {
 			for _, imported := range p.Imports {
@@ -154,7 +154,7 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	impure := regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`)
 	files := []string{
 		"inventory/roster/*.go", "inventory/feed/*.go", "writer/verdict/*.go", "writer/planner/*.go",
-		"writer/endpoints/*.go", "writer/history/*.go", "internal/ledger/*.go",
+		"writer/endpoints/*.go", "writer/history/*.go", "internal/deltaset/*.go",
 		// The cores that share a package with their shell, by file.
 		"writer/subscriber/view.go", "writer/subscriber/schedule.go", "writer/prober/schedule.go",
 		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/shape.go", "writer/targets/concern.go",

@@ -1,7 +1,7 @@
 package mutants
 
 const (
-	inLedger = "services/internal/ledger"
+	inDeltaset = "services/internal/deltaset"
 	inStream = "services/internal/stream"
 	inLink   = "services/internal/link"
 )
@@ -12,23 +12,23 @@ func shared() []Mutant {
 		{
 			Name:   "digest-skips-removals",
 			Harm:   "A removal leaves the digest as it was, so readers start over for ever, and a missed delete would pass unseen.",
-			File:   inLedger + "/ledger.go",
-			Edits:  one("had: true, by: was})", "had: true, by: Digest{0 & was[0]}})"),
-			Suites: []string{inLedger},
+			File:   inDeltaset + "/deltaset.go",
+			Edits:  one("existed: true, xor: old})", "existed: true, xor: Digest{0 & old[0]}})"),
+			Suites: []string{inDeltaset},
 		},
 		{
 			Name:   "resume-forgets-deletes",
 			Harm:   "Who resumes is told what is new and not what is gone: a deleted node stays in the slices of every writer that reconnects.",
-			File:   inLedger + "/ledger.go",
+			File:   inDeltaset + "/deltaset.go",
 			Edits:  one("removed = append(removed, c.key)", "_ = removed"),
-			Suites: []string{inLedger},
+			Suites: []string{inDeltaset},
 		},
 		{
 			Name:   "resume-by-cursor-alone",
 			Harm:   "A resume is answered by the cursor whatever set the reader holds, so a set that went wrong is never mended.",
-			File:   inLedger + "/ledger.go",
+			File:   inDeltaset + "/deltaset.go",
 			Edits:  one("return digest == p.Digest", "return true"),
-			Suites: []string{inLedger},
+			Suites: []string{inDeltaset},
 		},
 		{
 			Name:   "no-heartbeat",

@@ -132,7 +132,7 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 		s.brokenByServer(err.Error())
 		return
 	}
-	s.replica, s.depth = r, int(req.GetDoubtObservations())
+	s.replica, s.depth = r, int(req.GetConfirmObservations())
 	s.store = r.intake.Stores.Acquire(view)
 	s.reader = nodeserver.NewReader(s.store, req, heartbeat)
 	r.readers = append(r.readers, s)

@@ -87,7 +87,7 @@ func (s *subscription) converse() {
 
 // open calls WatchNodes with what the view holds now.
 func (s *subscription) open() *stream {
-	req := &inventoryv1.WatchNodesRequest{DoubtObservations: uint32(s.script.Setup.EmptyThreshold), ObserveNow: s.wanted}
+	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: uint32(s.script.Setup.EmptyThreshold), ObserveNow: s.wanted}
 	if cursor, digest, ok := s.view.Held(); ok {
 		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
 		req.Digest = digest[:]

@@ -97,7 +97,7 @@ var peers = []peer{
 		lost: func(s *subscriber.Snapshot) { s.Membership.Reason, s.Addresses.Reason = "", "" },
 	},
 	{name: "a subscriber that never doubts", requests: Alter{Without: []protoreflect.FullName{
-		"slicefeed.inventory.v1.WatchNodesRequest.doubt_observations", "slicefeed.inventory.v1.WatchNodesRequest.observe_now",
+		"slicefeed.inventory.v1.WatchNodesRequest.confirm_observations", "slicefeed.inventory.v1.WatchNodesRequest.observe_now",
 	}}},
 	{
 		name:     "a newer subscriber of an older inventory",
@@ -174,7 +174,7 @@ func keep(conn *grpc.ClientConn) func() (subscriber.Conn, error) {
 }
 
 func follow(t *testing.T, cfg subscriber.Config) *subscriber.Subscriber {
-	cfg.Source, cfg.Log, cfg.DoubtObservations = "default", slog.New(slog.DiscardHandler), 3
+	cfg.Source, cfg.Log, cfg.ConfirmObservations = "default", slog.New(slog.DiscardHandler), 3
 	cfg.Random = func() float64 { return 0 }
 	s := subscriber.New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -55,7 +55,7 @@ func consume(t *testing.T, conn grpc.ClientConnInterface, gather bool) *consumer
 }
 
 func (c *consumer) stream(ctx context.Context, client writerv1.WriterServiceClient, set *proxy.Set, gather bool) {
-	req := &writerv1.WatchEndpointsRequest{Gather: gather}
+	req := &writerv1.WatchEndpointsRequest{GroupByPort: gather}
 	set.Begin(req)
 	stream, err := client.WatchEndpoints(ctx, req)
 	for err == nil {
@@ -119,12 +119,12 @@ var writers = []struct {
 	{name: "gathered, as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.group", 8)}, gather: true, empty: true},
 	{name: "gathered, both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}, gather: true, empty: true},
 	{name: "a writer that knows only what it must", answers: Alter{Without: []protoreflect.FullName{
-		"slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval", "slicefeed.writer.v1.WriterStatus.held_back",
+		"slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval", "slicefeed.writer.v1.WriterStatus.held",
 		"slicefeed.writer.v1.WriterStatus.sources", "slicefeed.writer.v1.WriterStatus.reason", "slicefeed.writer.v1.Port.app_protocol",
 		"slicefeed.writer.v1.Backend.source", "slicefeed.writer.v1.Backend.zone", "slicefeed.writer.v1.Target.ports",
 	}}},
 	{name: "a proxy that cannot ask to gather, and is told endpoints", requests: Alter{Without: []protoreflect.FullName{
-		"slicefeed.writer.v1.WatchEndpointsRequest.gather",
+		"slicefeed.writer.v1.WatchEndpointsRequest.group_by_port",
 	}}, gather: true},
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// category is that of the milestones in a trace: see services/internal/milestone.
+// category is that of the points in a trace: see services/internal/tracepoint.
 const category = "slicefeed"
 
 // traceOf takes an execution trace of a half for so long, and returns the milestones in it.

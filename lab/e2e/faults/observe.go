@@ -51,7 +51,7 @@ func (s *Scene) ask(ctx context.Context, inventory *pair.Half) error {
 	defer conn.Close() //nolint:errcheck // it is done with
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true, DoubtObservations: 3}, grpc.WaitForReady(true))
+	stream, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 3}, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (w *world) follow(meanwhile func()) {
 	}
 	w.sub = subscriber.New(subscriber.Config{
 		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
-		DoubtObservations: 3, Random: w.calls.draw,
+		ConfirmObservations: 3, Random: w.calls.draw,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slicefeed/slicefeed/services/internal/journal"
+	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -111,8 +111,8 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 	root.AddCommand(
 		h.configured(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				log := journal.New(cmd.ErrOrStderr(), slog.LevelInfo)
-				journal.Adopt(log)
+				log := logging.New(cmd.ErrOrStderr(), slog.LevelInfo)
+				logging.CaptureGlobalLoggers(log)
 				service, err := h.build(cfg, log)
 				if err != nil {
 					return err
@@ -148,7 +148,7 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 func (h Half[C]) extra(getenv func(string) string, x Extra[C]) *cobra.Command {
 	return h.configured(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
-			journal.Adopt(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
+			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
 			return x.Run(cmd.Context(), Call[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 		})
 }

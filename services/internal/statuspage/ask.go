@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -88,14 +88,14 @@ func Ask(ctx context.Context, half, address, only string) (*Page, error) {
 		return nil, unheard(half, at, err)
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("what listens at %s answers %s to /statusz: is DEBUG_ADDRESS that of a %s? It says: %s",
-			at, response.Status, half, prose.Sane(string(body[:min(len(body), 200)])))
+			at, response.Status, half, display.Sanitize(string(body[:min(len(body), 200)])))
 	}
 	p := &Page{}
 	if err := json.Unmarshal(body, p); err != nil || p.Half == "" {
 		return nil, fmt.Errorf("what listens at %s does not answer as a %s of this version does: is DEBUG_ADDRESS right?", at, half)
 	}
 	if p.Half != half {
-		return nil, fmt.Errorf("%s listens at %s, and this is %s: set DEBUG_ADDRESS", prose.Sane(p.Half), at, half)
+		return nil, fmt.Errorf("%s listens at %s, and this is %s: set DEBUG_ADDRESS", display.Sanitize(p.Half), at, half)
 	}
 	return p, nil
 }

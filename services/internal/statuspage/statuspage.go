@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // Grade is how urgently something wants to be looked at.
@@ -121,7 +121,7 @@ const maxText = 512
 
 // Text is a stranger's, without what steers, and no longer than there is room for.
 func Text(s string) string {
-	s = prose.Sane(s[:min(len(s), 2*maxText)])
+	s = display.Sanitize(s[:min(len(s), 2*maxText)])
 	if len(s) <= maxText {
 		return s
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // Terminal is where text goes.
@@ -83,7 +83,7 @@ func (o *printer) look(how, text string) string {
 
 // put writes text in lines that fit, each after an indent.
 func (o *printer) put(indent int, how, text string) {
-	if text = prose.Wrap(text, o.Width, indent); text == "" {
+	if text = display.Wrap(text, o.Width, indent); text == "" {
 		return
 	}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -134,7 +134,7 @@ func (o *printer) section(s *Section) {
 func (o *printer) items(indent int, all []Item) {
 	names := 0
 	for i := range all {
-		names = max(names, utf8.RuneCountInString(prose.Sane(all[i].Name)))
+		names = max(names, utf8.RuneCountInString(display.Sanitize(all[i].Name)))
 	}
 	if names > 28 || indent+o.margin+names > o.Width/2 {
 		names = 0
@@ -145,7 +145,7 @@ func (o *printer) items(indent int, all []Item) {
 }
 
 func (o *printer) item(indent, names int, i *Item) {
-	name, is, also := prose.Sane(i.Name), prose.Sane(i.Is.Text), prose.Sane(i.Also)
+	name, is, also := display.Sanitize(i.Name), display.Sanitize(i.Is.Text), display.Sanitize(i.Also)
 	name += strings.Repeat(pad, max(names-utf8.RuneCountInString(name), 0)+1)
 	var inner printer
 	inner.Terminal, inner.margin = o.Terminal, o.margin
@@ -195,7 +195,7 @@ func (o *printer) table(indent int, t *Table) {
 	}
 	for _, row := range t.Rows {
 		for n := range row {
-			widths[n] = max(widths[n], utf8.RuneCountInString(prose.Sane(row[n].Text)))
+			widths[n] = max(widths[n], utf8.RuneCountInString(display.Sanitize(row[n].Text)))
 		}
 	}
 	before := indent
@@ -220,7 +220,7 @@ func (o *printer) table(indent int, t *Table) {
 		var line strings.Builder
 		line.WriteString(strings.Repeat(" ", indent))
 		for at, cell := range row[:len(row)-1] {
-			text := prose.Sane(cell.Text)
+			text := display.Sanitize(cell.Text)
 			line.WriteString(o.look(how(cell), text) + strings.Repeat(" ", widths[at]-utf8.RuneCountInString(text)+2))
 		}
 		last := row[len(row)-1]

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/overview"
@@ -92,7 +92,7 @@ func (c *collector) step(in answer) roster.Ask {
 	}
 	status, ask := c.intake.Tell(now, changes)
 	if len(changes) > 0 {
-		milestone.Pass(milestone.Stored)
+		tracepoint.Log(tracepoint.Stored)
 		c.metrics.stored()
 	}
 	c.metrics.set(c.intake.Roster.Counts(), status, news.HeardAt)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -86,7 +86,7 @@ func (l *lookout) glance(ctx context.Context, patience time.Duration, say func(s
 		}
 		for _, p := range []roster.Part{status.Membership, status.Addresses} {
 			if _, why, ok := strings.Cut(p.Reason, ": "); ok { // the part after it is an error
-				once("  not yet: " + prose.Sane(why))
+				once("  not yet: " + display.Sanitize(why))
 			}
 		}
 		select {
@@ -122,7 +122,7 @@ var marks = map[roster.Result]string{roster.Note: "  ", roster.Passed: "ok", ros
 
 // write prints an explanation for people.
 func write(out io.Writer, name string, e roster.Explanation) {
-	fmt.Fprintf(out, "%s, as an inventory that starts now would see it\n", prose.Sane(name))
+	fmt.Fprintf(out, "%s, as an inventory that starts now would see it\n", display.Sanitize(name))
 	stage := ""
 	for _, s := range e.Steps {
 		if s.Stage != stage {
@@ -133,15 +133,15 @@ func write(out io.Writer, name string, e roster.Explanation) {
 		if !strings.HasSuffix(question, "?") {
 			question += ":"
 		}
-		fmt.Fprintf(out, "  %s  %s\n", marks[s.Result], prose.Wrap(question+" "+s.Saw, width, 6))
+		fmt.Fprintf(out, "  %s  %s\n", marks[s.Result], display.Wrap(question+" "+s.Saw, width, 6))
 	}
-	fmt.Fprintf(out, "\n%s\n", prose.Wrap(e.Verdict, width, 0))
+	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Verdict, width, 0))
 }
 
 // suggest names those that are nearest to a name that is not known.
 func suggest(out io.Writer, name string, known []string) {
 	if near := similar(name, known); len(near) > 0 {
-		fmt.Fprintf(out, "\n%s\n", prose.Wrap("Names like it: "+strings.Join(near, ", "), width, 0))
+		fmt.Fprintf(out, "\n%s\n", display.Wrap("Names like it: "+strings.Join(near, ", "), width, 0))
 	} else {
 		fmt.Fprintf(out, "\nNone of the %d names that the source knows is like it.\n", len(known))
 	}
@@ -166,7 +166,7 @@ Its own word comes to a client with the role of operator by:
 // nearest first.
 func similar(name string, known []string) []string {
 	const most = 5
-	names := prose.Nearest(name, known, max(2, len(name)/3))
+	names := display.Suggest(name, known, max(2, len(name)/3))
 	for _, k := range known {
 		if name != "" && strings.Contains(k, name) && !slices.Contains(names, k) {
 			names = append(names, k)
@@ -174,7 +174,7 @@ func similar(name string, known []string) []string {
 	}
 	names = names[:min(len(names), most)]
 	for i, n := range names {
-		names[i] = prose.Sane(n)
+		names[i] = display.Sanitize(n)
 	}
 	return names
 }

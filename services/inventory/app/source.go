@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/slicefeed/slicefeed/services/internal/apicalls"
+	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
@@ -43,7 +43,7 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 	if err != nil {
 		return nil, err
 	}
-	apicalls.Observe(cluster, "inventory", registry)
+	apimetrics.Observe(cluster, "inventory", registry)
 	client, err := kubeapi.New(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the secured cluster: %w", err)

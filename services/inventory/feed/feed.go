@@ -9,7 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -72,11 +72,11 @@ func (e *Entry) Identity() (group, key string, fingerprint Digest) {
 }
 
 // Position is a state of a view: a cursor and the digest of the set at it.
-type Position = ledger.Position
+type Position = deltaset.Position
 
 // Update is what leads a reader to the present set.
 type Update struct {
-	ledger.Answer[*Entry] // meaningful when Synced
+	deltaset.Delta[*Entry] // meaningful when Synced
 
 	Status roster.Status
 	Word   uint64 // numbers the statuses of a store: of one number, they are one

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
@@ -14,18 +14,18 @@ import (
 
 // Readers come and go at random, each as far behind as it likes, some with cursors of
 // another replica or with a digest that no set ever had; each ends with the truth in one answer.
-func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
+func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
 		view := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"l"}}
 		replicas := []*Store{NewStoreWithin("a", view, window), NewStoreWithin("b", view, window)}
 		truth := map[string]*roster.Node{}
-		readers := []*ledgertest.Reader{{}, {}, {}, {}}
-		read := func(t *rapid.T, r *ledgertest.Reader, u Update) {
+		readers := []*deltasettest.Reader{{}, {}, {}, {}}
+		read := func(t *rapid.T, r *deltasettest.Reader, u Update) {
 			if !u.Synced {
 				t.Fatalf("nothing is told after the first word: %+v", u)
 			}
-			if err := ledgertest.Read(r, u.Answer); err != nil {
+			if err := deltasettest.Apply(r, u.Delta); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			"read": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
 				s := rapid.SampledFrom(replicas).Draw(t, "replica")
-				before := r.At
+				before := r.Position
 				u := s.Since(before)
 				read(t, r, u)
 				if !maps.Equal(r.Set, want()) {
@@ -85,10 +85,10 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			},
 			"forge": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
-				if r.At == nil {
+				if r.Position == nil {
 					return
 				}
-				forged := *r.At
+				forged := *r.Position
 				switch rapid.IntRange(0, 2).Draw(t, "what") {
 				case 0:
 					forged.Digest[rapid.IntRange(0, 15).Draw(t, "byte")] ^= 1
@@ -99,7 +99,7 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 				}
 				// Whatever the answer to a forged position is, it leads to the truth or is the
 				// reset: never a change that would not fit.
-				if u := replicas[0].Since(&forged); u.Reset || forged.Digest == r.At.Digest {
+				if u := replicas[0].Since(&forged); u.Reset || forged.Digest == r.Position.Digest {
 					read(t, r, u)
 				} else {
 					t.Fatalf("a forged digest was answered as if it were known: %+v", u)
@@ -108,7 +108,7 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			"": func(t *rapid.T) {
 				for _, s := range replicas {
 					u := s.Since(nil)
-					fresh := &ledgertest.Reader{}
+					fresh := &deltasettest.Reader{}
 					read(t, fresh, u)
 					if !maps.Equal(fresh.Set, want()) {
 						t.Fatalf("the store has %v, the truth is %v", fresh.Set, want())

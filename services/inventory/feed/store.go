@@ -3,7 +3,7 @@ package feed
 import (
 	"sync"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -12,7 +12,7 @@ type Store struct {
 	view View
 
 	mu      sync.Mutex
-	set     *ledger.Set[*Entry]
+	set     *deltaset.Set[*Entry]
 	status  roster.Status
 	word    uint64 // see Update
 	anomaly roster.AnomalyDetector
@@ -22,17 +22,17 @@ type Store struct {
 	// The last answer: of readers who are in step, the first alone costs what has changed.
 	led  bool // there is one, of the set as it is
 	from Position
-	last ledger.Answer[*Entry]
+	last deltaset.Delta[*Entry]
 }
 
 // NewStore returns the empty set of a view. The epoch has to be new: two stores of one
 // epoch would number different changes alike.
-func NewStore(epoch string, view View) *Store { return NewStoreWithin(epoch, view, ledger.Window) }
+func NewStore(epoch string, view View) *Store { return NewStoreWithin(epoch, view, deltaset.Window) }
 
 // NewStoreWithin is NewStore with another window than the contract's: so many changes back a reader
 // can resume by its cursor.
 func NewStoreWithin(epoch string, view View, window int) *Store {
-	return &Store{view: view, set: ledger.New[*Entry](epoch, window), changed: make(chan struct{})}
+	return &Store{view: view, set: deltaset.New[*Entry](epoch, window), changed: make(chan struct{})}
 }
 
 // View returns the view that the store is of.
@@ -46,7 +46,7 @@ func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.set.Revision()
-	s.led, s.last = false, ledger.Answer[*Entry]{}
+	s.led, s.last = false, deltaset.Delta[*Entry]{}
 	for _, c := range changes {
 		if c.Node == nil || !s.view.selects(c.Node) {
 			s.remove(c.Name)
@@ -141,12 +141,12 @@ func (s *Store) Since(from *Position) Update {
 	switch {
 	case !u.Synced:
 	case from == nil:
-		u.Answer = s.set.Since(nil, nil)
+		u.Delta = s.set.Since(nil, nil)
 	default:
 		if !s.led || s.from != *from {
 			s.led, s.from, s.last = true, *from, s.set.Since(from, nil)
 		}
-		u.Answer = s.last
+		u.Delta = s.last
 	}
 	return u
 }
@@ -155,7 +155,7 @@ func (s *Store) Since(from *Position) Update {
 func (s *Store) All() Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Update{Answer: s.set.Since(nil, nil), Status: s.status, Word: s.word, Synced: s.status.Told}
+	return Update{Delta: s.set.Since(nil, nil), Status: s.status, Word: s.word, Synced: s.status.Told}
 }
 
 // Revision returns the number of changes that there were.

@@ -122,7 +122,7 @@ func TestR4DigestIsTheXOROfWhatIsInTheSet(t *testing.T) {
 	var sum Digest
 	u := s.Since(nil)
 	for _, e := range u.Upserts {
-		sum.Toggle(e.Fingerprint)
+		sum.XOR(e.Fingerprint)
 	}
 	want(t, "digest", u.At.Digest, sum)
 	s.Apply(gone("b", "c"))

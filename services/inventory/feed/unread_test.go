@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -116,7 +116,7 @@ func TestStoresOfEditedViewsAreBounded(t *testing.T) {
 		all, now := NewStores("life"), start
 		all.SetStatus(told(1))
 		type client struct {
-			ledgertest.Reader
+			deltasettest.Reader
 
 			view  string
 			store *Store // nil: not connected
@@ -165,7 +165,7 @@ func TestStoresOfEditedViewsAreBounded(t *testing.T) {
 					continue
 				}
 				views[c.view] = true
-				if err := ledgertest.Read(&c.Reader, c.store.Since(c.At).Answer); err != nil {
+				if err := deltasettest.Apply(&c.Reader, c.store.Since(c.Position).Delta); err != nil {
 					t.Fatal(err)
 				}
 				if len(c.Set) != len(c.store.All().Upserts) || c.store != all.stores[pool(c.view).Key()].Store {

@@ -166,7 +166,7 @@ func badInputs() []badInput {
 		},
 		{
 			name: "the new server's data cannot be used", fault: answer(collection("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
-			addresses: failed, says: "the data of 1 nodes' servers cannot be used", without: roster.BadRecord,
+			addresses: failed, says: "the data of 1 nodes' servers cannot be used", without: roster.InvalidRecord,
 		},
 		{
 			name: "the pages do not fit together", prepare: func(s *seen) { s.pageSize = 2 },

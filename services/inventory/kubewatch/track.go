@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 )
 
 // Told is what a watch has told since it was asked last.
@@ -97,7 +97,7 @@ func (t *tracker[T]) put(obj any) error {
 	if !ok || o.Name == "" {
 		return fmt.Errorf("take in an object of %s: got a %T without a name", t.kind.Resource, obj)
 	}
-	milestone.Pass(milestone.Told)
+	tracepoint.Log(tracepoint.Reported)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.upsert(o)

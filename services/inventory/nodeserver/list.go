@@ -87,7 +87,7 @@ func (s *Server) explain(names []string, view feed.View) []*inventoryv1.NodeExpl
 			}))
 			e.Verdict += " This client is not told of it: its view does not select the node."
 		}
-		w.Verdict = bounded(e.Verdict)
+		w.Conclusion = bounded(e.Verdict)
 		all = append(all, w)
 	}
 	return all
@@ -98,7 +98,7 @@ const stageView = "view"
 
 func wireStep(s roster.Step) *inventoryv1.ExplanationStep {
 	return &inventoryv1.ExplanationStep{
-		Stage: s.Stage, Question: bounded(s.Question), Result: inventoryv1.StepResult(s.Result), Saw: bounded(s.Saw),
+		Stage: s.Stage, Question: bounded(s.Question), Result: inventoryv1.StepResult(s.Result), Detail: bounded(s.Saw),
 	}
 }
 

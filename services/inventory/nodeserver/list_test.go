@@ -18,9 +18,9 @@ func TestExplainsToOperatorsWhatTheyAskAbout(t *testing.T) {
 			l, err := h.client.ListNodes(as(h.t.Context(), client), &inventoryv1.ListNodesRequest{Names: names, Explain: true})
 			var said []string
 			for _, e := range l.GetExplanations() {
-				said = append(said, e.GetName()+": "+e.GetVerdict())
+				said = append(said, e.GetName()+": "+e.GetConclusion())
 				for _, s := range e.GetSteps() {
-					said = append(said, fmt.Sprintf("%s, %s, %s: %s", s.GetStage(), s.GetResult(), s.GetQuestion(), s.GetSaw()))
+					said = append(said, fmt.Sprintf("%s, %s, %s: %s", s.GetStage(), s.GetResult(), s.GetQuestion(), s.GetDetail()))
 				}
 			}
 			return said, err
@@ -59,7 +59,7 @@ func TestAnExplanationIsBoundedAndFitToBeSent(t *testing.T) {
 	long := strings.Repeat("é", 2000)
 	for _, text := range []string{long, "x" + long, "\xff\xfe", ""} {
 		s := wireStep(roster.Step{Stage: roster.StageState, Question: text, Saw: text})
-		for _, got := range []string{s.GetQuestion(), s.GetSaw(), bounded(text)} {
+		for _, got := range []string{s.GetQuestion(), s.GetDetail(), bounded(text)} {
 			if len(got) > mostText || !utf8.ValidString(got) {
 				t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))
 			}

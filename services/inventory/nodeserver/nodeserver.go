@@ -64,7 +64,7 @@ type Server struct {
 	alike   stream.Alike[messageKey, inventoryv1.WatchNodesResponse]
 
 	mu      sync.Mutex
-	depths  [inventoryv1.MaxDoubtObservations + 1]int
+	depths  [inventoryv1.MaxConfirmObservations + 1]int
 	readers map[*Reader]struct{}
 }
 

@@ -513,10 +513,10 @@ func TestPassesOnWhatClientsNeedInDoubt(t *testing.T) {
 			want(t, "doubts", h.observer.doubts, doubts)
 			want(t, "depth", h.observer.depth, depth)
 		}
-		three := h.watch(&inventoryv1.WatchNodesRequest{DoubtObservations: 3}, "writer")
+		three := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 3}, "writer")
 		three.next()
 		seen(nil, 3)
-		h.watch(&inventoryv1.WatchNodesRequest{DoubtObservations: 2, ObserveNow: true}, "writer").next()
+		h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 2, ObserveNow: true}, "writer").next()
 		seen([]int{2}, 3)
 		h.watch(&inventoryv1.WatchNodesRequest{ObserveNow: true}, "writer").next()
 		seen([]int{2, 1}, 3)

@@ -12,7 +12,7 @@ import (
 // something back that a newer observation would release: a few observations, and then none for
 // the length of a window. A complete one is there once a minute anyway.
 const (
-	observationBurst = 2 * inventoryv1.MaxDoubtObservations
+	observationBurst = 2 * inventoryv1.MaxConfirmObservations
 	observationEvery = 30 * time.Second // one more, in the long run
 )
 

@@ -46,7 +46,7 @@ func TestASubscriberThatLoopsDoesNotKeepTheSourceBusy(t *testing.T) {
 			before := full
 			for range 12 {
 				if request {
-					c := h.watch(&inventoryv1.WatchNodesRequest{DoubtObservations: 10, ObserveNow: true}, name)
+					c := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 10, ObserveNow: true}, name)
 					c.next()
 					c.leave()
 					synctest.Wait()

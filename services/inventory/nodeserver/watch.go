@@ -6,7 +6,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -29,7 +29,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 		return err
 	}
 	defer leave()
-	depth := int(req.GetDoubtObservations())
+	depth := int(req.GetConfirmObservations())
 	s.deepen(depth, +1)
 	defer s.deepen(depth, -1)
 	if req.GetObserveNow() {
@@ -160,7 +160,7 @@ func (r *Reader) Told() {
 		r.at = &r.led
 	}
 	if r.going && r.kind == stream.Delta && r.sent != nil {
-		milestone.Pass(milestone.Sent)
+		tracepoint.Log(tracepoint.Sent)
 		r.sent()
 	}
 	r.mu.Lock()

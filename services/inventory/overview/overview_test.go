@@ -223,7 +223,7 @@ func TestAPageIsBoundedAndItsWordsAreWords(t *testing.T) {
 		one := node(fmt.Sprintf("worker-%d", n), roster.Ready, "10.0.0.1")
 		one.Zone, one.ServerID = evil, evil
 		w.seen.Nodes = append(w.seen.Nodes, one)
-		w.seen.Omitted = append(w.seen.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.BadRecord, Advice: evil + long})
+		w.seen.Omitted = append(w.seen.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.InvalidRecord, Advice: evil + long})
 		w.subscribers = append(w.subscribers, nodeserver.Subscriber{Name: evil})
 	}
 	p := w.page("")

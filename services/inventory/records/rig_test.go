@@ -111,7 +111,7 @@ var badTexts = []badInput{
 	},
 	{
 		"a new node's record cannot be used", array(a, b, entry("c", "127.0.0.1", true, true)),
-		stays + ", c left out (bad_record)", `"c": private_ip is 127.0.0.1, which no node can be reached at`,
+		stays + ", c left out (invalid_record)", `"c": private_ip is 127.0.0.1, which no node can be reached at`,
 	},
 	{
 		"a record without a name", array(a, `{"private_ip":"10.0.0.12","ready":true,"worker":true}`),

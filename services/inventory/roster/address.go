@@ -127,7 +127,7 @@ func (r *Roster) resolve(m *member) {
 		delete(r.invalid, m.Name)
 		if m.Bad != "" && m.Excluded == 0 {
 			r.invalid[m.Name] = m
-			m.why = omission{reason: BadRecord, advice: m.Bad}
+			m.why = omission{reason: InvalidRecord, advice: m.Bad}
 		}
 	}()
 	if m.Excluded != 0 || !m.everValid {
@@ -154,7 +154,7 @@ func (r *Roster) resolve(m *member) {
 		m.want, m.why = left.chosen, r.adviseServer(left.reason(), found.server, left.borne)
 	default:
 		m.why = found.why
-		m.odd = found.why.reason == BadRecord
+		m.odd = found.why.reason == InvalidRecord
 	}
 	if m.why.reason != 0 && !fresh {
 		m.why = omission{reason: NotResolvedYet, advice: "The last listing of the cloud began before the node was seen, so wait for the next; as of now: " + m.why.advice}

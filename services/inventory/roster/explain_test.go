@@ -101,7 +101,7 @@ func TestExplainsTheWholeChain(t *testing.T) {
 		{name: "a bad record of a known node", node: a(nil), l: listing(server(s1, "a", "10.0.0.11")), then: func(w *world) {
 			w.up(Candidate{Name: "a", Bad: "The record has no private_ip."})
 		}},
-		{name: "a bad record of a new node", node: Candidate{Name: "a", Bad: "The record has no private_ip."}, cfg: Config{Resolver: ByRecord}},
+		{name: "an invalid record of a new node", node: Candidate{Name: "a", Bad: "The record has no private_ip."}, cfg: Config{Resolver: ByRecord}},
 		{name: "by the address of the node", cfg: Config{Resolver: ByNodeAddress}, node: a(internal("10.0.0.11", "192.0.2.7"))},
 		{name: "several addresses of the node", cfg: Config{Resolver: ByNodeAddress}, node: a(internal("10.0.0.11", "10.0.0.12"))},
 		{name: "by the record", cfg: Config{Resolver: ByRecord}, node: a(internal("192.0.2.7"))},
@@ -224,7 +224,7 @@ func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 	case 0:
 	case ControlPlane, ExcludedByLabel, NotSelected:
 		stage = StageEligibility
-	case NotFoundInIONOS, AmbiguousServer, NotResolvedYet, BadRecord:
+	case NotFoundInIONOS, AmbiguousServer, NotResolvedYet, InvalidRecord:
 		stage = StageMatch
 	case NoAddressOnLAN, AmbiguousAddress, OutsideSubnet:
 		stage = StageAddress

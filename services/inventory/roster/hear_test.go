@@ -48,7 +48,7 @@ func TestARecordThatCannotBeUsed(t *testing.T) {
 		w := told(t, Config{})
 		w.Hear(w.now, News{Changed: []Candidate{bad("b")}, Flaw: "1 record cannot be used"})
 		w.sees("a 10.0.0.1")
-		if o := w.omits("b"); o.Reason != BadRecord || o.Advice != "its address is none" {
+		if o := w.omits("b"); o.Reason != InvalidRecord || o.Advice != "its address is none" {
 			t.Errorf("got %+v", o)
 		}
 	})

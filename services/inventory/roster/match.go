@@ -129,7 +129,7 @@ func (c *cloud) found(by identity, id string) match {
 	if s := c.byID[id]; s != nil {
 		return match{by: by, server: s, id: id}
 	}
-	return match{by: by, id: id, why: omission{reason: BadRecord, advice: fmt.Sprintf(
+	return match{by: by, id: id, why: omission{reason: InvalidRecord, advice: fmt.Sprintf(
 		"The data of server %s cannot be used (%s): it is tried again with each listing.", id, clip(c.bad[id]))}}
 }
 

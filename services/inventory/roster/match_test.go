@@ -35,7 +35,7 @@ func TestMatchesTheMachineOfANode(t *testing.T) {
 		{"the provider ID names no server, the system UUID one", Candidate{ProviderID: "ionos://" + be, SystemUUID: s2}, "", AmbiguousServer, []string{be, s2}},
 		{"a system UUID that no server has contradicts nothing", Candidate{ProviderID: "ionos://" + s1, SystemUUID: "ffffffff-ffff-4fff-8fff-ffffffffffff"}, s1, 0, nil},
 		{"a name does not mend a provider ID that names no server", Candidate{Name: "one", ProviderID: "ionos://" + be}, "", NotFoundInIONOS, []string{be, s1}},
-		{"a server whose data cannot be read", Candidate{ProviderID: "ionos://" + bad}, bad, BadRecord, []string{bad, "no name"}},
+		{"a server whose data cannot be read", Candidate{ProviderID: "ionos://" + bad}, bad, InvalidRecord, []string{bad, "no name"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := index(l, t0)

@@ -66,7 +66,7 @@ const (
 	OutsideSubnet
 	SharedAddress
 	NotResolvedYet
-	BadRecord
+	InvalidRecord
 )
 
 // Omission is a node that is left out, with one sentence that says what was seen and what to do.

@@ -178,7 +178,7 @@ func oneAddressOneNode(t *rapid.T, r *Roster) {
 
 func countsFit(t *rapid.T, r *Roster) {
 	want := Counts{States: map[State]int{Ready: 0, Draining: 0, NotReady: 0}, Omitted: map[Reason]int{}}
-	for w := ControlPlane; w <= BadRecord; w++ {
+	for w := ControlPlane; w <= InvalidRecord; w++ {
 		want.Omitted[w] = 0
 	}
 	for _, n := range r.Nodes() {

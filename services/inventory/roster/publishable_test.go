@@ -16,12 +16,12 @@ func TestWhatTheContractForbidsIsLeftOutWithAReason(t *testing.T) {
 	}{
 		"the unspecified address":  {func(c *Candidate) { c.InternalIPs = addrs("0.0.0.0", "::") }, NoAddressOnLAN, "no node can be reached"},
 		"addresses of one machine": {func(c *Candidate) { c.InternalIPs = addrs("127.0.0.1", "fe80::1") }, NoAddressOnLAN, "no node can be reached"},
-		"a name that is too long":  {func(c *Candidate) { c.Name = strings.Repeat("a", 254) }, BadRecord, "Its name has 254 bytes"},
-		"no name":                  {func(c *Candidate) { c.Name = "" }, BadRecord, "It has no name"},
-		"a UID that is too long":   {func(c *Candidate) { c.UID = strings.Repeat("a", 129) }, BadRecord, "Its UID has 129 bytes"},
-		"a zone that is not UTF-8": {func(c *Candidate) { c.Zone = "\xff" }, BadRecord, "Its zone is not UTF-8"},
-		"a label's value":          {func(c *Candidate) { c.Labels = map[string]string{"k": strings.Repeat("v", 64)} }, BadRecord, "label"},
-		"no state":                 {func(c *Candidate) { c.State = 0 }, BadRecord, "Its state is 0"},
+		"a name that is too long":  {func(c *Candidate) { c.Name = strings.Repeat("a", 254) }, InvalidRecord, "Its name has 254 bytes"},
+		"no name":                  {func(c *Candidate) { c.Name = "" }, InvalidRecord, "It has no name"},
+		"a UID that is too long":   {func(c *Candidate) { c.UID = strings.Repeat("a", 129) }, InvalidRecord, "Its UID has 129 bytes"},
+		"a zone that is not UTF-8": {func(c *Candidate) { c.Zone = "\xff" }, InvalidRecord, "Its zone is not UTF-8"},
+		"a label's value":          {func(c *Candidate) { c.Labels = map[string]string{"k": strings.Repeat("v", 64)} }, InvalidRecord, "label"},
+		"no state":                 {func(c *Candidate) { c.State = 0 }, InvalidRecord, "Its state is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{Roster: New(Config{Resolver: ByNodeAddress, CIDRs: everywhere}), t: t, now: t0, rv: 1}

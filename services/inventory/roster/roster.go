@@ -52,7 +52,7 @@ type Roster struct {
 	odd        map[string]*member // the eligible ones whose machine's data cannot be read
 	invalid    map[string]*member // the eligible ones whose last data from the source cannot be used
 	states     [NotReady + 1]int
-	omitted    [BadRecord + 1]int
+	omitted    [InvalidRecord + 1]int
 	published  int
 
 	cloud cloud // the last whole listing, indexed
@@ -244,7 +244,7 @@ func (r *Roster) count(m *member, by int) {
 		r.eligible += by
 		r.states[min(m.node.State, NotReady)] += by
 	case m.left.reason != 0:
-		r.omitted[min(m.left.reason, BadRecord)] += by
+		r.omitted[min(m.left.reason, InvalidRecord)] += by
 		if !m.left.excluded {
 			r.eligible += by
 		}
@@ -311,7 +311,7 @@ func (r *Roster) Counts() Counts {
 	for s := Ready; s <= NotReady; s++ {
 		c.States[s] = r.states[s]
 	}
-	for w := ControlPlane; w <= BadRecord; w++ {
+	for w := ControlPlane; w <= InvalidRecord; w++ {
 		c.Omitted[w] = r.omitted[w]
 	}
 	return c

@@ -14,7 +14,7 @@ func (s State) String() string { return word(s, "", "ready", "draining", "not_re
 func (r Reason) String() string {
 	return word(r, "", "control_plane", "excluded_by_label", "not_selected", "not_found_in_ionos",
 		"ambiguous_server", "no_address_on_lan", "ambiguous_address", "outside_subnet",
-		"shared_address", "not_resolved_yet", "bad_record")
+		"shared_address", "not_resolved_yet", "invalid_record")
 }
 
 // String is the name of the state of a part.

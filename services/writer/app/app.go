@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/admin"
-	"github.com/slicefeed/slicefeed/services/internal/apicalls"
+	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
@@ -164,7 +164,7 @@ func (w *writer) statusz() http.Handler {
 func (w *writer) join(cluster *rest.Config, namespace string, configured []sources.Source) error {
 	dry := w.cfg.Store == "memory"
 	leading := func() bool { return dry || w.elected.Leading() }
-	apicalls.Observe(cluster, "writer", w.registry)
+	apimetrics.Observe(cluster, "writer", w.registry)
 	cluster.Wrap(applier.Guard(func() bool { return !dry && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
@@ -103,13 +103,13 @@ func printPlan(b *strings.Builder, a *control.Act) {
 		if i == 0 {
 			b.WriteString("\nheld back\n")
 		}
-		fmt.Fprintf(b, "  %s: %s\n", g.Rule, prose.Sane(g.Message))
+		fmt.Fprintf(b, "  %s: %s\n", g.Rule, display.Sanitize(g.Message))
 	}
 	for i, one := range a.Remarks {
 		if i == 0 {
 			b.WriteString("\nworth knowing\n")
 		}
-		fmt.Fprintf(b, "  %s: %s\n", one.Reason, prose.Sane(one.Note))
+		fmt.Fprintf(b, "  %s: %s\n", one.Reason, display.Sanitize(one.Note))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // notices is a log for people who wait at a terminal: each warning once, as a line of text. Most
@@ -59,7 +59,7 @@ func (n notices) Handle(_ context.Context, r slog.Record) error {
 		add(a)
 	}
 	r.Attrs(add)
-	text := prose.Sane(line.String() + r.Message + cause)
+	text := display.Sanitize(line.String() + r.Message + cause)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last = text

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -27,7 +27,7 @@ func verdictTable(all []verdict.Endpoint) string {
 		if e.Listed {
 			as = applier.InWords(e.Conditions)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, prose.Sane(e.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, display.Sanitize(e.Reason))
 	}
 	table.Flush() //nolint:errcheck // into memory
 	return b.String()

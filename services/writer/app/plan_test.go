@@ -100,7 +100,7 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := subscriber.New(subscriber.Config{Source: defaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), DoubtObservations: 1})
+	told := subscriber.New(subscriber.Config{Source: defaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
 	source := control.Source{Feed: told, Name: defaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(st.cidr)}}
 	decides := control.Config{
 		Sources: []control.Source{source}, Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),

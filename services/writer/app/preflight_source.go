@@ -128,7 +128,7 @@ func (o *origin) answered(err error, byServer bool) (string, error) {
 func (o *origin) firstWord(ctx context.Context) (string, error) {
 	s := subscriber.New(subscriber.Config{
 		Source: o.Name, Dial: func() (subscriber.Conn, error) { return o.dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
-		DoubtObservations: o.flight.cfg.EmptyThreshold,
+		ConfirmObservations: o.flight.cfg.EmptyThreshold,
 	})
 	following, leave := context.WithCancel(ctx)
 	left := make(chan struct{})

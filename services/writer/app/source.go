@@ -56,7 +56,7 @@ func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry p
 			continue
 		}
 		s.subscriber = subscriber.New(subscriber.Config{
-			Source: one.Name, Log: log, Metrics: metrics, DoubtObservations: cfg.EmptyThreshold,
+			Source: one.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
 			Dial: func() (subscriber.Conn, error) { return s.dial() },
 		})
 		s.Feed = s.subscriber

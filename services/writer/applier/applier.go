@@ -23,8 +23,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
@@ -199,9 +199,9 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 		return ErrNotLeading
 	}
 	began := time.Now()
-	milestone.Pass(milestone.Writing)
+	tracepoint.Log(tracepoint.Writing)
 	answer, err := a.send(ctx, verb, slice)
-	milestone.Pass(milestone.Written)
+	tracepoint.Log(tracepoint.Written)
 	a.metrics.observe(verb, err, time.Since(began))
 	a.remember(verb, slice, order, err)
 
@@ -266,7 +266,7 @@ func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Or
 		Verb: string(verb), Result: result(verb, err), Changes: changes(was, now, order.Why),
 	}
 	if w.Result != resultOK {
-		w.Answer = prose.Sane(err.Error())
+		w.Answer = display.Sanitize(err.Error())
 	}
 	a.history.Wrote(w)
 }

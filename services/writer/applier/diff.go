@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -76,7 +76,7 @@ func labelsOf(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
 	if s != nil {
 		for name, value := range s.Labels {
-			all["label "+name] = orQuotes(prose.Sane(value))
+			all["label "+name] = orQuotes(display.Sanitize(value))
 		}
 	}
 	return all
@@ -139,7 +139,7 @@ func endpointsOf(s *discoveryv1.EndpointSlice) map[string]string {
 		if e.NodeName != nil && *e.NodeName != "" {
 			text += ", node " + *e.NodeName
 		}
-		all[endpointKey+strings.Join(e.Addresses, ",")] = prose.Sane(text)
+		all[endpointKey+strings.Join(e.Addresses, ",")] = display.Sanitize(text)
 	}
 	return all
 }

@@ -22,7 +22,7 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -73,7 +73,7 @@ func ask(ctx context.Context, call command.Call[Settings], answer func(context.C
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
 		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("ask the writer at %s: %s: %s%s", call.Config.Writer, s.Code(), prose.Sane(s.Message()), advice(s.Message()))
+			return fmt.Errorf("ask the writer at %s: %s: %s%s", call.Config.Writer, s.Code(), display.Sanitize(s.Message()), advice(s.Message()))
 		}
 		return err
 	}

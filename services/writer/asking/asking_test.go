@@ -235,7 +235,7 @@ what the probe says
   failing for 9s (connection refused), passed 11s ago
 
 what is decided
-  out, by the rule table
+  unready, by the rule table
   feed blue: …, probe: …
   the slices have it as: ready
   it is to be: out

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // list prints the endpoints of a Service, and what they are worth.
@@ -20,13 +20,13 @@ func list(ctx context.Context, q question) error {
 		return err
 	}
 	if why := targets.GetStatus().GetReason(); why != "" {
-		return errors.New("the writer has no answer yet: " + prose.Sane(why))
+		return errors.New("the writer has no answer yet: " + display.Sanitize(why))
 	}
 	if len(targets.GetTargets()) != 1 {
 		return fmt.Errorf("%s/%s is no target of this writer: does the Service bear the label slicefeed.dev/class with this writer's class, and does the writer watch its namespace?",
 			q.of.GetNamespace(), q.of.GetService())
 	}
-	set, err := present(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, Gather: true})
+	set, err := present(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, GroupByPort: true})
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func list(ctx context.Context, q question) error {
 	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), state(target.GetTarget()), who(targets.GetStatus().GetLeading()))
 	fmt.Fprintf(q.out, "ports: %s\n\n", ports(target.GetTarget().GetPorts()))
 	table(q.out, set)
-	fmt.Fprintf(q.out, "%d ready, %d draining, %d out\n", target.GetReady(), target.GetDraining(), target.GetOut())
+	fmt.Fprintf(q.out, "%d ready, %d draining, %d out\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
 	worth(q.out, target, targets.GetStatus())
 	return nil
 }
@@ -76,9 +76,9 @@ func table(out io.Writer, set []*writerv1.Entry) {
 			continue
 		}
 		for _, b := range group.GetBackends() {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", prose.Sane(b.GetAddress()), conditions(b), prose.Sane(b.GetZone()), prose.Sane(b.GetSource()))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", display.Sanitize(b.GetAddress()), conditions(b), display.Sanitize(b.GetZone()), display.Sanitize(b.GetSource()))
 		}
-		if n := group.GetLeftOut(); n > 0 {
+		if n := group.GetOmitted(); n > 0 {
 			fmt.Fprintf(w, "… and %d more\n", n)
 		}
 		break
@@ -91,17 +91,17 @@ func table(out io.Writer, set []*writerv1.Entry) {
 // back is told too: it will.
 func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
 	for _, g := range target.GetGuards() {
-		fmt.Fprintf(out, "\n%s\n", prose.Wrap("held back by "+guard(g)+": "+g.GetMessage(), width, 2))
+		fmt.Fprintf(out, "\n%s\n", display.Wrap("held back by "+guard(g)+": "+g.GetMessage(), width, 2))
 	}
-	if n := is.GetHeldBack(); n > 0 && len(target.GetGuards()) == 0 {
+	if n := is.GetHeld(); n > 0 && len(target.GetGuards()) == 0 {
 		fmt.Fprintf(out, "\nheld back at present: %d; a client with the role of operator is told by what\n", n)
 	}
-	if in := target.GetDecidesIn(); in != nil {
+	if in := target.GetNextDecisionIn(); in != nil {
 		fmt.Fprintf(out, "decides again by itself in %s\n", age(in))
 	}
 	for _, s := range is.GetSources() {
 		if s.GetReason() != "" {
-			fmt.Fprintf(out, "\n%s\n", prose.Wrap("source "+s.GetName()+": "+s.GetReason(), width, 2))
+			fmt.Fprintf(out, "\n%s\n", display.Wrap("source "+s.GetName()+": "+s.GetReason(), width, 2))
 		}
 	}
 }
@@ -109,14 +109,14 @@ func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStat
 func state(t *writerv1.Target) string {
 	words := map[writerv1.TargetState]string{
 		writerv1.TargetState_TARGET_STATE_MANAGED: "managed", writerv1.TargetState_TARGET_STATE_PAUSED: "paused",
-		writerv1.TargetState_TARGET_STATE_REFUSED: "refused",
+		writerv1.TargetState_TARGET_STATE_REJECTED: "refused",
 	}
 	word, ok := words[t.GetState()]
 	if !ok {
 		word = t.GetState().String()
 	}
 	if t.GetMessage() != "" {
-		word += " (" + prose.Sane(t.GetReason()) + ": " + prose.Sane(t.GetMessage()) + ")"
+		word += " (" + display.Sanitize(t.GetReason()) + ": " + display.Sanitize(t.GetMessage()) + ")"
 	}
 	return word
 }
@@ -134,9 +134,9 @@ func ports(all []*writerv1.Port) string {
 	}
 	var said []string
 	for _, p := range all {
-		text := fmt.Sprintf("%d/%s", p.GetNumber(), prose.Sane(p.GetProtocol()))
+		text := fmt.Sprintf("%d/%s", p.GetNumber(), display.Sanitize(p.GetProtocol()))
 		if p.GetName() != "" {
-			text = prose.Sane(p.GetName()) + " " + text
+			text = display.Sanitize(p.GetName()) + " " + text
 		}
 		said = append(said, text)
 	}

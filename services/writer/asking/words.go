@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 const width = 100 // of what people read
@@ -24,9 +24,9 @@ func conditions(b *writerv1.Backend) string {
 }
 
 func guard(g *writerv1.Guard) string {
-	said := "the guard " + prose.Sane(g.GetRule())
+	said := "the guard " + display.Sanitize(g.GetRule())
 	if g.GetSource() != "" {
-		said += ", source " + prose.Sane(g.GetSource())
+		said += ", source " + display.Sanitize(g.GetSource())
 	}
 	return fmt.Sprintf("%s, %d in all", said, g.GetHeld())
 }

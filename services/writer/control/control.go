@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -248,7 +248,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 	}
 	var decision verdict.Decision
 	c.memory, decision = verdict.Decide(c.memory, in, now)
-	milestone.Pass(milestone.Decided)
+	tracepoint.Log(tracepoint.Decided)
 
 	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints, in.Held)
 	for _, name := range decision.NeedObservations {

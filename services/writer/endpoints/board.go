@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
 // Board is where decisions are posted for others to see. It may be used by any number of
@@ -17,8 +17,8 @@ type Board struct {
 	mu       sync.Mutex
 	life     string
 	window   int
-	gathered *ledger.Set[*Entry] // an entry for each port, once somebody has asked: it is as large as the target
-	single   *ledger.Set[*Entry] // an entry for each address, likewise: there may be very many
+	gathered *deltaset.Set[*Entry] // an entry for each port, once somebody has asked: it is as large as the target
+	single   *deltaset.Set[*Entry] // an entry for each address, likewise: there may be very many
 	targets  map[string]*posted  // by group
 	sources  map[string]Source
 	leading  bool
@@ -44,7 +44,7 @@ type Source struct {
 }
 
 // NewBoard returns an empty board. The life names this run of this process: random, at most 48 bytes.
-func NewBoard(life string) *Board { return newBoard(life, ledger.Window) }
+func NewBoard(life string) *Board { return newBoard(life, deltaset.Window) }
 
 func newBoard(life string, window int) *Board {
 	return &Board{
@@ -150,12 +150,12 @@ func (b *Board) tell(t *Target, was, is told) {
 		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
 	}
 	if is.state == 0 {
-		b.each(func(set *ledger.Set[*Entry]) { set.Remove(key, key) })
+		b.each(func(set *deltaset.Set[*Entry]) { set.Remove(key, key) })
 	} else if !was.sameTarget(is) {
 		e := entry(KindTarget, key)
 		e.State, e.Reason, e.Message, e.Ports = is.state, is.reason, is.message, is.ports
 		e.sealed()
-		b.each(func(set *ledger.Set[*Entry]) { set.Put(e) })
+		b.each(func(set *deltaset.Set[*Entry]) { set.Put(e) })
 	}
 	merge(was.ports, is.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(old, port *Port) {
 		var before, after []Backend
@@ -198,8 +198,8 @@ func (b *Board) tell(t *Target, was, is told) {
 }
 
 // each calls f with the ledgers that there are.
-func (b *Board) each(f func(*ledger.Set[*Entry])) {
-	for _, set := range []*ledger.Set[*Entry]{b.gathered, b.single} {
+func (b *Board) each(f func(*deltaset.Set[*Entry])) {
+	for _, set := range []*deltaset.Set[*Entry]{b.gathered, b.single} {
 		if set != nil {
 			f(set)
 		}
@@ -252,7 +252,7 @@ func SameWord(a, b Status) bool {
 
 // Update is what leads a reader to the present. Before Synced there is nothing but the status.
 type Update struct {
-	ledger.Answer[*Entry]
+	deltaset.Delta[*Entry]
 
 	Status Status
 }
@@ -263,7 +263,7 @@ type Name struct{ Namespace, Service string }
 func (n Name) group() string { return n.Namespace + "/" + n.Service }
 
 // Select returns the selection of some Services; of all if none is named.
-func Select(services []Name) ledger.Selection {
+func Select(services []Name) deltaset.Filter {
 	if len(services) == 0 {
 		return nil
 	}
@@ -282,25 +282,25 @@ func Select(services []Name) ledger.Selection {
 
 // Since returns what leads a reader of a selection from a position to the present; nil: from
 // nothing. Gathered, an entry is a port with all of its addresses.
-func (b *Board) Since(from *ledger.Position, selects ledger.Selection, gathered bool) Update {
+func (b *Board) Since(from *deltaset.Position, selects deltaset.Filter, gathered bool) Update {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u := Update{Status: b.status(selects)}
 	switch {
 	case !b.synced:
 	case gathered:
-		u.Answer = b.kept(&b.gathered, ".g").Since(from, selects)
+		u.Delta = b.kept(&b.gathered, ".g").Since(from, selects)
 	default:
-		u.Answer = b.kept(&b.single, ".e").Since(from, selects)
+		u.Delta = b.kept(&b.single, ".e").Since(from, selects)
 	}
 	return u
 }
 
 // kept returns a ledger. It is kept from the first time on: made anew it would number other
 // changes alike.
-func (b *Board) kept(set **ledger.Set[*Entry], kind string) *ledger.Set[*Entry] {
+func (b *Board) kept(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
 	if *set == nil {
-		*set = ledger.New[*Entry](b.life+kind, b.window)
+		*set = deltaset.New[*Entry](b.life+kind, b.window)
 		for _, group := range slices.Sorted(maps.Keys(b.targets)) {
 			p := b.targets[group]
 			b.tell(&p.target, told{}, p.all())
@@ -309,7 +309,7 @@ func (b *Board) kept(set **ledger.Set[*Entry], kind string) *ledger.Set[*Entry] 
 	return *set
 }
 
-func (b *Board) status(selects ledger.Selection) Status {
+func (b *Board) status(selects deltaset.Filter) Status {
 	s := Status{Synced: b.synced, Leading: b.leading}
 	for name, p := range b.targets {
 		if selects == nil || selects(name) {
@@ -334,7 +334,7 @@ func (b *Board) Revision() (n uint64) {
 
 // List returns the targets of a selection as they were last put, sorted by namespace and
 // name, and what they are worth.
-func (b *Board) List(selects ledger.Selection) ([]Listing, Status) {
+func (b *Board) List(selects deltaset.Filter) ([]Listing, Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []Listing

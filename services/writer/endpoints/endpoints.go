@@ -12,7 +12,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -90,7 +90,7 @@ type Entry struct {
 	Key                string
 	Namespace, Service string
 	Kind               Kind
-	Fingerprint        ledger.Digest
+	Fingerprint        deltaset.Digest
 
 	// Of a target.
 	State           State
@@ -104,40 +104,40 @@ type Entry struct {
 }
 
 // Identity is that of a ledger's entry.
-func (e *Entry) Identity() (group, key string, fingerprint ledger.Digest) {
+func (e *Entry) Identity() (group, key string, fingerprint deltaset.Digest) {
 	return e.Namespace + "/" + e.Service, e.Key, e.Fingerprint
 }
 
 func (e *Entry) sealed() *Entry {
-	c := make(ledger.Content, 0, 256)
+	c := make(deltaset.Hasher, 0, 256)
 	port := func(p Port) {
-		c.Text(p.Name)
-		c.Text(p.Protocol)
-		c.Number(uint64(p.Number))
-		c.Text(p.AppProtocol)
+		c.AddString(p.Name)
+		c.AddString(p.Protocol)
+		c.AddUint(uint64(p.Number))
+		c.AddString(p.AppProtocol)
 	}
-	c.Text("slicefeed.writer.v1.Entry")
-	c.Number(uint64(e.Kind))
-	c.Text(e.Namespace)
-	c.Text(e.Service)
+	c.AddString("slicefeed.writer.v1.Entry")
+	c.AddUint(uint64(e.Kind))
+	c.AddString(e.Namespace)
+	c.AddString(e.Service)
 	if e.Kind == KindTarget {
-		c.Number(uint64(e.State))
-		c.Text(e.Reason)
-		c.Text(e.Message)
-		c.Number(uint64(len(e.Ports)))
+		c.AddUint(uint64(e.State))
+		c.AddString(e.Reason)
+		c.AddString(e.Message)
+		c.AddUint(uint64(len(e.Ports)))
 		for _, p := range e.Ports {
 			port(p)
 		}
 	} else {
 		port(e.Port)
-		c.Number(uint64(len(e.Backends)))
+		c.AddUint(uint64(len(e.Backends)))
 		for _, b := range e.Backends {
-			c.Text(b.Address.String())
-			c.Yes(b.Conditions.Ready, b.Conditions.Serving, b.Conditions.Terminating)
-			c.Text(b.Source)
-			c.Text(b.Zone)
+			c.AddString(b.Address.String())
+			c.AddBools(b.Conditions.Ready, b.Conditions.Serving, b.Conditions.Terminating)
+			c.AddString(b.Source)
+			c.AddString(b.Zone)
 		}
-		c.Number(uint64(e.LeftOut))
+		c.AddUint(uint64(e.LeftOut))
 	}
 	e.Fingerprint = c.Fingerprint()
 	return e

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -24,7 +24,7 @@ func TestR4FingerprintIsTheSameInEveryProcess(t *testing.T) {
 }
 
 func TestR4FingerprintTellsApartWhateverAClientIsTold(t *testing.T) {
-	seen := map[ledger.Digest]string{}
+	seen := map[deltaset.Digest]string{}
 	for what, alter := range map[string]func(*Entry){
 		"nothing":      func(*Entry) {},
 		"namespace":    func(e *Entry) { e.Namespace = "mail" },

@@ -7,7 +7,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -42,7 +42,7 @@ func (v *View) Explain(address netip.Addr) Explanation { return v.of.explain(add
 
 // Look returns the targets of a selection with all of their addresses, sorted by namespace and
 // name, and what they are worth. The loops wait only while their last words are copied.
-func (b *Board) Look(selects ledger.Selection) ([]View, Status) {
+func (b *Board) Look(selects deltaset.Filter) ([]View, Status) {
 	b.mu.Lock()
 	var all []View
 	for group, p := range b.targets {

@@ -10,8 +10,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"pgregory.net/rapid"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
-	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -47,9 +47,9 @@ func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
 		b.Synced()
 		truth := map[string]Target{}
 		type reader struct {
-			ledgertest.Reader
+			deltasettest.Reader
 
-			selects  ledger.Selection
+			selects  deltaset.Filter
 			gathered bool
 		}
 		some := Select([]Name{{"web", "s1"}, {"web", "s7"}})
@@ -60,12 +60,12 @@ func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(truth)) {
 				fresh.Put(truth[name])
 			}
-			u := b.Since(r.At, r.selects, r.gathered)
-			if err := ledgertest.Read(&r.Reader, u.Answer); err != nil {
+			u := b.Since(r.Position, r.selects, r.gathered)
+			if err := deltasettest.Apply(&r.Reader, u.Delta); err != nil {
 				t.Fatal(err)
 			}
-			var want ledgertest.Reader
-			if err := ledgertest.Read(&want, fresh.Since(nil, r.selects, r.gathered).Answer); err != nil {
+			var want deltasettest.Reader
+			if err := deltasettest.Apply(&want, fresh.Since(nil, r.selects, r.gathered).Delta); err != nil {
 				t.Fatal(err)
 			}
 			if !maps.Equal(r.Set, want.Set) {

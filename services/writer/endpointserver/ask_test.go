@@ -84,13 +84,13 @@ func TestListsTargetsAndToOperatorsWhatIsHeldBack(t *testing.T) {
 		var names []string
 		for _, target := range l.GetTargets() {
 			names = append(names, target.GetNamespace()+"/"+target.GetService())
-			if len(target.GetGuards())+len(target.GetSources()) > 0 || target.GetDecidesIn() != nil {
+			if len(target.GetGuards())+len(target.GetSources()) > 0 || target.GetNextDecisionIn() != nil {
 				t.Errorf("a subscriber is told %v", target)
 			}
 		}
 		want(t, "targets", names, []string{"web/a", "web/b"})
 		want(t, "ready", l.GetTargets()[1].GetReady(), uint32(2))
-		want(t, "held back", l.GetStatus().GetHeldBack(), uint32(1))
+		want(t, "held back", l.GetStatus().GetHeld(), uint32(1))
 		want(t, "source", l.GetStatus().GetSources()[0].GetReason(), "its link is down")
 
 		l, err = list("operator", &writerv1.ServiceSelector{Namespace: "web", Service: "a"})
@@ -99,7 +99,7 @@ func TestListsTargetsAndToOperatorsWhatIsHeldBack(t *testing.T) {
 		}
 		a := l.GetTargets()[0]
 		want(t, "guard", a.GetGuards()[0].GetRule()+": "+a.GetGuards()[0].GetMessage(), "shrink: Wait, or look.")
-		want(t, "decides in", a.GetDecidesIn().AsDuration(), 30*time.Second)
+		want(t, "decides in", a.GetNextDecisionIn().AsDuration(), 30*time.Second)
 		want(t, "sources", a.GetSources(), []string{"default"})
 	})
 }
@@ -137,28 +137,28 @@ func TestExplainsToOperatorsBothWitnessesAndWhatIsHeldBack(t *testing.T) {
 		want(t, "verdict", e.GetVerdict(), writerv1.Verdict_VERDICT_HOLD)
 		want(t, "rule", e.GetRule(), "shrink")
 		want(t, "guard", e.GetGuard().GetMessage(), "Wait, or look.")
-		want(t, "until", e.GetDecidesIn().AsDuration(), 30*time.Second)
-		want(t, "held and listed", []bool{e.GetHeld().GetReady(), e.GetListed().GetReady()}, []bool{true, true})
+		want(t, "until", e.GetNextDecisionIn().AsDuration(), 30*time.Second)
+		want(t, "held and listed", []bool{e.GetCurrent().GetReady(), e.GetDesired().GetReady()}, []bool{true, true})
 		want(t, "advice", e.GetAdvice(), "Wait, or look.")
 
 		e, err = explain("operator", "a", "10.0.0.1")
 		want(t, "error", err, nil)
-		want(t, "probe of a new one", e.GetProbe().GetHealth(), "not judged yet")
+		want(t, "probe of a new one", e.GetProbe().GetHealth(), "pending")
 		want(t, "its age", e.GetProbe().GetAge() == nil, true)
-		want(t, "held or listed", e.GetHeld() != nil || e.GetListed() != nil || e.GetGuard() != nil, false)
+		want(t, "held or listed", e.GetCurrent() != nil || e.GetDesired() != nil || e.GetGuard() != nil, false)
 	})
 }
 
 func TestR12EveryStateAndVerdictHasItsNumberOnTheWire(t *testing.T) {
 	for ours, wire := range map[endpoints.State]writerv1.TargetState{
 		endpoints.Managed: writerv1.TargetState_TARGET_STATE_MANAGED, endpoints.Paused: writerv1.TargetState_TARGET_STATE_PAUSED,
-		endpoints.Refused: writerv1.TargetState_TARGET_STATE_REFUSED,
+		endpoints.Refused: writerv1.TargetState_TARGET_STATE_REJECTED,
 	} {
 		want(t, wire.String(), writerv1.TargetState(ours), wire)
 	}
 	for ours, wire := range map[verdict.Verdict]writerv1.Verdict{
 		0: writerv1.Verdict_VERDICT_UNSPECIFIED, verdict.Serve: writerv1.Verdict_VERDICT_SERVE, verdict.Drain: writerv1.Verdict_VERDICT_DRAIN,
-		verdict.Out: writerv1.Verdict_VERDICT_OUT, verdict.Gone: writerv1.Verdict_VERDICT_GONE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
+		verdict.Out: writerv1.Verdict_VERDICT_UNREADY, verdict.Gone: writerv1.Verdict_VERDICT_REMOVE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
 	} {
 		want(t, wire.String(), writerv1.Verdict(ours), wire)
 	}

@@ -72,7 +72,7 @@ func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsReque
 	for i := range listings {
 		t := wireListing(&listings[i], now)
 		if !client.Operator {
-			t.Sources, t.Guards, t.DecidesIn = nil, nil, nil
+			t.Sources, t.Guards, t.NextDecisionIn = nil, nil, nil
 		}
 		list.Targets = append(list.Targets, t)
 	}

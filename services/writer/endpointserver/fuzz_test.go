@@ -32,7 +32,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 	seed(only("a"))
 	seed(only(""))
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:]})
-	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:], Gather: true})
+	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:], GroupByPort: true})
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: make([]byte, 16), Services: []*writerv1.ServiceSelector{{Namespace: "/", Service: "/"}}})
 	seed(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: at.Epoch, Revision: 1<<64 - 1}, Digest: at.Digest[:]})
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -40,7 +40,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		if proto.Unmarshal(text, &req) != nil || req.Validate() != nil {
 			return
 		}
-		r := &reader{board: board, selects: selection(req.GetServices()), gather: req.GetGather(), at: position(&req), interval: time.Second}
+		r := &reader{board: board, selects: selection(req.GetServices()), gather: req.GetGroupByPort(), at: position(&req), interval: time.Second}
 		_, messages := r.Next()
 		n := 0
 		for message := range messages {

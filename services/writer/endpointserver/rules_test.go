@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -92,7 +92,7 @@ func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
 		other := r.again(c, only("b"))
 		want(t, "reset for another selection", other.next().GetReset_(), true)
 		want(t, "its set", other.keys(), []string{"web/b", "web/b/http/10.0.0.0"})
-		gathered := r.again(c, &writerv1.WatchEndpointsRequest{Services: only("a").GetServices(), Gather: true})
+		gathered := r.again(c, &writerv1.WatchEndpointsRequest{Services: only("a").GetServices(), GroupByPort: true})
 		want(t, "reset when it is to be gathered", gathered.next().GetReset_(), true)
 		want(t, "its set", gathered.keys(), []string{"web/a", "web/a/http"})
 		want(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
@@ -109,7 +109,7 @@ func TestR6AClientAtRestStaysWithinTheWindowWhileOthersChange(t *testing.T) {
 		r.board.Synced()
 		c := r.watch(only("a"), "proxy")
 		c.untilSynced()
-		for i := range 3 * ledger.Window / 2 {
+		for i := range 3 * deltaset.Window / 2 {
 			r.board.Put(managed("b", 1+i%2))
 			if i%1000 == 0 {
 				synctest.Wait() // it has seen that none of this is for it
@@ -150,7 +150,7 @@ func TestR8NoSetBeforeTheFirstDecisionsAndStatusAtOnce(t *testing.T) {
 		held.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default", Held: 2}}
 		r.board.Put(held)
 		m = c.next()
-		want(t, "held back", m.GetStatus().GetHeldBack(), uint32(2))
+		want(t, "held back", m.GetStatus().GetHeld(), uint32(2))
 		want(t, "leading", m.GetStatus().GetLeading(), false)
 		want(t, "entries told again", len(m.GetUpserts()), 0)
 		want(t, "time that all of this took", time.Since(at), 0)
@@ -170,7 +170,7 @@ func TestR8ARefusalNeverShrinksTheSet(t *testing.T) {
 		c.untilSynced()
 		want(t, "entries", c.keys(), []string{"web/a", "web/a/http/10.0.0.0", "web/a/http/10.0.0.1"})
 		target := c.set["web/a"].GetTarget()
-		want(t, "state", target.GetState(), writerv1.TargetState_TARGET_STATE_REFUSED)
+		want(t, "state", target.GetState(), writerv1.TargetState_TARGET_STATE_REJECTED)
 		want(t, "reason", target.GetReason()+": "+target.GetMessage(), "ServiceHasSelector: Remove it.")
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
@@ -30,12 +30,12 @@ func (s *Server) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.Ser
 	}
 	defer leave()
 	return stream.Tell(s.streams, to, &reader{
-		board: s.cfg.Board, selects: selection(req.GetServices()), gather: req.GetGather(),
+		board: s.cfg.Board, selects: selection(req.GetServices()), gather: req.GetGroupByPort(),
 		at: position(req), interval: s.streams.Heartbeat,
 	})
 }
 
-func selection(services []*writerv1.ServiceSelector) ledger.Selection {
+func selection(services []*writerv1.ServiceSelector) deltaset.Filter {
 	names := make([]endpoints.Name, 0, len(services))
 	for _, s := range services {
 		names = append(names, endpoints.Name{Namespace: s.GetNamespace(), Service: s.GetService()})
@@ -43,13 +43,13 @@ func selection(services []*writerv1.ServiceSelector) ledger.Selection {
 	return endpoints.Select(names)
 }
 
-func position(req *writerv1.WatchEndpointsRequest) *ledger.Position {
+func position(req *writerv1.WatchEndpointsRequest) *deltaset.Position {
 	if req.GetCursor() == nil {
 		return nil
 	}
-	return &ledger.Position{
+	return &deltaset.Position{
 		Epoch: req.GetCursor().GetEpoch(), Revision: req.GetCursor().GetRevision(),
-		Digest: ledger.Digest(req.GetDigest()), // its length has been validated
+		Digest: deltaset.Digest(req.GetDigest()), // its length has been validated
 	}
 }
 
@@ -57,9 +57,9 @@ func position(req *writerv1.WatchEndpointsRequest) *ledger.Position {
 // told that it is worth.
 type reader struct {
 	board    *endpoints.Board
-	selects  ledger.Selection
+	selects  deltaset.Filter
 	gather   bool
-	at       *ledger.Position
+	at       *deltaset.Position
 	word     endpoints.Status
 	interval time.Duration // to be stated; 0: it has been
 

@@ -23,7 +23,7 @@ func wireEntry(e *endpoints.Entry) *writerv1.Entry {
 	case endpoints.KindEndpoint:
 		w.Kind = &writerv1.Entry_Endpoint{Endpoint: &writerv1.Endpoint{Port: wirePort(e.Port), Backend: wireBackend(&e.Backends[0])}}
 	case endpoints.KindGroup:
-		g := &writerv1.Group{Port: wirePort(e.Port), LeftOut: uint32(e.LeftOut)}
+		g := &writerv1.Group{Port: wirePort(e.Port), Omitted: uint32(e.LeftOut)}
 		for i := range e.Backends {
 			g.Backends = append(g.Backends, wireBackend(&e.Backends[i]))
 		}
@@ -59,7 +59,7 @@ func wireBackend(b *endpoints.Backend) *writerv1.Backend {
 }
 
 func wireStatus(s endpoints.Status) *writerv1.WriterStatus {
-	w := &writerv1.WriterStatus{Leading: s.Leading, HeldBack: uint32(s.HeldBack)}
+	w := &writerv1.WriterStatus{Leading: s.Leading, Held: uint32(s.HeldBack)}
 	if !s.Synced {
 		w.Reason = "this writer has not decided yet on all targets that there were when it started"
 	}
@@ -70,13 +70,13 @@ func wireStatus(s endpoints.Status) *writerv1.WriterStatus {
 }
 
 func wireSource(s endpoints.Source) *writerv1.SourceStatus {
-	return &writerv1.SourceStatus{Name: name(s.Name), Alive: s.Alive, Reason: sentence(s.Reason)}
+	return &writerv1.SourceStatus{Name: name(s.Name), Connected: s.Alive, Reason: sentence(s.Reason)}
 }
 
 func wireListing(l *endpoints.Listing, now time.Time) *writerv1.ListedTarget {
 	w := &writerv1.ListedTarget{
 		Namespace: l.Namespace, Service: l.Service, Target: wireTarget(l.State, l.Reason, l.Message, l.Ports),
-		Ready: uint32(l.Ready), Draining: uint32(l.Draining), Out: uint32(l.Out), DecidesIn: until(l.DecidesAt, now),
+		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.Out), NextDecisionIn: until(l.DecidesAt, now),
 	}
 	for _, s := range l.Sources {
 		w.Sources = append(w.Sources, name(s))
@@ -98,24 +98,24 @@ func wireExplanation(e *endpoints.Explanation, now time.Time) *writerv1.ExplainE
 	w := &writerv1.ExplainEndpointResponse{
 		Namespace: e.Namespace, Service: e.Service, Address: e.Address.String(), Leading: e.Leading,
 		Target: wireTarget(e.State, e.Reason, e.Message, e.Ports),
-		Held:   wireBackend(e.Held), Listed: wireBackend(e.Told),
+		Current:   wireBackend(e.Held), Desired: wireBackend(e.Told),
 		Verdict: writerv1.Verdict(e.Judged.Verdict), Rule: string(e.Judged.Rule), Reason: sentence(e.Judged.Reason),
-		Guard: wireGuard(e.Guard), DecidesIn: until(e.DecidesAt, now),
+		Guard: wireGuard(e.Guard), NextDecisionIn: until(e.DecidesAt, now),
 		Conclusion: sentence(e.Conclusion), Advice: sentence(e.Advice),
 	}
 	for i := range e.Witnesses {
 		w.Sources = append(w.Sources, wireWitness(&e.Witnesses[i], now))
 	}
 	if p := e.Probe; p != nil {
-		healths := [...]string{verdict.Unjudged: "not judged yet", verdict.Passing: "passing", verdict.Failing: "failing"}
-		w.Probe = &writerv1.ProbeWord{Health: healths[p.Health], Age: since(p.Since, now), Detail: sentence(p.Detail), PassedAge: since(p.Passed, now)}
+		healths := [...]string{verdict.Unjudged: "pending", verdict.Passing: "passing", verdict.Failing: "failing"}
+		w.Probe = &writerv1.ProbeStatus{Health: healths[p.Health], Age: since(p.Since, now), Detail: sentence(p.Detail), PassedAge: since(p.Passed, now)}
 	}
 	return w
 }
 
-func wireWitness(s *endpoints.Witness, now time.Time) *writerv1.SourceWord {
-	w := &writerv1.SourceWord{
-		Source: name(s.Name), Status: wireSource(s.Source), Heard: s.Heard,
+func wireWitness(s *endpoints.Witness, now time.Time) *writerv1.SourceReport {
+	w := &writerv1.SourceReport{
+		Source: name(s.Name), Status: wireSource(s.Source), EverSynced: s.Heard,
 		Observation: s.Observation, ObservationAge: since(s.ObservedAt, now),
 	}
 	if m := s.Member; m != nil {

@@ -271,7 +271,7 @@ func (m *model) probe(p *verdict.Probe) string {
 		}
 		return statuspage.Text(said)
 	default:
-		return "not judged yet"
+		return "pending"
 	}
 }
 

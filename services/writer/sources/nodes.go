@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // fieldsOf are the values of a mapping whose fields are known.
@@ -103,7 +103,7 @@ func shape(n *yaml.Node) string {
 
 // meant is the known name that a misspelt one is close to, or all of them.
 func meant(name string, known []string) string {
-	if nearest := prose.Nearest(name, known, 2); len(nearest) > 0 {
+	if nearest := display.Suggest(name, known, 2); len(nearest) > 0 {
 		return fmt.Sprintf(": is it %s?", nearest[0])
 	}
 	return ": it takes " + strings.Join(known, ", ")

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"google.golang.org/grpc"
 )
 
@@ -19,7 +19,7 @@ type stream struct {
 // open calls WatchNodes with what the view holds now (rules R5, R6, R7).
 func (s *Subscriber) open(ctx context.Context, conn Conn, observe bool) *stream {
 	req := &inventoryv1.WatchNodesRequest{
-		DoubtObservations: uint32(min(max(s.cfg.DoubtObservations, 0), inventoryv1.MaxDoubtObservations)),
+		ConfirmObservations: uint32(min(max(s.cfg.ConfirmObservations, 0), inventoryv1.MaxConfirmObservations)),
 		ObserveNow:        observe,
 	}
 	if cursor, digest, ok := s.view.Held(); ok {
@@ -51,7 +51,7 @@ func read(ctx context.Context, conn grpc.ClientConnInterface, req *inventoryv1.W
 		if err != nil {
 			return err
 		}
-		milestone.Pass(milestone.Received)
+		tracepoint.Log(tracepoint.Received)
 		select {
 		case to <- m:
 		case <-ctx.Done():

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/milestone"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -28,9 +28,9 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics // shared by all subscribers of the process
 
-	// DoubtObservations is how many complete observations we need before we act on a
-	// doubtful word, at most inventoryv1.MaxDoubtObservations.
-	DoubtObservations int
+	// ConfirmObservations is how many complete observations we need before we act on a
+	// doubtful word, at most inventoryv1.MaxConfirmObservations.
+	ConfirmObservations int
 
 	Random func() float64 // uniform in [0, 1); nil: math/rand/v2
 }
@@ -86,7 +86,7 @@ func (s *Subscriber) Snapshot() Snapshot { return *s.snapshot.Load() }
 func (s *Subscriber) Changed() <-chan struct{} { return s.changed }
 
 // ObserveNow asks the inventory for a series of complete observations, as many as
-// Config.DoubtObservations. It does not wait, and asking again at once asks once.
+// Config.ConfirmObservations. It does not wait, and asking again at once asks once.
 func (s *Subscriber) ObserveNow() {
 	select {
 	case s.observe <- struct{}{}:
@@ -237,7 +237,7 @@ func (s *Subscriber) converse(ctx context.Context) ended {
 		case <-pace:
 			continue
 		case <-observe:
-			s.log.Info("asking the inventory for complete observations", "observations", s.cfg.DoubtObservations)
+			s.log.Info("asking the inventory for complete observations", "observations", s.cfg.ConfirmObservations)
 			c.next = s.open(ctx, conn, true)
 			continue
 		case got, ok := <-next:
@@ -282,7 +282,7 @@ func (s *Subscriber) take(c *conversation, m *inventoryv1.WatchNodesResponse) er
 	}
 	s.alive = true
 	s.publish(now)
-	milestone.Pass(milestone.Viewed)
+	tracepoint.Log(tracepoint.Applied)
 	return nil
 }
 

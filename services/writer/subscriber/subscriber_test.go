@@ -81,7 +81,7 @@ func follow(t *testing.T, test func(h *harness)) {
 		m := NewMetrics(prometheus.NewRegistry())
 		s := New(Config{
 			Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: m,
-			DoubtObservations: 3, Random: func() float64 { return 0.5 },
+			ConfirmObservations: 3, Random: func() float64 { return 0.5 },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
@@ -142,7 +142,7 @@ func TestR5AsksWithWhatItHolds(t *testing.T) {
 		if one.req.GetCursor() != nil || one.req.GetDigest() != nil || one.req.GetObserveNow() {
 			t.Errorf("first request: %v", one.req)
 		}
-		want(t, "doubt observations", one.req.GetDoubtObservations(), uint32(3))
+		want(t, "doubt observations", one.req.GetConfirmObservations(), uint32(3))
 		h.say(one, first(whole("e", 10, a, b)))
 		one.end <- status.Error(codes.Unavailable, "max age")
 

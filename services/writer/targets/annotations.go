@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/internal/prose"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -175,7 +175,7 @@ func unknown(name string) string {
 	for i, a := range known {
 		names[i] = a.name
 	}
-	nearest := prose.Nearest(name, names, near)
+	nearest := display.Suggest(name, names, near)
 	// The API server lets no other letters through; whoever else calls might.
 	shown := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {

@@ -30,18 +30,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NodeState is what the control plane says of a node.
+// NodeState is the state of a node, as the control plane reports it.
 type NodeState int32
 
 const (
-	// Not set; a client treats it as it treats a value that it does not know (R12).
+	// Unspecified. Clients treat it like an unknown value (R12).
 	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
 	// The node is ready to serve.
 	NodeState_NODE_STATE_READY NodeState = 1
-	// The node is about to leave: it may serve what is under way, nothing new.
+	// The node is about to leave: it may finish its connections and gets no new ones.
 	NodeState_NODE_STATE_DRAINING NodeState = 2
-	// The control plane does not vouch for the node (kubelet silent, not ready, shutting
-	// down). It stays in the set: "not ready" is told, not hidden.
+	// The node is not ready: its kubelet reports so, has stopped reporting, or is shutting down. The
+	// node stays in the set.
 	NodeState_NODE_STATE_NOT_READY NodeState = 3
 )
 
@@ -88,15 +88,15 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{0}
 }
 
-// SyncState is how far a part of the source can be believed.
+// SyncState says whether a part of the source is complete and current.
 type SyncState int32
 
 const (
-	// Not set; a client treats it as DEGRADED (R12).
+	// Unspecified. Clients treat it as DEGRADED (R12).
 	SyncState_SYNC_STATE_UNSPECIFIED SyncState = 0
-	// Fresh and complete.
+	// Complete and current.
 	SyncState_SYNC_STATE_SYNCED SyncState = 1
-	// Was complete once, and may be stale since: errors, silence, records left out.
+	// Complete once and possibly stale: errors, lost contact, or omitted records.
 	SyncState_SYNC_STATE_DEGRADED SyncState = 2
 	// Never complete in this epoch.
 	SyncState_SYNC_STATE_UNSYNCED SyncState = 3
@@ -145,17 +145,17 @@ func (SyncState) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{1}
 }
 
-// StepResult is how a step of the chain ended.
+// StepResult is the result of a step.
 type StepResult int32
 
 const (
-	// Not set: the step is a remark.
+	// Unspecified: the step is a remark.
 	StepResult_STEP_RESULT_UNSPECIFIED StepResult = 0
-	// It speaks for the node.
+	// The node passes.
 	StepResult_STEP_RESULT_PASSED StepResult = 1
-	// It keeps the node out, or this candidate from being chosen.
+	// The step excludes the node, or this candidate.
 	StepResult_STEP_RESULT_FAILED StepResult = 2
-	// It was not reached, or did not matter.
+	// The step was not reached, or did not matter.
 	StepResult_STEP_RESULT_SKIPPED StepResult = 3
 )
 
@@ -202,11 +202,11 @@ func (StepResult) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{2}
 }
 
-// OmissionReason is why a node is left out.
+// OmissionReason says why a node is omitted.
 type OmissionReason int32
 
 const (
-	// Not set, or a reason that this client does not know: read the advice.
+	// Unspecified. Clients treat it like an unknown reason: read the advice.
 	OmissionReason_OMISSION_REASON_UNSPECIFIED OmissionReason = 0
 	// The node is a control plane node.
 	OmissionReason_OMISSION_REASON_CONTROL_PLANE OmissionReason = 1
@@ -216,20 +216,20 @@ const (
 	OmissionReason_OMISSION_REASON_NOT_SELECTED OmissionReason = 3
 	// No server of the cloud matches the node.
 	OmissionReason_OMISSION_REASON_NOT_FOUND_IN_IONOS OmissionReason = 4
-	// Several servers match the node, or what identifies it contradicts itself.
+	// Several servers match the node, or its identifiers contradict each other.
 	OmissionReason_OMISSION_REASON_AMBIGUOUS_SERVER OmissionReason = 5
 	// The server has no address on the LAN.
 	OmissionReason_OMISSION_REASON_NO_ADDRESS_ON_LAN OmissionReason = 6
-	// The server has several addresses of one family that could be meant.
+	// The server has several possible addresses of one family.
 	OmissionReason_OMISSION_REASON_AMBIGUOUS_ADDRESS OmissionReason = 7
-	// The server's addresses are outside of the configured CIDRs.
+	// The server's addresses are outside the configured CIDRs.
 	OmissionReason_OMISSION_REASON_OUTSIDE_SUBNET OmissionReason = 8
-	// All of the server's addresses are failover addresses, or seen on other servers too.
+	// All of the server's addresses are failover addresses, or other servers have them too.
 	OmissionReason_OMISSION_REASON_SHARED_ADDRESS OmissionReason = 9
-	// The cloud has not been read completely since this node was first seen.
+	// There was no complete listing of the cloud since the node appeared.
 	OmissionReason_OMISSION_REASON_NOT_RESOLVED_YET OmissionReason = 10
-	// What the source says of the node cannot be used, and it was not known before.
-	OmissionReason_OMISSION_REASON_BAD_RECORD OmissionReason = 11
+	// The source's data on the node is invalid, and there is no earlier valid data.
+	OmissionReason_OMISSION_REASON_INVALID_RECORD OmissionReason = 11
 )
 
 // Enum value maps for OmissionReason.
@@ -246,7 +246,7 @@ var (
 		8:  "OMISSION_REASON_OUTSIDE_SUBNET",
 		9:  "OMISSION_REASON_SHARED_ADDRESS",
 		10: "OMISSION_REASON_NOT_RESOLVED_YET",
-		11: "OMISSION_REASON_BAD_RECORD",
+		11: "OMISSION_REASON_INVALID_RECORD",
 	}
 	OmissionReason_value = map[string]int32{
 		"OMISSION_REASON_UNSPECIFIED":        0,
@@ -260,7 +260,7 @@ var (
 		"OMISSION_REASON_OUTSIDE_SUBNET":     8,
 		"OMISSION_REASON_SHARED_ADDRESS":     9,
 		"OMISSION_REASON_NOT_RESOLVED_YET":   10,
-		"OMISSION_REASON_BAD_RECORD":         11,
+		"OMISSION_REASON_INVALID_RECORD":     11,
 	}
 )
 
@@ -291,12 +291,12 @@ func (OmissionReason) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{3}
 }
 
-// Cursor names a state of a set: the revision counts the changes of one epoch.
+// Cursor is a position in the history of a set.
 type Cursor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// epoch identifies one life of one replica and the view: random, new at each start, and
-	// another one when the client's view is altered, or nobody has read it for minutes.
-	// Compare for equality only. 1 to 64 bytes; never empty in a message of a server.
+	// epoch identifies one run of one replica, and the view. It is random, new at each start, and
+	// different after the client's view was changed or had no reader for some minutes. Compare for
+	// equality only. 1 to 64 bytes; never empty in a message from a server.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// revision grows by one or more with each change of the view's set within the epoch.
 	// Cursors of different epochs cannot be compared. 0 is the set before the first change.
@@ -349,25 +349,25 @@ func (x *Cursor) GetRevision() uint64 {
 	return 0
 }
 
-// WatchNodesRequest says what the client holds already, and what it needs to be sure.
+// WatchNodesRequest states what the client has already, and how much confirmation it needs.
 type WatchNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor is that of the last synced state the client holds. Absent: it holds none.
+	// cursor of the last synced state that the client has. Absent: it has none.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// digest is that of the set held: 16 bytes, all zero for an empty synced set.
+	// digest of the client's set: 16 bytes, all zero for an empty synced set.
 	// Absent (zero bytes) if and only if the cursor is absent.
 	Digest []byte `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// doubt_observations is how many complete observations in close succession the
-	// client needs before it acts on a doubtful word (an empty set, no READY member, more
-	// than half of the nodes lost). While this stream lives and such a doubt arises, the server
-	// repeats its observation that many times, at least 5 s apart; the largest
-	// number that any client asks for counts, and at most 10. 0: once.
-	DoubtObservations uint32 `protobuf:"varint,3,opt,name=doubt_observations,json=doubtObservations,proto3" json:"doubt_observations,omitempty"`
-	// observe_now asks for such a series now, because the client holds something back.
-	// To ask during a stream, call again with cursor and digest, which costs one small message
-	// (R5), and end the older stream. Series asked for by several clients are shared. A server
-	// bounds how many observations each client causes (20 at once or more, and one in 30 s or more
-	// in the long run): a request beyond that is served as one that does not ask, or for fewer.
+	// confirm_observations is the number of complete observations that the client needs before it
+	// acts on an anomaly: an empty set, no READY member, or more than half of the nodes lost. When an
+	// anomaly occurs while this stream is open, the server repeats its observation that many times,
+	// at least 5 s apart. The largest number that any client requests applies, at most 10. 0 means
+	// once.
+	ConfirmObservations uint32 `protobuf:"varint,3,opt,name=confirm_observations,json=confirmObservations,proto3" json:"confirm_observations,omitempty"`
+	// observe_now requests such observations now, because the client holds a change. To request them
+	// during a stream, call again with cursor and digest, which costs one small message (R5), and
+	// end the older stream. Several clients share the observations that they request. A server limits
+	// the observations that each client causes: at least 20 at once, and at least one per 30 s in the
+	// long run. It serves a request beyond that without them, or with fewer.
 	ObserveNow    bool `protobuf:"varint,4,opt,name=observe_now,json=observeNow,proto3" json:"observe_now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -417,9 +417,9 @@ func (x *WatchNodesRequest) GetDigest() []byte {
 	return nil
 }
 
-func (x *WatchNodesRequest) GetDoubtObservations() uint32 {
+func (x *WatchNodesRequest) GetConfirmObservations() uint32 {
 	if x != nil {
-		return x.DoubtObservations
+		return x.ConfirmObservations
 	}
 	return 0
 }
@@ -431,30 +431,30 @@ func (x *WatchNodesRequest) GetObserveNow() bool {
 	return false
 }
 
-// WatchNodesResponse is the one message of the stream; what it means follows from the
-// fields that are set. See the service's rules.
+// WatchNodesResponse is the only message of the stream. The fields that are set give its meaning; see
+// the rules of the service.
 type WatchNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor is the state that this message leads to. It is meaningful (and set) in
-	// `synced` messages only; chunks before it have none.
+	// cursor of the state after this message. Set in `synced` messages only; chunks before it have
+	// none.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// reset starts a new, empty staged set before the upserts of this message are applied (R2).
 	Reset_ bool `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
-	// upserts are nodes that are new or changed, whole. At most 500 (R3), each name once.
+	// upserts are the complete content of new or changed nodes. At most 500 (R3), each name once.
 	Upserts []*Node `protobuf:"bytes,3,rep,name=upserts,proto3" json:"upserts,omitempty"`
 	// removed are names of nodes that left the set. At most 500 (R3), each name once.
 	Removed []string `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
 	// synced makes the staged set current (R1).
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
-	// status is set in every message: what the set is worth.
+	// status of the source. Set in every message.
 	Status *SourceStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	// count is the number of nodes in the set at the cursor. Meaningful when synced.
 	Count uint32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
 	// digest of the set at the cursor, 16 bytes (R4). Meaningful when synced.
 	Digest []byte `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
-	// heartbeat_interval is set in the first message of a stream and holds for
-	// its whole life; ignored later (R9). A client may bound it to 1 s to 60 s, and
-	// takes an absent one for 5 s.
+	// heartbeat_interval is set in the first message of a stream and applies to the whole stream;
+	// clients ignore it in later messages (R9). A client may limit it to 1 s to 60 s, and assumes
+	// 5 s if it is absent.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -553,33 +553,33 @@ func (x *WatchNodesResponse) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
-// Node is a worker of the secured cluster, as far as a subscriber needs to know it.
+// Node is a worker node of the secured cluster.
 type Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name of the Kubernetes Node; unique in the set; 1 to 253 bytes. The node's key.
+	// name of the Kubernetes Node, 1 to 253 bytes. It is the node's key and unique in the set.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// uid of the Kubernetes Node object: a node that was replaced by one of the same name
-	// has another. May be empty where the source knows none. At most 128 bytes.
+	// uid of the Kubernetes Node object. A node that replaces one of the same name has a different
+	// uid. Empty if the source has none. At most 128 bytes.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// addresses on the private network, in canonical text form (RFC 5952 for IPv6, no zone,
-	// no IPv4-mapped form, not the unspecified address): at least one, at most one of each
-	// family. No two nodes of a set share one.
+	// no IPv4-mapped form, not the unspecified address): one or two, at most one per family. No
+	// two nodes of a set have the same address.
 	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	// state of the node as the control plane sees it.
+	// state of the node, as the control plane reports it.
 	State NodeState `protobuf:"varint,4,opt,name=state,proto3,enum=slicefeed.inventory.v1.NodeState" json:"state,omitempty"`
-	// state_age is how long the node had been in this state when the message was sent.
-	// A duration, since clocks of two clusters differ. Not part of the fingerprint, so a
-	// node that did not change is not sent again for its age.
+	// state_age is how long the node had been in this state when the message was sent. It is a
+	// duration because the clocks of two clusters differ, and it is not part of the fingerprint, so
+	// that an unchanged node is not sent again.
 	StateAge *durationpb.Duration `protobuf:"bytes,5,opt,name=state_age,json=stateAge,proto3" json:"state_age,omitempty"`
 	// zone is topology.kubernetes.io/zone. Empty: unknown. At most 63 bytes.
 	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
 	// region is topology.kubernetes.io/region. Empty: unknown. At most 63 bytes.
 	Region string `protobuf:"bytes,7,opt,name=region,proto3" json:"region,omitempty"`
-	// labels of the node that the client's view exports. Others are not sent. At most 256,
-	// with keys of at most 317 bytes and values of at most 63.
+	// labels of the node that the client's view exports. At most 256, with keys of at most 317
+	// bytes and values of at most 63.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// fingerprint of all of the above but state_age: 16 bytes, opaque (R4). Replicas
-	// that see the same node mint the same fingerprint for the same view.
+	// fingerprint of all fields above except state_age: 16 bytes, opaque (R4). Replicas compute the
+	// same fingerprint for the same node and view.
 	Fingerprint []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// provider_id is spec.providerID of the Node. ListNodes for operators only.
 	ProviderId string `protobuf:"bytes,10,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
@@ -696,22 +696,21 @@ func (x *Node) GetServerId() string {
 	return ""
 }
 
-// SourceStatus says how much the set is worth. Its two parts fail apart (R8): a cloud
-// that does not answer says nothing about which nodes exist.
+// SourceStatus says how complete and current the set is. Its two parts fail independently (R8): an
+// unreachable cloud says nothing about which nodes exist.
 type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// membership: which nodes there are, and their states, as Kubernetes says.
+	// membership says which nodes exist and their states, according to Kubernetes.
 	Membership *PartStatus `protobuf:"bytes,1,opt,name=membership,proto3" json:"membership,omitempty"`
-	// addresses: where the nodes are, as the cloud says.
+	// addresses says where the nodes are, according to the cloud.
 	Addresses *PartStatus `protobuf:"bytes,2,opt,name=addresses,proto3" json:"addresses,omitempty"`
-	// observation is the number of the last complete observation: a fresh look at the
-	// outside, which no re-read of a cache advances. Counts from 1 in each epoch; 0: none yet.
+	// observation is the number of the last complete observation: a verified read of the source and the
+	// cloud; reading a cache again does not count. Starts at 1 in each epoch. 0: none yet.
 	Observation uint64 `protobuf:"varint,3,opt,name=observation,proto3" json:"observation,omitempty"`
-	// observation_age is the time since that observation was complete. Absent: none yet.
+	// observation_age is the time since that observation. Absent: none yet.
 	ObservationAge *durationpb.Duration `protobuf:"bytes,4,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`
-	// ports that the source's own endpoints have, where it knows any (the endpoints of a
-	// Service do, Nodes have none), sorted, at most 16. For people: a feed tells addresses and
-	// conditions, and where a target's port differs from these it is likely a mistake.
+	// ports of the source's own endpoints, if it has any (the endpoints of a Service do, Nodes do not),
+	// sorted, at most 16. For people: a target with other ports is probably misconfigured.
 	Ports         []*SourcePort `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -785,11 +784,11 @@ func (x *SourceStatus) GetPorts() []*SourcePort {
 // SourcePort is a port of the source's own endpoints.
 type SourcePort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name of the port; empty: it has none. At most 63 bytes.
+	// name of the port. Empty if it has none. At most 63 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// protocol as Kubernetes writes it: TCP, UDP or SCTP.
 	Protocol string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// port is its number, 1 to 65535.
+	// port is the number, 1 to 65535.
 	Port          uint32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -851,8 +850,8 @@ type PartStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// state of this part.
 	State SyncState `protobuf:"varint,1,opt,name=state,proto3,enum=slicefeed.inventory.v1.SyncState" json:"state,omitempty"`
-	// reason in a few words for people when not SYNCED, e.g. "IONOS API: 503 since 12s".
-	// Not to be parsed; at most 1,024 bytes.
+	// reason, for people, why the state is not SYNCED, such as "IONOS API: 503 since 12s". Do not parse
+	// it. At most 1,024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// age is how long this part has been in this state.
 	Age           *durationpb.Duration `protobuf:"bytes,3,opt,name=age,proto3" json:"age,omitempty"`
@@ -911,13 +910,13 @@ func (x *PartStatus) GetAge() *durationpb.Duration {
 	return nil
 }
 
-// ListNodesRequest asks for the view's nodes.
+// ListNodesRequest selects nodes of the view.
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// names to return, of nodes that are in or left out. Empty: all.
+	// names of published or omitted nodes to return. Empty selects all.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// explain asks for the whole chain that led to the verdict about each of the names, of
-	// which there must be 1 to 100 then. Operators only: PERMISSION_DENIED for others.
+	// explain requests the steps that led to the result for each name; it needs 1 to 100 names.
+	// Operators only; others get PERMISSION_DENIED.
 	Explain       bool `protobuf:"varint,2,opt,name=explain,proto3" json:"explain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -970,18 +969,18 @@ func (x *ListNodesRequest) GetExplain() bool {
 // ListNodesResponse is the view at one cursor.
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor of the state returned. Absent before the first complete look.
+	// cursor of the returned state. Absent before the first complete observation.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// status at this moment.
+	// status of the source.
 	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	// nodes sorted by name.
 	Nodes []*Node `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// omitted are the nodes left out, sorted by name. Operators only.
+	// omitted nodes, sorted by name. Operators only.
 	Omitted []*OmittedNode `protobuf:"bytes,4,rep,name=omitted,proto3" json:"omitted,omitempty"`
-	// digest of the whole view at the cursor (R4), whatever names were asked for.
+	// digest of the complete view at the cursor (R4), whatever names the request has.
 	Digest []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
-	// explanations of the nodes that were asked about, in the order of the names, if
-	// `explain` was asked for. A name that the source does not know has one too, which says so.
+	// explanations in the order of the requested names, if the request has `explain`. A name that the
+	// source does not know has one too.
 	Explanations  []*NodeExplanation `protobuf:"bytes,6,rep,name=explanations,proto3" json:"explanations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1059,16 +1058,16 @@ func (x *ListNodesResponse) GetExplanations() []*NodeExplanation {
 	return nil
 }
 
-// NodeExplanation is the chain that leads from what the source and the cloud say of a
-// node to whether and how it is told.
+// NodeExplanation has the steps from the reports of source and cloud to whether and how a node is
+// published.
 type NodeExplanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name that was asked about.
+	// name of the node.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// steps in the order in which they are decided.
+	// steps in the order of the decisions.
 	Steps []*ExplanationStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	// verdict is one sentence: what is told of the node, or why it is left out and what to do.
-	Verdict       string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// conclusion is one sentence: how the node is published, or why it is omitted and what to do.
+	Conclusion    string `protobuf:"bytes,3,opt,name=conclusion,proto3" json:"conclusion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1117,24 +1116,24 @@ func (x *NodeExplanation) GetSteps() []*ExplanationStep {
 	return nil
 }
 
-func (x *NodeExplanation) GetVerdict() string {
+func (x *NodeExplanation) GetConclusion() string {
 	if x != nil {
-		return x.Verdict
+		return x.Conclusion
 	}
 	return ""
 }
 
-// ExplanationStep is one link of the chain.
+// ExplanationStep is one decision.
 type ExplanationStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// stage of the chain: source, eligibility, state, match, address, claim or view.
+	// stage of the decision: source, eligibility, state, match, address, claim or view.
 	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	// question that was decided, in a few words.
+	// question that the step decides.
 	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
 	// result of the step.
 	Result StepResult `protobuf:"varint,3,opt,name=result,proto3,enum=slicefeed.inventory.v1.StepResult" json:"result,omitempty"`
-	// saw is what was seen, in a few words.
-	Saw           string `protobuf:"bytes,4,opt,name=saw,proto3" json:"saw,omitempty"`
+	// detail is what the decision is based on.
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1190,23 +1189,23 @@ func (x *ExplanationStep) GetResult() StepResult {
 	return StepResult_STEP_RESULT_UNSPECIFIED
 }
 
-func (x *ExplanationStep) GetSaw() string {
+func (x *ExplanationStep) GetDetail() string {
 	if x != nil {
-		return x.Saw
+		return x.Detail
 	}
 	return ""
 }
 
-// OmittedNode is a node of the cluster that is not in the set, and why.
+// OmittedNode is a node of the cluster that is not in the set.
 type OmittedNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name of the Kubernetes Node.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// reason that it is left out.
+	// reason of the omission.
 	Reason OmissionReason `protobuf:"varint,2,opt,name=reason,proto3,enum=slicefeed.inventory.v1.OmissionReason" json:"reason,omitempty"`
-	// advice is one sentence that says what was seen and what to do.
+	// advice says in one sentence what is wrong and what to do.
 	Advice string `protobuf:"bytes,3,opt,name=advice,proto3" json:"advice,omitempty"`
-	// provider_id is spec.providerID of the Node. Empty: it has none.
+	// provider_id is spec.providerID of the Node. Empty if it has none.
 	ProviderId    string `protobuf:"bytes,4,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1277,11 +1276,11 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"&slicefeed/inventory/v1/inventory.proto\x12\x16slicefeed.inventory.v1\x1a\x1egoogle/protobuf/duration.proto\":\n" +
 	"\x06Cursor\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xb3\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\xb7\x01\n" +
 	"\x11WatchNodesRequest\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\fR\x06digest\x12-\n" +
-	"\x12doubt_observations\x18\x03 \x01(\rR\x11doubtObservations\x12\x1f\n" +
+	"\x06digest\x18\x02 \x01(\fR\x06digest\x121\n" +
+	"\x14confirm_observations\x18\x03 \x01(\rR\x13confirmObservations\x12\x1f\n" +
 	"\vobserve_now\x18\x04 \x01(\bR\n" +
 	"observeNow\"\x82\x03\n" +
 	"\x12WatchNodesResponse\x126\n" +
@@ -1338,16 +1337,18 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x05nodes\x18\x03 \x03(\v2\x1c.slicefeed.inventory.v1.NodeR\x05nodes\x12=\n" +
 	"\aomitted\x18\x04 \x03(\v2#.slicefeed.inventory.v1.OmittedNodeR\aomitted\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\fR\x06digest\x12K\n" +
-	"\fexplanations\x18\x06 \x03(\v2'.slicefeed.inventory.v1.NodeExplanationR\fexplanations\"~\n" +
+	"\fexplanations\x18\x06 \x03(\v2'.slicefeed.inventory.v1.NodeExplanationR\fexplanations\"\x84\x01\n" +
 	"\x0fNodeExplanation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
-	"\x05steps\x18\x02 \x03(\v2'.slicefeed.inventory.v1.ExplanationStepR\x05steps\x12\x18\n" +
-	"\averdict\x18\x03 \x01(\tR\averdict\"\x91\x01\n" +
+	"\x05steps\x18\x02 \x03(\v2'.slicefeed.inventory.v1.ExplanationStepR\x05steps\x12\x1e\n" +
+	"\n" +
+	"conclusion\x18\x03 \x01(\tR\n" +
+	"conclusion\"\x97\x01\n" +
 	"\x0fExplanationStep\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1a\n" +
 	"\bquestion\x18\x02 \x01(\tR\bquestion\x12:\n" +
-	"\x06result\x18\x03 \x01(\x0e2\".slicefeed.inventory.v1.StepResultR\x06result\x12\x10\n" +
-	"\x03saw\x18\x04 \x01(\tR\x03saw\"\x9a\x01\n" +
+	"\x06result\x18\x03 \x01(\x0e2\".slicefeed.inventory.v1.StepResultR\x06result\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x9a\x01\n" +
 	"\vOmittedNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
 	"\x06reason\x18\x02 \x01(\x0e2&.slicefeed.inventory.v1.OmissionReasonR\x06reason\x12\x16\n" +
@@ -1369,7 +1370,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12STEP_RESULT_PASSED\x10\x01\x12\x16\n" +
 	"\x12STEP_RESULT_FAILED\x10\x02\x12\x17\n" +
-	"\x13STEP_RESULT_SKIPPED\x10\x03*\xc7\x03\n" +
+	"\x13STEP_RESULT_SKIPPED\x10\x03*\xcb\x03\n" +
 	"\x0eOmissionReason\x12\x1f\n" +
 	"\x1bOMISSION_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dOMISSION_REASON_CONTROL_PLANE\x10\x01\x12%\n" +
@@ -1382,8 +1383,8 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x1eOMISSION_REASON_OUTSIDE_SUBNET\x10\b\x12\"\n" +
 	"\x1eOMISSION_REASON_SHARED_ADDRESS\x10\t\x12$\n" +
 	" OMISSION_REASON_NOT_RESOLVED_YET\x10\n" +
-	"\x12\x1e\n" +
-	"\x1aOMISSION_REASON_BAD_RECORD\x10\v2\xdb\x01\n" +
+	"\x12\"\n" +
+	"\x1eOMISSION_REASON_INVALID_RECORD\x10\v2\xdb\x01\n" +
 	"\x10InventoryService\x12e\n" +
 	"\n" +
 	"WatchNodes\x12).slicefeed.inventory.v1.WatchNodesRequest\x1a*.slicefeed.inventory.v1.WatchNodesResponse0\x01\x12`\n" +

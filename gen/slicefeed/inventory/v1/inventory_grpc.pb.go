@@ -35,22 +35,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InventoryService tells which nodes a cluster has, where they can be reached on
-// the private network, and how much that word is worth at present.
+// InventoryService publishes the nodes of a cluster, their addresses on the private network, and how
+// current and complete this information is.
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN
-// to a role and a view; the view selects nodes and decides which of their labels
-// are exported. Cursor, digest and count are those of the view, never of the whole.
-// A client with an unknown SAN gets no answer to any call, gRPC health included: its connection
-// ends with a TLS alert. When a client's permission is taken away or its view changes, its live
-// streams end with PERMISSION_DENIED or UNAVAILABLE respectively.
+// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and a
+// view. The view selects nodes and the labels of them that are exported. Cursor, digest and count
+// are those of the view, never of all nodes. A client with an unknown SAN gets no response to any
+// call, gRPC health included: the server ends its connection with a TLS alert. When a client loses
+// its permission, its live streams end with PERMISSION_DENIED; when its view changes, with
+// UNAVAILABLE.
 //
 // # The life of a stream
 //
-// A client holds a *set* of nodes by name, a cursor and a digest, all three empty
-// at first. It applies the messages of one stream in the order they come:
+// A client keeps a *set* of nodes by name, a cursor and a digest, all three empty at first. It
+// applies the messages of one stream in order:
 //
 //	for each message m:
 //	    if m.reset:   staged = {} , else if nothing is staged: staged = copy of the set
@@ -58,99 +58,104 @@ const (
 //	    if m.synced:  check staged against m.count and m.digest,
 //	                  then set = staged, cursor = m.cursor, digest = m.digest, staged = none
 //
-// R1 (only synced states count): nothing of a staged set is acted upon before the
-// message that carries `synced`. A stream that ends halfway loses what it staged; the
-// set, cursor and digest of the last `synced` stay as they were.
+// A client *resumes* when it opens a stream with its cursor and digest, and *restarts* when it opens
+// one without them. In both cases it keeps its set.
 //
-// R2 (a reset is staged beside the old set): `reset` starts an empty staged set. The
-// set in force stays in force until `synced`. It may come at any time, also while
-// another reset is being staged, which is then dropped.
+// R1 (only synced states count): a client does not act on a staged set before the message with
+// `synced`. If the stream ends first, the client discards the staged set; the set, cursor and
+// digest of the last `synced` stay.
 //
-// R3 (chunks): no message carries more than 500 upserts, or 500 removed names; larger
-// changes come as several messages, of which only the last is `synced`. A server never
-// sends a message above 4 MiB; a client may refuse larger ones.
+// R2 (a reset is staged beside the current set): `reset` starts an empty staged set. The current set
+// stays in force until `synced`. A reset may come at any time. If another reset is being staged,
+// that one is discarded.
 //
-// R4 (self-checking): a node's fingerprint is 16 bytes that the server mints. The
-// digest is the XOR of the fingerprints of all nodes of the set, 16 zero bytes for the
-// empty set. A client XORs what it was given and never computes a fingerprint, so
-// fields that it does not know do no harm. If count or digest do not match at `synced`,
-// the client has missed something: that is a breach (R13), and it starts over without
-// cursor and digest.
+// R3 (chunks): a message has at most 500 upserts and at most 500 removed names. Larger changes come
+// as several messages, of which only the last is `synced`. A server never sends a message above
+// 4 MiB; a client may reject larger ones.
 //
-// R5 (resume by digest): the request carries the cursor and digest of the client's set.
-// If the digest is that of the server's present set for this view, the answer is one
-// `synced` message without upserts, whatever the epoch of the cursor, so a change of
-// replicas costs nothing while nothing changed.
+// R4 (self-checking): a node's fingerprint is 16 bytes that the server computes. The digest is the XOR
+// of the fingerprints of all nodes of the set; 16 zero bytes for the empty set. A client XORs
+// the fingerprints that it received and never computes one, so fields that it does not know do no
+// harm. If count or digest do not match at `synced`, the client has missed something: this is a
+// protocol violation (R13), and the client restarts.
 //
-// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its
-// revision is within the server's window (the last 4,096 changes) and the digest is the one
-// that the set had at that revision, the answer is what changed since: each changed node
-// once, in its newest state, and by name every node of that set which is no longer there. One
-// that came and went in between is not mentioned. The result is digest-checked (R4) as always.
+// R5 (resume by digest): the request has the cursor and digest of the client's set. If the digest
+// equals that of the server's current set for this view, the server sends one `synced` message
+// without upserts, whatever the epoch of the cursor. Switching replicas therefore costs nothing
+// while nothing changes.
 //
-// R7 (otherwise a reset): any other request, a revision of the future included, is
-// answered with a reset. A server never guesses.
+// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its revision is within
+// the server's window (the last 4,096 changes), and the digest is that of the set at that
+// revision, the server sends the changes since: each changed node once, in its newest state, and
+// the name of each node that has left that set. It does not mention nodes that were added and
+// removed in between. The client checks the digest (R4) as always.
 //
-// R8 (empty is not blind): the source status says how much the set is worth, and the
-// number of the last complete observation says how fresh it is. A server that has not
-// completed a first look sends status messages without `synced`, never an empty set.
-// An observation number counts for a client with the `synced` message that bears it: one
-// in a chunk says nothing of the set in force.
-// An error of the server's own sources never shrinks the set: it degrades the status.
+// R7 (otherwise a reset): the server answers any other request with a reset, including a request with
+// a revision that it has not reached. A server never guesses.
 //
-// R9 (heartbeats): the first message of a stream, sent at once, states the heartbeat
-// interval. A server that has had nothing to say for that long sends a message without
-// change: `synced` with the unchanged cursor, count and digest when the client is in step,
-// not `synced` before that or in the midst of chunks. A client that has received nothing
-// for three intervals ends the stream and starts over with what it holds.
+// R8 (empty is not blind): the source status says how complete and current the set is, and the number
+// of the last complete observation says how fresh it is. Until its first complete observation, a
+// server sends status messages without `synced`, never an empty set. An observation number counts
+// when it comes in a `synced` message; in a chunk it says nothing about the current set. An error
+// of the server's own sources never shrinks the set; it degrades the status.
 //
-// R10 (slow readers): a client that reads slowly skips states, never removals: what it
-// gets next is the newest state, each node at most once. A client that does not read
-// at all for long (the server's choice, a minute or more) is ended with RESOURCE_EXHAUSTED,
-// and may resume. A server keeps no queue per client. It notices a message that waits to be read
-// once the buffers of HTTP/2 between them are full (64 KiB or so): the heartbeats of
-// a set at rest do not fill them before the connection comes of age, which ends the stream (R11).
+// R9 (heartbeats): the server sends the first message of a stream immediately; it states the heartbeat
+// interval. When the server has had nothing to send for that long, it sends a message without
+// changes: `synced`, with the same cursor, count and digest, if the client is up to date; without
+// `synced` before that or between chunks. A client that receives nothing for three intervals ends
+// the stream and resumes.
 //
-// R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health
-// and ends its streams with UNAVAILABLE. It ends each connection after 30 minutes or
-// so, with jitter: also UNAVAILABLE. Both are routine: the client resumes, after
-// a short random delay (R14).
+// R10 (slow readers): a client that reads slowly skips states, but never removals: it gets the newest
+// state next, each node at most once. The server ends the stream of a client that does not read
+// for long (the server's choice, a minute or more) with RESOURCE_EXHAUSTED; the client may resume.
+// A server keeps no queue per client. It detects a stalled client when the HTTP/2 buffers between
+// them are full (about 64 KiB). The heartbeats of an unchanging set do not fill them before the
+// connection reaches its maximum age, which ends the stream (R11).
 //
-// R12 (newer servers): unknown fields are ignored. An unknown enum value is
-// no breach: a client that meets an unknown NodeState leaves that node's endpoint as it
-// is, and takes an unknown SyncState for DEGRADED.
+// R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health and ends its
+// streams with UNAVAILABLE. It also ends each connection with UNAVAILABLE after about 30 minutes,
+// with jitter. Both are routine: the client resumes after a short random delay (R14).
 //
-// R13 (breaches): these a server never sends, and a client that receives one ends the
-// stream, keeps its set, and starts over without cursor and digest after a delay that grows
-// with each breach (R14): an upsert without a name, without a valid address or with a fingerprint
-// of another length than 16 bytes; two nodes of one name in a message, or of one address in
-// a synced set; a name both removed and upserted in one message; the removal of a node that
-// the staged set does not have; a count or digest that does not fit; a revision that goes
-// back within one epoch; an observation number that goes back within one epoch; an epoch
-// that changes within a stream without a reset; a `synced` without status or cursor; anything
-// above a limit that this file states, except for a reason, which is cut. What is compared
-// with an earlier stream is forgotten with the cursor.
+// R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
+// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, and treats an
+// unknown SyncState as DEGRADED.
 //
-// R14 (reconnecting): after any end of the stream, and after any attempt that fails, a client waits
-// for a time that is uniformly random between 0.5 s and a limit. The limit starts at 1 s, doubles
-// with each end up to 4 s, and starts again after a stream was `synced` for 30 s. After a breach
-// (R13) it doubles up to 5 min, also if the stream was stable, until a stable stream ends otherwise.
-// Nothing else delays the client: a gRPC channel's own backoff grows to 120 s unless it is set, so it
-// is off or below these delays (for example by a new channel for each attempt), and an attempt to
-// connect ends after 4 s. So up to 100 clients are synced within 5 s (p99) of the server's return, after an
-// outage of any length, and 1,000 do not connect at once. A client keeps its set meanwhile.
+// R13 (protocol violations): a server never sends any of the following. A client that receives one
+// ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
+//
+//   - an upsert without a name or without a valid address, or with a fingerprint that is not 16
+//     bytes long;
+//   - a name that occurs twice in one message, or that is both removed and upserted in it;
+//   - an address that two nodes of a synced set have;
+//   - the removal of a node that the staged set does not have;
+//   - a count or digest that does not match;
+//   - a revision or an observation number that decreases within an epoch;
+//   - an epoch that changes within a stream without a reset;
+//   - a `synced` message without status or cursor;
+//   - anything above a limit that this file states, except a reason, which the client truncates.
+//
+// A client that restarts forgets what it would compare with an earlier stream.
+//
+// R14 (reconnecting): after any end of a stream, and after any failed attempt, a client waits for a
+// uniformly random time between 0.5 s and a limit. The limit starts at 1 s, doubles with each end
+// up to 4 s, and is reset after a stream was `synced` for 30 s. After a protocol violation (R13) it
+// doubles up to 5 min, even if the stream was stable, until a stable stream ends for another reason.
+// Nothing else may delay the client: the backoff of a gRPC channel grows to 120 s unless configured,
+// so it must be off or below these delays (for example by a new channel per attempt), and an
+// attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s (p99) of the
+// server's return, after an outage of any length, and 1,000 clients do not connect at the same
+// time. A client keeps its set all along.
 type InventoryServiceClient interface {
-	// WatchNodes streams the nodes of the client's view: first what the client lacks,
-	// then each change as it comes. It ends with UNAVAILABLE in the ordinary course of
-	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams or connections of this client, or streams of this
-	// connection), INVALID_ARGUMENT (a malformed request, also one that cannot be decoded: do not repeat it
-	// unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above 64 KiB gets RESOURCE_EXHAUSTED.
+	// WatchNodes streams the nodes of the client's view: first what the client lacks, then each change.
+	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, too many streams
+	// or connections of this client, too many streams of this connection, or a request above 64 KiB);
+	// INVALID_ARGUMENT (a malformed request: do not repeat it unchanged); PERMISSION_DENIED; or
+	// UNAUTHENTICATED.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
-	// ListNodes returns the same nodes once, for people and grpcurl; clients with the
-	// role of operator also get identifiers of the cloud, and every node that is left out,
-	// each with a reason and advice. UNAVAILABLE while the inventory has not completed
-	// its first look and the client is no operator; an operator gets what there is, with its status.
-	// A request above 64 KiB gets RESOURCE_EXHAUSTED: ask for fewer names at a time.
+	// ListNodes returns the same nodes once, for people and grpcurl. Operators also get the identifiers
+	// of the cloud, and every omitted node with a reason and advice. Before the first complete
+	// observation, operators get what is known, with its status; others get UNAVAILABLE. A request
+	// above 64 KiB gets RESOURCE_EXHAUSTED: request fewer names at a time.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 }
 
@@ -195,22 +200,22 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // All implementations must embed UnimplementedInventoryServiceServer
 // for forward compatibility.
 //
-// InventoryService tells which nodes a cluster has, where they can be reached on
-// the private network, and how much that word is worth at present.
+// InventoryService publishes the nodes of a cluster, their addresses on the private network, and how
+// current and complete this information is.
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN
-// to a role and a view; the view selects nodes and decides which of their labels
-// are exported. Cursor, digest and count are those of the view, never of the whole.
-// A client with an unknown SAN gets no answer to any call, gRPC health included: its connection
-// ends with a TLS alert. When a client's permission is taken away or its view changes, its live
-// streams end with PERMISSION_DENIED or UNAVAILABLE respectively.
+// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and a
+// view. The view selects nodes and the labels of them that are exported. Cursor, digest and count
+// are those of the view, never of all nodes. A client with an unknown SAN gets no response to any
+// call, gRPC health included: the server ends its connection with a TLS alert. When a client loses
+// its permission, its live streams end with PERMISSION_DENIED; when its view changes, with
+// UNAVAILABLE.
 //
 // # The life of a stream
 //
-// A client holds a *set* of nodes by name, a cursor and a digest, all three empty
-// at first. It applies the messages of one stream in the order they come:
+// A client keeps a *set* of nodes by name, a cursor and a digest, all three empty at first. It
+// applies the messages of one stream in order:
 //
 //	for each message m:
 //	    if m.reset:   staged = {} , else if nothing is staged: staged = copy of the set
@@ -218,99 +223,104 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //	    if m.synced:  check staged against m.count and m.digest,
 //	                  then set = staged, cursor = m.cursor, digest = m.digest, staged = none
 //
-// R1 (only synced states count): nothing of a staged set is acted upon before the
-// message that carries `synced`. A stream that ends halfway loses what it staged; the
-// set, cursor and digest of the last `synced` stay as they were.
+// A client *resumes* when it opens a stream with its cursor and digest, and *restarts* when it opens
+// one without them. In both cases it keeps its set.
 //
-// R2 (a reset is staged beside the old set): `reset` starts an empty staged set. The
-// set in force stays in force until `synced`. It may come at any time, also while
-// another reset is being staged, which is then dropped.
+// R1 (only synced states count): a client does not act on a staged set before the message with
+// `synced`. If the stream ends first, the client discards the staged set; the set, cursor and
+// digest of the last `synced` stay.
 //
-// R3 (chunks): no message carries more than 500 upserts, or 500 removed names; larger
-// changes come as several messages, of which only the last is `synced`. A server never
-// sends a message above 4 MiB; a client may refuse larger ones.
+// R2 (a reset is staged beside the current set): `reset` starts an empty staged set. The current set
+// stays in force until `synced`. A reset may come at any time. If another reset is being staged,
+// that one is discarded.
 //
-// R4 (self-checking): a node's fingerprint is 16 bytes that the server mints. The
-// digest is the XOR of the fingerprints of all nodes of the set, 16 zero bytes for the
-// empty set. A client XORs what it was given and never computes a fingerprint, so
-// fields that it does not know do no harm. If count or digest do not match at `synced`,
-// the client has missed something: that is a breach (R13), and it starts over without
-// cursor and digest.
+// R3 (chunks): a message has at most 500 upserts and at most 500 removed names. Larger changes come
+// as several messages, of which only the last is `synced`. A server never sends a message above
+// 4 MiB; a client may reject larger ones.
 //
-// R5 (resume by digest): the request carries the cursor and digest of the client's set.
-// If the digest is that of the server's present set for this view, the answer is one
-// `synced` message without upserts, whatever the epoch of the cursor, so a change of
-// replicas costs nothing while nothing changed.
+// R4 (self-checking): a node's fingerprint is 16 bytes that the server computes. The digest is the XOR
+// of the fingerprints of all nodes of the set; 16 zero bytes for the empty set. A client XORs
+// the fingerprints that it received and never computes one, so fields that it does not know do no
+// harm. If count or digest do not match at `synced`, the client has missed something: this is a
+// protocol violation (R13), and the client restarts.
 //
-// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its
-// revision is within the server's window (the last 4,096 changes) and the digest is the one
-// that the set had at that revision, the answer is what changed since: each changed node
-// once, in its newest state, and by name every node of that set which is no longer there. One
-// that came and went in between is not mentioned. The result is digest-checked (R4) as always.
+// R5 (resume by digest): the request has the cursor and digest of the client's set. If the digest
+// equals that of the server's current set for this view, the server sends one `synced` message
+// without upserts, whatever the epoch of the cursor. Switching replicas therefore costs nothing
+// while nothing changes.
 //
-// R7 (otherwise a reset): any other request, a revision of the future included, is
-// answered with a reset. A server never guesses.
+// R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its revision is within
+// the server's window (the last 4,096 changes), and the digest is that of the set at that
+// revision, the server sends the changes since: each changed node once, in its newest state, and
+// the name of each node that has left that set. It does not mention nodes that were added and
+// removed in between. The client checks the digest (R4) as always.
 //
-// R8 (empty is not blind): the source status says how much the set is worth, and the
-// number of the last complete observation says how fresh it is. A server that has not
-// completed a first look sends status messages without `synced`, never an empty set.
-// An observation number counts for a client with the `synced` message that bears it: one
-// in a chunk says nothing of the set in force.
-// An error of the server's own sources never shrinks the set: it degrades the status.
+// R7 (otherwise a reset): the server answers any other request with a reset, including a request with
+// a revision that it has not reached. A server never guesses.
 //
-// R9 (heartbeats): the first message of a stream, sent at once, states the heartbeat
-// interval. A server that has had nothing to say for that long sends a message without
-// change: `synced` with the unchanged cursor, count and digest when the client is in step,
-// not `synced` before that or in the midst of chunks. A client that has received nothing
-// for three intervals ends the stream and starts over with what it holds.
+// R8 (empty is not blind): the source status says how complete and current the set is, and the number
+// of the last complete observation says how fresh it is. Until its first complete observation, a
+// server sends status messages without `synced`, never an empty set. An observation number counts
+// when it comes in a `synced` message; in a chunk it says nothing about the current set. An error
+// of the server's own sources never shrinks the set; it degrades the status.
 //
-// R10 (slow readers): a client that reads slowly skips states, never removals: what it
-// gets next is the newest state, each node at most once. A client that does not read
-// at all for long (the server's choice, a minute or more) is ended with RESOURCE_EXHAUSTED,
-// and may resume. A server keeps no queue per client. It notices a message that waits to be read
-// once the buffers of HTTP/2 between them are full (64 KiB or so): the heartbeats of
-// a set at rest do not fill them before the connection comes of age, which ends the stream (R11).
+// R9 (heartbeats): the server sends the first message of a stream immediately; it states the heartbeat
+// interval. When the server has had nothing to send for that long, it sends a message without
+// changes: `synced`, with the same cursor, count and digest, if the client is up to date; without
+// `synced` before that or between chunks. A client that receives nothing for three intervals ends
+// the stream and resumes.
 //
-// R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health
-// and ends its streams with UNAVAILABLE. It ends each connection after 30 minutes or
-// so, with jitter: also UNAVAILABLE. Both are routine: the client resumes, after
-// a short random delay (R14).
+// R10 (slow readers): a client that reads slowly skips states, but never removals: it gets the newest
+// state next, each node at most once. The server ends the stream of a client that does not read
+// for long (the server's choice, a minute or more) with RESOURCE_EXHAUSTED; the client may resume.
+// A server keeps no queue per client. It detects a stalled client when the HTTP/2 buffers between
+// them are full (about 64 KiB). The heartbeats of an unchanging set do not fill them before the
+// connection reaches its maximum age, which ends the stream (R11).
 //
-// R12 (newer servers): unknown fields are ignored. An unknown enum value is
-// no breach: a client that meets an unknown NodeState leaves that node's endpoint as it
-// is, and takes an unknown SyncState for DEGRADED.
+// R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health and ends its
+// streams with UNAVAILABLE. It also ends each connection with UNAVAILABLE after about 30 minutes,
+// with jitter. Both are routine: the client resumes after a short random delay (R14).
 //
-// R13 (breaches): these a server never sends, and a client that receives one ends the
-// stream, keeps its set, and starts over without cursor and digest after a delay that grows
-// with each breach (R14): an upsert without a name, without a valid address or with a fingerprint
-// of another length than 16 bytes; two nodes of one name in a message, or of one address in
-// a synced set; a name both removed and upserted in one message; the removal of a node that
-// the staged set does not have; a count or digest that does not fit; a revision that goes
-// back within one epoch; an observation number that goes back within one epoch; an epoch
-// that changes within a stream without a reset; a `synced` without status or cursor; anything
-// above a limit that this file states, except for a reason, which is cut. What is compared
-// with an earlier stream is forgotten with the cursor.
+// R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
+// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, and treats an
+// unknown SyncState as DEGRADED.
 //
-// R14 (reconnecting): after any end of the stream, and after any attempt that fails, a client waits
-// for a time that is uniformly random between 0.5 s and a limit. The limit starts at 1 s, doubles
-// with each end up to 4 s, and starts again after a stream was `synced` for 30 s. After a breach
-// (R13) it doubles up to 5 min, also if the stream was stable, until a stable stream ends otherwise.
-// Nothing else delays the client: a gRPC channel's own backoff grows to 120 s unless it is set, so it
-// is off or below these delays (for example by a new channel for each attempt), and an attempt to
-// connect ends after 4 s. So up to 100 clients are synced within 5 s (p99) of the server's return, after an
-// outage of any length, and 1,000 do not connect at once. A client keeps its set meanwhile.
+// R13 (protocol violations): a server never sends any of the following. A client that receives one
+// ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
+//
+//   - an upsert without a name or without a valid address, or with a fingerprint that is not 16
+//     bytes long;
+//   - a name that occurs twice in one message, or that is both removed and upserted in it;
+//   - an address that two nodes of a synced set have;
+//   - the removal of a node that the staged set does not have;
+//   - a count or digest that does not match;
+//   - a revision or an observation number that decreases within an epoch;
+//   - an epoch that changes within a stream without a reset;
+//   - a `synced` message without status or cursor;
+//   - anything above a limit that this file states, except a reason, which the client truncates.
+//
+// A client that restarts forgets what it would compare with an earlier stream.
+//
+// R14 (reconnecting): after any end of a stream, and after any failed attempt, a client waits for a
+// uniformly random time between 0.5 s and a limit. The limit starts at 1 s, doubles with each end
+// up to 4 s, and is reset after a stream was `synced` for 30 s. After a protocol violation (R13) it
+// doubles up to 5 min, even if the stream was stable, until a stable stream ends for another reason.
+// Nothing else may delay the client: the backoff of a gRPC channel grows to 120 s unless configured,
+// so it must be off or below these delays (for example by a new channel per attempt), and an
+// attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s (p99) of the
+// server's return, after an outage of any length, and 1,000 clients do not connect at the same
+// time. A client keeps its set all along.
 type InventoryServiceServer interface {
-	// WatchNodes streams the nodes of the client's view: first what the client lacks,
-	// then each change as it comes. It ends with UNAVAILABLE in the ordinary course of
-	// things (R11), RESOURCE_EXHAUSTED (R10, or too many streams or connections of this client, or streams of this
-	// connection), INVALID_ARGUMENT (a malformed request, also one that cannot be decoded: do not repeat it
-	// unchanged), PERMISSION_DENIED or UNAUTHENTICATED. A request above 64 KiB gets RESOURCE_EXHAUSTED.
+	// WatchNodes streams the nodes of the client's view: first what the client lacks, then each change.
+	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, too many streams
+	// or connections of this client, too many streams of this connection, or a request above 64 KiB);
+	// INVALID_ARGUMENT (a malformed request: do not repeat it unchanged); PERMISSION_DENIED; or
+	// UNAUTHENTICATED.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
-	// ListNodes returns the same nodes once, for people and grpcurl; clients with the
-	// role of operator also get identifiers of the cloud, and every node that is left out,
-	// each with a reason and advice. UNAVAILABLE while the inventory has not completed
-	// its first look and the client is no operator; an operator gets what there is, with its status.
-	// A request above 64 KiB gets RESOURCE_EXHAUSTED: ask for fewer names at a time.
+	// ListNodes returns the same nodes once, for people and grpcurl. Operators also get the identifiers
+	// of the cloud, and every omitted node with a reason and advice. Before the first complete
+	// observation, operators get what is known, with its status; others get UNAVAILABLE. A request
+	// above 64 KiB gets RESOURCE_EXHAUSTED: request fewer names at a time.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }

@@ -16,8 +16,8 @@ const (
 	MaxChunk = 500
 	// MaxMessageSize is the greatest size of a message of the server, in bytes (R3).
 	MaxMessageSize = 4 << 20
-	// MaxDoubtObservations is the longest series of observations a client can ask for.
-	MaxDoubtObservations = 10
+	// MaxConfirmObservations is the longest series of observations a client can ask for.
+	MaxConfirmObservations = 10
 
 	// MaxEpochLength is the greatest length of an epoch, in bytes.
 	MaxEpochLength = 64
@@ -56,8 +56,8 @@ func (r *WatchNodesRequest) Validate() error {
 			return fmt.Errorf("digest has %d bytes: %d are expected beside a cursor", l, DigestSize)
 		}
 	}
-	if n := r.GetDoubtObservations(); n > MaxDoubtObservations {
-		return fmt.Errorf("doubt_observations is %d: at most %d are possible", n, MaxDoubtObservations)
+	if n := r.GetConfirmObservations(); n > MaxConfirmObservations {
+		return fmt.Errorf("confirm_observations is %d: at most %d are possible", n, MaxConfirmObservations)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package ledger
+package deltaset
 
 import "testing"
 
@@ -8,15 +8,15 @@ func (n named) Identity() (group, key string, fingerprint Digest) {
 	return "g-" + string(n), string(n), Digest{n[0]}
 }
 
-func TestAnAnswerIsEmptyIfItTellsNothing(t *testing.T) {
+func TestDeltaWithoutChangesIsEmpty(t *testing.T) {
 	for name, of := range map[string]struct {
-		answer Answer[named]
+		answer Delta[named]
 		want   bool
 	}{
-		"nothing":          {Answer[named]{Count: 3}, true},
-		"a reset to none":  {Answer[named]{Reset: true}, false},
-		"one that is new":  {Answer[named]{Upserts: []named{"a"}}, false},
-		"one that is gone": {Answer[named]{Removed: []string{"a"}}, false},
+		"nothing":          {Delta[named]{Count: 3}, true},
+		"a reset to none":  {Delta[named]{Reset: true}, false},
+		"one that is new":  {Delta[named]{Upserts: []named{"a"}}, false},
+		"one that is gone": {Delta[named]{Removed: []string{"a"}}, false},
 	} {
 		if got := of.answer.Empty(); got != of.want {
 			t.Errorf("%s: got %t, want %t", name, got, of.want)
@@ -25,7 +25,7 @@ func TestAnAnswerIsEmptyIfItTellsNothing(t *testing.T) {
 }
 
 // Groups come and go with the Services that they are of: the set must not grow with all there ever were.
-func TestAGroupWithoutEntriesIsForgotten(t *testing.T) {
+func TestRemoveDeletesEmptyGroups(t *testing.T) {
 	s := New[named]("e", 4)
 	for _, n := range []named{"a", "b"} {
 		s.Put(n)
@@ -36,11 +36,11 @@ func TestAGroupWithoutEntriesIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAnswersOfYesAndNoAreEncodedInTheirOrder(t *testing.T) {
+func TestHasherEncodesBoolsInOrder(t *testing.T) {
 	seen := map[Digest][]bool{}
 	for _, answers := range [][]bool{{}, {true}, {false}, {true, false}, {false, true}} {
-		var c Content
-		c.Yes(answers...)
+		var c Hasher
+		c.AddBools(answers...)
 		if other, twice := seen[c.Fingerprint()]; twice {
 			t.Errorf("%v has the fingerprint of %v", answers, other)
 		}

@@ -1,4 +1,4 @@
-package apicalls
+package apimetrics
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answers is an API server that answers by the path, if at all.
+// answers is an API server that responds by path, or not at all.
 type answers map[string]int
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,22 +31,22 @@ func TestCountsEachRequestByVerbAndResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ask := range []struct{ method, url string }{
+	for _, request := range []struct{ method, url string }{
 		{"GET", "http://api/api/v1/nodes?limit=1"},
 		{"GET", "http://api/api/v1/nodes?watch=true&resourceVersion=7"},
 		{"GET", "http://api/api/v1/nodes?watch=1"},
 		{"PUT", "http://api/forbidden"},
 		{"POST", "http://api/odd"},
 		{"BREW", "http://api/odd"},
-		{"DELETE", "http://api/nobody"},
+		{"DELETE", "http://api/unreachable"},
 	} {
-		resp, err := transport.RoundTrip(httptest.NewRequest(ask.method, ask.url, nil))
+		resp, err := transport.RoundTrip(httptest.NewRequest(request.method, request.url, nil))
 		if err == nil {
 			resp.Body.Close()
 		}
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP slicefeed_half_api_requests_total Requests to the cluster's API server, by verb and HTTP status code; error: no answer.
+# HELP slicefeed_half_api_requests_total Number of requests to the cluster's API server, by verb and HTTP status code; error: no response.
 # TYPE slicefeed_half_api_requests_total counter
 slicefeed_half_api_requests_total{code="200",verb="get"} 1
 slicefeed_half_api_requests_total{code="200",verb="watch"} 2

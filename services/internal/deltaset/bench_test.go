@@ -1,4 +1,4 @@
-package ledger
+package deltaset
 
 import (
 	"encoding/binary"
@@ -88,10 +88,10 @@ func BenchmarkDigest(b *testing.B) {
 	var d Digest
 	b.ReportAllocs()
 	for b.Loop() {
-		c := make(Content, 0, 256)
-		c.Text("standardnodes-000001")
-		c.Number(1)
-		c.Yes(true, false)
-		d.Toggle(c.Fingerprint())
+		c := make(Hasher, 0, 256)
+		c.AddString("standardnodes-000001")
+		c.AddUint(1)
+		c.AddBools(true, false)
+		d.XOR(c.Fingerprint())
 	}
 }

@@ -1,4 +1,4 @@
-package ledger_test
+package deltaset_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/slicefeed/slicefeed/services/internal/ledger"
-	"github.com/slicefeed/slicefeed/services/internal/ledger/ledgertest"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 )
 
 // item says a number.
@@ -17,31 +17,31 @@ type item struct {
 	says       int
 }
 
-func (i item) Identity() (group, key string, fingerprint ledger.Digest) {
-	var c ledger.Content
-	c.Text(i.key)
-	c.Number(uint64(i.says))
+func (i item) Identity() (group, key string, fingerprint deltaset.Digest) {
+	var c deltaset.Hasher
+	c.AddString(i.key)
+	c.AddUint(uint64(i.says))
 	return i.group, i.key, c.Fingerprint()
 }
 
 // Readers of any selection come and go at random, each as far behind as it likes, some with cursors
 // of another replica or with a digest that no set ever had; each ends with the truth in one answer.
-func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
+func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
-		replicas := []*ledger.Set[item]{ledger.New[item]("a", window), ledger.New[item]("b", window)}
+		replicas := []*deltaset.Set[item]{deltaset.New[item]("a", window), deltaset.New[item]("b", window)}
 		truth := map[string]item{}
 		type reader struct {
-			ledgertest.Reader
+			deltasettest.Reader
 
-			selects ledger.Selection
+			selects deltaset.Filter
 		}
-		only := func(name string) ledger.Selection { return func(group string) bool { return group == name } }
+		only := func(name string) deltaset.Filter { return func(group string) bool { return group == name } }
 		readers := []*reader{{}, {}, {selects: only("g0")}, {selects: only("g1")}, {selects: only("nothing")}}
-		want := func(selects ledger.Selection) map[string]ledger.Digest {
-			set := map[string]ledger.Digest{}
+		want := func(filter deltaset.Filter) map[string]deltaset.Digest {
+			set := map[string]deltaset.Digest{}
 			for key, i := range truth {
-				if selects == nil || selects(i.group) {
+				if filter == nil || filter(i.group) {
 					_, _, set[key] = i.Identity()
 				}
 			}
@@ -52,29 +52,29 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "changes") {
 					group := rapid.IntRange(0, 2).Draw(t, "group")
 					i := item{fmt.Sprintf("g%d", group), fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")), rapid.IntRange(0, 2).Draw(t, "says")}
-					was, had := truth[i.key]
+					was, existed := truth[i.key]
 					if rapid.Bool().Draw(t, "gone") {
 						delete(truth, i.key)
 						for _, s := range replicas {
-							if s.Remove(i.group, i.key) != had {
-								t.Fatalf("removing %s, which is there: %t, is reported otherwise", i.key, had)
+							if s.Remove(i.group, i.key) != existed {
+								t.Fatalf("removing %s, which is there: %t, is reported otherwise", i.key, existed)
 							}
 						}
 						continue
 					}
 					truth[i.key] = i
 					for _, s := range replicas {
-						if s.Put(i) != (!had || was != i) {
-							t.Fatalf("putting %v in the place of %v (there: %t) is reported otherwise", i, was, had)
+						if s.Put(i) != (!existed || was != i) {
+							t.Fatalf("putting %v in the place of %v (there: %t) is reported otherwise", i, was, existed)
 						}
 					}
 				}
 			},
 			"read": func(t *rapid.T) {
 				r, s := rapid.SampledFrom(readers).Draw(t, "reader"), rapid.SampledFrom(replicas).Draw(t, "replica")
-				before := r.At
+				before := r.Position
 				a := s.Since(before, r.selects)
-				if err := ledgertest.Read(&r.Reader, a); err != nil {
+				if err := deltasettest.Apply(&r.Reader, a); err != nil {
 					t.Fatal(err)
 				}
 				if !maps.Equal(r.Set, want(r.selects)) {
@@ -82,8 +82,8 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 				}
 				if before != nil && before.Epoch == a.At.Epoch {
 					behind := a.At.Revision - before.Revision
-					if told := uint64(len(a.Upserts) + len(a.Removed)); !a.Reset && told > behind {
-						t.Fatalf("%d entries are told of %d changes", told, behind)
+					if entries := uint64(len(a.Upserts) + len(a.Removed)); !a.Reset && entries > behind {
+						t.Fatalf("%d entries for %d changes", entries, behind)
 					}
 					if a.Reset && behind <= window {
 						t.Fatalf("a reset for a reader who is %d changes behind", behind)
@@ -92,8 +92,8 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			},
 			"select otherwise": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
-				r.selects = rapid.SampledFrom([]ledger.Selection{nil, only("g0"), only("g2")}).Draw(t, "selection")
-				if err := ledgertest.Read(&r.Reader, replicas[0].Since(r.At, r.selects)); err != nil {
+				r.selects = rapid.SampledFrom([]deltaset.Filter{nil, only("g0"), only("g2")}).Draw(t, "selection")
+				if err := deltasettest.Apply(&r.Reader, replicas[0].Since(r.Position, r.selects)); err != nil {
 					t.Fatal(err)
 				}
 				if !maps.Equal(r.Set, want(r.selects)) {
@@ -102,10 +102,10 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 			},
 			"forge": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
-				if r.At == nil {
+				if r.Position == nil {
 					return
 				}
-				forged := *r.At
+				forged := *r.Position
 				switch rapid.IntRange(0, 2).Draw(t, "what") {
 				case 0:
 					forged.Digest[rapid.IntRange(0, 15).Draw(t, "byte")] ^= 1
@@ -117,18 +117,18 @@ func TestR10AnyReaderFromAnywhereEndsWithThePresentSet(t *testing.T) {
 				// Whatever the answer to a forged position is, it leads to the truth or is the
 				// reset: never a change that would not fit.
 				a := replicas[0].Since(&forged, r.selects)
-				if !a.Reset && forged.Digest != r.At.Digest {
+				if !a.Reset && forged.Digest != r.Position.Digest {
 					t.Fatalf("a forged digest was answered as if it were known: %+v", a)
 				}
-				fresh := ledgertest.Reader{Set: r.Set}
-				if err := ledgertest.Read(&fresh, a); err != nil {
+				fresh := deltasettest.Reader{Set: r.Set}
+				if err := deltasettest.Apply(&fresh, a); err != nil {
 					t.Fatal(err)
 				}
 			},
 			"": func(t *rapid.T) {
 				for _, s := range replicas {
-					var fresh ledgertest.Reader
-					if err := ledgertest.Read(&fresh, s.Since(nil, nil)); err != nil {
+					var fresh deltasettest.Reader
+					if err := deltasettest.Apply(&fresh, s.Since(nil, nil)); err != nil {
 						t.Fatal(err)
 					}
 					if !maps.Equal(fresh.Set, want(nil)) {

@@ -1,4 +1,4 @@
-package journal
+package logging
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 func TestKlogAndGrpcWriteToTheSameStream(t *testing.T) {
 	var out bytes.Buffer
 	before := slog.Default()
-	Adopt(New(&out, slog.LevelInfo))
+	CaptureGlobalLoggers(New(&out, slog.LevelInfo))
 	t.Cleanup(func() { slog.SetDefault(before); klog.ClearLogger() })
 
 	slog.Info("ours")
@@ -36,7 +36,7 @@ func TestKlogAndGrpcWriteToTheSameStream(t *testing.T) {
 	want := []line{
 		{"INFO", "ours", "", ""},
 		{"ERROR", "theirs", "client-go", ""},
-		{"ERROR", "grpc says", "grpc", "theirs 2"},
+		{"ERROR", "grpc", "grpc", "theirs 2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -1,0 +1,226 @@
+// Package deltaset keeps a set of entries, its digest and its most recent changes, so that a
+// reader can catch up from any earlier position. It guarantees that one Delta takes a reader from
+// any position to the current set, and that an idle reader costs nothing. It does not know its
+// readers or what its entries mean, and it has no queue, no client and no clock. Both components
+// serve their streams from it, by the rules in slicefeed.inventory.v1.
+package deltaset
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Window is the number of changes that a reader may lag behind and still resume by its cursor
+// (rule R6).
+const Window = 4096
+
+// Entry is a member of a set. Entries are immutable.
+type Entry interface {
+	// Identity returns the entry's group, its key and the fingerprint of its content. No two groups
+	// share a key.
+	Identity() (group, key string, fingerprint Digest)
+}
+
+// Position identifies a state of a set, or of the part that a filter selects: a cursor and the
+// digest at it.
+type Position struct {
+	Epoch    string
+	Revision uint64
+	Digest   Digest
+}
+
+// Delta takes a reader to the current set.
+type Delta[E Entry] struct {
+	At    Position // the position that it leads to
+	Count int      // entries in the set at that position
+
+	Reset   bool     // Upserts is the complete set
+	Upserts []E      // sorted by group and key; shared between readers, so read only
+	Removed []string // keys, sorted
+}
+
+// Empty reports whether the delta has no changes.
+func (a Delta[E]) Empty() bool { return !a.Reset && a.Size() == 0 }
+
+// Size is the number of upserts and removals.
+func (a Delta[E]) Size() int { return len(a.Removed) + len(a.Upserts) }
+
+// Filter reports whether a reader sees a group; nil selects every group.
+type Filter func(group string) bool
+
+// Set holds entries and their recent changes. It is not safe for concurrent use.
+//
+// Entries are grouped, so that a reader of a few groups costs no more than those groups. A Set keeps
+// nothing per filter: it derives the digest of an earlier position by undoing the recent changes.
+type Set[E Entry] struct {
+	epoch    string
+	groups   map[string]*group[E]
+	revision uint64
+	recent   []change // the window, a ring: the change that led to revision r is at r modulo its length
+}
+
+type group[E Entry] struct {
+	entries map[string]E
+	digest  Digest
+	sorted  []E // entries by key, built on demand; nil: out of date
+}
+
+// change records enough to find the entry's current state, to know whether a reader from before the
+// change has the entry, and to restore the digest from before it.
+type change struct {
+	group, key string
+	existed    bool   // the entry was in the set before the change
+	xor        Digest // difference between the digests before and after
+}
+
+// New returns an empty set. The epoch must be unique, because a cursor does not distinguish two sets
+// of one epoch. The window is the number of changes kept, usually Window.
+func New[E Entry](epoch string, window int) *Set[E] {
+	return &Set[E]{epoch: epoch, groups: map[string]*group[E]{}, recent: make([]change, window)}
+}
+
+// Get returns the entry of a key in a group.
+func (s *Set[E]) Get(in, key string) (entry E, ok bool) {
+	if g := s.groups[in]; g != nil {
+		entry, ok = g.entries[key]
+	}
+	return entry, ok
+}
+
+// Put adds an entry or replaces the one with its key, and reports whether the fingerprint changed.
+func (s *Set[E]) Put(e E) bool {
+	in, key, fingerprint := e.Identity()
+	g := s.groups[in]
+	if g == nil {
+		g = &group[E]{entries: map[string]E{}}
+		s.groups[in] = g
+	}
+	prev, existed := g.entries[key]
+	g.entries[key] = e
+	g.sorted = nil
+	xor := fingerprint
+	if existed {
+		_, _, old := prev.Identity()
+		if old == fingerprint {
+			return false // only unpublished content differs
+		}
+		xor.XOR(old)
+	}
+	s.record(g, change{group: in, key: key, existed: existed, xor: xor})
+	return true
+}
+
+// Remove deletes an entry and reports whether it existed.
+func (s *Set[E]) Remove(from, key string) bool {
+	g := s.groups[from]
+	if g == nil {
+		return false
+	}
+	prev, existed := g.entries[key]
+	if !existed {
+		return false
+	}
+	delete(g.entries, key)
+	g.sorted = nil
+	_, _, old := prev.Identity()
+	s.record(g, change{group: from, key: key, existed: true, xor: old})
+	if len(g.entries) == 0 {
+		delete(s.groups, from)
+	}
+	return true
+}
+
+func (s *Set[E]) record(g *group[E], c change) {
+	g.digest.XOR(c.xor)
+	s.revision++
+	*s.change(s.revision) = c
+}
+
+func (s *Set[E]) change(revision uint64) *change { return &s.recent[revision%uint64(len(s.recent))] }
+
+// Revision is the number of changes so far.
+func (s *Set[E]) Revision() uint64 { return s.revision }
+
+// Since returns the delta from a position to the current set, within a filter; a nil position means
+// that the reader has nothing. It depends on the position alone, so a slow reader skips
+// intermediate states (rule R10).
+func (s *Set[E]) Since(from *Position, filter Filter) Delta[E] {
+	a := Delta[E]{At: Position{Epoch: s.epoch, Revision: s.revision}}
+	for name, g := range s.groups {
+		if filter == nil || filter(name) {
+			a.At.Digest.XOR(g.digest)
+			a.Count += len(g.entries)
+		}
+	}
+	switch {
+	case from != nil && from.Digest == a.At.Digest: // rule R5
+	case from != nil && s.canResume(*from, a.At.Digest, filter): // rule R6
+		a.Upserts, a.Removed = s.changesSince(from.Revision, filter)
+	default: // rule R7
+		a.Reset, a.Upserts = true, s.list(filter)
+	}
+	return a
+}
+
+// canResume reports whether the position is a state of this set that the window still covers. The
+// digest is the current one.
+func (s *Set[E]) canResume(p Position, digest Digest, filter Filter) bool {
+	if p.Epoch != s.epoch || p.Revision >= s.revision || s.revision-p.Revision > uint64(len(s.recent)) {
+		return false
+	}
+	for r := p.Revision + 1; r <= s.revision; r++ {
+		if c := s.change(r); filter == nil || filter(c.group) {
+			digest.XOR(c.xor)
+		}
+	}
+	return digest == p.Digest
+}
+
+func (s *Set[E]) changesSince(revision uint64, filter Filter) (upserts []E, removed []string) {
+	seen := map[string]struct{}{}
+	for r := revision + 1; r <= s.revision; r++ {
+		c := s.change(r)
+		if filter != nil && !filter(c.group) {
+			continue
+		}
+		if _, ok := seen[c.key]; ok {
+			continue
+		}
+		seen[c.key] = struct{}{}
+		if e, ok := s.Get(c.group, c.key); ok {
+			upserts = append(upserts, e)
+		} else if c.existed { // the reader never saw an entry that was added and removed since
+			removed = append(removed, c.key)
+		}
+	}
+	slices.SortFunc(upserts, compareEntries)
+	slices.Sort(removed)
+	return upserts, removed
+}
+
+// list returns the selected entries. Each group is sorted once per change, not once per reader.
+func (s *Set[E]) list(filter Filter) []E {
+	var lists [][]E
+	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
+		g := s.groups[name]
+		if filter != nil && !filter(name) {
+			continue
+		}
+		if g.sorted == nil {
+			g.sorted = slices.AppendSeq(make([]E, 0, len(g.entries)), maps.Values(g.entries))
+			slices.SortFunc(g.sorted, compareEntries)
+		}
+		lists = append(lists, g.sorted)
+	}
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	return slices.Concat(lists...)
+}
+
+func compareEntries[E Entry](a, b E) int {
+	groupA, keyA, _ := a.Identity()
+	groupB, keyB, _ := b.Identity()
+	return cmp.Or(cmp.Compare(groupA, groupB), cmp.Compare(keyA, keyB))
+}

@@ -1,0 +1,74 @@
+// Package display prepares text for people: it wraps lines, removes what would control a terminal, and
+// suggests names that a person may have meant. It guarantees that text from outside cannot leave its
+// line. It does not know what the text is about.
+package display
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// maxNameLength, in bytes, bounds the effort of a comparison, which grows with the square of the length.
+const maxNameLength = 256
+
+// Suggest returns the known names within a Levenshtein distance of name, ignoring case, nearest first.
+func Suggest(name string, known []string, maxDistance int) []string {
+	if len(name) > maxNameLength {
+		return nil
+	}
+	type ranked struct {
+		name     string
+		distance int
+	}
+	var near []ranked
+	for _, k := range known {
+		if len(k) > maxNameLength {
+			continue
+		}
+		if distance := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k)); distance <= maxDistance {
+			near = append(near, ranked{k, distance})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b ranked) int { return a.distance - b.distance })
+	var names []string
+	for _, n := range near {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// Wrap breaks text into lines of at most width characters. Lines after the first begin with the indent;
+// the caller has already written that of the first.
+func Wrap(text string, width, indent int) string {
+	var b strings.Builder
+	column := indent
+	for n, word := range strings.Fields(Sanitize(text)) {
+		length := len([]rune(word))
+		switch {
+		case n == 0:
+		case column+1+length > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += length
+	}
+	return b.String()
+}
+
+// Sanitize replaces control and format characters (Unicode categories Cc and Cf) by spaces: line ends,
+// terminal escapes, invisible characters, and those that reverse the direction of text.
+func Sanitize(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cc, unicode.Cf) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+}

@@ -1,0 +1,48 @@
+package display
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSuggestReturnsNearestNamesFirst(t *testing.T) {
+	known := []string{"probe-path", "probe", "probe-port", "paused", strings.Repeat("x", 300)}
+	for _, tt := range []struct {
+		name        string
+		maxDistance int
+		want        []string
+	}{
+		{"probe-pot", 2, []string{"probe-port", "probe-path"}},
+		{"PROBE", 0, []string{"probe"}},
+		{"other", 2, nil},
+		{"", 2, nil},
+		{strings.Repeat("x", 300), 300, nil}, // too long to compare
+	} {
+		if got := Suggest(tt.name, known, tt.maxDistance); !slices.Equal(got, tt.want) {
+			t.Errorf("Suggest(%q) = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestWrapBreaksBetweenWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"one two three":          "one two\n  three",
+		"":                       "",
+		"a\tline\nand a \x1b[2J": "a line\n  and a\n  [2J",
+		"unbreakablebutlong a":   "unbreakablebutlong\n  a",
+	} {
+		if got := Wrap(text, 10, 2); got != want {
+			t.Errorf("Wrap(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSanitizeKeepsTextInItsLine(t *testing.T) {
+	if got := Sanitize("a\u202eb\u200bc"); got != "a b c" {
+		t.Errorf("Sanitize kept invisible characters: %q", got)
+	}
+	if got := Sanitize("one\ntwo\x1b[2J\xff"); got != "one two [2J?" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,66 @@
+// Package logging sets up the one log of a process: structured lines, including those of klog and
+// grpc. It is a package of its own because main needs it before everything else, and the name `log`
+// is taken.
+package logging
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+)
+
+// New returns a logger that writes JSON lines.
+func New(w io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// CaptureGlobalLoggers makes log the logger of the whole process: of slog's default, klog and grpc.
+// Call it once, first in main, because grpc's logger cannot be replaced safely while grpc is in use
+// (see grpclog.SetLoggerV2).
+func CaptureGlobalLoggers(log *slog.Logger) {
+	slog.SetDefault(log)
+	klog.SetSlogLogger(log.With("component", "client-go"))
+	grpclog.SetLoggerV2(&grpcLog{log.With("component", "grpc")})
+}
+
+// grpcLog passes the log of grpc on. Its infos and warnings accompany every connection, and the code
+// that made the connection reports failures itself, so they are Debug lines here. Fatal panics
+// instead of ending the process, so that deferred functions run.
+type grpcLog struct{ log *slog.Logger }
+
+func text(args ...any) string { return strings.TrimSpace(fmt.Sprintln(args...)) }
+
+func (g *grpcLog) debug(text func() string) {
+	if g.log.Enabled(context.Background(), slog.LevelDebug) {
+		g.log.Debug("grpc", "text", text())
+	}
+}
+
+func (g *grpcLog) Info(args ...any)   { g.debug(func() string { return text(args...) }) }
+func (g *grpcLog) Infoln(args ...any) { g.debug(func() string { return text(args...) }) }
+func (g *grpcLog) Infof(f string, args ...any) {
+	g.debug(func() string { return fmt.Sprintf(f, args...) })
+}
+
+func (g *grpcLog) Warning(args ...any)   { g.Info(args...) }
+func (g *grpcLog) Warningln(args ...any) { g.Info(args...) }
+func (g *grpcLog) Warningf(f string, args ...any) {
+	g.Infof(f, args...)
+}
+
+func (g *grpcLog) Error(args ...any)   { g.log.Error("grpc", "text", text(args...)) }
+func (g *grpcLog) Errorln(args ...any) { g.log.Error("grpc", "text", text(args...)) }
+func (g *grpcLog) Errorf(f string, args ...any) {
+	g.log.Error("grpc", "text", fmt.Sprintf(f, args...))
+}
+
+func (g *grpcLog) Fatal(args ...any)            { panic(text(args...)) }
+func (g *grpcLog) Fatalln(args ...any)          { panic(text(args...)) }
+func (g *grpcLog) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+
+func (g *grpcLog) V(level int) bool { return level <= 0 }

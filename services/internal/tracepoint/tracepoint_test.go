@@ -1,0 +1,9 @@
+package tracepoint
+
+import "testing"
+
+func TestLogAllocatesNothingWithoutATrace(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { Log(Reported) }); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}
