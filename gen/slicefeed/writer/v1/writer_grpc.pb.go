@@ -52,8 +52,8 @@ const (
 // It publishes a decision immediately, even while the API server of the consuming cluster rejects
 // the write. While a target is paused or rejected, the stream publishes what its slices list: the
 // writer does not write to a paused target, and adds nothing to a rejected one. Each replica of a
-// writer decides for itself, including standbys. They agree except for short moments, so a client may call any replica; `leading` says whether it
-// reached the leader.
+// writer decides for itself, including standbys. They agree except for short moments, so a client may
+// call any replica; `leading` says whether it reached the leader.
 //
 // # The life of a stream
 //
@@ -164,8 +164,8 @@ func (c *writerServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEn
 // It publishes a decision immediately, even while the API server of the consuming cluster rejects
 // the write. While a target is paused or rejected, the stream publishes what its slices list: the
 // writer does not write to a paused target, and adds nothing to a rejected one. Each replica of a
-// writer decides for itself, including standbys. They agree except for short moments, so a client may call any replica; `leading` says whether it
-// reached the leader.
+// writer decides for itself, including standbys. They agree except for short moments, so a client may
+// call any replica; `leading` says whether it reached the leader.
 //
 // # The life of a stream
 //
