@@ -99,7 +99,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		s.keep(list)
 		s.write(list, "clients:\n- san: "+pair.OperatorSAN+"\n  role: operator\n")
 		s.restart(s.Inventory)
-		line("FAIL  inventory|to the inventory's ALLOWED_CLIENTS_FILE", 1)(s)
+		line("FAIL  inventory|and its ALLOWED_CLIENTS_FILE our SAN", 1)(s)
 	})
 	if all := s.Now(); len(all) != 0 {
 		t.Errorf("it wrote: %s", pair.Describe(all))
