@@ -280,10 +280,17 @@ func writer() []Mutant {
 			Suites: []string{inApplier},
 		},
 		{
+			Name:   "deletes-are-no-repairs",
+			Harm:   "Somebody who keeps adding slices under our labels, or deleting ours, is fought at full speed for ever, and no Event names him.",
+			File:   inApplier + "/repair.go",
+			Edits:  one("settled && order.plan().Empty() {", "settled && order.plan().Empty() && false {"),
+			Suites: []string{inApplier},
+		},
+		{
 			Name:   "lease-not-confirmed-before-a-repair",
 			Harm:   "A leader whose Lease was taken by hand puts right what the new one wrote, and both go on at full speed.",
 			File:   inApplier + "/applier.go",
-			Edits:  one("a.confirm != nil && a.altered(", "false && a.altered("),
+			Edits:  one("a.confirm != nil && change != nil", "false && change != nil"),
 			Suites: []string{inApplier},
 		},
 		{

@@ -145,12 +145,13 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 	if err := a.look(ctx, service, desired, current); err != nil {
 		return plan, err
 	}
-	if a.confirm != nil && a.altered(service, plan, current) {
+	change := a.foreignChange(service, plan, current)
+	if a.confirm != nil && change != nil {
 		if err := a.confirm(ctx); err != nil {
 			return plan, err
 		}
 	}
-	if err := a.mayRepair(service, plan, current); err != nil {
+	if err := a.mayRepair(order, plan, change); err != nil {
 		return plan, err
 	}
 	for _, step := range []struct {

@@ -28,7 +28,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}),
 		repairs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "slicefeed_writer_repairs_total",
-			Help: "Slices of ours that someone else changed or deleted and that were put right.",
+			Help: "Writes that put right what someone else did: to slices of ours, or by adding slices under our labels.",
 		}),
 	}
 	for _, verb := range []verb{create, update, remove} {

@@ -2,6 +2,7 @@ package applier
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,8 +61,8 @@ func (b *budget) spend(now time.Time) {
 // mayRepair finds out what of the plan only puts right what someone else did to our
 // slices. If that is all there is and there were too many of late, it must wait; a change
 // of our own never waits.
-func (a *Applier) mayRepair(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) error {
-	repairs, editor, name := a.repairs(service, plan, current)
+func (a *Applier) mayRepair(order Order, plan planner.Plan, change *foreignChange) error {
+	service, repairs := order.Service, a.repairs(order, plan, change)
 	if repairs == 0 {
 		return nil
 	}
@@ -85,20 +86,27 @@ func (a *Applier) mayRepair(service corev1.ObjectReference, plan planner.Plan, c
 		if !told { // whoever asks again meanwhile hears the same
 			a.reporter.Tell(service, Warning{
 				Reason: "RepairsHeldBack", Action: "Repair",
-				Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", name, editor, freeRepairs, at.Format(time.TimeOnly)),
+				Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
 			})
 		}
-		return &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", name, editor), Repair: true}
+		return &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", change.slice, change.editor), Repair: true}
 	}
 	a.metrics.repairs.Add(float64(repairs))
-	a.log.Warn("slice was changed by someone else, putting it right", "namespace", service.Namespace, "slice", name, "by", editor, "slices", repairs)
+	a.log.Warn("slice was changed by someone else, putting it right", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
 	return nil
 }
 
-// altered reports whether the plan changes a slice that someone else has written since all was right. That may
-// be the next leader: a Lease can be deleted or taken by hand, and Leading says so no sooner than the
-// next renewal. Whoever then puts right what he finds fights the other one at full speed.
-func (a *Applier) altered(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) bool {
+// foreignChange is what someone else did to one of our slices.
+type foreignChange struct{ slice, editor string }
+
+// foreignChange finds a slice that the plan changes and that someone else has written since all was right, or
+// one that someone else has deleted. That may be the next leader: a Lease can be deleted or taken by hand, and
+// Leading says so no sooner than the next renewal. Whoever then puts right what he finds fights the other one at
+// full speed. Nil: nobody did.
+func (a *Applier) foreignChange(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) *foreignChange {
+	if plan.Empty() {
+		return nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	touches := make(map[key]struct{}, plan.Writes())
@@ -107,23 +115,27 @@ func (a *Applier) altered(service corev1.ObjectReference, plan planner.Plan, cur
 			touches[key{slice.Namespace, slice.Name}] = struct{}{}
 		}
 	}
+	there := make(map[key]struct{}, len(current))
 	for _, slice := range current {
-		k := key{slice.Namespace, slice.Name}
-		if _, ok := touches[k]; !ok {
+		if slice.DeletionTimestamp != nil { // it only waits for a finalizer
 			continue
 		}
-		delete(touches, k)
+		k := key{slice.Namespace, slice.Name}
+		there[k] = struct{}{}
+		if _, touched := touches[k]; !touched {
+			continue
+		}
 		ours := a.left(service, k)
 		if ours == nil && a.settled == a.reign || ours != nil && !same(slice, ours) {
-			return true
+			return &foreignChange{slice.Name, Editor(slice)}
 		}
 	}
-	for k := range touches { // what is to be created
-		if a.left(service, k) != nil {
-			return true
+	for _, ours := range a.allLeft(service) {
+		if _, ok := there[key{ours.Namespace, ours.Name}]; !ok {
+			return &foreignChange{ours.Name, Editor(nil)}
 		}
 	}
-	return false
+	return nil
 }
 
 // left is a slice as we left it, as far as we have a word on it.
@@ -134,27 +146,40 @@ func (a *Applier) left(service corev1.ObjectReference, k key) *discoveryv1.Endpo
 	return nil
 }
 
-// repairs counts the writes of the plan that would only make a slice again what we left,
-// and names the first of them and who changed it.
-func (a *Applier) repairs(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) (n int, editor, name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := make(map[key]*discoveryv1.EndpointSlice, len(current))
-	for _, slice := range current {
-		now[key{slice.Namespace, slice.Name}] = slice
+// allLeft are all slices as we left them, by name.
+func (a *Applier) allLeft(service corev1.ObjectReference) (all []*discoveryv1.EndpointSlice) {
+	for k := range a.records {
+		if ours := a.left(service, k); ours != nil && k.namespace == service.Namespace {
+			all = append(all, ours)
+		}
 	}
+	sortByName(all)
+	return all
+}
+
+// repairs counts the writes of the plan that only put right what someone else did. If our slices as we left them
+// would need no write, that is all of them, deletes too: what was put right in one slice may have been done to
+// another. Else it is those that make a slice again what we left.
+func (a *Applier) repairs(order Order, plan planner.Plan, change *foreignChange) (n int) {
+	if change == nil {
+		return 0
+	}
+	service := order.Service
+	a.mu.Lock()
+	settled, left := a.settled == a.reign, a.allLeft(service)
 	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update} {
 		for _, slice := range list {
-			k := key{slice.Namespace, slice.Name}
-			if ours := a.left(service, k); ours == nil || !sameListing(slice, ours) {
-				continue
-			}
-			if n++; n == 1 {
-				name, editor = slice.Name, Editor(now[k])
+			ours := a.left(service, key{slice.Namespace, slice.Name})
+			if ours != nil && sameListing(slice, ours) && maps.Equal(slice.Labels, ours.Labels) {
+				n++
 			}
 		}
 	}
-	return n, editor, name
+	a.mu.Unlock()
+	if order.Current = left; settled && order.plan().Empty() {
+		return plan.Writes()
+	}
+	return n
 }
 
 // Editor names the field manager that last changed a slice besides ourselves; nil: it was deleted.

@@ -8,42 +8,84 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWriter(t, nil)
-		w.must(t, desired("10.0.0.1"))
-		began, repaired := time.Now(), 0
-		for time.Since(began) < 10*time.Minute {
-			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
-			err := w.apply(t, desired("10.0.0.1"))
-			later := (*Later)(nil)
-			switch {
-			case err == nil:
-				repaired++
-			case errors.As(err, &later):
-				if !strings.Contains(err.Error(), `"kubectl-edit"`) || !later.Repair {
-					t.Fatalf("names nobody, or holds up everything: %v", err)
+	empty := func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }
+	for name, c := range map[string]struct {
+		hand  func(*api)
+		named string
+	}{
+		"who edits a slice":   {func(a *api) { a.edit("shop-nodes", empty) }, `"kubectl-edit"`},
+		"who deletes a slice": {func(a *api) { a.edit("shop-nodes", nil) }, "someone who deleted it"},
+		// As by kubectl delete --cascade=foreground: it is there until the garbage collector has seen it, so
+		// that the slice in its place has another name.
+		"who deletes a slice in the foreground": {func(a *api) {
+			list, _ := a.cache()
+			for _, slice := range list {
+				if slice.DeletionTimestamp != nil {
+					a.edit(slice.Name, nil)
+					continue
 				}
-				time.Sleep(time.Until(later.At))
-			default:
-				t.Fatal(err)
+				a.edit(slice.Name, func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
 			}
-		}
-		if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute
-			t.Errorf("%d repairs in 10 min", repaired)
-		}
+		}, "someone who deleted it"},
+		"who adds a slice with our labels": {func(a *api) {
+			a.edit("shop-nodes-more", func(s *discoveryv1.EndpointSlice) {
+				s.Labels, s.Endpoints = a.slices["shop-nodes"].Labels, []discoveryv1.Endpoint{endpoint("10.0.0.66")}
+			})
+		}, `"kubectl-edit"`},
+		"who adds an empty slice with our labels": {func(a *api) {
+			a.edit("shop-nodes-more", func(s *discoveryv1.EndpointSlice) { s.Labels = a.slices["shop-nodes"].Labels })
+		}, `"kubectl-edit"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriter(t, nil)
+				w.must(t, desired("10.0.0.1"))
+				began, repaired := time.Now(), 0
+				for repaired < 100 && time.Since(began) < 10*time.Minute {
+					c.hand(w.api)
+					for {
+						err := w.apply(t, desired("10.0.0.1"))
+						later := (*Later)(nil)
+						if err == nil {
+							repaired++
+							break
+						}
+						if !errors.As(err, &later) {
+							t.Fatal(err)
+						}
+						if !strings.Contains(err.Error(), c.named) || !later.Repair {
+							t.Fatalf("names nobody, or holds up everything: %v", err)
+						}
+						time.Sleep(time.Until(later.At))
+					}
+				}
+				if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute
+					t.Errorf("%d repairs in 10 min", repaired)
+				}
 
-		_ = w.apply(t, desired("10.0.0.1")) // it may be due just now
-		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
-		if err := w.apply(t, desired("10.0.0.1")); err == nil {
-			t.Error("a repair should wait by now")
-		}
-		if err := w.apply(t, desired("10.0.0.2")); err != nil {
-			t.Errorf("a change of our own should not wait: %v", err)
-		}
-	})
+				c.hand(w.api)
+				if err := w.apply(t, desired("10.0.0.1")); err == nil {
+					t.Error("a repair should wait by now")
+				}
+				if err := w.apply(t, desired("10.0.0.2")); err != nil {
+					t.Errorf("a change of our own should not wait: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestChangeOfOurOwnLabelsIsNoRepair(t *testing.T) {
+	w := newWriter(t, nil)
+	for _, writer := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		d := desired("10.0.0.1")
+		d.Writer = writer
+		w.must(t, d)
+	}
 }
 
 func TestAChangeOfOurOwnTakesTheRepairsWithIt(t *testing.T) {
