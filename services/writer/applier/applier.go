@@ -151,24 +151,37 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 			return plan, err
 		}
 	}
-	if err := a.mayRepair(order, plan, change); err != nil {
+	repairs, err := a.mayRepair(order, plan, change)
+	if err != nil {
 		return plan, err
 	}
-	for _, step := range []struct {
-		verb   verb
-		slices []*discoveryv1.EndpointSlice
-	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
-		for _, slice := range step.slices {
-			if err := a.write(ctx, step.verb, slice, order); err != nil {
-				return plan, err
-			}
-		}
+	err = a.carryOut(ctx, plan, order)
+	if repairs > 0 && !namespaceEnds(err) {
+		a.repaired(service, repairs, change)
+	}
+	if err != nil {
+		return plan, err
 	}
 	if !order.Adjust { // what others did to a slice meanwhile is not taken for right
 		a.settle(service, desired, current, plan)
 	}
 	a.conflicts, a.refusedIn = 0, 0
 	return plan, nil
+}
+
+// carryOut writes until done or until something is not as thought.
+func (a *Applier) carryOut(ctx context.Context, plan planner.Plan, order Order) error {
+	for _, step := range []struct {
+		verb   verb
+		slices []*discoveryv1.EndpointSlice
+	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
+		for _, slice := range step.slices {
+			if err := a.write(ctx, step.verb, slice, order); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (o *Order) plan() planner.Plan {
@@ -233,6 +246,9 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 			wait = time.Duration(seconds) * time.Second
 		}
 		return a.later(verb, k, wait, err)
+	case namespaceEnds(err):
+		a.log.Debug("slice not written, its namespace is being deleted", "verb", verb, "namespace", k.namespace, "slice", k.name, "error", err)
+		return &Later{At: time.Now().Add(terminatingPause), Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
 	case refused(err):
 		if a.refusedIn != a.begun { // another leader may have succeeded meanwhile: each term reports it once
 			a.refusedIn = a.begun

@@ -19,7 +19,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_slice_writes_total",
-			Help: "Requests that change EndpointSlices, by verb and result: ok, conflict, throttled, refused, or unknown (no answer, or one that leaves it open).",
+			Help: "Requests that change EndpointSlices, by verb and result: ok, conflict, throttled, refused, terminating (the namespace is being deleted), or unknown (no answer, or one that leaves it open).",
 		}, []string{"verb", "result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "slicefeed_writer_slice_write_duration_seconds",
@@ -32,7 +32,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}),
 	}
 	for _, verb := range []verb{create, update, remove} {
-		for _, result := range []string{"ok", "conflict", "throttled", "refused", "unknown"} { // so that the first one is seen
+		for _, result := range []string{"ok", "conflict", "throttled", "refused", "terminating", "unknown"} { // so that the first one is seen
 			m.writes.WithLabelValues(string(verb), result)
 		}
 	}
@@ -56,6 +56,8 @@ func result(verb verb, err error) string {
 		return "conflict"
 	case apierrors.IsTooManyRequests(err):
 		return "throttled"
+	case namespaceEnds(err):
+		return "terminating"
 	case refused(err):
 		return "refused"
 	}

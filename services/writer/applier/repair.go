@@ -60,40 +60,43 @@ func (b *budget) spend(now time.Time) {
 
 // mayRepair finds out what of the plan only puts right what someone else did to our
 // slices. If that is all there is and there were too many of late, it must wait; a change
-// of our own never waits.
-func (a *Applier) mayRepair(order Order, plan planner.Plan, change *foreignChange) error {
-	service, repairs := order.Service, a.repairs(order, plan, change)
-	if repairs == 0 {
-		return nil
+// of our own never waits. The repairs that it counts are to be booked by repaired.
+func (a *Applier) mayRepair(order Order, plan planner.Plan, change *foreignChange) (repairs int, err error) {
+	service := order.Service
+	if repairs = a.repairs(order, plan, change); repairs == 0 {
+		return 0, nil
 	}
 	now := time.Now()
 	a.mu.Lock()
 	at := a.repair.next(now)
-	held := at.After(now)
-	alone := repairs == plan.Writes()
-	if !held || !alone {
-		for range repairs {
-			a.repair.spend(now)
-		}
-	}
+	held := at.After(now) && repairs == plan.Writes()
 	told := at.Equal(a.repair.told)
-	if held && alone {
+	if held {
 		a.repair.told = at
 	}
 	a.mu.Unlock()
-
-	if held && alone {
-		if !told { // whoever asks again meanwhile hears the same
-			a.reporter.Tell(service, Warning{
-				Reason: "RepairsHeldBack", Action: "Repair",
-				Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
-			})
-		}
-		return &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", change.slice, change.editor), Repair: true}
+	if !held {
+		return repairs, nil
 	}
+	if !told { // whoever asks again meanwhile hears the same
+		a.reporter.Tell(service, Warning{
+			Reason: "RepairsHeldBack", Action: "Repair",
+			Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
+		})
+	}
+	return 0, &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", change.slice, change.editor), Repair: true}
+}
+
+// repaired books repairs that were made, or may have been.
+func (a *Applier) repaired(service corev1.ObjectReference, repairs int, change *foreignChange) {
+	now := time.Now()
+	a.mu.Lock()
+	for range repairs {
+		a.repair.spend(now)
+	}
+	a.mu.Unlock()
 	a.metrics.repairs.Add(float64(repairs))
 	a.log.Warn("slice was changed by someone else, putting it right", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
-	return nil
 }
 
 // foreignChange is what someone else did to one of our slices.

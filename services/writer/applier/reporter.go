@@ -161,10 +161,19 @@ func (r *Reporter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
-			if err := r.send(ctx, e.event, e.key); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.Warn("Event not written", "reason", e.event.Reason, "error", err)
-			}
+			r.sendNext(ctx, e)
 		}
+	}
+}
+
+func (r *Reporter) sendNext(ctx context.Context, e entry) {
+	err := r.send(ctx, e.event, e.key)
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case namespaceEnds(err):
+		r.cfg.Logger.Debug("Event not written, its namespace is being deleted", "reason", e.event.Reason, "error", err)
+	default:
+		r.cfg.Logger.Warn("Event not written", "reason", e.event.Reason, "error", err)
 	}
 }
 

@@ -1,0 +1,112 @@
+package applier
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/slicefeed/slicefeed/services/writer/history"
+)
+
+// terminating is what the API server's admission plugin NamespaceLifecycle answers to a create.
+func terminating(resource schema.GroupResource, name string) *apierrors.StatusError {
+	err := apierrors.NewForbidden(resource, name, errors.New("unable to create new content in namespace web because it is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: corev1.NamespaceTerminatingCause, Message: "namespace web is being terminated", Field: "metadata.namespace",
+	}}
+	return err
+}
+
+func answersWith(err *apierrors.StatusError) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return nil, nil
+		}
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(err.ErrStatus.Code))
+		status := err.ErrStatus
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		_ = json.NewEncoder(w).Encode(status)
+		answer := w.Result()
+		answer.Request = r
+		return answer, nil
+	}
+}
+
+func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
+	for name, answer := range map[string]*apierrors.StatusError{
+		"it is being deleted": terminating(discoveryv1.Resource("endpointslices"), "shop-nodes"),
+		"it is gone":          apierrors.NewNotFound(corev1.Resource("namespaces"), "web"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text bytes.Buffer
+			var reported history.Log
+			log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			w := newWriter(t, NewReporter(ReporterConfig{Logger: log, History: &reported}))
+			w.log = log
+			w.must(t, desired("10.0.0.1"))
+			w.api.edit("shop-nodes", nil) // by the namespace controller
+			w.api.setFault(false, answersWith(answer))
+			for range freeRepairs + 1 {
+				later, before := (*Later)(nil), time.Now()
+				if err := w.apply(t, desired("10.0.0.1")); !errors.As(err, &later) || later.Repair || later.At.Before(before.Add(time.Second)) {
+					t.Fatalf("got %v, want to be told when to apply again", err)
+				}
+			}
+			if _, events := reported.Last(nil); len(events) != 0 {
+				t.Errorf("reported on the Service: %+v", events)
+			}
+			if strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "level=DEBUG") {
+				t.Errorf("want a line at debug level and no warning, got:\n%s", text.String())
+			}
+			for result, want := range map[string]float64{"refused": 0, "terminating": freeRepairs + 1} {
+				if got := testutil.ToFloat64(w.Applier.metrics.writes.WithLabelValues("create", result)); got != want {
+					t.Errorf("%v writes count as %s, want %v", got, result, want)
+				}
+			}
+			if got := testutil.ToFloat64(w.Applier.metrics.repairs); got != 0 {
+				t.Errorf("%v writes count as repairs, want 0", got)
+			}
+		})
+	}
+}
+
+func TestEventInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		warn bool
+	}{
+		"the namespace is being deleted": {terminating(eventsv1.Resource("events"), "shop.1"), false},
+		"a Role lacks a verb":            {apierrors.NewForbidden(eventsv1.Resource("events"), "shop.1", errors.New("no")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text bytes.Buffer
+			client := fake.NewClientset()
+			client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+			r := NewReporter(ReporterConfig{Client: client, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+			r.Tell(shop, Warning{Reason: "Shrink"})
+			r.sendNext(t.Context(), <-r.queue)
+			if got := strings.Contains(text.String(), "Event not written"); got != c.warn {
+				t.Errorf("warned %t, want %t:\n%s", got, c.warn, text.String())
+			}
+		})
+	}
+}
