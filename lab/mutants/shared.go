@@ -2,8 +2,8 @@ package mutants
 
 const (
 	inDeltaset = "services/internal/deltaset"
-	inStream = "services/internal/stream"
-	inLink   = "services/internal/link"
+	inStream   = "services/internal/stream"
+	inLink     = "services/internal/link"
 )
 
 // shared are the bugs in what both halves share.

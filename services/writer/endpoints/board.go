@@ -19,7 +19,7 @@ type Board struct {
 	window   int
 	gathered *deltaset.Set[*Entry] // an entry for each port, once somebody has asked: it is as large as the target
 	single   *deltaset.Set[*Entry] // an entry for each address, likewise: there may be very many
-	targets  map[string]*posted  // by group
+	targets  map[string]*posted    // by group
 	sources  map[string]Source
 	leading  bool
 	synced   bool

@@ -97,8 +97,8 @@ func wireGuard(g *verdict.Guard) *writerv1.Guard {
 func wireExplanation(e *endpoints.Explanation, now time.Time) *writerv1.ExplainEndpointResponse {
 	w := &writerv1.ExplainEndpointResponse{
 		Namespace: e.Namespace, Service: e.Service, Address: e.Address.String(), Leading: e.Leading,
-		Target: wireTarget(e.State, e.Reason, e.Message, e.Ports),
-		Current:   wireBackend(e.Held), Desired: wireBackend(e.Told),
+		Target:  wireTarget(e.State, e.Reason, e.Message, e.Ports),
+		Current: wireBackend(e.Held), Desired: wireBackend(e.Told),
 		Verdict: writerv1.Verdict(e.Judged.Verdict), Rule: string(e.Judged.Rule), Reason: sentence(e.Judged.Reason),
 		Guard: wireGuard(e.Guard), NextDecisionIn: until(e.DecidesAt, now),
 		Conclusion: sentence(e.Conclusion), Advice: sentence(e.Advice),

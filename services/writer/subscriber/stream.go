@@ -20,7 +20,7 @@ type stream struct {
 func (s *Subscriber) open(ctx context.Context, conn Conn, observe bool) *stream {
 	req := &inventoryv1.WatchNodesRequest{
 		ConfirmObservations: uint32(min(max(s.cfg.ConfirmObservations, 0), inventoryv1.MaxConfirmObservations)),
-		ObserveNow:        observe,
+		ObserveNow:          observe,
 	}
 	if cursor, digest, ok := s.view.Held(); ok {
 		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
