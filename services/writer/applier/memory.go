@@ -219,6 +219,7 @@ func same(a, b *discoveryv1.EndpointSlice) bool {
 		equality.Semantic.DeepEqual(a.Endpoints, b.Endpoints) &&
 		equality.Semantic.DeepEqual(a.Ports, b.Ports) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		a.Annotations[corev1.EndpointsLastChangeTriggerTime] == b.Annotations[corev1.EndpointsLastChangeTriggerTime] &&
 		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }
 

@@ -16,7 +16,7 @@ func listing(name, source string, from, n int) *discoveryv1.EndpointSlice {
 	d := target(0)
 	s := d.blank(name, discoveryv1.AddressTypeIPv4)
 	s.UID, s.ResourceVersion = types.UID(name), "1"
-	s.Labels, s.Ports, s.OwnerReferences = d.labels(source), d.Ports, d.owners(nil)
+	s.Labels, s.Ports, s.OwnerReferences = d.labels(&slot{was: &discoveryv1.EndpointSlice{}, group: &group{source: source}}), d.Ports, d.owners(nil)
 	for _, e := range some("", from, n) {
 		s.Endpoints = append(s.Endpoints, written(&e))
 	}

@@ -40,14 +40,13 @@ func newOracle(d Desired) *oracle {
 	o := &oracle{service: &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Service, UID: d.Owner.UID,
-			// It gives its slices the Service's labels, and takes off all others.
-			Labels: map[string]string{LabelSource: DefaultSource, LabelWriter: d.Writer},
 		},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 			Ports: []corev1.ServicePort{{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromInt32(*d.Ports[0].Port)}},
 		},
 	}}
+	o.relabel(d)
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	_ = nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 	client := &fake.Clientset{}
@@ -55,6 +54,12 @@ func newOracle(d Desired) *oracle {
 	o.reconciler = inTree.NewReconciler(client, corelisters.NewNodeLister(nodes), defaultMaxPerSlice,
 		inTreeUtil.NewEndpointSliceTracker(), nil, record.NewFakeRecorder(1), d.ManagedBy)
 	return o
+}
+
+// relabel gives the Service its labels. The reconciler has its slices carry these, and takes off all others.
+func (o *oracle) relabel(d Desired) {
+	o.service.Labels = map[string]string{LabelSource: DefaultSource, LabelWriter: d.Writer}
+	maps.Copy(o.service.Labels, d.Labels)
 }
 
 func (o *oracle) write(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -220,7 +225,7 @@ func anyhow(t *rapid.T, d Desired) (*cluster, *crowd) {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "layout"), 0))
 	for i := range rapid.IntRange(0, 4).Draw(t, "slices") {
 		slice := d.blank(fmt.Sprint(d.FirstName, "-", i), discoveryv1.AddressTypeIPv4)
-		slice.UID, slice.Labels, slice.Ports = types.UID(slice.Name), d.labels(DefaultSource), d.Ports
+		slice.UID, slice.Labels, slice.Ports = types.UID(slice.Name), d.labels(&slot{was: slice, group: &group{source: DefaultSource}}), d.Ports
 		slice.OwnerReferences = []metav1.OwnerReference{d.Owner}
 		at := len(c.list)
 		c.add(1 + random.IntN(defaultMaxPerSlice))
@@ -252,6 +257,11 @@ func TestNoChangeTakesMoreWritesThanTheInTreeReconcilerNeeds(t *testing.T) {
 		for range rapid.IntRange(1, 14).Draw(t, "changes") {
 			changed := c.change(t)
 			d.Endpoints = c.list
+			if rapid.IntRange(0, 3).Draw(t, "labels") == 0 {
+				d.Labels = rapid.SampledFrom([]map[string]string{nil, {"team": "a"}, {"team": "b"}}).Draw(t, "relabel")
+				tree.relabel(d)
+				changed += fmt.Sprint(", labels ", d.Labels)
+			}
 			both := func(from *cluster) (planned, reconciled *cluster, plan, writes int) {
 				planned = &cluster{slices: from.copy(), version: from.version}
 				todo := Make(d, planned.slices)

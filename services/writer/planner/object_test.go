@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -70,6 +71,71 @@ func TestWhatIsWrittenSaysNoMoreThanItHasTo(t *testing.T) {
 			t.Errorf("it is %q", got)
 		}
 	})
+}
+
+func TestSlicesHaveTheServicesLabelsAndNoOthers(t *testing.T) {
+	own := map[string]string{
+		discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: target(0).ManagedBy,
+		LabelSource: DefaultSource, LabelWriter: target(0).Writer,
+	}
+	with := func(more map[string]string) map[string]string {
+		all := maps.Clone(own)
+		maps.Copy(all, more)
+		return all
+	}
+	for name, c := range map[string]struct {
+		was      map[string]string // besides our own
+		labels   map[string]string
+		headless bool
+		want     map[string]string // besides our own
+		written  bool
+	}{
+		"none":                          {nil, nil, false, nil, false},
+		"one that it has":               {map[string]string{"team": "a"}, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, false},
+		"one that is new":               {nil, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, true},
+		"one that changed":              {map[string]string{"team": "a"}, map[string]string{"team": "b"}, false, map[string]string{"team": "b"}, true},
+		"one that the Service dropped":  {map[string]string{"team": "a"}, nil, false, nil, true},
+		"one that would replace ours":   {nil, map[string]string{discoveryv1.LabelManagedBy: "x", LabelSource: "x", LabelWriter: "x"}, false, nil, false},
+		"headless":                      {nil, nil, true, map[string]string{corev1.IsHeadlessService: ""}, true},
+		"headless, as it is":            {map[string]string{corev1.IsHeadlessService: ""}, nil, true, map[string]string{corev1.IsHeadlessService: ""}, false},
+		"headless, as it no longer is":  {map[string]string{corev1.IsHeadlessService: ""}, nil, false, nil, true},
+		"an adopted slice's own labels": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, nil, false, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := target(1)
+			d.Labels, d.Headless = c.labels, c.headless
+			was := listing("shop-nodes", "default", 1, 1)
+			was.Labels = with(c.was)
+			plan := Make(d, []*discoveryv1.EndpointSlice{was})
+			if c.written {
+				counts(t, plan, 0, 1, 0)
+				if diff := cmp.Diff(was.Endpoints, plan.Update[0].Endpoints); diff != "" {
+					t.Errorf("endpoints change with the labels (-was +is):\n%s", diff)
+				}
+				if diff := cmp.Diff(with(c.want), plan.Update[0].Labels); diff != "" {
+					t.Errorf("labels (-want +got):\n%s", diff)
+				}
+			} else {
+				counts(t, plan, 0, 0, 0)
+			}
+			if diff := cmp.Diff(with(c.want), Make(d, nil).Create[0].Labels); diff != "" {
+				t.Errorf("labels of a new slice (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTriggerTimeThatAnotherWriterLeftIsRemoved(t *testing.T) {
+	was := listing("shop-nodes", "default", 1, 1)
+	was.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-01T00:00:00Z", "a": "b"}
+	plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
+	counts(t, plan, 0, 1, 0)
+	if diff := cmp.Diff(map[string]string{"a": "b"}, plan.Update[0].Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if len(was.Annotations) != 2 {
+		t.Error("the given slice was changed")
+	}
 }
 
 func TestTheOwnerIsTheServiceAndNoOther(t *testing.T) {

@@ -44,6 +44,10 @@ type Desired struct {
 	ManagedBy string                // value of endpointslice.kubernetes.io/managed-by, also what marks a slice as ours
 	Writer    string                // value of slicefeed.dev/writer; empty: left as it is
 	FirstName string                // name of the first slice; others get it as their prefix
+	// Labels are copied from the Service. The slices have these and the planner's own, and no others: what the
+	// Service has no more is removed, as by the in-tree controller.
+	Labels   map[string]string
+	Headless bool // the Service has no cluster IP, which service.kubernetes.io/headless says
 
 	// Families that the Service has, in its order. Slices of other families are deleted;
 	// with none at all nothing is planned.

@@ -92,7 +92,6 @@ func TestASliceFromBeforeIsTakenOverByItsMetadataAlone(t *testing.T) {
 		"endpointslice.kubernetes.io/managed-by": "slicefeed-default",
 		"slicefeed.dev/source":                   "default",
 		"slicefeed.dev/writer":                   "slicefeed",
-		"team":                                   "shop",
 	}
 	if diff := cmp.Diff(want, got.Labels); diff != "" {
 		t.Error(diff)
@@ -115,7 +114,6 @@ func TestWhatMeansTheSameIsNotWritten(t *testing.T) {
 		"nil conditions":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} },
 		"a protocol spelt out":  func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolTCP) },
 		"an empty zone":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("") },
-		"labels of others":      func(s *discoveryv1.EndpointSlice) { s.Labels["team"] = "shop" },
 		"annotations of others": func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} },
 		"another kind of owner": func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "Node", APIVersion: "v1", UID: "n"})

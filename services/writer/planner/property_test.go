@@ -39,6 +39,7 @@ func drawDesired(t *rapid.T) Desired {
 	d.MaxPerSlice = rapid.IntRange(1, 4).Draw(t, "max")
 	d.Families = rapid.SampledFrom([][]discoveryv1.AddressType{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}).Draw(t, "families")
 	d.Endpoints = drawEndpoints(t, []string{"", "default", "blue", "green"})
+	d.Labels = rapid.SampledFrom([]map[string]string{nil, {"theirs": "a"}, {"theirs": "b"}}).Draw(t, "labels")
 	if rapid.Bool().Draw(t, "two ports") {
 		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(53))})
 	}
@@ -57,7 +58,7 @@ func drawCluster(t *rapid.T, d Desired) *cluster {
 				Labels: map[string]string{
 					discoveryv1.LabelServiceName: rapid.SampledFrom([]string{d.Service, d.Service, d.Service, "other"}).Draw(t, "service"),
 					discoveryv1.LabelManagedBy:   rapid.SampledFrom([]string{d.ManagedBy, d.ManagedBy, d.ManagedBy, "other"}).Draw(t, "manager"),
-					"theirs":                     "kept",
+					"theirs":                     "a",
 				},
 				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).Draw(t, "owners"),
 			},
@@ -153,8 +154,8 @@ func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
 			if i := c.find(s.Name); !d.Owns(s) && (i < 0 || !cmp.Equal(s, c.slices[i])) {
 				t.Fatalf("%s is not ours and was touched", s.Name)
 			}
-			if i := c.find(s.Name); i >= 0 && c.slices[i].Labels["theirs"] != "kept" {
-				t.Fatalf("%s lost a label of others", s.Name)
+			if i := c.find(s.Name); i >= 0 && d.Owns(s) && c.slices[i].Labels["theirs"] != d.Labels["theirs"] {
+				t.Fatalf("%s has another label than the Service: %v", s.Name, c.slices[i].Labels)
 			}
 		}
 		if again := Make(d, c.slices); !again.Empty() {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -28,10 +29,10 @@ func (d Desired) render(s *slot, w *wanted) *discoveryv1.EndpointSlice {
 	}
 	// The server keeps what it knows of field managers when an update brings none.
 	out.ManagedFields = nil
-	if out.Labels == nil {
-		out.Labels = map[string]string{}
-	}
-	maps.Copy(out.Labels, d.labels(s.group.source))
+	// It says when a Pod or the Service last changed: kube-proxy measures its own delay by it. Nobody updates
+	// what another writer left of it.
+	delete(out.Annotations, corev1.EndpointsLastChangeTriggerTime)
+	out.Labels = d.labels(s)
 	out.OwnerReferences = d.owners(out.OwnerReferences)
 
 	if samePorts(s.was.Ports, d.Ports) {
@@ -68,22 +69,27 @@ func (s *slot) endpointsUnchanged(w *wanted) bool {
 	return true
 }
 
-func (d Desired) labels(source string) map[string]string {
-	labels := map[string]string{
-		discoveryv1.LabelServiceName: d.Service,
-		discoveryv1.LabelManagedBy:   d.ManagedBy,
-		LabelSource:                  source,
+// labels are all that the slice is to have.
+func (d Desired) labels(s *slot) map[string]string {
+	labels := make(map[string]string, len(d.Labels)+5)
+	maps.Copy(labels, d.Labels)
+	if d.Headless {
+		labels[corev1.IsHeadlessService] = ""
 	}
-	if d.Writer != "" {
-		labels[LabelWriter] = d.Writer
+	labels[discoveryv1.LabelServiceName] = d.Service
+	labels[discoveryv1.LabelManagedBy] = d.ManagedBy
+	labels[LabelSource] = s.group.source
+	if writer := cmp.Or(d.Writer, s.was.Labels[LabelWriter]); writer != "" {
+		labels[LabelWriter] = writer
+	} else {
+		delete(labels, LabelWriter)
 	}
 	return labels
 }
 
 func (d Desired) sameMetadata(s *slot) bool {
-	if s.was.Labels[LabelSource] != s.group.source ||
-		s.was.Labels[discoveryv1.LabelServiceName] != d.Service ||
-		d.Writer != "" && s.was.Labels[LabelWriter] != d.Writer {
+	_, stale := s.was.Annotations[corev1.EndpointsLastChangeTriggerTime]
+	if stale || !maps.Equal(s.was.Labels, d.labels(s)) {
 		return false
 	}
 	if d.Owner.UID == "" {
