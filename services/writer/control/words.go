@@ -198,6 +198,9 @@ func (c *control) remarks(view targets.View) []applier.Warning {
 	if view.Target.PublishesNotReady && view.Target.Settings.ListOut {
 		all = append(all, publishesNotReady)
 	}
+	if view.Target.TrafficDistribution != "" {
+		all = append(all, distributesTraffic(view.Target.TrafficDistribution))
+	}
 	for _, name := range view.Target.Settings.Sources {
 		all = append(all, otherPorts(c.sources[name].Snapshot(), view.Target)...)
 	}
@@ -215,6 +218,15 @@ var publishesNotReady = applier.Warning{
 	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
 	Note: "The Service sets publishNotReadyAddresses: kube-proxy and CoreDNS ignore it on slices, but other consumers may send to endpoints that are out. " +
 		"Set it to false, or have those not listed: slicefeed.dev/list-out: \"false\".",
+}
+
+// distributesTraffic is reported of a Service with trafficDistribution, which kube-proxy follows by hints alone.
+func distributesTraffic(preference string) applier.Warning {
+	return applier.Warning{
+		Reason: "TrafficDistribution", Action: "WriteAnyway",
+		Note: fmt.Sprintf("The Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
+			"Traffic goes to all of them alike. Remove it, unless another consumer such as a mesh reads it.", preference),
+	}
 }
 
 // neighbours warns of slices of the same Service that are not ours: consumers add them.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -184,5 +185,27 @@ func TestASourceThatIsSilentForAMomentIsNotWorthAnEvent(t *testing.T) {
 		if len(told) != step.told || !later.Equal(want) {
 			t.Errorf("after %s: %d told, look again at %v; want %d, %v", step.at, len(told), later, step.told, want)
 		}
+	}
+}
+
+func TestRemarksSayWhatAServiceAsksForInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		target targets.Target
+		want   []string // reasons
+	}{
+		"nothing":                            {targets.Target{}, nil},
+		"trafficDistribution":                {targets.Target{TrafficDistribution: "PreferClose"}, []string{"TrafficDistribution"}},
+		"publishNotReadyAddresses":           {targets.Target{PublishesNotReady: true, Settings: targets.Settings{ListOut: true}}, []string{"PublishNotReadyAddresses"}},
+		"publishNotReadyAddresses, unlisted": {targets.Target{PublishesNotReady: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, w := range (&control{}).remarks(targets.View{Target: c.target}) {
+				got = append(got, w.Reason)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
 	}
 }

@@ -118,6 +118,10 @@ func (cfg *Config) serve(view *View, svc *corev1.Service, found Found, o offer) 
 	accepted := Memory{Settings: found.Before.Settings, ProbePort: found.Before.ProbePort}
 	settings, mistake, refusal := cfg.choose(&view.Target, svc, o)
 	view.Target.PublishesNotReady = svc.Spec.PublishNotReadyAddresses
+	if d := svc.Spec.TrafficDistribution; d != nil {
+		view.Target.TrafficDistribution = *d
+	}
+	view.Target.Labels, view.Target.Headless = copiedLabels(svc.Labels), headless(&svc.Spec)
 	if refusal == nil && mistake == nil && o.given != nil {
 		accepted.Settings, accepted.ProbePort = settings, view.Target.ProbePort
 	}

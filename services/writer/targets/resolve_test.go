@@ -148,6 +148,21 @@ func TestShapesThatWork(t *testing.T) {
 			func(_ *Config, svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true },
 			func(t Target) bool { return t.PublishesNotReady },
 		},
+		"trafficDistribution, which the target knows": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.TrafficDistribution = new("PreferClose") },
+			func(t Target) bool { return t.TrafficDistribution == "PreferClose" },
+		},
+		"labels, which its slices get": {
+			func(_ *Config, svc *corev1.Service) { svc.Labels["team"] = "shop" },
+			func(t Target) bool {
+				d := t.Desired()
+				return len(d.Labels) == 1 && d.Labels["team"] == "shop" && !d.Headless
+			},
+		},
+		"a headless one, whose slices say so": {
+			func(_ *Config, svc *corev1.Service) { svc.Spec.ClusterIP = corev1.ClusterIPNone },
+			func(t Target) bool { return t.Desired().Headless },
+		},
 		"several sources that all allow it": {
 			func(c *Config, svc *corev1.Service) {
 				c.Sources = []Source{{Name: "green", Namespaces: []string{"api", "web"}}, {Name: "blue"}}

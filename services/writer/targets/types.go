@@ -104,6 +104,11 @@ type Target struct {
 	Settings     Settings
 	// PublishesNotReady: the Service asks consumers to send to endpoints that are not ready too.
 	PublishesNotReady bool
+	// TrafficDistribution is the Service's own; empty: none.
+	TrafficDistribution string
+	// Labels are those of the Service that its slices get too.
+	Labels   map[string]string
+	Headless bool // the Service has no cluster IP
 }
 
 // Desired is the target in the planner's words, but for its endpoints.
@@ -111,7 +116,7 @@ func (t Target) Desired() planner.Desired {
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
 		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
-		Families: t.Families, Ports: t.Ports,
+		Families: t.Families, Ports: t.Ports, Labels: t.Labels, Headless: t.Headless,
 	}
 }
 
