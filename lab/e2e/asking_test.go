@@ -295,7 +295,8 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	s.step("so is one that is refused", func(s *stage) {
 		s.patchService(`{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
 		d.answers(s, writer, personSAN, 0, list, "web/shop: refused (ServiceHasSelector:", leaving+" draining")
-		d.answers(s, writer, personSAN, 1, explain(leaving), "refused (ServiceHasSelector:", "its slices list the address as draining.")
+		d.answers(s, writer, personSAN, 1, explain(leaving), "refused (ServiceHasSelector:",
+			"nothing is added, and its probes go on taking out dead endpoints. Its slices list the address as draining.")
 	})
 	s.step("the list is read again, and a client with a view is refused", func(s *stage) {
 		s.write(d.list, welcome+"- san: "+stranger+"\n  role: subscriber\n  view: {labels: [pool]}\n")
