@@ -41,20 +41,20 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// Half is the writer's command line.
-func Half(version string) command.Half[Config] {
+// Component is the writer's command line.
+func Component(version string) command.Half[Config] {
 	return command.Half[Config]{
 		Name:      "slicefeed-writer",
 		Short:     "Keeps EndpointSlices pointed at the healthy nodes that an inventory tells of",
 		Version:   version,
 		Forbidden: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
-		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
+		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildWriter(cfg, version, log) },
 		Extra: []command.Extra[Config]{
-			{Use: "plan", Short: "Decide once and say what would be written and why; write nothing", Run: func(ctx context.Context, call command.Call[Config]) error {
-				return runPlan(ctx, version, call)
+			{Use: "plan", Short: "Decide once and say what would be written and why; write nothing", Run: func(ctx context.Context, inv command.Call[Config]) error {
+				return runPlan(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, call command.Call[Config]) error {
-				return runPreflight(ctx, version, call)
+			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, inv command.Call[Config]) error {
+				return runPreflight(ctx, version, inv)
 			}},
 		},
 		Tools: append(asking.Tools(), adopt.Tool(), statuspage.Tool("slicefeed-writer", "NAMESPACE/SERVICE")),
@@ -63,67 +63,67 @@ func Half(version string) command.Half[Config] {
 
 // writer is the half, built and not yet running.
 type writer struct {
-	cfg      *Config
-	version  string
-	identity string
-	log      *slog.Logger
-	registry *prometheus.Registry
-	sources  []*source
-	history  *history.Log
-	targets  *targets.Targets
-	prober   *prober.Prober
-	decides  control.Config
-	elected  *applier.Lease       // nil in a dry run
-	door     *endpointserver.Door // nil: nobody may ask
+	cfg              *Config
+	version          string
+	identity         string
+	log              *slog.Logger
+	registry         *prometheus.Registry
+	sources          []*source
+	history          *history.Log
+	targets          *targets.Targets
+	prober           *prober.Prober
+	controllerConfig control.Config
+	lease            *applier.Lease       // nil in a dry run
+	endpointListener *endpointserver.Door // nil: nobody may ask
 }
 
-// dryRun decides as a leader would. What it decides is never sent.
-type dryRun struct{}
+// dryRunLease decides as a leader would. What it decides is never sent.
+type dryRunLease struct{}
 
-func (dryRun) Leading() bool            { return true }
-func (dryRun) Term() int                { return 1 }
-func (dryRun) Changed() <-chan struct{} { return nil }
-func (dryRun) Release() func()          { return func() {} }
+func (dryRunLease) Leading() bool            { return true }
+func (dryRunLease) Term() int                { return 1 }
+func (dryRunLease) Changed() <-chan struct{} { return nil }
+func (dryRunLease) Release() func()          { return func() {} }
 
 // A standby takes over within 17 s of the leader's death: it notes a renewal at most one
 // pause late, waits for the Lease to expire, and tries at most one pause later; client-go
 // makes a pause up to 2.2 times as long. Its usual 15 s and 2 s add up to nearly 24 s. What was
 // sent just before the renewals have failed for too long ends 5 s later, and the Lease not before.
 const (
-	leaseDuration = 12 * time.Second
-	leaseRenew    = 7 * time.Second
-	leaseRetry    = time.Second
+	leaseDuration      = 12 * time.Second
+	leaseRenewDeadline = 7 * time.Second
+	leaseRetryPeriod   = time.Second
 )
 
-// build makes all stages. It reads files and asks nobody; its error names all that is wrong.
-func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
+// buildWriter makes all stages. It reads files and asks nobody; its error names all that is wrong.
+func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		command.BuildInfo("writer", version))
 
-	cluster, namespace, errCluster := clusterConfig(cfg, version)
-	configured, errSources := cfg.configured()
-	opened, errLinks := openSources(cfg, configured, log, registry)
+	cluster, namespace, errCluster := loadClusterConfig(cfg, version)
+	configured, errSources := cfg.loadSources()
+	openedSources, errLinks := openSources(cfg, configured, log, registry)
 	board := endpoints.NewBoard(rand.Text())
-	door, errDoor := openDoor(cfg, board, log, registry)
+	listener, errDoor := newEndpointListener(cfg, board, log, registry)
 	if err := errors.Join(errCluster, errSources, errLinks, errDoor); err != nil {
 		return nil, err
 	}
 	w := &writer{
-		cfg: cfg, version: version, identity: applier.Identity(), log: log, registry: registry, sources: opened, door: door,
+		cfg: cfg, version: version, identity: applier.Identity(), log: log, registry: registry, sources: openedSources, endpointListener: listener,
 		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 	}
-	w.decides = control.Config{
+	w.controllerConfig = control.Config{
 		Prober: w.prober, Zones: map[string]string{},
 		Board: board, Logger: log, Registerer: registry,
 	}
-	for _, one := range opened {
-		w.decides.Sources = append(w.decides.Sources, one.Source)
+	for _, src := range openedSources {
+		w.controllerConfig.Sources = append(w.controllerConfig.Sources, src.Source)
 	}
 	for _, zone := range cfg.ZoneMap {
-		w.decides.Zones[zone.Theirs] = zone.Ours
+		w.controllerConfig.Zones[zone.Secured] = zone.Consuming
 	}
-	if err := w.join(cluster, namespace, configured); err != nil {
+	if err := w.connectCluster(cluster, namespace, configured); err != nil {
 		return nil, err
 	}
 	if cfg.ShrinkWindow == 0 {
@@ -132,8 +132,8 @@ func build(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	return w, nil
 }
 
-// openDoor makes the listener for those who may ask; nil without LISTEN_ADDRESS.
-func openDoor(cfg *Config, board *endpoints.Board, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Door, error) {
+// newEndpointListener makes the listener for those who may ask; nil without LISTEN_ADDRESS.
+func newEndpointListener(cfg *Config, board *endpoints.Board, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Door, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
@@ -143,80 +143,80 @@ func openDoor(cfg *Config, board *endpoints.Board, log *slog.Logger, registry *p
 	})
 }
 
-// statusz is the page for people, on the debug listener.
-func (w *writer) statusz() http.Handler {
-	seen := overview.Config{
-		Board: w.decides.Board, History: w.history, Leading: w.decides.Lease.Leading, Version: w.version, Writer: w.identity,
+// statusHandler is the page for people, on the debug listener.
+func (w *writer) statusHandler() http.Handler {
+	page := overview.Config{
+		Board: w.controllerConfig.Board, History: w.history, Leading: w.controllerConfig.Lease.Leading, Version: w.version, Writer: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
-			for _, one := range w.sources {
-				all = append(all, one.Snapshot())
+			for _, src := range w.sources {
+				all = append(all, src.Snapshot())
 			}
 			return all
 		},
 	}
-	if w.elected != nil {
-		seen.Holder = w.elected.Holder
+	if w.lease != nil {
+		page.Holder = w.lease.Holder
 	}
-	return statuspage.Handler(seen.Page, w.log)
+	return statuspage.Handler(page.Page, w.log)
 }
 
-// join makes the stages that have to do with the consuming cluster.
-func (w *writer) join(cluster *rest.Config, namespace string, configured []sources.Source) error {
-	dry := w.cfg.Store == "memory"
-	leading := func() bool { return dry || w.elected.Leading() }
+// connectCluster makes the stages that have to do with the consuming cluster.
+func (w *writer) connectCluster(cluster *rest.Config, namespace string, configured []sources.Source) error {
+	isDryRun := w.cfg.Store == "memory"
+	leading := func() bool { return isDryRun || w.lease.Leading() }
 	apimetrics.Observe(cluster, "writer", w.registry)
-	cluster.Wrap(applier.Guard(func() bool { return !dry && leading() }))
+	cluster.Wrap(applier.Guard(func() bool { return !isDryRun && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("client of the consuming cluster: %w", err)
 	}
-	wanted, err := w.cfg.wanted(namespace, configured)
+	targetsConfig, err := w.cfg.targetsConfig(namespace, configured)
 	if err != nil {
 		return err
 	}
-	wanted.Client, wanted.Logger = client, w.log
-	if w.targets, err = targets.New(wanted); err != nil {
+	targetsConfig.Client, targetsConfig.Logger = client, w.log
+	if w.targets, err = targets.New(targetsConfig); err != nil {
 		return err
 	}
-	w.decides.Targets = w.targets
+	w.controllerConfig.Targets = w.targets
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
-	if dry { // a rehearsal takes the Lease from nobody, and tells nobody
-		w.decides.Lease, store, events = dryRun{}, applier.Memory(os.Stdout, store), nil
-		w.decides.DryRun = true
+	if isDryRun { // a rehearsal takes the Lease from nobody, and tells nobody
+		w.controllerConfig.Lease, store, events = dryRunLease{}, applier.Memory(os.Stdout, store), nil
+		w.controllerConfig.DryRun = true
 	} else {
-		w.elected, err = applier.NewLease(applier.LeaseConfig{
+		w.lease, err = applier.NewLease(applier.LeaseConfig{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,
-			Duration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry,
+			Duration: leaseDuration, RenewDeadline: leaseRenewDeadline, RetryPeriod: leaseRetryPeriod,
 			Logger: w.log, Registerer: w.registry,
 		})
 		if err != nil {
 			return err
 		}
-		w.decides.Lease = w.elected
+		w.controllerConfig.Lease = w.lease
 	}
 	var confirm func(context.Context) error
-	if w.elected != nil {
-		confirm = w.elected.Confirm
+	if w.lease != nil {
+		confirm = w.lease.Confirm
 	}
-	told := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log, History: w.history})
-	written := applier.NewMetrics(w.registry)
-	w.decides.Told = told
-	w.decides.Applier = func() *applier.Applier {
+	reporter := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log, History: w.history})
+	metrics := applier.NewMetrics(w.registry)
+	w.controllerConfig.Told = reporter
+	w.controllerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
-			Store: store, Leading: leading, Confirm: confirm, Reporter: told, Logger: w.log, Metrics: written, History: w.history,
+			Store: store, Leading: leading, Confirm: confirm, Reporter: reporter, Logger: w.log, Metrics: metrics, History: w.history,
 		})
 	}
 	return nil
 }
 
-// wanted is which Services are targets, and how, without the client that finds them.
-func (c *Config) wanted(namespace string, configured []sources.Source) (targets.Config, error) {
+// targetsConfig is which Services are targets, and how, without the client that finds them.
+func (c *Config) targetsConfig(namespace string, configured []sources.Source) (targets.Config, error) {
 	mode, err := prober.ParseMode(c.ProbeMode)
 	if err != nil {
 		return targets.Config{}, err
 	}
 	all := targets.Config{
-		Class: c.Class, Writer: namespace, Namespaces: c.watched(namespace),
+		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
 		Defaults: targets.Settings{
 			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
 			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListOut: true,
@@ -224,7 +224,7 @@ func (c *Config) wanted(namespace string, configured []sources.Source) (targets.
 	}
 	if c.Service != "" {
 		all.Named = targets.Named{
-			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedBy(), FirstName: c.sliceName(), Port: c.Port,
+			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedByLabel(), FirstName: c.firstSliceName(), Port: c.Port,
 		}
 	}
 	for _, s := range configured {
@@ -240,7 +240,7 @@ func (w *writer) Run(ctx context.Context) error {
 	for n, l := range []struct{ setting, address string }{
 		{"ADMIN_ADDRESS", w.cfg.Admin}, {"DEBUG_ADDRESS", w.cfg.Debug}, {"LISTEN_ADDRESS", w.cfg.Listen},
 	} {
-		if n == 2 && w.door == nil {
+		if n == 2 && w.endpointListener == nil {
 			break
 		}
 		var err error
@@ -250,8 +250,8 @@ func (w *writer) Run(ctx context.Context) error {
 	if err := errors.Join(problems...); err != nil {
 		return settings.Wrong(err)
 	}
-	doors := &admin.Server{
-		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusz(), Logger: w.log,
+	adminServer := &admin.Server{
+		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusHandler(), Logger: w.log,
 		// The inventories do not count: what is served must not wait for a half that may be
 		// down for good.
 		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.targets.Synced}},
@@ -260,39 +260,39 @@ func (w *writer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	// The Lease is given up last: the next leader may begin at once, and must not meet a
 	// write of ours that is still under way.
-	leaseCtx, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveUp()
-	w.watch(ctx, g)
-	if w.elected != nil {
-		g.Go(func() error { return w.elected.Run(leaseCtx) })
+	leaseCtx, stopLease := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLease()
+	w.startInputs(ctx, g)
+	if w.lease != nil {
+		g.Go(func() error { return w.lease.Run(leaseCtx) })
 	}
-	if w.door != nil {
-		g.Go(func() error { return w.door.Run(ctx, listeners[2]) })
+	if w.endpointListener != nil {
+		g.Go(func() error { return w.endpointListener.Run(ctx, listeners[2]) })
 	}
-	g.Go(func() error { return w.decides.Told.Run(ctx) })
+	g.Go(func() error { return w.controllerConfig.Told.Run(ctx) })
 	g.Go(func() error {
-		defer giveUp()
-		return control.New(w.decides).Run(ctx)
+		defer stopLease()
+		return control.New(w.controllerConfig).Run(ctx)
 	})
-	g.Go(func() error { return doors.Run(ctx) })
+	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()
 }
 
-// watch runs the stages that only watch.
-func (w *writer) watch(ctx context.Context, g *errgroup.Group) {
-	for _, one := range w.sources {
-		g.Go(func() error { return one.Run(ctx) })
+// startInputs runs the stages that only watch.
+func (w *writer) startInputs(ctx context.Context, g *errgroup.Group) {
+	for _, src := range w.sources {
+		g.Go(func() error { return src.Run(ctx) })
 	}
 	g.Go(func() error { return w.targets.Run(ctx) })
 	g.Go(func() error { return w.prober.Run(ctx) })
 }
 
-// serviceAccountNamespace is where a Pod finds its own namespace.
-const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+// serviceAccountNamespaceFile is where a Pod finds its own namespace.
+const serviceAccountNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// clusterConfig returns how to reach the consuming cluster, and our own namespace there: the
+// loadClusterConfig returns how to reach the consuming cluster, and our own namespace there: the
 // Pod's, or that of the kubeconfig's context.
-func clusterConfig(cfg *Config, version string) (*rest.Config, string, error) {
+func loadClusterConfig(cfg *Config, version string) (*rest.Config, string, error) {
 	var cluster *rest.Config
 	var namespace string
 	var err error
@@ -300,7 +300,7 @@ func clusterConfig(cfg *Config, version string) (*rest.Config, string, error) {
 		cluster, err = rest.InClusterConfig()
 		if err == nil {
 			var text []byte
-			text, err = os.ReadFile(serviceAccountNamespace)
+			text, err = os.ReadFile(serviceAccountNamespaceFile)
 			namespace = strings.TrimSpace(string(text))
 		}
 	} else {

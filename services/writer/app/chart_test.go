@@ -7,7 +7,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-const label = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+const labelPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
 // chart is how deploy/slicefeed-writer takes our settings.
 var chart = settings.Chart{
@@ -28,21 +28,21 @@ var chart = settings.Chart{
 	Enums: map[string][]string{"STORE_KIND": {"kubernetes", "memory"}}, // not its old name
 	Patterns: map[string]string{
 		"INVENTORY_ADDRESS":         `\S+:[0-9]+`,
-		"INVENTORY_SAN":             `([a-z][a-z0-9+.-]*://[^/?#@*]+(/[^?#*]*)?|` + label + `(\.` + label + `)*)`,
+		"INVENTORY_SAN":             `([a-z][a-z0-9+.-]*://[^/?#@*]+(/[^?#*]*)?|` + labelPattern + `(\.` + labelPattern + `)*)`,
 		"SECURED_SUBNET_CIDR":       `[0-9a-fA-F.:]+/[0-9]{1,3}`,
 		"ALLOWED_PORTS":             `[0-9]+(-[0-9]+)?`,
 		"CLASS":                     `[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?`, // with slicefeed- 63 characters
-		"WATCH_NAMESPACES":          `(\*|` + label + `)`,
+		"WATCH_NAMESPACES":          `(\*|` + labelPattern + `)`,
 		"ZONE_MAP":                  `[^=,]+=[^=,]+`,
-		"TARGET_NAMESPACE":          label,
-		"TARGET_SERVICE_NAME":       label,
-		"TARGET_ENDPOINTSLICE_NAME": label + `(\.` + label + `)*`,
+		"TARGET_NAMESPACE":          labelPattern,
+		"TARGET_SERVICE_NAME":       labelPattern,
+		"TARGET_ENDPOINTSLICE_NAME": labelPattern + `(\.` + labelPattern + `)*`,
 		"TARGET_MANAGED_BY":         `[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?`,
 		"HEALTH_CHECK_PATH":         `/.*`,
 	},
 }
 
-func TestTheChartHasTheSettings(t *testing.T) {
+func TestChartHasAllSettings(t *testing.T) {
 	if err := chart.InSchema("../../../deploy/slicefeed-writer/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
@@ -50,7 +50,7 @@ func TestTheChartHasTheSettings(t *testing.T) {
 
 // Whatever the chart's schema takes or refuses, we do too: so that nobody is kept from what works,
 // and a mistake is found before a Pod has to tell it.
-func TestTheChartTakesWhatWeTake(t *testing.T) {
+func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
 		"INVENTORY_ADDRESS":         {[]string{"inventory.example.org:9443", "[fd00::1]:9443"}, nil},
 		"INVENTORY_SAN":             {[]string{"spiffe://example.org/slicefeed/inventory", "inventory.example.org"}, []string{"*.example.org", "Inventory", "spiffe://", "spiffe://example.org/*", "https://user@example.org/x", "https://example.org/x?y=z"}},
@@ -73,25 +73,25 @@ func TestTheChartTakesWhatWeTake(t *testing.T) {
 		"MAX_STALENESS":             {[]string{"15m", "24h"}, []string{"15", "1d"}},
 		"STORE_KIND":                {[]string{"memory"}, []string{"etcd"}},
 	}
-	judge := func(setting, value string) (schema, ours bool) {
+	accepts := func(setting, value string) (schema, component bool) {
 		schema, err := chart.Takes(&Config{}, setting, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := valid()
+		env := validEnv()
 		env[setting] = value
 		err = settings.Load(nil, func(name string) string { return env[name] }, &Config{})
 		return schema, err == nil || !strings.Contains(err.Error(), "- "+setting+"=")
 	}
-	for setting, some := range samples {
-		for _, value := range some.good {
-			if schema, ours := judge(setting, value); !schema || !ours {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, ours)
+	for setting, values := range samples {
+		for _, value := range values.good {
+			if schema, component := accepts(setting, value); !schema || !component {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, component)
 			}
 		}
-		for _, value := range some.bad {
-			if schema, ours := judge(setting, value); schema || ours {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, ours)
+		for _, value := range values.bad {
+			if schema, component := accepts(setting, value); schema || component {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, component)
 			}
 		}
 	}

@@ -26,10 +26,10 @@ type Config struct {
 	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" placeholder:"CIDR" group:"The fence" help:"what the source may point to: an address outside of it is never written nor probed"`
 	AllowedPorts []sources.PortRange `flag:"allowed-ports" default:"30000-32767" placeholder:"port or range" group:"The fence" help:"ports that may be written and probed, besides TARGET_PORT; a source in SOURCES_FILE may have its own"`
 
-	Kubeconfig string   `flag:"target-kubeconfig" placeholder:"file" group:"The targets" help:"kubeconfig of the consuming cluster; in-cluster when unset"`
-	Class      string   `flag:"class" default:"default" placeholder:"name" group:"The targets" help:"name of this installation: Services with the label slicefeed.dev/class of this value are its targets, and its Lease is slicefeed- and CLASS"`
-	Watch      []string `flag:"watch-namespaces" placeholder:"namespace" group:"The targets" help:"where such Services are looked for; * is everywhere, and needs a ClusterRole; our own namespace and TARGET_NAMESPACE when unset"`
-	ZoneMap    []Zone   `flag:"zone-map" placeholder:"theirs=ours" group:"The targets" help:"what a zone of the secured cluster is called in the consuming one; endpoints in others get no zone, as all do when unset"`
+	Kubeconfig string        `flag:"target-kubeconfig" placeholder:"file" group:"The targets" help:"kubeconfig of the consuming cluster; in-cluster when unset"`
+	Class      string        `flag:"class" default:"default" placeholder:"name" group:"The targets" help:"name of this installation: Services with the label slicefeed.dev/class of this value are its targets, and its Lease is slicefeed- and CLASS"`
+	Watch      []string      `flag:"watch-namespaces" placeholder:"namespace" group:"The targets" help:"where such Services are looked for; * is everywhere, and needs a ClusterRole; our own namespace and TARGET_NAMESPACE when unset"`
+	ZoneMap    []ZoneMapping `flag:"zone-map" placeholder:"theirs=ours" group:"The targets" help:"what a zone of the secured cluster is called in the consuming one; endpoints in others get no zone, as all do when unset"`
 
 	Namespace string `flag:"target-namespace" placeholder:"name" group:"One target by name" help:"namespace of the Service"`
 	Service   string `flag:"target-service-name" placeholder:"name" group:"One target by name" help:"a selector-less Service to keep pointed at the nodes, without any label"`
@@ -57,104 +57,104 @@ type Config struct {
 	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Running" help:"/statusz, /debug/pprof and gRPC channelz; keep it on loopback"`
 }
 
-// Zone says what a zone of the secured cluster is called in the consuming one.
-type Zone struct{ Theirs, Ours string }
+// ZoneMapping says what a zone of the secured cluster is called in the consuming one.
+type ZoneMapping struct{ Secured, Consuming string }
 
 // UnmarshalText reads "theirs=ours".
-func (z *Zone) UnmarshalText(text []byte) error {
-	theirs, ours, both := strings.Cut(string(text), "=")
-	if !both || theirs == "" || ours == "" || len(validation.IsValidLabelValue(ours)) > 0 {
+func (z *ZoneMapping) UnmarshalText(text []byte) error {
+	secured, consuming, hasBoth := strings.Cut(string(text), "=")
+	if !hasBoth || secured == "" || consuming == "" || len(validation.IsValidLabelValue(consuming)) > 0 {
 		return errors.New("two names of a zone, such as de/fra=zone-a")
 	}
-	*z = Zone{theirs, ours}
+	*z = ZoneMapping{secured, consuming}
 	return nil
 }
 
 // Validate reports every problem that no single setting shows.
 func (c *Config) Validate() error {
-	var v problems
+	var v problemList
 	c.validateSource(&v)
 	c.validateTargets(&v)
 	if !strings.HasPrefix(c.ProbePath, "/") {
 		v.add("HEALTH_CHECK_PATH", c.ProbePath, "a path that begins with a slash")
 	}
-	listener := []named{
+	listener := []settingValue{
 		{"LISTEN_CERT_FILE", c.ListenCert}, {"LISTEN_KEY_FILE", c.ListenKey}, {"CLIENT_CA_FILE", c.ClientCA}, {"ALLOWED_CLIENTS_FILE", c.Clients},
 	}
 	if c.Listen != "" {
-		v.want("a file, since LISTEN_ADDRESS is set", listener...)
+		v.requireSet("a file, since LISTEN_ADDRESS is set", listener...)
 	} else {
-		v.refuse("LISTEN_ADDRESS beside it, which opens the listener that it is for", listener...)
+		v.requireUnset("LISTEN_ADDRESS beside it, which opens the listener that it is for", listener...)
 	}
 	return errors.Join(v...)
 }
 
-func (c *Config) validateSource(v *problems) {
-	single := []named{
-		{"INVENTORY_ADDRESS", c.Inventory}, {"INVENTORY_SAN", string(c.InventorySAN)}, {"SECURED_SUBNET_CIDR", joined(c.Subnets)},
+func (c *Config) validateSource(v *problemList) {
+	single := []settingValue{
+		{"INVENTORY_ADDRESS", c.Inventory}, {"INVENTORY_SAN", string(c.InventorySAN)}, {"SECURED_SUBNET_CIDR", joinSubnets(c.Subnets)},
 	}
 	if c.SourcesFile != "" {
-		v.refuse("none of it beside SOURCES_FILE, where each source has its own", single...)
+		v.requireUnset("none of it beside SOURCES_FILE, where each source has its own", single...)
 		return
 	}
-	v.want("that of the inventory, or SOURCES_FILE with several", single...)
-	v.want("a file", named{"TLS_PEER_CA_FILE", c.PeerCA})
+	v.requireSet("that of the inventory, or SOURCES_FILE with several", single...)
+	v.requireSet("a file", settingValue{"TLS_PEER_CA_FILE", c.PeerCA})
 }
 
-func (c *Config) validateTargets(v *problems) {
-	v.check("TARGET_NAMESPACE", c.Namespace, "the name of a namespace", validation.IsDNS1123Label(c.Namespace))
-	v.check("TARGET_SERVICE_NAME", c.Service, "the name of a Service", validation.IsDNS1123Label(c.Service))
-	v.check("TARGET_ENDPOINTSLICE_NAME", c.SliceName, "the name of an EndpointSlice", validation.IsDNS1123Subdomain(c.SliceName))
-	v.check("TARGET_MANAGED_BY", c.ManagedBy, "a label value", validation.IsValidLabelValue(c.ManagedBy))
+func (c *Config) validateTargets(v *problemList) {
+	v.checkName("TARGET_NAMESPACE", c.Namespace, "the name of a namespace", validation.IsDNS1123Label(c.Namespace))
+	v.checkName("TARGET_SERVICE_NAME", c.Service, "the name of a Service", validation.IsDNS1123Label(c.Service))
+	v.checkName("TARGET_ENDPOINTSLICE_NAME", c.SliceName, "the name of an EndpointSlice", validation.IsDNS1123Subdomain(c.SliceName))
+	v.checkName("TARGET_MANAGED_BY", c.ManagedBy, "a label value", validation.IsValidLabelValue(c.ManagedBy))
 	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {
 		v.add("TARGET_MANAGED_BY", c.ManagedBy, "a value of your own: those that end in .k8s.io are Kubernetes' own controllers'")
 	}
-	both := []named{{"TARGET_NAMESPACE", c.Namespace}, {"TARGET_SERVICE_NAME", c.Service}}
+	both := []settingValue{{"TARGET_NAMESPACE", c.Namespace}, {"TARGET_SERVICE_NAME", c.Service}}
 	if c.Namespace != "" || c.Service != "" {
-		v.want("a name: the target given by name has both", both...)
+		v.requireSet("a name: the target given by name has both", both...)
 	} else {
 		port := ""
 		if c.Port != 0 {
 			port = strconv.Itoa(int(c.Port))
 		}
-		v.refuse("TARGET_NAMESPACE and TARGET_SERVICE_NAME beside it, since it is theirs",
-			named{"TARGET_ENDPOINTSLICE_NAME", c.SliceName}, named{"TARGET_MANAGED_BY", c.ManagedBy}, named{"TARGET_PORT", port})
+		v.requireUnset("TARGET_NAMESPACE and TARGET_SERVICE_NAME beside it, since it is theirs",
+			settingValue{"TARGET_ENDPOINTSLICE_NAME", c.SliceName}, settingValue{"TARGET_MANAGED_BY", c.ManagedBy}, settingValue{"TARGET_PORT", port})
 	}
 	class := validation.IsDNS1123Label(c.Class) // it is a label's value too
 	if len(class) == 0 {
 		class = validation.IsDNS1123Label("slicefeed-" + c.Class)
 	}
-	v.check("CLASS", c.Class, "a short DNS label", class)
+	v.checkName("CLASS", c.Class, "a short DNS label", class)
 	for _, namespace := range c.Watch {
-		if namespace != everywhere {
-			v.check("WATCH_NAMESPACES", namespace, "names of namespaces, or *", validation.IsDNS1123Label(namespace))
+		if namespace != allNamespaces {
+			v.checkName("WATCH_NAMESPACES", namespace, "names of namespaces, or *", validation.IsDNS1123Label(namespace))
 		} else if len(c.Watch) > 1 {
 			v.add("WATCH_NAMESPACES", strings.Join(c.Watch, ","), "* alone: it is all namespaces")
 		}
 	}
 }
 
-// everywhere stands for all namespaces.
-const everywhere = "*"
+// allNamespaces stands for all namespaces.
+const allNamespaces = "*"
 
-// named is a setting and its value.
-type named struct{ setting, value string }
+// settingValue is a setting and its value.
+type settingValue struct{ setting, value string }
 
-// problems are those found so far.
-type problems []error
+// problemList are those found so far.
+type problemList []error
 
-func (v *problems) add(setting, value, want string) {
+func (v *problemList) add(setting, value, want string) {
 	*v = append(*v, &settings.Problem{Setting: setting, Value: value, Want: want})
 }
 
-func (v *problems) check(setting, value, what string, wrong []string) {
-	if value != "" && len(wrong) > 0 {
-		v.add(setting, value, what+": "+strings.Join(wrong, "; "))
+func (v *problemList) checkName(setting, value, what string, violations []string) {
+	if value != "" && len(violations) > 0 {
+		v.add(setting, value, what+": "+strings.Join(violations, "; "))
 	}
 }
 
-// want adds a problem for each that is not set, refuse for each that is.
-func (v *problems) want(what string, all ...named) {
+// requireSet adds a problem for each that is not set, refuse for each that is.
+func (v *problemList) requireSet(what string, all ...settingValue) {
 	for _, s := range all {
 		if s.value == "" {
 			v.add(s.setting, "", what)
@@ -162,7 +162,7 @@ func (v *problems) want(what string, all ...named) {
 	}
 }
 
-func (v *problems) refuse(what string, all ...named) {
+func (v *problemList) requireUnset(what string, all ...settingValue) {
 	for _, s := range all {
 		if s.value != "" {
 			v.add(s.setting, s.value, what)
@@ -170,7 +170,7 @@ func (v *problems) refuse(what string, all ...named) {
 	}
 }
 
-func joined(subnets []settings.Subnet) string {
+func joinSubnets(subnets []settings.Subnet) string {
 	var all []string
 	for _, p := range settings.Prefixes(subnets) {
 		all = append(all, p.String())
@@ -178,22 +178,22 @@ func joined(subnets []settings.Subnet) string {
 	return strings.Join(all, ",")
 }
 
-func (c *Config) managedBy() string {
+func (c *Config) managedByLabel() string {
 	if c.ManagedBy != "" {
 		return c.ManagedBy
 	}
 	return "slicefeed-" + c.Class
 }
 
-func (c *Config) sliceName() string {
+func (c *Config) firstSliceName() string {
 	if c.SliceName != "" {
 		return c.SliceName
 	}
 	return c.Service + "-slicefeed"
 }
 
-// watched are the namespaces whose labelled Services are ours.
-func (c *Config) watched(own string) []string {
+// watchedNamespaces are the namespaces whose labelled Services are ours.
+func (c *Config) watchedNamespaces(own string) []string {
 	if len(c.Watch) > 0 {
 		return c.Watch
 	}
@@ -203,6 +203,6 @@ func (c *Config) watched(own string) []string {
 	return []string{own}
 }
 
-func (c *Config) files() link.Files {
+func (c *Config) tlsFiles() link.Files {
 	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCA}
 }

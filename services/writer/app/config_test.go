@@ -13,14 +13,14 @@ import (
 
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
-func TestTheSettingsAreDocumented(t *testing.T) {
+func TestSettingsAreDocumented(t *testing.T) {
 	if err := settings.Documented("../../../docs/settings.md", "writer", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// valid is an environment that can work, as far as can be told without files.
-func valid() map[string]string {
+// validEnv is an environment that can work, as far as can be told without files.
+func validEnv() map[string]string {
 	return map[string]string{
 		"INVENTORY_ADDRESS": "inventory.example:9443", "INVENTORY_SAN": "spiffe://example.org/slicefeed/inventory",
 		"TLS_CERT_FILE": "cert.pem", "TLS_KEY_FILE": "key.pem", "TLS_PEER_CA_FILE": "ca.pem",
@@ -28,14 +28,14 @@ func valid() map[string]string {
 	}
 }
 
-func load(set map[string]string) (*Config, error) {
-	env := valid()
+func loadConfig(set map[string]string) (*Config, error) {
+	env := validEnv()
 	maps.Copy(env, set)
 	cfg := &Config{}
 	return cfg, settings.Load(nil, func(name string) string { return env[name] }, cfg)
 }
 
-func TestConfig(t *testing.T) {
+func TestConfigValidation(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		set  map[string]string
@@ -71,7 +71,7 @@ func TestConfig(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := load(tt.set)
+			_, err := loadConfig(tt.set)
 			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {
 				t.Fatalf("got %v", err)
 			}
@@ -84,20 +84,20 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestNamesAreDerivedWhereNoneIsGiven(t *testing.T) {
-	cfg, err := load(map[string]string{"CLASS": "blue"})
+func TestDerivesNamesFromClassAndService(t *testing.T) {
+	cfg, err := loadConfig(map[string]string{"CLASS": "blue"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := cfg.managedBy(); got != "slicefeed-blue" {
+	if got := cfg.managedByLabel(); got != "slicefeed-blue" {
 		t.Errorf("managed-by %q", got)
 	}
-	if got := cfg.sliceName(); got != "shop-slicefeed" {
+	if got := cfg.firstSliceName(); got != "shop-slicefeed" {
 		t.Errorf("name of the slice %q", got)
 	}
 }
 
-func TestOurOwnNamespaceAndTheTargetsAreWatchedUnlessToldOtherwise(t *testing.T) {
+func TestWatchedNamespaces(t *testing.T) {
 	for _, tt := range []struct {
 		set  map[string]string
 		want []string
@@ -107,11 +107,11 @@ func TestOurOwnNamespaceAndTheTargetsAreWatchedUnlessToldOtherwise(t *testing.T)
 		{map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, []string{"slicefeed"}},
 		{map[string]string{"WATCH_NAMESPACES": "a,b"}, []string{"a", "b"}},
 	} {
-		cfg, err := load(tt.set)
+		cfg, err := loadConfig(tt.set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := cfg.watched("slicefeed"); !slices.Equal(got, tt.want) {
+		if got := cfg.watchedNamespaces("slicefeed"); !slices.Equal(got, tt.want) {
 			t.Errorf("with %v: %v, want %v", tt.set, got, tt.want)
 		}
 	}

@@ -14,23 +14,23 @@ import (
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a, namespace: slicefeed}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
-func TestREADMEOfMetricsHasThoseOfTheWriter(t *testing.T) {
+func TestMetricsAreDocumented(t *testing.T) {
 	files := metricstest.NewFiles(t)
 	cluster := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := load(map[string]string{
+	cfg, err := loadConfig(map[string]string{
 		"TARGET_KUBECONFIG": cluster, "TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA,
 		"LISTEN_ADDRESS": ":9443", "LISTEN_CERT_FILE": files.Cert, "LISTEN_KEY_FILE": files.Key, "CLIENT_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	half, err := build(cfg, "1.2.3", slog.New(slog.DiscardHandler))
+	writer, err := buildWriter(cfg, "1.2.3", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	control.New(half.decides) // as Run does: the metrics of the decisions are its
-	metricstest.Check(t, "../../../docs/metrics.md", "writer", *update, half.registry)
+	control.New(writer.controllerConfig) // as Run does: the metrics of the decisions are its
+	metricstest.Check(t, "../../../docs/metrics.md", "writer", *update, writer.registry)
 }

@@ -20,114 +20,114 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// planPatience is how long plan waits for the caches and for the sources' first synced words.
-const planPatience = time.Minute
+// planTimeout is how long plan waits for the caches and for the sources' first synced words.
+const planTimeout = time.Minute
 
 // runPlan decides once on each target, as a writer would that takes over now, and prints what
 // it would write.
-func runPlan(ctx context.Context, version string, call command.Call[Config]) error {
-	cfg := *call.Config
+func runPlan(ctx context.Context, version string, inv command.Call[Config]) error {
+	cfg := *inv.Config
 	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
-	seen := newNotices(call.Err)
-	w, err := build(&cfg, version, slog.New(seen))
+	notices := newNoticeHandler(inv.Err)
+	w, err := buildWriter(&cfg, version, slog.New(notices))
 	if err != nil {
 		return settings.Wrong(err)
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	g, running := errgroup.WithContext(running)
-	w.watch(running, g)
-	fmt.Fprintf(call.Err, "waiting for the caches and the inventories, for %s at most…\n", planPatience)
-	acts, err := control.Rehearse(running, w.decides, control.Patience{Caches: planPatience})
+	w.startInputs(running, g)
+	fmt.Fprintf(inv.Err, "waiting for the caches and the inventories, for %s at most…\n", planTimeout)
+	results, err := control.Rehearse(running, w.controllerConfig, control.Patience{Caches: planTimeout})
 	stop()
-	if err = errors.Join(seen.because(err), g.Wait()); err != nil {
+	if err = errors.Join(notices.withLastNotice(err), g.Wait()); err != nil {
 		return err
 	}
-	return printPlans(call.Out, acts)
+	return printPlans(inv.Out, results)
 }
 
 // printPlans says of each target what would be written, each endpoint's verdict, and what is held
 // back. Targets that are refused make an error, after all others.
-func printPlans(out io.Writer, acts []control.Act) error {
+func printPlans(out io.Writer, results []control.Act) error {
 	var b strings.Builder
-	var refused []error
-	shown := 0
-	for i := range acts {
-		a := &acts[i]
-		if !a.View.Ours {
+	var rejected []error
+	printed := 0
+	for i := range results {
+		result := &results[i]
+		if !result.View.Ours {
 			continue
 		}
-		if a.View.Refusal != nil {
-			refused = append(refused, fmt.Errorf("the Service %s is not served, and nothing is added to its slices: %s", a.Key, a.View.Refusal.Message))
+		if result.View.Refusal != nil {
+			rejected = append(rejected, fmt.Errorf("the Service %s is not served, and nothing is added to its slices: %s", result.Key, result.View.Refusal.Message))
 			continue
 		}
-		if shown++; shown > 1 {
+		if printed++; printed > 1 {
 			b.WriteString("\n")
 		}
-		printPlan(&b, a)
+		printPlan(&b, result)
 	}
-	if shown == 0 && len(refused) == 0 {
+	if printed == 0 && len(rejected) == 0 {
 		b.WriteString("No Service is ours: label one with slicefeed.dev/class, or name one by TARGET_SERVICE_NAME.\n")
 	}
 	_, err := io.WriteString(out, b.String())
-	return errors.Join(append(refused, err)...)
+	return errors.Join(append(rejected, err)...)
 }
 
-func printPlan(b *strings.Builder, a *control.Act) {
-	fmt.Fprintf(b, "Service %s\n\n", a.Key)
+func printPlan(b *strings.Builder, result *control.Act) {
+	fmt.Fprintf(b, "Service %s\n\n", result.Key)
 	plan := planner.Plan{}
 	switch {
-	case a.View.Leaving:
+	case result.View.Leaving:
 		b.WriteString("It is none of our targets any more.\n\n")
-		plan.Delete = a.View.Slices
-	case a.Decision.Write:
-		plan = planner.Make(a.Desired, a.View.Slices)
+		plan.Delete = result.View.Slices
+	case result.Decision.Write:
+		plan = planner.Make(result.Desired, result.View.Slices)
 	}
-	printWrites(b, a, plan)
+	printWrites(b, result, plan)
 	switch {
-	case a.View.Paused:
+	case result.View.Paused:
 		b.WriteString("paused by its annotation: nothing of this is written\n\n")
-	case !a.Decision.Write && !a.View.Leaving:
+	case !result.Decision.Write && !result.View.Leaving:
 		b.WriteString("nothing may be written, see below\n\n")
 	case plan.Empty():
 		b.WriteString("nothing to write\n\n")
 	}
-	if a.View.Leaving {
+	if result.View.Leaving {
 		return
 	}
-	b.WriteString(verdictTable(a.Decision.Endpoints))
-	if a.Unjudged > 0 {
-		fmt.Fprintf(b, "\nNot judged by a probe within %s: %d. A writer that runs waits for them.\n", a.Probing, a.Unjudged)
+	b.WriteString(formatVerdicts(result.Decision.Endpoints))
+	if result.Unjudged > 0 {
+		fmt.Fprintf(b, "\nNot judged by a probe within %s: %d. A writer that runs waits for them.\n", result.Probing, result.Unjudged)
 	}
-	for i, g := range a.Decision.Guards {
+	for i, g := range result.Decision.Guards {
 		if i == 0 {
 			b.WriteString("\nheld back\n")
 		}
 		fmt.Fprintf(b, "  %s: %s\n", g.Rule, display.Sanitize(g.Message))
 	}
-	for i, one := range a.Remarks {
+	for i, warning := range result.Remarks {
 		if i == 0 {
 			b.WriteString("\nworth knowing\n")
 		}
-		fmt.Fprintf(b, "  %s: %s\n", one.Reason, display.Sanitize(one.Note))
+		fmt.Fprintf(b, "  %s: %s\n", warning.Reason, display.Sanitize(warning.Note))
 	}
 }
 
-func printWrites(b *strings.Builder, a *control.Act, plan planner.Plan) {
-	was := map[string]*discoveryv1.EndpointSlice{}
-	for _, slice := range a.View.Slices {
-		was[slice.Name] = slice
+func printWrites(b *strings.Builder, result *control.Act, plan planner.Plan) {
+	current := map[string]*discoveryv1.EndpointSlice{}
+	for _, slice := range result.View.Slices {
+		current[slice.Name] = slice
 	}
 	for _, step := range []struct {
 		verb   string
 		slices []*discoveryv1.EndpointSlice
 	}{{"create", plan.Create}, {"update", plan.Update}, {"delete", plan.Delete}} {
 		for _, slice := range step.slices {
-			now := slice
+			desired := slice
 			if step.verb == "delete" {
-				now = nil
+				desired = nil
 			}
-			fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, applier.Lines(applier.Diff(was[slice.Name], now)))
+			fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, applier.Lines(applier.Diff(current[slice.Name], desired)))
 		}
 	}
 }

@@ -12,38 +12,40 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// notices is a log for people who wait at a terminal: each warning once, as a line of text. Most
+// noticeHandler is a log for people who wait at a terminal: each warning once, as a line of text. Most
 // of them repeat with every attempt, so the last is kept too, to say what the wait ended with.
-type notices struct {
-	*noticed
+type noticeHandler struct {
+	*noticeState
 
 	attrs []slog.Attr
 }
 
-type noticed struct {
-	mu   sync.Mutex
-	out  io.Writer
-	said map[string]bool
-	last string
+type noticeState struct {
+	mu      sync.Mutex
+	out     io.Writer
+	printed map[string]bool
+	last    string
 }
 
-func newNotices(out io.Writer) notices {
-	return notices{noticed: &noticed{out: out, said: map[string]bool{}}}
+func newNoticeHandler(out io.Writer) noticeHandler {
+	return noticeHandler{noticeState: &noticeState{out: out, printed: map[string]bool{}}}
 }
 
 // Enabled takes warnings and errors.
-func (notices) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (noticeHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
 
 // WithAttrs adds to what every line says.
-func (n notices) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return notices{n.noticed, append(slices.Clip(n.attrs), attrs...)}
+func (n noticeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return noticeHandler{n.noticeState, append(slices.Clip(n.attrs), attrs...)}
 }
 
 // WithGroup is not used by what is logged here.
-func (n notices) WithGroup(string) slog.Handler { return n }
+func (n noticeHandler) WithGroup(string) slog.Handler { return n }
 
 // Handle writes a line that was not written before.
-func (n notices) Handle(_ context.Context, r slog.Record) error {
+func (n noticeHandler) Handle(_ context.Context, r slog.Record) error {
 	var line strings.Builder
 	var cause string
 	add := func(a slog.Attr) bool {
@@ -63,16 +65,16 @@ func (n notices) Handle(_ context.Context, r slog.Record) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last = text
-	if n.said[text] {
+	if n.printed[text] {
 		return nil
 	}
-	n.said[text] = true
+	n.printed[text] = true
 	_, err := fmt.Fprintf(n.out, "  not yet: %s\n", text)
 	return err
 }
 
-// because adds to an error what was noticed last.
-func (n notices) because(err error) error {
+// withLastNotice adds to an error what was noticed last.
+func (n noticeHandler) withLastNotice(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil || n.last == "" {

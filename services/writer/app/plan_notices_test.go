@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhoWaitsForAPlanReadsEachCauseOnceInPlainText(t *testing.T) {
+func TestNoticeHandlerPrintsEachWarningOnce(t *testing.T) {
 	var out bytes.Buffer
-	seen := newNotices(&out)
-	log := slog.New(seen)
+	notices := newNoticeHandler(&out)
+	log := slog.New(notices)
 	failed := errors.New("no set")
-	if got := seen.because(failed); !errors.Is(got, failed) || got.Error() != "no set" {
+	if got := notices.withLastNotice(failed); !errors.Is(got, failed) || got.Error() != "no set" {
 		t.Errorf("before any notice: got %v", got)
 	}
 	blue := log.With("source", "blue")
@@ -32,11 +32,11 @@ func TestWhoWaitsForAPlanReadsEachCauseOnceInPlainText(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
-	got := seen.because(failed)
+	got := notices.withLastNotice(failed)
 	if want := "no set; the last that went wrong: source blue: stream ended: connection refused"; !errors.Is(got, failed) || got.Error() != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if seen.because(nil) != nil {
+	if notices.withLastNotice(nil) != nil {
 		t.Error("a plan that was made has no error")
 	}
 }

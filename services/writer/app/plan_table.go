@@ -14,8 +14,8 @@ var verdictNames = map[verdict.Verdict]string{
 	verdict.Serve: "serve", verdict.Drain: "drain", verdict.Out: "out", verdict.Gone: "gone", verdict.Hold: "hold",
 }
 
-// verdictTable is a table of the endpoints, with the rule that spoke last and the reason.
-func verdictTable(all []verdict.Endpoint) string {
+// formatVerdicts is a table of the endpoints, with the rule that spoke last and the reason.
+func formatVerdicts(all []verdict.Endpoint) string {
 	if len(all) == 0 {
 		return "no endpoint is listed, and none is told\n"
 	}

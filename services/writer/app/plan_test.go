@@ -34,14 +34,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// teller is an inventory that tells these addresses as ready; nil: it says nothing.
-type teller struct {
+// fakeInventory is an inventory that tells these addresses as ready; nil: it says nothing.
+type fakeInventory struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
 	ready []string
 }
 
-func (w teller) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
+func (w fakeInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
 	if w.ready != nil {
 		digest := make([]byte, 16)
 		var nodes []*inventoryv1.Node
@@ -67,20 +67,20 @@ func (w teller) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerS
 	return nil
 }
 
-// stand is what a rehearsal meets. Its prober does not run, so that it judges nothing.
-type stand struct {
-	teller teller
-	probe  prober.Spec
-	window time.Duration
-	cidr   string
+// planFixture is what a rehearsal meets. Its prober does not run, so that it judges nothing.
+type planFixture struct {
+	inventory fakeInventory
+	probe     prober.Spec
+	window    time.Duration
+	cidr      string
 }
 
-// rehearse decides once on this stand.
-func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error) {
+// planOutput decides once on this stand.
+func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (string, error) {
 	t.Helper()
 	pipe := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
-	inventoryv1.RegisterInventoryServiceServer(server, st.teller)
+	inventoryv1.RegisterInventoryServiceServer(server, fixture.inventory)
 	var serving errgroup.Group
 	serving.Go(func() error { return server.Serve(pipe) })
 	defer func() { server.Stop(); serving.Wait() }()
@@ -91,32 +91,32 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
-	followed, err := targets.New(targets.Config{
+	watched, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
 		Named:    targets.Named{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
-		Defaults: targets.Settings{Probe: st.probe, ShrinkWindow: st.window, ListOut: true},
-		Sources:  []targets.Source{{Name: defaultSource}}, Logger: log,
+		Defaults: targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListOut: true},
+		Sources:  []targets.Source{{Name: defaultSourceName}}, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := subscriber.New(subscriber.Config{Source: defaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
-	source := control.Source{Feed: told, Name: defaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(st.cidr)}}
-	decides := control.Config{
-		Sources: []control.Source{source}, Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
+	sub := subscriber.New(subscriber.Config{Source: defaultSourceName, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
+	source := control.Source{Feed: sub, Name: defaultSourceName, CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
+	config := control.Config{
+		Sources: []control.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 		Logger: log, Registerer: registry,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{told.Run, followed.Run} {
+	for _, run := range []func(context.Context) error{sub.Run, watched.Run} {
 		running.Go(func() error { return run(ctx) })
 	}
-	acts, err := control.Rehearse(ctx, decides, control.Patience{
+	results, err := control.Rehearse(ctx, config, control.Patience{
 		Caches: time.Second, Probes: func(prober.Spec) time.Duration { return 300 * time.Millisecond },
 	})
 	stop()
-	if ran := running.Wait(); ran != nil {
-		t.Error(ran)
+	if runErr := running.Wait(); runErr != nil {
+		t.Error(runErr)
 	}
 	for _, a := range client.Actions() {
 		if v := a.GetVerb(); v != "list" && v != "watch" {
@@ -125,13 +125,13 @@ func rehearse(t *testing.T, st stand, objects ...runtime.Object) (string, error)
 	}
 	var out bytes.Buffer
 	if err == nil {
-		err = printPlans(&out, acts)
+		err = printPlans(&out, results)
 	}
 	return out.String(), err
 }
 
-// held is a slice of ours in which these addresses serve.
-func held(all ...string) *discoveryv1.EndpointSlice {
+// ownedSlice is a slice of ours in which these addresses serve.
+func ownedSlice(all ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-slicefeed", UID: "2", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default", "slicefeed.dev/source": "default", "slicefeed.dev/writer": "web",
@@ -147,76 +147,76 @@ func held(all ...string) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
-	mislabelled := held("10.0.1.1")
+func TestPlanOutput(t *testing.T) {
+	mislabelled := ownedSlice("10.0.1.1")
 	mislabelled.OwnerReferences = nil // which alone would be a reason to write
 	for _, tt := range []struct {
 		name    string
-		stand   stand
+		stand   planFixture
 		objects []runtime.Object
 		says    []string
 		err     string
 	}{
 		{
 			"create",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}},
-			[]runtime.Object{shop(nil)},
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{newService(nil)},
 			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready      table  feed default: READY"},
 			"",
 		},
 		{
 			"nothing",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}},
-			[]runtime.Object{shop(nil), held("10.0.1.1")},
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1")},
 			[]string{"nothing to write\n", "10.0.1.1"},
 			"",
 		},
 		{
 			"what the guards let pass",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}, window: time.Minute},
-			[]runtime.Object{shop(nil), held("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}, window: time.Minute},
+			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
 			[]string{"nothing to write\n", "held back\n  shrink: ", "in the first 1m0s of a new leader"},
 			"",
 		},
 		{
 			"what leaves without one",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}},
-			[]runtime.Object{shop(nil), held("10.0.1.1", "10.0.1.2")},
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1", "10.0.1.2")},
 			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n", "10.0.1.2  gone     not listed"},
 			"",
 		},
 		{
 			"nothing at all behind a fence that takes everything",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}, cidr: "10.9.0.0/24"},
-			[]runtime.Object{shop(nil), mislabelled},
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}, cidr: "10.9.0.0/24"},
+			[]runtime.Object{newService(nil), mislabelled},
 			[]string{"Service web/shop\n\nnothing may be written, see below\n\nADDRESS", "10.0.1.1  hold"},
 			"",
 		},
 		{
 			"what no probe has judged yet",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}, probe: prober.Spec{Mode: prober.TCP}},
-			[]runtime.Object{shop(nil)},
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}, probe: prober.Spec{Mode: prober.TCP}},
+			[]runtime.Object{newService(nil)},
 			[]string{"Not judged by a probe within 300ms: 1."},
 			"",
 		},
 		{
 			"a neighbour",
-			stand{teller: teller{ready: []string{"10.0.1.1"}}},
-			[]runtime.Object{shop(nil), held("10.0.1.1"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
+			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "web", Name: "theirs", Labels: map[string]string{discoveryv1.LabelServiceName: "shop"},
 			}}},
 			[]string{"worth knowing\n  ForeignSlices: ", "theirs"},
 			"",
 		},
-		{"a refusal", stand{teller: teller{ready: []string{}}}, nil, nil, "There is no Service shop"},
-		{"an inventory that says nothing", stand{}, []runtime.Object{shop(nil)}, nil, "the inventory of source default sent no set"},
+		{"a refusal", planFixture{inventory: fakeInventory{ready: []string{}}}, nil, nil, "There is no Service shop"},
+		{"an inventory that says nothing", planFixture{}, []runtime.Object{newService(nil)}, nil, "the inventory of source default sent no set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.stand.cidr == "" {
 				tt.stand.cidr = "10.0.1.0/24"
 			}
 			began := time.Now()
-			out, err := rehearse(t, tt.stand, tt.objects...)
+			out, err := planOutput(t, tt.stand, tt.objects...)
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
 				t.Errorf("got the error %v, want %q", err, tt.err)
 			}
@@ -232,8 +232,8 @@ func TestAPlanSaysWhatWouldBeWritten(t *testing.T) {
 	}
 }
 
-func TestATableOfVerdictsStaysInItsLines(t *testing.T) {
-	got := verdictTable([]verdict.Endpoint{
+func TestFormatVerdictsSanitizesReasons(t *testing.T) {
+	got := formatVerdicts([]verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
 		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Gone, Rule: verdict.RuleTable, Reason: "absent"},
 	})

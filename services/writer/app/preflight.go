@@ -17,9 +17,9 @@ import (
 
 // Names of checks that others need.
 const (
-	checkInventory = "inventory"
-	checkWord      = "first word"
-	checkServices  = "Services"
+	inventoryCheckName   = "inventory"
+	initialSyncCheckName = "first word"
+	servicesCheckName    = "Services"
 )
 
 // What gives the writer's credential its permissions, and what narrows them down.
@@ -29,29 +29,29 @@ const (
 )
 
 // runPreflight makes the checks before the flight.
-func runPreflight(ctx context.Context, version string, call command.Call[Config]) error {
-	f, err := newFlight(call.Config, version)
+func runPreflight(ctx context.Context, version string, inv command.Call[Config]) error {
+	f, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
 		return settings.Wrong(err)
 	}
-	return preflight.Run(ctx, call.Out, f.checks())
+	return preflight.Run(ctx, inv.Out, f.checks())
 }
 
-// flight is a configuration, and who is asked whether it can work.
-type flight struct {
+// preflightChecker is a configuration, and who is asked whether it can work.
+type preflightChecker struct {
 	cfg       *Config
-	origins   []*origin
+	sources   []*sourceCheck
 	targets   targets.Config
 	client    kubernetes.Interface
 	cluster   preflight.Cluster
 	namespace string // our own, of the Lease
 
-	views []targets.View // of the Services that are ours, as a check has found them
+	resolutions []targets.View // of the Services that are ours, as a check has found them
 }
 
-func newFlight(cfg *Config, version string) (*flight, error) {
-	config, namespace, errCluster := clusterConfig(cfg, version)
-	configured, errSources := cfg.configured()
+func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
+	config, namespace, errCluster := loadClusterConfig(cfg, version)
+	configured, errSources := cfg.loadSources()
 	if err := errors.Join(errCluster, errSources); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func newFlight(cfg *Config, version string) (*flight, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the consuming cluster: %w", err)
 	}
-	f, err := prepared(cfg, namespace, configured)
+	f, err := newOfflineChecker(cfg, namespace, configured)
 	if err != nil {
 		return nil, err
 	}
@@ -73,50 +73,50 @@ func newFlight(cfg *Config, version string) (*flight, error) {
 	return f, nil
 }
 
-// prepared is a flight to which a cluster is still wanting.
-func prepared(cfg *Config, namespace string, configured []sources.Source) (*flight, error) {
-	f := &flight{cfg: cfg, namespace: namespace}
+// newOfflineChecker is a flight to which a cluster is still wanting.
+func newOfflineChecker(cfg *Config, namespace string, configured []sources.Source) (*preflightChecker, error) {
+	f := &preflightChecker{cfg: cfg, namespace: namespace}
 	for _, s := range configured {
-		f.origins = append(f.origins, &origin{Source: s, flight: f})
+		f.sources = append(f.sources, &sourceCheck{Source: s, checker: f})
 	}
 	var err error
-	f.targets, err = cfg.wanted(namespace, configured)
+	f.targets, err = cfg.targetsConfig(namespace, configured)
 	return f, err
 }
 
 // checks are those that the configuration asks for, in the order in which one would mend things.
-func (f *flight) checks() []preflight.Check {
-	all := f.identity()
-	for _, o := range f.origins {
-		all = append(all, o.checks()...)
+func (f *preflightChecker) checks() []preflight.Check {
+	all := f.certificateChecks()
+	for _, o := range f.sources {
+		all = append(all, o.linkChecks()...)
 	}
-	all = append(all, f.cluster.Checks(f.needed(), f.excessive())...)
-	all = append(all, f.services())
-	if f.writes() {
+	all = append(all, f.cluster.Checks(f.requiredPermissions(), f.excessPermissions())...)
+	all = append(all, f.servicesCheck())
+	if f.writesSlices() {
 		all = append(all, preflight.Check{
-			Name: "admission policy", Needs: []string{preflight.APIServer, f.line("create", slicesAPI)}, Within: manyPatience, Run: f.policy,
+			Name: "admission policy", Needs: []string{preflight.APIServer, f.permissionsCheckName("create", slicesAPI)}, Within: groupTimeout, Run: f.checkPolicy,
 		})
 	}
-	for _, o := range f.origins {
-		all = append(all, preflight.Check{Name: o.check("fence"), Run: o.fence})
+	for _, o := range f.sources {
+		all = append(all, preflight.Check{Name: o.checkName("fence"), Run: o.checkAllowlist})
 	}
-	for _, o := range f.origins {
-		all = append(all, o.probes())
+	for _, o := range f.sources {
+		all = append(all, o.probeCheck())
 	}
 	return all
 }
 
-// identity is our certificate and its key, and each file of CAs that a source has.
-func (f *flight) identity() []preflight.Check {
+// certificateChecks is our certificate and its key, and each file of CAs that a source has.
+func (f *preflightChecker) certificateChecks() []preflight.Check {
 	var all []preflight.Check
-	for i, o := range f.origins {
-		if slices.ContainsFunc(f.origins[:i], func(before *origin) bool { return before.CAFile == o.CAFile }) {
+	for i, o := range f.sources {
+		if slices.ContainsFunc(f.sources[:i], func(before *sourceCheck) bool { return before.CAFile == o.CAFile }) {
 			continue
 		}
-		for _, c := range (preflight.Identity{Files: o.files()}).Checks() {
+		for _, c := range (preflight.Identity{Files: o.tlsFiles()}).Checks() {
 			switch {
 			case c.Name == preflight.PeerCA:
-				c.Name = o.ca()
+				c.Name = o.peerCACheckName()
 			case i > 0:
 				continue
 			}
@@ -126,8 +126,8 @@ func (f *flight) identity() []preflight.Check {
 	return all
 }
 
-// writes is false in a dry run.
-func (f *flight) writes() bool { return f.cfg.Store != "memory" }
+// writesSlices is false in a dry run.
+func (f *preflightChecker) writesSlices() bool { return f.cfg.Store != "memory" }
 
 // Resources and their groups.
 var (
@@ -137,10 +137,10 @@ var (
 	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
 )
 
-// watched are the namespaces that the writer looks into, or that it is everywhere.
-func (f *flight) watched() []string {
+// watchedNamespaces are the namespaces that the writer looks into, or that it is everywhere.
+func (f *preflightChecker) watchedNamespaces() []string {
 	if slices.Contains(f.targets.Namespaces, preflight.Anywhere) {
-		return []string{everywhere}
+		return []string{allNamespaces}
 	}
 	all := slices.Clone(f.targets.Namespaces)
 	if f.targets.Named.Service != "" {
@@ -150,37 +150,37 @@ func (f *flight) watched() []string {
 	return slices.Compact(all)
 }
 
-// may are permissions in each namespace that is watched.
-func (f *flight) may(verb string, resource [2]string) []preflight.Permission {
+// permissionsFor are permissions in each namespace that is watched.
+func (f *preflightChecker) permissionsFor(verb string, resource [2]string) []preflight.Permission {
 	var all []preflight.Permission
-	for _, namespace := range f.watched() {
+	for _, namespace := range f.watchedNamespaces() {
 		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespace: namespace})
 	}
 	return all
 }
 
-// line is the name of their check.
-func (f *flight) line(verb string, resource [2]string) string {
-	return preflight.Line(f.may(verb, resource)...)
+// permissionsCheckName is the name of their check.
+func (f *preflightChecker) permissionsCheckName(verb string, resource [2]string) string {
+	return preflight.Line(f.permissionsFor(verb, resource)...)
 }
 
-// needed is what the writer does in the consuming cluster.
-func (f *flight) needed() []preflight.Permission {
+// requiredPermissions is what the writer does in the consuming cluster.
+func (f *preflightChecker) requiredPermissions() []preflight.Permission {
 	var all []preflight.Permission
 	for _, verb := range []string{"list", "watch"} {
-		all = append(all, f.may(verb, servicesAPI)...)
+		all = append(all, f.permissionsFor(verb, servicesAPI)...)
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
-		all = append(all, f.may(verb, slicesAPI)...)
+		all = append(all, f.permissionsFor(verb, slicesAPI)...)
 	}
-	if !f.writes() {
+	if !f.writesSlices() {
 		return all
 	}
 	for _, verb := range []string{"create", "update", "delete"} {
-		all = append(all, f.may(verb, slicesAPI)...)
+		all = append(all, f.permissionsFor(verb, slicesAPI)...)
 	}
-	all = append(all, f.may("create", eventsAPI)...)
-	all = append(all, f.may("patch", eventsAPI)...)
+	all = append(all, f.permissionsFor("create", eventsAPI)...)
+	all = append(all, f.permissionsFor("patch", eventsAPI)...)
 	lease := preflight.Permission{Verb: "create", Group: leasesAPI[0], Resource: leasesAPI[1], Namespace: f.namespace}
 	all = append(all, lease)
 	for _, verb := range []string{"get", "update"} {
@@ -190,15 +190,15 @@ func (f *flight) needed() []preflight.Permission {
 	return all
 }
 
-// excessive is what a thief of the credential would like, and the writer never does.
-func (f *flight) excessive() []preflight.Permission {
-	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: everywhere}}
-	if slices.Contains(f.watched(), preflight.Anywhere) {
+// excessPermissions is what a thief of the credential would like, and the writer never does.
+func (f *preflightChecker) excessPermissions() []preflight.Permission {
+	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: allNamespaces}}
+	if slices.Contains(f.watchedNamespaces(), preflight.Anywhere) {
 		all = nil // it does
 	}
-	all = append(all, f.may("update", servicesAPI)...)
-	all = append(all, f.may("update", [2]string{"", "endpoints"})...)
-	all = append(all, f.may("list", [2]string{"", "secrets"})...)
-	all = append(all, f.may("create", [2]string{"", "pods"})...)
+	all = append(all, f.permissionsFor("update", servicesAPI)...)
+	all = append(all, f.permissionsFor("update", [2]string{"", "endpoints"})...)
+	all = append(all, f.permissionsFor("list", [2]string{"", "secrets"})...)
+	all = append(all, f.permissionsFor("create", [2]string{"", "pods"})...)
 	return append(all, preflight.Permission{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"})
 }

@@ -17,7 +17,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 )
 
-func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
+func TestPolicyCheckOnlyDryRuns(t *testing.T) {
 	denied := func(why string) error {
 		return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "it", errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "+why))
 	}
@@ -86,7 +86,7 @@ func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
 		{"a fence around everything", map[string]string{"SECURED_SUBNET_CIDR": "0.0.0.0/0"}, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|nothing is outside"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, client := ground(t, tt.set)
+			f, client := newTestChecker(t, tt.set)
 			client.PrependReactor("create", "endpointslices", func(a ktesting.Action) (bool, runtime.Object, error) {
 				create := a.(ktesting.CreateActionImpl) //nolint:forcetypeassert // by its verb
 				if !slices.Equal(create.CreateOptions.DryRun, []string{metav1.DryRunAll}) {
@@ -95,8 +95,8 @@ func TestTriesTheAdmissionPolicyByDryRunsOnly(t *testing.T) {
 				slice := create.Object.(*discoveryv1.EndpointSlice) //nolint:forcetypeassert // by its resource
 				return true, slice, tt.judge(slice)
 			})
-			saw, err := f.policy(t.Context())
-			agrees(t, tt.want, saw, err)
+			saw, err := f.checkPolicy(t.Context())
+			wantOutcome(t, tt.want, saw, err)
 		})
 	}
 }
@@ -109,7 +109,7 @@ func manySubnets(n int) string {
 	return strings.Join(all, ",")
 }
 
-func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {
+func TestPolicyCheckCoversAllWritableNamespaces(t *testing.T) {
 	type try struct{ Namespace, ManagedBy, Address string }
 	for _, tt := range []struct {
 		name    string
@@ -120,11 +120,11 @@ func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {
 		tried   []try
 	}{
 		{
-			"a stray one in each namespace, a good one where there is a Service", twoSources(t, many("web,depot,yard")),
-			[]runtime.Object{shop(func(s *corev1.Service) {
-				in("web", "a")(s)
+			"a stray one in each namespace, a good one where there is a Service", twoSources(t, labeledOnly("web,depot,yard")),
+			[]runtime.Object{newService(func(s *corev1.Service) {
+				labeled("web", "a")(s)
 				s.Annotations = map[string]string{"slicefeed.dev/source": "blue"}
-			}), shop(in("depot", "b"))},
+			}), newService(labeled("depot", "b"))},
 			func(a try) bool { return a.Address == "192.0.2.1" }, "ok|192.0.2.1 was refused, and one inside of all fences of SOURCES_FILE was not",
 			[]try{
 				{"depot", "slicefeed-default", "192.0.2.1"},
@@ -135,22 +135,22 @@ func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {
 				{"web", "slicefeed-default", "fd00::1"},
 			},
 		},
-		{"with the label that counts there", map[string]string{"TARGET_MANAGED_BY": "old"}, []runtime.Object{shop(nil)}, func(a try) bool { return a.Address == "192.0.2.1" }, "ok|SECURED_SUBNET_CIDR", []try{
+		{"with the label that counts there", map[string]string{"TARGET_MANAGED_BY": "old"}, []runtime.Object{newService(nil)}, func(a try) bool { return a.Address == "192.0.2.1" }, "ok|SECURED_SUBNET_CIDR", []try{
 			{"slicefeed", "slicefeed-default", "192.0.2.1"}, {"web", "old", "192.0.2.1"}, {"web", "old", "10.0.1.1"},
 		}},
-		{"everywhere is where the Services are, and at home", many("*"), []runtime.Object{shop(in("depot", "b"))}, func(a try) bool { return a.Address == "192.0.2.1" }, "ok", []try{
+		{"everywhere is where the Services are, and at home", labeledOnly("*"), []runtime.Object{newService(labeled("depot", "b"))}, func(a try) bool { return a.Address == "192.0.2.1" }, "ok", []try{
 			{"depot", "slicefeed-default", "192.0.2.1"}, {"slicefeed", "slicefeed-default", "192.0.2.1"}, {"depot", "slicefeed-default", "10.0.1.1"},
 		}},
-		{"it guards some namespaces only", many("web,depot,yard"), nil, func(a try) bool { return a.Namespace == "web" }, "WARN|let pass|the Services of depot, yard anywhere", []try{
+		{"it guards some namespaces only", labeledOnly("web,depot,yard"), nil, func(a try) bool { return a.Namespace == "web" }, "WARN|let pass|the Services of depot, yard anywhere", []try{
 			{"depot", "slicefeed-default", "192.0.2.1"}, {"web", "slicefeed-default", "192.0.2.1"}, {"yard", "slicefeed-default", "192.0.2.1"},
 		}},
-		{"it does not know a namespace", many("web,depot"), []runtime.Object{shop(in("depot", "b"))}, func(a try) bool { return a.Namespace == "depot" || a.Address == "192.0.2.1" }, "FAIL|write it in depot is refused as well", []try{
+		{"it does not know a namespace", labeledOnly("web,depot"), []runtime.Object{newService(labeled("depot", "b"))}, func(a try) bool { return a.Namespace == "depot" || a.Address == "192.0.2.1" }, "FAIL|write it in depot is refused as well", []try{
 			{"depot", "slicefeed-default", "192.0.2.1"}, {"web", "slicefeed-default", "192.0.2.1"}, {"depot", "slicefeed-default", "10.0.1.1"},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, client := ground(t, tt.set, tt.objects...)
-			if _, err := f.find(t.Context()); err != nil && tt.objects != nil {
+			f, client := newTestChecker(t, tt.set, tt.objects...)
+			if _, err := f.findServices(t.Context()); err != nil && tt.objects != nil {
 				t.Fatal(err)
 			}
 			var tried []try
@@ -163,8 +163,8 @@ func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {
 				}
 				return true, slice, nil
 			})
-			saw, err := f.policy(t.Context())
-			agrees(t, tt.want, saw, err)
+			saw, err := f.checkPolicy(t.Context())
+			wantOutcome(t, tt.want, saw, err)
 			if d := cmp.Diff(tt.tried, tried); d != "" {
 				t.Errorf("tried (-want +got):\n%s", d)
 			}
@@ -172,7 +172,7 @@ func TestTheAdmissionPolicyIsTriedWhereverTheWriterMayWrite(t *testing.T) {
 	}
 }
 
-func TestTheFenceDoesNotContainTheAPIServer(t *testing.T) {
+func TestAllowlistExcludesAPIServer(t *testing.T) {
 	for _, tt := range []struct {
 		name, cidr, ports, at, want string
 	}{
@@ -183,32 +183,32 @@ func TestTheFenceDoesNotContainTheAPIServer(t *testing.T) {
 		{"inside, in IPv6", "fd00::/64", "443", "[fd00::1]:443", "FAIL|[fd00::1]:443"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _ := ground(t, map[string]string{"SECURED_SUBNET_CIDR": tt.cidr, "ALLOWED_PORTS": tt.ports})
+			f, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": tt.cidr, "ALLOWED_PORTS": tt.ports})
 			f.cluster.Host = "https://" + tt.at
-			saw, err := f.origins[0].fence(t.Context())
-			agrees(t, tt.want, saw, err)
+			saw, err := f.sources[0].checkAllowlist(t.Context())
+			wantOutcome(t, tt.want, saw, err)
 		})
 	}
-	f, _ := ground(t, map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/16", "TARGET_PORT": "6443"})
-	saw, err := f.origins[0].fenceAround([]netip.Addr{netip.MustParseAddr("10.0.0.1")}, "6443")
-	agrees(t, "FAIL|10.0.0.1:6443", saw, err)
-	f, _ = ground(t, nil)
+	f, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/16", "TARGET_PORT": "6443"})
+	saw, err := f.sources[0].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("10.0.0.1")}, "6443")
+	wantOutcome(t, "FAIL|10.0.0.1:6443", saw, err)
+	f, _ = newTestChecker(t, nil)
 	f.cluster.Host = "https://nowhere.invalid:6443"
-	saw, err = f.origins[0].fence(t.Context())
-	agrees(t, "WARN|cannot be looked up", saw, err)
+	saw, err = f.sources[0].checkAllowlist(t.Context())
+	wantOutcome(t, "WARN|cannot be looked up", saw, err)
 }
 
-func TestSaysWhichSourcesMayTellTheSameAddresses(t *testing.T) {
-	f, _ := ground(t, twoSources(t, nil))
+func TestAllowlistCheckNamesOverlappingSources(t *testing.T) {
+	f, _ := newTestChecker(t, twoSources(t, nil))
 	server := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
-	saw, err := f.origins[0].fenceAround(server, "6443")
-	agrees(t, "ok|cidrs of blue in SOURCES_FILE=[10.0.1.0/24]: this cluster's API server is outside of it", saw, err)
+	saw, err := f.sources[0].evaluateAllowlist(server, "6443")
+	wantOutcome(t, "ok|cidrs of blue in SOURCES_FILE=[10.0.1.0/24]: this cluster's API server is outside of it", saw, err)
 	if strings.Contains(saw, "told by") {
 		t.Errorf("two fences apart: %s", saw)
 	}
-	f.origins[1].CIDRs = []netip.Prefix{netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("10.0.1.128/25")}
+	f.sources[1].CIDRs = []netip.Prefix{netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("10.0.1.128/25")}
 	for i, want := range []string{"told by green", "told by blue"} {
-		saw, err := f.origins[i].fenceAround(server, "6443")
-		agrees(t, "ok|"+want, saw, err)
+		saw, err := f.sources[i].evaluateAllowlist(server, "6443")
+		wantOutcome(t, "ok|"+want, saw, err)
 	}
 }

@@ -25,82 +25,82 @@ import (
 
 // Bounds of what is dialled for one source: enough to know whether there is a way.
 const (
-	fewMembers = 10 // at one port
-	mostPorts  = 50
-	mostDials  = 50 // at one time
-	mostWait   = 5 * time.Second
+	maxDialedMembers   = 10 // at one port
+	maxDialedPorts     = 50
+	maxConcurrentDials = 50 // at one time
+	maxDialTimeout     = 5 * time.Second
 )
 
-// door is a port at which a source's members would be probed.
-type door struct {
+// portCheck is a port at which a source's members would be probed.
+type portCheck struct {
 	port      uint16
 	timeout   time.Duration
 	services  []string     // that would have it probed
 	addresses []netip.Addr // of members inside of the fence, ready ones first
-	fenced    int          // that the fence keeps out: those are not asked either
-	answers   []error      // of the first addresses; nil: it accepts connections
+	denied    int          // that the fence keeps out: those are not asked either
+	results   []error      // of the first addresses; nil: it accepts connections
 }
 
-// probes connects once to some of the source's members, at each port that would be probed.
-func (o *origin) probes() preflight.Check {
-	unasked := 0
-	name := o.check("probes")
-	return group{
-		Check: preflight.Check{Name: name, Needs: []string{o.check(checkWord), checkServices}, Within: manyPatience},
-		each:  name + " at ",
-		find: func(ctx context.Context) ([]finding, error) {
-			doors := o.doors()
-			unasked = max(0, len(doors)-mostPorts)
-			return o.knock(ctx, doors[:len(doors)-unasked]), nil
+// probeCheck connects once to some of the source's members, at each port that would be probed.
+func (o *sourceCheck) probeCheck() preflight.Check {
+	skipped := 0
+	name := o.checkName("probes")
+	return checkGroup{
+		Check:      preflight.Check{Name: name, Needs: []string{o.checkName(initialSyncCheckName), servicesCheckName}, Within: groupTimeout},
+		linePrefix: name + " at ",
+		collect: func(ctx context.Context) ([]finding, error) {
+			ports := o.portChecks()
+			skipped = max(0, len(ports)-maxDialedPorts)
+			return o.dialAll(ctx, ports[:len(ports)-skipped]), nil
 		},
-		summary: func(work []string, all int) string {
+		summarize: func(passed []string, all int) string {
 			if all == 0 {
 				return "no Service that has this source is probed"
 			}
-			saw := fmt.Sprintf("connections are accepted at %d of %d ports", len(work), all)
-			if unasked > 0 {
-				saw += fmt.Sprintf(" (%d more were not asked)", unasked)
+			detail := fmt.Sprintf("connections are accepted at %d of %d ports", len(passed), all)
+			if skipped > 0 {
+				detail += fmt.Sprintf(" (%d more were not asked)", skipped)
 			}
-			return saw
+			return detail
 		},
-	}.check()
+	}.toCheck()
 }
 
-// doors are sorted by port.
-func (o *origin) doors() []*door {
-	at := map[uint16]*door{}
+// portChecks are sorted by port.
+func (o *sourceCheck) portChecks() []*portCheck {
+	byPort := map[uint16]*portCheck{}
 	seen := map[netip.AddrPort]bool{}
-	for _, view := range o.flight.views {
+	for _, view := range o.checker.resolutions {
 		t := view.Target
 		if view.Refusal != nil || view.Leaving || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, o.Name) {
 			continue
 		}
-		d := at[t.ProbePort]
-		if d == nil {
-			d = &door{port: t.ProbePort}
-			at[t.ProbePort] = d
+		p := byPort[t.ProbePort]
+		if p == nil {
+			p = &portCheck{port: t.ProbePort}
+			byPort[t.ProbePort] = p
 		}
-		d.services = append(d.services, t.String())
-		d.timeout = min(max(d.timeout, cmp.Or(t.Settings.Probe.Timeout, prober.DefaultTimeout)), mostWait)
-		for _, a := range o.addresses(t) {
-			place := netip.AddrPortFrom(a, t.ProbePort)
+		p.services = append(p.services, t.String())
+		p.timeout = min(max(p.timeout, cmp.Or(t.Settings.Probe.Timeout, prober.DefaultTimeout)), maxDialTimeout)
+		for _, a := range o.addressesFor(t) {
+			endpoint := netip.AddrPortFrom(a, t.ProbePort)
 			switch {
-			case seen[place]:
-			case o.inside(a):
-				d.addresses = append(d.addresses, a)
+			case seen[endpoint]:
+			case o.allowsAddress(a):
+				p.addresses = append(p.addresses, a)
 			default:
-				d.fenced++
+				p.denied++
 			}
-			seen[place] = true
+			seen[endpoint] = true
 		}
 	}
-	return slices.SortedFunc(maps.Values(at), func(a, b *door) int { return cmp.Compare(a.port, b.port) })
+	return slices.SortedFunc(maps.Values(byPort), func(a, b *portCheck) int { return cmp.Compare(a.port, b.port) })
 }
 
-// addresses are those that the source tells for a Service, ready members first.
-func (o *origin) addresses(t targets.Target) []netip.Addr {
+// addressesFor are those that the source tells for a Service, ready members first.
+func (o *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
 	var ready, others []netip.Addr
-	for _, m := range o.word.Members {
+	for _, m := range o.snapshot.Members {
 		if s := t.Settings.NodeSelector; s != nil && !s.Matches(labels.Set(m.Labels)) {
 			continue
 		}
@@ -117,67 +117,67 @@ func (o *origin) addresses(t targets.Target) []netip.Addr {
 	return append(ready, others...)
 }
 
-// knock connects once to some of the addresses at each door.
-func (o *origin) knock(ctx context.Context, doors []*door) []finding {
+// dialAll connects once to some of the addresses at each door.
+func (o *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []finding {
 	var g errgroup.Group
-	g.SetLimit(mostDials)
-	for _, d := range doors {
-		d.answers = make([]error, min(len(d.addresses), fewMembers))
-		for i := range d.answers {
+	g.SetLimit(maxConcurrentDials)
+	for _, p := range ports {
+		p.results = make([]error, min(len(p.addresses), maxDialedMembers))
+		for i := range p.results {
 			g.Go(func() error {
-				d.answers[i] = d.connect(ctx, d.addresses[i])
+				p.results[i] = p.dial(ctx, p.addresses[i])
 				return nil
 			})
 		}
 	}
 	g.Wait() //nolint:errcheck // what is wrong is judged door by door
-	all := make([]finding, len(doors))
-	for i, d := range doors {
-		all[i] = o.judgeDoor(d)
+	all := make([]finding, len(ports))
+	for i, p := range ports {
+		all[i] = o.evaluatePort(p)
 	}
 	return all
 }
 
-func (d *door) connect(ctx context.Context, a netip.Addr) error {
-	dialer := net.Dialer{Timeout: d.timeout}
-	conn, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(a, d.port).String())
+func (p *portCheck) dial(ctx context.Context, a netip.Addr) error {
+	dialer := net.Dialer{Timeout: p.timeout}
+	conn, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(a, p.port).String())
 	if err != nil {
 		return err
 	}
 	return conn.Close()
 }
 
-// judgeDoor says how many of those that were asked let us in.
-func (o *origin) judgeDoor(d *door) finding {
-	found := finding{name: strconv.Itoa(int(d.port))}
-	asked := len(d.answers)
-	failed := slices.DeleteFunc(d.answers, func(err error) bool { return err == nil })
-	found.saw = fmt.Sprintf("%d of %d addresses accept connections at port %d", asked-len(failed), asked, d.port)
-	if left := len(d.addresses) - asked; left > 0 {
-		found.saw += fmt.Sprintf(" (%d more were not asked)", left)
+// evaluatePort says how many of those that were asked let us in.
+func (o *sourceCheck) evaluatePort(p *portCheck) finding {
+	found := finding{name: strconv.Itoa(int(p.port))}
+	dialed := len(p.results)
+	failed := slices.DeleteFunc(p.results, func(err error) bool { return err == nil })
+	found.detail = fmt.Sprintf("%d of %d addresses accept connections at port %d", dialed-len(failed), dialed, p.port)
+	if skipped := len(p.addresses) - dialed; skipped > 0 {
+		found.detail += fmt.Sprintf(" (%d more were not asked)", skipped)
 	}
-	cidrs := o.setting("SECURED_SUBNET_CIDR")
-	switch whose := some(d.services); {
-	case asked == 0 && d.fenced > 0:
-		found.failure = fmt.Sprintf("all of the %d addresses that the inventory tells for %s are outside of %s: nothing would be written: check %s", d.fenced, whose, o.fenceInWords(), cidrs)
-	case asked == 0:
-		found.warning = fmt.Sprintf("there is no member of the families and the node selector of %s to try", whose)
-	case len(failed) == asked:
-		found.failure = fmt.Sprintf("%s, for %s: %v: check the network in between, the Service's targetPort, and that the backends listen there", found.saw, whose, failed[0])
+	cidrs := o.settingName("SECURED_SUBNET_CIDR")
+	switch services := abbreviate(p.services); {
+	case dialed == 0 && p.denied > 0:
+		found.failure = fmt.Sprintf("all of the %d addresses that the inventory tells for %s are outside of %s: nothing would be written: check %s", p.denied, services, o.describeAllowlist(), cidrs)
+	case dialed == 0:
+		found.warning = fmt.Sprintf("there is no member of the families and the node selector of %s to try", services)
+	case len(failed) == dialed:
+		found.failure = fmt.Sprintf("%s, for %s: %v: check the network in between, the Service's targetPort, and that the backends listen there", found.detail, services, failed[0])
 	case len(failed) > 0:
-		found.warning = fmt.Sprintf("%s, for %s: %s: those that fail would be out", found.saw, whose, fewOf(failed))
-	case d.fenced > 0:
-		found.warning = fmt.Sprintf("%s; %d others are outside of %s and would never be written: check %s", found.saw, d.fenced, o.fenceInWords(), cidrs)
+		found.warning = fmt.Sprintf("%s, for %s: %s: those that fail would be out", found.detail, services, abbreviateErrors(failed))
+	case p.denied > 0:
+		found.warning = fmt.Sprintf("%s; %d others are outside of %s and would never be written: check %s", found.detail, p.denied, o.describeAllowlist(), cidrs)
 	}
 	return found
 }
 
-// fewOf is a few of many errors.
-func fewOf(all []error) string {
-	const few = 3
-	text := errors.Join(all[:min(len(all), few)]...).Error()
-	if len(all) > few {
-		text += fmt.Sprintf("\nand %d more", len(all)-few)
+// abbreviateErrors is a few of many errors.
+func abbreviateErrors(all []error) string {
+	const maxErrors = 3
+	text := errors.Join(all[:min(len(all), maxErrors)]...).Error()
+	if len(all) > maxErrors {
+		text += fmt.Sprintf("\nand %d more", len(all)-maxErrors)
 	}
 	return strings.ReplaceAll(text, "\n", ", ")
 }

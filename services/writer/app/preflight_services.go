@@ -15,26 +15,26 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// services looks for every Service that is ours, and wants each of a shape that can be served.
-func (f *flight) services() preflight.Check {
-	return group{
+// servicesCheck looks for every Service that is ours, and wants each of a shape that can be served.
+func (f *preflightChecker) servicesCheck() preflight.Check {
+	return checkGroup{
 		Check: preflight.Check{
-			Name: checkServices, Needs: []string{preflight.APIServer, f.line("list", servicesAPI), f.line("list", slicesAPI)}, Within: manyPatience,
+			Name: servicesCheckName, Needs: []string{preflight.APIServer, f.permissionsCheckName("list", servicesAPI), f.permissionsCheckName("list", slicesAPI)}, Within: groupTimeout,
 		},
-		each: "Service ",
-		find: f.find,
-		summary: func(work []string, all int) string {
-			if len(work) == 0 {
+		linePrefix: "Service ",
+		collect:    f.findServices,
+		summarize: func(passed []string, all int) string {
+			if len(passed) == 0 {
 				return fmt.Sprintf("none of %d can be served", all)
 			}
-			return fmt.Sprintf("%d of %d can be served: %s", len(work), all, some(work))
+			return fmt.Sprintf("%d of %d can be served: %s", len(passed), all, abbreviate(passed))
 		},
-	}.check()
+	}.toCheck()
 }
 
-// find judges each Service of the namespaces that are watched, as serve would.
-func (f *flight) find(ctx context.Context) ([]finding, error) {
-	for _, namespace := range f.watched() {
+// findServices judges each Service of the namespaces that are watched, as serve would.
+func (f *preflightChecker) findServices(ctx context.Context) ([]finding, error) {
+	for _, namespace := range f.watchedNamespaces() {
 		if namespace == preflight.Anywhere {
 			namespace = metav1.NamespaceAll
 		}
@@ -46,31 +46,31 @@ func (f *flight) find(ctx context.Context) ([]finding, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list EndpointSlices: %w", err)
 		}
-		for _, found := range f.candidates(namespace, services.Items, existing.Items) {
+		for _, found := range f.targetInputs(namespace, services.Items, existing.Items) {
 			if view, _ := targets.Resolve(f.targets, found); view.Ours {
-				f.views = append(f.views, view)
+				f.resolutions = append(f.resolutions, view)
 			}
 		}
 	}
-	if len(f.views) == 0 {
-		where := some(f.watched())
+	if len(f.resolutions) == 0 {
+		where := abbreviate(f.watchedNamespaces())
 		if where == preflight.Anywhere {
 			where = "any namespace"
 		}
 		return nil, preflight.Warning("no Service of %s is labelled %s: %s, and TARGET_SERVICE_NAME is not set: there is nothing to do", where, targets.LabelClass, f.targets.Class)
 	}
-	all := make([]finding, len(f.views))
-	for i, view := range f.views {
-		all[i] = judgeService(view)
+	all := make([]finding, len(f.resolutions))
+	for i, view := range f.resolutions {
+		all[i] = evaluateService(view)
 	}
 	if len(all) == 1 { // the line's name does not say whose it is
-		all[0] = all[0].named()
+		all[0] = all[0].withName()
 	}
 	return all, nil
 }
 
-// named says of whom it speaks.
-func (f finding) named() finding {
+// withName says of whom it speaks.
+func (f finding) withName() finding {
 	for _, text := range []*string{&f.warning, &f.failure} {
 		if *text != "" {
 			*text = f.name + ": " + *text
@@ -79,24 +79,24 @@ func (f finding) named() finding {
 	return f
 }
 
-// candidates are all Services of a namespace (or of all), and the one given by name even if
+// targetInputs are all Services of a namespace (or of all), and the one given by name even if
 // it is not there, sorted.
-func (f *flight) candidates(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Found {
-	beside := map[string][]*discoveryv1.EndpointSlice{}
+func (f *preflightChecker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Found {
+	slicesByNamespace := map[string][]*discoveryv1.EndpointSlice{}
 	for i := range existing {
-		beside[existing[i].Namespace] = append(beside[existing[i].Namespace], &existing[i])
+		slicesByNamespace[existing[i].Namespace] = append(slicesByNamespace[existing[i].Namespace], &existing[i])
 	}
-	at := map[targets.Key]*corev1.Service{}
+	byKey := map[targets.Key]*corev1.Service{}
 	if named := f.targets.Named; named.Service != "" && (named.Namespace == namespace || namespace == metav1.NamespaceAll) {
-		at[targets.Key{Namespace: named.Namespace, Name: named.Service}] = nil
+		byKey[targets.Key{Namespace: named.Namespace, Name: named.Service}] = nil
 	}
 	for i := range services {
-		at[targets.Key{Namespace: services[i].Namespace, Name: services[i].Name}] = &services[i]
+		byKey[targets.Key{Namespace: services[i].Namespace, Name: services[i].Name}] = &services[i]
 	}
 	var all []targets.Found
 	now := time.Now()
-	for key, service := range at {
-		all = append(all, targets.Found{Key: key, Service: service, Slices: beside[key.Namespace], Now: now})
+	for key, service := range byKey {
+		all = append(all, targets.Found{Key: key, Service: service, Slices: slicesByNamespace[key.Namespace], Now: now})
 	}
 	slices.SortFunc(all, func(a, b targets.Found) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
@@ -104,19 +104,19 @@ func (f *flight) candidates(namespace string, services []corev1.Service, existin
 	return all
 }
 
-// judgeService says whether a Service can be served, and what someone should know of it.
-func judgeService(view targets.View) finding {
+// evaluateService says whether a Service can be served, and what someone should know of it.
+func evaluateService(view targets.View) finding {
 	t := view.Target
 	found := finding{name: t.String()}
-	ours := 0
+	owned := 0
 	for _, slice := range view.Slices {
 		if t.Desired().Owns(slice) {
-			ours++
+			owned++
 		}
 	}
 	switch {
 	case view.Leaving:
-		found.warning = fmt.Sprintf("it has left this writer, which deletes its slices of it: %d", ours)
+		found.warning = fmt.Sprintf("it has left this writer, which deletes its slices of it: %d", owned)
 	case view.Departing != nil:
 		found.warning = view.Departing.Message
 	case view.Refusal != nil:
@@ -126,12 +126,12 @@ func judgeService(view targets.View) finding {
 	case view.Mistake != nil:
 		found.warning = view.Mistake.Message
 	case len(t.Foreign)+len(t.OtherClasses) > 0:
-		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", some(slices.Concat(t.Foreign, t.OtherClasses)))
+		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", abbreviate(slices.Concat(t.Foreign, t.OtherClasses)))
 	}
 	var ports []string
 	for _, p := range t.Ports {
 		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
 	}
-	found.saw = fmt.Sprintf("%s can be served, at port %s; slices of ours: %d", t.Key, some(ports), ours)
+	found.detail = fmt.Sprintf("%s can be served, at port %s; slices of ours: %d", t.Key, abbreviate(ports), owned)
 	return found
 }

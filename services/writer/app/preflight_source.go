@@ -20,67 +20,67 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// origin is one source of a flight.
-type origin struct {
+// sourceCheck is one source of a flight.
+type sourceCheck struct {
 	sources.Source
 
-	flight *flight
-	word   subscriber.Snapshot // its first, once it was heard
+	checker  *preflightChecker
+	snapshot subscriber.Snapshot // its first, once it was heard
 }
 
-// check is the name of a check of this source; while there is one source, it needs no other.
-func (o *origin) check(name string) string {
-	if len(o.flight.origins) == 1 {
+// checkName is the name of a check of this source; while there is one source, it needs no other.
+func (o *sourceCheck) checkName(name string) string {
+	if len(o.checker.sources) == 1 {
 		return name
 	}
 	return o.Name + ": " + name
 }
 
-// ca is the name of the check of its CAs, which is made once for each file.
-func (o *origin) ca() string {
-	first := slices.IndexFunc(o.flight.origins, func(other *origin) bool { return other.CAFile == o.CAFile })
-	if o.CAFile == o.flight.cfg.PeerCA {
+// peerCACheckName is the name of the check of its CAs, which is made once for each file.
+func (o *sourceCheck) peerCACheckName() string {
+	first := slices.IndexFunc(o.checker.sources, func(other *sourceCheck) bool { return other.CAFile == o.CAFile })
+	if o.CAFile == o.checker.cfg.PeerCA {
 		return preflight.PeerCA
 	}
-	return o.flight.origins[first].check(preflight.PeerCA)
+	return o.checker.sources[first].checkName(preflight.PeerCA)
 }
 
-func (o *origin) files() link.Files {
-	return link.Files{Cert: o.flight.cfg.CertFile, Key: o.flight.cfg.KeyFile, PeerCA: o.CAFile}
+func (o *sourceCheck) tlsFiles() link.Files {
+	return link.Files{Cert: o.checker.cfg.CertFile, Key: o.checker.cfg.KeyFile, PeerCA: o.CAFile}
 }
 
 // Settings of a source, and what they are called in SOURCES_FILE.
-var inFile = map[string]string{
+var sourcesFileKeys = map[string]string{
 	"INVENTORY_ADDRESS": "address", "INVENTORY_SAN": "san", "TLS_PEER_CA_FILE": "caFile", "SECURED_SUBNET_CIDR": "cidrs", "ALLOWED_PORTS": "ports",
 }
 
-// checks are those of the link to it.
-func (o *origin) checks() []preflight.Check {
+// linkChecks are those of the link to it.
+func (o *sourceCheck) linkChecks() []preflight.Check {
 	return []preflight.Check{
-		{Name: o.check(checkInventory), Needs: []string{preflight.OwnCertificate, preflight.OwnKey, o.ca()}, Run: o.inventory},
-		{Name: o.check(checkWord), Needs: []string{o.check(checkInventory)}, Run: o.firstWord},
+		{Name: o.checkName(inventoryCheckName), Needs: []string{preflight.OwnCertificate, preflight.OwnKey, o.peerCACheckName()}, Run: o.checkInventory},
+		{Name: o.checkName(initialSyncCheckName), Needs: []string{o.checkName(inventoryCheckName)}, Run: o.checkInitialSync},
 	}
 }
 
-// setting is what to mend: the setting of that name, or what stands for it in SOURCES_FILE.
-func (o *origin) setting(name string) string {
-	if o.flight.cfg.SourcesFile == "" {
+// settingName is what to mend: the setting of that name, or what stands for it in SOURCES_FILE.
+func (o *sourceCheck) settingName(name string) string {
+	if o.checker.cfg.SourcesFile == "" {
 		return name
 	}
-	return fmt.Sprintf("%s of %s in SOURCES_FILE", inFile[name], o.Name)
+	return fmt.Sprintf("%s of %s in SOURCES_FILE", sourcesFileKeys[name], o.Name)
 }
 
 // dial returns a connection to the inventory, with what serve shows of itself there.
-func (o *origin) dial() (*grpc.ClientConn, error) {
-	s, err := openSource(o.flight.cfg, o.Source, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func (o *sourceCheck) dial() (*grpc.ClientConn, error) {
+	s, err := openSource(o.checker.cfg, o.Source, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}
 	return s.dial()
 }
 
-// inventory calls the inventory once. What it answers does not matter, if only it does.
-func (o *origin) inventory(ctx context.Context) (string, error) {
+// inventoryCheckName calls the inventory once. What it answers does not matter, if only it does.
+func (o *sourceCheck) checkInventory(ctx context.Context) (string, error) {
 	conn, err := o.dial()
 	if err != nil {
 		return "", err
@@ -89,15 +89,15 @@ func (o *origin) inventory(ctx context.Context) (string, error) {
 	var header, trailer metadata.MD
 	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{"preflight"}},
 		grpc.Header(&header), grpc.Trailer(&trailer))
-	return o.answered(err, len(header)+len(trailer) > 0)
+	return o.explainCallError(err, len(header)+len(trailer) > 0)
 }
 
-// answered tells the ways apart in which a call can fail. grpc has no code for what became
+// explainCallError tells the ways apart in which a call can fail. grpc has no code for what became
 // of a connection, only words.
-func (o *origin) answered(err error, byServer bool) (string, error) {
+func (o *sourceCheck) explainCallError(err error, byServer bool) (string, error) {
 	text := status.Convert(err).Message()
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	has := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(w string) bool { return strings.Contains(text, w) })
 	}
 	var advice string
 	switch code := status.Code(err); {
@@ -106,37 +106,37 @@ func (o *origin) answered(err error, byServer bool) (string, error) {
 	case code == codes.PermissionDenied:
 		advice = "add the SAN of our certificate to the inventory's ALLOWED_CLIENTS_FILE, as a subscriber"
 	case code == codes.Unimplemented:
-		advice = fmt.Sprintf("is it an inventory that listens at %s?", o.setting("INVENTORY_ADDRESS"))
+		advice = fmt.Sprintf("is it an inventory that listens at %s?", o.settingName("INVENTORY_ADDRESS"))
 	case has("the server's certificate is for"):
-		advice = fmt.Sprintf("check %s, and that %s is the inventory's", o.setting("INVENTORY_SAN"), o.setting("INVENTORY_ADDRESS"))
+		advice = fmt.Sprintf("check %s, and that %s is the inventory's", o.settingName("INVENTORY_SAN"), o.settingName("INVENTORY_ADDRESS"))
 	case has("remote error: tls"), has("broken pipe", "reset by peer", "EOF", "server preface") && !has("while dialing", "handshake failed"):
 		// With TLS 1.3 a client's handshake is over before its certificate is judged.
 		advice = "the inventory refuses our certificate, and its log says why: its TLS_PEER_CA_FILE must hold the CA that signs ours, and its ALLOWED_CLIENTS_FILE our SAN"
 	case has("unknown authority", "x509:"):
-		advice = o.setting("TLS_PEER_CA_FILE") + " must hold the CA that signs the inventory's certificate"
+		advice = o.settingName("TLS_PEER_CA_FILE") + " must hold the CA that signs the inventory's certificate"
 	case has("not for server auth"):
 		advice = "issue the inventory's certificate with the usage server auth"
 	case has("first record does not look like a TLS handshake"):
-		advice = o.setting("INVENTORY_ADDRESS") + " is the address of something that speaks no TLS: give the inventory's LISTEN_ADDRESS"
+		advice = o.settingName("INVENTORY_ADDRESS") + " is the address of something that speaks no TLS: give the inventory's LISTEN_ADDRESS"
 	default:
-		advice = fmt.Sprintf("check %s, that the inventory runs, and the network in between", o.setting("INVENTORY_ADDRESS"))
+		advice = fmt.Sprintf("check %s, that the inventory runs, and the network in between", o.settingName("INVENTORY_ADDRESS"))
 	}
 	return "", fmt.Errorf("%s: %s", text, advice)
 }
 
-// firstWord follows the inventory, as serve does, until it has told its set.
-func (o *origin) firstWord(ctx context.Context) (string, error) {
+// checkInitialSync follows the inventory, as serve does, until it has told its set.
+func (o *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
 	s := subscriber.New(subscriber.Config{
 		Source: o.Name, Dial: func() (subscriber.Conn, error) { return o.dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
-		ConfirmObservations: o.flight.cfg.EmptyThreshold,
+		ConfirmObservations: o.checker.cfg.EmptyThreshold,
 	})
-	following, leave := context.WithCancel(ctx)
-	left := make(chan struct{})
+	runCtx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
 	go func() {
-		defer close(left)
-		s.Run(following) //nolint:errcheck // it ends when told to, and only then
+		defer close(done)
+		s.Run(runCtx) //nolint:errcheck // it ends when told to, and only then
 	}()
-	defer func() { leave(); <-left }()
+	defer func() { stop(); <-done }()
 	for !s.Snapshot().SyncedEpoch {
 		select {
 		case <-s.Changed():
@@ -144,26 +144,26 @@ func (o *origin) firstWord(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("%w: %s: see what slicefeed-inventory says of itself (its preflight, or explain)", context.Cause(ctx), s.Snapshot().Mute())
 		}
 	}
-	o.word = s.Snapshot()
-	return judgeWord(o.word)
+	o.snapshot = s.Snapshot()
+	return evaluateSnapshot(o.snapshot)
 }
 
-// judgeWord judges what an inventory told.
-func judgeWord(s subscriber.Snapshot) (string, error) {
+// evaluateSnapshot judges what an inventory told.
+func evaluateSnapshot(s subscriber.Snapshot) (string, error) {
 	ready := 0
 	for _, m := range s.Members {
 		if m.State == subscriber.Ready {
 			ready++
 		}
 	}
-	saw := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, s.Parts())
+	detail := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, s.Parts())
 	switch {
 	case s.Membership.State != subscriber.Synced || s.Addresses.State != subscriber.Synced:
-		return "", preflight.Warning("%s: while membership is not synced nothing new is believed, while addresses are not none is new: see to the inventory", saw)
+		return "", preflight.Warning("%s: while membership is not synced nothing new is believed, while addresses are not none is new: see to the inventory", detail)
 	case len(s.Members) == 0:
-		return "", preflight.Warning("%s: check the inventory's source, and what its ALLOWED_CLIENTS_FILE lets us see", saw)
+		return "", preflight.Warning("%s: check the inventory's source, and what its ALLOWED_CLIENTS_FILE lets us see", detail)
 	case ready == 0:
-		return "", preflight.Warning("%s: nothing would serve but what answers probes already", saw)
+		return "", preflight.Warning("%s: nothing would serve but what answers probes already", detail)
 	}
-	return saw, nil
+	return detail, nil
 }

@@ -21,18 +21,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// ground is a flight before which the cluster has these objects.
-func ground(t *testing.T, set map[string]string, objects ...runtime.Object) (*flight, *fake.Clientset) {
+// newTestChecker is a flight before which the cluster has these objects.
+func newTestChecker(t *testing.T, set map[string]string, objects ...runtime.Object) (*preflightChecker, *fake.Clientset) {
 	t.Helper()
-	cfg, err := load(set)
+	cfg, err := loadConfig(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	configured, err := cfg.configured()
+	configured, err := cfg.loadSources()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := prepared(cfg, "slicefeed", configured)
+	f, err := newOfflineChecker(cfg, "slicefeed", configured)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +58,13 @@ sources:
 	return all
 }
 
-// many has no Service by name, and watches these namespaces.
-func many(namespaces string) map[string]string {
+// labeledOnly has no Service by name, and watches these namespaces.
+func labeledOnly(namespaces string) map[string]string {
 	return map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "WATCH_NAMESPACES": namespaces}
 }
 
-// agrees wants an answer that is marked so, and says all of this.
-func agrees(t *testing.T, want, saw string, err error) {
+// wantOutcome wants an answer that is marked so, and says all of this.
+func wantOutcome(t *testing.T, want, saw string, err error) {
 	t.Helper()
 	mark := "ok"
 	var text strings.Builder
@@ -86,7 +86,7 @@ func agrees(t *testing.T, want, saw string, err error) {
 	}
 }
 
-func TestPreflightAsksForThePermissionsThatTheWriterUses(t *testing.T) {
+func TestRequiredPermissionsMatchUse(t *testing.T) {
 	reads := []string{
 		"list services in web", "watch services in web",
 		"get endpointslices in web", "list endpointslices in web", "watch endpointslices in web",
@@ -100,10 +100,10 @@ func TestPreflightAsksForThePermissionsThatTheWriterUses(t *testing.T) {
 			"get leases slicefeed-default in slicefeed", "update leases slicefeed-default in slicefeed")},
 		{map[string]string{"STORE_KIND": "memory"}, reads},
 	} {
-		f, _ := ground(t, tt.set)
+		f, _ := newTestChecker(t, tt.set)
 		f.targets.Namespaces = []string{"web"}
 		var got []string
-		for _, p := range f.needed() {
+		for _, p := range f.requiredPermissions() {
 			got = append(got, p.String())
 		}
 		if d := cmp.Diff(tt.want, got); d != "" {
@@ -112,7 +112,7 @@ func TestPreflightAsksForThePermissionsThatTheWriterUses(t *testing.T) {
 	}
 }
 
-func TestPreflightAsksWhereverTheWriterWatches(t *testing.T) {
+func TestPermissionsCoverWatchedNamespaces(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		set  map[string]string
@@ -121,28 +121,28 @@ func TestPreflightAsksWhereverTheWriterWatches(t *testing.T) {
 	}{
 		{"its own namespace and the target's, unless told", nil, "list services in slicefeed, web", false},
 		{"the target's besides those it is told", map[string]string{"WATCH_NAMESPACES": "shop,depot"}, "list services in depot, shop, web", false},
-		{"many", many("a,b,c,d"), "list services in 4 namespaces", false},
+		{"many", labeledOnly("a,b,c,d"), "list services in 4 namespaces", false},
 		{"everywhere", map[string]string{"WATCH_NAMESPACES": "*"}, "list services in all namespaces", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _ := ground(t, tt.set)
-			if got := f.line("list", servicesAPI); got != tt.want {
+			f, _ := newTestChecker(t, tt.set)
+			if got := f.permissionsCheckName("list", servicesAPI); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if !slices.ContainsFunc(f.checks(), func(c preflight.Check) bool { return c.Name == tt.want }) {
 				t.Errorf("%q is not asked", tt.want)
 			}
 			anywhere := preflight.Permission{Verb: "update", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: preflight.Anywhere}
-			if slices.Contains(f.excessive(), anywhere) == tt.wide {
+			if slices.Contains(f.excessPermissions(), anywhere) == tt.wide {
 				t.Errorf("to write slices everywhere is too much: %v", !tt.wide)
 			}
 		})
 	}
 }
 
-func TestEveryCheckThatIsNeededIsMadeBefore(t *testing.T) {
-	for _, set := range []map[string]string{nil, {"STORE_KIND": "memory"}, many("*"), twoSources(t, nil), twoSources(t, many("a,b,c,d"))} {
-		f, _ := ground(t, set)
+func TestChecksRunAfterTheirDependencies(t *testing.T) {
+	for _, set := range []map[string]string{nil, {"STORE_KIND": "memory"}, labeledOnly("*"), twoSources(t, nil), twoSources(t, labeledOnly("a,b,c,d"))} {
+		f, _ := newTestChecker(t, set)
 		made := map[string]bool{}
 		for _, c := range f.checks() {
 			for _, n := range c.Needs {
@@ -161,8 +161,8 @@ func TestEveryCheckThatIsNeededIsMadeBefore(t *testing.T) {
 	}
 }
 
-func TestEachSourceHasItsChecks(t *testing.T) {
-	f, _ := ground(t, twoSources(t, nil))
+func TestEachSourceHasItsOwnChecks(t *testing.T) {
+	f, _ := newTestChecker(t, twoSources(t, nil))
 	var got []string
 	for _, c := range f.checks() {
 		if !strings.Contains(c.Name, " in ") { // those of permissions
@@ -180,20 +180,20 @@ func TestEachSourceHasItsChecks(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithASourceIsNamedAsInTheFile(t *testing.T) {
-	f, _ := ground(t, twoSources(t, nil))
-	saw, err := f.origins[1].answered(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false)
-	agrees(t, "FAIL|check address of green in SOURCES_FILE", saw, err)
-	saw, err = f.origins[1].fenceAround([]netip.Addr{netip.MustParseAddr("fd00::7")}, "8080")
-	agrees(t, "FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green", saw, err)
+func TestSourceChecksNameTheKeysOfSourcesFile(t *testing.T) {
+	f, _ := newTestChecker(t, twoSources(t, nil))
+	saw, err := f.sources[1].explainCallError(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false)
+	wantOutcome(t, "FAIL|check address of green in SOURCES_FILE", saw, err)
+	saw, err = f.sources[1].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("fd00::7")}, "8080")
+	wantOutcome(t, "FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green", saw, err)
 	// The port is blue's neither by its own list nor by that of all.
-	saw, err = f.origins[0].fenceAround([]netip.Addr{netip.MustParseAddr("10.0.1.7")}, "8080")
-	agrees(t, "WARN|10.0.1.7|though not at port 8080", saw, err)
+	saw, err = f.sources[0].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("10.0.1.7")}, "8080")
+	wantOutcome(t, "WARN|10.0.1.7|though not at port 8080", saw, err)
 }
 
-func TestTellsTheWaysApartInWhichTheInventoryDoesNotLetUsIn(t *testing.T) {
-	f, _ := ground(t, nil)
-	o := f.origins[0]
+func TestExplainCallError(t *testing.T) {
+	f, _ := newTestChecker(t, nil)
+	o := f.sources[0]
 	dialing := `connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:9443: `
 	handshake := `connection error: desc = "transport: authentication handshake failed: `
 	for _, tt := range []struct {
@@ -217,12 +217,12 @@ func TestTellsTheWaysApartInWhichTheInventoryDoesNotLetUsIn(t *testing.T) {
 		{status.Error(codes.Unavailable, "write tcp 10.0.0.13:35298->10.0.0.13:9443: write: broken pipe"), false, "FAIL|refuses our certificate"},
 		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, "FAIL|refuses our certificate"},
 	} {
-		saw, err := o.answered(tt.err, tt.byServer)
-		t.Run(fmt.Sprint(tt.err), func(t *testing.T) { agrees(t, tt.want, saw, err) })
+		saw, err := o.explainCallError(tt.err, tt.byServer)
+		t.Run(fmt.Sprint(tt.err), func(t *testing.T) { wantOutcome(t, tt.want, saw, err) })
 	}
 }
 
-func TestJudgesTheFirstWord(t *testing.T) {
+func TestEvaluateSnapshot(t *testing.T) {
 	fine := subscriber.Part{State: subscriber.Synced}
 	ready, draining := &subscriber.Member{State: subscriber.Ready}, &subscriber.Member{State: subscriber.Draining}
 	for _, tt := range []struct {
@@ -235,13 +235,13 @@ func TestJudgesTheFirstWord(t *testing.T) {
 		{"nobody", subscriber.Snapshot{Membership: fine, Addresses: fine}, "WARN|members: 0|ALLOWED_CLIENTS_FILE"},
 		{"none is ready", subscriber.Snapshot{Members: []*subscriber.Member{draining}, Membership: fine, Addresses: fine}, "WARN|ready: 0"},
 	} {
-		saw, err := judgeWord(tt.word)
-		t.Run(tt.name, func(t *testing.T) { agrees(t, tt.want, saw, err) })
+		saw, err := evaluateSnapshot(tt.word)
+		t.Run(tt.name, func(t *testing.T) { wantOutcome(t, tt.want, saw, err) })
 	}
 }
 
-// told is what preflight prints of a check.
-func told(t *testing.T, c preflight.Check) []string {
+// runCheck is what preflight prints of a check.
+func runCheck(t *testing.T, c preflight.Check) []string {
 	t.Helper()
 	var out strings.Builder
 	c.Needs = nil
@@ -253,8 +253,8 @@ func told(t *testing.T, c preflight.Check) []string {
 	return all
 }
 
-// begins compares lines with how they have to begin.
-func begins(t *testing.T, want, got []string) {
+// wantPrefixes compares lines with how they have to begin.
+func wantPrefixes(t *testing.T, want, got []string) {
 	t.Helper()
 	same := len(want) == len(got)
 	for i := 0; same && i < len(want); i++ {

@@ -17,13 +17,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// defaultSource is what the one source is called that needs no SOURCES_FILE.
-const defaultSource = "default"
+// defaultSourceName is what the one source is called that needs no SOURCES_FILE.
+const defaultSourceName = "default"
 
-// configured are the sources that the settings name, sorted by name.
-func (c *Config) configured() ([]sources.Source, error) {
+// loadSources are the sources that the settings name, sorted by name.
+func (c *Config) loadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
-		Name: defaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
+		Name: defaultSourceName, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
 		CIDRs: settings.Prefixes(c.Subnets), Ports: c.AllowedPorts,
 	}
 	if c.SourcesFile == "" {
@@ -46,17 +46,17 @@ func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry p
 	metrics := subscriber.NewMetrics(registry)
 	var opened []*source
 	var problems []error
-	for _, one := range all {
-		s, err := openSource(cfg, one, log, registry)
+	for _, src := range all {
+		s, err := openSource(cfg, src, log, registry)
 		if err != nil {
 			if cfg.SourcesFile != "" {
-				err = fmt.Errorf("source %s: %w", one.Name, err)
+				err = fmt.Errorf("source %s: %w", src.Name, err)
 			}
 			problems = append(problems, err)
 			continue
 		}
 		s.subscriber = subscriber.New(subscriber.Config{
-			Source: one.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
+			Source: src.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
 			Dial: func() (subscriber.Conn, error) { return s.dial() },
 		})
 		s.Feed = s.subscriber
@@ -65,16 +65,16 @@ func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry p
 	return opened, errors.Join(problems...)
 }
 
-func openSource(cfg *Config, one sources.Source, log *slog.Logger, registry prometheus.Registerer) (*source, error) {
-	files := cfg.files()
-	files.PeerCA = one.CAFile
-	end, err := link.NewClient(link.Config{
-		Half: "writer", Name: one.Name, Files: files, Logger: log, Registerer: registry,
-	}, one.SAN)
+func openSource(cfg *Config, src sources.Source, log *slog.Logger, registry prometheus.Registerer) (*source, error) {
+	files := cfg.tlsFiles()
+	files.PeerCA = src.CAFile
+	client, err := link.NewClient(link.Config{
+		Half: "writer", Name: src.Name, Files: files, Logger: log, Registerer: registry,
+	}, src.SAN)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{Source: control.Source{Name: one.Name, CIDRs: one.CIDRs}, link: end, address: one.Address}
+	s := &source{Source: control.Source{Name: src.Name, CIDRs: src.CIDRs}, link: client, address: src.Address}
 	conn, err := s.dial() // an address that is none is an error now
 	if err != nil {
 		return nil, err
