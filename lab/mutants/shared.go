@@ -55,7 +55,7 @@ func shared() []Mutant {
 			Name:   "any-san-will-do",
 			Harm:   "Whoever has a certificate of the CA can pose as the inventory, since its name is not compared with INVENTORY_SAN.",
 			File:   inLink + "/identity.go",
-			Edits:  one("if !slices.Contains(names(leaf), server) {", "if len(names(leaf)) == 0 {"),
+			Edits:  one("if !slices.Contains(certSANs(leaf), server) {", "if len(certSANs(leaf)) == 0 {"),
 			Suites: []string{inLink},
 		},
 		{
@@ -69,14 +69,14 @@ func shared() []Mutant {
 			Name:   "unlisted-client-speaks-http2",
 			Harm:   "Whoever has a certificate of the right CA gets past the handshake, and starves listed clients by rapid resets.",
 			File:   inLink + "/identity.go",
-			Edits:  one("if clients.find(names(leaf)) == nil {", "if clients == nil {"),
+			Edits:  one("if clients.findEntry(certSANs(leaf)) == nil {", "if clients == nil {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "no-budget-of-bytes",
 			Harm:   "A stolen credential resets streams as fast as the network carries them, and starves all other clients.",
 			File:   inLink + "/handshakes.go",
-			Edits:  one("\tmetered.account = c.account\n", ""),
+			Edits:  one("\tmetered.usage = c.usage\n", ""),
 			Suites: []string{inLink},
 		},
 		{
@@ -90,7 +90,7 @@ func shared() []Mutant {
 			Name:   "handshake-without-an-end",
 			Harm:   "A thousand unfinished handshakes of 250 KB each take the inventory's whole memory, before anybody is known.",
 			File:   inLink + "/connection.go",
-			Edits:  one("c.handshake > maxHandshakeBytes", "c.handshake < 0"),
+			Edits:  one("c.handshakeBytes > maxHandshakeBytes", "c.handshakeBytes < 0"),
 			Suites: []string{inLink},
 		},
 		{

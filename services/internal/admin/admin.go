@@ -28,7 +28,7 @@ import (
 // called for each request, from several goroutines, and answers at once.
 type Check struct {
 	Name string
-	OK   func() error
+	Err  func() error
 }
 
 // Server serves the side doors.
@@ -61,7 +61,9 @@ func Listen(ctx context.Context, setting, address string) (net.Listener, error) 
 // Run serves until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.serve(ctx, listening{on: s.Admin, handler: s.adminDoors(), timeout: slowest}) })
+	g.Go(func() error {
+		return s.serveListener(ctx, httpListener{listener: s.Admin, handler: s.adminHandler(), timeout: maxRequestTime})
+	})
 	if s.Debug != nil {
 		a, ok := s.Debug.Addr().(*net.TCPAddr)
 		loopback := ok && a.IP.IsLoopback()
@@ -70,25 +72,25 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		// Profiles take as long as they are asked to, and channelz is gRPC.
 		g.Go(func() error {
-			return s.serve(ctx, listening{on: s.Debug, handler: guard(s.debugDoors(), loopback), http2: true})
+			return s.serveListener(ctx, httpListener{listener: s.Debug, handler: checkOrigin(s.debugHandler(), loopback), http2: true})
 		})
 	}
 	return g.Wait()
 }
 
-// slowest is how long a request may take to come, and its answer to go.
-const slowest = 30 * time.Second
+// maxRequestTime is how long a request may take to come, and its answer to go.
+const maxRequestTime = 30 * time.Second
 
-// listening is one of the listeners.
-type listening struct {
-	on      net.Listener
-	handler http.Handler
-	timeout time.Duration // for a request, and for its answer; 0: none
-	http2   bool          // without TLS. One connection has a hundred requests then, whose answers need not be read
+// httpListener is one of the listeners.
+type httpListener struct {
+	listener net.Listener
+	handler  http.Handler
+	timeout  time.Duration // for a request, and for its answer; 0: none
+	http2    bool          // without TLS. One connection has a hundred requests then, whose answers need not be read
 }
 
-func (s *Server) serve(ctx context.Context, v listening) error {
-	l := v.on
+func (s *Server) serveListener(ctx context.Context, v httpListener) error {
+	l := v.listener
 	srv := &http.Server{
 		Handler:           v.handler,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: v.timeout, WriteTimeout: v.timeout, IdleTimeout: time.Minute,
@@ -99,7 +101,7 @@ func (s *Server) serve(ctx context.Context, v listening) error {
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(v.http2)
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(newCrowd(l, maxConns)) }()
+	go func() { failed <- srv.Serve(newLimitListener(l, maxConnsPerListener)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
@@ -117,17 +119,17 @@ func (s *Server) serve(ctx context.Context, v listening) error {
 	return nil
 }
 
-func (s *Server) adminDoors() http.Handler {
+func (s *Server) adminHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", newMetricsHandler(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelError),
 	})))
-	mux.Handle("GET /livez", checks("livez", s.Live))
-	mux.Handle("GET /readyz", checks("readyz", s.Ready))
+	mux.Handle("GET /livez", checksHandler("livez", s.Live))
+	mux.Handle("GET /readyz", checksHandler("readyz", s.Ready))
 	return mux
 }
 
-func (s *Server) debugDoors() http.Handler {
+func (s *Server) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	if s.Status != nil {
 		mux.Handle("GET /statusz", s.Status)
@@ -150,15 +152,15 @@ func (s *Server) debugDoors() http.Handler {
 	})
 }
 
-// checks answers as Kubernetes' own probes do: "ok", or each check's line when one fails or
+// checksHandler answers as Kubernetes' own probes do: "ok", or each check's line when one fails or
 // ?verbose asks. Unlike there the reason is not withheld: it is what the asker came for.
-func checks(name string, all []Check) http.Handler {
+func checksHandler(name string, all []Check) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var b strings.Builder
 		b.WriteString("[+]ping ok\n")
 		code, verdict := http.StatusOK, name+" check passed\n"
 		for _, c := range all {
-			if err := c.OK(); err != nil {
+			if err := c.Err(); err != nil {
 				fmt.Fprintf(&b, "[-]%s failed: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 				code, verdict = http.StatusServiceUnavailable, name+" check failed\n"
 				continue

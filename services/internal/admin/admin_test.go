@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run starts a server and returns the URLs of its two listeners.
-func run(t *testing.T, s *Server) (admin, debug string) {
+// startServer starts a server and returns the URLs of its two listeners.
+func startServer(t *testing.T, s *Server) (admin, debug string) {
 	t.Helper()
 	for _, l := range []*net.Listener{&s.Admin, &s.Debug} {
 		var err error
@@ -44,7 +44,7 @@ func run(t *testing.T, s *Server) (admin, debug string) {
 	return "http://" + s.Admin.Addr().String(), "http://" + s.Debug.Addr().String()
 }
 
-func get(t *testing.T, url string) (int, string) {
+func httpGet(t *testing.T, url string) (int, string) {
 	t.Helper()
 	r, err := http.Get(url)
 	if err != nil {
@@ -58,10 +58,10 @@ func get(t *testing.T, url string) (int, string) {
 	return r.StatusCode, string(body)
 }
 
-func TestProbesSayWhichCheckFailsAndWhy(t *testing.T) {
+func TestProbesReportFailingChecks(t *testing.T) {
 	var cache error
 	s := &Server{Ready: []Check{{"caches", func() error { return cache }}, {"lease", func() error { return nil }}}}
-	admin, _ := run(t, s)
+	admin, _ := startServer(t, s)
 	for _, c := range []struct {
 		name, path string
 		cache      error
@@ -75,34 +75,34 @@ func TestProbesSayWhichCheckFailsAndWhy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cache = c.cache
-			if code, body := get(t, admin+c.path); code != c.code || body != c.body {
+			if code, body := httpGet(t, admin+c.path); code != c.code || body != c.body {
 				t.Errorf("got %d %q, want %d %q", code, body, c.code, c.body)
 			}
 		})
 	}
 }
 
-func TestEachDoorIsOnItsOwnListenerOnly(t *testing.T) {
+func TestServesEachPathOnOneListener(t *testing.T) {
 	status := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"state":"fine"}`) })
-	admin, debug := run(t, &Server{Status: status})
+	admin, debug := startServer(t, &Server{Status: status})
 	for path, want := range map[string]struct{ admin, debug int }{
 		"/metrics": {200, 404}, "/livez": {200, 404}, "/readyz": {200, 404},
 		"/statusz": {404, 200}, "/debug/pprof/": {404, 200}, "/debug/pprof/heap": {404, 200}, "/": {404, 404},
 	} {
-		if got, _ := get(t, admin+path); got != want.admin {
+		if got, _ := httpGet(t, admin+path); got != want.admin {
 			t.Errorf("%s for the cluster: %d, want %d", path, got, want.admin)
 		}
-		if got, _ := get(t, debug+path); got != want.debug {
+		if got, _ := httpGet(t, debug+path); got != want.debug {
 			t.Errorf("%s for the machine: %d, want %d", path, got, want.debug)
 		}
 	}
-	if _, body := get(t, admin+"/metrics"); !strings.Contains(body, "slicefeed_test_total 0") {
+	if _, body := httpGet(t, admin+"/metrics"); !strings.Contains(body, "slicefeed_test_total 0") {
 		t.Errorf("metrics are %q", body)
 	}
 }
 
-func TestChannelzAnswersOnTheDebugListenerOnly(t *testing.T) {
-	admin, debug := run(t, &Server{})
+func TestServesChannelzOnDebugListener(t *testing.T) {
+	admin, debug := startServer(t, &Server{})
 	ask := func(url string) error {
 		conn, err := grpc.NewClient("passthrough:"+strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -120,7 +120,7 @@ func TestChannelzAnswersOnTheDebugListenerOnly(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsToldByTheNameOfItsSetting(t *testing.T) {
+func TestListenErrorNamesSetting(t *testing.T) {
 	l, err := Listen(t.Context(), "ADMIN_ADDRESS", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -6,41 +6,41 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/eviction"
 )
 
-// maxConns is how many connections a listener keeps. A kubelet and a few scrapers have some each; all
+// maxConnsPerListener is how many connections a listener keeps. A kubelet and a few scrapers have some each; all
 // of them come without a name, so they are told apart by address alone.
-const maxConns = 128 // docs/limits.md says it too
+const maxConnsPerListener = 128 // docs/limits.md says it too
 
-// crowd is a listener that closes a connection to make room for another. To let the newest
+// limitListener is a listener that closes a connection to make room for another. To let the newest
 // wait (netutil.LimitListener) was rejected: whoever merely holds connections would keep the kubelet
 // out, which then restarts what is healthy.
-type crowd struct {
+type limitListener struct {
 	net.Listener
 
-	all *eviction.Set[net.Conn]
+	conns *eviction.Set[net.Conn]
 }
 
-func newCrowd(l net.Listener, limit int) *crowd {
-	return &crowd{l, eviction.NewSet(limit, func(evicted net.Conn) {
+func newLimitListener(l net.Listener, limit int) *limitListener {
+	return &limitListener{l, eviction.NewSet(limit, func(evicted net.Conn) {
 		evicted.Close() //nolint:errcheck // whose it was finds out
 	})}
 }
 
-func (c *crowd) Accept() (net.Conn, error) {
+func (c *limitListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &member{conn, c.all.Add(eviction.Source(conn.RemoteAddr()), conn)}, nil
+	return &trackedConn{conn, c.conns.Add(eviction.Source(conn.RemoteAddr()), conn)}, nil
 }
 
-// member is a connection that its crowd is told of when it ends.
-type member struct {
+// trackedConn is a connection that its crowd is told of when it ends.
+type trackedConn struct {
 	net.Conn
 
-	place *eviction.Kept[net.Conn]
+	slot *eviction.Kept[net.Conn]
 }
 
-func (m *member) Close() error {
-	m.place.Remove()
+func (m *trackedConn) Close() error {
+	m.slot.Remove()
 	return m.Conn.Close()
 }

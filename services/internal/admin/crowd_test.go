@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-func TestWhoMerelyHoldsConnectionsKeepsNobodyOut(t *testing.T) {
+func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
 	s := &Server{}
-	admin, debug := run(t, s)
+	admin, debug := startServer(t, s)
 	for _, one := range []struct{ url, address string }{{admin + "/livez", s.Admin.Addr().String()}, {debug + "/debug/pprof/cmdline", s.Debug.Addr().String()}} {
 		var silent []net.Conn
 		soon := time.Now().Add(4 * time.Second) // after five a header that does not come ends a connection by itself
-		for range maxConns + 20 {
+		for range maxConnsPerListener + 20 {
 			conn, err := net.Dial("tcp", one.address)
 			if err != nil {
 				t.Fatal(err)
@@ -29,7 +29,7 @@ func TestWhoMerelyHoldsConnectionsKeepsNobodyOut(t *testing.T) {
 			defer conn.Close()
 			silent = append(silent, conn)
 		}
-		if code, body := get(t, one.url); code != http.StatusOK {
+		if code, body := httpGet(t, one.url); code != http.StatusOK {
 			t.Errorf("%s answers %d: %s", one.url, code, body)
 		}
 		if time.Now().After(soon) {
@@ -48,20 +48,20 @@ func TestWhoMerelyHoldsConnectionsKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections in memory, so that time can be the test's.
-type pipes struct{ conns chan net.Conn }
+// pipeListener is a listener of connections in memory, so that time can be the test's.
+type pipeListener struct{ conns chan net.Conn }
 
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	conn, ok := <-p.conns
 	if !ok {
 		return nil, net.ErrClosed
 	}
 	return conn, nil
 }
-func (p *pipes) Close() error   { close(p.conns); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "a pipe"} }
+func (p *pipeListener) Close() error   { close(p.conns); return nil }
+func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "a pipe"} }
 
-func TestASlowPeerIsNotWaitedForAtTheAdminListener(t *testing.T) {
+func TestAdminListenerDropsSlowPeers(t *testing.T) {
 	for name, says := range map[string]string{
 		"nothing":                      "",
 		"half a header":                "GET /livez HT",
@@ -71,16 +71,18 @@ func TestASlowPeerIsNotWaitedForAtTheAdminListener(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Server{Logger: slog.New(slog.DiscardHandler)}
-				l := &pipes{make(chan net.Conn)}
+				l := &pipeListener{make(chan net.Conn)}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- s.serve(ctx, listening{on: l, handler: checks("livez", nil), timeout: slowest}) }()
+				go func() {
+					done <- s.serveListener(ctx, httpListener{listener: l, handler: checksHandler("livez", nil), timeout: maxRequestTime})
+				}()
 				ours, theirs := net.Pipe()
 				l.conns <- theirs
 				began := time.Now()
 				go io.WriteString(ours, says) // an error of it is found by reading
 				heard, _ := io.ReadAll(ours)  // until it is closed
-				if took := time.Since(began); took > slowest+time.Minute {
+				if took := time.Since(began); took > maxRequestTime+time.Minute {
 					t.Errorf("it was waited for for %s", took)
 				}
 				if name == "a question, and then no more" && !bytes.Contains(heard, []byte("200 OK")) {
@@ -95,14 +97,14 @@ func TestASlowPeerIsNotWaitedForAtTheAdminListener(t *testing.T) {
 	}
 }
 
-func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+func TestDocumentedLimitsMatchCode(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
-		fmt.Sprintf("| connections, of each listener | %d |", maxConns),
-		fmt.Sprintf("| %.0f s each |", slowest.Seconds()),
+		fmt.Sprintf("| connections, of each listener | %d |", maxConnsPerListener),
+		fmt.Sprintf("| %.0f s each |", maxRequestTime.Seconds()),
 	} {
 		if !bytes.Contains(text, []byte(row)) {
 			t.Errorf("docs/limits.md does not say %q", row)

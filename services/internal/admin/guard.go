@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// guard keeps the pages of other sites out of what is on loopback: a browser on the same machine runs
+// checkOrigin keeps the pages of other sites out of what is on loopback: a browser on the same machine runs
 // them, and sends requests for them. A name that leads to 127.0.0.1 is anyone's to make (DNS
 // rebinding), so on loopback only its own names are answered to. What a page of another site asks
 // for by itself is refused everywhere; a link that a person follows is not.
-func guard(h http.Handler, loopback bool) http.Handler {
+func checkOrigin(h http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case loopback && !localName(r.Host):
+		case loopback && !isLocalHost(r.Host):
 			http.Error(w, "this listener answers to localhost and to addresses, not to other names", http.StatusMisdirectedRequest)
-		case foreign(r.Header):
+		case isCrossOrigin(r.Header):
 			http.Error(w, "this listener does not answer to the pages of other sites", http.StatusForbidden)
 		default:
 			h.ServeHTTP(w, r)
@@ -23,8 +23,8 @@ func guard(h http.Handler, loopback bool) http.Handler {
 	})
 }
 
-// localName reports whether a Host is an address, or localhost.
-func localName(host string) bool {
+// isLocalHost reports whether a Host is an address, or localhost.
+func isLocalHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -32,8 +32,8 @@ func localName(host string) bool {
 	return net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// foreign reports whether a browser says that the request is for a page of another site.
-func foreign(h http.Header) bool {
+// isCrossOrigin reports whether a browser says that the request is for a page of another site.
+func isCrossOrigin(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 		return false

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAPageOfAnotherSiteGetsNothingFromTheDebugListener(t *testing.T) {
+func TestDebugListenerRejectsCrossOriginPages(t *testing.T) {
 	inner := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for _, c := range []struct {
 		name     string
@@ -38,7 +38,7 @@ func TestAPageOfAnotherSiteGetsNothingFromTheDebugListener(t *testing.T) {
 				r.Header.Set(key, value)
 			}
 			w := httptest.NewRecorder()
-			guard(inner, c.loopback).ServeHTTP(w, r)
+			checkOrigin(inner, c.loopback).ServeHTTP(w, r)
 			if w.Code != c.code {
 				t.Errorf("%d, want %d", w.Code, c.code)
 			}

@@ -16,30 +16,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// peer is a connection in memory that has an address.
-type peer struct {
+// peerConn is a connection in memory that has an address.
+type peerConn struct {
 	net.Conn
 
-	from string
+	address string
 }
 
-func (p peer) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.from)) }
+func (p peerConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.address))
+}
 
-// scraped serves the admin listener in memory, and returns how to dial it from an address.
-func scraped(t *testing.T) (dial func(from string) net.Conn, end func()) {
+// startAdmin serves the admin listener in memory, and returns how to dial it from an address.
+func startAdmin(t *testing.T) (dial func(from string) net.Conn, end func()) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "slicefeed_test_total"}))
 	s := &Server{Logger: slog.New(slog.DiscardHandler), Gatherer: registry}
-	l := &pipes{make(chan net.Conn)}
+	l := &pipeListener{make(chan net.Conn)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.serve(ctx, listening{on: l, handler: s.adminDoors(), timeout: slowest}) }()
+	go func() {
+		done <- s.serveListener(ctx, httpListener{listener: l, handler: s.adminHandler(), timeout: maxRequestTime})
+	}()
 	var all []net.Conn
 	dial = func(from string) net.Conn {
 		ours, theirs := net.Pipe()
 		all = append(all, ours)
-		l.conns <- peer{theirs, from}
+		l.conns <- peerConn{theirs, from}
 		return ours
 	}
 	return dial, func() {
@@ -53,12 +57,12 @@ func scraped(t *testing.T) (dial func(from string) net.Conn, end func()) {
 	}
 }
 
-// ask sends a request for /metrics, and reads nothing.
-func ask(conn net.Conn) { io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n") }
+// sendScrape sends a request for /metrics, and reads nothing.
+func sendScrape(conn net.Conn) { io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n") }
 
-func scrape(t *testing.T, conn net.Conn) {
+func mustScrape(t *testing.T, conn net.Conn) {
 	t.Helper()
-	ask(conn)
+	sendScrape(conn)
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
@@ -70,19 +74,19 @@ func scrape(t *testing.T, conn net.Conn) {
 	}
 }
 
-func TestScrapesAreAnsweredBesideReadersThatDoNotRead(t *testing.T) {
+func TestSlowReadersDoNotBlockScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dial, end := scraped(t)
+		dial, end := startAdmin(t)
 		defer end()
 		var slow []net.Conn
-		for range 3 * maxScrapes {
+		for range 3 * maxUnreadScrapes {
 			conn := dial("192.0.2.1:1")
-			ask(conn)
+			sendScrape(conn)
 			slow = append(slow, conn)
 		}
 		synctest.Wait() // each answer that has a place is being written
 		for range 40 {
-			scrape(t, dial("192.0.2.2:1"))
+			mustScrape(t, dial("192.0.2.2:1"))
 		}
 		closed := 0
 		for _, conn := range slow {
@@ -91,18 +95,18 @@ func TestScrapesAreAnsweredBesideReadersThatDoNotRead(t *testing.T) {
 				closed++
 			}
 		}
-		if want := 2*maxScrapes + 1; closed < want {
+		if want := 2*maxUnreadScrapes + 1; closed < want {
 			t.Errorf("%d of the slow readers lost their connection, want %d", closed, want)
 		}
 	})
 }
 
-func TestASlowReaderOfMetricsLosesItsPlace(t *testing.T) {
+func TestClosesSlowMetricsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dial, end := scraped(t)
+		dial, end := startAdmin(t)
 		defer end()
 		conn := dial("192.0.2.1:1")
-		ask(conn)
+		sendScrape(conn)
 		began := time.Now()
 		time.Sleep(maxScrapeTime + time.Second)
 		synctest.Wait()
@@ -115,21 +119,21 @@ func TestASlowReaderOfMetricsLosesItsPlace(t *testing.T) {
 	})
 }
 
-func TestAReaderOfMetricsThatReadsKeepsItsConnection(t *testing.T) {
+func TestKeepsActiveMetricsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dial, end := scraped(t)
+		dial, end := startAdmin(t)
 		defer end()
 		conn := dial("192.0.2.1:1")
 		for range 5 {
-			scrape(t, conn)
+			mustScrape(t, conn)
 			time.Sleep(20 * time.Second)
 		}
 	})
 }
 
-func TestTheAdminListenerSpeaksNoHTTP2(t *testing.T) {
+func TestServesHTTP2OnlyOnDebugListener(t *testing.T) {
 	s := &Server{}
-	run(t, s)
+	startServer(t, s)
 	for _, c := range []struct {
 		on    net.Listener
 		http2 bool

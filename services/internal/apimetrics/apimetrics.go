@@ -18,7 +18,7 @@ import (
 // Observe counts all requests of clients made from the configuration. Call it before anything else
 // wraps the transport, so that requests which a later wrapper delays or drops are not counted.
 func Observe(cluster *rest.Config, component string, reg prometheus.Registerer) {
-	m := &metrics{
+	m := &requestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "api_requests_total",
 			Help: "Number of requests to the cluster's API server, by verb and HTTP status code; error: no response.",
@@ -34,16 +34,16 @@ func Observe(cluster *rest.Config, component string, reg prometheus.Registerer) 
 		m.requests.WithLabelValues(verb, "200")
 	}
 	m.duration.WithLabelValues("get")
-	cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &instrumented{next: next, metrics: m} })
+	cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &instrumented{next: next, requestMetrics: m} })
 }
 
-type metrics struct {
+type requestMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
 type instrumented struct {
-	*metrics
+	*requestMetrics
 
 	next http.RoundTripper
 }
@@ -52,9 +52,9 @@ type instrumented struct {
 func (c *instrumented) RoundTrip(r *http.Request) (*http.Response, error) {
 	startedAt := time.Now()
 	resp, err := c.next.RoundTrip(r)
-	verb, result := verb(r), "error"
+	verb, result := requestVerb(r), "error"
 	if err == nil {
-		result = code(resp.StatusCode)
+		result = codeLabel(resp.StatusCode)
 	}
 	c.requests.WithLabelValues(verb, result).Inc()
 	if verb != "watch" {
@@ -63,8 +63,8 @@ func (c *instrumented) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// verb returns the request's method in lower case, or watch.
-func verb(r *http.Request) string {
+// requestVerb returns the request's method in lower case, or watch.
+func requestVerb(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet:
 		if isTrue(r.URL.Query().Get("watch")) {
@@ -82,8 +82,8 @@ func isTrue(value string) bool {
 	return err == nil && on
 }
 
-// code keeps the label bounded whatever status the server sends.
-func code(status int) string {
+// codeLabel keeps the label bounded whatever status the server sends.
+func codeLabel(status int) string {
 	if http.StatusText(status) == "" {
 		return "other"
 	}

@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answers is an API server that responds by path, or not at all.
-type answers map[string]int
+// fakeAPIServer is an API server that responds by path, or not at all.
+type fakeAPIServer map[string]int
 
-func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a fakeAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, ok := a[r.URL.Path]
 	if !ok {
 		return nil, errors.New("connection refused")
@@ -23,9 +23,9 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, nil
 }
 
-func TestCountsEachRequestByVerbAndResult(t *testing.T) {
+func TestCountsRequestsByVerbAndCode(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	cluster := &rest.Config{Transport: answers{"/api/v1/nodes": 200, "/forbidden": 403, "/odd": 799}}
+	cluster := &rest.Config{Transport: fakeAPIServer{"/api/v1/nodes": 200, "/forbidden": 403, "/odd": 799}}
 	Observe(cluster, "half", reg)
 	transport, err := rest.TransportFor(cluster)
 	if err != nil {

@@ -14,15 +14,15 @@ func BuildInfo(half, version string) prometheus.Collector {
 		Namespace: "slicefeed", Subsystem: half, Name: "build_info",
 		Help: "1; its labels say which build this is.",
 		ConstLabels: prometheus.Labels{
-			"version": version, "revision": revision(), "goversion": runtime.Version(),
+			"version": version, "revision": vcsRevision(), "goversion": runtime.Version(),
 		},
 	})
 	info.Set(1)
 	return info
 }
 
-// revision is the commit that was built, as far as the build has noted it.
-func revision() string {
+// vcsRevision is the commit that was built, as far as the build has noted it.
+func vcsRevision() string {
 	noted := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

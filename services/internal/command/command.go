@@ -21,53 +21,53 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// Half is what makes one binary differ from the other. C is its configuration struct.
-type Half[C any] struct {
+// Component is what makes one binary differ from the other. C is its configuration struct.
+type Component[C any] struct {
 	Name    string // of the binary
 	Short   string // one sentence
 	Version string
 	Commit  string // that it was built from; may be empty
 
-	// Forbidden are environment names of the other half's credentials: with one of them set,
+	// ForbiddenEnv are environment names of the other half's credentials: with one of them set,
 	// this half does not start. A guard rail, not a proof: see docs/architecture.md.
-	Forbidden []string
+	ForbiddenEnv []string
 
 	// Build makes the service from a valid configuration: it reads files, but asks nobody.
 	// Its error is one of configuration.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
-	// Extra are commands of this half alone, with the configuration of serve.
-	Extra []Extra[C]
+	// Subcommands are commands of this half alone, with the configuration of serve.
+	Subcommands []Subcommand[C]
 
-	// Tools are commands of this half alone, with settings of their own.
-	Tools []Tool
+	// Standalone are commands of this half alone, with settings of their own.
+	Standalone []StandaloneCommand
 }
 
-// Extra is a command for people, with the configuration of serve.
-type Extra[C any] struct {
+// Subcommand is a command for people, with the configuration of serve.
+type Subcommand[C any] struct {
 	Use   string // its name, then what its arguments are: "explain NODE"; those that may be left out come last: "status [NODE]"
 	Short string // one sentence
-	Run   func(ctx context.Context, call Call[C]) error
+	Run   func(ctx context.Context, call Invocation[C]) error
 }
 
-// Call is what was asked of an Extra.
-type Call[C any] struct {
+// Invocation is what was asked of an Extra.
+type Invocation[C any] struct {
 	Config *C
 	Args   []string
 	Out    io.Writer // the answer
 	Err    io.Writer // what there is to say on the way
 }
 
-// Tool is a command for people with settings of its own: it runs where they are, with what
-// is theirs. Make one with NewTool.
-type Tool struct {
-	configured func(getenv func(string) string) *cobra.Command
+// StandaloneCommand is a command for people with settings of its own: it runs where they are, with what
+// is theirs. Make one with NewStandalone.
+type StandaloneCommand struct {
+	newCommand func(getenv func(string) string) *cobra.Command
 }
 
-// NewTool makes a command whose settings are T. Use and run are as in an Extra.
-func NewTool[T any](use, short string, run func(ctx context.Context, call Call[T]) error) Tool {
-	return Tool{func(getenv func(string) string) *cobra.Command {
-		return Half[T]{}.extra(getenv, Extra[T]{Use: use, Short: short, Run: run})
+// NewStandalone makes a command whose settings are T. Use and run are as in an Extra.
+func NewStandalone[T any](use, short string, run func(ctx context.Context, call Invocation[T]) error) StandaloneCommand {
+	return StandaloneCommand{func(getenv func(string) string) *cobra.Command {
+		return Component[T]{}.newSubcommand(getenv, Subcommand[T]{Use: use, Short: short, Run: run})
 	}}
 }
 
@@ -78,7 +78,7 @@ type Service interface {
 
 // Main runs the command line and returns the exit code: 2 for a configuration that cannot
 // work, 1 for any other error.
-func (h Half[C]) Main(args []string, stdout, stderr io.Writer) int {
+func (h Component[C]) Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	root := h.Command(os.Getenv)
@@ -93,7 +93,7 @@ func (h Half[C]) Main(args []string, stdout, stderr io.Writer) int {
 }
 
 // Command is the binary's command, reading its environment from getenv.
-func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
+func (h Component[C]) Command(getenv func(string) string) *cobra.Command {
 	root := &cobra.Command{
 		Use: h.Name, Short: h.Short, SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -105,30 +105,30 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		return settings.FlagError(unknownCommand(cmd, args[0]))
+		return settings.FlagError(unknownCommandError(cmd, args[0]))
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
-		h.configured(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
+		h.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				log := logging.New(cmd.ErrOrStderr(), slog.LevelInfo)
 				logging.CaptureGlobalLoggers(log)
-				service, err := h.build(cfg, log)
+				service, err := h.buildService(cfg, log)
 				if err != nil {
 					return err
 				}
 				log.Info("starting", "half", h.Name, "version", h.Version)
 				return service.Run(cmd.Context())
 			}),
-		h.configured(getenv, &cobra.Command{Use: "check-config", Short: "Say everything that is wrong with the configuration and its files, and exit"},
+		h.withConfig(getenv, &cobra.Command{Use: "check-config", Short: "Say everything that is wrong with the configuration and its files, and exit"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				if _, err := h.build(cfg, slog.New(slog.DiscardHandler)); err != nil {
+				if _, err := h.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), "the configuration can work")
 				return nil
 			}),
-		&cobra.Command{Use: "version", Short: "Print the version, the commit and the version of Go", Args: arguments(nil), Run: func(cmd *cobra.Command, _ []string) {
+		&cobra.Command{Use: "version", Short: "Print the version, the commit and the version of Go", Args: checkArgs(nil), Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", h.Name, h.Version)
 			if h.Commit != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "commit %s\n", h.Commit)
@@ -136,30 +136,30 @@ func (h Half[C]) Command(getenv func(string) string) *cobra.Command {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		}},
 	)
-	for _, x := range h.Extra {
-		root.AddCommand(h.extra(getenv, x))
+	for _, x := range h.Subcommands {
+		root.AddCommand(h.newSubcommand(getenv, x))
 	}
-	for _, tool := range h.Tools {
-		root.AddCommand(tool.configured(getenv))
+	for _, tool := range h.Standalone {
+		root.AddCommand(tool.newCommand(getenv))
 	}
 	return root
 }
 
-func (h Half[C]) extra(getenv func(string) string, x Extra[C]) *cobra.Command {
-	return h.configured(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
+func (h Component[C]) newSubcommand(getenv func(string) string, x Subcommand[C]) *cobra.Command {
+	return h.withConfig(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
 			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
-			return x.Run(cmd.Context(), Call[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+			return x.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 		})
 }
 
-// configured gives a command the flags of the configuration, and the arguments that its Use names.
-func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
+// withConfig gives a command the flags of the configuration, and the arguments that its Use names.
+func (h Component[C]) withConfig(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
-	cmd.Args = arguments(strings.Fields(cmd.Use)[1:])
+	cmd.Args = checkArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), h.forbidden(getenv)); err != nil {
+		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), h.checkForbiddenEnv(getenv)); err != nil {
 			return err
 		}
 		return run(cmd, cfg, args)
@@ -167,8 +167,8 @@ func (h Half[C]) configured(getenv func(string) string, cmd *cobra.Command, run 
 	return cmd
 }
 
-// arguments checks those of a command against their names; optional ones are in brackets and come last.
-func arguments(wanted []string) cobra.PositionalArgs {
+// checkArgs checks those of a command against their names; optional ones are in brackets and come last.
+func checkArgs(wanted []string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		for i, name := range wanted {
 			if i >= len(args) && !strings.HasPrefix(name, "[") {
@@ -182,7 +182,7 @@ func arguments(wanted []string) cobra.PositionalArgs {
 	}
 }
 
-func unknownCommand(root *cobra.Command, name string) error {
+func unknownCommandError(root *cobra.Command, name string) error {
 	advice := root.CommandPath() + " --help lists all"
 	if near := root.SuggestionsFor(name); len(near) > 0 {
 		advice = "did you mean " + strings.Join(near, " or ") + "?"
@@ -190,7 +190,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q: %s", name, advice)
 }
 
-func (h Half[C]) build(cfg *C, log *slog.Logger) (Service, error) {
+func (h Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
 	service, err := h.Build(cfg, log)
 	if err != nil {
 		return nil, settings.Wrong(err)
@@ -198,10 +198,10 @@ func (h Half[C]) build(cfg *C, log *slog.Logger) (Service, error) {
 	return service, nil
 }
 
-// forbidden says which credentials of the other half this one was handed.
-func (h Half[C]) forbidden(getenv func(string) string) error {
+// checkForbiddenEnv says which credentials of the other half this one was handed.
+func (h Component[C]) checkForbiddenEnv(getenv func(string) string) error {
 	var found []string
-	for _, name := range h.Forbidden {
+	for _, name := range h.ForbiddenEnv {
 		if getenv(name) != "" {
 			found = append(found, name)
 		}

@@ -13,23 +13,23 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-type config struct {
+type testConfig struct {
 	Name  string `flag:"name" required:"true" help:"a name"`
 	Count int    `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
 }
 
-type count struct {
+type countConfig struct {
 	Count int `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
 }
 
-type service struct{ ran *bool }
+type fakeService struct{ ran *bool }
 
-func (s service) Run(context.Context) error {
+func (s fakeService) Run(context.Context) error {
 	*s.ran = true
 	return nil
 }
 
-func TestACommandLineJudgesAConfiguration(t *testing.T) {
+func TestCommandLine(t *testing.T) {
 	broken := errors.New("TLS_CERT_FILE: no such file")
 	for _, tt := range []struct {
 		name  string
@@ -70,17 +70,17 @@ func TestACommandLineJudgesAConfiguration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ran := false
-			half := Half[config]{
-				Name: "half", Version: "v1.2.3", Commit: "0123abc", Forbidden: []string{"OTHER_TOKEN"},
-				Build: func(*config, *slog.Logger) (Service, error) { return service{&ran}, tt.build },
-				Tools: []Tool{NewTool("measure", "Measure", func(_ context.Context, call Call[count]) error {
+			half := Component[testConfig]{
+				Name: "half", Version: "v1.2.3", Commit: "0123abc", ForbiddenEnv: []string{"OTHER_TOKEN"},
+				Build: func(*testConfig, *slog.Logger) (Service, error) { return fakeService{&ran}, tt.build },
+				Standalone: []StandaloneCommand{NewStandalone("measure", "Measure", func(_ context.Context, call Invocation[countConfig]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
 					return err
-				}), NewTool("look [WHAT]", "Look", func(_ context.Context, call Call[count]) error {
+				}), NewStandalone("look [WHAT]", "Look", func(_ context.Context, call Invocation[countConfig]) error {
 					_, err := fmt.Fprintf(call.Out, "looked at %v\n", call.Args)
 					return err
 				})},
-				Extra: []Extra[config]{{Use: "greet WHOM", Short: "Greet", Run: func(_ context.Context, call Call[config]) error {
+				Subcommands: []Subcommand[testConfig]{{Use: "greet WHOM", Short: "Greet", Run: func(_ context.Context, call Invocation[testConfig]) error {
 					if call.Args[0] == "nobody" {
 						return errors.New("nobody is there")
 					}

@@ -6,34 +6,34 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// account is what one client has used up: all that call by one name of the list. It outlives a
+// clientUsage is what one client has used up: all that call by one name of the list. It outlives a
 // change of the client's grant.
-type account struct {
+type clientUsage struct {
 	calls, streams, bytes *rate.Limiter
 
-	mu     sync.Mutex
-	conns  map[*connection]struct{}
-	excess int // of conns: those that are there to be told that they are too many
+	mu          sync.Mutex
+	conns       map[*clientConnection]struct{}
+	excessCount int // of conns: those that are there to be told that they are too many
 }
 
-func newAccount() *account {
-	return &account{
+func newClientUsage() *clientUsage {
+	return &clientUsage{
 		calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(streamRate, streamBurst),
-		bytes: rate.NewLimiter(byteRate, byteBurst), conns: map[*connection]struct{}{},
+		bytes: rate.NewLimiter(byteRate, byteBurst), conns: map[*clientConnection]struct{}{},
 	}
 }
 
-// add counts a connection in and reports whether there is room for it. A connection above the limit
+// addConnection counts a connection in and reports whether there is room for it. A connection above the limit
 // is kept for a while all the same, and each call on it gets RESOURCE_EXHAUSTED: a connection that
 // is merely closed tells its client nothing.
-func (a *account) add(c *connection) bool {
+func (a *clientUsage) addConnection(c *clientConnection) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case len(a.conns)-a.excess < maxConns:
-	case a.excess < maxExcessConns:
-		c.excess = true
-		a.excess++
+	case len(a.conns)-a.excessCount < maxConns:
+	case a.excessCount < maxExcessConns:
+		c.overLimit = true
+		a.excessCount++
 	default:
 		return false
 	}
@@ -41,31 +41,31 @@ func (a *account) add(c *connection) bool {
 	return true
 }
 
-// remove counts a connection out; a connection that was never in, or is out already, changes nothing.
-func (a *account) remove(c *connection) {
+// removeConnection counts a connection out; a connection that was never in, or is out already, changes nothing.
+func (a *clientUsage) removeConnection(c *clientConnection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, in := a.conns[c]; !in {
 		return
 	}
 	delete(a.conns, c)
-	if c.excess {
-		a.excess--
+	if c.overLimit {
+		a.excessCount--
 	}
 }
 
-func (a *account) connections() int {
+func (a *clientUsage) connectionCount() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.conns)
 }
 
 // closeRevoked closes the connections whose client is not on the list any more.
-func (a *account) closeRevoked() {
+func (a *clientUsage) closeRevoked() {
 	a.mu.Lock()
-	var revoked []*connection
+	var revoked []*clientConnection
 	for c := range a.conns {
-		if c.entry() == nil {
+		if c.currentEntry() == nil {
 			revoked = append(revoked, c)
 		}
 	}

@@ -25,48 +25,48 @@ func GrantFrom(ctx context.Context) (Grant, bool) {
 // The ends that a live stream can come to. What a stranger learns is the same in each case:
 // nothing about who is on the list.
 var (
-	errDenied   = status.Error(codes.PermissionDenied, "this client is not allowed")
-	errChanged  = status.Error(codes.Unavailable, "what this client may see has changed, call again")
-	errStopping = status.Error(codes.Unavailable, "the server is shutting down")
-	errNoPeer   = status.Error(codes.Unauthenticated, "no client certificate")
+	errDenied             = status.Error(codes.PermissionDenied, "this client is not allowed")
+	errPermissionsChanged = status.Error(codes.Unavailable, "what this client may see has changed, call again")
+	errStopping           = status.Error(codes.Unavailable, "the server is shutting down")
+	errNoCertificate      = status.Error(codes.Unauthenticated, "no client certificate")
 )
 
-// authoriser lets those on the list in, and live streams out when the list changes or the
+// authorizer lets those on the list in, and live streams out when the list changes or the
 // server stops. It covers every service, health and reflection included: that a client is listed was
 // checked in the handshake, but the list may have changed since.
-type authoriser struct {
+type authorizer struct {
 	clients  *Clients
 	stopping chan struct{}
 }
 
-// admit finds the caller's grant.
-func (a *authoriser) admit(ctx context.Context) (Grant, error) {
-	c := connectionOf(ctx)
+// findGrant finds the caller's grant.
+func (a *authorizer) findGrant(ctx context.Context) (Grant, error) {
+	c := connectionFromContext(ctx)
 	if c == nil {
-		return Grant{}, errNoPeer
+		return Grant{}, errNoCertificate
 	}
-	if e := c.entry(); e != nil {
+	if e := c.currentEntry(); e != nil {
 		return e.grant, nil
 	}
 	return Grant{}, errDenied
 }
 
-func (a *authoriser) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	g, err := a.admit(ctx)
+func (a *authorizer) authorizeUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	g, err := a.findGrant(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return handler(WithGrant(ctx, g), req)
 }
 
-func (a *authoriser) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, end := context.WithCancelCause(ss.Context())
 	defer end(nil)
-	g, err := a.admit(ctx)
+	g, err := a.findGrant(ctx)
 	if err != nil {
 		return err
 	}
-	changed, conn := a.clients.Follow(g), connectionOf(ctx)
+	changed, conn := a.clients.Watch(g), connectionFromContext(ctx)
 	ctx = WithGrant(ctx, g)
 	watched := make(chan struct{})
 	go func() {
@@ -76,16 +76,16 @@ func (a *authoriser) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerI
 		case <-a.stopping:
 			end(errStopping)
 		case <-changed:
-			if conn.entry() != nil {
-				end(errChanged)
+			if conn.currentEntry() != nil {
+				end(errPermissionsChanged)
 			} else {
 				end(errDenied)
 			}
 		}
 	}()
-	s := &watchedStream{ServerStream: ss, ctx: ctx}
+	s := &revocableStream{ServerStream: ss, ctx: ctx}
 	err = handler(srv, s)
-	if over := s.over(); over != nil {
+	if over := s.endCause(); over != nil {
 		err = over
 	}
 	end(nil)
@@ -93,33 +93,33 @@ func (a *authoriser) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerI
 	return err
 }
 
-// watchedStream ends for its handler when the authoriser ends it: its context is done, and
+// revocableStream ends for its handler when the authoriser ends it: its context is done, and
 // a handler that waits for the peer instead cannot say or hear anything more.
-type watchedStream struct {
+type revocableStream struct {
 	grpc.ServerStream
 
 	ctx context.Context
 }
 
-func (s *watchedStream) Context() context.Context { return s.ctx }
+func (s *revocableStream) Context() context.Context { return s.ctx }
 
-func (s *watchedStream) over() error {
-	if cause := context.Cause(s.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errChanged) || errors.Is(cause, errDenied) {
+func (s *revocableStream) endCause() error {
+	if cause := context.Cause(s.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errPermissionsChanged) || errors.Is(cause, errDenied) {
 		return cause
 	}
 	return nil
 }
 
-func (s *watchedStream) SendMsg(m any) error {
-	if err := s.over(); err != nil {
+func (s *revocableStream) SendMsg(m any) error {
+	if err := s.endCause(); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-func (s *watchedStream) RecvMsg(m any) error {
+func (s *revocableStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.over()
+	return s.endCause()
 }

@@ -18,27 +18,27 @@ import (
 )
 
 var (
-	person   = leaf{sans: []string{personDNS}, usages: forClients}
-	stranger = leaf{sans: []string{"spiffe://example.org/slicefeed/stranger"}, usages: forClients}
-	twoNames = leaf{sans: []string{writerURI, personDNS}, usages: forClients}
+	operatorCert = certSpec{sans: []string{operatorDNS}, usages: forClients}
+	unlistedCert = certSpec{sans: []string{"spiffe://example.org/slicefeed/stranger"}, usages: forClients}
+	twoNamesCert = certSpec{sans: []string{writerURI, operatorDNS}, usages: forClients}
 )
 
-func TestTheListDecidesWhoMayCall(t *testing.T) {
-	r := newRig(t, goodServer)
+func TestServesOnlyListedClients(t *testing.T) {
+	r := newTestLink(t, serverCert)
 	for _, c := range []struct {
 		name   string
-		client leaf
+		client certSpec
 		want   string
 		code   codes.Code
 	}{
-		{"a URI SAN with a view", goodWriter, writerURI + " subscriber pool=blue", codes.OK},
-		{"a DNS SAN without a view", person, personDNS + " operator ", codes.OK},
-		{"an unlisted client", stranger, "", codes.Unavailable},
-		{"a certificate with two names of the list", twoNames, "", codes.Unavailable},
+		{"a URI SAN with a view", writerCert, writerURI + " subscriber pool=blue", codes.OK},
+		{"a DNS SAN without a view", operatorCert, operatorDNS + " operator ", codes.OK},
+		{"an unlisted client", unlistedCert, "", codes.Unavailable},
+		{"a certificate with two names of the list", twoNamesCert, "", codes.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := r.dial(t, c.client, serverURI)
-			got, err := call(t, conn, "Who", "")
+			got, err := callProbe(t, conn, "Who", "")
 			if got != c.want || status.Code(err) != c.code {
 				t.Errorf("got %q, %v; want %q, %v", got, err, c.want, c.code)
 			}
@@ -46,26 +46,26 @@ func TestTheListDecidesWhoMayCall(t *testing.T) {
 				t.Errorf("health: got %v, want %v", err, c.code)
 			}
 			if c.code == codes.OK {
-				r.log.await(t, "peer.san="+c.client.sans[0])
+				r.log.waitFor(t, "peer.san="+c.client.sans[0])
 				return
 			}
-			r.log.await(t, "this client is not on the list")
-			r.log.await(t, c.client.sans[0])
+			r.log.waitFor(t, "this client is not on the list")
+			r.log.waitFor(t, c.client.sans[0])
 		})
 	}
 }
 
 // An unlisted client's connection ends before HTTP/2: whatever it sends is not read, and not one
 // byte of HTTP/2 comes back.
-func TestAnUnlistedClientsConnectionEndsBeforeHTTP2(t *testing.T) {
-	r := newRig(t, goodServer)
+func TestRejectsUnlistedClientsBeforeHTTP2(t *testing.T) {
+	r := newTestLink(t, serverCert)
 	for range 5 {
 		conn := must(tls.Dial("tcp", r.address, &tls.Config{
-			InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.pair(t, stranger)},
+			InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, unlistedCert)},
 		}))(t)
 		conn.SetDeadline(time.Now().Add(20 * time.Second))
-		io.WriteString(conn, preface+settings+ping)
-		if got := hear(t, conn, true); got != "" {
+		io.WriteString(conn, http2Preface+settingsFrame+pingFrame)
+		if got := readReply(t, conn, true); got != "" {
 			t.Errorf("it is answered %q", got)
 		}
 		conn.Close()
@@ -73,47 +73,47 @@ func TestAnUnlistedClientsConnectionEndsBeforeHTTP2(t *testing.T) {
 	if err := r.stop(); err != nil { // after which all are counted
 		t.Fatal(err)
 	}
-	if got := testutil.ToFloat64(r.server.creds.failed); got != 5 {
+	if got := testutil.ToFloat64(r.server.creds.failures); got != 5 {
 		t.Errorf("%v refused handshakes are counted, want 5", got)
 	}
 }
 
-func TestHealthIsRefusedToWhoWasTakenOffTheList(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, goodWriter, serverURI)
+func TestDeniesHealthToDelistedClients(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, writerCert, serverURI)
 	if err := checkHealth(t, conn); err != nil {
 		t.Fatal(err)
 	}
-	write(t, r.list, []byte("clients:\n- {san: "+personDNS+", role: operator}\n"))
-	r.server.reloader.reload()
+	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
+	r.server.reloader.reloadAll()
 	if err := checkHealth(t, conn); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("got %v, want PERMISSION_DENIED", err)
 	}
 }
 
-func TestTheConnectionsOfWhoWasTakenOffTheListAreClosed(t *testing.T) {
-	r := newRig(t, goodServer)
-	writer := must(r.knock(t, r.pair(t, goodWriter)))(t)
-	account := r.server.clients.find([]SAN{writerURI}).account
-	other := must(r.knock(t, r.pair(t, person)))(t)
-	write(t, r.list, []byte("clients:\n- {san: "+personDNS+", role: operator}\n"))
-	r.server.reloader.reload()
+func TestClosesConnectionsOfDelistedClients(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	writer := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
+	account := r.server.clients.findEntry([]SAN{writerURI}).usage
+	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
+	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
+	r.server.reloader.reloadAll()
 	account.closeRevoked() // what a timer does after the grace
-	hear(t, writer, true)
+	readReply(t, writer, true)
 	other.SetReadDeadline(time.Now().Add(time.Millisecond))
-	io.WriteString(other, preface+settings+ping)
+	io.WriteString(other, http2Preface+settingsFrame+pingFrame)
 	other.SetReadDeadline(time.Now().Add(20 * time.Second))
-	hear(t, other, false)
+	readReply(t, other, false)
 }
 
-func TestReflectionIsRefusedToStrangers(t *testing.T) {
-	r := newRig(t, goodServer)
+func TestDeniesReflectionToUnlistedClients(t *testing.T) {
+	r := newTestLink(t, serverCert)
 	for _, c := range []struct {
-		client leaf
+		client certSpec
 		want   codes.Code
-	}{{person, codes.OK}, {stranger, codes.Unavailable}} {
+	}{{operatorCert, codes.OK}, {unlistedCert, codes.Unavailable}} {
 		conn := r.dial(t, c.client, serverURI)
-		v1, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t))
+		v1, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(testContext(t))
 		if err != nil {
 			if status.Code(err) != c.want {
 				t.Errorf("for %q: got %v, want %v", c.client.sans, err, c.want)
@@ -124,7 +124,7 @@ func TestReflectionIsRefusedToStrangers(t *testing.T) {
 		if _, err := v1.Recv(); status.Code(err) != c.want {
 			t.Errorf("v1 for %q: got %v, want %v", c.client.sans, err, c.want)
 		}
-		alpha := must(reflectionalpha.NewServerReflectionClient(conn).ServerReflectionInfo(deadline(t)))(t)
+		alpha := must(reflectionalpha.NewServerReflectionClient(conn).ServerReflectionInfo(testContext(t)))(t)
 		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}}) //nolint:staticcheck // strangers may ask the old way
 		if _, err := alpha.Recv(); status.Code(err) != c.want {
 			t.Errorf("v1alpha for %q: got %v, want %v", c.client.sans, err, c.want)
@@ -132,8 +132,8 @@ func TestReflectionIsRefusedToStrangers(t *testing.T) {
 	}
 }
 
-func TestLiveStreamsAreAuthorisedAgainWhenTheListChanges(t *testing.T) {
-	const keepPerson = "clients:\n- {san: " + personDNS + ", role: operator}\n"
+func TestReauthorizesStreamsWhenClientListChanges(t *testing.T) {
+	const keepPerson = "clients:\n- {san: " + operatorDNS + ", role: operator}\n"
 	for _, c := range []struct {
 		name, list string
 		want       codes.Code // how the stream ends
@@ -145,15 +145,15 @@ func TestLiveStreamsAreAuthorisedAgainWhenTheListChanges(t *testing.T) {
 		{"another role ends it", keepPerson + "- {san: " + writerURI + ", role: operator, view: {nodeSelector: pool=blue, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, goodServer)
-			writer, other := r.dial(t, goodWriter, serverURI), r.dial(t, person, serverURI)
-			live, untouched := watch(t, writer), watch(t, other)
-			write(t, r.list, []byte(c.list))
-			r.server.reloader.reload()
+			r := newTestLink(t, serverCert)
+			writer, other := r.dial(t, writerCert, serverURI), r.dial(t, operatorCert, serverURI)
+			live, untouched := openWatch(t, writer), openWatch(t, other)
+			writeFile(t, r.listPath, []byte(c.list))
+			r.server.reloader.reloadAll()
 			if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != c.want {
 				t.Errorf("the stream ended with %v, want %v", err, c.want)
 			}
-			if _, err := call(t, writer, "Who", ""); status.Code(err) != c.again {
+			if _, err := callProbe(t, writer, "Who", ""); status.Code(err) != c.again {
 				t.Errorf("a new call gets %v, want %v", err, c.again)
 			}
 			if err := r.stop(); err != nil { // the other one lived until now, and ends for another reason
@@ -166,9 +166,9 @@ func TestLiveStreamsAreAuthorisedAgainWhenTheListChanges(t *testing.T) {
 	}
 }
 
-func TestAStreamThatListensHearsNothingMoreOnceItsGrantIsGone(t *testing.T) {
-	r := newRig(t, goodServer)
-	s := must(reflectionpb.NewServerReflectionClient(r.dial(t, person, serverURI)).ServerReflectionInfo(deadline(t)))(t)
+func TestEndsBidirectionalStreamOnRevocation(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	s := must(reflectionpb.NewServerReflectionClient(r.dial(t, operatorCert, serverURI)).ServerReflectionInfo(testContext(t)))(t)
 	ask := func() error {
 		s.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 		_, err := s.Recv()
@@ -177,8 +177,8 @@ func TestAStreamThatListensHearsNothingMoreOnceItsGrantIsGone(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, r.list, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
-	r.server.reloader.reload()
+	writeFile(t, r.listPath, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
+	r.server.reloader.reloadAll()
 	// The authoriser learns of the change on a goroutine of its own: ask until it has.
 	err := ask()
 	for err == nil {
@@ -189,16 +189,16 @@ func TestAStreamThatListensHearsNothingMoreOnceItsGrantIsGone(t *testing.T) {
 	}
 }
 
-func TestAStreamThatOnlyHearsEndsWithTheFirstWordAfterItsGrantIsGone(t *testing.T) {
-	r := newRig(t, goodServer)
-	s := must(r.dial(t, person, serverURI).NewStream(deadline(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
+func TestEndsClientStreamOnRevocation(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	s := must(r.dial(t, operatorCert, serverURI).NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- s.RecvMsg(new(emptypb.Empty)) }()
 	revoked := false
 	for {
 		s.SendMsg(new(emptypb.Empty)) // an error of it is told by RecvMsg
 		select {
-		case <-heard:
+		case <-messageReceived:
 		case err := <-ended:
 			if !revoked || status.Code(err) != codes.PermissionDenied {
 				t.Errorf("ended with %v (revoked: %v), want PERMISSION_DENIED", err, revoked)
@@ -207,18 +207,18 @@ func TestAStreamThatOnlyHearsEndsWithTheFirstWordAfterItsGrantIsGone(t *testing.
 		}
 		if !revoked {
 			revoked = true
-			write(t, r.list, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
-			r.server.reloader.reload()
+			writeFile(t, r.listPath, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
+			r.server.reloader.reloadAll()
 		}
 	}
 }
 
-func TestAGrantThatStaysAsItIsIsNotDisturbed(t *testing.T) {
+func TestKeepsUnchangedGrants(t *testing.T) {
 	c := &Clients{}
-	c.replace(must(parseClients([]byte(theList)))(t))
-	g := c.find([]SAN{personDNS}).grant
-	changed := c.Follow(g)
-	c.replace(must(parseClients([]byte(strings.Replace(theList, "pool=blue", "pool=red", 1))))(t))
+	c.replaceGrants(must(parseClients([]byte(sampleClients)))(t))
+	g := c.findEntry([]SAN{operatorDNS}).grant
+	changed := c.Watch(g)
+	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "pool=blue", "pool=red", 1))))(t))
 	select {
 	case <-changed:
 		t.Error("told of a change that was another's")
@@ -227,39 +227,39 @@ func TestAGrantThatStaysAsItIsIsNotDisturbed(t *testing.T) {
 	stale := g
 	stale.Role = RoleSubscriber
 	select {
-	case <-c.Follow(stale):
+	case <-c.Watch(stale):
 	default:
 		t.Error("a grant that is not the list's is followed as if it were")
 	}
 }
 
-func TestAPanicIsAnsweredCountedAndLogged(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, person, serverURI)
-	_, err := call(t, conn, "Panic", "")
+func TestReportsHandlerPanics(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, operatorCert, serverURI)
+	_, err := callProbe(t, conn, "Panic", "")
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "on purpose") {
 		t.Errorf("got %v, want INTERNAL without its cause", err)
 	}
 	if n := testutil.ToFloat64(r.server.panics); n != 1 {
 		t.Errorf("counted %v panics", n)
 	}
-	r.log.await(t, "on purpose")
-	r.log.await(t, "rig_test.go") // in the stack
-	if _, err := call(t, conn, "Who", ""); err != nil {
+	r.log.waitFor(t, "on purpose")
+	r.log.waitFor(t, "rig_test.go") // in the stack
+	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Errorf("the connection did not survive: %v", err)
 	}
 }
 
-func TestRequestsAreValidatedAndNeverLogged(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, person, serverURI)
-	if _, err := call(t, conn, "Who", "bad"); status.Code(err) != codes.InvalidArgument {
+func TestValidatesRequestsWithoutLoggingThem(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, operatorCert, serverURI)
+	if _, err := callProbe(t, conn, "Who", "bad"); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("got %v, want INVALID_ARGUMENT", err)
 	}
-	if _, err := call(t, conn, "Who", "a-payload"); err != nil {
+	if _, err := callProbe(t, conn, "Who", "a-payload"); err != nil {
 		t.Error(err)
 	}
-	if _, err := call(t, conn, "Who", strings.Repeat("x", maxRequest)); status.Code(err) != codes.ResourceExhausted {
+	if _, err := callProbe(t, conn, "Who", strings.Repeat("x", maxRequestBytes)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("an oversized request gets %v, want RESOURCE_EXHAUSTED", err)
 	}
 	if err := r.stop(); err != nil { // after which the log is complete
@@ -270,25 +270,25 @@ func TestRequestsAreValidatedAndNeverLogged(t *testing.T) {
 	}
 }
 
-func TestTheServerStopsInOrder(t *testing.T) {
+func TestStopsInOrder(t *testing.T) {
 	var live grpc.ClientStream
-	r := newRig(t, goodServer, func(v *Serving) {
-		v.Stopping = func() {
+	r := newTestLink(t, serverCert, func(v *ServeConfig) {
+		v.OnShutdown = func() {
 			m, err := v.Health.Check(t.Context(), &healthpb.HealthCheckRequest{})
 			if err != nil || m.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
 				t.Errorf("health says %v, %v before the streams end", m, err)
 			}
 		}
 	})
-	conn := r.dial(t, goodWriter, serverURI)
-	live = watch(t, conn)
-	hw := must(healthpb.NewHealthClient(conn).Watch(deadline(t), &healthpb.HealthCheckRequest{}))(t)
+	conn := r.dial(t, writerCert, serverURI)
+	live = openWatch(t, conn)
+	hw := must(healthpb.NewHealthClient(conn).Watch(testContext(t), &healthpb.HealthCheckRequest{}))(t)
 	must(hw.Recv())(t)
 	begun := time.Now()
 	if err := r.stop(); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	if took := time.Since(begun); took > r.serving.Grace/2 {
+	if took := time.Since(begun); took > r.serveConfig.GracePeriod/2 {
 		t.Errorf("a live stream held the stop up for %v", took)
 	}
 	if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.Unavailable {
@@ -303,15 +303,15 @@ func TestTheServerStopsInOrder(t *testing.T) {
 	}
 }
 
-func TestACallThatHangsIsCutOffWhenTheGraceEnds(t *testing.T) {
-	r := newRig(t, goodServer, func(v *Serving) { v.Grace = 50 * time.Millisecond })
-	conn := r.dial(t, person, serverURI)
-	if _, err := call(t, conn, "Who", ""); err != nil {
+func TestGracePeriodEndsHangingCalls(t *testing.T) {
+	r := newTestLink(t, serverCert, func(v *ServeConfig) { v.GracePeriod = 50 * time.Millisecond })
+	conn := r.dial(t, operatorCert, serverURI)
+	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Fatal(err)
 	}
 	hung := make(chan error, 1)
-	go func() { _, err := call(t, conn, "Hang", ""); hung <- err }()
-	<-hanging
+	go func() { _, err := callProbe(t, conn, "Hang", ""); hung <- err }()
+	<-hangStarted
 	if err := r.stop(); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
@@ -321,11 +321,11 @@ func TestACallThatHangsIsCutOffWhenTheGraceEnds(t *testing.T) {
 }
 
 // What Stopping waits for may itself wait for a client: only the grace ends that.
-func TestTheGraceRunsWhileStoppingWaitsForCalls(t *testing.T) {
+func TestGracePeriodRunsDuringShutdownHook(t *testing.T) {
 	ended := make(chan struct{})
-	r := newRig(t, goodServer, func(v *Serving) {
-		v.Grace = 50 * time.Millisecond
-		v.Stopping = func() {
+	r := newTestLink(t, serverCert, func(v *ServeConfig) {
+		v.GracePeriod = 50 * time.Millisecond
+		v.OnShutdown = func() {
 			select {
 			case <-ended:
 			case <-time.After(10 * time.Second):
@@ -333,12 +333,12 @@ func TestTheGraceRunsWhileStoppingWaitsForCalls(t *testing.T) {
 			}
 		}
 	})
-	conn := r.dial(t, person, serverURI)
-	if _, err := call(t, conn, "Who", ""); err != nil {
+	conn := r.dial(t, operatorCert, serverURI)
+	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Fatal(err)
 	}
-	go func() { defer close(ended); _, _ = call(t, conn, "Hang", "") }()
-	<-hanging
+	go func() { defer close(ended); _, _ = callProbe(t, conn, "Hang", "") }()
+	<-hangStarted
 	if err := r.stop(); err != nil {
 		t.Errorf("Serve: %v", err)
 	}

@@ -22,8 +22,8 @@ const (
 	scriptOperator  = SAN("spiffe://example.org/slicefeed/operator")
 )
 
-// certificates runs the script; what it says on standard output is commands alone.
-func certificates(t *testing.T, args ...string) (commands, talk string, err error) {
+// runScript runs the script; what it says on standard output is commands alone.
+func runScript(t *testing.T, args ...string) (commands, talk string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "../../../deploy/certificates.sh", args...)
 	var out, said bytes.Buffer
@@ -32,37 +32,37 @@ func certificates(t *testing.T, args ...string) (commands, talk string, err erro
 	return out.String(), said.String(), err
 }
 
-func mustCertificates(t *testing.T, args ...string) (commands, talk string) {
+func mustRunScript(t *testing.T, args ...string) (commands, talk string) {
 	t.Helper()
-	commands, talk, err := certificates(t, args...)
+	commands, talk, err := runScript(t, args...)
 	if err != nil {
 		t.Fatalf("certificates.sh %s: %v\n%s", strings.Join(args, " "), err, talk)
 	}
 	return commands, talk
 }
 
-func filesOf(dir, side string) Files {
+func sideFiles(dir, side string) Files {
 	at := filepath.Join(dir, side)
 	return Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
 }
 
-// handshake has a client meet a server, each with the files of a side of a directory, and
+// callBetween has a client meet a server, each with the files of a side of a directory, and
 // returns what the client is told of the server's health.
-func handshake(t *testing.T, server, client Files) error {
+func callBetween(t *testing.T, server, client Files) error {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "clients.yaml")
-	write(t, list, []byte("clients: [{san: "+string(scriptWriter)+", role: subscriber}, {san: "+string(scriptOperator)+", role: operator}]"))
-	r := &rig{files: server, list: list, metrics: prometheus.NewRegistry(), log: &journal{}}
+	writeFile(t, list, []byte("clients: [{san: "+string(scriptWriter)+", role: subscriber}, {san: "+string(scriptOperator)+", role: operator}]"))
+	r := &testLink{files: server, listPath: list, metrics: prometheus.NewRegistry(), log: &testLog{}}
 	r.start(t)
-	_, err := call(t, r.dialWith(t, client, scriptInventory), "Who", "")
+	_, err := callProbe(t, r.dialWith(t, client, scriptInventory), "Who", "")
 	return err
 }
 
-func TestTheScriptsCertificatesFitBothEnds(t *testing.T) {
+func TestScriptCertificatesConnect(t *testing.T) {
 	dir := t.TempDir()
-	commands, talk := mustCertificates(t, "all", dir)
+	commands, talk := mustRunScript(t, "all", dir)
 	for _, client := range []string{"writer", "operator"} {
-		if err := handshake(t, filesOf(dir, "inventory"), filesOf(dir, client)); err != nil {
+		if err := callBetween(t, sideFiles(dir, "inventory"), sideFiles(dir, client)); err != nil {
 			t.Errorf("the inventory and the %s: %v", client, err)
 		}
 	}
@@ -89,52 +89,52 @@ func TestTheScriptsCertificatesFitBothEnds(t *testing.T) {
 }
 
 // Whoever can sign for one side must not be able to pose as the other, nor one half as the other.
-func TestTheScriptsCertificatesFitNobodyElse(t *testing.T) {
+func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	dir := t.TempDir()
-	mustCertificates(t, "all", dir)
-	inventory, writer := filesOf(dir, "inventory"), filesOf(dir, "writer")
+	mustRunScript(t, "all", dir)
+	inventory, writer := sideFiles(dir, "inventory"), sideFiles(dir, "writer")
 	leaf := func(f Files) []byte { return must(os.ReadFile(f.Cert))(t) }
 	if certs := must(parseCertificates(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(parseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
 		t.Error("one CA signs for both sides")
 	}
 	posing := inventory
 	posing.PeerCA = writer.PeerCA
-	if _, err := NewClient((&rig{log: &journal{}, metrics: prometheus.NewRegistry()}).config("writer", "default", posing), scriptInventory); err == nil || !strings.Contains(err.Error(), "client auth") {
+	if _, err := NewClient((&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("writer", "default", posing), scriptInventory); err == nil || !strings.Contains(err.Error(), "client auth") {
 		t.Errorf("the inventory's certificate can be that of a client: %v", err)
 	}
 	other := t.TempDir()
-	mustCertificates(t, "all", other)
-	if err := handshake(t, inventory, filesOf(other, "writer")); err == nil {
+	mustRunScript(t, "all", other)
+	if err := callBetween(t, inventory, sideFiles(other, "writer")); err == nil {
 		t.Error("a writer of other CAs is let in")
 	}
 }
 
-func TestEachSideRunsTheScriptForItself(t *testing.T) {
+func TestScriptRunsSeparatelyOnEachSide(t *testing.T) {
 	secured, consuming := t.TempDir(), t.TempDir()
-	commands, talk := mustCertificates(t, "inventory", secured)
+	commands, talk := mustRunScript(t, "inventory", secured)
 	if strings.Contains(commands, "peer-ca") || !strings.Contains(talk, "missing: the CA of the writer's side") {
 		t.Errorf("without the other side's CA it prints:\n%s%s", commands, talk)
 	}
-	mustCertificates(t, "writer", consuming)
-	hand := func(from, to string) { write(t, to, must(os.ReadFile(from))(t)) }
+	mustRunScript(t, "writer", consuming)
+	hand := func(from, to string) { writeFile(t, to, must(os.ReadFile(from))(t)) }
 	hand(filepath.Join(secured, "inventory", "public-ca.crt"), filepath.Join(consuming, "writer", "peer-ca.crt"))
 	hand(filepath.Join(consuming, "writer", "public-ca.crt"), filepath.Join(secured, "inventory", "peer-ca.crt"))
-	if commands, talk = mustCertificates(t, "inventory", secured); !strings.Contains(commands, "peer-ca") || strings.Contains(talk, "both sides") {
+	if commands, talk = mustRunScript(t, "inventory", secured); !strings.Contains(commands, "peer-ca") || strings.Contains(talk, "both sides") {
 		t.Errorf("with the other side's CA it prints:\n%s%s", commands, talk)
 	}
-	mustCertificates(t, "writer", consuming)
-	if err := handshake(t, filesOf(secured, "inventory"), filesOf(consuming, "writer")); err != nil {
+	mustRunScript(t, "writer", consuming)
+	if err := callBetween(t, sideFiles(secured, "inventory"), sideFiles(consuming, "writer")); err != nil {
 		t.Error(err)
 	}
-	mustCertificates(t, "operator", consuming)
-	if err := handshake(t, filesOf(secured, "inventory"), filesOf(consuming, "operator")); err != nil {
+	mustRunScript(t, "operator", consuming)
+	if err := callBetween(t, sideFiles(secured, "inventory"), sideFiles(consuming, "operator")); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestRunningTheScriptAgainRenewsAndKeepsTheCAs(t *testing.T) {
+func TestScriptRenewsCertificatesButKeepsCAs(t *testing.T) {
 	dir := t.TempDir()
-	mustCertificates(t, "all", dir)
+	mustRunScript(t, "all", dir)
 	read := func() map[string]string {
 		all := map[string]string{}
 		for _, name := range []string{
@@ -149,34 +149,34 @@ func TestRunningTheScriptAgainRenewsAndKeepsTheCAs(t *testing.T) {
 	if err := os.CopyFS(old, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	mustCertificates(t, "--days", "7", "all", dir)
+	mustRunScript(t, "--days", "7", "all", dir)
 	for name, text := range read() {
 		if renewed, isCA := text != before[name], strings.Contains(name, "ca."); renewed == isCA {
 			t.Errorf("%s: renewed %v", name, renewed)
 		}
 	}
-	left := time.Until(must(parseCertificates(must(os.ReadFile(filesOf(dir, "writer").Cert))(t)))(t)[0].NotAfter)
+	left := time.Until(must(parseCertificates(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
 	if left < 6*24*time.Hour || left > 7*24*time.Hour {
 		t.Errorf("a certificate of 7 days is valid for %v", left)
 	}
 	for _, pair := range [][2]string{{dir, dir}, {old, dir}, {dir, old}} {
-		if err := handshake(t, filesOf(pair[0], "inventory"), filesOf(pair[1], "writer")); err != nil {
+		if err := callBetween(t, sideFiles(pair[0], "inventory"), sideFiles(pair[1], "writer")); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 // At each step, and with either side a step behind, the link goes on.
-func TestACAIsReplacedWhileTheLinkGoesOn(t *testing.T) {
+func TestScriptReplacesCAWithoutDowntime(t *testing.T) {
 	for _, side := range []string{"inventory", "writer"} {
 		t.Run(side, func(t *testing.T) {
 			dir := t.TempDir()
-			mustCertificates(t, "all", dir)
+			mustRunScript(t, "all", dir)
 			first := filepath.Join(t.TempDir(), "first")
 			last := first
 			for _, step := range []string{"", "next-ca", "switch-ca", "drop-ca"} {
 				if step != "" {
-					commands, _ := mustCertificates(t, step, side, dir)
+					commands, _ := mustRunScript(t, step, side, dir)
 					if n := strings.Count(commands, "create secret tls"); n != 1 {
 						t.Errorf("%s prints commands for %d sides, want one:\n%s", step, n, commands)
 					}
@@ -191,31 +191,31 @@ func TestACAIsReplacedWhileTheLinkGoesOn(t *testing.T) {
 					}
 				}
 				for _, pair := range [][2]string{{now, now}, {last, now}, {now, last}} {
-					if err := handshake(t, filesOf(pair[0], "inventory"), filesOf(pair[1], "writer")); err != nil {
+					if err := callBetween(t, sideFiles(pair[0], "inventory"), sideFiles(pair[1], "writer")); err != nil {
 						t.Errorf("after %s: %v", step, err)
 					}
 				}
 				last = now
 			}
-			inventory, writer := filesOf(last, "inventory"), filesOf(first, "writer")
+			inventory, writer := sideFiles(last, "inventory"), sideFiles(first, "writer")
 			if side == "inventory" {
-				inventory, writer = filesOf(first, "inventory"), filesOf(last, "writer")
+				inventory, writer = sideFiles(first, "inventory"), sideFiles(last, "writer")
 			}
-			if handshake(t, inventory, writer) == nil {
+			if callBetween(t, inventory, writer) == nil {
 				t.Error("the old CA is still trusted")
 			}
 		})
 	}
 }
 
-func TestTheScriptSaysWhatIsWrong(t *testing.T) {
+func TestScriptReportsErrors(t *testing.T) {
 	dir := t.TempDir()
-	mustCertificates(t, "--ca-days", "30", "--days", "7", "all", dir)
+	mustRunScript(t, "--ca-days", "30", "--days", "7", "all", dir)
 	half := t.TempDir()
 	if err := os.Mkdir(filepath.Join(half, "writer"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(half, "writer", "ca.crt"), []byte("x"))
+	writeFile(t, filepath.Join(half, "writer", "ca.crt"), []byte("x"))
 	for _, c := range []struct {
 		args []string
 		says string
@@ -242,7 +242,7 @@ func TestTheScriptSaysWhatIsWrong(t *testing.T) {
 		{[]string{"operator", t.TempDir()}, "run this where that is kept"},
 		{[]string{"all", "/proc/nowhere"}, "cannot make the directory"},
 	} {
-		commands, talk, err := certificates(t, c.args...)
+		commands, talk, err := runScript(t, c.args...)
 		if err == nil || commands != "" || !strings.Contains(talk, c.says) {
 			t.Errorf("certificates.sh %q: %v, want an error that says %q:\n%s%s", c.args, err, c.says, commands, talk)
 		}
@@ -253,9 +253,9 @@ func TestTheScriptSaysWhatIsWrong(t *testing.T) {
 }
 
 // The commands are run by the tests of the runbooks; here is only that a path survives them.
-func TestThePathsInTheCommandsAreQuoted(t *testing.T) {
+func TestScriptQuotesPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "the operator's own")
-	commands, _ := mustCertificates(t, "all", dir)
+	commands, _ := mustRunScript(t, "all", dir)
 	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-c",
 		`kubectl() { cat >/dev/null <&0 2>/dev/null || :; for a; do case $a in --cert=*|--key=*) [ -e "${a#*=}" ] || { echo "no ${a#*=}"; exit 1; } ;; esac; done; }`+"\n"+commands)
 	cmd.Stdin = strings.NewReader("")

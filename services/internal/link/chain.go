@@ -23,8 +23,8 @@ const (
 	maxExponent = 65537 // and with the exponent, which may have 31 bits
 )
 
-// checkPresented refuses what costs too much to verify, and returns the certificates otherwise.
-func checkPresented(chain [][]byte) ([]*x509.Certificate, error) {
+// parsePeerChain refuses what costs too much to verify, and returns the certificates otherwise.
+func parsePeerChain(chain [][]byte) ([]*x509.Certificate, error) {
 	total := 0
 	for _, c := range chain {
 		total += len(c)
@@ -39,7 +39,7 @@ func checkPresented(chain [][]byte) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := checkCost(c); err != nil {
+		if err := checkCertCost(c); err != nil {
 			return nil, err
 		}
 		certs[i] = c
@@ -47,14 +47,14 @@ func checkPresented(chain [][]byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// checkSigned reports whether the trusted CAs have signed the first certificate of a chain, be it by
+// checkChainSigned reports whether the trusted CAs have signed the first certificate of a chain, be it by
 // way of the others. It comes before crypto/x509, which goes up from that certificate and tries each
 // of a chain as the issuer of each that names its subject, with keys of the peer's choice: fifteen
 // signatures for four certificates, and as many with the trusted CA's own. With P-521 that took 32 ms,
 // and takes 0.04 ms here (BenchmarkVerifyForgedChain). Going down from the trusted CAs only keys are
 // used that they have signed for. Whatever else matters, such as times,
 // usages and constraints, crypto/x509 checks afterwards.
-func checkSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509.Certificate) error) error {
+func checkChainSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509.Certificate) error) error {
 	issuers, unsigned := slices.Clone(roots), slices.Clone(chain)
 	var hint error
 	for len(issuers) > 0 {
@@ -85,39 +85,39 @@ func checkSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509
 	return unknown
 }
 
-func checkCost(c *x509.Certificate) error {
+func checkCertCost(c *x509.Certificate) error {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > maxRSA || key.E > maxExponent) {
 		return fmt.Errorf("the RSA key of %s has %d bits and the exponent %d; want at most %d and %d",
-			described(c), key.N.BitLen(), key.E, maxRSA, maxExponent)
+			describeCert(c), key.N.BitLen(), key.E, maxRSA, maxExponent)
 	}
 	all := len(c.URIs) + len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses)
 	constraints := len(c.PermittedURIDomains) + len(c.ExcludedURIDomains) + len(c.PermittedDNSDomains) + len(c.ExcludedDNSDomains) +
 		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedIPRanges) + len(c.ExcludedIPRanges)
 	if all > maxNames || constraints > maxNames {
-		return fmt.Errorf("%s has %d names and %d name constraints; want at most %d of each", described(c), all, constraints, maxNames)
+		return fmt.Errorf("%s has %d names and %d name constraints; want at most %d of each", describeCert(c), all, constraints, maxNames)
 	}
 	return nil
 }
 
-// checkOwn is checkPresented for what we present ourselves, so that a chain which every peer would
+// checkOwnChain is parsePeerChain for what we present ourselves, so that a chain which every peer would
 // refuse is found where it can be mended.
-func checkOwn(certs []*x509.Certificate) error {
+func checkOwnChain(certs []*x509.Certificate) error {
 	raw := make([][]byte, len(certs))
 	for i, c := range certs {
 		raw[i] = c.Raw
 	}
-	_, err := checkPresented(raw)
+	_, err := parsePeerChain(raw)
 	return err
 }
 
-// strong refuses chains with an RSA key that is too short, unless there is one without.
-func strong(chains [][]*x509.Certificate) error {
+// checkKeyStrength refuses chains with an RSA key that is too short, unless there is one without.
+func checkKeyStrength(chains [][]*x509.Certificate) error {
 	var weak error
 	for _, chain := range chains {
 		var found error
 		for _, c := range chain {
 			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
-				found = fmt.Errorf("the RSA key of %s has %d bits: issue it with %d or more, or with an elliptic curve's", described(c), key.N.BitLen(), minRSA)
+				found = fmt.Errorf("the RSA key of %s has %d bits: issue it with %d or more, or with an elliptic curve's", describeCert(c), key.N.BitLen(), minRSA)
 			}
 		}
 		if found == nil {

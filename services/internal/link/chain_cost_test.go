@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// forge is a chain of so many certificates, all signed with one key that no CA knows. Each has the
+// forgeChain is a chain of so many certificates, all signed with one key that no CA knows. Each has the
 // subject of the root that is trusted, so crypto/x509 tries each as the issuer of each, and the root.
-func forge(t testing.TB, key crypto.Signer, count int, root *authority) [][]byte {
+func forgeChain(t testing.TB, key crypto.Signer, count int, root *testCA) [][]byte {
 	t.Helper()
 	var chain [][]byte
 	for n := range count {
-		tmpl := template("")
+		tmpl := certTemplate("")
 		tmpl.Subject = root.cert.Subject
 		tmpl.DNSNames = []string{fmt.Sprintf("%d.example", n)} // else crypto/x509 skips it as a loop
 		tmpl.ExtKeyUsage = forClients
@@ -30,7 +30,7 @@ func forge(t testing.TB, key crypto.Signer, count int, root *authority) [][]byte
 	return chain
 }
 
-func parsed(t testing.TB, chain [][]byte) []*x509.Certificate {
+func mustParseCerts(t testing.TB, chain [][]byte) []*x509.Certificate {
 	t.Helper()
 	var certs []*x509.Certificate
 	for _, der := range chain {
@@ -40,14 +40,14 @@ func parsed(t testing.TB, chain [][]byte) []*x509.Certificate {
 }
 
 // What a peer computes with its own keys is free for it to choose. So no such key checks a signature.
-func TestForgedChainsAreCheckedWithTheKeysOfTrustedCAsAlone(t *testing.T) {
-	root, former := newAuthority(t, "client CA"), newAuthority(t, "client CA")
+func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
+	root, former := newTestCA(t, "client CA"), newTestCA(t, "client CA")
 	roots := []*x509.Certificate{root.cert, former.cert}
 	checks := 0
-	err := checkSigned(parsed(t, forge(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), maxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
+	err := checkChainSigned(mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), maxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
 		checks++
 		if issuer != root.cert && issuer != former.cert {
-			t.Errorf("a signature is checked with the key of %s", described(issuer))
+			t.Errorf("a signature is checked with the key of %s", describeCert(issuer))
 		}
 		return c.CheckSignatureFrom(issuer)
 	})
@@ -59,12 +59,12 @@ func TestForgedChainsAreCheckedWithTheKeysOfTrustedCAsAlone(t *testing.T) {
 	}
 }
 
-func TestChainsOfTrustedCAsAreSignedInAnyOrder(t *testing.T) {
-	c := &casting{T: t, ca: newAuthority(t, "client CA"), san: writerURI, usages: forClients}
-	upper := c.below(c.ca, nil)
-	lower := c.below(upper, nil) // of the same subject
-	leaf := must(x509.ParseCertificate(c.sign(lower, c.good(), c.key())))(t)
-	other := newAuthority(t, "an intermediate CA")
+func TestAcceptsChainsInAnyOrder(t *testing.T) {
+	c := &certBuilder{T: t, ca: newTestCA(t, "client CA"), san: writerURI, usages: forClients}
+	upper := c.intermediateCA(c.ca, nil)
+	lower := c.intermediateCA(upper, nil) // of the same subject
+	leaf := must(x509.ParseCertificate(c.signTemplate(lower, c.goodTemplate(), c.newKey())))(t)
+	other := newTestCA(t, "an intermediate CA")
 	roots := []*x509.Certificate{other.cert, c.ca.cert}
 	for _, row := range []struct {
 		name  string
@@ -75,14 +75,14 @@ func TestChainsOfTrustedCAsAreSignedInAnyOrder(t *testing.T) {
 		{"in another order", []*x509.Certificate{leaf, upper.cert, lower.cert}, true},
 		{"with the root", []*x509.Certificate{leaf, lower.cert, upper.cert, c.ca.cert}, true},
 		{"one of them twice", []*x509.Certificate{leaf, lower.cert, lower.cert, upper.cert}, true},
-		{"beside one that nobody knows", []*x509.Certificate{leaf, newAuthority(t, "an intermediate CA").cert, lower.cert, upper.cert}, true},
+		{"beside one that nobody knows", []*x509.Certificate{leaf, newTestCA(t, "an intermediate CA").cert, lower.cert, upper.cert}, true},
 		{"the root itself", []*x509.Certificate{c.ca.cert}, true},
 		{"with a gap", []*x509.Certificate{leaf, lower.cert}, false},
 		{"with another gap", []*x509.Certificate{leaf, upper.cert}, false},
 		{"alone", []*x509.Certificate{leaf}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if err := checkSigned(row.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != row.want {
+			if err := checkChainSigned(row.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != row.want {
 				t.Errorf("it says %v", err)
 			}
 		})
@@ -92,7 +92,7 @@ func TestChainsOfTrustedCAsAreSignedInAnyOrder(t *testing.T) {
 // BenchmarkVerifyForgedChain measures what whoever can reach the port makes us compute with a chain,
 // here and by crypto/x509 alone.
 func BenchmarkVerifyForgedChain(b *testing.B) {
-	root := newAuthority(b, "client CA")
+	root := newTestCA(b, "client CA")
 	roots := x509.NewCertPool()
 	roots.AddCert(root.cert)
 	for _, c := range []struct {
@@ -108,12 +108,12 @@ func BenchmarkVerifyForgedChain(b *testing.B) {
 	} {
 		key := must(c.key())(b)
 		for _, count := range []int{maxCerts, 16} {
-			chain := forge(b, key, count, root)
+			chain := forgeChain(b, key, count, root)
 			b.Run(fmt.Sprintf("%s/%d/here", c.name, count), func(b *testing.B) {
 				for b.Loop() {
-					certs, err := checkPresented(chain)
+					certs, err := parsePeerChain(chain)
 					if err == nil {
-						err = checkSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
+						err = checkChainSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
 					}
 					if err == nil {
 						b.Fatal("it is accepted")
@@ -122,7 +122,7 @@ func BenchmarkVerifyForgedChain(b *testing.B) {
 			})
 			b.Run(fmt.Sprintf("%s/%d/crypto-x509", c.name, count), func(b *testing.B) {
 				for b.Loop() {
-					certs, pool := parsed(b, chain), x509.NewCertPool()
+					certs, pool := mustParseCerts(b, chain), x509.NewCertPool()
 					for _, cert := range certs[1:] {
 						pool.AddCert(cert)
 					}

@@ -37,11 +37,11 @@ func NewClient(cfg Config, server SAN) (*Client, error) {
 		return nil, fmt.Errorf("client credentials: %w", err)
 	}
 	c := &Client{
-		creds: creds, reloader: r, log: logger(cfg.Logger.With("link", cfg.Name)),
+		creds: creds, reloader: r, log: newCallLogger(cfg.Logger.With("link", cfg.Name)),
 		metrics: grpcprom.NewClientMetrics(grpcprom.WithClientCounterOptions(
-			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Half))),
+			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
 	}
-	cfg.registerer().MustRegister(c.metrics)
+	cfg.linkRegisterer().MustRegister(c.metrics)
 	return c, nil
 }
 
@@ -60,10 +60,10 @@ func (c *Client) DialOptions() []grpc.DialOption {
 		// The channel's backoff is grpc's own. It plays no part where each attempt has its own channel, as
 		// at a subscriber (rule R14).
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse), grpc.MaxCallSendMsgSize(maxRequest)),
-		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxCallSendMsgSize(maxRequestBytes)),
+		grpc.WithMaxHeaderListSize(maxHeaderBytes),
 		// Windows that do not grow: to learn how far they may, grpc would send a ping with each message.
-		grpc.WithStaticStreamWindowSize(clientWindow), grpc.WithStaticConnWindowSize(clientWindow),
+		grpc.WithStaticStreamWindowSize(clientWindowBytes), grpc.WithStaticConnWindowSize(clientWindowBytes),
 		grpc.WithDisableServiceConfig(), // what DNS says must not steer the channel
 		grpc.WithChainUnaryInterceptor(
 			c.metrics.UnaryClientInterceptor(), logging.UnaryClientInterceptor(c.log, finish, levels)),

@@ -36,7 +36,7 @@ type Grant struct {
 	View View
 }
 
-func (g Grant) same(o Grant) bool {
+func (g Grant) equal(o Grant) bool {
 	return g.SAN == o.SAN && g.Role == o.Role && slices.Equal(g.View.Labels, o.View.Labels) &&
 		g.View.NodeSelector.String() == o.View.NodeSelector.String()
 }
@@ -50,31 +50,31 @@ type Clients struct {
 	version atomic.Uint64 // of entries
 
 	mu      sync.RWMutex
-	entries map[SAN]*entry
+	entries map[SAN]*clientEntry
 }
 
-type entry struct {
+type clientEntry struct {
 	grant   Grant
 	changed chan struct{} // closed when the grant is no longer as it is here
-	account *account      // the client's, however its grant changes
+	usage   *clientUsage  // the client's, however its grant changes
 }
 
 // OpenClients reads the list. A list that is missing, empty or wrong is an error that names
 // every problem.
 func OpenClients(path string) (*Clients, error) {
 	c := &Clients{path: path}
-	if _, err := c.load(); err != nil {
+	if _, err := c.loadFile(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// find returns the entry of the client with these names. A certificate with names of two clients of
+// findEntry returns the entry of the client with these names. A certificate with names of two clients of
 // the list has none: it would be a guess.
-func (c *Clients) find(all []SAN) *entry {
+func (c *Clients) findEntry(all []SAN) *clientEntry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var found *entry
+	var found *clientEntry
 	for _, name := range all {
 		e := c.entries[name]
 		if e == nil || e == found {
@@ -88,11 +88,11 @@ func (c *Clients) find(all []SAN) *entry {
 	return found
 }
 
-// Follow returns a channel that is closed as soon as the list no longer gives just this grant.
-func (c *Clients) Follow(g Grant) <-chan struct{} {
+// Watch returns a channel that is closed as soon as the list no longer gives just this grant.
+func (c *Clients) Watch(g Grant) <-chan struct{} {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if e := c.entries[g.SAN]; e != nil && e.grant.same(g) {
+	if e := c.entries[g.SAN]; e != nil && e.grant.equal(g) {
 		return e.changed
 	}
 	over := make(chan struct{})
@@ -100,10 +100,10 @@ func (c *Clients) Follow(g Grant) <-chan struct{} {
 	return over
 }
 
-func (c *Clients) load() (bool, error) {
+func (c *Clients) loadFile() (bool, error) {
 	text, err := os.ReadFile(c.path)
 	if err != nil {
-		return false, &fileError{"clients", c.path, reason(err)}
+		return false, &fileError{"clients", c.path, stripPath(err)}
 	}
 	if c.text != nil && bytes.Equal(text, c.text) {
 		return false, nil
@@ -113,24 +113,24 @@ func (c *Clients) load() (bool, error) {
 		return false, &fileError{"clients", c.path, err}
 	}
 	c.text = text
-	c.replace(grants)
+	c.replaceGrants(grants)
 	return true, nil
 }
 
-func (c *Clients) replace(grants []Grant) {
+func (c *Clients) replaceGrants(grants []Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := make(map[SAN]*entry, len(grants))
+	next := make(map[SAN]*clientEntry, len(grants))
 	for _, g := range grants {
-		used := newAccount()
+		used := newClientUsage()
 		if old := c.entries[g.SAN]; old != nil {
-			if old.grant.same(g) {
+			if old.grant.equal(g) {
 				next[g.SAN] = old
 				continue
 			}
-			used = old.account
+			used = old.usage
 		}
-		next[g.SAN] = &entry{grant: g, changed: make(chan struct{}), account: used}
+		next[g.SAN] = &clientEntry{grant: g, changed: make(chan struct{}), usage: used}
 	}
 	previous := c.entries
 	c.entries = next
@@ -140,7 +140,7 @@ func (c *Clients) replace(grants []Grant) {
 			close(old.changed)
 		}
 		if next[san] == nil {
-			time.AfterFunc(revokedGrace, old.account.closeRevoked)
+			time.AfterFunc(revokedGrace, old.usage.closeRevoked)
 		}
 	}
 }

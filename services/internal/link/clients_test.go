@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestEveryProblemOfTheListIsTold(t *testing.T) {
+func TestReportsAllClientListProblems(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       []string
@@ -56,7 +56,7 @@ clients:
 	}
 }
 
-func TestTheListIsReadAsItIsWritten(t *testing.T) {
+func TestParsesClientList(t *testing.T) {
 	type row struct {
 		SAN      SAN
 		Role     Role
@@ -64,17 +64,17 @@ func TestTheListIsReadAsItIsWritten(t *testing.T) {
 		Labels   []string
 	}
 	var got []row
-	for _, g := range must(parseClients([]byte(theList)))(t) {
+	for _, g := range must(parseClients([]byte(sampleClients)))(t) {
 		got = append(got, row{g.SAN, g.Role, g.View.NodeSelector.String(), g.View.Labels})
 	}
-	want := []row{{writerURI, RoleSubscriber, "pool=blue", []string{"arch", "zone"}}, {personDNS, RoleOperator, "", nil}}
+	want := []row{{writerURI, RoleSubscriber, "pool=blue", []string{"arch", "zone"}}, {operatorDNS, RoleOperator, "", nil}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func FuzzParseClients(f *testing.F) {
-	f.Add([]byte(theList))
+	f.Add([]byte(sampleClients))
 	f.Add([]byte("clients: [{san: a.example, role: operator, view: {nodeSelector: 'a in (b,c)', labels: [x/y]}}]"))
 	f.Add([]byte("clients: &a [*a]"))
 	f.Add([]byte("clients: [{san: spiffe://x/y, role: subscriber}]\n---\n"))
@@ -98,7 +98,7 @@ func FuzzParseClients(f *testing.F) {
 }
 
 // The numbers of the two ends are compared, since to see a server lose its patience takes minutes.
-func TestTheClientPingsNoMoreOftenThanTheServerAllows(t *testing.T) {
+func TestClientPingsWithinServerLimit(t *testing.T) {
 	client := clientKeepalive()
 	server, allowed := serverKeepalive()
 	if client.Time < 2*allowed.MinTime {
@@ -117,7 +117,7 @@ func TestTheClientPingsNoMoreOftenThanTheServerAllows(t *testing.T) {
 	if server.MaxConnectionAge == 0 || server.MaxConnectionAgeGrace == 0 {
 		t.Error("a connection or its end may last for ever")
 	}
-	if maxResponse <= maxMessage || maxRequest >= maxMessage {
+	if maxResponseBytes <= maxMessageBytes || maxRequestBytes >= maxMessageBytes {
 		t.Error("the limits of the two ends do not fit")
 	}
 	if connectTimeout > 4*time.Second {

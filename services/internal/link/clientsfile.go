@@ -43,7 +43,7 @@ func parseClients(text []byte) ([]Grant, error) {
 			problems = append(problems, errors.New("holds more than one YAML document"))
 		}
 	}
-	problems = append(problems, emptyViews(text)...)
+	problems = append(problems, findEmptyViews(text)...)
 	if len(list.Clients) == 0 && len(problems) == 0 {
 		return nil, errors.New(`lists no client, so nobody could call; want "clients:" with a san and a role each`)
 	}
@@ -85,9 +85,9 @@ func parseClients(text []byte) ([]Grant, error) {
 	return grants, nil
 }
 
-// emptyViews finds views and node selectors that are there and say nothing. Decoded into a struct they
+// findEmptyViews finds views and node selectors that are there and say nothing. Decoded into a struct they
 // are like those that are absent, which select everything.
-func emptyViews(text []byte) []error {
+func findEmptyViews(text []byte) []error {
 	var list struct {
 		Clients []map[string]any `yaml:"clients"`
 	}

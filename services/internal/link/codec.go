@@ -43,14 +43,14 @@ func checkDecoded(request any) error {
 	return nil
 }
 
-func refuseMalformed(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func rejectMalformed(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if err := checkDecoded(request); err != nil {
 		return nil, err
 	}
 	return handler(ctx, request)
 }
 
-func refuseMalformedStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func rejectMalformedStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	return handler(srv, decodedStream{s})
 }
 

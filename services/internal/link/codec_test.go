@@ -20,8 +20,8 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 func TestMalformedRequestsGetInvalidArgument(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, person, serverURI)
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, operatorCert, serverURI)
 	codec := grpc.ForceCodecV2(bytesCodec{encoding.GetCodecV2("proto")})
 	for _, c := range []struct {
 		name string
@@ -38,16 +38,16 @@ func TestMalformedRequestsGetInvalidArgument(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := new(wrapperspb.StringValue)
-			if err := conn.Invoke(deadline(t), "/test.Probe/Who", []byte(c.sent), out, codec); status.Code(err) != c.want {
+			if err := conn.Invoke(testContext(t), "/test.Probe/Who", []byte(c.sent), out, codec); status.Code(err) != c.want {
 				t.Errorf("a call gets %v, want %v", err, c.want)
 			}
-			if err := conn.Invoke(deadline(t), "/grpc.health.v1.Health/Check", []byte(c.sent), new(emptypb.Empty), codec); (status.Code(err) == codes.InvalidArgument) != (c.want == codes.InvalidArgument) {
+			if err := conn.Invoke(testContext(t), "/grpc.health.v1.Health/Check", []byte(c.sent), new(emptypb.Empty), codec); (status.Code(err) == codes.InvalidArgument) != (c.want == codes.InvalidArgument) {
 				t.Errorf("a health check gets %v, want %v", err, c.want)
 			}
 		})
 	}
 	for _, sent := range []string{"\xff\xff\xff\xff", string(malformedMark)} {
-		s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch", codec))(t)
+		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch", codec))(t)
 		s.SendMsg([]byte(sent)) // an error of it is told by RecvMsg
 		s.CloseSend()
 		if err := s.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.InvalidArgument {

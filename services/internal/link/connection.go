@@ -12,39 +12,39 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// connection is one of a listed client. Whose it is was resolved once, when its handshake was over:
+// clientConnection is one of a listed client. Whose it is was resolved once, when its handshake was over:
 // a certificate may have many names, and its calls may be many.
-type connection struct {
+type clientConnection struct {
 	net.Conn // TLS
 
-	clients *Clients
-	names   []SAN // of the certificate
-	account *account
-	excess  bool // above the account's limit: all its calls are refused
-	streams atomic.Int64
+	clients     *Clients
+	names       []SAN // of the certificate
+	usage       *clientUsage
+	overLimit   bool // above the account's limit: all its calls are refused
+	streamCount atomic.Int64
 
-	resolved atomic.Pointer[resolved]
+	cachedEntry atomic.Pointer[resolvedEntry]
 }
 
-// resolved is what the list said of a connection's client at one of its versions.
-type resolved struct {
+// resolvedEntry is what the list said of a connection's client at one of its versions.
+type resolvedEntry struct {
 	version uint64
-	entry   *entry // nil: it is not listed
+	entry   *clientEntry // nil: it is not listed
 }
 
-// entry is the client's in the present list, nil if it is not listed.
-func (c *connection) entry() *entry {
-	r := c.resolved.Load()
+// currentEntry is the client's in the present list, nil if it is not listed.
+func (c *clientConnection) currentEntry() *clientEntry {
+	r := c.cachedEntry.Load()
 	if version := c.clients.version.Load(); r == nil || r.version != version {
-		r = &resolved{version: version, entry: c.clients.find(c.names)}
-		c.resolved.Store(r)
+		r = &resolvedEntry{version: version, entry: c.clients.findEntry(c.names)}
+		c.cachedEntry.Store(r)
 	}
 	return r.entry
 }
 
 // Close counts the connection out.
-func (c *connection) Close() error {
-	c.account.remove(c)
+func (c *clientConnection) Close() error {
+	c.usage.removeConnection(c)
 	return c.Conn.Close()
 }
 
@@ -52,11 +52,11 @@ func (c *connection) Close() error {
 type peerInfo struct {
 	credentials.TLSInfo
 
-	conn *connection
+	conn *clientConnection
 }
 
-// connectionOf is the connection that a call came by, nil if it is none of ours.
-func connectionOf(ctx context.Context) *connection {
+// connectionFromContext is the connection that a call came by, nil if it is none of ours.
+func connectionFromContext(ctx context.Context) *clientConnection {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
@@ -68,16 +68,16 @@ func connectionOf(ctx context.Context) *connection {
 	return info.conn
 }
 
-func leafOf(info credentials.AuthInfo) *x509.Certificate {
+func leafCertificate(info credentials.AuthInfo) *x509.Certificate {
 	if tls, ok := info.(credentials.TLSInfo); ok && len(tls.State.PeerCertificates) > 0 {
 		return tls.State.PeerCertificates[0]
 	}
 	return nil
 }
 
-// maxRead is how much a metered connection reads at once, so that no connection of an account waits
+// maxReadBytes is how much a metered connection reads at once, so that no connection of an account waits
 // for long behind what the others have read.
-const maxRead = 4 << 10
+const maxReadBytes = 4 << 10
 
 // maxHandshakeBytes is how much a peer may send before it is known: a client hello, the certificates,
 // and what its library sends on without waiting. crypto/tls takes a message of up to 256 KB, keeps
@@ -91,8 +91,8 @@ const maxHandshakeBytes = maxCertBytes + 8<<10
 type meteredConn struct {
 	net.Conn
 
-	account   *account // nil during the handshake
-	handshake int      // bytes that were read meanwhile
+	usage          *clientUsage // nil during the handshake
+	handshakeBytes int          // bytes that were read meanwhile
 
 	closed chan struct{}
 	once   sync.Once
@@ -103,17 +103,17 @@ func newMeteredConn(raw net.Conn) *meteredConn {
 }
 
 func (c *meteredConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p[:min(len(p), maxRead)])
+	n, err := c.Conn.Read(p[:min(len(p), maxReadBytes)])
 	if n == 0 {
 		return n, err
 	}
-	if c.account == nil {
-		if c.handshake += n; c.handshake > maxHandshakeBytes {
-			return 0, errLongHandshake
+	if c.usage == nil {
+		if c.handshakeBytes += n; c.handshakeBytes > maxHandshakeBytes {
+			return 0, errHandshakeTooLong
 		}
 		return n, err
 	}
-	wait := c.account.bytes.ReserveN(time.Now(), n).Delay()
+	wait := c.usage.bytes.ReserveN(time.Now(), n).Delay()
 	if wait == 0 {
 		return n, err
 	}

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// endless is a peer that sends as fast as it is read.
-type endless struct {
+// endlessConn is a peer that sends as fast as it is read.
+type endlessConn struct {
 	net.Conn
 
 	read *atomic.Int64
 }
 
-func (e endless) Read(p []byte) (int, error) {
+func (e endlessConn) Read(p []byte) (int, error) {
 	e.read.Add(int64(len(p)))
 	return len(p), nil
 }
 
-func (e endless) Close() error { return nil }
+func (e endlessConn) Close() error { return nil }
 
-func TestAllConnectionsOfAnAccountAreReadAtOneRate(t *testing.T) {
+func TestConnectionsOfClientShareByteRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, other := newAccount(), newAccount()
+		a, other := newClientUsage(), newClientUsage()
 		var read, fromOther atomic.Int64
 		var all []*meteredConn
-		open := func(a *account, read *atomic.Int64) {
-			c := newMeteredConn(endless{read: read})
-			c.account = a
+		open := func(a *clientUsage, read *atomic.Int64) {
+			c := newMeteredConn(endlessConn{read: read})
+			c.usage = a
 			all = append(all, c)
 		}
 		for range maxConns + maxExcessConns {
@@ -54,7 +54,7 @@ func TestAllConnectionsOfAnAccountAreReadAtOneRate(t *testing.T) {
 		}
 		const seconds = 60
 		time.Sleep(seconds * time.Second)
-		most := int64(byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxRead) // what each waits for has been read
+		most := int64(byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxReadBytes) // what each waits for has been read
 		if got := read.Load(); got > most || got < byteRate*seconds {
 			t.Errorf("%d bytes were read, want at most %d", got, most)
 		}
@@ -68,36 +68,36 @@ func TestAllConnectionsOfAnAccountAreReadAtOneRate(t *testing.T) {
 	})
 }
 
-func TestAHandshakeIsNotCharged(t *testing.T) {
-	a := newAccount()
+func TestHandshakeBytesAreNotCharged(t *testing.T) {
+	a := newClientUsage()
 	var read atomic.Int64
-	c := newMeteredConn(endless{read: &read})
-	for range maxHandshakeBytes / maxRead {
-		must(c.Read(make([]byte, maxRead)))(t)
+	c := newMeteredConn(endlessConn{read: &read})
+	for range maxHandshakeBytes / maxReadBytes {
+		must(c.Read(make([]byte, maxReadBytes)))(t)
 	}
-	c.account = a
+	c.usage = a
 	if left := a.bytes.Tokens(); left != byteBurst {
 		t.Errorf("%v bytes are left of the account's burst, want %d", left, byteBurst)
 	}
 }
 
-func TestAHandshakeEndsAtItsLimitOfBytes(t *testing.T) {
+func TestHandshakeByteLimit(t *testing.T) {
 	var read atomic.Int64
-	c := newMeteredConn(endless{read: &read})
-	for range maxHandshakeBytes / maxRead {
-		must(c.Read(make([]byte, maxRead)))(t)
+	c := newMeteredConn(endlessConn{read: &read})
+	for range maxHandshakeBytes / maxReadBytes {
+		must(c.Read(make([]byte, maxReadBytes)))(t)
 	}
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errLongHandshake) {
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errHandshakeTooLong) {
 		t.Errorf("reading goes on: %v", err)
 	}
 }
 
 // A certificate of 90 KB is less than crypto/tls takes, and more than we do.
-func TestAPeerWhoseHandshakeIsTooLongIsCutOff(t *testing.T) {
-	r := newRig(t, goodServer)
-	c := &casting{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
-	if _, err := r.knock(t, manyNames(3000)(c)); err == nil {
+func TestRejectsOversizedHandshakes(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	c := &certBuilder{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
+	if _, err := r.dialTLS(t, manyNames(3000)(c)); err == nil {
 		t.Error("it is let in")
 	}
-	r.log.await(t, "more than 24576 bytes")
+	r.log.waitFor(t, "more than 24576 bytes")
 }

@@ -2,9 +2,9 @@ package link
 
 import "syscall"
 
-// roomFor is how many unfinished handshakes there may be: a quarter of the files that this process may
+// capByOpenFiles is how many unfinished handshakes there may be: a quarter of the files that this process may
 // have open at most, so that the rest is left for peers that are known, and for what else it does.
-func roomFor(most int) int {
+func capByOpenFiles(most int) int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return most

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// fewFiles is how many files the server of this test may have open.
-const fewFiles = 256
+// maxFiles is how many files the server of this test may have open.
+const maxFiles = 256
 
 // A server of its own process may open few files, as in some containers. A thousand connections that
 // say nothing would take all of them, and nobody else would be accepted for ten seconds at a time.
-func TestThousandsOfConnectionsLeaveFilesForOthers(t *testing.T) {
+func TestIdleConnectionsLeaveFilesForOthers(t *testing.T) {
 	if os.Getenv("SLICEFEED_FEW_FILES") != "" {
 		serveWithFewFiles(t)
 		return
 	}
-	r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA")}
-	r.prepare(t, goodServer)
+	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
+	r.writeFiles(t, serverCert)
 	child := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "-test.run=^"+t.Name()+"$")
-	child.Env = append(os.Environ(), "SLICEFEED_FEW_FILES="+strings.Join([]string{r.files.Cert, r.files.Key, r.files.PeerCA, r.list}, ":"))
+	child.Env = append(os.Environ(), "SLICEFEED_FEW_FILES="+strings.Join([]string{r.files.Cert, r.files.Key, r.files.PeerCA, r.listPath}, ":"))
 	child.Stderr = os.Stderr
 	stdin, stdout := must(child.StdinPipe())(t), must(child.StdoutPipe())(t)
 	if err := child.Start(); err != nil {
@@ -42,12 +42,12 @@ func TestThousandsOfConnectionsLeaveFilesForOthers(t *testing.T) {
 	line := must(bufio.NewReader(stdout).ReadString('\n'))(t)
 	r.address = strings.TrimSpace(line)
 
-	for range 4 * fewFiles {
+	for range 4 * maxFiles {
 		r.dialFrom(t, "127.0.0.2")
 	}
 	began := time.Now()
 	for range 5 {
-		if err := checkHealth(t, r.dial(t, goodWriter, serverURI)); err != nil {
+		if err := checkHealth(t, r.dial(t, writerCert, serverURI)); err != nil {
 			t.Errorf("after %s: %v", time.Since(began).Round(time.Millisecond), err)
 		}
 	}
@@ -59,12 +59,12 @@ func TestThousandsOfConnectionsLeaveFilesForOthers(t *testing.T) {
 }
 
 func serveWithFewFiles(t *testing.T) {
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: maxFiles, Max: maxFiles}); err != nil {
 		t.Fatal(err)
 	}
 	at := strings.Split(os.Getenv("SLICEFEED_FEW_FILES"), ":")
-	r := &rig{files: Files{Cert: at[0], Key: at[1], PeerCA: at[2]}, list: at[3]}
-	r.quiet()
+	r := &testLink{files: Files{Cert: at[0], Key: at[1], PeerCA: at[2]}, listPath: at[3]}
+	r.resetOutputs()
 	r.start(t)
 	fmt.Fprintln(os.Stdout, r.address)
 	io.Copy(io.Discard, os.Stdin)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+func TestDocumentedLimitsMatchCode(t *testing.T) {
 	text := string(must(os.ReadFile("../../../docs/limits.md"))(t))
 	kb := func(n int) string { return fmt.Sprintf("%d KB", n>>10) }
 	for title, number := range map[string]string{
@@ -25,12 +25,12 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 		"RSA keys that a peer presents":               fmt.Sprintf("%d,%03d bits", maxRSA/1000, maxRSA%1000),
 		"connections above that":                      fmt.Sprintf("%d, for %.0f s", maxExcessConns, excessLifetime.Seconds()),
 		"bytes read":                                  fmt.Sprintf("%s a second, %s at once", kb(byteRate), kb(byteBurst)),
-		"request":                                     kb(maxRequest),
-		"headers of a call":                           kb(maxHeaders),
-		"unread bytes of a call, and of a connection": kb(maxRequest),
-		"a client's pings":                            fmt.Sprintf("%.0f s apart", pingAllowed.Seconds()),
+		"request":                                     kb(maxRequestBytes),
+		"headers of a call":                           kb(maxHeaderBytes),
+		"unread bytes of a call, and of a connection": kb(maxRequestBytes),
+		"a client's pings":                            fmt.Sprintf("%.0f s apart", minPingInterval.Seconds()),
 		"an answer to our ping":                       fmt.Sprintf("%.0f s", pingTimeout.Seconds()),
-		"age":                                         fmt.Sprintf("%.0f min", maxAge.Minutes()),
+		"age":                                         fmt.Sprintf("%.0f min", maxConnAge.Minutes()),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(text, row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])

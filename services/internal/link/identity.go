@@ -23,11 +23,11 @@ import (
 // way to count them, prints the private key there when it does not fit the certificate, and
 // wants certificate and key in one directory. advancedtls takes what is current from here.
 type identity struct {
-	files Files
-	usage x509.ExtKeyUsage
-	leaf  atomic.Pointer[tls.Certificate]
-	roots atomic.Pointer[rootCAs]
-	ends  atomic.Int64 // when the last of them does, in Unix time
+	files        Files
+	usage        x509.ExtKeyUsage
+	leaf         atomic.Pointer[tls.Certificate]
+	roots        atomic.Pointer[rootCAs]
+	lastCAExpiry atomic.Int64 // when the last of them does, in Unix time
 
 	certPEM, keyPEM, caPEM []byte // of what is in use; read and written by loading only
 }
@@ -55,11 +55,11 @@ var usageNames = map[x509.ExtKeyUsage]string{
 func (i *identity) loadLeaf() (bool, error) {
 	certPEM, err := os.ReadFile(i.files.Cert)
 	if err != nil {
-		return false, &fileError{"cert", i.files.Cert, reason(err)}
+		return false, &fileError{"cert", i.files.Cert, stripPath(err)}
 	}
 	keyPEM, err := os.ReadFile(i.files.Key)
 	if err != nil {
-		return false, &fileError{"key", i.files.Key, reason(err)}
+		return false, &fileError{"key", i.files.Key, stripPath(err)}
 	}
 	if bytes.Equal(certPEM, i.certPEM) && bytes.Equal(keyPEM, i.keyPEM) {
 		return false, nil
@@ -72,7 +72,7 @@ func (i *identity) loadLeaf() (bool, error) {
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf(
 			"the certificate's extended key usage does not include %q, so no peer will accept it", usageNames[i.usage])}
 	}
-	if len(names(certs[0])) == 0 {
+	if len(certSANs(certs[0])) == 0 {
 		return false, &fileError{"cert", i.files.Cert, errors.New("the certificate has no URI or DNS SAN, so no peer can know it")}
 	}
 	if now := time.Now(); i.leaf.Load() != nil && (now.Before(certs[0].NotBefore) || now.After(certs[0].NotAfter)) {
@@ -80,7 +80,7 @@ func (i *identity) loadLeaf() (bool, error) {
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("the certificate is valid from %s to %s only, so no peer will accept it now",
 			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
 	}
-	if err := errors.Join(strong([][]*x509.Certificate{certs}), checkOwn(certs)); err != nil {
+	if err := errors.Join(checkKeyStrength([][]*x509.Certificate{certs}), checkOwnChain(certs)); err != nil {
 		return false, &fileError{"cert", i.files.Cert, err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -95,7 +95,7 @@ func (i *identity) loadLeaf() (bool, error) {
 func (i *identity) loadRoots() (bool, error) {
 	caPEM, err := os.ReadFile(i.files.PeerCA)
 	if err != nil {
-		return false, &fileError{"ca", i.files.PeerCA, reason(err)}
+		return false, &fileError{"ca", i.files.PeerCA, stripPath(err)}
 	}
 	if bytes.Equal(caPEM, i.caPEM) {
 		return false, nil
@@ -110,7 +110,7 @@ func (i *identity) loadRoots() (bool, error) {
 		pool.AddCert(c)
 		ends = max(ends, c.NotAfter.Unix())
 	}
-	i.ends.Store(ends)
+	i.lastCAExpiry.Store(ends)
 	i.caPEM = caPEM
 	i.roots.Store(&rootCAs{certs, pool})
 	return true, nil
@@ -143,15 +143,15 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// reason strips the path off an error of os, since fileError names it.
-func reason(err error) error {
+// stripPath strips the path off an error of os, since fileError names it.
+func stripPath(err error) error {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err
 	}
 	return err
 }
 
-func (i *identity) expiry() float64 { return float64(i.leaf.Load().Leaf.NotAfter.Unix()) }
+func (i *identity) certExpiry() float64 { return float64(i.leaf.Load().Leaf.NotAfter.Unix()) }
 
 // newIdentity loads the files, all problems at once, and has them re-read by r.
 func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, error) {
@@ -161,36 +161,36 @@ func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, e
 	if err := errors.Join(errLeaf, errRoots); err != nil {
 		return nil, err
 	}
-	cfg.registerer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "certificate_expiry_timestamp_seconds",
+	cfg.linkRegisterer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "certificate_expiry_timestamp_seconds",
 		Help: "When our own certificate of this link expires, in Unix time.",
-	}, i.expiry), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "peer_ca_expiry_timestamp_seconds",
+	}, i.certExpiry), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "peer_ca_expiry_timestamp_seconds",
 		Help: "When the last of the CAs expires that we trust the other side of this link by, in Unix time.",
-	}, func() float64 { return float64(i.ends.Load()) }))
-	r.add("certificate", i.loadLeaf)
-	r.add("peer CAs", i.loadRoots)
+	}, func() float64 { return float64(i.lastCAExpiry.Load()) }))
+	r.addReload("certificate", i.loadLeaf)
+	r.addReload("peer CAs", i.loadRoots)
 	return i, nil
 }
 
-// options are what both ends demand of the other: TLS 1.3, a chain to the peer's CA, the
+// tlsOptions are what both ends demand of the other: TLS 1.3, a chain to the peer's CA, the
 // usage that its role asks for, and what accept says.
 //
 // A certificate without any extended key usage passes crypto/x509's check for every
 // usage; hence the check here.
-func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certificate) error) *advancedtls.Options {
+func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Certificate) error) *advancedtls.Options {
 	return &advancedtls.Options{
 		MinTLSVersion: tls.VersionTLS13, MaxTLSVersion: tls.VersionTLS13,
 		RequireClientCert: true,
 		VerificationType:  advancedtls.CertVerification,
 		RootOptions: advancedtls.RootCertificateOptions{
 			GetRootCertificates: func(c *advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
-				chain, err := checkPresented(c.RawCerts)
+				chain, err := parsePeerChain(c.RawCerts)
 				if err != nil {
 					return nil, err
 				}
 				roots := i.roots.Load()
-				if err := checkSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
+				if err := checkChainSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
 					return nil, err
 				}
 				return &advancedtls.RootCertificates{TrustCerts: roots.pool}, nil
@@ -198,9 +198,9 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 		},
 		AdditionalPeerVerification: func(h *advancedtls.HandshakeVerificationInfo) (*advancedtls.PostHandshakeVerificationResults, error) {
 			if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {
-				return nil, fmt.Errorf("the peer's certificate is not for %s: %s", usageNames[peerUsage], described(h.Leaf))
+				return nil, fmt.Errorf("the peer's certificate is not for %s: %s", usageNames[peerUsage], describeCert(h.Leaf))
 			}
-			if err := strong(h.VerifiedChains); err != nil {
+			if err := checkKeyStrength(h.VerifiedChains); err != nil {
 				return nil, err
 			}
 			return &advancedtls.PostHandshakeVerificationResults{}, accept(h.Leaf)
@@ -211,9 +211,9 @@ func (i *identity) options(peerUsage x509.ExtKeyUsage, accept func(*x509.Certifi
 // clientCredentials are those of an end that dials the server of the given name. The name
 // replaces host name verification: addresses differ from cluster to cluster.
 func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentials, error) {
-	o := i.options(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
-		if !slices.Contains(names(leaf), server) {
-			return fmt.Errorf("the server's certificate is for another name, want %q: this is %s", server, described(leaf))
+	o := i.tlsOptions(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
+		if !slices.Contains(certSANs(leaf), server) {
+			return fmt.Errorf("the server's certificate is for another name, want %q: this is %s", server, describeCert(leaf))
 		}
 		return nil
 	})
@@ -224,15 +224,15 @@ func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentia
 	if err != nil {
 		return nil, err
 	}
-	return &tellingClient{creds, i}, nil
+	return &explainingCreds{creds, i}, nil
 }
 
 // serverCredentials are those of an end that listens. A client that is not on the list is refused as
 // one of another CA is: with an alert, which its log can tell, and before a byte of HTTP/2 is read.
 func (i *identity) serverCredentials(clients *Clients) (credentials.TransportCredentials, error) {
-	o := i.options(x509.ExtKeyUsageClientAuth, func(leaf *x509.Certificate) error {
-		if clients.find(names(leaf)) == nil {
-			return fmt.Errorf("%w: %s; list one of its names in %s", errUnlisted, described(leaf), clients.path)
+	o := i.tlsOptions(x509.ExtKeyUsageClientAuth, func(leaf *x509.Certificate) error {
+		if clients.findEntry(certSANs(leaf)) == nil {
+			return fmt.Errorf("%w: %s; list one of its names in %s", errUnlisted, describeCert(leaf), clients.path)
 		}
 		return nil
 	})

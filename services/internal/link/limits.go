@@ -55,96 +55,96 @@ const (
 	limitConcurrent  = "concurrent_streams"
 )
 
-// limits tells of what was refused. A flood must not become one of the log: so these lines
+// limitRecorder tells of what was refused. A flood must not become one of the log: so these lines
 // are seldom, and the limits come before the interceptor that logs each call.
-type limits struct {
-	refused *prometheus.CounterVec
-	log     *slog.Logger
-	seldom  rate.Sometimes
+type limitRecorder struct {
+	rejections *prometheus.CounterVec
+	log        *slog.Logger
+	logLimiter rate.Sometimes
 }
 
-func newLimits(half string, log *slog.Logger) *limits {
-	l := &limits{
-		log: log, seldom: rate.Sometimes{First: 3, Interval: time.Second},
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newLimitRecorder(half string, log *slog.Logger) *limitRecorder {
+	l := &limitRecorder{
+		log: log, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: half, Name: "limited_total",
 			Help: "What was refused because there was too much of it: unfinished handshakes of all peers (the oldest of the address with the most is cut off), connections, starts of streams and calls of one client, concurrent streams of one connection.",
 		}, []string{"limit"}),
 	}
 	for _, limit := range []string{limitHandshakes, limitConnections, limitStreams, limitCalls, limitConcurrent} {
-		l.refused.WithLabelValues(limit)
+		l.rejections.WithLabelValues(limit)
 	}
 	return l
 }
 
-func (l *limits) refuse(limit string, who ...any) {
-	l.refused.WithLabelValues(limit).Inc()
-	l.seldom.Do(func() { l.log.Warn("limit reached", append([]any{"limit", limit}, who...)...) })
+func (l *limitRecorder) recordRejection(limit string, who ...any) {
+	l.rejections.WithLabelValues(limit).Inc()
+	l.logLimiter.Do(func() { l.log.Warn("limit reached", append([]any{"limit", limit}, who...)...) })
 }
 
-// pace is the limiter of calls, or of starts of streams, by whom they come from.
-type pace struct {
-	*limits
+// rateLimiter is the limiter of calls, or of starts of streams, by whom they come from.
+type rateLimiter struct {
+	*limitRecorder
 
-	limit  string
-	bucket func(*account) *rate.Limiter
-	answer error
+	limitName string
+	bucket    func(*clientUsage) *rate.Limiter
+	rejection error
 }
 
-func (l *limits) calls() *pace {
-	return &pace{
-		l, limitCalls, func(a *account) *rate.Limiter { return a.calls },
+func (l *limitRecorder) callLimiter() *rateLimiter {
+	return &rateLimiter{
+		l, limitCalls, func(a *clientUsage) *rate.Limiter { return a.calls },
 		fmt.Errorf("all clients of this name together may make %d calls a second: wait longer between them", callRate),
 	}
 }
 
-func (l *limits) streams() *pace {
-	return &pace{
-		l, limitStreams, func(a *account) *rate.Limiter { return a.streams },
+func (l *limitRecorder) streamStartLimiter() *rateLimiter {
+	return &rateLimiter{
+		l, limitStreams, func(a *clientUsage) *rate.Limiter { return a.streams },
 		fmt.Errorf("all clients of this name together may begin %d streams a second: keep them, and wait longer before beginning anew", streamRate),
 	}
 }
 
 // Limit is asked before each call.
-func (p *pace) Limit(ctx context.Context) error {
-	c := connectionOf(ctx)
+func (p *rateLimiter) Limit(ctx context.Context) error {
+	c := connectionFromContext(ctx)
 	if c == nil {
-		return errNoPeer
+		return errNoCertificate
 	}
-	if p.bucket(c.account).Allow() {
+	if p.bucket(c.usage).Allow() {
 		return nil
 	}
-	p.refuse(p.limit, peerFields(ctx)...)
-	return p.answer
+	p.recordRejection(p.limitName, peerLogFields(ctx)...)
+	return p.rejection
 }
 
-// concurrent refuses streams of a connection beyond the limit. HTTP/2's own limit has the client's
+// limitConcurrentStreams refuses streams of a connection beyond the limit. HTTP/2's own limit has the client's
 // library wait without a word, for as long as a stream of nodes may last.
-func (l *limits) concurrent(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c := connectionOf(s.Context())
+func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := connectionFromContext(s.Context())
 	if c == nil {
-		return errNoPeer
+		return errNoCertificate
 	}
-	defer c.streams.Add(-1)
-	if c.streams.Add(1) > maxConnStreams {
-		l.refuse(limitConcurrent, peerFields(s.Context())...)
+	defer c.streamCount.Add(-1)
+	if c.streamCount.Add(1) > maxConnStreams {
+		l.recordRejection(limitConcurrent, peerLogFields(s.Context())...)
 		return errTooManyStreams
 	}
 	return handler(srv, s)
 }
 
-// refuseExcess is asked by grpc before anything of a call is done. It must not wait.
-func refuseExcess(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if c := connectionOf(ctx); c != nil && c.excess {
+// rejectOverLimit is asked by grpc before anything of a call is done. It must not wait.
+func rejectOverLimit(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if c := connectionFromContext(ctx); c != nil && c.overLimit {
 		return ctx, errTooManyConns
 	}
 	return ctx, nil
 }
 
 var (
-	errTooManyConns   = status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d connections already: end one, or give each client a name of its own", maxConns)
-	errTooManyStreams = status.Errorf(codes.ResourceExhausted, "this connection has %d streams already: end one, or use another connection", maxConnStreams)
-	errLongHandshake  = fmt.Errorf("the handshake takes more than %d bytes: present the certificate and its intermediates only", maxHandshakeBytes)
-	errUnlisted       = errors.New("this client is not on the list")
-	errCutOff         = errors.New("cut off, since its address has the most of too many unfinished handshakes")
+	errTooManyConns     = status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d connections already: end one, or give each client a name of its own", maxConns)
+	errTooManyStreams   = status.Errorf(codes.ResourceExhausted, "this connection has %d streams already: end one, or use another connection", maxConnStreams)
+	errHandshakeTooLong = fmt.Errorf("the handshake takes more than %d bytes: present the certificate and its intermediates only", maxHandshakeBytes)
+	errUnlisted         = errors.New("this client is not on the list")
+	errEvicted          = errors.New("cut off, since its address has the most of too many unfinished handshakes")
 )

@@ -17,20 +17,20 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-func (r *rig) limited(limit string) float64 {
-	return testutil.ToFloat64(r.server.limits.refused.WithLabelValues(limit))
+func (r *testLink) rejectionCount(limit string) float64 {
+	return testutil.ToFloat64(r.server.limits.rejections.WithLabelValues(limit))
 }
 
-func TestAClientThatCallsTooOftenHarmsOnlyItself(t *testing.T) {
+func TestRateLimitsEachClientSeparately(t *testing.T) {
 	health := func(t *testing.T, conn *grpc.ClientConn) error { return checkHealth(t, conn) }
 	who := func(t *testing.T, conn *grpc.ClientConn) error {
-		_, err := call(t, conn, "Who", "")
+		_, err := callProbe(t, conn, "Who", "")
 		return err
 	}
 	begin := func(t *testing.T, conn *grpc.ClientConn) error {
 		// Not Watch: grpc answers its missing request before the handler returns, so that the next stream could
 		// be one too many at a time.
-		s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
+		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
 		if err := errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -38,20 +38,20 @@ func TestAClientThatCallsTooOftenHarmsOnlyItself(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		client leaf
+		client certSpec
 		flood  func(*testing.T, *grpc.ClientConn) error
 		other  func(*testing.T, *grpc.ClientConn) error // goes by another bucket
 		limit  string
 		burst  int
 		says   string
 	}{
-		{"calls", goodWriter, who, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
-		{"calls to health", goodWriter, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
-		{"starts of streams", goodWriter, begin, who, limitStreams, streamBurst, "20 streams a second: keep them"},
+		{"calls", writerCert, who, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
+		{"calls to health", writerCert, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
+		{"starts of streams", writerCert, begin, who, limitStreams, streamBurst, "20 streams a second: keep them"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, goodServer)
-			flooding, honest := r.dial(t, c.client, serverURI), r.dial(t, person, serverURI)
+			r := newTestLink(t, serverCert)
+			flooding, honest := r.dial(t, c.client, serverURI), r.dial(t, operatorCert, serverURI)
 			var refusal error
 			answered := 0
 			for n := 0; refusal == nil && n < 50*c.burst; n++ {
@@ -74,21 +74,21 @@ func TestAClientThatCallsTooOftenHarmsOnlyItself(t *testing.T) {
 					t.Errorf("another client is refused: %v", err)
 				}
 			}
-			if got := r.limited(c.limit); got < 1 {
+			if got := r.rejectionCount(c.limit); got < 1 {
 				t.Errorf("counted %v refusals by the limit of %s", got, c.limit)
 			}
-			r.log.await(t, "limit="+c.limit)
+			r.log.waitFor(t, "limit="+c.limit)
 		})
 	}
 }
 
-func TestWhatALimitRefusesIsNotLoggedCallByCall(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, goodWriter, serverURI)
+func TestDoesNotLogEachRejectedCall(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, writerCert, serverURI)
 	for range 4 * callBurst {
 		checkHealth(t, conn)
 	}
-	refused := int(r.limited(limitCalls))
+	refused := int(r.rejectionCount(limitCalls))
 	if err := r.stop(); err != nil { // after which the log is complete
 		t.Fatal(err)
 	}
@@ -100,20 +100,20 @@ func TestWhatALimitRefusesIsNotLoggedCallByCall(t *testing.T) {
 	}
 }
 
-func TestAnAccountOutlivesAChangeOfTheGrant(t *testing.T) {
+func TestUsageSurvivesGrantChange(t *testing.T) {
 	c := &Clients{}
-	names := []SAN{personDNS}
-	c.replace(must(parseClients([]byte(theList)))(t))
-	before := c.find(names).account
-	c.replace(must(parseClients([]byte(strings.Replace(theList, "operator", "subscriber", 1))))(t))
-	if c.find(names).account != before {
+	names := []SAN{operatorDNS}
+	c.replaceGrants(must(parseClients([]byte(sampleClients)))(t))
+	before := c.findEntry(names).usage
+	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "operator", "subscriber", 1))))(t))
+	if c.findEntry(names).usage != before {
 		t.Error("a client whose grant was altered begins with a full bucket")
 	}
 }
 
-// knock makes a TLS connection by itself; the handshake of TLS 1.3 ends at the client
+// dialTLS makes a TLS connection by itself; the handshake of TLS 1.3 ends at the client
 // before the server has seen the certificate, so the first frame is waited for.
-func (r *rig) knock(t *testing.T, pair tls.Certificate) (*tls.Conn, error) {
+func (r *testLink) dialTLS(t *testing.T, pair tls.Certificate) (*tls.Conn, error) {
 	t.Helper()
 	conn := must(tls.Dial("tcp", r.address, &tls.Config{
 		InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
@@ -124,39 +124,39 @@ func (r *rig) knock(t *testing.T, pair tls.Certificate) (*tls.Conn, error) {
 	return conn, err
 }
 
-func (r *rig) pair(t *testing.T, l leaf) tls.Certificate {
+func (r *testLink) clientCert(t *testing.T, l certSpec) tls.Certificate {
 	t.Helper()
-	certPEM, keyPEM := r.clientCA.issue(t, l)
+	certPEM, keyPEM := r.clientCA.issueCert(t, l)
 	return must(tls.X509KeyPair(certPEM, keyPEM))(t)
 }
 
-func TestAClientHasSoManyConnectionsAndNoMore(t *testing.T) {
-	r := newRig(t, goodServer)
-	writer := r.pair(t, goodWriter)
+func TestLimitsConnectionsPerClient(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	writer := r.clientCert(t, writerCert)
 	var held []*tls.Conn
 	for range maxConns + maxExcessConns {
-		conn, err := r.knock(t, writer)
+		conn, err := r.dialTLS(t, writer)
 		if err != nil {
 			t.Fatalf("after %d connections: %v", len(held), err)
 		}
 		held = append(held, conn)
 	}
-	if _, err := r.knock(t, writer); err == nil {
+	if _, err := r.dialTLS(t, writer); err == nil {
 		t.Errorf("the client has more than %d connections", maxConns+maxExcessConns)
 	}
-	if got := r.limited(limitConnections); got != maxExcessConns+1 {
+	if got := r.rejectionCount(limitConnections); got != maxExcessConns+1 {
 		t.Errorf("counted %v refusals, want %d", got, maxExcessConns+1)
 	}
-	if _, err := call(t, r.dial(t, person, serverURI), "Who", ""); err != nil {
+	if _, err := callProbe(t, r.dial(t, operatorCert, serverURI), "Who", ""); err != nil {
 		t.Errorf("another client is refused: %v", err)
 	}
 
 	for _, conn := range held {
 		conn.Close()
 	}
-	ctx := deadline(t)
+	ctx := testContext(t)
 	for { // the server learns in its own time that the connections are gone
-		if _, err := call(t, r.dial(t, goodWriter, serverURI), "Who", ""); err == nil {
+		if _, err := callProbe(t, r.dial(t, writerCert, serverURI), "Who", ""); err == nil {
 			break
 		}
 		if ctx.Err() != nil {
@@ -165,20 +165,20 @@ func TestAClientHasSoManyConnectionsAndNoMore(t *testing.T) {
 	}
 }
 
-func TestCallsOnAConnectionTooManyGetResourceExhausted(t *testing.T) {
-	r := newRig(t, goodServer)
-	writer := r.pair(t, goodWriter)
+func TestExcessConnectionsGetResourceExhausted(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	writer := r.clientCert(t, writerCert)
 	for range maxConns {
-		if _, err := r.knock(t, writer); err != nil {
+		if _, err := r.dialTLS(t, writer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	conn := r.dial(t, goodWriter, serverURI)
+	conn := r.dial(t, writerCert, serverURI)
 	for what, err := range map[string]error{
-		"a call":         func() error { _, err := call(t, conn, "Who", ""); return err }(),
+		"a call":         func() error { _, err := callProbe(t, conn, "Who", ""); return err }(),
 		"a health check": checkHealth(t, conn),
 		"a stream": func() error {
-			s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
+			s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
 			return errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty)))
 		}(),
 	} {
@@ -188,22 +188,22 @@ func TestCallsOnAConnectionTooManyGetResourceExhausted(t *testing.T) {
 	}
 }
 
-func TestTheNinthStreamOfAConnectionGetsResourceExhausted(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, goodWriter, serverURI)
+func TestNinthStreamGetsResourceExhausted(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, writerCert, serverURI)
 	var live []grpc.ClientStream
 	for range maxConnStreams {
-		live = append(live, watch(t, conn))
+		live = append(live, openWatch(t, conn))
 	}
-	ninth := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
+	ninth := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
 	ninth.CloseSend()
 	if err := ninth.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "8 streams already") {
 		t.Errorf("got %v, want RESOURCE_EXHAUSTED that says how many", err)
 	}
-	if got := r.limited(limitConcurrent); got != 1 {
+	if got := r.rejectionCount(limitConcurrent); got != 1 {
 		t.Errorf("counted %v refusals, want 1", got)
 	}
-	if _, err := call(t, conn, "Who", ""); err != nil {
+	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Errorf("a call beside the streams is refused: %v", err)
 	}
 	if err := r.stop(); err != nil {
@@ -216,40 +216,40 @@ func TestTheNinthStreamOfAConnectionGetsResourceExhausted(t *testing.T) {
 	}
 }
 
-func TestAStreamThatEndedLeavesRoomForAnother(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := r.dial(t, goodWriter, serverURI)
+func TestEndedStreamFreesItsSlot(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := r.dial(t, writerCert, serverURI)
 	for range 4 * maxConnStreams {
-		s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
+		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
 		if err := errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); status.Code(err) == codes.ResourceExhausted {
 			t.Fatal(err) // the handler itself ends with what it met, the end of what we sent
 		}
 	}
 }
 
-func TestBytesOfAConnectionAreChargedToItsClient(t *testing.T) {
-	r := newRig(t, goodServer)
-	conn := must(r.knock(t, r.pair(t, goodWriter)))(t)
-	a := r.server.clients.find([]SAN{writerURI}).account
+func TestChargesBytesToClient(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	conn := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
+	a := r.server.clients.findEntry([]SAN{writerURI}).usage
 	a.bytes.SetLimit(0) // what is charged stays charged
 	before := a.bytes.Tokens()
 	const sent = 64 << 10
-	io.WriteString(conn, preface+settings+strings.Repeat(frame(frameData+2, 0, 1, "12345"), sent/14)+ping) // frames of priority, which ask for nothing
-	hear(t, conn, false)
+	io.WriteString(conn, http2Preface+settingsFrame+strings.Repeat(http2Frame(frameData+2, 0, 1, "12345"), sent/14)+pingFrame) // frames of priority, which ask for nothing
+	readReply(t, conn, false)
 	if charged := before - a.bytes.Tokens(); charged < sent || charged > 2*sent {
 		t.Errorf("%v bytes are charged, want the %d that were sent and what TLS adds", charged, sent)
 	}
-	if left := r.server.clients.find([]SAN{personDNS}).account.bytes.Tokens(); left != byteBurst {
+	if left := r.server.clients.findEntry([]SAN{operatorDNS}).usage.bytes.Tokens(); left != byteBurst {
 		t.Errorf("another client is charged: %v bytes are left", left)
 	}
 }
 
 // What ends in the midst of being set up is counted out as well.
-func TestConnectionsThatEndAtOnceLeaveNothingBehind(t *testing.T) {
-	r := newRig(t, goodServer)
-	writer := r.pair(t, goodWriter)
+func TestForgetsConnectionsThatEndImmediately(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	writer := r.clientCert(t, writerCert)
 	for range 2 * maxConns {
-		conn, err := r.knock(t, writer)
+		conn, err := r.dialTLS(t, writer)
 		if err != nil {
 			t.Logf("refused while the server lags behind: %v", err)
 		}
@@ -259,26 +259,26 @@ func TestConnectionsThatEndAtOnceLeaveNothingBehind(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.server.clients.find(names(writer.Leaf)).account.connections(); n != 0 {
+	if n := r.server.clients.findEntry(certSANs(writer.Leaf)).usage.connectionCount(); n != 0 {
 		t.Errorf("%d connections are still counted", n)
 	}
 }
 
 // dialFrom connects from an address of its own.
-func (r *rig) dialFrom(t *testing.T, source string) net.Conn {
+func (r *testLink) dialFrom(t *testing.T, source string) net.Conn {
 	t.Helper()
 	conn := must((&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).Dial("tcp", r.address))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
 
-func TestAFloodOfHandshakesCutsOffItsOwnAndNobodyElses(t *testing.T) {
-	r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA")}
-	r.prepare(t, goodServer)
-	r.start(t, func(*Serving) { r.server.creds.limitPending(8) })
+func TestHandshakeFloodEvictsOnlyItself(t *testing.T) {
+	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
+	r.writeFiles(t, serverCert)
+	r.start(t, func(*ServeConfig) { r.server.creds.setPendingLimit(8) })
 	distant := r.dialFrom(t, "127.0.0.3") // its handshake takes longer than all that follows
-	ctx := deadline(t)
-	for r.server.creds.unfinished() < 1 {
+	ctx := testContext(t)
+	for r.server.creds.pendingCount() < 1 {
 		if ctx.Err() != nil {
 			t.Fatal("the handshake is not under way")
 		}
@@ -288,12 +288,12 @@ func TestAFloodOfHandshakesCutsOffItsOwnAndNobodyElses(t *testing.T) {
 	for range floods {
 		flood = append(flood, r.dialFrom(t, "127.0.0.2"))
 	}
-	for r.limited(limitHandshakes) < floods-7 { // all but as many as there is room for beside the first
+	for r.rejectionCount(limitHandshakes) < floods-7 { // all but as many as there is room for beside the first
 		if ctx.Err() != nil {
-			t.Fatalf("%v were cut off, want %d", r.limited(limitHandshakes), floods-7)
+			t.Fatalf("%v were cut off, want %d", r.rejectionCount(limitHandshakes), floods-7)
 		}
 	}
-	conn := tls.Client(distant, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.pair(t, goodWriter)}})
+	conn := tls.Client(distant, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, writerCert)}})
 	distant.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		t.Errorf("the handshake from another address was cut off: %v", err)

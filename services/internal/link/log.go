@@ -8,30 +8,30 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// logger lets the interceptors write to our log: one line at the end of each call, never
+// newCallLogger lets the interceptors write to our log: one line at the end of each call, never
 // a message's content.
-func logger(log *slog.Logger) logging.Logger {
+func newCallLogger(log *slog.Logger) logging.Logger {
 	return logging.LoggerFunc(func(ctx context.Context, l logging.Level, msg string, fields ...any) {
 		log.Log(ctx, slog.Level(l), msg, fields...)
 	})
 }
 
-// peerFields name the peer, by the name that the list has.
-func peerFields(ctx context.Context) logging.Fields {
-	c := connectionOf(ctx)
+// peerLogFields name the peer, by the name that the list has.
+func peerLogFields(ctx context.Context) logging.Fields {
+	c := connectionFromContext(ctx)
 	if c == nil || len(c.names) == 0 {
 		return nil
 	}
 	name := c.names[0]
-	if e := c.entry(); e != nil {
+	if e := c.currentEntry(); e != nil {
 		name = e.grant.SAN
 	}
 	return logging.Fields{"peer.san", string(name)}
 }
 
-// level of the line about a finished call. UNAVAILABLE is how streams end in the ordinary
+// callLogLevel of the line about a finished call. UNAVAILABLE is how streams end in the ordinary
 // course of things (R11).
-func level(code codes.Code) logging.Level {
+func callLogLevel(code codes.Code) logging.Level {
 	switch code {
 	case codes.OK, codes.Canceled, codes.Unavailable, codes.NotFound, codes.DeadlineExceeded:
 		return logging.LevelInfo

@@ -17,7 +17,7 @@ import (
 )
 
 // What a client with a good certificate may still get wrong, beyond what rubbish_test.go has.
-func TestTheServerJudgesHowAClientSpeaks(t *testing.T) {
+func TestServerRejectsInvalidProtocols(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		tls     func(*tls.Config)
@@ -26,9 +26,9 @@ func TestTheServerJudgesHowAClientSpeaks(t *testing.T) {
 		refused string // what the server says; empty: accepted
 	}{
 		{name: "as it should"},
-		{name: "TLS 1.0", tls: version(tls.VersionTLS10), refused: "unsupported versions"},
-		{name: "TLS 1.1", tls: version(tls.VersionTLS11), refused: "unsupported versions"},
-		{name: "TLS 1.2", tls: version(tls.VersionTLS12), refused: "this end speaks TLS 1.3 alone"},
+		{name: "TLS 1.0", tls: limitVersion(tls.VersionTLS10), refused: "unsupported versions"},
+		{name: "TLS 1.1", tls: limitVersion(tls.VersionTLS11), refused: "unsupported versions"},
+		{name: "TLS 1.2", tls: limitVersion(tls.VersionTLS12), refused: "this end speaks TLS 1.3 alone"},
 		{name: "TLS 1.2, to ask for a renegotiation", refused: "unsupported versions", tls: func(cfg *tls.Config) {
 			cfg.MaxVersion, cfg.Renegotiation = tls.VersionTLS12, tls.RenegotiateFreelyAsClient
 		}},
@@ -42,7 +42,7 @@ func TestTheServerJudgesHowAClientSpeaks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, goodServer)
+			r := newTestLink(t, serverCert)
 			raw := must(net.Dial("tcp", r.address))(t).(*net.TCPConn)
 			defer raw.Close()
 			raw.SetDeadline(time.Now().Add(20 * time.Second))
@@ -51,36 +51,36 @@ func TestTheServerJudgesHowAClientSpeaks(t *testing.T) {
 				raw.CloseWrite()
 				io.Copy(io.Discard, raw)
 			} else {
-				cfg := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.pair(t, goodWriter)}}
+				cfg := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, writerCert)}}
 				if c.tls != nil {
 					c.tls(cfg)
 				}
 				conn := tls.Client(raw, cfg)
-				io.WriteString(conn, preface+settings+ping)
+				io.WriteString(conn, http2Preface+settingsFrame+pingFrame)
 				if c.refused == "" {
-					hear(t, conn, false)
+					readReply(t, conn, false)
 				}
 				if c.after != "" {
 					io.WriteString(raw, c.after)
 				}
 				if c.refused != "" || c.after != "" {
-					hear(t, conn, true)
+					readReply(t, conn, true)
 				}
 			}
 			if c.refused != "" {
-				r.log.await(t, c.refused)
+				r.log.waitFor(t, c.refused)
 			}
-			if n := testutil.ToFloat64(r.server.creds.failed); (n > 0) != (c.refused != "") {
+			if n := testutil.ToFloat64(r.server.creds.failures); (n > 0) != (c.refused != "") {
 				t.Errorf("%v refusals are counted", n)
 			}
-			if err := checkHealth(t, r.dial(t, person, serverURI)); err != nil {
+			if err := checkHealth(t, r.dial(t, operatorCert, serverURI)); err != nil {
 				t.Errorf("another client is refused: %v", err)
 			}
 		})
 	}
 }
 
-func version(v uint16) func(*tls.Config) {
+func limitVersion(v uint16) func(*tls.Config) {
 	return func(cfg *tls.Config) { cfg.MinVersion, cfg.MaxVersion = tls.VersionTLS10, v }
 }
 
@@ -88,7 +88,7 @@ func version(v uint16) func(*tls.Config) {
 const clientHello = "\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03" + "0123456789abcdef0123456789abcdef" + "\x00\x00\x04\x13\x01\x00\xff\x01\x00"
 
 // What a client may meet at the address that it is given.
-func TestTheClientJudgesWhatAnswers(t *testing.T) {
+func TestClientRejectsInvalidServers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		tls     func(*tls.Config) // of a server that is good but for it
@@ -98,9 +98,9 @@ func TestTheClientJudgesWhatAnswers(t *testing.T) {
 	}{
 		{name: "a good server"},
 		{name: "a good server that asks for no certificate", tls: func(cfg *tls.Config) { cfg.ClientAuth = tls.NoClientCert }},
-		{name: "TLS 1.0", tls: version(tls.VersionTLS10), refused: "TLS 1.3"},
-		{name: "TLS 1.1", tls: version(tls.VersionTLS11), refused: "TLS 1.3"},
-		{name: "TLS 1.2", tls: version(tls.VersionTLS12), refused: "TLS 1.3"},
+		{name: "TLS 1.0", tls: limitVersion(tls.VersionTLS10), refused: "TLS 1.3"},
+		{name: "TLS 1.1", tls: limitVersion(tls.VersionTLS11), refused: "TLS 1.3"},
+		{name: "TLS 1.2", tls: limitVersion(tls.VersionTLS12), refused: "TLS 1.3"},
 		{name: "no application protocol", tls: func(cfg *tls.Config) { cfg.NextProtos = nil }, refused: "ALPN"},
 		{name: "the application protocol of HTTP/1", tls: func(cfg *tls.Config) { cfg.NextProtos = []string{"http/1.1"} }, refused: "no application protocol"},
 		{name: "gRPC in the clear", plain: true, refused: "the peer speaks no TLS"},
@@ -115,25 +115,25 @@ func TestTheClientJudgesWhatAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA"), log: &journal{}}
-			certPEM, keyPEM := r.serverCA.issue(t, goodServer)
+			r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA"), log: &testLog{}}
+			certPEM, keyPEM := r.serverCA.issueCert(t, serverCert)
 			cfg := &tls.Config{
 				NextProtos: []string{"h2"}, ClientAuth: tls.RequireAnyClientCert,
 				Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
 			}
 			switch {
 			case c.plain:
-				r.address = serving(t, grpc.NewServer(), listen(t))
+				r.address = serveHealth(t, grpc.NewServer(), listenLocal(t))
 			case c.tls == nil && c.refused == "":
-				r.address = serving(t, grpc.NewServer(), tls.NewListener(listen(t), cfg))
+				r.address = serveHealth(t, grpc.NewServer(), tls.NewListener(listenLocal(t), cfg))
 			case c.tls != nil:
 				c.tls(cfg)
-				r.address = serving(t, grpc.NewServer(), tls.NewListener(listen(t), cfg))
+				r.address = serveHealth(t, grpc.NewServer(), tls.NewListener(listenLocal(t), cfg))
 			default:
-				r.address = answering(t, c.says)
+				r.address = serveText(t, c.says)
 			}
-			err := checkHealth(t, r.dial(t, goodWriter, serverURI))
-			expect(t, err, c.refused)
+			err := checkHealth(t, r.dial(t, writerCert, serverURI))
+			expectError(t, err, c.refused)
 			if c.refused != "" && status.Code(err) != codes.Unavailable {
 				t.Errorf("got %v, want UNAVAILABLE", err)
 			}
@@ -141,13 +141,13 @@ func TestTheClientJudgesWhatAnswers(t *testing.T) {
 	}
 }
 
-func listen(t *testing.T) net.Listener {
+func listenLocal(t *testing.T) net.Listener {
 	t.Helper()
 	return must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 }
 
-// serving has a server that is none of ours answer health.
-func serving(t *testing.T, gs *grpc.Server, on net.Listener) (address string) {
+// serveHealth has a server that is none of ours answer health.
+func serveHealth(t *testing.T, gs *grpc.Server, on net.Listener) (address string) {
 	t.Helper()
 	healthpb.RegisterHealthServer(gs, health.NewServer())
 	done := make(chan error, 1)
@@ -156,10 +156,10 @@ func serving(t *testing.T, gs *grpc.Server, on net.Listener) (address string) {
 	return on.Addr().String()
 }
 
-// answering is a server that waits for a word, gives its answer and hangs up.
-func answering(t *testing.T, says string) (address string) {
+// serveText is a server that waits for a word, gives its answer and hangs up.
+func serveText(t *testing.T, says string) (address string) {
 	t.Helper()
-	l := listen(t)
+	l := listenLocal(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

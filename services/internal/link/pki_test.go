@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// authority is a throw-away CA.
-type authority struct {
+// testCA is a throw-away CA.
+type testCA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
@@ -26,7 +26,7 @@ type authority struct {
 
 var serial atomic.Int64
 
-func template(name string) *x509.Certificate {
+func certTemplate(name string) *x509.Certificate {
 	n := serial.Add(1)
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: name},
@@ -34,29 +34,29 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-func newAuthority(t testing.TB, name string) *authority {
+func newTestCA(t testing.TB, name string) *testCA {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	tmpl := template(name)
+	tmpl := certTemplate(name)
 	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
 	der := must(x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key))(t)
-	return &authority{
+	return &testCA{
 		cert: must(x509.ParseCertificate(der))(t), key: key,
 		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 	}
 }
 
-// leaf is what a certificate should say; zero values: a good one of an hour.
-type leaf struct {
+// certSpec is what a certificate should say; zero values: a good one of an hour.
+type certSpec struct {
 	sans    []string
 	usages  []x509.ExtKeyUsage
 	expired bool
 }
 
-func (a *authority) issue(t testing.TB, l leaf) (certPEM, keyPEM []byte) {
+func (a *testCA) issueCert(t testing.TB, l certSpec) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	tmpl := template("leaf")
+	tmpl := certTemplate("leaf")
 	tmpl.KeyUsage, tmpl.ExtKeyUsage = x509.KeyUsageDigitalSignature, l.usages
 	if l.expired {
 		tmpl.NotAfter = time.Now().Add(-time.Minute)
@@ -73,25 +73,25 @@ func (a *authority) issue(t testing.TB, l leaf) (certPEM, keyPEM []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))(t)})
 }
 
-// files writes a leaf of this authority and the peers' CA into a directory of their own.
-func (a *authority) files(t testing.TB, l leaf, peers *authority) Files {
+// writeFiles writes a leaf of this authority and the peers' CA into a directory of their own.
+func (a *testCA) writeFiles(t testing.TB, l certSpec, peers *testCA) Files {
 	t.Helper()
 	dir := t.TempDir()
 	f := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
-	a.renew(t, l, f)
-	write(t, f.PeerCA, peers.pem)
+	a.renewFiles(t, l, f)
+	writeFile(t, f.PeerCA, peers.pem)
 	return f
 }
 
-// renew puts another leaf in the files.
-func (a *authority) renew(t testing.TB, l leaf, f Files) {
+// renewFiles puts another leaf in the files.
+func (a *testCA) renewFiles(t testing.TB, l certSpec, f Files) {
 	t.Helper()
-	certPEM, keyPEM := a.issue(t, l)
-	write(t, f.Cert, certPEM)
-	write(t, f.Key, keyPEM)
+	certPEM, keyPEM := a.issueCert(t, l)
+	writeFile(t, f.Cert, certPEM)
+	writeFile(t, f.Key, keyPEM)
 }
 
-func write(t testing.TB, path string, content []byte) {
+func writeFile(t testing.TB, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
@@ -114,8 +114,8 @@ var (
 )
 
 const (
-	serverURI = "spiffe://example.org/slicefeed/inventory"
-	serverDNS = "inventory.example"
-	writerURI = "spiffe://example.org/slicefeed/writer"
-	personDNS = "person.example"
+	serverURI   = "spiffe://example.org/slicefeed/inventory"
+	serverDNS   = "inventory.example"
+	writerURI   = "spiffe://example.org/slicefeed/writer"
+	operatorDNS = "person.example"
 )

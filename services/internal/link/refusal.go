@@ -11,24 +11,24 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxRefusal is how long the text of a refusal may be, in bytes.
-const maxRefusal = 2 << 10
+// maxErrorBytes is how long the text of a refusal may be, in bytes.
+const maxErrorBytes = 2 << 10
 
-// described says which certificate it is, in few words however long its own are.
-func described(c *x509.Certificate) string {
-	all, more := names(c), ""
+// describeCert says which certificate it is, in few words however long its own are.
+func describeCert(c *x509.Certificate) string {
+	all, more := certSANs(c), ""
 	if len(all) > 3 {
 		all, more = all[:3], fmt.Sprintf(" and %d more", len(all)-3)
 	}
 	return fmt.Sprintf("the certificate for %.200q%s (subject %.200q, issuer %.200q)", all, more, c.Subject.String(), c.Issuer.String())
 }
 
-// refusal adds to the error of a handshake which certificate it was, and what to do about it:
+// explainHandshake adds to the error of a handshake which certificate it was, and what to do about it:
 // crypto/tls says only what it has found.
-func (i *identity) refusal(err error) error {
+func (i *identity) explainHandshake(err error) error {
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
 		return fmt.Errorf("%s: %w: %s must hold the CA that signs it, and the peer has to show what is in between",
-			described(unknown.Cert), err, i.files.PeerCA)
+			describeCert(unknown.Cert), err, i.files.PeerCA)
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Cert != nil {
 		advice := "issue it anew"
@@ -38,7 +38,7 @@ func (i *identity) refusal(err error) error {
 		case x509.IncompatibleUsage:
 			advice = "issue it with the usage of its side"
 		}
-		return fmt.Errorf("%s: %w: %s", described(invalid.Cert), err, advice)
+		return fmt.Errorf("%s: %w: %s", describeCert(invalid.Cert), err, advice)
 	}
 	for _, one := range []struct{ says, advice string }{
 		{"didn't provide a certificate", "the client has to have one"},
@@ -53,60 +53,60 @@ func (i *identity) refusal(err error) error {
 	return err
 }
 
-// clipped is an error in at most so many bytes. What a peer presents is quoted in it.
-func clipped(err error) error {
-	if text := err.Error(); len(text) > maxRefusal {
-		return errors.New(strings.ToValidUTF8(text[:maxRefusal], "") + "...")
+// truncateError is an error in at most so many bytes. What a peer presents is quoted in it.
+func truncateError(err error) error {
+	if text := err.Error(); len(text) > maxErrorBytes {
+		return errors.New(strings.ToValidUTF8(text[:maxErrorBytes], "") + "...")
 	}
 	return err
 }
 
-// spoken wants HTTP/2 to have been agreed upon, as grpc's own credentials do: who asks for no
+// checkALPN wants HTTP/2 to have been agreed upon, as grpc's own credentials do: who asks for no
 // protocol may have come for another one.
-func spoken(info credentials.AuthInfo) error {
+func checkALPN(info credentials.AuthInfo) error {
 	if tls, ok := info.(credentials.TLSInfo); !ok || tls.State.NegotiatedProtocol != "h2" {
-		return errNoProtocol
+		return errNoHTTP2
 	}
 	return nil
 }
 
-var errNoProtocol = errors.New(`the peer has not agreed upon HTTP/2 (ALPN "h2"): is it gRPC?`)
+var errNoHTTP2 = errors.New(`the peer has not agreed upon HTTP/2 (ALPN "h2"): is it gRPC?`)
 
-// tellingClient are a client's credentials whose errors say which certificate is meant.
-type tellingClient struct {
+// explainingCreds are a client's credentials whose errors say which certificate is meant.
+type explainingCreds struct {
 	credentials.TransportCredentials
 
 	id *identity
 }
 
-func (t *tellingClient) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t *explainingCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
-		return nil, nil, clipped(t.id.refusal(err))
+		return nil, nil, truncateError(t.id.explainHandshake(err))
 	}
-	if err := spoken(info); err != nil {
+	if err := checkALPN(info); err != nil {
 		conn.Close() //nolint:errcheck // it is not wanted
 		return nil, nil, err
 	}
-	return &toldConn{conn, t.id}, info, nil
+	return &explainingConn{conn, t.id}, info, nil
 }
 
-func (t *tellingClient) Clone() credentials.TransportCredentials {
-	return &tellingClient{t.TransportCredentials.Clone(), t.id}
+func (t *explainingCreds) Clone() credentials.TransportCredentials {
+	return &explainingCreds{t.TransportCredentials.Clone(), t.id}
 }
 
-// toldConn hears that the server refuses our certificate: with TLS 1.3 a client's handshake is
+// explainingConn hears that the server refuses our certificate: with TLS 1.3 a client's handshake is
 // over before that is judged.
-type toldConn struct {
+type explainingConn struct {
 	net.Conn
 
 	id *identity
 }
 
-func (c *toldConn) Read(b []byte) (int, error) {
+func (c *explainingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-		err = fmt.Errorf("%w: said of %s: the server's log has the reason", err, described(c.id.leaf.Load().Leaf))
+		err = fmt.Errorf("%w: said of %s: the server's log has the reason", err, describeCert(c.id.leaf.Load().Leaf))
 	}
 	return n, err
 }

@@ -25,39 +25,39 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal is a log that tests may read, or wait for, while it is written.
-type journal struct {
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	grown chan struct{} // closed at the next line
+// testLog is a log that tests may read, or wait for, while it is written.
+type testLog struct {
+	mu       sync.Mutex
+	buf      bytes.Buffer
+	nextLine chan struct{} // closed at the next line
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *testLog) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.grown != nil {
-		close(j.grown)
-		j.grown = nil
+	if j.nextLine != nil {
+		close(j.nextLine)
+		j.nextLine = nil
 	}
 	return j.buf.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *testLog) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.buf.String()
 }
 
-// await waits for a line that says text: what a peer is told may come before it is logged.
-func (j *journal) await(t *testing.T, text string) {
+// waitFor waits for a line that says text: what a peer is told may come before it is logged.
+func (j *testLog) waitFor(t *testing.T, text string) {
 	t.Helper()
-	ctx := deadline(t)
+	ctx := testContext(t)
 	for {
 		j.mu.Lock()
-		if j.grown == nil {
-			j.grown = make(chan struct{})
+		if j.nextLine == nil {
+			j.nextLine = make(chan struct{})
 		}
-		all, grown := j.buf.String(), j.grown
+		all, grown := j.buf.String(), j.nextLine
 		j.mu.Unlock()
 		if strings.Contains(all, text) {
 			return
@@ -70,51 +70,51 @@ func (j *journal) await(t *testing.T, text string) {
 	}
 }
 
-// rig is a server on a real port, with what its clients need.
-type rig struct {
-	serverCA, clientCA *authority
-	half, name         string // "": of the inventory
+// testLink is a server on a real port, with what its clients need.
+type testLink struct {
+	serverCA, clientCA *testCA
+	component, name    string // "": of the inventory
 	files              Files
-	list               string
+	listPath           string
 	server             *Server
-	serving            Serving
+	serveConfig        ServeConfig
 	address            string
 	metrics            *prometheus.Registry
-	log                *journal
+	log                *testLog
 	stop               func() error // ends Serve and returns what it returned
 }
 
-const theList = `
+const sampleClients = `
 clients:
 - {san: ` + writerURI + `, role: subscriber, view: {nodeSelector: "pool=blue", labels: [zone, arch]}}
-- {san: ` + personDNS + `, role: operator}
+- {san: ` + operatorDNS + `, role: operator}
 `
 
-// newRig starts a server whose certificate says l.
-func newRig(t *testing.T, l leaf, adjust ...func(*Serving)) *rig {
+// newTestLink starts a server whose certificate says l.
+func newTestLink(t *testing.T, l certSpec, adjust ...func(*ServeConfig)) *testLink {
 	t.Helper()
-	r := &rig{serverCA: newAuthority(t, "server CA"), clientCA: newAuthority(t, "client CA")}
-	r.prepare(t, l)
+	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
+	r.writeFiles(t, l)
 	r.start(t, adjust...)
 	return r
 }
 
-// quiet has the rig keep its log and metrics to itself.
-func (r *rig) quiet() { r.metrics, r.log = prometheus.NewRegistry(), &journal{} }
+// resetOutputs has the rig keep its log and metrics to itself.
+func (r *testLink) resetOutputs() { r.metrics, r.log = prometheus.NewRegistry(), &testLog{} }
 
-// prepare makes the files of a server whose certificate says l.
-func (r *rig) prepare(t *testing.T, l leaf) {
+// writeFiles makes the files of a server whose certificate says l.
+func (r *testLink) writeFiles(t *testing.T, l certSpec) {
 	t.Helper()
-	r.quiet()
-	r.list = filepath.Join(t.TempDir(), "clients.yaml")
-	r.files = r.serverCA.files(t, l, r.clientCA)
-	write(t, r.list, []byte(theList))
+	r.resetOutputs()
+	r.listPath = filepath.Join(t.TempDir(), "clients.yaml")
+	r.files = r.serverCA.writeFiles(t, l, r.clientCA)
+	writeFile(t, r.listPath, []byte(sampleClients))
 }
 
 // start serves with the rig's files and list until the test is over.
-func (r *rig) start(t *testing.T, adjust ...func(*Serving)) {
+func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 	t.Helper()
-	r.server = must(NewServer(r.config(cmp.Or(r.half, "inventory"), cmp.Or(r.name, "feed"), r.files), r.list))(t)
+	r.server = must(NewServer(r.config(cmp.Or(r.component, "inventory"), cmp.Or(r.name, "feed"), r.files), r.listPath))(t)
 
 	gs := grpc.NewServer(r.server.Options()...)
 	hs := health.NewServer()
@@ -123,14 +123,14 @@ func (r *rig) start(t *testing.T, adjust ...func(*Serving)) {
 	gs.RegisterService(&probeService, struct{}{})
 	l4 := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	r.address = l4.Addr().String()
-	r.serving = Serving{Server: gs, Health: hs, Listener: l4, Grace: time.Minute}
+	r.serveConfig = ServeConfig{Server: gs, Health: hs, Listener: l4, GracePeriod: time.Minute}
 	for _, f := range adjust {
-		f(&r.serving)
+		f(&r.serveConfig)
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- r.server.Serve(ctx, r.serving) }()
+	go func() { done <- r.server.Serve(ctx, r.serveConfig) }()
 	r.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
@@ -139,35 +139,35 @@ func (r *rig) start(t *testing.T, adjust ...func(*Serving)) {
 	})
 }
 
-func (r *rig) config(half, name string, f Files) Config {
-	return Config{Half: half, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
+func (r *testLink) config(half, name string, f Files) Config {
+	return Config{Component: half, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
 }
 
 // dial connects as a client whose certificate says l, and which wants the server to be of that name.
-func (r *rig) dial(t *testing.T, l leaf, server SAN) *grpc.ClientConn {
+func (r *testLink) dial(t *testing.T, l certSpec, server SAN) *grpc.ClientConn {
 	t.Helper()
-	return r.dialWith(t, r.clientCA.files(t, l, r.serverCA), server)
+	return r.dialWith(t, r.clientCA.writeFiles(t, l, r.serverCA), server)
 }
 
-func (r *rig) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {
+func (r *testLink) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {
 	t.Helper()
 	return r.connect(t, must(NewClient(r.clientConfig(f), server))(t).DialOptions()...)
 }
 
-func (r *rig) clientConfig(f Files) Config {
+func (r *testLink) clientConfig(f Files) Config {
 	cfg := r.config("writer", "default", f)
 	cfg.Registerer = prometheus.NewRegistry()
 	return cfg
 }
 
-func (r *rig) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {
+func (r *testLink) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn := must(grpc.NewClient("passthrough:"+r.address, options...))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
 
-func deadline(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -176,7 +176,7 @@ func deadline(t *testing.T) context.Context {
 // checkHealth is the simplest call: open to all that get through the handshake.
 func checkHealth(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) error {
 	t.Helper()
-	_, err := healthpb.NewHealthClient(conn).Check(deadline(t), &healthpb.HealthCheckRequest{}, options...)
+	_, err := healthpb.NewHealthClient(conn).Check(testContext(t), &healthpb.HealthCheckRequest{}, options...)
 	return err
 }
 
@@ -186,16 +186,16 @@ func checkHealth(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption
 var probeService = grpc.ServiceDesc{
 	ServiceName: "test.Probe", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{
-		unary("Who", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
+		unaryMethod("Who", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
 			g, ok := GrantFrom(ctx)
 			if !ok {
 				return "", errors.New("no grant")
 			}
 			return string(g.SAN) + " " + string(g.Role) + " " + g.View.NodeSelector.String(), nil
 		}),
-		unary("Panic", func(context.Context, *wrapperspb.StringValue) (string, error) { panic("on purpose") }),
-		unary("Hang", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
-			hanging <- struct{}{}
+		unaryMethod("Panic", func(context.Context, *wrapperspb.StringValue) (string, error) { panic("on purpose") }),
+		unaryMethod("Hang", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
+			hangStarted <- struct{}{}
 			<-ctx.Done()
 			return "", ctx.Err()
 		}),
@@ -205,7 +205,7 @@ var probeService = grpc.ServiceDesc{
 			if err := s.RecvMsg(new(emptypb.Empty)); err != nil {
 				return err
 			}
-			heard <- struct{}{}
+			messageReceived <- struct{}{}
 		}
 	}}, {StreamName: "Watch", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 		if err := s.RecvMsg(new(emptypb.Empty)); err != nil {
@@ -219,27 +219,27 @@ var probeService = grpc.ServiceDesc{
 	}}},
 }
 
-// hanging is told by Hang that it has begun, heard by Listen of each message.
-var hanging, heard = make(chan struct{}, 1), make(chan struct{}, 1)
+// hangStarted is told by Hang that it has begun, heard by Listen of each message.
+var hangStarted, messageReceived = make(chan struct{}, 1), make(chan struct{}, 1)
 
-// picky is a request with rules of its own.
-type picky struct{ *wrapperspb.StringValue }
+// validatedRequest is a request with rules of its own.
+type validatedRequest struct{ *wrapperspb.StringValue }
 
-func (p picky) Validate() error {
+func (p validatedRequest) Validate() error {
 	if p.GetValue() == "bad" {
 		return errors.New("bad is not allowed")
 	}
 	return nil
 }
 
-func unary(name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
+func unaryMethod(name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		in := picky{new(wrapperspb.StringValue)}
+		in := validatedRequest{new(wrapperspb.StringValue)}
 		if err := decode(in); err != nil {
 			return nil, err
 		}
 		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/test.Probe/" + name}, func(ctx context.Context, req any) (any, error) {
-			out, err := f(ctx, req.(picky).StringValue)
+			out, err := f(ctx, req.(validatedRequest).StringValue)
 			if err != nil {
 				return nil, err
 			}
@@ -248,17 +248,17 @@ func unary(name string, f func(context.Context, *wrapperspb.StringValue) (string
 	}}
 }
 
-func call(t *testing.T, conn *grpc.ClientConn, method, text string) (string, error) {
+func callProbe(t *testing.T, conn *grpc.ClientConn, method, text string) (string, error) {
 	t.Helper()
 	out := new(wrapperspb.StringValue)
-	err := conn.Invoke(deadline(t), "/test.Probe/"+method, wrapperspb.String(text), out)
+	err := conn.Invoke(testContext(t), "/test.Probe/"+method, wrapperspb.String(text), out)
 	return out.GetValue(), err
 }
 
-// watch opens a stream and waits until it is under way.
-func watch(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
+// openWatch opens a stream and waits until it is under way.
+func openWatch(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
-	s := must(conn.NewStream(deadline(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
+	s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
 	if err := errors.Join(s.SendMsg(new(emptypb.Empty)), s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); err != nil {
 		t.Fatal(err)
 	}

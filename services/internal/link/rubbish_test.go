@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// frame is one of HTTP/2.
-func frame(kind, flags byte, stream uint32, payload string) string {
+// http2Frame is one of HTTP/2.
+func http2Frame(kind, flags byte, stream uint32, payload string) string {
 	head := make([]byte, 9)
 	binary.BigEndian.PutUint32(head, uint32(len(payload))<<8|uint32(kind))
 	head[4] = flags
@@ -29,10 +29,10 @@ const (
 	endHeaders                                                            = 4
 )
 
-var settings = frame(frameSettings, 0, 0, "")
+var settingsFrame = http2Frame(frameSettings, 0, 0, "")
 
-// header is one of HPACK, written out: no index, no Huffman code.
-func header(name, value string) string {
+// hpackHeader is one of HPACK, written out: no index, no Huffman code.
+func hpackHeader(name, value string) string {
 	text := func(s string) string {
 		if len(s) < 127 {
 			return string([]byte{byte(len(s))}) + s
@@ -42,17 +42,17 @@ func header(name, value string) string {
 	return "\x00" + text(name) + text(value)
 }
 
-var request = header(":method", "POST") + header(":scheme", "https") + header(":path", "/test.Probe/Who") +
-	header(":authority", "x") + header("te", "trailers") + header("content-type", "application/grpc")
+var requestHeaders = hpackHeader(":method", "POST") + hpackHeader(":scheme", "https") + hpackHeader(":path", "/test.Probe/Who") +
+	hpackHeader(":authority", "x") + hpackHeader("te", "trailers") + hpackHeader("content-type", "application/grpc")
 
-func noise(n int) string {
+func randomBytes(n int) string {
 	b := make([]byte, n)
 	rand.Read(b)
 	return string(b)
 }
 
-// rubbish is a way to connect, and what is said then.
-var rubbish = []struct {
+// garbageCases is a way to connect, and what is said then.
+var garbageCases = []struct {
 	name  string
 	plain bool                              // no TLS
 	tls   func(t *testing.T, c *tls.Config) // alters what would be a good handshake
@@ -60,42 +60,42 @@ var rubbish = []struct {
 	ends  bool // the whole connection: what is wrong with one call ends that call alone
 	hears string
 }{
-	{name: "bytes that are no TLS", plain: true, says: noise(1000), ends: true},
-	{name: "a TLS record that promises too much", plain: true, says: "\x16\x03\x01\xff\xff" + noise(100), ends: true},
-	{name: "a client hello that is none", plain: true, says: "\x16\x03\x01\x00\x64" + noise(100), ends: true},
+	{name: "bytes that are no TLS", plain: true, says: randomBytes(1000), ends: true},
+	{name: "a TLS record that promises too much", plain: true, says: "\x16\x03\x01\xff\xff" + randomBytes(100), ends: true},
+	{name: "a client hello that is none", plain: true, says: "\x16\x03\x01\x00\x64" + randomBytes(100), ends: true},
 	{name: "HTTP/1 in the clear", plain: true, says: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ends: true},
-	{name: "HTTP/2 in the clear", plain: true, says: preface + settings, ends: true},
+	{name: "HTTP/2 in the clear", plain: true, says: http2Preface + settingsFrame, ends: true},
 	{name: "another application protocol", tls: func(_ *testing.T, c *tls.Config) { c.NextProtos = []string{"other"} }, ends: true},
 	{name: "the application protocol of HTTP/1", tls: func(_ *testing.T, c *tls.Config) { c.NextProtos = []string{"http/1.1"} }, says: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ends: true},
 	{name: "TLS 1.2", tls: func(_ *testing.T, c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, ends: true},
 	{name: "no client certificate", tls: func(_ *testing.T, c *tls.Config) { c.Certificates = nil }, ends: true},
 	{name: "HTTP/1 after a good handshake", says: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ends: true},
-	{name: "noise after a good handshake", says: noise(1000), ends: true},
-	{name: "noise after the preface", says: preface + noise(1000), ends: true},
-	{name: "a frame that is too large", says: preface + settings + "\xff\xff\xff\x00\x00\x00\x00\x00\x01", ends: true},
-	{name: "data for no stream", says: preface + settings + frame(frameData, 0, 0, "x"), ends: true},
-	{name: "headers that cannot be decoded", says: preface + settings + frame(frameHeaders, endHeaders, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), ends: true},
-	{name: "a stream of the server's kind", says: preface + settings + frame(frameHeaders, endHeaders, 2, request), ends: true},
-	{name: "a header block without an end", says: preface + settings + frame(frameHeaders, 0, 1, request) +
-		strings.Repeat(frame(frameContinuation, 0, 1, header("x", noise(1000))), 100), ends: true},
-	{name: "a call that is no gRPC", says: preface + settings + frame(frameHeaders, endHeaders, 1, header(":method", "GET")+header(":scheme", "https")+header(":path", "/"))},
-	{name: "headers that are too large", says: preface + settings + frame(frameHeaders, 0, 1, request) +
-		frame(frameContinuation, 0, 1, header("x", strings.Repeat("x", 15<<10))) +
-		frame(frameContinuation, endHeaders, 1, header("y", strings.Repeat("y", 15<<10))), hears: frame(frameReset, 0, 1, "\x00\x00\x00\x06")},
-	{name: "a request that is too large", says: preface + settings + frame(frameHeaders, endHeaders, 1, request) + frame(frameData, 1, 1, "\x00\x7f\xff\xff\xff"+noise(1000))},
-	{name: "a request that is no message", says: preface + settings + frame(frameHeaders, endHeaders, 1, request) + frame(frameData, 1, 1, "\x00\x00\x00\x00\x10"+strings.Repeat("\xff", 16))},
+	{name: "noise after a good handshake", says: randomBytes(1000), ends: true},
+	{name: "noise after the preface", says: http2Preface + randomBytes(1000), ends: true},
+	{name: "a frame that is too large", says: http2Preface + settingsFrame + "\xff\xff\xff\x00\x00\x00\x00\x00\x01", ends: true},
+	{name: "data for no stream", says: http2Preface + settingsFrame + http2Frame(frameData, 0, 0, "x"), ends: true},
+	{name: "headers that cannot be decoded", says: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), ends: true},
+	{name: "a stream of the server's kind", says: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 2, requestHeaders), ends: true},
+	{name: "a header block without an end", says: http2Preface + settingsFrame + http2Frame(frameHeaders, 0, 1, requestHeaders) +
+		strings.Repeat(http2Frame(frameContinuation, 0, 1, hpackHeader("x", randomBytes(1000))), 100), ends: true},
+	{name: "a call that is no gRPC", says: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, hpackHeader(":method", "GET")+hpackHeader(":scheme", "https")+hpackHeader(":path", "/"))},
+	{name: "headers that are too large", says: http2Preface + settingsFrame + http2Frame(frameHeaders, 0, 1, requestHeaders) +
+		http2Frame(frameContinuation, 0, 1, hpackHeader("x", strings.Repeat("x", 15<<10))) +
+		http2Frame(frameContinuation, endHeaders, 1, hpackHeader("y", strings.Repeat("y", 15<<10))), hears: http2Frame(frameReset, 0, 1, "\x00\x00\x00\x06")},
+	{name: "a request that is too large", says: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, requestHeaders) + http2Frame(frameData, 1, 1, "\x00\x7f\xff\xff\xff"+randomBytes(1000))},
+	{name: "a request that is no message", says: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, requestHeaders) + http2Frame(frameData, 1, 1, "\x00\x00\x00\x00\x10"+strings.Repeat("\xff", 16))},
 }
 
-const ping = "\x00\x00\x08\x06\x00\x00\x00\x00\x00????????"
+const pingFrame = "\x00\x00\x08\x06\x00\x00\x00\x00\x00????????"
 
 // Each piece of rubbish ends the connection that it came by, or just the call; a stream of
 // another client that was there before lives through all of it.
-func TestRubbishEndsOnlyWhatItCameBy(t *testing.T) {
-	r := newRig(t, goodServer)
-	pair := r.pair(t, goodWriter)
-	honest := r.dial(t, person, serverURI)
-	live := watch(t, honest)
-	for _, c := range rubbish {
+func TestGarbageEndsOnlyItsConnection(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	pair := r.clientCert(t, writerCert)
+	honest := r.dial(t, operatorCert, serverURI)
+	live := openWatch(t, honest)
+	for _, c := range garbageCases {
 		t.Run(c.name, func(t *testing.T) {
 			conn := must(net.Dial("tcp", r.address))(t)
 			defer conn.Close()
@@ -109,16 +109,16 @@ func TestRubbishEndsOnlyWhatItCameBy(t *testing.T) {
 			}
 			io.WriteString(conn, c.says) // an error of it is found by reading
 			if !c.ends {
-				io.WriteString(conn, ping) // it is answered when all before it has been dealt with
+				io.WriteString(conn, pingFrame) // it is answered when all before it has been dealt with
 			}
-			heard := hear(t, conn, c.ends)
+			heard := readReply(t, conn, c.ends)
 			if !c.ends && !strings.Contains(heard, "????????") {
 				t.Errorf("the connection ended with the call: %q", heard)
 			}
 			if !strings.Contains(heard, c.hears) {
 				t.Errorf("heard %q, want %q in it", heard, c.hears)
 			}
-			if _, err := call(t, honest, "Who", ""); err != nil {
+			if _, err := callProbe(t, honest, "Who", ""); err != nil {
 				t.Errorf("another client is disturbed: %v", err)
 			}
 		})
@@ -131,8 +131,8 @@ func TestRubbishEndsOnlyWhatItCameBy(t *testing.T) {
 	}
 }
 
-// hear reads until the end, or until a ping is answered.
-func hear(t *testing.T, conn net.Conn, untilEnd bool) string {
+// readReply reads until the end, or until a ping is answered.
+func readReply(t *testing.T, conn net.Conn, untilEnd bool) string {
 	t.Helper()
 	var heard strings.Builder
 	b := make([]byte, 4096)

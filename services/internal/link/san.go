@@ -43,9 +43,9 @@ func (s *SAN) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// names are the SANs of a certificate that can identify a peer, URIs first. What would be a
+// certSANs are the SANs of a certificate that can identify a peer, URIs first. What would be a
 // name of the other kind counts for nothing: a CA's rules for the one say nothing of the other.
-func names(leaf *x509.Certificate) []SAN {
+func certSANs(leaf *x509.Certificate) []SAN {
 	all := make([]SAN, 0, len(leaf.URIs)+len(leaf.DNSNames))
 	for _, u := range leaf.URIs {
 		if u.Scheme != "" && u.Host != "" {

@@ -27,14 +27,14 @@ import (
 type Server struct {
 	id       *identity
 	clients  *Clients
-	creds    *handshakes
+	creds    *serverHandshaker
 	reloader *reloader
-	auth     *authoriser
+	auth     *authorizer
 	metrics  *grpcprom.ServerMetrics
 	panics   prometheus.Counter
-	limits   *limits
+	limits   *limitRecorder
 	log      *slog.Logger
-	stop     sync.Once
+	stopOnce sync.Once
 }
 
 // NewServer makes the end that listens, open to the clients of a list. Bad or missing files,
@@ -46,30 +46,30 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	if err := errors.Join(errID, errClients); err != nil {
 		return nil, err
 	}
-	r.add("allowed clients", clients.load)
+	r.addReload("allowed clients", clients.loadFile)
 	r.errors.WithLabelValues("clients")
 
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "slicefeed", Subsystem: cfg.Half, Name: name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "slicefeed", Subsystem: cfg.Component, Name: name, Help: help})
 	}
 	s := &Server{
 		id: id, clients: clients, reloader: r, log: cfg.Logger.With("link", cfg.Name),
-		auth: &authoriser{clients: clients, stopping: make(chan struct{})},
+		auth: &authorizer{clients: clients, stopping: make(chan struct{})},
 		metrics: grpcprom.NewServerMetrics(grpcprom.WithServerCounterOptions(
-			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Half))),
+			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
 		panics: counter("grpc_panics_total", "Panics of gRPC handlers, each answered with INTERNAL."),
 	}
-	s.limits = newLimits(cfg.Half, s.log)
+	s.limits = newLimitRecorder(cfg.Component, s.log)
 	failed := counter("tls_handshake_errors_total", "Connections that did not get past the TLS handshake.")
 	var err error
-	if s.creds, err = newHandshakes(id, clients, failed, s.limits); err != nil {
+	if s.creds, err = newServerHandshaker(id, clients, failed, s.limits); err != nil {
 		return nil, err
 	}
 	unfinished := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "slicefeed", Subsystem: cfg.Half, Name: "tls_handshakes_unfinished",
+		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_handshakes_unfinished",
 		Help: "Connections in the midst of their TLS handshake.",
-	}, func() float64 { return float64(s.creds.unfinished()) })
-	cfg.registerer().MustRegister(s.metrics, s.panics, s.limits.refused, failed, unfinished)
+	}, func() float64 { return float64(s.creds.pendingCount()) })
+	cfg.linkRegisterer().MustRegister(s.metrics, s.panics, s.limits.rejections, failed, unfinished)
 	return s, nil
 }
 
@@ -84,56 +84,56 @@ func (s *Server) Clients() *Clients { return s.clients }
 // refuse is not logged call by call.
 func (s *Server) Options() []grpc.ServerOption {
 	params, enforcement := serverKeepalive()
-	logs := logger(s.log)
+	logs := newCallLogger(s.log)
 	finish := logging.WithLogOnEvents(logging.FinishCall)
-	levels := logging.WithLevels(level)
-	peerSAN := logging.WithFieldsFromContext(peerFields)
-	recovered := recovery.WithRecoveryHandlerContext(s.recovered)
+	levels := logging.WithLevels(callLogLevel)
+	peerSAN := logging.WithFieldsFromContext(peerLogFields)
+	recovered := recovery.WithRecoveryHandlerContext(s.recoverPanic)
 	return []grpc.ServerOption{
 		grpc.Creds(s.creds),
 		grpc.KeepaliveParams(params), grpc.KeepaliveEnforcementPolicy(enforcement),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxConnCalls),
-		grpc.InTapHandle(refuseExcess), grpc.ForceServerCodecV2(newRequestCodec()),
+		grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxConnCalls),
+		grpc.InTapHandle(rejectOverLimit), grpc.ForceServerCodecV2(newRequestCodec()),
 		// Windows that do not grow: else grpc takes up to 16 MB of what a fast sender sends.
-		grpc.StaticStreamWindowSize(maxRequest), grpc.StaticConnWindowSize(maxRequest),
-		grpc.ReadBufferSize(readBuffer),
+		grpc.StaticStreamWindowSize(maxRequestBytes), grpc.StaticConnWindowSize(maxRequestBytes),
+		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.metrics.UnaryServerInterceptor(),
-			ratelimit.UnaryServerInterceptor(s.limits.calls()),
+			ratelimit.UnaryServerInterceptor(s.limits.callLimiter()),
 			logging.UnaryServerInterceptor(logs, finish, levels, peerSAN),
-			recovery.UnaryServerInterceptor(recovered), s.auth.unary, refuseMalformed,
+			recovery.UnaryServerInterceptor(recovered), s.auth.authorizeUnary, rejectMalformed,
 			validator.UnaryServerInterceptor(validator.WithFailFast())),
 		grpc.ChainStreamInterceptor(s.metrics.StreamServerInterceptor(),
-			ratelimit.StreamServerInterceptor(s.limits.streams()), s.limits.concurrent,
+			ratelimit.StreamServerInterceptor(s.limits.streamStartLimiter()), s.limits.limitConcurrentStreams,
 			logging.StreamServerInterceptor(logs, finish, levels, peerSAN),
-			recovery.StreamServerInterceptor(recovered), s.auth.stream, refuseMalformedStream,
+			recovery.StreamServerInterceptor(recovered), s.auth.authorizeStream, rejectMalformedStream,
 			validator.StreamServerInterceptor(validator.WithFailFast())),
 	}
 }
 
-func (s *Server) recovered(ctx context.Context, p any) error {
+func (s *Server) recoverPanic(ctx context.Context, p any) error {
 	s.panics.Inc()
 	s.log.ErrorContext(ctx, "gRPC handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return status.Error(codes.Internal, "internal error")
 }
 
 // EndStreams ends all live streams with UNAVAILABLE, for good. Serve calls it.
-func (s *Server) EndStreams() { s.stop.Do(func() { close(s.auth.stopping) }) }
+func (s *Server) EndStreams() { s.stopOnce.Do(func() { close(s.auth.stopping) }) }
 
-// Serving is a gRPC server made with Options, and what to serve it on.
-type Serving struct {
-	Server   *grpc.Server
-	Health   *health.Server // told NOT_SERVING first when the server stops
-	Listener net.Listener
-	Grace    time.Duration // for calls under way; 0: 10 s
-	Stopping func()        // called before the streams are ended, e.g. to stop what feeds them; may be nil
+// ServeConfig is a gRPC server made with Options, and what to serve it on.
+type ServeConfig struct {
+	Server      *grpc.Server
+	Health      *health.Server // told NOT_SERVING first when the server stops
+	Listener    net.Listener
+	GracePeriod time.Duration // for calls under way; 0: 10 s
+	OnShutdown  func()        // called before the streams are ended, e.g. to stop what feeds them; may be nil
 }
 
 // Serve serves until ctx is done, and then stops in order: health says NOT_SERVING, live
 // streams end with UNAVAILABLE, calls under way finish or are cut off when the grace ends.
-func (s *Server) Serve(ctx context.Context, v Serving) error {
+func (s *Server) Serve(ctx context.Context, v ServeConfig) error {
 	failed := make(chan error, 1)
 	go func() { failed <- v.Server.Serve(v.Listener) }()
 	var err error
@@ -143,13 +143,13 @@ func (s *Server) Serve(ctx context.Context, v Serving) error {
 	case <-ctx.Done():
 	}
 	v.Health.Shutdown()
-	grace := v.Grace
+	grace := v.GracePeriod
 	if grace == 0 {
 		grace = shutdownGrace
 	}
 	cut := time.AfterFunc(grace, v.Server.Stop) // before Stopping, which may wait for calls
-	if v.Stopping != nil {
-		v.Stopping()
+	if v.OnShutdown != nil {
+		v.OnShutdown()
 	}
 	s.EndStreams()
 	v.Server.GracefulStop() // returns when all have finished, or Stop has cut them off

@@ -19,108 +19,108 @@ import (
 )
 
 var (
-	goodServer = leaf{sans: []string{serverURI, serverDNS}, usages: forServers}
-	goodWriter = leaf{sans: []string{writerURI}, usages: forClients}
+	serverCert = certSpec{sans: []string{serverURI, serverDNS}, usages: forServers}
+	writerCert = certSpec{sans: []string{writerURI}, usages: forClients}
 )
 
-func TestTheClientAcceptsOnlyTheServerItWants(t *testing.T) {
+func TestClientVerifiesServerName(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		server leaf
+		server certSpec
 		want   SAN
 		refuse string // in the error; empty: accepted
 	}{
-		{"a URI SAN", goodServer, serverURI, ""},
-		{"a DNS SAN", goodServer, serverDNS, ""},
-		{"another URI", goodServer, serverURI + "-blue", "want"},
-		{"the beginning of the URI", goodServer, "spiffe://example.org/slicefeed", "want"},
-		{"another DNS name", goodServer, "example", "want"},
-		{"a certificate of a client", leaf{sans: []string{serverURI}, usages: forServers}, writerURI, "want"},
-		{"an expired certificate", leaf{sans: []string{serverURI}, usages: forServers, expired: true}, serverURI, "expired"},
+		{"a URI SAN", serverCert, serverURI, ""},
+		{"a DNS SAN", serverCert, serverDNS, ""},
+		{"another URI", serverCert, serverURI + "-blue", "want"},
+		{"the beginning of the URI", serverCert, "spiffe://example.org/slicefeed", "want"},
+		{"another DNS name", serverCert, "example", "want"},
+		{"a certificate of a client", certSpec{sans: []string{serverURI}, usages: forServers}, writerURI, "want"},
+		{"an expired certificate", certSpec{sans: []string{serverURI}, usages: forServers, expired: true}, serverURI, "expired"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, c.server)
-			expect(t, checkHealth(t, r.dial(t, goodWriter, c.want)), c.refuse)
+			r := newTestLink(t, c.server)
+			expectError(t, checkHealth(t, r.dial(t, writerCert, c.want)), c.refuse)
 		})
 	}
 }
 
-func TestTheClientRefusesAServerOfAnotherCA(t *testing.T) {
-	r := newRig(t, goodServer)
-	f := r.clientCA.files(t, goodWriter, newAuthority(t, "another CA"))
-	expect(t, checkHealth(t, r.dialWith(t, f, serverURI)), "unknown authority")
+func TestClientRejectsUnknownCA(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	f := r.clientCA.writeFiles(t, writerCert, newTestCA(t, "another CA"))
+	expectError(t, checkHealth(t, r.dialWith(t, f, serverURI)), "unknown authority")
 }
 
-func TestTheClientRefusesAServerWithoutTheUsage(t *testing.T) {
+func TestClientRequiresServerUsage(t *testing.T) {
 	for name, usages := range map[string][]x509.ExtKeyUsage{"none": nil, "clientAuth": forClients, "any": {x509.ExtKeyUsageAny}} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, goodServer)
-			certPEM, keyPEM := r.serverCA.issue(t, leaf{sans: []string{serverURI}, usages: usages})
+			r := newTestLink(t, serverCert)
+			certPEM, keyPEM := r.serverCA.issueCert(t, certSpec{sans: []string{serverURI}, usages: usages})
 			pair := must(tls.X509KeyPair(certPEM, keyPEM))(t)
-			r.server.reloader.parts = nil
+			r.server.reloader.reloads = nil
 			r.server.id.leaf.Store(&pair)
 			want := "not for server auth"
 			if name == "clientAuth" {
 				want = "incompatible key usage"
 			}
-			expect(t, checkHealth(t, r.dial(t, goodWriter, serverURI)), want)
+			expectError(t, checkHealth(t, r.dial(t, writerCert, serverURI)), want)
 		})
 	}
 }
 
-func TestTheServerAcceptsOnlyCertificatesOfItsClients(t *testing.T) {
+func TestServerVerifiesClientCertificates(t *testing.T) {
 	// with gives the client a certificate of the rig's client CA, or of another one.
-	with := func(l leaf, ca func(*rig) *authority, maxVersion uint16) func(*testing.T, *rig) credentials.TransportCredentials {
-		return func(t *testing.T, r *rig) credentials.TransportCredentials {
-			certPEM, keyPEM := ca(r).issue(t, l)
+	with := func(l certSpec, ca func(*testLink) *testCA, maxVersion uint16) func(*testing.T, *testLink) credentials.TransportCredentials {
+		return func(t *testing.T, r *testLink) credentials.TransportCredentials {
+			certPEM, keyPEM := ca(r).issueCert(t, l)
 			return credentials.NewTLS(&tls.Config{
 				InsecureSkipVerify: true, MaxVersion: maxVersion,
 				Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
 			})
 		}
 	}
-	clientCA := func(r *rig) *authority { return r.clientCA }
-	serverCA := func(r *rig) *authority { return r.serverCA }
-	otherCA := func(*rig) *authority { return newAuthority(t, "client CA") }
+	clientCA := func(r *testLink) *testCA { return r.clientCA }
+	serverCA := func(r *testLink) *testCA { return r.serverCA }
+	otherCA := func(*testLink) *testCA { return newTestCA(t, "client CA") }
 	for _, c := range []struct {
 		name   string
-		creds  func(*testing.T, *rig) credentials.TransportCredentials
+		creds  func(*testing.T, *testLink) credentials.TransportCredentials
 		logged string // empty: accepted
 	}{
-		{"a good one", with(goodWriter, clientCA, 0), ""},
-		{"an unlisted client, for health", with(stranger, clientCA, 0), "this client is not on the list"},
-		{"another CA", with(goodWriter, otherCA, 0), "unknown authority"},
-		{"the server's own CA", with(goodWriter, serverCA, 0), "unknown authority"},
-		{"an expired certificate", with(leaf{sans: []string{writerURI}, usages: forClients, expired: true}, clientCA, 0), "expired"},
-		{"no usage at all", with(leaf{sans: []string{writerURI}}, clientCA, 0), "not for client auth"},
-		{"the usage of a server", with(leaf{sans: []string{writerURI}, usages: forServers}, clientCA, 0), "incompatible key usage"},
-		{"no certificate", func(*testing.T, *rig) credentials.TransportCredentials {
+		{"a good one", with(writerCert, clientCA, 0), ""},
+		{"an unlisted client, for health", with(unlistedCert, clientCA, 0), "this client is not on the list"},
+		{"another CA", with(writerCert, otherCA, 0), "unknown authority"},
+		{"the server's own CA", with(writerCert, serverCA, 0), "unknown authority"},
+		{"an expired certificate", with(certSpec{sans: []string{writerURI}, usages: forClients, expired: true}, clientCA, 0), "expired"},
+		{"no usage at all", with(certSpec{sans: []string{writerURI}}, clientCA, 0), "not for client auth"},
+		{"the usage of a server", with(certSpec{sans: []string{writerURI}, usages: forServers}, clientCA, 0), "incompatible key usage"},
+		{"no certificate", func(*testing.T, *testLink) credentials.TransportCredentials {
 			return credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
 		}, "didn't provide a certificate"},
-		{"TLS 1.2", with(goodWriter, clientCA, tls.VersionTLS12), "unsupported versions"},
-		{"plaintext", func(*testing.T, *rig) credentials.TransportCredentials { return insecure.NewCredentials() }, "does not look like a TLS handshake"},
+		{"TLS 1.2", with(writerCert, clientCA, tls.VersionTLS12), "unsupported versions"},
+		{"plaintext", func(*testing.T, *testLink) credentials.TransportCredentials { return insecure.NewCredentials() }, "does not look like a TLS handshake"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, goodServer)
+			r := newTestLink(t, serverCert)
 			err := checkHealth(t, r.connect(t, grpc.WithTransportCredentials(c.creds(t, r))))
 			if c.logged == "" {
-				expect(t, err, "")
+				expectError(t, err, "")
 				return
 			}
 			if status.Code(err) != codes.Unavailable {
 				t.Errorf("got %v, want UNAVAILABLE", err)
 			}
-			r.log.await(t, c.logged)
-			if testutil.ToFloat64(r.server.creds.failed) == 0 {
+			r.log.waitFor(t, c.logged)
+			if testutil.ToFloat64(r.server.creds.failures) == 0 {
 				t.Error("the refusal was not counted")
 			}
 		})
 	}
 }
 
-func TestTheClientRefusesTLS12(t *testing.T) {
-	r := newRig(t, goodServer)
-	certPEM, keyPEM := r.serverCA.issue(t, goodServer)
+func TestClientRejectsTLS12(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	certPEM, keyPEM := r.serverCA.issueCert(t, serverCert)
 	l := must(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
 	}))(t)
@@ -138,13 +138,13 @@ func TestTheClientRefusesTLS12(t *testing.T) {
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 	r.address = l.Addr().String()
-	expect(t, checkHealth(t, r.dial(t, goodWriter, serverURI)), "protocol version")
+	expectError(t, checkHealth(t, r.dial(t, writerCert, serverURI)), "protocol version")
 }
 
 // A resumed session would skip the check of the certificate against the present CAs.
-func TestSessionsAreNotResumed(t *testing.T) {
-	r := newRig(t, goodServer)
-	certPEM, keyPEM := r.clientCA.issue(t, goodWriter)
+func TestDoesNotResumeSessions(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	certPEM, keyPEM := r.clientCA.issueCert(t, writerCert)
 	cfg := &tls.Config{
 		InsecureSkipVerify: true, NextProtos: []string{"h2"}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
 		Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
@@ -159,14 +159,14 @@ func TestSessionsAreNotResumed(t *testing.T) {
 	}
 }
 
-func TestANewLeafIsUsedWithoutARestart(t *testing.T) {
-	r := newRig(t, goodServer)
-	clientFiles := r.clientCA.files(t, goodWriter, r.serverCA)
+func TestReloadsCertificate(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	clientFiles := r.clientCA.writeFiles(t, writerCert, r.serverCA)
 	old := r.dialWith(t, clientFiles, serverURI)
 	before := serverSerial(t, old)
 
-	r.serverCA.renew(t, goodServer, r.files)
-	r.server.reloader.reload()
+	r.serverCA.renewFiles(t, serverCert, r.files)
+	r.server.reloader.reloadAll()
 
 	if after := serverSerial(t, r.dialWith(t, clientFiles, serverURI)); after == before {
 		t.Error("a new connection still sees the old certificate")
@@ -176,22 +176,22 @@ func TestANewLeafIsUsedWithoutARestart(t *testing.T) {
 	}
 	leaf := r.server.id.leaf.Load().Leaf
 	want := "slicefeed_inventory_certificate_expiry_timestamp_seconds"
-	if got := gauge(t, r.metrics, want); got != float64(leaf.NotAfter.Unix()) {
+	if got := gaugeValue(t, r.metrics, want); got != float64(leaf.NotAfter.Unix()) {
 		t.Errorf("%s is %v, want %v", want, got, leaf.NotAfter.Unix())
 	}
 }
 
-func TestANewPeerCAIsUsedWithoutARestart(t *testing.T) {
-	r := newRig(t, goodServer)
-	oldCA, newCA := r.clientCA, newAuthority(t, "client CA")
-	dial := func(ca *authority) error {
+func TestReloadsPeerCA(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	oldCA, newCA := r.clientCA, newTestCA(t, "client CA")
+	dial := func(ca *testCA) error {
 		r.clientCA = ca
-		return checkHealth(t, r.dial(t, goodWriter, serverURI))
+		return checkHealth(t, r.dial(t, writerCert, serverURI))
 	}
 	step := func(what string, bundle []byte, wantOld, wantNew bool) {
 		t.Helper()
-		write(t, r.files.PeerCA, bundle)
-		r.server.reloader.reload()
+		writeFile(t, r.files.PeerCA, bundle)
+		r.server.reloader.reloadAll()
 		if err := dial(oldCA); (err == nil) != wantOld {
 			t.Errorf("%s: a client of the old CA gets %v", what, err)
 		}
@@ -204,33 +204,35 @@ func TestANewPeerCAIsUsedWithoutARestart(t *testing.T) {
 	step("new only", newCA.pem, false, true)
 }
 
-func TestRubbishKeepsTheOldInUseAndIsCounted(t *testing.T) {
+func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 	for _, c := range []struct {
 		file  string // label of the metric
-		spoil func(*testing.T, *rig)
+		spoil func(*testing.T, *testLink)
 		says  string
 	}{
-		{"ca", func(t *testing.T, r *rig) { write(t, r.files.PeerCA, []byte("rubbish")) }, "no certificate in PEM form"},
-		{"ca", func(t *testing.T, r *rig) { write(t, r.files.PeerCA, nil) }, "no certificate in PEM form"},
-		{"ca", func(t *testing.T, r *rig) {
-			write(t, r.files.PeerCA, append(newAuthority(t, "x").pem, r.clientCA.pem[:100]...))
+		{"ca", func(t *testing.T, r *testLink) { writeFile(t, r.files.PeerCA, []byte("rubbish")) }, "no certificate in PEM form"},
+		{"ca", func(t *testing.T, r *testLink) { writeFile(t, r.files.PeerCA, nil) }, "no certificate in PEM form"},
+		{"ca", func(t *testing.T, r *testLink) {
+			writeFile(t, r.files.PeerCA, append(newTestCA(t, "x").pem, r.clientCA.pem[:100]...))
 		}, "not whole"},
-		{"ca", func(t *testing.T, r *rig) { os.Remove(r.files.PeerCA) }, "no such file"},
-		{"cert", func(t *testing.T, r *rig) { write(t, r.files.Cert, []byte("rubbish")) }, "no certificate in PEM form"},
-		{"cert", func(t *testing.T, r *rig) { r.serverCA.renew(t, leaf{sans: []string{serverURI}}, r.files) }, "does not include"},
-		{"cert", func(t *testing.T, r *rig) { r.serverCA.renew(t, leaf{usages: forServers}, r.files) }, "no URI or DNS SAN"},
-		{"key", func(t *testing.T, r *rig) { write(t, r.files.Key, []byte("rubbish")) }, r509},
-		{"key", func(t *testing.T, r *rig) {
-			_, keyPEM := r.serverCA.issue(t, goodServer)
-			write(t, r.files.Key, keyPEM)
+		{"ca", func(t *testing.T, r *testLink) { os.Remove(r.files.PeerCA) }, "no such file"},
+		{"cert", func(t *testing.T, r *testLink) { writeFile(t, r.files.Cert, []byte("rubbish")) }, "no certificate in PEM form"},
+		{"cert", func(t *testing.T, r *testLink) {
+			r.serverCA.renewFiles(t, certSpec{sans: []string{serverURI}}, r.files)
+		}, "does not include"},
+		{"cert", func(t *testing.T, r *testLink) { r.serverCA.renewFiles(t, certSpec{usages: forServers}, r.files) }, "no URI or DNS SAN"},
+		{"key", func(t *testing.T, r *testLink) { writeFile(t, r.files.Key, []byte("rubbish")) }, noPEMText},
+		{"key", func(t *testing.T, r *testLink) {
+			_, keyPEM := r.serverCA.issueCert(t, serverCert)
+			writeFile(t, r.files.Key, keyPEM)
 		}, "does not match"},
-		{"clients", func(t *testing.T, r *rig) { write(t, r.list, []byte("clients: []")) }, "lists no client"},
+		{"clients", func(t *testing.T, r *testLink) { writeFile(t, r.listPath, []byte("clients: []")) }, "lists no client"},
 	} {
 		t.Run(c.file+" "+c.says, func(t *testing.T) {
-			r := newRig(t, goodServer)
+			r := newTestLink(t, serverCert)
 			c.spoil(t, r)
-			r.server.reloader.reload()
-			r.server.reloader.reload()
+			r.server.reloader.reloadAll()
+			r.server.reloader.reloadAll()
 			if got := testutil.ToFloat64(r.server.reloader.errors.WithLabelValues(c.file)); got != 2 {
 				t.Errorf("counted %v errors of %q, want 2", got, c.file)
 			}
@@ -240,21 +242,21 @@ func TestRubbishKeepsTheOldInUseAndIsCounted(t *testing.T) {
 			if strings.Contains(r.log.String(), "PRIVATE KEY") {
 				t.Error("the log holds a private key")
 			}
-			if _, err := call(t, r.dial(t, goodWriter, serverURI), "Who", ""); err != nil {
+			if _, err := callProbe(t, r.dial(t, writerCert, serverURI), "Who", ""); err != nil {
 				t.Errorf("the old content is not in use: %v", err)
 			}
 		})
 	}
 }
 
-const r509 = "failed to find any PEM data in key input"
+const noPEMText = "failed to find any PEM data in key input"
 
-func TestEveryBadFileIsNamedAtTheStart(t *testing.T) {
-	ca := newAuthority(t, "CA")
-	f := ca.files(t, goodServer, ca)
-	write(t, f.Cert, []byte("rubbish"))
+func TestReportsAllInvalidFilesAtStart(t *testing.T) {
+	ca := newTestCA(t, "CA")
+	f := ca.writeFiles(t, serverCert, ca)
+	writeFile(t, f.Cert, []byte("rubbish"))
 	f.PeerCA = filepath.Join(t.TempDir(), "missing.crt")
-	cfg := (&rig{log: &journal{}, metrics: prometheus.NewRegistry()}).config("inventory", "feed", f)
+	cfg := (&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("inventory", "feed", f)
 	_, err := NewServer(cfg, filepath.Join(t.TempDir(), "nobody.yaml"))
 	if err == nil {
 		t.Fatal("started with bad files")
@@ -266,11 +268,11 @@ func TestEveryBadFileIsNamedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestFilesAreReReadWhileRunning(t *testing.T) {
-	r := newRig(t, goodServer)
+func TestReloadsFilesPeriodically(t *testing.T) {
+	r := newTestLink(t, serverCert)
 	loaded := make(chan struct{})
-	r.server.reloader.every = 1
-	r.server.reloader.add("probe", func() (bool, error) {
+	r.server.reloader.interval = 1
+	r.server.reloader.addReload("probe", func() (bool, error) {
 		select {
 		case loaded <- struct{}{}:
 		case <-t.Context().Done():
@@ -281,7 +283,7 @@ func TestFilesAreReReadWhileRunning(t *testing.T) {
 	go func() { done <- r.server.Run(t.Context()) }()
 	t.Cleanup(func() { <-done }) // the test's context is done before its cleanups
 	<-loaded
-	r.serverCA.renew(t, goodServer, r.files)
+	r.serverCA.renewFiles(t, serverCert, r.files)
 	<-loaded // this round may have begun before the change,
 	<-loaded // this one has not
 	want := must(os.ReadFile(r.files.Cert))(t)
@@ -291,7 +293,7 @@ func TestFilesAreReReadWhileRunning(t *testing.T) {
 	}
 }
 
-func expect(t *testing.T, err error, refused string) {
+func expectError(t *testing.T, err error, refused string) {
 	t.Helper()
 	switch {
 	case refused == "" && err != nil:
@@ -312,7 +314,7 @@ func serverSerial(t *testing.T, conn *grpc.ClientConn) string {
 	return p.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].SerialNumber.String()
 }
 
-func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
+func gaugeValue(t *testing.T, g prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	for _, f := range must(g.Gather())(t) {
 		if f.GetName() == name {

@@ -33,7 +33,7 @@ func CaptureGlobalLoggers(log *slog.Logger) {
 // instead of ending the process, so that deferred functions run.
 type grpcLog struct{ log *slog.Logger }
 
-func text(args ...any) string { return strings.TrimSpace(fmt.Sprintln(args...)) }
+func formatArgs(args ...any) string { return strings.TrimSpace(fmt.Sprintln(args...)) }
 
 func (g *grpcLog) debug(text func() string) {
 	if g.log.Enabled(context.Background(), slog.LevelDebug) {
@@ -41,8 +41,8 @@ func (g *grpcLog) debug(text func() string) {
 	}
 }
 
-func (g *grpcLog) Info(args ...any)   { g.debug(func() string { return text(args...) }) }
-func (g *grpcLog) Infoln(args ...any) { g.debug(func() string { return text(args...) }) }
+func (g *grpcLog) Info(args ...any)   { g.debug(func() string { return formatArgs(args...) }) }
+func (g *grpcLog) Infoln(args ...any) { g.debug(func() string { return formatArgs(args...) }) }
 func (g *grpcLog) Infof(f string, args ...any) {
 	g.debug(func() string { return fmt.Sprintf(f, args...) })
 }
@@ -53,14 +53,14 @@ func (g *grpcLog) Warningf(f string, args ...any) {
 	g.Infof(f, args...)
 }
 
-func (g *grpcLog) Error(args ...any)   { g.log.Error("grpc", "text", text(args...)) }
-func (g *grpcLog) Errorln(args ...any) { g.log.Error("grpc", "text", text(args...)) }
+func (g *grpcLog) Error(args ...any)   { g.log.Error("grpc", "text", formatArgs(args...)) }
+func (g *grpcLog) Errorln(args ...any) { g.log.Error("grpc", "text", formatArgs(args...)) }
 func (g *grpcLog) Errorf(f string, args ...any) {
 	g.log.Error("grpc", "text", fmt.Sprintf(f, args...))
 }
 
-func (g *grpcLog) Fatal(args ...any)            { panic(text(args...)) }
-func (g *grpcLog) Fatalln(args ...any)          { panic(text(args...)) }
+func (g *grpcLog) Fatal(args ...any)            { panic(formatArgs(args...)) }
+func (g *grpcLog) Fatalln(args ...any)          { panic(formatArgs(args...)) }
 func (g *grpcLog) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
 func (g *grpcLog) V(level int) bool { return level <= 0 }

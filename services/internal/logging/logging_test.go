@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-func TestKlogAndGrpcWriteToTheSameStream(t *testing.T) {
+func TestCapturesKlogAndGRPC(t *testing.T) {
 	var out bytes.Buffer
 	before := slog.Default()
 	CaptureGlobalLoggers(New(&out, slog.LevelInfo))

@@ -15,9 +15,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
-// soon is how near a certificate's end is worth a warning: enough to notice that whatever
+// expiryWarning is how near a certificate's end is worth a warning: enough to notice that whatever
 // renews it has stopped, and short certificates are renewed by then.
-const soon = 14 * 24 * time.Hour
+const expiryWarning = 14 * 24 * time.Hour
 
 // Identity is what one end of the link is known by.
 type Identity struct {
@@ -39,14 +39,14 @@ func (i Identity) Checks() []Check {
 		i.Now = time.Now
 	}
 	return []Check{
-		{Name: OwnCertificate, Run: func(context.Context) (string, error) { return i.certificate() }},
-		{Name: OwnKey, Needs: []string{OwnCertificate}, Run: func(context.Context) (string, error) { return i.key() }},
-		{Name: PeerCA, Run: func(context.Context) (string, error) { return i.peerCA() }},
+		{Name: OwnCertificate, Run: func(context.Context) (string, error) { return i.checkCertificate() }},
+		{Name: OwnKey, DependsOn: []string{OwnCertificate}, Run: func(context.Context) (string, error) { return i.checkKey() }},
+		{Name: PeerCA, Run: func(context.Context) (string, error) { return i.checkPeerCA() }},
 	}
 }
 
-func (i Identity) certificate() (string, error) {
-	certs, err := read(i.Files.Cert)
+func (i Identity) checkCertificate() (string, error) {
+	certs, err := readCertificates(i.Files.Cert)
 	if err != nil {
 		return "", err
 	}
@@ -62,20 +62,20 @@ func (i Identity) certificate() (string, error) {
 	if len(leaf.URIs)+len(leaf.DNSNames) == 0 {
 		problems = append(problems, fmt.Errorf("%s: it has no URI or DNS SAN, so no peer can know it: issue it with one", file))
 	}
-	problems = append(problems, i.valid(file, leaf, true))
+	problems = append(problems, i.checkValidity(file, leaf, true))
 	if err := errors.Join(problems...); err != nil {
 		return "", err
 	}
-	switch err := i.valid(file, leaf, false); {
+	switch err := i.checkValidity(file, leaf, false); {
 	case err != nil:
 		return "", err
 	case i.Server && len(leaf.DNSNames) == 0:
 		return "", Warning("%s: it has no DNS SAN: writers accept it all the same, and grpcurl does not: issue it with one", file)
 	}
-	return fmt.Sprintf("%s, for %s, %s", names(leaf), name, i.until(leaf)), nil
+	return fmt.Sprintf("%s, for %s, %s", certNames(leaf), name, i.describeExpiry(leaf)), nil
 }
 
-func (i Identity) key() (string, error) {
+func (i Identity) checkKey() (string, error) {
 	certPEM, err := os.ReadFile(i.Files.Cert)
 	if err != nil {
 		return "", err
@@ -90,18 +90,18 @@ func (i Identity) key() (string, error) {
 	return "it fits the certificate", nil
 }
 
-func (i Identity) peerCA() (string, error) {
+func (i Identity) checkPeerCA() (string, error) {
 	file := i.Files.PeerCA
-	cas, err := read(file)
+	cas, err := readCertificates(file)
 	if err != nil {
 		return "", err
 	}
 	var problems, useless []error
 	var usable []*x509.Certificate
 	for _, ca := range cas {
-		switch err := i.valid(file, ca, true); {
+		switch err := i.checkValidity(file, ca, true); {
 		case !ca.BasicConstraintsValid || !ca.IsCA:
-			problems = append(problems, fmt.Errorf("%s: %q is no CA: give the certificate of the CA that signs the peers' certificates, not one of theirs", file, subject(ca)))
+			problems = append(problems, fmt.Errorf("%s: %q is no CA: give the certificate of the CA that signs the peers' certificates, not one of theirs", file, certSubject(ca)))
 		case err != nil:
 			useless = append(useless, err)
 		default:
@@ -114,45 +114,45 @@ func (i Identity) peerCA() (string, error) {
 	if err := errors.Join(problems...); err != nil {
 		return "", err
 	}
-	if i.ownIssuer(cas) {
+	if i.signsOwnCertificate(cas) {
 		return "", Warning("%s: it also signs our own certificate: fine if both sides have one CA on purpose; if the file is the ca.crt of our own "+
 			"cert-manager Secret, it is our issuer's: give the CA of the other side", file)
 	}
 	first := slices.MinFunc(usable, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	if err := i.valid(file, first, false); err != nil {
+	if err := i.checkValidity(file, first, false); err != nil {
 		return "", err
 	}
 	var subjects []string
 	for _, ca := range cas {
-		subjects = append(subjects, subject(ca))
+		subjects = append(subjects, certSubject(ca))
 	}
-	return fmt.Sprintf("%s, %s", strings.Join(subjects, "; "), i.until(first)), nil
+	return fmt.Sprintf("%s, %s", strings.Join(subjects, "; "), i.describeExpiry(first)), nil
 }
 
-// ownIssuer reports whether all of the CAs are the issuer of our own certificate.
-func (i Identity) ownIssuer(cas []*x509.Certificate) bool {
-	own, err := read(i.Files.Cert)
+// signsOwnCertificate reports whether all of the CAs are the issuer of our own certificate.
+func (i Identity) signsOwnCertificate(cas []*x509.Certificate) bool {
+	own, err := readCertificates(i.Files.Cert)
 	return err == nil && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool {
 		return own[0].CheckSignatureFrom(ca) != nil
 	})
 }
 
-// valid judges the time of a certificate: now, or also soon.
-func (i Identity) valid(file string, c *x509.Certificate, now bool) error {
+// checkValidity judges the time of a certificate: now, or also soon.
+func (i Identity) checkValidity(file string, c *x509.Certificate, now bool) error {
 	left := c.NotAfter.Sub(i.Now())
 	switch {
 	case i.Now().Before(c.NotBefore):
-		return fmt.Errorf("%s: %q is not valid before %s: check this machine's clock, or wait", file, subject(c), c.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s: %q is not valid before %s: check this machine's clock, or wait", file, certSubject(c), c.NotBefore.UTC().Format(time.RFC3339))
 	case left <= 0:
-		return fmt.Errorf("%s: %q expired on %s: renew it; a running half takes up the new file within a minute", file, subject(c), c.NotAfter.UTC().Format(time.RFC3339))
-	case !now && left < soon:
-		return Warning("%s: %q %s: see that whatever renews it works; a running half takes up the new file within a minute", file, subject(c), i.until(c))
+		return fmt.Errorf("%s: %q expired on %s: renew it; a running half takes up the new file within a minute", file, certSubject(c), c.NotAfter.UTC().Format(time.RFC3339))
+	case !now && left < expiryWarning:
+		return Warning("%s: %q %s: see that whatever renews it works; a running half takes up the new file within a minute", file, certSubject(c), i.describeExpiry(c))
 	}
 	return nil
 }
 
-// until says when a certificate ends.
-func (i Identity) until(c *x509.Certificate) string {
+// describeExpiry says when a certificate ends.
+func (i Identity) describeExpiry(c *x509.Certificate) string {
 	left := c.NotAfter.Sub(i.Now())
 	if left < 48*time.Hour {
 		return fmt.Sprintf("expires in %s", left.Round(time.Minute))
@@ -160,7 +160,7 @@ func (i Identity) until(c *x509.Certificate) string {
 	return fmt.Sprintf("expires in %d days, on %s", int(left.Hours()/24), c.NotAfter.UTC().Format(time.DateOnly))
 }
 
-func names(c *x509.Certificate) string {
+func certNames(c *x509.Certificate) string {
 	var all []string
 	for _, u := range c.URIs {
 		all = append(all, u.String())
@@ -168,15 +168,15 @@ func names(c *x509.Certificate) string {
 	return strings.Join(append(all, c.DNSNames...), ", ")
 }
 
-func subject(c *x509.Certificate) string {
+func certSubject(c *x509.Certificate) string {
 	if text := c.Subject.String(); text != "" {
 		return text
 	}
-	return names(c)
+	return certNames(c)
 }
 
-// read returns the certificates of a PEM file, of which there must be one.
-func read(file string) ([]*x509.Certificate, error) {
+// readCertificates returns the certificates of a PEM file, of which there must be one.
+func readCertificates(file string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: mount or make it", err)

@@ -23,14 +23,14 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-// issued is a certificate with its key.
-type issued struct {
+// issuedCert is a certificate with its key.
+type issuedCert struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// issue makes a certificate of a year that the changes make worse; by nil: it signs itself.
-func issue(t *testing.T, name string, by *issued, change func(*x509.Certificate)) issued {
+// issueCert makes a certificate of a year that the changes make worse; by nil: it signs itself.
+func issueCert(t *testing.T, name string, by *issuedCert, change func(*x509.Certificate)) issuedCert {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,10 +54,10 @@ func issue(t *testing.T, name string, by *issued, change func(*x509.Certificate)
 	if c, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	return issued{c, key}
+	return issuedCert{c, key}
 }
 
-func certPEM(all ...issued) []byte {
+func encodeCerts(all ...issuedCert) []byte {
 	var text []byte
 	for _, i := range all {
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.cert.Raw})...)
@@ -65,7 +65,7 @@ func certPEM(all ...issued) []byte {
 	return text
 }
 
-func keyPEM(t *testing.T, i issued) []byte {
+func encodeKey(t *testing.T, i issuedCert) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(i.key)
 	if err != nil {
@@ -74,24 +74,24 @@ func keyPEM(t *testing.T, i issued) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// server makes a certificate an inventory's.
-func server(c *x509.Certificate) {
+// asServer makes a certificate an inventory's.
+func asServer(c *x509.Certificate) {
 	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	c.URIs = []*url.URL{{Scheme: "spiffe", Host: "example.org", Path: "/inventory"}}
 	c.DNSNames = []string{"inventory.example"}
 }
 
-func TestJudgesTheFilesOfOneEnd(t *testing.T) {
-	ours, theirs, other := issue(t, "ours", nil, nil), issue(t, "theirs", nil, nil), issue(t, "other", nil, nil)
-	leaf := func(change func(*x509.Certificate)) issued {
-		return issue(t, "leaf", &ours, func(c *x509.Certificate) {
-			server(c)
+func TestIdentityChecks(t *testing.T) {
+	ours, theirs, other := issueCert(t, "ours", nil, nil), issueCert(t, "theirs", nil, nil), issueCert(t, "other", nil, nil)
+	leaf := func(change func(*x509.Certificate)) issuedCert {
+		return issueCert(t, "leaf", &ours, func(c *x509.Certificate) {
+			asServer(c)
 			if change != nil {
 				change(c)
 			}
 		})
 	}
-	ca := func(change func(*x509.Certificate)) issued { return issue(t, "theirs", nil, change) }
+	ca := func(change func(*x509.Certificate)) issuedCert { return issueCert(t, "theirs", nil, change) }
 	ends := func(in time.Duration) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.NotAfter = now.Add(in) }
 	}
@@ -99,36 +99,36 @@ func TestJudgesTheFilesOfOneEnd(t *testing.T) {
 
 	for _, tt := range []struct {
 		name   string
-		leaf   issued
+		leaf   issuedCert
 		client bool
-		key    *issued
+		key    *issuedCert
 		ca     []byte
 		lines  []string // of the certificate, its key and the peer CA: how each begins, and what else is in it after a |
 	}{
-		{"all is well", good, false, nil, certPEM(theirs), []string{
+		{"all is well", good, false, nil, encodeCerts(theirs), []string{
 			"ok certificate|spiffe://example.org/inventory, inventory.example, for server auth, expires in 365 days, on 2027-11-21",
 			"ok certificate key|fits", "ok peer CA|CN=theirs, expires in 365 days",
 		}},
-		{"it has expired", leaf(ends(-time.Hour)), false, nil, certPEM(theirs), []string{"FAIL certificate|expired on 2026-11-21T11:00:00Z: renew it", "- certificate key", "ok peer CA"}},
-		{"it expires in ten days", leaf(ends(10 * day)), false, nil, certPEM(theirs), []string{"WARN certificate|expires in 10 days, on 2026-12-01", "ok certificate key", "ok peer CA"}},
-		{"it expires today", leaf(ends(90 * time.Minute)), false, nil, certPEM(theirs), []string{"WARN certificate|expires in 1h30m0s", "ok certificate key", "ok peer CA"}},
-		{"it is not valid yet", leaf(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }), false, nil, certPEM(theirs), []string{"FAIL certificate|clock", "- certificate key", "ok peer CA"}},
-		{"it is for no server", leaf(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), false, nil, certPEM(theirs), []string{`FAIL certificate|"server auth"`, "- certificate key", "ok peer CA"}},
-		{"it is for no client", good, true, nil, certPEM(theirs), []string{`FAIL certificate|"client auth"`, "- certificate key", "ok peer CA"}},
-		{"it has no name, nor a usage", leaf(func(c *x509.Certificate) { c.URIs, c.DNSNames, c.ExtKeyUsage = nil, nil, nil }), false, nil, certPEM(theirs), []string{"FAIL certificate|extended key usage|no URI or DNS SAN", "- certificate key", "ok peer CA"}},
-		{"a server's has no DNS name", leaf(func(c *x509.Certificate) { c.DNSNames = nil }), false, nil, certPEM(theirs), []string{"WARN certificate|grpcurl", "ok certificate key", "ok peer CA"}},
+		{"it has expired", leaf(ends(-time.Hour)), false, nil, encodeCerts(theirs), []string{"FAIL certificate|expired on 2026-11-21T11:00:00Z: renew it", "- certificate key", "ok peer CA"}},
+		{"it expires in ten days", leaf(ends(10 * day)), false, nil, encodeCerts(theirs), []string{"WARN certificate|expires in 10 days, on 2026-12-01", "ok certificate key", "ok peer CA"}},
+		{"it expires today", leaf(ends(90 * time.Minute)), false, nil, encodeCerts(theirs), []string{"WARN certificate|expires in 1h30m0s", "ok certificate key", "ok peer CA"}},
+		{"it is not valid yet", leaf(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }), false, nil, encodeCerts(theirs), []string{"FAIL certificate|clock", "- certificate key", "ok peer CA"}},
+		{"it is for no server", leaf(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), false, nil, encodeCerts(theirs), []string{`FAIL certificate|"server auth"`, "- certificate key", "ok peer CA"}},
+		{"it is for no client", good, true, nil, encodeCerts(theirs), []string{`FAIL certificate|"client auth"`, "- certificate key", "ok peer CA"}},
+		{"it has no name, nor a usage", leaf(func(c *x509.Certificate) { c.URIs, c.DNSNames, c.ExtKeyUsage = nil, nil, nil }), false, nil, encodeCerts(theirs), []string{"FAIL certificate|extended key usage|no URI or DNS SAN", "- certificate key", "ok peer CA"}},
+		{"a server's has no DNS name", leaf(func(c *x509.Certificate) { c.DNSNames = nil }), false, nil, encodeCerts(theirs), []string{"WARN certificate|grpcurl", "ok certificate key", "ok peer CA"}},
 		{"a client's needs none", leaf(func(c *x509.Certificate) {
 			c.DNSNames, c.ExtKeyUsage = nil, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		}), true, nil, certPEM(theirs), []string{"ok certificate|for client auth", "ok certificate key", "ok peer CA"}},
-		{"the key is another's", good, false, &other, certPEM(theirs), []string{"ok certificate", "FAIL certificate key|does not fit|one issuance", "ok peer CA"}},
-		{"the peer CA is our own issuer", good, false, nil, certPEM(ours), []string{"ok certificate", "ok certificate key", "WARN peer CA|cert-manager"}},
-		{"our own issuer is one of several", good, false, nil, certPEM(ours, theirs), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=ours; CN=theirs"}},
-		{"the peer CA is a peer's certificate", good, false, nil, certPEM(issue(t, "writer", &theirs, nil)), []string{"ok certificate", "ok certificate key", `FAIL peer CA|"CN=writer" is no CA`}},
-		{"the peer CA has expired", good, false, nil, certPEM(ca(ends(-time.Hour))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired"}},
-		{"an old one of two has expired", good, false, nil, certPEM(ca(ends(-time.Hour)), other), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=other"}},
-		{"all of two have expired", good, false, nil, certPEM(ca(ends(-time.Hour)), ca(ends(-day))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired on 2026-11-21|expired on 2026-11-20"}},
-		{"the peer CA expires soon", good, false, nil, certPEM(ca(ends(13 * day))), []string{"ok certificate", "ok certificate key", "WARN peer CA|expires in 13 days"}},
-		{"the peer CA is a key", good, false, nil, keyPEM(t, theirs), []string{"ok certificate", "ok certificate key", "FAIL peer CA|PRIVATE KEY"}},
+		}), true, nil, encodeCerts(theirs), []string{"ok certificate|for client auth", "ok certificate key", "ok peer CA"}},
+		{"the key is another's", good, false, &other, encodeCerts(theirs), []string{"ok certificate", "FAIL certificate key|does not fit|one issuance", "ok peer CA"}},
+		{"the peer CA is our own issuer", good, false, nil, encodeCerts(ours), []string{"ok certificate", "ok certificate key", "WARN peer CA|cert-manager"}},
+		{"our own issuer is one of several", good, false, nil, encodeCerts(ours, theirs), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=ours; CN=theirs"}},
+		{"the peer CA is a peer's certificate", good, false, nil, encodeCerts(issueCert(t, "writer", &theirs, nil)), []string{"ok certificate", "ok certificate key", `FAIL peer CA|"CN=writer" is no CA`}},
+		{"the peer CA has expired", good, false, nil, encodeCerts(ca(ends(-time.Hour))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired"}},
+		{"an old one of two has expired", good, false, nil, encodeCerts(ca(ends(-time.Hour)), other), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=other"}},
+		{"all of two have expired", good, false, nil, encodeCerts(ca(ends(-time.Hour)), ca(ends(-day))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired on 2026-11-21|expired on 2026-11-20"}},
+		{"the peer CA expires soon", good, false, nil, encodeCerts(ca(ends(13 * day))), []string{"ok certificate", "ok certificate key", "WARN peer CA|expires in 13 days"}},
+		{"the peer CA is a key", good, false, nil, encodeKey(t, theirs), []string{"ok certificate", "ok certificate key", "FAIL peer CA|PRIVATE KEY"}},
 		{"the peer CA is empty", good, false, nil, nil, []string{"ok certificate", "ok certificate key", "FAIL peer CA|no certificate"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,23 +138,23 @@ func TestJudgesTheFilesOfOneEnd(t *testing.T) {
 			if tt.key != nil {
 				key = *tt.key
 			}
-			for file, text := range map[string][]byte{files.Cert: certPEM(tt.leaf), files.Key: keyPEM(t, key), files.PeerCA: tt.ca} {
+			for file, text := range map[string][]byte{files.Cert: encodeCerts(tt.leaf), files.Key: encodeKey(t, key), files.PeerCA: tt.ca} {
 				if err := os.WriteFile(file, text, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			compare(t, Identity{Files: files, Server: !tt.client, Now: func() time.Time { return now }}, tt.lines)
+			expectLines(t, Identity{Files: files, Server: !tt.client, Now: func() time.Time { return now }}, tt.lines)
 		})
 	}
 }
 
-func TestSaysWhichFileIsMissing(t *testing.T) {
-	compare(t, Identity{Files: link.Files{Cert: "no/cert", Key: "no/key", PeerCA: "no/ca"}},
+func TestReportsMissingFiles(t *testing.T) {
+	expectLines(t, Identity{Files: link.Files{Cert: "no/cert", Key: "no/key", PeerCA: "no/ca"}},
 		[]string{"FAIL certificate|no/cert: no such file", "- certificate key", "FAIL peer CA|no/ca: no such file"})
 }
 
-// compare makes the checks and wants each line to begin with, and to contain, what it should.
-func compare(t *testing.T, i Identity, want []string) {
+// expectLines makes the checks and wants each line to begin with, and to contain, what it should.
+func expectLines(t *testing.T, i Identity, want []string) {
 	t.Helper()
 	var out bytes.Buffer
 	_ = Run(t.Context(), &out, i.Checks())

@@ -7,51 +7,51 @@ import (
 	"time"
 )
 
-// mostSkew is what clocks may differ by. Nothing of ours compares two clocks, but tokens and
+// maxSkew is what clocks may differ by. Nothing of ours compares two clocks, but tokens and
 // certificates do, and the strictest of those who read tokens allow a minute.
-const mostSkew = 30 * time.Second
+const maxSkew = 30 * time.Second
 
 // Clock reads the clock of a server from its answers.
 type Clock struct {
-	mu    sync.Mutex
-	ahead time.Duration // of ours
-	known bool
+	mu     sync.Mutex
+	offset time.Duration // of ours
+	known  bool
 }
 
-type tripper func(*http.Request) (*http.Response, error)
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+func (t roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 // Wrap makes a client's transport tell the clock.
 func (c *Clock) Wrap(base http.RoundTripper) http.RoundTripper {
-	return tripper(func(r *http.Request) (*http.Response, error) {
+	return roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		answer, err := base.RoundTrip(r)
 		if err == nil {
-			c.read(answer.Header.Get("Date"), time.Now())
+			c.recordDate(answer.Header.Get("Date"), time.Now())
 		}
 		return answer, err
 	})
 }
 
-func (c *Clock) read(header string, now time.Time) {
+func (c *Clock) recordDate(header string, now time.Time) {
 	at, err := http.ParseTime(header)
 	if err != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ahead, c.known = at.Sub(now), true
+	c.offset, c.known = at.Sub(now), true
 }
 
-// Skew judges how far the server's clock and ours are apart.
-func (c *Clock) Skew() (string, error) {
+// CheckSkew judges how far the server's clock and ours are apart.
+func (c *Clock) CheckSkew() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Skew(c.ahead, c.known)
+	return CheckSkew(c.offset, c.known)
 }
 
-// Skew judges how far another clock is ahead of ours.
-func Skew(ahead time.Duration, known bool) (string, error) {
+// CheckSkew judges how far another clock is ahead of ours.
+func CheckSkew(ahead time.Duration, known bool) (string, error) {
 	text := "within a second or two of ours"
 	if off := ahead.Abs().Round(time.Second); off > 2*time.Second && ahead > 0 {
 		text = fmt.Sprintf("%s ahead of ours", off)
@@ -61,7 +61,7 @@ func Skew(ahead time.Duration, known bool) (string, error) {
 	switch {
 	case !known:
 		return "", Warning("its answers bear no date, so clocks cannot be compared")
-	case ahead.Abs() > mostSkew:
+	case ahead.Abs() > maxSkew:
 		return "", fmt.Errorf("%s: tokens and certificates that were just issued will be refused: set both machines' clocks (NTP)", text)
 	}
 	return text, nil

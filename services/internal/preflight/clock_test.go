@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestJudgesClocks(t *testing.T) {
+func TestCheckSkew(t *testing.T) {
 	for _, tt := range []struct {
 		ahead time.Duration
 		known bool
@@ -21,25 +21,25 @@ func TestJudgesClocks(t *testing.T) {
 		{-time.Hour, true, "1h0m0s behind ours: tokens"},
 		{0, false, "its answers bear no date"},
 	} {
-		got, err := Skew(tt.ahead, tt.known)
-		if fails := tt.ahead.Abs() > mostSkew || !tt.known; (err != nil) != fails || !strings.HasPrefix(got+fmt.Sprint(err), tt.want) {
+		got, err := CheckSkew(tt.ahead, tt.known)
+		if fails := tt.ahead.Abs() > maxSkew || !tt.known; (err != nil) != fails || !strings.HasPrefix(got+fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: got %q, %v", tt.ahead, got, err)
 		}
 	}
 }
 
-func TestReadsAClockFromAnswers(t *testing.T) {
+func TestReadsServerClock(t *testing.T) {
 	var c Clock
-	if _, err := c.Skew(); err == nil {
+	if _, err := c.CheckSkew(); err == nil {
 		t.Error("a clock that was never read agrees with ours")
 	}
-	base := tripper(func(*http.Request) (*http.Response, error) {
+	base := roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{Header: http.Header{"Date": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}}, nil
 	})
 	if _, err := c.Wrap(base).RoundTrip(&http.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Skew(); err == nil || !strings.Contains(err.Error(), "ahead of ours") {
+	if _, err := c.CheckSkew(); err == nil || !strings.Contains(err.Error(), "ahead of ours") {
 		t.Errorf("an hour ahead: %v", err)
 	}
 }

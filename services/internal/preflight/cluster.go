@@ -15,8 +15,8 @@ import (
 // Permission is something that a credential may do.
 type Permission struct{ Verb, Group, Resource, Namespace, Name string }
 
-// Anywhere as a Permission's namespace says: in every one.
-const Anywhere = "*"
+// AllNamespaces as a Permission's namespace says: in every one.
+const AllNamespaces = "*"
 
 func (p Permission) String() string {
 	words := p.Verb + " " + p.Resource
@@ -25,7 +25,7 @@ func (p Permission) String() string {
 	}
 	switch p.Namespace {
 	case "":
-	case Anywhere:
+	case AllNamespaces:
 		words += " in all namespaces"
 	default:
 		words += " in " + p.Namespace
@@ -33,19 +33,19 @@ func (p Permission) String() string {
 	return words
 }
 
-// Line is the name of the check of permissions that differ only in their namespace.
-func Line(same ...Permission) string {
+// PermissionsName is the name of the check of permissions that differ only in their namespace.
+func PermissionsName(same ...Permission) string {
 	const few = 3
 	p := same[0]
 	if len(same) > few {
 		p.Namespace = ""
 		return fmt.Sprintf("%s in %d namespaces", p, len(same))
 	}
-	return p.in(same)
+	return p.inNamespaces(same)
 }
 
-// in is the permission in the namespaces of these.
-func (p Permission) in(same []Permission) string {
+// inNamespaces is the permission in the namespaces of these.
+func (p Permission) inNamespaces(same []Permission) string {
 	all := make([]string, len(same))
 	for i := range same {
 		all[i] = same[i].Namespace
@@ -54,20 +54,20 @@ func (p Permission) in(same []Permission) string {
 	return p.String()
 }
 
-// reviews asks what its credential may do.
-type reviews interface {
+// accessReviewer asks what its credential may do.
+type accessReviewer interface {
 	Create(context.Context, *authorizationv1.SelfSubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error)
 }
 
 // Cluster is an API server, and a credential for it that a half was given.
 type Cluster struct {
-	Client  rest.Interface // of any group
-	Reviews reviews
-	Host    string
-	Clock   *Clock // its client is wrapped by this
-	Half    string // whose it is: "the inventory"
-	Setting string // that names its kubeconfig
-	Role    string // the directory of the chart that gives what is needed
+	Client    rest.Interface // of any group
+	Reviews   accessReviewer
+	Host      string
+	Clock     *Clock // its client is wrapped by this
+	Component string // whose it is: "the inventory"
+	Setting   string // that names its kubeconfig
+	Role      string // the directory of the chart that gives what is needed
 }
 
 // The names of checks that Cluster.Checks returns; those of permissions are their Line.
@@ -81,26 +81,26 @@ const (
 // thief would like.
 func (c Cluster) Checks(needed, excessive []Permission) []Check {
 	all := []Check{
-		{Name: APIServer, Run: c.reach},
-		{Name: APIClock, Needs: []string{APIServer}, Run: func(context.Context) (string, error) { return c.Clock.Skew() }},
+		{Name: APIServer, Run: c.checkReachable},
+		{Name: APIClock, DependsOn: []string{APIServer}, Run: func(context.Context) (string, error) { return c.Clock.CheckSkew() }},
 	}
-	for _, same := range alike(needed) {
-		all = append(all, Check{Name: Line(same...), Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
-			return c.allowed(ctx, same)
+	for _, same := range groupByNamespace(needed) {
+		all = append(all, Check{Name: PermissionsName(same...), DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+			return c.checkRequired(ctx, same)
 		}})
 	}
-	return append(all, Check{Name: "no more permissions", Needs: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
-		return c.modest(ctx, excessive)
+	return append(all, Check{Name: "no more permissions", DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+		return c.checkExcess(ctx, excessive)
 	}})
 }
 
-// alike gathers permissions that differ only in their namespace.
-func alike(all []Permission) (groups [][]Permission) {
+// groupByNamespace gathers permissions that differ only in their namespace.
+func groupByNamespace(all []Permission) (groups [][]Permission) {
 	at := map[Permission]int{}
 	for _, p := range all {
 		key := p
 		key.Namespace = ""
-		if p.Namespace == "" || p.Namespace == Anywhere {
+		if p.Namespace == "" || p.Namespace == AllNamespaces {
 			key = p
 		}
 		i, known := at[key]
@@ -113,11 +113,11 @@ func alike(all []Permission) (groups [][]Permission) {
 	return groups
 }
 
-// allowed wants permissions that differ only in their namespace.
-func (c Cluster) allowed(ctx context.Context, same []Permission) (string, error) {
+// checkRequired wants permissions that differ only in their namespace.
+func (c Cluster) checkRequired(ctx context.Context, same []Permission) (string, error) {
 	var missing []Permission
 	for _, p := range same {
-		switch allowed, err := c.may(ctx, p); {
+		switch allowed, err := c.isAllowed(ctx, p); {
 		case err != nil:
 			return "", err
 		case !allowed:
@@ -127,11 +127,11 @@ func (c Cluster) allowed(ctx context.Context, same []Permission) (string, error)
 	if len(missing) == 0 {
 		return "allowed", nil
 	}
-	return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", missing[0].in(missing), c.Role)
+	return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", missing[0].inNamespaces(missing), c.Role)
 }
 
-// reach asks for the version, which anyone may ask for.
-func (c Cluster) reach(ctx context.Context) (string, error) {
+// checkReachable asks for the version, which anyone may ask for.
+func (c Cluster) checkReachable(ctx context.Context) (string, error) {
 	text, err := c.Client.Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		return "", fmt.Errorf("%w: check %s, its address and its CA, and the network in between", err, c.Setting)
@@ -145,10 +145,10 @@ func (c Cluster) reach(ctx context.Context) (string, error) {
 	return v.GitVersion + " at " + c.Host, nil
 }
 
-// may asks whether the credential has a permission. To ask creates nothing.
-func (c Cluster) may(ctx context.Context, p Permission) (bool, error) {
+// isAllowed asks whether the credential has a permission. To ask creates nothing.
+func (c Cluster) isAllowed(ctx context.Context, p Permission) (bool, error) {
 	namespace := p.Namespace
-	if namespace == Anywhere {
+	if namespace == AllNamespaces {
 		namespace = metav1.NamespaceAll
 	}
 	answer, err := c.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
@@ -162,13 +162,13 @@ func (c Cluster) may(ctx context.Context, p Permission) (bool, error) {
 	return answer.Status.Allowed, nil
 }
 
-// modest wants the credential to be of little use to a thief.
-func (c Cluster) modest(ctx context.Context, excessive []Permission) (string, error) {
-	advice := fmt.Sprintf("give %s one of its own, with the role of %s", c.Half, c.Role)
+// checkExcess wants the credential to be of little use to a thief.
+func (c Cluster) checkExcess(ctx context.Context, excessive []Permission) (string, error) {
+	advice := fmt.Sprintf("give %s one of its own, with the role of %s", c.Component, c.Role)
 	var found []string
 	var problems []error
 	for _, p := range append([]Permission{{Verb: "*", Group: "*", Resource: "*"}}, excessive...) {
-		allowed, err := c.may(ctx, p)
+		allowed, err := c.isAllowed(ctx, p)
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -183,7 +183,7 @@ func (c Cluster) modest(ctx context.Context, excessive []Permission) (string, er
 	case len(problems) > 0:
 		return "", errors.Join(problems...)
 	case len(found) > 0:
-		return "", Warning("the credential may also %s, which %s never does: %s", strings.Join(found, ", "), c.Half, advice)
+		return "", Warning("the credential may also %s, which %s never does: %s", strings.Join(found, ", "), c.Component, advice)
 	}
 	return "the credential may do nothing dangerous of what was tried", nil
 }

@@ -13,11 +13,11 @@ import (
 	ktesting "k8s.io/client-go/testing"
 )
 
-func TestAPermissionIsToldInWords(t *testing.T) {
+func TestPermissionString(t *testing.T) {
 	for want, p := range map[string]Permission{
 		"list nodes":                         {Verb: "list", Resource: "nodes"},
 		"get leases it in web":               {Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
-		"update services in all namespaces":  {Verb: "update", Resource: "services", Namespace: Anywhere},
+		"update services in all namespaces":  {Verb: "update", Resource: "services", Namespace: AllNamespaces},
 		"delete endpointslices in elsewhere": {Verb: "delete", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: "elsewhere"},
 	} {
 		if got := p.String(); got != want {
@@ -26,7 +26,7 @@ func TestAPermissionIsToldInWords(t *testing.T) {
 	}
 }
 
-func TestPermissionsOfManyNamespacesShareALine(t *testing.T) {
+func TestGroupsPermissionsByNamespace(t *testing.T) {
 	var needed []Permission
 	for _, namespace := range []string{"web", "shop", "depot", "yard"} {
 		for _, verb := range []string{"list", "watch"} {
@@ -35,7 +35,7 @@ func TestPermissionsOfManyNamespacesShareALine(t *testing.T) {
 	}
 	needed = append(needed, Permission{Verb: "get", Resource: "services", Namespace: "web"}, Permission{Verb: "get", Resource: "services", Namespace: "shop"},
 		Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
-		Permission{Verb: "list", Resource: "nodes"}, Permission{Verb: "list", Resource: "services", Namespace: Anywhere})
+		Permission{Verb: "list", Resource: "nodes"}, Permission{Verb: "list", Resource: "services", Namespace: AllNamespaces})
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
 		review := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview) //nolint:forcetypeassert // by its verb and resource
@@ -67,9 +67,9 @@ func TestPermissionsOfManyNamespacesShareALine(t *testing.T) {
 	}
 }
 
-func TestAsksForEachPermission(t *testing.T) {
+func TestPermissionChecks(t *testing.T) {
 	needed := []Permission{{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "services", Namespace: "web"}}
-	excessive := []Permission{{Verb: "create", Resource: "pods", Namespace: "web"}, {Verb: "update", Resource: "services", Namespace: Anywhere}}
+	excessive := []Permission{{Verb: "create", Resource: "pods", Namespace: "web"}, {Verb: "update", Resource: "services", Namespace: AllNamespaces}}
 	for _, tt := range []struct {
 		name    string
 		allowed func(authorizationv1.ResourceAttributes) bool
@@ -100,9 +100,9 @@ func TestAsksForEachPermission(t *testing.T) {
 				}
 				return true, review, tt.err
 			})
-			checks := Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Clock: &Clock{}, Half: "the half", Setting: "KUBECONFIG", Role: "deploy/half"}.Checks(needed, excessive)
+			checks := Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Clock: &Clock{}, Component: "the half", Setting: "KUBECONFIG", Role: "deploy/half"}.Checks(needed, excessive)
 			for i := range checks {
-				checks[i].Needs = nil
+				checks[i].DependsOn = nil
 			}
 			var out bytes.Buffer
 			Run(t.Context(), &out, checks[2:]) // what it says is looked at; the first two want a server

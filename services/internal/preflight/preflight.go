@@ -15,34 +15,34 @@ import (
 	"unicode/utf8"
 )
 
-// Patience is how long a check may take that does not say otherwise.
-const Patience = 15 * time.Second
+// DefaultTimeout is how long a check may take that does not say otherwise.
+const DefaultTimeout = 15 * time.Second
 
-// mostText bounds what a line says of a check, in bytes.
-const mostText = 600
+// maxTextBytes bounds what a line says of a check, in bytes.
+const maxTextBytes = 600
 
 // Check is one question.
 type Check struct {
 	Name string
-	// Needs are names of earlier checks without which this one makes no sense: it is
+	// DependsOn are names of earlier checks without which this one makes no sense: it is
 	// skipped if one of them failed or was skipped itself.
-	Needs []string
-	// Within is how long it may take; 0: Patience.
-	Within time.Duration
+	DependsOn []string
+	// Timeout is how long it may take; 0: Patience.
+	Timeout time.Duration
 	// Run returns what was seen if all is well. An error says what is wrong and what to do.
 	Run func(ctx context.Context) (saw string, err error)
-	// Then is asked after Run, however that ended, for checks of what it found: they are made
+	// FollowUps is asked after Run, however that ended, for checks of what it found: they are made
 	// next. Nil: there are none.
-	Then func() []Check
+	FollowUps func() []Check
 }
 
-// warning is an error that fails nothing.
-type warning struct{ text string }
+// warningError is an error that fails nothing.
+type warningError struct{ text string }
 
-func (w warning) Error() string { return w.text }
+func (w warningError) Error() string { return w.text }
 
 // Warning is an error of Check.Run for what works today, and wants someone's attention.
-func Warning(format string, args ...any) error { return warning{fmt.Sprintf(format, args...)} }
+func Warning(format string, args ...any) error { return warningError{fmt.Sprintf(format, args...)} }
 
 // Run makes the checks, one after the other, and writes a line for each to out when it is
 // done. Its error says how many failed; nil: none did.
@@ -58,21 +58,21 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 			return err
 		}
 		var mark, text string
-		if n := slices.IndexFunc(c.Needs, func(name string) bool { return without[name] }); n >= 0 {
-			mark, text = "-", "skipped, since it needs: "+c.Needs[n]
+		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return without[name] }); n >= 0 {
+			mark, text = "-", "skipped, since it needs: "+c.DependsOn[n]
 			without[c.Name] = true
-		} else if saw, err := c.run(ctx); err != nil {
+		} else if saw, err := c.runWithTimeout(ctx); err != nil {
 			mark, text = "WARN", err.Error()
-			if !errors.As(err, new(warning)) {
+			if !errors.As(err, new(warningError)) {
 				mark, without[c.Name] = "FAIL", true
 				failed++
 			}
 		} else {
 			mark, text = "ok", saw
 		}
-		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, line(text))
-		if c.Then != nil && mark != "-" {
-			checks = slices.Concat(checks[:i+1], c.Then(), checks[i+1:])
+		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, singleLine(text))
+		if c.FollowUps != nil && mark != "-" {
+			checks = slices.Concat(checks[:i+1], c.FollowUps(), checks[i+1:])
 		}
 	}
 	if failed > 0 {
@@ -81,10 +81,10 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 	return nil
 }
 
-func (c Check) run(ctx context.Context) (string, error) {
-	within := c.Within
+func (c Check) runWithTimeout(ctx context.Context) (string, error) {
+	within := c.Timeout
 	if within == 0 {
-		within = Patience
+		within = DefaultTimeout
 	}
 	late := fmt.Errorf("no answer within %s", within)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
@@ -96,8 +96,8 @@ func (c Check) run(ctx context.Context) (string, error) {
 	return saw, err
 }
 
-// line makes one bounded line of any text: part of it may be a stranger's.
-func line(text string) string {
+// singleLine makes one bounded line of any text: part of it may be a stranger's.
+func singleLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -105,8 +105,8 @@ func line(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "?"))
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > mostText {
-		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	if len(text) > maxTextBytes {
+		text = strings.ToValidUTF8(text[:maxTextBytes], "") + "…"
 	}
 	return text
 }

@@ -34,8 +34,8 @@ const (
 )
 
 // Tool is the command that shows the page of the half that runs here, in a terminal.
-func Tool(half, argument string) command.Tool {
-	return command.NewTool("status ["+argument+"]", "Show what the half that runs here knows, what is wrong first", func(ctx context.Context, call command.Call[Settings]) error {
+func Tool(half, argument string) command.StandaloneCommand {
+	return command.NewStandalone("status ["+argument+"]", "Show what the half that runs here knows, what is wrong first", func(ctx context.Context, call command.Invocation[Settings]) error {
 		only := ""
 		if len(call.Args) > 0 {
 			only = call.Args[0]

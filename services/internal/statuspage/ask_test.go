@@ -18,7 +18,7 @@ import (
 // status runs the command of a half with a debug address.
 func status(t *testing.T, address string, args ...string) (code int, text string) {
 	t.Helper()
-	half := command.Half[struct{}]{Name: "slicefeed-writer", Tools: []command.Tool{Tool("slicefeed-writer", "NAMESPACE/SERVICE")}}
+	half := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{Tool("slicefeed-writer", "NAMESPACE/SERVICE")}}
 	var out bytes.Buffer
 	cmd := half.Command(func(name string) string { return map[string]string{"DEBUG_ADDRESS": address}[name] })
 	cmd.SetArgs(append([]string{"status"}, args...))

@@ -30,22 +30,22 @@ import (
 )
 
 // Half is the inventory's command line.
-func Half(version string) command.Half[Config] {
-	return command.Half[Config]{
-		Name:      "slicefeed-inventory",
-		Short:     "Tells which workers of the secured cluster are where on the private network",
-		Version:   version,
-		Forbidden: []string{"TARGET_KUBECONFIG"},
-		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
-		Extra: []command.Extra[Config]{
-			{Use: "explain NODE", Short: "Look once and say why a node would be told as it is, or left out", Run: func(ctx context.Context, call command.Call[Config]) error {
+func Half(version string) command.Component[Config] {
+	return command.Component[Config]{
+		Name:         "slicefeed-inventory",
+		Short:        "Tells which workers of the secured cluster are where on the private network",
+		Version:      version,
+		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
+		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
+		Subcommands: []command.Subcommand[Config]{
+			{Use: "explain NODE", Short: "Look once and say why a node would be told as it is, or left out", Run: func(ctx context.Context, call command.Invocation[Config]) error {
 				return explain(ctx, version, call)
 			}},
-			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, call command.Call[Config]) error {
+			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, call command.Invocation[Config]) error {
 				return check(ctx, version, call)
 			}},
 		},
-		Tools: []command.Tool{statuspage.Tool("slicefeed-inventory", "NODE")},
+		Standalone: []command.StandaloneCommand{statuspage.Tool("slicefeed-inventory", "NODE")},
 	}
 }
 
@@ -78,7 +78,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 
 	look, errLook := newLookout(cfg, version, log, registry)
 	end, errLink := link.NewServer(link.Config{
-		Half: "inventory", Name: "feed", Files: cfg.files(), Logger: log, Registerer: registry,
+		Component: "inventory", Name: "feed", Files: cfg.files(), Logger: log, Registerer: registry,
 	}, cfg.Clients)
 	if err := errors.Join(errLook, errLink); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	reflection.Register(server)
 	doors := &admin.Server{
 		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusz(), Logger: i.log,
-		Ready: []admin.Check{{Name: "first-observation", OK: i.observed}},
+		Ready: []admin.Check{{Name: "first-observation", Err: i.observed}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -140,7 +140,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	g.Go(func() error { return i.server.Run(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
 	g.Go(func() error {
-		return i.link.Serve(ctx, link.Serving{Server: server, Health: i.health, Listener: listeners[0], Stopping: i.server.Stop})
+		return i.link.Serve(ctx, link.ServeConfig{Server: server, Health: i.health, Listener: listeners[0], OnShutdown: i.server.Stop})
 	})
 	g.Go(func() error { return doors.Run(ctx) })
 	return g.Wait()

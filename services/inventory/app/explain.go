@@ -26,7 +26,7 @@ const (
 )
 
 // explain makes a look of its own and says why a node would be told as it is, or left out.
-func explain(ctx context.Context, version string, call command.Call[Config]) error {
+func explain(ctx context.Context, version string, call command.Invocation[Config]) error {
 	look, err := newLookout(call.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.Wrong(err)

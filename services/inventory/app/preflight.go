@@ -24,7 +24,7 @@ const (
 )
 
 // check makes the checks before the flight.
-func check(ctx context.Context, version string, call command.Call[Config]) error {
+func check(ctx context.Context, version string, call command.Invocation[Config]) error {
 	f, err := newFlight(call.Config, version)
 	if err != nil {
 		return settings.Wrong(err)
@@ -71,11 +71,11 @@ func (f *flight) checks() []preflight.Check {
 		all = append(all, f.clusterChecks()...)
 	}
 	// A full look takes as long as its pages need: 15 s would fail a large fleet that serve can read.
-	source := preflight.Check{Name: checkSource, Within: patience + preflight.Patience, Run: f.source}
+	source := preflight.Check{Name: checkSource, Timeout: patience + preflight.DefaultTimeout, Run: f.source}
 	if f.cluster != nil {
-		source.Needs = []string{preflight.APIServer}
+		source.DependsOn = []string{preflight.APIServer}
 		for _, p := range needed(f.cfg) {
-			source.Needs = append(source.Needs, p.String())
+			source.DependsOn = append(source.DependsOn, p.String())
 		}
 	}
 	all = append(all, source)
@@ -84,7 +84,7 @@ func (f *flight) checks() []preflight.Check {
 		all = append(all, cloud...)
 		before = append(before, names(cloud)...)
 	}
-	return append(all, preflight.Check{Name: "first observation", Needs: before, Within: patience + preflight.Patience, Run: f.observe})
+	return append(all, preflight.Check{Name: "first observation", DependsOn: before, Timeout: patience + preflight.DefaultTimeout, Run: f.observe})
 }
 
 func names(checks []preflight.Check) []string {

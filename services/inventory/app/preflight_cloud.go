@@ -41,17 +41,17 @@ func (f *flight) cloudChecks() []preflight.Check {
 	all := []preflight.Check{{Name: checkToken, Run: func(ctx context.Context) (string, error) {
 		_, err := asked[pairs[0]](ctx)
 		return f.token(err)
-	}}, {Name: "clock of the cloud", Needs: []string{checkToken}, Run: func(ctx context.Context) (string, error) {
+	}}, {Name: "clock of the cloud", DependsOn: []string{checkToken}, Run: func(ctx context.Context) (string, error) {
 		_, err := asked[pairs[0]](ctx)
 		theirs, readAt := f.cloud.Clock() // an answer that refuses bears a date too
 		if err != nil && theirs.IsZero() {
 			return "", preflight.Warning("no answer to take it from: %s", err)
 		}
-		return preflight.Skew(theirs.Sub(readAt), !theirs.IsZero())
+		return preflight.CheckSkew(theirs.Sub(readAt), !theirs.IsZero())
 	}}}
 	for _, p := range pairs {
 		all = append(all, preflight.Check{
-			Name: fmt.Sprintf("LAN %s of datacenter %.8s…", p.LAN, p.Datacenter), Needs: []string{checkToken},
+			Name: fmt.Sprintf("LAN %s of datacenter %.8s…", p.LAN, p.Datacenter), DependsOn: []string{checkToken},
 			Run: func(ctx context.Context) (string, error) {
 				d, err := asked[p](ctx)
 				if err != nil {

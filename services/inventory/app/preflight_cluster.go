@@ -35,6 +35,6 @@ var excessive = []preflight.Permission{
 func (f *flight) clusterChecks() []preflight.Check {
 	return preflight.Cluster{
 		Client: f.cluster.RESTClient(), Reviews: f.cluster.AccessReviews(),
-		Host: f.host, Clock: f.clock, Half: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory",
+		Host: f.host, Clock: f.clock, Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory",
 	}.Checks(needed(f.cfg), excessive)
 }

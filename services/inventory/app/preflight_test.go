@@ -302,8 +302,8 @@ func TestJudgesALANByWhatTheCloudSays(t *testing.T) {
 func TestPreflightGivesTheSourceAsLongAsItsPagesNeed(t *testing.T) {
 	f := &flight{cfg: &Config{SourceKind: "static"}}
 	for _, c := range f.checks() {
-		if c.Name == checkSource && c.Within < time.Minute {
-			t.Errorf("the check of the source has %s, want a minute or more", c.Within)
+		if c.Name == checkSource && c.Timeout < time.Minute {
+			t.Errorf("the check of the source has %s, want a minute or more", c.Timeout)
 		}
 	}
 }

@@ -97,9 +97,9 @@ func (c *Config) client() (kubernetes.Interface, string, error) {
 }
 
 // Tool is the command.
-func Tool() command.Tool {
-	return command.NewTool("adopt NAMESPACE/SLICE", "Make an EndpointSlice of somebody else's the writer's, with your own kubeconfig: only a label changes",
-		func(ctx context.Context, call command.Call[Config]) error {
+func Tool() command.StandaloneCommand {
+	return command.NewStandalone("adopt NAMESPACE/SLICE", "Make an EndpointSlice of somebody else's the writer's, with your own kubeconfig: only a label changes",
+		func(ctx context.Context, call command.Invocation[Config]) error {
 			name, err := parse(call.Args[0])
 			if err != nil {
 				return settings.FlagError(err)
@@ -121,7 +121,7 @@ func parse(text string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-func adopt(ctx context.Context, client kubernetes.Interface, name types.NamespacedName, call command.Call[Config]) error {
+func adopt(ctx context.Context, client kubernetes.Interface, name types.NamespacedName, call command.Invocation[Config]) error {
 	slice, err := client.DiscoveryV1().EndpointSlices(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read EndpointSlice %s: %w", name, err)

@@ -35,7 +35,7 @@ func try(t *testing.T, client *fake.Clientset, cfg Config) tried {
 	t.Helper()
 	var out, said bytes.Buffer
 	cfg.Class = "default"
-	err := adopt(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Call[Config]{Config: &cfg, Out: &out, Err: &said})
+	err := adopt(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Invocation[Config]{Config: &cfg, Out: &out, Err: &said})
 	result := tried{err: err, out: out.String(), said: said.String()}
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchActionImpl); ok {
@@ -171,7 +171,7 @@ func TestTheCommandLineIsJudgedBeforeAnybodyIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			half := command.Half[struct{}]{Name: "slicefeed-writer", Tools: []command.Tool{Tool()}}
+			half := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{Tool()}}
 			cmd := half.Command(func(name string) string { return tc.env[name] })
 			cmd.SetArgs(append([]string{"adopt"}, tc.args...))
 			cmd.SetOut(&out)

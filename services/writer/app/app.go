@@ -42,22 +42,22 @@ import (
 )
 
 // Component is the writer's command line.
-func Component(version string) command.Half[Config] {
-	return command.Half[Config]{
-		Name:      "slicefeed-writer",
-		Short:     "Keeps EndpointSlices pointed at the healthy nodes that an inventory tells of",
-		Version:   version,
-		Forbidden: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
-		Build:     func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildWriter(cfg, version, log) },
-		Extra: []command.Extra[Config]{
-			{Use: "plan", Short: "Decide once and say what would be written and why; write nothing", Run: func(ctx context.Context, inv command.Call[Config]) error {
+func Component(version string) command.Component[Config] {
+	return command.Component[Config]{
+		Name:         "slicefeed-writer",
+		Short:        "Keeps EndpointSlices pointed at the healthy nodes that an inventory tells of",
+		Version:      version,
+		ForbiddenEnv: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
+		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildWriter(cfg, version, log) },
+		Subcommands: []command.Subcommand[Config]{
+			{Use: "plan", Short: "Decide once and say what would be written and why; write nothing", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
 				return runPlan(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, inv command.Call[Config]) error {
+			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
 				return runPreflight(ctx, version, inv)
 			}},
 		},
-		Tools: append(asking.Tools(), adopt.Tool(), statuspage.Tool("slicefeed-writer", "NAMESPACE/SERVICE")),
+		Standalone: append(asking.Tools(), adopt.Tool(), statuspage.Tool("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *writer) Run(ctx context.Context) error {
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusHandler(), Logger: w.log,
 		// The inventories do not count: what is served must not wait for a half that may be
 		// down for good.
-		Ready: []admin.Check{{Name: "consuming-cluster", OK: w.targets.Synced}},
+		Ready: []admin.Check{{Name: "consuming-cluster", Err: w.targets.Synced}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)

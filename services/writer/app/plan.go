@@ -25,7 +25,7 @@ const planTimeout = time.Minute
 
 // runPlan decides once on each target, as a writer would that takes over now, and prints what
 // it would write.
-func runPlan(ctx context.Context, version string, inv command.Call[Config]) error {
+func runPlan(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	cfg := *inv.Config
 	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
 	notices := newNoticeHandler(inv.Err)

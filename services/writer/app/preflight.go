@@ -29,7 +29,7 @@ const (
 )
 
 // runPreflight makes the checks before the flight.
-func runPreflight(ctx context.Context, version string, inv command.Call[Config]) error {
+func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	f, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
 		return settings.Wrong(err)
@@ -68,7 +68,7 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 	f.client = client
 	f.cluster = preflight.Cluster{
 		Client: client.Discovery().RESTClient(), Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(),
-		Host: config.Host, Clock: clock, Half: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
+		Host: config.Host, Clock: clock, Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
 	}
 	return f, nil
 }
@@ -94,7 +94,7 @@ func (f *preflightChecker) checks() []preflight.Check {
 	all = append(all, f.servicesCheck())
 	if f.writesSlices() {
 		all = append(all, preflight.Check{
-			Name: "admission policy", Needs: []string{preflight.APIServer, f.permissionsCheckName("create", slicesAPI)}, Within: groupTimeout, Run: f.checkPolicy,
+			Name: "admission policy", DependsOn: []string{preflight.APIServer, f.permissionsCheckName("create", slicesAPI)}, Timeout: groupTimeout, Run: f.checkPolicy,
 		})
 	}
 	for _, o := range f.sources {
@@ -139,7 +139,7 @@ var (
 
 // watchedNamespaces are the namespaces that the writer looks into, or that it is everywhere.
 func (f *preflightChecker) watchedNamespaces() []string {
-	if slices.Contains(f.targets.Namespaces, preflight.Anywhere) {
+	if slices.Contains(f.targets.Namespaces, preflight.AllNamespaces) {
 		return []string{allNamespaces}
 	}
 	all := slices.Clone(f.targets.Namespaces)
@@ -161,7 +161,7 @@ func (f *preflightChecker) permissionsFor(verb string, resource [2]string) []pre
 
 // permissionsCheckName is the name of their check.
 func (f *preflightChecker) permissionsCheckName(verb string, resource [2]string) string {
-	return preflight.Line(f.permissionsFor(verb, resource)...)
+	return preflight.PermissionsName(f.permissionsFor(verb, resource)...)
 }
 
 // requiredPermissions is what the writer does in the consuming cluster.
@@ -193,7 +193,7 @@ func (f *preflightChecker) requiredPermissions() []preflight.Permission {
 // excessPermissions is what a thief of the credential would like, and the writer never does.
 func (f *preflightChecker) excessPermissions() []preflight.Permission {
 	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: allNamespaces}}
-	if slices.Contains(f.watchedNamespaces(), preflight.Anywhere) {
+	if slices.Contains(f.watchedNamespaces(), preflight.AllNamespaces) {
 		all = nil // it does
 	}
 	all = append(all, f.permissionsFor("update", servicesAPI)...)

@@ -70,7 +70,7 @@ func (g checkGroup) toCheck() preflight.Check {
 		}
 		return detail, nil
 	}
-	c.Then = func() []preflight.Check { return g.findingChecks(slices.Concat(failed, warned)) }
+	c.FollowUps = func() []preflight.Check { return g.findingChecks(slices.Concat(failed, warned)) }
 	return c
 }
 

@@ -46,7 +46,7 @@ func (o *sourceCheck) probeCheck() preflight.Check {
 	skipped := 0
 	name := o.checkName("probes")
 	return checkGroup{
-		Check:      preflight.Check{Name: name, Needs: []string{o.checkName(initialSyncCheckName), servicesCheckName}, Within: groupTimeout},
+		Check:      preflight.Check{Name: name, DependsOn: []string{o.checkName(initialSyncCheckName), servicesCheckName}, Timeout: groupTimeout},
 		linePrefix: name + " at ",
 		collect: func(ctx context.Context) ([]finding, error) {
 			ports := o.portChecks()

@@ -19,7 +19,7 @@ import (
 func (f *preflightChecker) servicesCheck() preflight.Check {
 	return checkGroup{
 		Check: preflight.Check{
-			Name: servicesCheckName, Needs: []string{preflight.APIServer, f.permissionsCheckName("list", servicesAPI), f.permissionsCheckName("list", slicesAPI)}, Within: groupTimeout,
+			Name: servicesCheckName, DependsOn: []string{preflight.APIServer, f.permissionsCheckName("list", servicesAPI), f.permissionsCheckName("list", slicesAPI)}, Timeout: groupTimeout,
 		},
 		linePrefix: "Service ",
 		collect:    f.findServices,
@@ -35,7 +35,7 @@ func (f *preflightChecker) servicesCheck() preflight.Check {
 // findServices judges each Service of the namespaces that are watched, as serve would.
 func (f *preflightChecker) findServices(ctx context.Context) ([]finding, error) {
 	for _, namespace := range f.watchedNamespaces() {
-		if namespace == preflight.Anywhere {
+		if namespace == preflight.AllNamespaces {
 			namespace = metav1.NamespaceAll
 		}
 		services, err := f.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
@@ -54,7 +54,7 @@ func (f *preflightChecker) findServices(ctx context.Context) ([]finding, error) 
 	}
 	if len(f.resolutions) == 0 {
 		where := abbreviate(f.watchedNamespaces())
-		if where == preflight.Anywhere {
+		if where == preflight.AllNamespaces {
 			where = "any namespace"
 		}
 		return nil, preflight.Warning("no Service of %s is labelled %s: %s, and TARGET_SERVICE_NAME is not set: there is nothing to do", where, targets.LabelClass, f.targets.Class)

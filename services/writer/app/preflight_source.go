@@ -57,8 +57,8 @@ var sourcesFileKeys = map[string]string{
 // linkChecks are those of the link to it.
 func (o *sourceCheck) linkChecks() []preflight.Check {
 	return []preflight.Check{
-		{Name: o.checkName(inventoryCheckName), Needs: []string{preflight.OwnCertificate, preflight.OwnKey, o.peerCACheckName()}, Run: o.checkInventory},
-		{Name: o.checkName(initialSyncCheckName), Needs: []string{o.checkName(inventoryCheckName)}, Run: o.checkInitialSync},
+		{Name: o.checkName(inventoryCheckName), DependsOn: []string{preflight.OwnCertificate, preflight.OwnKey, o.peerCACheckName()}, Run: o.checkInventory},
+		{Name: o.checkName(initialSyncCheckName), DependsOn: []string{o.checkName(inventoryCheckName)}, Run: o.checkInitialSync},
 	}
 }
 

@@ -132,7 +132,7 @@ func TestPermissionsCoverWatchedNamespaces(t *testing.T) {
 			if !slices.ContainsFunc(f.checks(), func(c preflight.Check) bool { return c.Name == tt.want }) {
 				t.Errorf("%q is not asked", tt.want)
 			}
-			anywhere := preflight.Permission{Verb: "update", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: preflight.Anywhere}
+			anywhere := preflight.Permission{Verb: "update", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: preflight.AllNamespaces}
 			if slices.Contains(f.excessPermissions(), anywhere) == tt.wide {
 				t.Errorf("to write slices everywhere is too much: %v", !tt.wide)
 			}
@@ -145,7 +145,7 @@ func TestChecksRunAfterTheirDependencies(t *testing.T) {
 		f, _ := newTestChecker(t, set)
 		made := map[string]bool{}
 		for _, c := range f.checks() {
-			for _, n := range c.Needs {
+			for _, n := range c.DependsOn {
 				if !made[n] {
 					t.Errorf("%v: %s needs %q, which nobody checks before", set, c.Name, n)
 				}
@@ -244,7 +244,7 @@ func TestEvaluateSnapshot(t *testing.T) {
 func runCheck(t *testing.T, c preflight.Check) []string {
 	t.Helper()
 	var out strings.Builder
-	c.Needs = nil
+	c.DependsOn = nil
 	preflight.Run(t.Context(), &out, []preflight.Check{c})
 	var all []string
 	for line := range strings.Lines(out.String()) {

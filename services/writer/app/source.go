@@ -69,7 +69,7 @@ func openSource(cfg *Config, src sources.Source, log *slog.Logger, registry prom
 	files := cfg.tlsFiles()
 	files.PeerCA = src.CAFile
 	client, err := link.NewClient(link.Config{
-		Half: "writer", Name: src.Name, Files: files, Logger: log, Registerer: registry,
+		Component: "writer", Name: src.Name, Files: files, Logger: log, Registerer: registry,
 	}, src.SAN)
 	if err != nil {
 		return nil, err

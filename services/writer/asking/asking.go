@@ -36,12 +36,12 @@ type Settings struct {
 }
 
 // Tools are the commands.
-func Tools() []command.Tool {
-	return []command.Tool{
-		command.NewTool("endpoints NAMESPACE/SERVICE", "Ask a running writer which endpoints a Service has", func(ctx context.Context, call command.Call[Settings]) error {
+func Tools() []command.StandaloneCommand {
+	return []command.StandaloneCommand{
+		command.NewStandalone("endpoints NAMESPACE/SERVICE", "Ask a running writer which endpoints a Service has", func(ctx context.Context, call command.Invocation[Settings]) error {
 			return ask(ctx, call, list)
 		}),
-		command.NewTool("explain NAMESPACE/SERVICE ADDRESS", "Ask a running writer why an address is an endpoint of a Service, or is not", func(ctx context.Context, call command.Call[Settings]) error {
+		command.NewStandalone("explain NAMESPACE/SERVICE ADDRESS", "Ask a running writer why an address is an endpoint of a Service, or is not", func(ctx context.Context, call command.Invocation[Settings]) error {
 			return ask(ctx, call, explain)
 		}),
 	}
@@ -58,7 +58,7 @@ type question struct {
 	out     io.Writer
 }
 
-func ask(ctx context.Context, call command.Call[Settings], answer func(context.Context, question) error) error {
+func ask(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, question) error) error {
 	q, err := parse(call.Args)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func parse(args []string) (question, error) {
 
 func dial(s *Settings) (*grpc.ClientConn, error) {
 	end, err := link.NewClient(link.Config{
-		Half: "writer", Name: "question", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Component: "writer", Name: "question", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		Files: link.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},
 	}, s.WriterSAN)
 	if err != nil {

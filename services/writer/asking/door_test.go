@@ -116,7 +116,7 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := ask(t.Context(), command.Call[Settings]{Args: q.args, Out: &out, Config: &Settings{
+			err := ask(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Config: &Settings{
 				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.path("ca.pem"),
 				CertFile: c.path(q.as + ".pem"), KeyFile: c.path(q.as + "-key.pem"),
 			}}, q.ask)
@@ -154,7 +154,7 @@ func TestTheCommandsSayWhichSettingsTheyMiss(t *testing.T) {
 			"settings":  {args, []string{"WRITER_ADDRESS", "WRITER_SAN", "WRITER_CA_FILE", "CLIENT_CERT_FILE", "CLIENT_KEY_FILE"}},
 			"arguments": {nil, []string{"NAMESPACE/SERVICE"}},
 		} {
-			cmd := command.Half[struct{}]{Name: "slicefeed-writer", Tools: Tools()}.Command(func(string) string { return "" })
+			cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: Tools()}.Command(func(string) string { return "" })
 			cmd.SetArgs(append([]string{use}, c.args...))
 			err := cmd.ExecuteContext(t.Context())
 			for _, says := range c.says {

@@ -41,7 +41,7 @@ const linkName = "listener/endpoints"
 // NewDoor reads the files. Bad or missing ones are an error that names them all.
 func NewDoor(cfg DoorConfig) (*Door, error) {
 	end, err := link.NewServer(link.Config{
-		Half: "writer", Name: linkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Component: "writer", Name: linkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Clients)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (d *Door) Run(ctx context.Context, on net.Listener) error {
 	g.Go(func() error { return d.server.Run(ctx) })
 	g.Go(func() error { return d.link.Run(ctx) })
 	g.Go(func() error {
-		return d.link.Serve(ctx, link.Serving{Server: server, Health: d.health, Listener: on, Stopping: d.server.Stop})
+		return d.link.Serve(ctx, link.ServeConfig{Server: server, Health: d.health, Listener: on, OnShutdown: d.server.Stop})
 	})
 	return g.Wait()
 }
