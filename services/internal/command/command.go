@@ -193,7 +193,7 @@ func unknownCommandError(root *cobra.Command, name string) error {
 func (h Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
 	service, err := h.Build(cfg, log)
 	if err != nil {
-		return nil, settings.Wrong(err)
+		return nil, settings.NewConfigError(err)
 	}
 	return service, nil
 }

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Files are files of a link that can be read, and that no peer would accept.
-type Files struct{ Cert, Key, CA, Clients string }
+// LinkFiles are files of a link that can be read, and that no peer would accept.
+type LinkFiles struct{ Cert, Key, CA, Clients string }
 
-// NewFiles makes them.
-func NewFiles(t *testing.T) Files {
+// NewLinkFiles makes them.
+func NewLinkFiles(t *testing.T) LinkFiles {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -44,7 +44,7 @@ func NewFiles(t *testing.T) Files {
 		return path
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	return Files{
+	return LinkFiles{
 		Cert: write("tls.crt", public), CA: write("ca.crt", public),
 		Key:     write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
 		Clients: write("clients.yaml", []byte("clients:\n- san: half.example\n  role: subscriber\n")),

@@ -21,9 +21,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Check checks what is registered for a half, in one registry for each way to configure it.
+// CheckMetrics checks what is registered for a half, in one registry for each way to configure it.
 // With update the table is written.
-func Check(t *testing.T, file, half string, update bool, registries ...*prometheus.Registry) {
+func CheckMetrics(t *testing.T, file, component string, update bool, registries ...*prometheus.Registry) {
 	t.Helper()
 	metrics := map[string]*metric{}
 	for _, reg := range registries {
@@ -36,11 +36,11 @@ func Check(t *testing.T, file, half string, update bool, registries ...*promethe
 				t.Errorf("%s: %s", p.Metric, p.Text)
 			}
 		}
-		if err := collect(reg, metrics); err != nil {
+		if err := collectMetrics(reg, metrics); err != nil {
 			t.Fatal(err)
 		}
 	}
-	prefix := "slicefeed_" + half + "_"
+	prefix := "slicefeed_" + component + "_"
 	for _, m := range metrics {
 		if !strings.HasPrefix(m.name, prefix) {
 			t.Errorf("%s does not begin with %s", m.name, prefix)
@@ -49,23 +49,23 @@ func Check(t *testing.T, file, half string, update bool, registries ...*promethe
 			t.Errorf("the help of %s is no sentence: %q", m.name, m.help)
 		}
 	}
-	if err := documented(file, half, metrics, update); err != nil {
+	if err := checkTable(file, component, metrics, update); err != nil {
 		t.Error(err)
 	}
 }
 
 // metric is what there is to know of one before anything has happened.
 type metric struct {
-	name, kind, help string
-	labels           map[string]bool
+	name, metricType, help string
+	labels                 map[string]bool
 }
 
 // A Desc tells what it is of by its text alone.
-var desc = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+var descPattern = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-var constLabel = regexp.MustCompile(`(\w+)="`)
+var constLabelPattern = regexp.MustCompile(`(\w+)="`)
 
-func collect(reg *prometheus.Registry, into map[string]*metric) error {
+func collectMetrics(reg *prometheus.Registry, into map[string]*metric) error {
 	kinds := map[string]string{}
 	families, err := reg.Gather()
 	if err != nil {
@@ -84,7 +84,7 @@ func collect(reg *prometheus.Registry, into map[string]*metric) error {
 		all = append(all, d.String())
 	}
 	for _, text := range all {
-		parts := desc.FindStringSubmatch(text)
+		parts := descPattern.FindStringSubmatch(text)
 		if parts == nil {
 			return fmt.Errorf("cannot read %s", text)
 		}
@@ -98,8 +98,8 @@ func collect(reg *prometheus.Registry, into map[string]*metric) error {
 			m = &metric{name: name, help: help, labels: map[string]bool{}}
 			into[name] = m
 		}
-		m.kind = cmp.Or(kinds[name], m.kind)
-		for _, label := range constLabel.FindAllStringSubmatch(parts[3], -1) {
+		m.metricType = cmp.Or(kinds[name], m.metricType)
+		for _, label := range constLabelPattern.FindAllStringSubmatch(parts[3], -1) {
 			m.labels[label[1]] = true
 		}
 		for label := range strings.SplitSeq(parts[4], ",") {
@@ -109,14 +109,14 @@ func collect(reg *prometheus.Registry, into map[string]*metric) error {
 		}
 	}
 	for _, m := range into {
-		m.kind = cmp.Or(m.kind, byName(m.name))
+		m.metricType = cmp.Or(m.metricType, typeFromName(m.name))
 	}
 	return nil
 }
 
-// byName is the type of a metric that has no series yet. lab/monitoring compares it with what
+// typeFromName is the type of a metric that has no series yet. lab/monitoring compares it with what
 // Prometheus was told.
-func byName(name string) string {
+func typeFromName(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):
 		return "counter"
@@ -126,41 +126,41 @@ func byName(name string) string {
 	return "gauge"
 }
 
-func (m *metric) row(worry string) string {
+func (m *metric) tableRow(investigateWhen string) string {
 	labels := slices.Sorted(maps.Keys(m.labels))
 	for i := range labels {
 		labels[i] = "`" + labels[i] + "`"
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.name, m.kind, strings.Join(labels, " "), strings.ReplaceAll(m.help, "|", `\|`), worry)
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.name, m.metricType, strings.Join(labels, " "), strings.ReplaceAll(m.help, "|", `\|`), investigateWhen)
 }
 
-// documented compares the table of a half with its metrics. What stands in the last column is
+// checkTable compares the table of a half with its metrics. What stands in the last column is
 // kept.
-func documented(file, half string, metrics map[string]*metric, update bool) error {
+func checkTable(file, component string, metrics map[string]*metric, update bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	begin, end := fmt.Sprintf("<!-- metrics:%s -->\n", half), fmt.Sprintf("<!-- /metrics:%s -->", half)
+	begin, end := fmt.Sprintf("<!-- metrics:%s -->\n", component), fmt.Sprintf("<!-- /metrics:%s -->", component)
 	before, rest, found := bytes.Cut(text, []byte(begin))
-	there, after, closed := bytes.Cut(rest, []byte(end))
+	current, after, closed := bytes.Cut(rest, []byte(end))
 	if !found || !closed {
 		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
 	}
-	worries := map[string]string{}
-	for line := range strings.Lines(string(there)) {
+	byMetric := map[string]string{}
+	for line := range strings.Lines(string(current)) {
 		if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) > 1 && strings.HasPrefix(cells[0], "| `") {
-			worries[strings.Trim(cells[0], "| `")] = strings.TrimSuffix(cells[len(cells)-1], " |")
+			byMetric[strings.Trim(cells[0], "| `")] = strings.TrimSuffix(cells[len(cells)-1], " |")
 		}
 	}
 	rows := []string{"", "| metric | type | labels | what it is | when to worry |", "|---|---|---|---|---|"}
-	var silent []string
+	var incomplete []string
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
-		worry := worries[name]
-		if strings.Trim(worry, "| ") == "" {
-			worry, silent = "", append(silent, name)
+		investigateWhen := byMetric[name]
+		if strings.Trim(investigateWhen, "| ") == "" {
+			investigateWhen, incomplete = "", append(incomplete, name)
 		}
-		rows = append(rows, metrics[name].row(worry))
+		rows = append(rows, metrics[name].tableRow(investigateWhen))
 	}
 	want := []byte(strings.Join(append(rows, "", ""), "\n"))
 	if update {
@@ -168,11 +168,11 @@ func documented(file, half string, metrics map[string]*metric, update bool) erro
 		if err != nil {
 			return err
 		}
-	} else if !bytes.Equal(there, want) {
-		return fmt.Errorf("%s: the metrics of the %s are not as the code has them; run: make generate", file, half)
+	} else if !bytes.Equal(current, want) {
+		return fmt.Errorf("%s: the metrics of the %s are not as the code has them; run: make generate", file, component)
 	}
-	if len(silent) > 0 {
-		return fmt.Errorf("%s: say when to worry about %s", file, strings.Join(silent, ", "))
+	if len(incomplete) > 0 {
+		return fmt.Errorf("%s: say when to worry about %s", file, strings.Join(incomplete, ", "))
 	}
 	return nil
 }

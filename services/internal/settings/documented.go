@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// Documented reports whether a Markdown file has the Table of cfg between the lines
+// CheckDocs reports whether a Markdown file has the Table of cfg between the lines
 // <!-- settings:name --> and <!-- /settings:name -->; with update it puts it there.
-func Documented(file, name string, cfg any, update bool) error {
+func CheckDocs(file, name string, cfg any, update bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -19,7 +19,7 @@ func Documented(file, name string, cfg any, update bool) error {
 	if !found || !closed {
 		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
 	}
-	table := []byte("\n" + Table(cfg) + "\n")
+	table := []byte("\n" + RenderTable(cfg) + "\n")
 	switch {
 	case bytes.Equal(there, table):
 		return nil

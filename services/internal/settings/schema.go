@@ -16,9 +16,9 @@ import (
 // Chart is how a Helm chart takes the settings of a half: by their environment names, below
 // "settings" in its values.
 type Chart struct {
-	Sets     map[string]string   // settings that values may not have, and what the chart does instead
-	Enums    map[string][]string // where it takes fewer values than the half does
-	Patterns map[string]string   // what a text looks like; of a list, one element
+	SetByChart map[string]string   // settings that values may not have, and what the chart does instead
+	Enums      map[string][]string // where it takes fewer values than the half does
+	Patterns   map[string]string   // what a text looks like; of a list, one element
 }
 
 // property is what the schema says of one setting.
@@ -33,20 +33,20 @@ type property struct {
 }
 
 // The block of the settings in a values.schema.json.
-var block = regexp.MustCompile(`(?ms)^    "settings": \{.*?^    \}`)
+var settingsBlock = regexp.MustCompile(`(?ms)^    "settings": \{.*?^    \}`)
 
-// InSchema reports whether a chart's values.schema.json says of the settings what the code
+// CheckSchema reports whether a chart's values.schema.json says of the settings what the code
 // does; with update it writes it there.
-func (c Chart) InSchema(file string, cfg any, update bool) error {
+func (c Chart) CheckSchema(file string, cfg any, update bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	schema, err := c.schema(cfg)
+	schema, err := c.renderSchema(cfg)
 	if err != nil {
 		return err
 	}
-	there := block.Find(text)
+	there := settingsBlock.Find(text)
 	switch {
 	case there == nil:
 		return fmt.Errorf("%s: the block %q is missing, indented by four spaces", file, `"settings": {…}`)
@@ -60,19 +60,19 @@ func (c Chart) InSchema(file string, cfg any, update bool) error {
 	}
 }
 
-// schema renders the block, in the order of the fields.
-func (c Chart) schema(cfg any) ([]byte, error) {
+// renderSchema renders the block, in the order of the fields.
+func (c Chart) renderSchema(cfg any) ([]byte, error) {
 	var all []string
 	known := map[string]bool{}
-	for _, f := range fields(cfg) {
+	for _, f := range listFields(cfg) {
 		known[f.env] = true
-		if c.Sets[f.env] != "" {
+		if c.SetByChart[f.env] != "" {
 			continue
 		}
 		if f.secret {
 			return nil, fmt.Errorf("%s is a secret: no values may have it", f.env)
 		}
-		p, err := c.property(&f)
+		p, err := c.newProperty(&f)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (c Chart) schema(cfg any) ([]byte, error) {
 		}
 		all = append(all, fmt.Sprintf("        %q: %s", f.env, strings.TrimSpace(text.String())))
 	}
-	for _, names := range [][]string{keys(c.Sets), keys(c.Enums), keys(c.Patterns)} {
+	for _, names := range [][]string{mapKeys(c.SetByChart), mapKeys(c.Enums), mapKeys(c.Patterns)} {
 		for _, name := range names {
 			if !known[name] {
 				return nil, fmt.Errorf("%s is no setting", name)
@@ -101,20 +101,20 @@ func (c Chart) schema(cfg any) ([]byte, error) {
     }`, strings.Join(all, ",\n")), nil
 }
 
-func keys[V any](m map[string]V) (all []string) {
+func mapKeys[V any](m map[string]V) (all []string) {
 	for k := range m {
 		all = append(all, k)
 	}
 	return all
 }
 
-func (c Chart) property(f *field) (property, error) {
+func (c Chart) newProperty(f *field) (property, error) {
 	p := property{Description: f.help, Type: "string", Enum: f.enum}
 	if fewer := c.Enums[f.env]; fewer != nil {
 		p.Enum = fewer
 	}
 	t, pattern := f.value.Type(), c.Patterns[f.env]
-	if f.list() {
+	if f.isList() {
 		t = t.Elem()
 	}
 	switch {
@@ -130,16 +130,16 @@ func (c Chart) property(f *field) (property, error) {
 		p.Type = "boolean"
 		return p, nil
 	case t.Kind() == reflect.Int:
-		p.Type, p.Minimum, p.Maximum = "integer", number(f.min), number(f.max)
+		p.Type, p.Minimum, p.Maximum = "integer", parseBound(f.min), parseBound(f.max)
 		return p, nil
 	case t.Kind() == reflect.Uint16:
-		p.Type, p.Minimum, p.Maximum = "integer", number("1"), number("65535")
+		p.Type, p.Minimum, p.Maximum = "integer", parseBound("1"), parseBound("65535")
 		return p, nil
 	case pattern == "":
 		p.MinLength = 1
 		return p, nil
 	}
-	if f.list() {
+	if f.isList() {
 		pattern += "(," + pattern + ")*"
 	}
 	p.Pattern = "^" + pattern + "$"
@@ -152,19 +152,19 @@ func (c Chart) property(f *field) (property, error) {
 	return p, nil
 }
 
-// Takes reports whether the schema lets a setting have a value.
-func (c Chart) Takes(cfg any, setting, value string) (bool, error) {
-	for _, f := range fields(cfg) {
-		if f.env == setting && c.Sets[setting] == "" {
-			p, err := c.property(&f)
-			return err == nil && p.takes(value), err
+// Accepts reports whether the schema lets a setting have a value.
+func (c Chart) Accepts(cfg any, setting, value string) (bool, error) {
+	for _, f := range listFields(cfg) {
+		if f.env == setting && c.SetByChart[setting] == "" {
+			p, err := c.newProperty(&f)
+			return err == nil && p.accepts(value), err
 		}
 	}
 	return false, nil
 }
 
-// takes judges a value as a person writes it in YAML: a number is one where there may be one.
-func (p property) takes(value string) bool {
+// accepts judges a value as a person writes it in YAML: a number is one where there may be one.
+func (p property) accepts(value string) bool {
 	if p.Enum != nil {
 		return slices.Contains(p.Enum, value)
 	}
@@ -174,7 +174,7 @@ func (p property) takes(value string) bool {
 	return p.Type != "integer" && len(value) >= p.MinLength && regexp.MustCompile(p.Pattern).MatchString(value)
 }
 
-func number(text string) *int {
+func parseBound(text string) *int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return nil

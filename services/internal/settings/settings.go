@@ -58,35 +58,35 @@ func FlagError(err error) error { return fmt.Errorf("%w:\n- %w", ErrConfiguratio
 // Problem is what is wrong with one setting. Validate methods return these, joined, so
 // that their problems read like those found here.
 type Problem struct {
-	Setting string // environment name, such as LISTEN_ADDRESS
-	Value   string // as it was given; empty: not set. Leave it empty for a secret
-	Secret  bool   // it is set, and its value is not for printing
-	Want    string // what is expected, e.g. "a duration such as 5s"
+	Setting  string // environment name, such as LISTEN_ADDRESS
+	Value    string // as it was given; empty: not set. Leave it empty for a secret
+	Secret   bool   // it is set, and its value is not for printing
+	Expected string // what is expected, e.g. "a duration such as 5s"
 }
 
 func (p *Problem) Error() string {
 	switch {
 	case p.Secret:
-		return fmt.Sprintf("%s (its value is secret): want %s", p.Setting, p.Want)
+		return fmt.Sprintf("%s (its value is secret): want %s", p.Setting, p.Expected)
 	case p.Value == "":
-		return fmt.Sprintf("%s is not set: want %s", p.Setting, p.Want)
+		return fmt.Sprintf("%s is not set: want %s", p.Setting, p.Expected)
 	default:
-		return fmt.Sprintf("%s=%q: want %s", p.Setting, p.Value, p.Want)
+		return fmt.Sprintf("%s=%q: want %s", p.Setting, p.Value, p.Expected)
 	}
 }
 
 // Register adds the flags of cfg, a pointer to a configuration struct, to flags. It panics
 // on a struct whose tags make no sense: that is a mistake in the program.
 func Register(flags *pflag.FlagSet, cfg any) {
-	for _, f := range fields(cfg) {
+	for _, f := range listFields(cfg) {
 		if f.secret {
 			continue
 		}
 		help := f.help
-		if f.fallback != "" {
-			help += fmt.Sprintf(" (default %s)", f.fallback)
+		if f.defaultValue != "" {
+			help += fmt.Sprintf(" (default %s)", f.defaultValue)
 		}
-		flag := flags.VarPF(&raw{list: f.list(), kind: f.placeholder()}, f.flag, "", help+" [$"+f.env+"]")
+		flag := flags.VarPF(&rawFlag{list: f.isList(), kind: f.valueName()}, f.flag, "", help+" [$"+f.env+"]")
 		if f.value.Kind() == reflect.Bool {
 			flag.NoOptDefVal = "true"
 		}
@@ -103,29 +103,29 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 		seen[p.Setting] = true
 		problems = append(problems, p)
 	}
-	for _, f := range fields(cfg) {
-		text, p := f.source(flags, getenv)
+	for _, f := range listFields(cfg) {
+		text, p := f.lookupText(flags, getenv)
 		switch {
 		case p != nil:
 			add(p)
 			continue
 		case text == "" && f.required:
-			add(&Problem{Setting: f.env, Want: f.wanted()})
+			add(&Problem{Setting: f.env, Expected: f.expected()})
 			continue
 		}
-		if err := f.set(text); err != nil {
+		if err := f.setText(text); err != nil {
 			if f.secret {
-				add(&Problem{Setting: f.env, Secret: true, Want: f.wanted()}) // err may quote the value
+				add(&Problem{Setting: f.env, Secret: true, Expected: f.expected()}) // err may quote the value
 			} else {
-				add(&Problem{Setting: f.env, Value: text, Want: err.Error()})
+				add(&Problem{Setting: f.env, Value: text, Expected: err.Error()})
 			}
-			if err := f.set(f.fallback); err != nil { // so that Validate sees something sensible
+			if err := f.setText(f.defaultValue); err != nil { // so that Validate sees something sensible
 				f.value.SetZero()
 			}
 		}
 	}
 	if v, ok := cfg.(interface{ Validate() error }); ok {
-		for _, err := range flatten(v.Validate()) {
+		for _, err := range splitJoined(v.Validate()) {
 			var p *Problem
 			if errors.As(err, &p) && seen[p.Setting] {
 				continue // one report for each setting: the first is the cause
@@ -136,13 +136,13 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return &report{problems}
+	return &configError{problems}
 }
 
-// report is all that is wrong, a line each.
-type report struct{ problems []error }
+// configError is all that is wrong, a line each.
+type configError struct{ problems []error }
 
-func (r *report) Error() string {
+func (r *configError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrConfiguration.Error() + ":")
 	for _, p := range r.problems {
@@ -151,15 +151,15 @@ func (r *report) Error() string {
 	return b.String()
 }
 
-func (r *report) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
+func (r *configError) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
 
-// Wrong makes an error one of a configuration that cannot work: a line for each of those that
+// NewConfigError makes an error one of a configuration that cannot work: a line for each of those that
 // were joined.
-func Wrong(err error) error { return &report{flatten(err)} }
+func NewConfigError(err error) error { return &configError{splitJoined(err)} }
 
-// flatten returns what was joined, and joined again. What merely wraps several errors has words
+// splitJoined returns what was joined, and joined again. What merely wraps several errors has words
 // of its own, and stays whole.
-func flatten(err error) []error {
+func splitJoined(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -169,21 +169,21 @@ func flatten(err error) []error {
 	}
 	var all []error
 	for _, e := range joined.Unwrap() {
-		all = append(all, flatten(e)...)
+		all = append(all, splitJoined(e)...)
 	}
 	return all
 }
 
-// raw is a flag as it was typed. Conversion waits for Load, since pflag stops at the first
+// rawFlag is a flag as it was typed. Conversion waits for Load, since pflag stops at the first
 // value that it cannot convert.
-type raw struct {
+type rawFlag struct {
 	text, kind string
 	list, set  bool
 }
 
-func (r *raw) String() string { return r.text }
-func (r *raw) Type() string   { return r.kind }
-func (r *raw) Set(text string) error {
+func (r *rawFlag) String() string { return r.text }
+func (r *rawFlag) Type() string   { return r.kind }
+func (r *rawFlag) Set(text string) error {
 	if r.list && r.set {
 		text = r.text + "," + text
 	}
@@ -192,42 +192,42 @@ func (r *raw) Set(text string) error {
 }
 
 type field struct {
-	value                                  reflect.Value
-	flag, env, fallback, help, hint, group string
-	old, enum                              []string
-	min, max                               string
-	secret, required                       bool
+	value                                             reflect.Value
+	flag, env, defaultValue, help, placeholder, group string
+	deprecated, enum                                  []string
+	min, max                                          string
+	secret, required                                  bool
 }
 
-func fields(cfg any) []field {
+func listFields(cfg any) []field {
 	v := reflect.ValueOf(cfg)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("settings: %T is no pointer to a struct", cfg))
 	}
-	return walk(v.Elem(), "")
+	return walkStruct(v.Elem(), "")
 }
 
-func walk(v reflect.Value, group string) []field {
+func walkStruct(v reflect.Value, group string) []field {
 	var all []field
 	for i := range v.NumField() {
 		sf, tag := v.Type().Field(i), v.Type().Field(i).Tag
 		name, tagged := tag.Lookup("flag")
 		if !tagged {
 			if sf.IsExported() && sf.Type.Kind() == reflect.Struct {
-				all = append(all, walk(v.Field(i), cmp.Or(tag.Get("group"), group))...)
+				all = append(all, walkStruct(v.Field(i), cmp.Or(tag.Get("group"), group))...)
 			}
 			continue
 		}
 		f := field{
 			value: v.Field(i), flag: name, env: strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
-			fallback: tag.Get("default"), help: tag.Get("help"), hint: tag.Get("placeholder"),
-			group: cmp.Or(tag.Get("group"), group), old: split(tag.Get("env")), enum: split(tag.Get("enum")),
+			defaultValue: tag.Get("default"), help: tag.Get("help"), placeholder: tag.Get("placeholder"),
+			group: cmp.Or(tag.Get("group"), group), deprecated: splitList(tag.Get("env")), enum: splitList(tag.Get("enum")),
 			min: tag.Get("min"), max: tag.Get("max"),
 			secret: tag.Get("secret") == "true", required: tag.Get("required") == "true",
 		}
 		probe := f
 		probe.value = reflect.New(sf.Type).Elem()
-		if err := probe.set(f.fallback); err != nil {
+		if err := probe.setText(f.defaultValue); err != nil {
 			panic(fmt.Sprintf("settings: default of %s: want %v", f.env, err))
 		}
 		all = append(all, f)
@@ -235,54 +235,54 @@ func walk(v reflect.Value, group string) []field {
 	return all
 }
 
-// source finds the text of the setting: flag, else environment, else default.
-func (f *field) source(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
+// lookupText finds the text of the setting: flag, else environment, else default.
+func (f *field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
 	if flags != nil && !f.secret {
 		if flag := flags.Lookup(f.flag); flag != nil && flag.Changed {
 			return flag.Value.String(), nil
 		}
 	}
 	text, from := "", ""
-	for _, name := range append([]string{f.env}, f.old...) {
+	for _, name := range append([]string{f.env}, f.deprecated...) {
 		switch given := getenv(name); {
-		case given == "" || text != "" && f.means(given, text):
+		case given == "" || text != "" && f.isEquivalent(given, text):
 		case text == "":
 			text, from = given, name
 		default:
 			want := fmt.Sprintf("no other value than %s has (one of the two names is enough)", from)
 			if f.secret {
-				return "", &Problem{Setting: name, Secret: true, Want: want}
+				return "", &Problem{Setting: name, Secret: true, Expected: want}
 			}
-			return "", &Problem{Setting: name, Value: given, Want: want}
+			return "", &Problem{Setting: name, Value: given, Expected: want}
 		}
 	}
-	return cmp.Or(text, f.fallback), nil
+	return cmp.Or(text, f.defaultValue), nil
 }
 
-// means reports whether two texts set the field alike: 10.0.0. and 10.0.0.0/24 are one subnet, and
+// isEquivalent reports whether two texts set the field alike: 10.0.0. and 10.0.0.0/24 are one subnet, and
 // the order of a list is not compared. Texts that cannot be converted are alike only if equal.
-func (f *field) means(a, b string) bool {
+func (f *field) isEquivalent(a, b string) bool {
 	if a == b {
 		return true
 	}
 	of := func(text string) (reflect.Value, error) {
 		probe := *f
 		probe.value = reflect.New(f.value.Type()).Elem()
-		return probe.value, probe.set(text)
+		return probe.value, probe.setText(text)
 	}
 	one, errOne := of(a)
 	other, errOther := of(b)
 	if errOne != nil || errOther != nil {
 		return false
 	}
-	if !f.list() {
+	if !f.isList() {
 		return reflect.DeepEqual(one.Interface(), other.Interface())
 	}
-	return contains(one, other) && contains(other, one)
+	return containsAll(one, other) && containsAll(other, one)
 }
 
-// contains reports whether every element of part is in whole.
-func contains(whole, part reflect.Value) bool {
+// containsAll reports whether every element of part is in whole.
+func containsAll(whole, part reflect.Value) bool {
 	for i := range part.Len() {
 		found := false
 		for j := range whole.Len() {
@@ -295,23 +295,23 @@ func contains(whole, part reflect.Value) bool {
 	return true
 }
 
-func (f *field) list() bool {
+func (f *field) isList() bool {
 	_, ok := reflect.TypeAssert[encoding.TextUnmarshaler](f.value.Addr())
 	return f.value.Kind() == reflect.Slice && !ok
 }
 
-// set converts text into the field. Its error says what is wanted.
-func (f *field) set(text string) error {
+// setText converts text into the field. Its error says what is wanted.
+func (f *field) setText(text string) error {
 	f.value.SetZero()
-	if !f.list() {
+	if !f.isList() {
 		if text == "" {
 			return nil
 		}
-		return f.convert(f.value, text)
+		return f.convertText(f.value, text)
 	}
-	for _, part := range split(text) {
+	for _, part := range splitList(text) {
 		element := reflect.New(f.value.Type().Elem()).Elem()
-		if err := f.convert(element, part); err != nil {
+		if err := f.convertText(element, part); err != nil {
 			return fmt.Errorf("a comma-separated list, each %w (not %q)", err, part)
 		}
 		f.value.Set(reflect.Append(f.value, element))
@@ -319,13 +319,13 @@ func (f *field) set(text string) error {
 	return nil
 }
 
-func (f *field) convert(v reflect.Value, text string) error {
+func (f *field) convertText(v reflect.Value, text string) error {
 	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
-		return errors.New(f.wanted())
+		return errors.New(f.expected())
 	}
 	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		if err := u.UnmarshalText([]byte(text)); err != nil {
-			return fmt.Errorf("%s (%w)", f.wanted(), err)
+			return fmt.Errorf("%s (%w)", f.expected(), err)
 		}
 		return nil
 	}
@@ -352,17 +352,17 @@ func (f *field) convert(v reflect.Value, text string) error {
 	default:
 		panic(fmt.Sprintf("settings: %s has the type %s, which cannot be set", f.env, v.Type()))
 	}
-	if err != nil || !f.within(v) {
-		return errors.New(f.wanted())
+	if err != nil || !f.inBounds(v) {
+		return errors.New(f.expected())
 	}
 	return nil
 }
 
-// within says whether v is between the field's bounds.
-func (f *field) within(v reflect.Value) bool {
+// inBounds says whether v is between the field's bounds.
+func (f *field) inBounds(v reflect.Value) bool {
 	bound := func(text string) reflect.Value {
 		b := field{value: reflect.New(v.Type()).Elem(), env: f.env}
-		if err := b.set(text); err != nil {
+		if err := b.setText(text); err != nil {
 			panic(fmt.Sprintf("settings: bound of %s: want %v", f.env, err))
 		}
 		return b.value
@@ -376,7 +376,7 @@ func (f *field) within(v reflect.Value) bool {
 	return (f.min == "" || compare(v, bound(f.min)) >= 0) && (f.max == "" || compare(v, bound(f.max)) <= 0)
 }
 
-func split(text string) []string {
+func splitList(text string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {

@@ -51,7 +51,7 @@ func load(t *testing.T, c *config, env map[string]string, args ...string) error 
 	return Load(flags, func(name string) string { return env[name] }, c)
 }
 
-func TestAFlagWinsOverTheEnvironmentAndThatOverTheDefault(t *testing.T) {
+func TestPrecedence(t *testing.T) {
 	env := map[string]string{
 		"TLS_CERT_FILE": "env.crt", "CORDONED": "drain", "POLL_INTERVAL": "5s", "IONOS_TOKEN": "hush", "DRY_RUN": "1",
 		"SECURED_SUBNET_PREFIX": "10.0.0.0/24, fd00::/64", "LISTEN_ADDRESS": "",
@@ -70,7 +70,7 @@ func TestAFlagWinsOverTheEnvironmentAndThatOverTheDefault(t *testing.T) {
 	}
 }
 
-func TestABoolNeedsNoValueOnTheCommandLine(t *testing.T) {
+func TestBoolFlagNeedsNoValue(t *testing.T) {
 	var c config
 	if err := load(t, &c, nil, "--dry-run", "--tls-cert-file=x"); err != nil || !c.DryRun {
 		t.Errorf("got %v, %v", c.DryRun, err)
@@ -80,15 +80,15 @@ func TestABoolNeedsNoValueOnTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestEveryProblemIsReportedAtOnce(t *testing.T) {
+func TestReportsAllProblems(t *testing.T) {
 	c := config{validate: func(c *config) error {
 		var wrong []error
 		if c.Interval != time.Minute {
 			wrong = append(wrong, errors.New("what could not be read is not the default"))
 		}
 		return errors.Join(append(wrong,
-			&Problem{Setting: "POLL_INTERVAL", Want: "something else: a second report"},
-			errors.Join(&Problem{Setting: "IONOS_DATACENTER_ID", Want: "a UUID"}))...)
+			&Problem{Setting: "POLL_INTERVAL", Expected: "something else: a second report"},
+			errors.Join(&Problem{Setting: "IONOS_DATACENTER_ID", Expected: "a UUID"}))...)
 	}}
 	err := load(t, &c, map[string]string{
 		"CORDONED": "evict", "SECURED_SUBNET_CIDR": "10.0.0.0/24,10.0.0.0/33", "POLL_INTERVAL": "2h", "CODE": "12345678",
@@ -115,7 +115,7 @@ func TestEveryProblemIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestASecretIsNeverAFlagNorPrinted(t *testing.T) {
+func TestSecretIsNeitherFlagNorPrinted(t *testing.T) {
 	var c config
 	if err := load(t, &c, nil, "--ionos-token=hush"); err == nil || ExitCode(err) != 2 {
 		t.Errorf("a secret was taken from the command line: %v", err)
@@ -125,12 +125,12 @@ func TestASecretIsNeverAFlagNorPrinted(t *testing.T) {
 	err := Load(flags, func(name string) string {
 		return map[string]string{"CODE": "s3cr3t", "IONOS_TOKEN": "s3cr3t"}[name]
 	}, &c)
-	if err == nil || strings.Contains(err.Error()+flags.FlagUsages()+Table(&c), "s3cr3t") {
+	if err == nil || strings.Contains(err.Error()+flags.FlagUsages()+RenderTable(&c), "s3cr3t") {
 		t.Errorf("printed a secret, or took it for a number: %v", err)
 	}
 }
 
-func TestTheOldAndTheNewNameMustMeanTheSame(t *testing.T) {
+func TestRejectsConflictingDeprecatedNames(t *testing.T) {
 	type config struct {
 		Subnets  []Subnet      `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX,SUBNETS"`
 		Interval time.Duration `flag:"poll-interval" env:"INTERVAL"`
@@ -162,7 +162,7 @@ func TestTheOldAndTheNewNameMustMeanTheSame(t *testing.T) {
 	}
 }
 
-func TestTheExitCodeTellsConfigurationFromFailure(t *testing.T) {
+func TestExitCode(t *testing.T) {
 	for want, err := range map[int]error{0: nil, 1: errors.New("broken"), 2: FlagError(errors.New("unknown flag"))} {
 		if got := ExitCode(err); got != want {
 			t.Errorf("%v: got %d, want %d", err, got, want)
@@ -170,7 +170,7 @@ func TestTheExitCodeTellsConfigurationFromFailure(t *testing.T) {
 	}
 }
 
-func TestTheTableAndTheHelpSayWhatTheStructSays(t *testing.T) {
+func TestRendersTableAndHelp(t *testing.T) {
 	const want = `| environment | flag | value | default | meaning |
 |---|---|---|---|---|
 | ` + "`CORDONED` | `--cordoned` | one of keep, drain | `keep`" + ` | what a cordon does |
@@ -189,7 +189,7 @@ func TestTheTableAndTheHelpSayWhatTheStructSays(t *testing.T) {
 | ` + "`LISTEN_ADDRESS` | `--listen-address` | host:port | `:9443`" + ` | where to listen |
 | ` + "`TLS_CERT_FILE` | `--tls-cert-file`" + ` | a file | *required* | our certificate |
 `
-	if diff := cmp.Diff(want, Table(&config{})); diff != "" {
+	if diff := cmp.Diff(want, RenderTable(&config{})); diff != "" {
 		t.Error(diff)
 	}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -201,20 +201,20 @@ func TestTheTableAndTheHelpSayWhatTheStructSays(t *testing.T) {
 	}
 }
 
-func TestATagThatMakesNoSensePanics(t *testing.T) {
+func TestPanicsOnInvalidDefault(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("a default that is no duration was accepted")
 		}
 	}()
-	Table(&struct {
+	RenderTable(&struct {
 		D time.Duration `flag:"d" default:"soon"`
 	}{})
 }
 
-func TestEachOfSeveralErrorsIsALine(t *testing.T) {
+func TestConfigErrorHasOneLinePerProblem(t *testing.T) {
 	one, another, more := errors.New("one"), errors.New("another"), errors.New("more")
-	err := Wrong(errors.Join(one, errors.Join(another, fmt.Errorf("of both: %w, %w", one, more))))
+	err := NewConfigError(errors.Join(one, errors.Join(another, fmt.Errorf("of both: %w, %w", one, more))))
 	if want := ErrConfiguration.Error() + ":\n- one\n- another\n- of both: one, more"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}

@@ -30,8 +30,8 @@ func (s *Subnet) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Prefixes are the subnets as net/netip has them.
-func Prefixes(subnets []Subnet) []netip.Prefix {
+// ToPrefixes are the subnets as net/netip has them.
+func ToPrefixes(subnets []Subnet) []netip.Prefix {
 	out := make([]netip.Prefix, len(subnets))
 	for i, s := range subnets {
 		out[i] = s.Prefix

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Table renders the settings of cfg, a pointer to a configuration struct, as Markdown:
+// RenderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown:
 // a table for each group, in the order of the fields.
-func Table(cfg any) string {
+func RenderTable(cfg any) string {
 	var b strings.Builder
 	group, first := "", true
-	for _, f := range fields(cfg) {
+	for _, f := range listFields(cfg) {
 		if first || f.group != group {
 			if !first {
 				b.WriteString("\n")
@@ -32,30 +32,30 @@ func Table(cfg any) string {
 		switch {
 		case f.required:
 			fallback = "*required*"
-		case f.fallback != "":
-			fallback = "`" + cell(f.fallback) + "`"
+		case f.defaultValue != "":
+			fallback = "`" + escapeCell(f.defaultValue) + "`"
 		}
-		value, meaning := f.wanted(), f.help
-		if f.list() {
+		value, meaning := f.expected(), f.help
+		if f.isList() {
 			value += ", several separated by commas"
 		}
-		if len(f.old) > 0 {
-			meaning += "; deprecated names: `" + strings.Join(f.old, "`, `") + "`"
+		if len(f.deprecated) > 0 {
+			meaning += "; deprecated names: `" + strings.Join(f.deprecated, "`, `") + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.env, flag, cell(value), fallback, cell(meaning))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.env, flag, escapeCell(value), fallback, escapeCell(meaning))
 	}
 	return b.String()
 }
 
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+func escapeCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// placeholder is what a value looks like, in a word.
-func (f *field) placeholder() string {
-	if f.hint != "" {
-		return f.hint
+// valueName is what a value looks like, in a word.
+func (f *field) valueName() string {
+	if f.placeholder != "" {
+		return f.placeholder
 	}
 	t, suffix := f.value.Type(), ""
-	if f.list() {
+	if f.isList() {
 		t, suffix = t.Elem(), ",…"
 	}
 	switch {
@@ -68,18 +68,18 @@ func (f *field) placeholder() string {
 	}
 }
 
-// wanted says what is expected of one value.
-func (f *field) wanted() string {
+// expected says what is expected of one value.
+func (f *field) expected() string {
 	t := f.value.Type()
-	if f.list() {
+	if f.isList() {
 		t = t.Elem()
 	}
 	var text string
 	switch {
 	case len(f.enum) > 0:
 		return "one of " + strings.Join(f.enum, ", ")
-	case f.hint != "":
-		text = f.hint
+	case f.placeholder != "":
+		text = f.placeholder
 	case t == reflect.TypeFor[time.Duration]():
 		text = "a duration such as 5s"
 	case t.Kind() == reflect.Bool:

@@ -25,44 +25,44 @@ import (
 
 // Settings say where the running half is.
 type Settings struct {
-	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" help:"the debug listener of the running half, on this machine or in this Pod"`
+	DebugAddress string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" help:"the debug listener of the running half, on this machine or in this Pod"`
 }
 
 const (
-	patience = 15 * time.Second
-	mostJSON = 64 << 20
+	requestTimeout   = 15 * time.Second
+	maxResponseBytes = 64 << 20
 )
 
-// Tool is the command that shows the page of the half that runs here, in a terminal.
-func Tool(half, argument string) command.StandaloneCommand {
+// NewCommand is the command that shows the page of the half that runs here, in a terminal.
+func NewCommand(component, argument string) command.StandaloneCommand {
 	return command.NewStandalone("status ["+argument+"]", "Show what the half that runs here knows, what is wrong first", func(ctx context.Context, call command.Invocation[Settings]) error {
 		only := ""
 		if len(call.Args) > 0 {
 			only = call.Args[0]
 		}
-		p, err := Ask(ctx, half, call.Config.Debug, only)
+		p, err := Fetch(ctx, component, call.Config.DebugAddress, only)
 		if err != nil {
 			return err
 		}
-		if err := terminal(call.Out).Write(call.Out, p); err != nil {
+		if err := detectTerminal(call.Out).Write(call.Out, p); err != nil {
 			return err
 		}
-		if p.Is.Grade != Fine {
-			return errNotFine
+		if p.Summary.Severity != OK {
+			return errProblemsFound
 		}
 		return nil
 	})
 }
 
-var errNotFine = errors.New("not all is well")
+var errProblemsFound = errors.New("not all is well")
 
-// Ask fetches the page of the half that listens at an address.
-func Ask(ctx context.Context, half, address, only string) (*Page, error) {
-	at, err := reach(address)
+// Fetch fetches the page of the half that listens at an address.
+func Fetch(ctx context.Context, component, address, only string) (*Page, error) {
+	at, err := dialAddress(address)
 	if err != nil {
-		return nil, settings.Wrong(err)
+		return nil, settings.NewConfigError(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	where := url.URL{Scheme: "http", Host: at, Path: "/statusz"}
 	if only != "" {
@@ -70,7 +70,7 @@ func Ask(ctx context.Context, half, address, only string) (*Page, error) {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), http.NoBody)
 	if err != nil {
-		return nil, settings.Wrong(err)
+		return nil, settings.NewConfigError(err)
 	}
 	request.Header.Set("Accept", "application/json")
 	client := &http.Client{
@@ -79,32 +79,32 @@ func Ask(ctx context.Context, half, address, only string) (*Page, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, unheard(half, at, err)
+		return nil, connectError(component, at, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it is only read
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostJSON))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	switch {
 	case err != nil:
-		return nil, unheard(half, at, err)
+		return nil, connectError(component, at, err)
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("what listens at %s answers %s to /statusz: is DEBUG_ADDRESS that of a %s? It says: %s",
-			at, response.Status, half, display.Sanitize(string(body[:min(len(body), 200)])))
+			at, response.Status, component, display.Sanitize(string(body[:min(len(body), 200)])))
 	}
 	p := &Page{}
-	if err := json.Unmarshal(body, p); err != nil || p.Half == "" {
-		return nil, fmt.Errorf("what listens at %s does not answer as a %s of this version does: is DEBUG_ADDRESS right?", at, half)
+	if err := json.Unmarshal(body, p); err != nil || p.Component == "" {
+		return nil, fmt.Errorf("what listens at %s does not answer as a %s of this version does: is DEBUG_ADDRESS right?", at, component)
 	}
-	if p.Half != half {
-		return nil, fmt.Errorf("%s listens at %s, and this is %s: set DEBUG_ADDRESS", display.Sanitize(p.Half), at, half)
+	if p.Component != component {
+		return nil, fmt.Errorf("%s listens at %s, and this is %s: set DEBUG_ADDRESS", display.Sanitize(p.Component), at, component)
 	}
 	return p, nil
 }
 
-// reach is where to connect to for a listener's address.
-func reach(address string) (string, error) {
+// dialAddress is where to connect to for a listener's address.
+func dialAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", &settings.Problem{Setting: "DEBUG_ADDRESS", Value: address, Want: "host:port"}
+		return "", &settings.Problem{Setting: "DEBUG_ADDRESS", Value: address, Expected: "host:port"}
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -112,18 +112,18 @@ func reach(address string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func unheard(half, at string, err error) error {
+func connectError(component, at string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("nobody listens at %s: run this where %s runs and with its DEBUG_ADDRESS, for instance by kubectl exec POD -- /%s status", at, half, half)
+		return fmt.Errorf("nobody listens at %s: run this where %s runs and with its DEBUG_ADDRESS, for instance by kubectl exec POD -- /%s status", at, component, component)
 	}
-	return fmt.Errorf("ask %s at %s: %w", half, at, err)
+	return fmt.Errorf("ask %s at %s: %w", component, at, err)
 }
 
-// terminal is what is known of where text goes: colour is for people's eyes only.
-func terminal(out io.Writer) Terminal {
+// detectTerminal is what is known of where text goes: colour is for people's eyes only.
+func detectTerminal(out io.Writer) Terminal {
 	t := Terminal{Width: 80}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		t.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		t.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			t.Width = min(width, 120)
 		}

@@ -20,7 +20,7 @@ func Handler(page func(at time.Time, asked string) Page, log *slog.Logger) http.
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Security-Policy", contentPolicy)
 		h.Set("Vary", "Accept")
 		var body bytes.Buffer
 		var err error
@@ -29,7 +29,7 @@ func Handler(page func(at time.Time, asked string) Page, log *slog.Logger) http.
 			err = json.NewEncoder(&body).Encode(p)
 		} else {
 			h.Set("Content-Type", "text/html; charset=utf-8")
-			err = HTML(&body, &p)
+			err = WriteHTML(&body, &p)
 		}
 		if err != nil {
 			log.Error("status page not made", "error", err)

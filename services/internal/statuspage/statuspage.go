@@ -13,32 +13,32 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Grade is how urgently something wants to be looked at.
-type Grade string
+// Severity is how urgently something wants to be looked at.
+type Severity string
 
 // The grades. Most of what is said has none.
 const (
-	None  Grade = ""
-	Fine  Grade = "fine"
-	Look  Grade = "look"  // somebody or something holds it back, or it is on its way
-	Wrong Grade = "wrong" // it is not as it should be
+	None    Severity = ""
+	OK      Severity = "fine"
+	Warning Severity = "look"  // somebody or something holds it back, or it is on its way
+	Error   Severity = "wrong" // it is not as it should be
 )
 
-// Urgency is a number that is the smaller the more urgent a grade is.
-func (g Grade) Urgency() int {
+// Rank is a number that is the smaller the more urgent a grade is.
+func (g Severity) Rank() int {
 	switch g {
-	case Wrong:
+	case Error:
 		return 0
-	case Look:
+	case Warning:
 		return 1
 	default:
 		return 2
 	}
 }
 
-// Mark is the word that stands before what has the grade.
-func (g Grade) Mark() string {
-	if g == Fine {
+// Label is the word that stands before what has the grade.
+func (g Severity) Label() string {
+	if g == OK {
 		return "ok"
 	}
 	return string(g)
@@ -46,21 +46,21 @@ func (g Grade) Mark() string {
 
 // Page is what there is to show at a moment.
 type Page struct {
-	Half     string    `json:"half"` // the binary's name
-	Version  string    `json:"version"`
-	Instance string    `json:"instance,omitempty"` // which replica this is
-	At       time.Time `json:"at"`
-	Asked    string    `json:"asked,omitempty"` // the only one that is shown; empty: all
+	Component string    `json:"half"` // the binary's name
+	Version   string    `json:"version"`
+	Instance  string    `json:"instance,omitempty"` // which replica this is
+	At        time.Time `json:"at"`
+	Filter    string    `json:"asked,omitempty"` // the only one that is shown; empty: all
 
-	Is       Line      `json:"is"`              // whether all is well, in a sentence
+	Summary  Line      `json:"is"`              // whether all is well, in a sentence
 	Lines    []Line    `json:"lines,omitempty"` // who speaks, and what that is worth
 	Sections []Section `json:"sections"`
 }
 
 // Line is a sentence, or a word.
 type Line struct {
-	Grade Grade  `json:"grade,omitempty"`
-	Text  string `json:"text"`
+	Severity Severity `json:"grade,omitempty"`
+	Text     string   `json:"text"`
 }
 
 // Section is a part of a page.
@@ -69,7 +69,7 @@ type Section struct {
 	Lines   []Line `json:"lines,omitempty"`
 	Table   *Table `json:"table,omitempty"`
 	Items   []Item `json:"items,omitempty"`
-	LeftOut string `json:"leftOut,omitempty"` // what there is no room for, and how to see it
+	Omitted string `json:"leftOut,omitempty"` // what there is no room for, and how to see it
 }
 
 // Table has a name in the first cell of each row.
@@ -80,18 +80,18 @@ type Table struct {
 
 // Item is one thing in a line, with what there is to say of it for whoever unfolds it.
 type Item struct {
-	Name string `json:"name"`
-	Ask  string `json:"ask,omitempty"` // a page can be asked for it alone by this
-	Is   Line   `json:"is"`
-	Also string `json:"also,omitempty"`
-	Open bool   `json:"open,omitempty"`
+	Name     string `json:"name"`
+	Filter   string `json:"ask,omitempty"` // a page can be asked for it alone by this
+	Summary  Line   `json:"is"`
+	Detail   string `json:"also,omitempty"`
+	Expanded bool   `json:"open,omitempty"`
 
 	Lines   []Line   `json:"lines,omitempty"`
 	Facts   []Fact   `json:"facts,omitempty"`
 	Diff    []string `json:"diff,omitempty"` // each begins with +, -, ~ or a space
 	Table   *Table   `json:"table,omitempty"`
 	Items   []Item   `json:"items,omitempty"`
-	LeftOut string   `json:"leftOut,omitempty"`
+	Omitted string   `json:"leftOut,omitempty"`
 }
 
 // Fact is a question and its answers.
@@ -100,63 +100,63 @@ type Fact struct {
 	Values []Line `json:"values"`
 }
 
-// Say makes a line without a grade.
-func Say(format string, args ...any) Line { return Line{Text: fmt.Sprintf(format, args...)} }
+// Linef makes a line without a grade.
+func Linef(format string, args ...any) Line { return Line{Text: fmt.Sprintf(format, args...)} }
 
-// Folds reports whether there is more to say of an item than its line.
-func (i *Item) Folds() bool {
-	return len(i.Lines)+len(i.Facts)+len(i.Diff)+len(i.Items) > 0 || i.Table != nil || i.LeftOut != ""
+// HasDetails reports whether there is more to say of an item than its line.
+func (i *Item) HasDetails() bool {
+	return len(i.Lines)+len(i.Facts)+len(i.Diff)+len(i.Items) > 0 || i.Table != nil || i.Omitted != ""
 }
 
-// Worst is the more urgent of two grades.
-func Worst(a, b Grade) Grade {
-	if b.Urgency() < a.Urgency() || a == None {
+// MoreSevere is the more urgent of two grades.
+func MoreSevere(a, b Severity) Severity {
+	if b.Rank() < a.Rank() || a == None {
 		return b
 	}
 	return a
 }
 
-// maxText is the most bytes of one text of a stranger.
-const maxText = 512
+// maxTextBytes is the most bytes of one text of a stranger.
+const maxTextBytes = 512
 
-// Text is a stranger's, without what steers, and no longer than there is room for.
-func Text(s string) string {
-	s = display.Sanitize(s[:min(len(s), 2*maxText)])
-	if len(s) <= maxText {
+// SafeText is a stranger's, without what steers, and no longer than there is room for.
+func SafeText(s string) string {
+	s = display.Sanitize(s[:min(len(s), 2*maxTextBytes)])
+	if len(s) <= maxTextBytes {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "") + "…"
+	return strings.ToValidUTF8(s[:maxTextBytes], "") + "…"
 }
 
-// Count is a number of things in words.
-func Count(n int, one, many string) string {
+// FormatCount is a number of things in words.
+func FormatCount(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Age is how long ago something was, in words; of a time that nobody knows it says so.
-func Age(at, was time.Time) string {
+// FormatAge is how long ago something was, in words; of a time that nobody knows it says so.
+func FormatAge(at, was time.Time) string {
 	if was.IsZero() {
 		return "an unknown time"
 	}
-	return Rounded(max(at.Sub(was), 0))
+	return FormatDuration(max(at.Sub(was), 0))
 }
 
-// Rounded is a duration without what nobody reads: 0s, 42s, 3m10s, 5h2m, 12d.
-func Rounded(d time.Duration) string {
+// FormatDuration is a duration without what nobody reads: 0s, 42s, 3m10s, 5h2m, 12d.
+func FormatDuration(d time.Duration) string {
 	switch {
 	case d < time.Hour:
-		return short(d.Truncate(time.Second))
+		return trimZeroUnits(d.Truncate(time.Second))
 	case d < 48*time.Hour:
-		return short(d.Truncate(time.Minute))
+		return trimZeroUnits(d.Truncate(time.Minute))
 	default:
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	}
 }
 
-func short(d time.Duration) string {
+func trimZeroUnits(d time.Duration) string {
 	text := d.String()
 	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
 		text = whole + "m"
@@ -167,17 +167,17 @@ func short(d time.Duration) string {
 	return text
 }
 
-// When is a moment of the last day by the clock, with how long ago it was.
-func When(at, was time.Time) string {
-	return was.UTC().Format(time.TimeOnly) + ", " + Age(at, was) + " ago"
+// FormatTime is a moment of the last day by the clock, with how long ago it was.
+func FormatTime(at, was time.Time) string {
+	return was.UTC().Format(time.TimeOnly) + ", " + FormatAge(at, was) + " ago"
 }
 
-// Room is how much a page still has room for. Its zero value is none.
-type Room struct{ Bytes int }
+// Budget is how much a page still has room for. Its zero value is none.
+type Budget struct{ Bytes int }
 
-// For takes the room that an item needs, and reports whether there was as much.
-func (r *Room) For(i *Item) bool {
-	if n := i.size(); n <= r.Bytes {
+// Reserve takes the room that an item needs, and reports whether there was as much.
+func (r *Budget) Reserve(i *Item) bool {
+	if n := i.htmlSize(); n <= r.Bytes {
 		r.Bytes -= n
 		return true
 	}
@@ -185,9 +185,9 @@ func (r *Room) For(i *Item) bool {
 	return false
 }
 
-// LeftOut says what of a list there was no room for: the details of some, and more that are not even
+// DescribeOmitted says what of a list there was no room for: the details of some, and more that are not even
 // named. It is empty if there is nothing to say.
-func LeftOut(folded, more int, what string) string {
+func DescribeOmitted(folded, more int, what string) string {
 	var texts []string
 	if folded > 0 {
 		texts = append(texts, fmt.Sprintf("The details of %d are left out: choose one to see it alone.", folded))
@@ -198,31 +198,31 @@ func LeftOut(folded, more int, what string) string {
 	return strings.Join(texts, " ")
 }
 
-// size is about how many bytes of HTML an item makes.
-func (i *Item) size() int {
-	n := 300 + sizeOf(i.Name)*2 + sizeOf(i.Ask) + sizeOf(i.Is.Text) + sizeOf(i.Also) + sizeOf(i.LeftOut) + linesSize(i.Lines)
+// htmlSize is about how many bytes of HTML an item makes.
+func (i *Item) htmlSize() int {
+	n := 300 + escapedSize(i.Name)*2 + escapedSize(i.Filter) + escapedSize(i.Summary.Text) + escapedSize(i.Detail) + escapedSize(i.Omitted) + linesHTMLSize(i.Lines)
 	for _, f := range i.Facts {
-		n += 40 + sizeOf(f.Name) + linesSize(f.Values)
+		n += 40 + escapedSize(f.Name) + linesHTMLSize(f.Values)
 	}
 	for _, line := range i.Diff {
-		n += 30 + sizeOf(line)
+		n += 30 + escapedSize(line)
 	}
 	if i.Table != nil {
 		for _, row := range i.Table.Rows {
-			n += 20 + linesSize(row)
+			n += 20 + linesHTMLSize(row)
 		}
 	}
 	for k := range i.Items {
-		n += i.Items[k].size()
+		n += i.Items[k].htmlSize()
 	}
 	return n
 }
 
-func linesSize(all []Line) (n int) {
+func linesHTMLSize(all []Line) (n int) {
 	for _, line := range all {
-		n += 60 + sizeOf(line.Text)
+		n += 60 + escapedSize(line.Text)
 	}
 	return n
 }
 
-func sizeOf(text string) int { return len(html.EscapeString(text)) }
+func escapedSize(text string) int { return len(html.EscapeString(text)) }

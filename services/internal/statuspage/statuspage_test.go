@@ -22,18 +22,18 @@ import (
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-// whole is a page with something of each kind, all of it the same text.
-func whole(text string) Page {
-	line := Line{Wrong, text}
+// fullPage is a page with something of each kind, all of it the same text.
+func fullPage(text string) Page {
+	line := Line{Error, text}
 	table := &Table{Columns: []string{"a", "b"}, Rows: [][]Line{{line, line}}}
 	item := Item{
-		Name: text, Ask: text, Is: line, Also: text, Open: true, Lines: []Line{line}, Diff: []string{"+ " + text, text},
-		Facts: []Fact{{Name: text, Values: []Line{line}}}, Table: table, LeftOut: text,
+		Name: text, Filter: text, Summary: line, Detail: text, Expanded: true, Lines: []Line{line}, Diff: []string{"+ " + text, text},
+		Facts: []Fact{{Name: text, Values: []Line{line}}}, Table: table, Omitted: text,
 	}
-	item.Items = []Item{item, {Name: text, Ask: text, Is: line}, {Name: text, Is: line}}
+	item.Items = []Item{item, {Name: text, Filter: text, Summary: line}, {Name: text, Summary: line}}
 	return Page{
-		Half: "slicefeed-writer", Version: text, Instance: text, At: now, Asked: text, Is: line, Lines: []Line{line},
-		Sections: []Section{{Title: "Services", Lines: []Line{line}, Table: table, Items: []Item{item}, LeftOut: text}},
+		Component: "slicefeed-writer", Version: text, Instance: text, At: now, Filter: text, Summary: line, Lines: []Line{line},
+		Sections: []Section{{Title: "Services", Lines: []Line{line}, Table: table, Items: []Item{item}, Omitted: text}},
 	}
 }
 
@@ -42,15 +42,15 @@ const evil = "\"'><script>alert(1)</script><img src=x onerror=alert(2)></style><
 func render(t *testing.T, p Page) string {
 	t.Helper()
 	var b strings.Builder
-	if err := HTML(&b, &p); err != nil {
+	if err := WriteHTML(&b, &p); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
-// elements reads a page as a browser would, and returns how often it has which element. What is
+// countElements reads a page as a browser would, and returns how often it has which element. What is
 // not well formed is an error, and what runs or fetches anything.
-func elements(t *testing.T, page string) map[string]int {
+func countElements(t *testing.T, page string) map[string]int {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
 	d.Strict, d.Entity = false, xml.HTMLEntity
@@ -85,9 +85,9 @@ func elements(t *testing.T, page string) map[string]int {
 	}
 }
 
-func TestAStrangersTextStaysTextInABrowser(t *testing.T) {
-	page := render(t, whole(Text(evil)))
-	if diff := cmp.Diff(elements(t, render(t, whole("fine"))), elements(t, page)); diff != "" {
+func TestHTMLEscapesUntrustedText(t *testing.T) {
+	page := render(t, fullPage(SafeText(evil)))
+	if diff := cmp.Diff(countElements(t, render(t, fullPage("fine"))), countElements(t, page)); diff != "" {
 		t.Errorf("elements came in (-want +got):\n%s", diff)
 	}
 	if n := strings.Count(page, "&lt;script&gt;"); n < 30 {
@@ -98,17 +98,17 @@ func TestAStrangersTextStaysTextInABrowser(t *testing.T) {
 	}
 }
 
-func TestAStrangersTextStaysTextInATerminal(t *testing.T) {
+func TestTerminalSanitizesUntrustedText(t *testing.T) {
 	var b strings.Builder
-	p := whole(evil + "\nWRONG forged")
-	if err := (Terminal{Width: 80, Colour: true}).Write(&b, &p); err != nil {
+	p := fullPage(evil + "\nWRONG forged")
+	if err := (Terminal{Width: 80, Color: true}).Write(&b, &p); err != nil {
 		t.Fatal(err)
 	}
 	own := regexp.MustCompile("\x1b\\[[0-9;]+m")
 	if text := own.ReplaceAllString(b.String(), ""); strings.ContainsAny(text, "\x00\x1b\u202e") || regexp.MustCompile(`(?m)^WRONG forged`).MatchString(text) {
 		t.Errorf("it steers, or begins a line: %q", text)
 	}
-	short := whole("\x1b[2J\n")
+	short := fullPage("\x1b[2J\n")
 	b.Reset()
 	if err := (Terminal{Width: 200}).Write(&b, &short); err != nil {
 		t.Fatal(err)
@@ -125,10 +125,10 @@ func TestAStrangersTextStaysTextInATerminal(t *testing.T) {
 	}
 }
 
-func TestTextFitsATerminalOfAnyWidth(t *testing.T) {
+func TestTextFitsTerminalWidth(t *testing.T) {
 	for width := 32; width <= 130; width++ {
 		var b strings.Builder
-		p := whole("some words of which there are many, and one-" + strings.Repeat("long-", 30))
+		p := fullPage("some words of which there are many, and one-" + strings.Repeat("long-", 30))
 		if err := (Terminal{Width: width}).Write(&b, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -143,30 +143,30 @@ func TestTextFitsATerminalOfAnyWidth(t *testing.T) {
 	}
 }
 
-// example is what the goldens are of.
-func example() Page {
+// examplePage is what the goldens are of.
+func examplePage() Page {
 	return Page{
-		Half: "slicefeed-writer", Version: "v1.2.3", Instance: "writer-1_x", At: now, Is: Line{Wrong, "1 of 2 Services is wrong."},
-		Lines: []Line{Say("This writer leads: what it decides it writes."), {Look, "It has not decided yet on all Services."}},
+		Component: "slicefeed-writer", Version: "v1.2.3", Instance: "writer-1_x", At: now, Summary: Line{Error, "1 of 2 Services is wrong."},
+		Lines: []Line{Linef("This writer leads: what it decides it writes."), {Warning, "It has not decided yet on all Services."}},
 		Sections: []Section{
 			{Title: "Services", Items: []Item{
 				{
-					Name: "web/shop", Is: Line{Wrong, "1 address is not written as decided"}, Also: "2 ready, 0 draining, 1 out", Open: true,
-					Lines: []Line{{Look, "Held back by the guard shrink, source blue, 1 address: One stays for now."}},
-					Facts: []Fact{{"ports", []Line{Say("http 30080/TCP"), {Wrong, "its slices list others"}}}},
-					Items: []Item{{Name: "10.0.0.2", Is: Line{Wrong, "ready, to be out"}, Also: "worker-2", Open: true, Diff: []string{"~ endpoint 10.0.0.2 ready -> out", "  probe: failing"}}, {Name: "10.0.0.1", Is: Line{Fine, "ready"}, Also: "worker-1"}},
-				}, {Name: "web/mail", Is: Line{Fine, "right"}, Also: "1 ready, 0 draining, 0 out", Lines: []Line{Say("folded")}},
-			}, LeftOut: "7 more Services are left out."},
+					Name: "web/shop", Summary: Line{Error, "1 address is not written as decided"}, Detail: "2 ready, 0 draining, 1 out", Expanded: true,
+					Lines: []Line{{Warning, "Held back by the guard shrink, source blue, 1 address: One stays for now."}},
+					Facts: []Fact{{"ports", []Line{Linef("http 30080/TCP"), {Error, "its slices list others"}}}},
+					Items: []Item{{Name: "10.0.0.2", Summary: Line{Error, "ready, to be out"}, Detail: "worker-2", Expanded: true, Diff: []string{"~ endpoint 10.0.0.2 ready -> out", "  probe: failing"}}, {Name: "10.0.0.1", Summary: Line{OK, "ready"}, Detail: "worker-1"}},
+				}, {Name: "web/mail", Summary: Line{OK, "right"}, Detail: "1 ready, 0 draining, 0 out", Lines: []Line{Linef("folded")}},
+			}, Omitted: "7 more Services are left out."},
 			{Title: "Sources", Table: &Table{Columns: []string{"source", "trust", "why"}, Rows: [][]Line{
-				{Say("blue"), {Fine, "believed"}, Say("")},
-				{Say("green"), {Wrong, "not heard"}, Say("its link is down, and this sentence is longer than what is left of the line")},
+				{Linef("blue"), {OK, "believed"}, Linef("")},
+				{Linef("green"), {Error, "not heard"}, Linef("its link is down, and this sentence is longer than what is left of the line")},
 			}}},
-			{Title: "Recent events", Lines: []Line{Say("There are none.")}},
+			{Title: "Recent events", Lines: []Line{Linef("There are none.")}},
 		},
 	}
 }
 
-func TestATerminalShowsWhatIsWrongFirst(t *testing.T) {
+func TestTerminalOutput(t *testing.T) {
 	for width, want := range map[int]string{80: `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01 03:00:00 UTC
 
@@ -244,7 +244,7 @@ More of one alone: slicefeed-writer
 status NAME
 `} {
 		var b strings.Builder
-		p := example()
+		p := examplePage()
 		if err := (Terminal{Width: width}).Write(&b, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -254,10 +254,10 @@ status NAME
 	}
 }
 
-func TestServesAPageThatIsWholeInItself(t *testing.T) {
+func TestServesSelfContainedPage(t *testing.T) {
 	h := Handler(func(_ time.Time, asked string) Page {
-		p := example()
-		p.Asked = asked
+		p := examplePage()
+		p.Filter = asked
 		return p
 	}, slog.New(slog.DiscardHandler))
 	get := func(url, accept string) (http.Header, string) {
@@ -287,7 +287,7 @@ func TestServesAPageThatIsWholeInItself(t *testing.T) {
 	if found := regexp.MustCompile(`(?i)https?:|//|<script|@import|url\(`).FindString(regexp.MustCompile(`"data:[^"]*"`).ReplaceAllString(page, "")); found != "" {
 		t.Errorf("there is %q in the page", found)
 	}
-	elements(t, page)
+	countElements(t, page)
 	for _, says := range []string{"<title>wrong · slicefeed-writer</title>", `lang="en"`, `<th scope="col">`, `<th scope="row">`, "prefers-color-scheme: dark"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("no %s", says)
@@ -305,60 +305,60 @@ func TestServesAPageThatIsWholeInItself(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	want := example()
-	want.Asked = "web/shop"
+	want := examplePage()
+	want.Filter = "web/shop"
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
 }
 
-func TestThereIsRoomForTheFirstAsLongAsTheyFit(t *testing.T) {
+func TestBudgetIsReservedInOrder(t *testing.T) {
 	small, large := Item{Name: "a"}, Item{Name: strings.Repeat("<", 10_000)}
-	room := Room{Bytes: 1000}
+	room := Budget{Bytes: 1000}
 	for n, want := range []bool{true, true, false, false} {
 		i := &small
 		if n == 2 {
 			i = &large
 		}
-		if got := room.For(i); got != want {
+		if got := room.Reserve(i); got != want {
 			t.Errorf("item %d: %t", n, got)
 		}
 	}
-	p := whole(Text(strings.Repeat(`"`, 1<<16)))
+	p := fullPage(SafeText(strings.Repeat(`"`, 1<<16)))
 	i := p.Sections[0].Items[0]
 	with := len(render(t, p))
 	p.Sections[0].Items = nil
-	if is := with - len(render(t, p)); i.size() < is*9/10 {
-		t.Errorf("an item of %d bytes is taken for one of %d", is, i.size())
+	if is := with - len(render(t, p)); i.htmlSize() < is*9/10 {
+		t.Errorf("an item of %d bytes is taken for one of %d", is, i.htmlSize())
 	}
 }
 
-func TestAgesAreShort(t *testing.T) {
+func TestFormatsAges(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 900 * time.Millisecond: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s", 10 * time.Minute: "10m",
 		time.Hour: "1h", 5*time.Hour + 2*time.Minute + 3*time.Second: "5h2m", 10*time.Hour + 10*time.Minute: "10h10m", 300 * time.Hour: "12d",
 	} {
-		if got := Rounded(d); got != want {
+		if got := FormatDuration(d); got != want {
 			t.Errorf("%s: %s, want %s", d, got, want)
 		}
 	}
-	if got := Age(now, time.Time{}); got != "an unknown time" {
+	if got := FormatAge(now, time.Time{}); got != "an unknown time" {
 		t.Error(got)
 	}
-	if got := When(now, now.Add(-90*time.Second)); got != "02:58:30, 1m30s ago" {
+	if got := FormatTime(now, now.Add(-90*time.Second)); got != "02:58:30, 1m30s ago" {
 		t.Error(got)
 	}
 }
 
-func TestTheWorseOfTwoGrades(t *testing.T) {
-	for _, c := range []struct{ a, b, want Grade }{
-		{Fine, Look, Look}, {Look, Fine, Look}, {Look, Wrong, Wrong}, {Wrong, Look, Wrong}, {None, Fine, Fine}, {Fine, None, Fine}, {None, None, None},
+func TestMoreSevere(t *testing.T) {
+	for _, c := range []struct{ a, b, want Severity }{
+		{OK, Warning, Warning}, {Warning, OK, Warning}, {Warning, Error, Error}, {Error, Warning, Error}, {None, OK, OK}, {OK, None, OK}, {None, None, None},
 	} {
-		if got := Worst(c.a, c.b); got != c.want {
+		if got := MoreSevere(c.a, c.b); got != c.want {
 			t.Errorf("of %q and %q: %q", c.a, c.b, got)
 		}
 	}
-	if fmt.Sprint(Fine.Mark(), Look.Mark(), None.Mark()) != "oklook" {
+	if fmt.Sprint(OK.Label(), Warning.Label(), None.Label()) != "oklook" {
 		t.Error("the marks")
 	}
 }

@@ -45,7 +45,7 @@ func Half(version string) command.Component[Config] {
 				return check(ctx, version, call)
 			}},
 		},
-		Standalone: []command.StandaloneCommand{statuspage.Tool("slicefeed-inventory", "NODE")},
+		Standalone: []command.StandaloneCommand{statuspage.NewCommand("slicefeed-inventory", "NODE")},
 	}
 }
 
@@ -123,7 +123,7 @@ func (i *inventory) Run(ctx context.Context) error {
 		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 
 	server := grpc.NewServer(i.link.Options()...)

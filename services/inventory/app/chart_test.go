@@ -11,7 +11,7 @@ const label = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
 // chart is how deploy/slicefeed-inventory takes our settings.
 var chart = settings.Chart{
-	Sets: map[string]string{
+	SetByChart: map[string]string{
 		"SECURED_KUBECONFIG":      "the Pod's account",
 		"SECURED_KUBECTL_CONTEXT": "the Pod's account",
 		"INVENTORY_FILE_PATH":     "nothing: the file of a machine is read on that machine",
@@ -40,7 +40,7 @@ var chart = settings.Chart{
 }
 
 func TestTheChartHasTheSettings(t *testing.T) {
-	if err := chart.InSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
+	if err := chart.CheckSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
@@ -68,7 +68,7 @@ func TestTheChartTakesWhatWeTake(t *testing.T) {
 		"IONOS_REQUEST_BUDGET": {[]string{"2", "6000"}, []string{"1", "6001", "many"}},
 	}
 	judge := func(setting, value string) (schema, ours bool) {
-		schema, err := chart.Takes(&Config{}, setting, value)
+		schema, err := chart.Accepts(&Config{}, setting, value)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	var problems []error
 	add := func(setting, value, want string) {
-		problems = append(problems, &settings.Problem{Setting: setting, Value: value, Want: want})
+		problems = append(problems, &settings.Problem{Setting: setting, Value: value, Expected: want})
 	}
 	if _, err := labels.Parse(c.Selector); err != nil {
 		add("NODE_SELECTOR", c.Selector, "a label selector such as pool=blue: "+err.Error())

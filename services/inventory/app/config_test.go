@@ -13,7 +13,7 @@ import (
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
 func TestTheSettingsAreDocumented(t *testing.T) {
-	if err := settings.Documented("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
+	if err := settings.CheckDocs("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ const (
 func explain(ctx context.Context, version string, call command.Invocation[Config]) error {
 	look, err := newLookout(call.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 	missing, err := look.glance(ctx, patience, func(what string) { fmt.Fprintln(call.Err, what) })
 	if err != nil {

@@ -18,7 +18,7 @@ const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts:
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
 func TestREADMEOfMetricsHasThoseOfTheInventory(t *testing.T) {
-	files := metricstest.NewFiles(t)
+	files := metricstest.NewLinkFiles(t)
 	cluster := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
@@ -43,5 +43,5 @@ func TestREADMEOfMetricsHasThoseOfTheInventory(t *testing.T) {
 		}
 		all = append(all, half.registry)
 	}
-	metricstest.Check(t, "../../../docs/metrics.md", "inventory", *update, all...)
+	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "inventory", *update, all...)
 }

@@ -27,7 +27,7 @@ const (
 func check(ctx context.Context, version string, call command.Invocation[Config]) error {
 	f, err := newFlight(call.Config, version)
 	if err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 	return preflight.Run(ctx, call.Out, f.checks())
 }

@@ -108,7 +108,7 @@ func (f *flight) lan(p ionos.Pair, d ionos.Description) (string, error) {
 	if len(blocks) == 0 {
 		return saw + ", of no known block of addresses", nil
 	}
-	ours := settings.Prefixes(f.cfg.Subnets)
+	ours := settings.ToPrefixes(f.cfg.Subnets)
 	if !slices.ContainsFunc(ours, func(s netip.Prefix) bool { return slices.ContainsFunc(blocks, s.Overlaps) }) {
 		return "", fmt.Errorf("%s, has the addresses %v, none of them inside %v: check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID", saw, blocks, ours)
 	}

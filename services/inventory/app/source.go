@@ -93,7 +93,7 @@ func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (s
 		args, errArgs := records.ParseArgs(cfg.Args)
 		name = "the command " + cfg.Command
 		if reader, err = records.Command(append([]string{cfg.Command}, args...), log); err != nil {
-			err = &settings.Problem{Setting: "INVENTORY_COMMAND", Value: cfg.Command, Want: "a program that can be run: " + err.Error()}
+			err = &settings.Problem{Setting: "INVENTORY_COMMAND", Value: cfg.Command, Expected: "a program that can be run: " + err.Error()}
 		}
 		err = errors.Join(err, errArgs)
 	case "static":
@@ -108,7 +108,7 @@ func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (s
 
 // rosterConfig says how the roster joins and paces the source and the cloud.
 func rosterConfig(cfg *Config) roster.Config {
-	c := roster.Config{CIDRs: settings.Prefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace}
+	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace}
 	switch {
 	case cfg.askCloud():
 		c.Resolver = roster.ByCloud

@@ -24,23 +24,23 @@ func (m *model) listing() statuspage.Line {
 	l := &m.Listing
 	switch {
 	case l.At.IsZero():
-		return statuspage.Line{Grade: statuspage.Look, Text: "there was none yet"}
+		return statuspage.Line{Severity: statuspage.Warning, Text: "there was none yet"}
 	case l.Err != nil:
-		return statuspage.Line{Grade: statuspage.Look, Text: statuspage.Text(fmt.Sprintf("%s ago, and it failed: %v", statuspage.Age(m.at, l.At), l.Err))}
+		return statuspage.Line{Severity: statuspage.Warning, Text: statuspage.SafeText(fmt.Sprintf("%s ago, and it failed: %v", statuspage.FormatAge(m.at, l.At), l.Err))}
 	default:
-		return statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("%s ago, %s in %s", statuspage.Age(m.at, l.At),
-			statuspage.Count(l.Servers, "server", "servers"), l.Took.Round(time.Millisecond))}
+		return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s ago, %s in %s", statuspage.FormatAge(m.at, l.At),
+			statuspage.FormatCount(l.Servers, "server", "servers"), l.Took.Round(time.Millisecond))}
 	}
 }
 
 func (m *model) budget() statuspage.Line {
 	b := m.Cloud.Budget()
 	if b.Wait > 0 {
-		m.blamef(statuspage.Look, "the request budget of the cloud API is used up")
-		return statuspage.Line{Grade: statuspage.Look, Text: fmt.Sprintf(
+		m.blamef(statuspage.Warning, "the request budget of the cloud API is used up")
+		return statuspage.Line{Severity: statuspage.Warning, Text: fmt.Sprintf(
 			"used up: the next request waits for %s. At most %d leave in any minute (IONOS_REQUEST_BUDGET).", b.Wait.Round(time.Second), b.PerMinute)}
 	}
-	return statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("%s could leave at once; at most %d do in any minute", statuspage.Count(b.Free, "request", "requests"), b.PerMinute)}
+	return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s could leave at once; at most %d do in any minute", statuspage.FormatCount(b.Free, "request", "requests"), b.PerMinute)}
 }
 
 func (m *model) token() statuspage.Line {
@@ -48,23 +48,23 @@ func (m *model) token() statuspage.Line {
 	left := at.Sub(m.at)
 	switch {
 	case err != nil:
-		m.blamef(statuspage.Wrong, "the IONOS token cannot be read")
-		return statuspage.Line{Grade: statuspage.Wrong, Text: statuspage.Text(err.Error())}
+		m.blamef(statuspage.Error, "the IONOS token cannot be read")
+		return statuspage.Line{Severity: statuspage.Error, Text: statuspage.SafeText(err.Error())}
 	case !known:
-		return statuspage.Say("it does not say when it expires")
+		return statuspage.Linef("it does not say when it expires")
 	case left <= 0:
-		m.blamef(statuspage.Wrong, "the IONOS token has expired")
-		return statuspage.Line{Grade: statuspage.Wrong, Text: "it expired on " + at.UTC().Format(time.DateTime) + " UTC: make another"}
+		m.blamef(statuspage.Error, "the IONOS token has expired")
+		return statuspage.Line{Severity: statuspage.Error, Text: "it expired on " + at.UTC().Format(time.DateTime) + " UTC: make another"}
 	}
-	line := statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("it expires in %s, on %s", statuspage.Rounded(left), at.UTC().Format(time.DateOnly))}
+	line := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("it expires in %s, on %s", statuspage.FormatDuration(left), at.UTC().Format(time.DateOnly))}
 	switch {
 	case left <= tokenAtOnce:
-		line.Grade = statuspage.Wrong
+		line.Severity = statuspage.Error
 	case left <= tokenSoon:
-		line.Grade = statuspage.Look
+		line.Severity = statuspage.Warning
 	}
-	if line.Grade != statuspage.Fine {
-		m.blamef(line.Grade, "the IONOS token expires in %s", statuspage.Rounded(left))
+	if line.Severity != statuspage.OK {
+		m.blamef(line.Severity, "the IONOS token expires in %s", statuspage.FormatDuration(left))
 		line.Text += ": make another; in IONOS_TOKEN_FILE it is replaced without a restart"
 	}
 	return line

@@ -16,7 +16,7 @@ func (m *model) nodes() statuspage.Section {
 	s := statuspage.Section{Title: "Nodes"}
 	all, left, unready := m.omitted(), 0, 0
 	for i := range all {
-		if all[i].Is.Grade != statuspage.None {
+		if all[i].Summary.Severity != statuspage.None {
 			left++
 		}
 	}
@@ -26,38 +26,38 @@ func (m *model) nodes() statuspage.Section {
 		}
 		all = append(all, m.node(n))
 	}
-	worst := statuspage.Look
+	worst := statuspage.Warning
 	for i := range all {
-		worst = statuspage.Worst(worst, all[i].Is.Grade)
+		worst = statuspage.MoreSevere(worst, all[i].Summary.Severity)
 	}
 	if left > 0 {
-		m.blamef(worst, "%s", statuspage.Count(left, "node is left out though it counts", "nodes are left out though they count"))
+		m.blamef(worst, "%s", statuspage.FormatCount(left, "node is left out though it counts", "nodes are left out though they count"))
 	}
 	if unready > 0 {
-		m.blamef(statuspage.Look, "%s not ready", areNodes(unready))
+		m.blamef(statuspage.Warning, "%s not ready", areNodes(unready))
 	}
 	if m.asked == "" && m.Status.Observation > 0 && !slices.ContainsFunc(m.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
-		m.blamef(statuspage.Wrong, "no node is ready")
+		m.blamef(statuspage.Error, "no node is ready")
 	}
 	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
-		return cmp.Or(cmp.Compare(a.Is.Grade.Urgency(), b.Is.Grade.Urgency()), cmp.Compare(b2i(aside(&a)), b2i(aside(&b))))
+		return cmp.Or(cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank()), cmp.Compare(b2i(aside(&a)), b2i(aside(&b))))
 	})
 	if len(all) == 0 {
 		text := "The source has told no node yet."
 		if m.asked != "" {
-			m.blamef(statuspage.Look, "there is no node of this name here")
+			m.blamef(statuspage.Warning, "there is no node of this name here")
 			e, _ := m.Explain(m.asked)
-			text = statuspage.Text(e.Verdict)
+			text = statuspage.SafeText(e.Verdict)
 		}
-		s.Lines = []statuspage.Line{statuspage.Say("%s", text)}
+		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
 	}
-	s.Items, s.LeftOut = m.detailed(all)
+	s.Items, s.Omitted = m.detailed(all)
 	return s
 }
 
 // detailed gives the first of the nodes their chains, as long as there is room.
 func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left string) {
-	room := statuspage.Room{Bytes: maxDetails}
+	room := statuspage.Budget{Bytes: maxDetails}
 	folded := 0
 	shown = all[:min(len(all), maxNodes)]
 	for n := range shown {
@@ -65,10 +65,10 @@ func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left s
 			whole := shown[n]
 			m.chain(&whole)
 			if m.asked != "" {
-				whole.Ask = "" // it is asked for already
+				whole.Filter = "" // it is asked for already
 			}
-			whole.Open = m.asked != "" || n < maxOpen && (whole.Is.Grade == statuspage.Wrong || whole.Is.Grade == statuspage.Look)
-			if room.For(&whole) {
+			whole.Expanded = m.asked != "" || n < maxOpen && (whole.Summary.Severity == statuspage.Error || whole.Summary.Severity == statuspage.Warning)
+			if room.Reserve(&whole) {
 				shown[n] = whole
 			}
 		}
@@ -76,7 +76,7 @@ func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left s
 			folded++
 		}
 	}
-	return shown, statuspage.LeftOut(folded, len(all)-len(shown), "nodes")
+	return shown, statuspage.DescribeOmitted(folded, len(all)-len(shown), "nodes")
 }
 
 func (m *model) node(n *roster.Node) statuspage.Item {
@@ -84,22 +84,22 @@ func (m *model) node(n *roster.Node) statuspage.Item {
 	for _, a := range n.Addresses {
 		addresses = append(addresses, a.String())
 	}
-	is := statuspage.Line{Grade: statuspage.Fine, Text: "ready"}
+	is := statuspage.Line{Severity: statuspage.OK, Text: "ready"}
 	switch n.State {
 	case roster.Draining:
 		is = statuspage.Line{Text: "draining"} // as nodes do that are about to be replaced
 	case roster.NotReady:
-		is = statuspage.Line{Grade: statuspage.Look, Text: "not ready"}
+		is = statuspage.Line{Severity: statuspage.Warning, Text: "not ready"}
 	}
 	is.Text += " at " + strings.Join(addresses, ", ")
-	also := "for " + statuspage.Age(m.at, n.Since)
+	also := "for " + statuspage.FormatAge(m.at, n.Since)
 	if n.Zone != "" {
 		also += ", zone " + n.Zone
 	}
-	i := statuspage.Item{Name: statuspage.Text(n.Name), Ask: statuspage.Text(n.Name), Is: is, Also: statuspage.Text(also)}
+	i := statuspage.Item{Name: statuspage.SafeText(n.Name), Filter: statuspage.SafeText(n.Name), Summary: is, Detail: statuspage.SafeText(also)}
 	if n.ServerID != "" {
 		i.Facts = []statuspage.Fact{{Name: "chain", Values: []statuspage.Line{{
-			Text: statuspage.Text("Node " + n.Name + " → server " + n.ServerID + " → " + strings.Join(addresses, ", ")),
+			Text: statuspage.SafeText("Node " + n.Name + " → server " + n.ServerID + " → " + strings.Join(addresses, ", ")),
 		}}}}
 	}
 	return i
@@ -112,17 +112,17 @@ func (m *model) omitted() []statuspage.Item {
 	all := make([]statuspage.Item, 0, len(m.Omitted)+len(m.Nodes))
 	for _, o := range m.Omitted {
 		why := strings.ToUpper(o.Reason.String())
-		i := statuspage.Item{Name: statuspage.Text(o.Name), Ask: statuspage.Text(o.Name)}
+		i := statuspage.Item{Name: statuspage.SafeText(o.Name), Filter: statuspage.SafeText(o.Name)}
 		switch o.Reason {
 		case roster.ControlPlane, roster.ExcludedByLabel, roster.NotSelected:
-			i.Is = statuspage.Line{Text: onPurpose + why}
+			i.Summary = statuspage.Line{Text: onPurpose + why}
 		case roster.NotResolvedYet:
-			i.Is = statuspage.Line{Grade: statuspage.Look, Text: "left out: " + why}
+			i.Summary = statuspage.Line{Severity: statuspage.Warning, Text: "left out: " + why}
 		default:
-			i.Is = statuspage.Line{Grade: statuspage.Wrong, Text: "left out: " + why}
+			i.Summary = statuspage.Line{Severity: statuspage.Error, Text: "left out: " + why}
 		}
 		if o.Advice != "" {
-			i.Lines = []statuspage.Line{{Text: statuspage.Text(o.Advice)}}
+			i.Lines = []statuspage.Line{{Text: statuspage.SafeText(o.Advice)}}
 		}
 		all = append(all, i)
 	}
@@ -130,18 +130,18 @@ func (m *model) omitted() []statuspage.Item {
 }
 
 // aside reports whether a node is none of those that are to be told.
-func aside(i *statuspage.Item) bool { return strings.HasPrefix(i.Is.Text, onPurpose) }
+func aside(i *statuspage.Item) bool { return strings.HasPrefix(i.Summary.Text, onPurpose) }
 
 // chain adds how it came about that a node is told as it is, or left out.
 func (m *model) chain(i *statuspage.Item) {
-	e, known := m.Explain(i.Ask)
+	e, known := m.Explain(i.Filter)
 	if !known {
 		return // it has gone meanwhile
 	}
 	if i.Lines == nil {
-		i.Lines = []statuspage.Line{{Text: statuspage.Text(e.Verdict)}}
+		i.Lines = []statuspage.Line{{Text: statuspage.SafeText(e.Verdict)}}
 	}
-	whole := statuspage.Item{Name: "the whole chain", Open: m.asked != ""}
+	whole := statuspage.Item{Name: "the whole chain", Expanded: m.asked != ""}
 	no := 0
 	for n := range e.Steps {
 		s := &e.Steps[n]
@@ -154,7 +154,7 @@ func (m *model) chain(i *statuspage.Item) {
 		of := &whole.Facts[len(whole.Facts)-1]
 		of.Values = append(of.Values, step(s))
 	}
-	whole.Is.Text = fmt.Sprintf("%s, %d of them no", statuspage.Count(len(e.Steps), "step", "steps"), no)
+	whole.Summary.Text = fmt.Sprintf("%s, %d of them no", statuspage.FormatCount(len(e.Steps), "step", "steps"), no)
 	i.Items = append(i.Items, whole)
 }
 
@@ -167,11 +167,11 @@ func step(s *roster.Step) statuspage.Line {
 	case roster.Passed:
 		line.Text = "ok: " + line.Text
 	case roster.Failed:
-		line = statuspage.Line{Grade: statuspage.Wrong, Text: "no: " + line.Text}
+		line = statuspage.Line{Severity: statuspage.Error, Text: "no: " + line.Text}
 	case roster.Skipped:
 		line.Text = "skipped: " + line.Text
 	}
-	line.Text = statuspage.Text(line.Text)
+	line.Text = statuspage.SafeText(line.Text)
 	return line
 }
 

@@ -66,14 +66,14 @@ func (c *Config) Page(at time.Time, asked string) statuspage.Page {
 		m.Omitted = slices.DeleteFunc(m.Omitted, func(o roster.Omission) bool { return o.Name != asked })
 	}
 	p := statuspage.Page{
-		Half: "slicefeed-inventory", Version: statuspage.Text(c.Version), Instance: statuspage.Text(c.Instance), At: at, Asked: statuspage.Text(asked),
+		Component: "slicefeed-inventory", Version: statuspage.SafeText(c.Version), Instance: statuspage.SafeText(c.Instance), At: at, Filter: statuspage.SafeText(asked),
 	}
 	source, nodes, subscribers := m.source(), m.nodes(), m.subscribers()
 	p.Sections = []statuspage.Section{source, nodes, subscribers}
 	if c.Cloud != nil {
 		p.Sections = append(p.Sections, m.cloud())
 	}
-	p.Is = m.verdict()
+	p.Summary = m.verdict()
 	return p
 }
 
@@ -88,30 +88,30 @@ type model struct {
 	wrong, look []string // what is to be said on top
 }
 
-func (m *model) blamef(g statuspage.Grade, format string, args ...any) {
+func (m *model) blamef(g statuspage.Severity, format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); g {
-	case statuspage.Wrong:
+	case statuspage.Error:
 		m.wrong = append(m.wrong, text)
-	case statuspage.Look:
+	case statuspage.Warning:
 		m.look = append(m.look, text)
 	}
 }
 
 // verdict says in a sentence whether all is well.
 func (m *model) verdict() statuspage.Line {
-	is := statuspage.Line{Grade: statuspage.Fine, Text: fmt.Sprintf("All is well: %s told.", areNodes(len(m.Nodes)))}
+	is := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("All is well: %s told.", areNodes(len(m.Nodes)))}
 	said := slices.Concat(m.wrong, m.look)
 	if len(said) > 0 {
-		is.Grade = statuspage.Look
+		is.Severity = statuspage.Warning
 		is.Text = strings.ToUpper(said[0][:1]) + strings.Join(said, ", ")[1:] + "."
 	}
 	if len(m.wrong) > 0 {
-		is.Grade = statuspage.Wrong
+		is.Severity = statuspage.Error
 	}
 	return is
 }
 
-func areNodes(n int) string { return statuspage.Count(n, "node is", "nodes are") }
+func areNodes(n int) string { return statuspage.FormatCount(n, "node is", "nodes are") }
 
 // source says what the roster is worth.
 func (m *model) source() statuspage.Section {
@@ -123,19 +123,19 @@ func (m *model) source() statuspage.Section {
 	}{{"membership", "is", m.Status.Membership}, {"addresses", "are", m.Status.Addresses}}
 	reasons := false
 	for _, p := range parts {
-		grade := map[roster.Sync]statuspage.Grade{roster.Synced: statuspage.Fine, roster.Degraded: statuspage.Look}[p.part.Sync]
+		grade := map[roster.Sync]statuspage.Severity{roster.Synced: statuspage.OK, roster.Degraded: statuspage.Warning}[p.part.Sync]
 		if grade == statuspage.None {
-			grade = statuspage.Wrong
+			grade = statuspage.Error
 		}
-		if grade != statuspage.Fine {
+		if grade != statuspage.OK {
 			m.blamef(grade, "%s %s %s", p.name, p.is, p.part.Sync)
 		}
 		age := ""
 		if !p.part.Since.IsZero() {
-			age = statuspage.Age(m.at, p.part.Since)
+			age = statuspage.FormatAge(m.at, p.part.Since)
 		}
 		reasons = reasons || p.part.Reason != ""
-		t.Rows = append(t.Rows, []statuspage.Line{{Text: p.name}, {Grade: grade, Text: p.part.Sync.String()}, {Text: age}, {Text: statuspage.Text(p.part.Reason)}})
+		t.Rows = append(t.Rows, []statuspage.Line{{Text: p.name}, {Severity: grade, Text: p.part.Sync.String()}, {Text: age}, {Text: statuspage.SafeText(p.part.Reason)}})
 	}
 	if !reasons {
 		t.Columns = t.Columns[:3]
@@ -145,20 +145,20 @@ func (m *model) source() statuspage.Section {
 	}
 	s.Table = t
 	if m.Status.Observation == 0 {
-		s.Lines = append(s.Lines, statuspage.Line{Grade: statuspage.Wrong, Text: "There was no complete observation yet, so nobody is told anything."})
+		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Error, Text: "There was no complete observation yet, so nobody is told anything."})
 	} else {
-		s.Lines = append(s.Lines, statuspage.Say("The nodes are those of SOURCE_KIND=%s. Observation %d, of everything, was complete %s ago.",
-			m.Kind, m.Status.Observation, statuspage.Age(m.at, m.Status.ObservedAt)))
+		s.Lines = append(s.Lines, statuspage.Linef("The nodes are those of SOURCE_KIND=%s. Observation %d, of everything, was complete %s ago.",
+			m.Kind, m.Status.Observation, statuspage.FormatAge(m.at, m.Status.ObservedAt)))
 	}
 	if m.Status.Observation > 0 && !m.Status.Told {
-		s.Lines = append(s.Lines, statuspage.Line{Grade: statuspage.Look, Text: "The first word is not given yet: subscribers keep what they have."})
+		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Warning, Text: "The first word is not given yet: subscribers keep what they have."})
 	}
 	var ports []string
 	for _, p := range m.Status.Ports {
 		ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
 	}
 	if ports != nil {
-		s.Lines = append(s.Lines, statuspage.Say("The source's own endpoints have the ports %s.", statuspage.Text(strings.Join(ports, ", "))))
+		s.Lines = append(s.Lines, statuspage.Linef("The source's own endpoints have the ports %s.", statuspage.SafeText(strings.Join(ports, ", "))))
 	}
 	return s
 }
@@ -168,8 +168,8 @@ func (m *model) subscribers() statuspage.Section {
 	s := statuspage.Section{Title: "Subscribers"}
 	all := m.Subscribers()
 	if len(all) == 0 {
-		m.blamef(statuspage.Look, "nobody subscribes")
-		s.Lines = []statuspage.Line{statuspage.Say("Nobody subscribes at present. Is this inventory's address that of the writer's INVENTORY_ADDRESS, and its SAN in ALLOWED_CLIENTS_FILE?")}
+		m.blamef(statuspage.Warning, "nobody subscribes")
+		s.Lines = []statuspage.Line{statuspage.Linef("Nobody subscribes at present. Is this inventory's address that of the writer's INVENTORY_ADDRESS, and its SAN in ALLOWED_CLIENTS_FILE?")}
 		return s
 	}
 	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}
@@ -184,11 +184,11 @@ func (m *model) subscribers() statuspage.Section {
 		}
 	}
 	if slow > 0 {
-		m.blamef(statuspage.Look, "%s slow", statuspage.Count(slow, "subscriber is", "subscribers are"))
+		m.blamef(statuspage.Warning, "%s slow", statuspage.FormatCount(slow, "subscriber is", "subscribers are"))
 	}
 	s.Table = t
 	if n := len(all) - len(t.Rows); n > 0 {
-		s.LeftOut = fmt.Sprintf("%d more are left out.", n)
+		s.Omitted = fmt.Sprintf("%d more are left out.", n)
 	}
 	return s
 }
@@ -199,26 +199,26 @@ const late = 15 * time.Second
 func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {
 	view := "all nodes"
 	if sel := one.View.Selector; sel != nil && !sel.Empty() {
-		view = statuspage.Text(sel.String())
+		view = statuspage.SafeText(sel.String())
 	}
 	if one.Operator {
 		view += ", operator"
 	}
-	lag := statuspage.Line{Grade: statuspage.Fine, Text: "none"}
+	lag := statuspage.Line{Severity: statuspage.OK, Text: "none"}
 	read := cmp.Or(one.ToldAt, one.Since)
-	silent := "has read nothing for " + statuspage.Age(m.at, read)
+	silent := "has read nothing for " + statuspage.FormatAge(m.at, read)
 	switch {
 	case m.at.Sub(read) > late:
 		slow = true
-		lag = statuspage.Line{Grade: statuspage.Look, Text: silent}
+		lag = statuspage.Line{Severity: statuspage.Warning, Text: silent}
 	case !one.Synced:
 		lag = statuspage.Line{Text: "waits for the first word"}
 	}
 	if one.Behind > 0 {
-		lag = statuspage.Line{Grade: lag.Grade, Text: statuspage.Count(int(min(one.Behind, 1<<30)), "change", "changes")}
+		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(one.Behind, 1<<30)), "change", "changes")}
 	}
 	if slow && one.Behind > 0 {
 		lag.Text += ", " + silent
 	}
-	return []statuspage.Line{{Text: statuspage.Text(one.Name)}, {Text: view}, {Text: statuspage.Age(m.at, one.Since)}, lag}, slow
+	return []statuspage.Line{{Text: statuspage.SafeText(one.Name)}, {Text: view}, {Text: statuspage.FormatAge(m.at, one.Since)}, lag}, slow
 }

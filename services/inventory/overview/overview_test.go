@@ -150,42 +150,42 @@ More of one alone: slicefeed-inventory status NAME
 func TestSaysOnTopWhatIsNotAsItShouldBe(t *testing.T) {
 	for name, c := range map[string]struct {
 		alter func(*world)
-		grade statuspage.Grade
+		grade statuspage.Severity
 		says  []string
 	}{
-		"all is well": {func(*world) {}, statuspage.Fine, []string{"All is well: 2 nodes are told.", "OK     worker-1  ready at 10.0.1.11", "left out on purpose: CONTROL_PLANE"}},
+		"all is well": {func(*world) {}, statuspage.OK, []string{"All is well: 2 nodes are told.", "OK     worker-1  ready at 10.0.1.11", "left out on purpose: CONTROL_PLANE"}},
 		"membership is degraded": {func(w *world) {
 			w.seen.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "the source is silent"}
-		}, statuspage.Look, []string{"Membership is degraded.", "membership  degraded  1m   the source is silent"}},
-		"addresses are unsynced": {func(w *world) { w.seen.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Wrong, []string{"Addresses are unsynced."}},
-		"the start": {func(w *world) { w.seen = Seen{} }, statuspage.Wrong, []string{
+		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   the source is silent"}},
+		"addresses are unsynced": {func(w *world) { w.seen.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
+		"the start": {func(w *world) { w.seen = Seen{} }, statuspage.Error, []string{
 			"There was no complete observation yet", "The source has told no node yet.", "there was none yet",
 		}},
-		"a first word that is not given":  {func(w *world) { w.seen.Status.Told = false }, statuspage.Fine, []string{"The first word is not given yet"}},
-		"no node is ready":                {func(w *world) { w.seen.Nodes = w.seen.Nodes[1:] }, statuspage.Wrong, []string{"No node is ready."}},
-		"a node that is left out":         {func(w *world) { w.seen.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Wrong, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
-		"a node that is new":              {func(w *world) { w.seen.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Look, []string{"1 node is left out though it counts."}},
-		"nobody subscribes":               {func(w *world) { w.subscribers = nil }, statuspage.Look, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
-		"a subscriber that reads nothing": {func(w *world) { w.subscribers[0].ToldAt, w.subscribers[0].Behind = now.Add(-time.Minute), 12 }, statuspage.Look, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
-		"a subscriber that never did":     {func(w *world) { w.subscribers[0].ToldAt = time.Time{} }, statuspage.Look, []string{"has read nothing for 1h"}},
+		"a first word that is not given":  {func(w *world) { w.seen.Status.Told = false }, statuspage.OK, []string{"The first word is not given yet"}},
+		"no node is ready":                {func(w *world) { w.seen.Nodes = w.seen.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
+		"a node that is left out":         {func(w *world) { w.seen.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
+		"a node that is new":              {func(w *world) { w.seen.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 node is left out though it counts."}},
+		"nobody subscribes":               {func(w *world) { w.subscribers = nil }, statuspage.Warning, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
+		"a subscriber that reads nothing": {func(w *world) { w.subscribers[0].ToldAt, w.subscribers[0].Behind = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
+		"a subscriber that never did":     {func(w *world) { w.subscribers[0].ToldAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
 		"a subscriber with a view": {func(w *world) {
 			w.subscribers[0].Operator, w.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
-		}, statuspage.Fine, []string{"pool=blue, operator"}},
-		"a listing that failed":       {func(w *world) { w.seen.Listing.Err = errors.New("503") }, statuspage.Fine, []string{"30s ago, and it failed: 503"}},
-		"a budget that is used up":    {func(w *world) { w.costs.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Look, []string{"used up: the next request waits for 9s"}},
-		"a token that ends in weeks":  {func(w *world) { w.costs.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Look, []string{"The IONOS token expires in 20d."}},
-		"a token that ends in days":   {func(w *world) { w.costs.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Wrong, []string{"The IONOS token expires in 2d."}},
-		"a token that has ended":      {func(w *world) { w.costs.expires = now.Add(-time.Hour) }, statuspage.Wrong, []string{"it expired on 2026-03-01 02:00:00 UTC"}},
-		"a token that cannot be read": {func(w *world) { w.costs.err = errors.New("no such file") }, statuspage.Wrong, []string{"no such file"}},
-		"a token that says nothing":   {func(w *world) { w.costs.expires = time.Time{} }, statuspage.Fine, []string{"it does not say when it expires"}},
-		"ports of a Service":          {func(w *world) { w.seen.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.Fine, []string{"have the ports http 80/TCP."}},
+		}, statuspage.OK, []string{"pool=blue, operator"}},
+		"a listing that failed":       {func(w *world) { w.seen.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, and it failed: 503"}},
+		"a budget that is used up":    {func(w *world) { w.costs.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits for 9s"}},
+		"a token that ends in weeks":  {func(w *world) { w.costs.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
+		"a token that ends in days":   {func(w *world) { w.costs.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
+		"a token that has ended":      {func(w *world) { w.costs.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"it expired on 2026-03-01 02:00:00 UTC"}},
+		"a token that cannot be read": {func(w *world) { w.costs.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
+		"a token that says nothing":   {func(w *world) { w.costs.expires = time.Time{} }, statuspage.OK, []string{"it does not say when it expires"}},
+		"ports of a Service":          {func(w *world) { w.seen.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"have the ports http 80/TCP."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := well()
 			c.alter(w)
 			p := w.page("")
-			if p.Is.Grade != c.grade {
-				t.Errorf("it is %s: %s", p.Is.Grade, p.Is.Text)
+			if p.Summary.Severity != c.grade {
+				t.Errorf("it is %s: %s", p.Summary.Severity, p.Summary.Text)
 			}
 			for _, says := range c.says {
 				if texts := text(t, p); !strings.Contains(texts, says) {
@@ -198,14 +198,14 @@ func TestSaysOnTopWhatIsNotAsItShouldBe(t *testing.T) {
 
 func TestOneNodeIsShownAloneWithItsWholeChain(t *testing.T) {
 	p := well().page("worker-1")
-	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Open || p.Asked != "worker-1" || p.Is.Grade != statuspage.Fine {
+	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Expanded || p.Filter != "worker-1" || p.Summary.Severity != statuspage.OK {
 		t.Errorf("%+v", p)
 	}
 	if texts := text(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no: Which server, by its provider ID? (the node has none)") {
 		t.Errorf("no chain in:\n%s", texts)
 	}
 	p = well().page("nobody")
-	if texts := text(t, p); p.Is.Grade != statuspage.Look || !strings.Contains(texts, "It is what nobody is.") || !strings.Contains(texts, "There is no node of this name here.") {
+	if texts := text(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(texts, "It is what nobody is.") || !strings.Contains(texts, "There is no node of this name here.") {
 		t.Errorf("of one that is not there:\n%s", texts)
 	}
 }
@@ -228,7 +228,7 @@ func TestAPageIsBoundedAndItsWordsAreWords(t *testing.T) {
 	}
 	p := w.page("")
 	var page strings.Builder
-	if err := statuspage.HTML(&page, &p); err != nil {
+	if err := statuspage.WriteHTML(&page, &p); err != nil {
 		t.Fatal(err)
 	}
 	if page.Len() > 8<<20 {

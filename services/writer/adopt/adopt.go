@@ -49,7 +49,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	var problems []error
 	add := func(setting, value, want string) {
-		problems = append(problems, &settings.Problem{Setting: setting, Value: value, Want: want})
+		problems = append(problems, &settings.Problem{Setting: setting, Value: value, Expected: want})
 	}
 	if wrong := validation.IsDNS1123Label("slicefeed-" + c.Class); len(wrong) > 0 {
 		add("CLASS", c.Class, "a short DNS label: "+strings.Join(wrong, "; "))

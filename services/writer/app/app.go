@@ -57,7 +57,7 @@ func Component(version string) command.Component[Config] {
 				return runPreflight(ctx, version, inv)
 			}},
 		},
-		Standalone: append(asking.Tools(), adopt.Tool(), statuspage.Tool("slicefeed-writer", "NAMESPACE/SERVICE")),
+		Standalone: append(asking.Tools(), adopt.Tool(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}
 }
 
@@ -248,7 +248,7 @@ func (w *writer) Run(ctx context.Context) error {
 		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 	adminServer := &admin.Server{
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusHandler(), Logger: w.log,

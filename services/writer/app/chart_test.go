@@ -11,7 +11,7 @@ const labelPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
 // chart is how deploy/slicefeed-writer takes our settings.
 var chart = settings.Chart{
-	Sets: map[string]string{
+	SetByChart: map[string]string{
 		"SOURCES_FILE":         "the list sources",
 		"TARGET_KUBECONFIG":    "the Pod's account",
 		"TLS_CERT_FILE":        "the Secret tls.secret",
@@ -43,7 +43,7 @@ var chart = settings.Chart{
 }
 
 func TestChartHasAllSettings(t *testing.T) {
-	if err := chart.InSchema("../../../deploy/slicefeed-writer/values.schema.json", &Config{}, *update); err != nil {
+	if err := chart.CheckSchema("../../../deploy/slicefeed-writer/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"STORE_KIND":                {[]string{"memory"}, []string{"etcd"}},
 	}
 	accepts := func(setting, value string) (schema, component bool) {
-		schema, err := chart.Takes(&Config{}, setting, value)
+		schema, err := chart.Accepts(&Config{}, setting, value)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,7 +144,7 @@ type settingValue struct{ setting, value string }
 type problemList []error
 
 func (v *problemList) add(setting, value, want string) {
-	*v = append(*v, &settings.Problem{Setting: setting, Value: value, Want: want})
+	*v = append(*v, &settings.Problem{Setting: setting, Value: value, Expected: want})
 }
 
 func (v *problemList) checkName(setting, value, what string, violations []string) {
@@ -172,7 +172,7 @@ func (v *problemList) requireUnset(what string, all ...settingValue) {
 
 func joinSubnets(subnets []settings.Subnet) string {
 	var all []string
-	for _, p := range settings.Prefixes(subnets) {
+	for _, p := range settings.ToPrefixes(subnets) {
 		all = append(all, p.String())
 	}
 	return strings.Join(all, ",")

@@ -14,7 +14,7 @@ import (
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
 func TestSettingsAreDocumented(t *testing.T) {
-	if err := settings.Documented("../../../docs/settings.md", "writer", &Config{}, *update); err != nil {
+	if err := settings.CheckDocs("../../../docs/settings.md", "writer", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }

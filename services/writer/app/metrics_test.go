@@ -15,7 +15,7 @@ const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts:
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
 func TestMetricsAreDocumented(t *testing.T) {
-	files := metricstest.NewFiles(t)
+	files := metricstest.NewLinkFiles(t)
 	cluster := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
@@ -32,5 +32,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	control.New(writer.controllerConfig) // as Run does: the metrics of the decisions are its
-	metricstest.Check(t, "../../../docs/metrics.md", "writer", *update, writer.registry)
+	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "writer", *update, writer.registry)
 }

@@ -31,7 +31,7 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[Config]
 	notices := newNoticeHandler(inv.Err)
 	w, err := buildWriter(&cfg, version, slog.New(notices))
 	if err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()

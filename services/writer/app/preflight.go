@@ -32,7 +32,7 @@ const (
 func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	f, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 	return preflight.Run(ctx, inv.Out, f.checks())
 }

@@ -24,7 +24,7 @@ const defaultSourceName = "default"
 func (c *Config) loadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
 		Name: defaultSourceName, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
-		CIDRs: settings.Prefixes(c.Subnets), Ports: c.AllowedPorts,
+		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts,
 	}
 	if c.SourcesFile == "" {
 		return []sources.Source{defaults}, nil

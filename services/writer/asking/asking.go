@@ -65,7 +65,7 @@ func ask(ctx context.Context, call command.Invocation[Settings], answer func(con
 	}
 	conn, err := dial(call.Config)
 	if err != nil {
-		return settings.Wrong(err)
+		return settings.NewConfigError(err)
 	}
 	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
@@ -107,7 +107,7 @@ func parse(args []string) (question, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return q, settings.Wrong(errors.Join(problems...))
+		return q, settings.NewConfigError(errors.Join(problems...))
 	}
 	return q, nil
 }

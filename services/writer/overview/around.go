@@ -21,7 +21,7 @@ func (m *model) sources() (s statuspage.Section, unheard []string) {
 	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "saw its cluster", "last observation", "why"}}
 	for i := range m.Sources {
 		row := m.source(&m.Sources[i])
-		if row[1].Grade == statuspage.Wrong {
+		if row[1].Severity == statuspage.Error {
 			unheard = append(unheard, row[0].Text)
 		}
 		t.Rows = append(t.Rows, row)
@@ -40,21 +40,21 @@ func (m *model) sources() (s statuspage.Section, unheard []string) {
 
 func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 	worth := endpoints.Worth(s)
-	trust := statuspage.Line{Grade: statuspage.Fine, Text: "believed"}
+	trust := statuspage.Line{Severity: statuspage.OK, Text: "believed"}
 	word, observed := "never", "none yet"
 	if !s.WordAt.IsZero() {
-		word = statuspage.Age(m.At, s.WordAt) + " ago"
+		word = statuspage.FormatAge(m.At, s.WordAt) + " ago"
 	}
 	if s.Observation > 0 {
-		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.Age(m.At, s.ObservationReceivedAt))
+		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.FormatAge(m.At, s.ObservationReceivedAt))
 	}
 	var reasons []string
 	if worth.Reason != "" {
-		trust = statuspage.Line{Grade: statuspage.Look, Text: "in doubt"}
+		trust = statuspage.Line{Severity: statuspage.Warning, Text: "in doubt"}
 		reasons = append(reasons, worth.Reason)
 	}
 	if !worth.Alive {
-		trust = statuspage.Line{Grade: statuspage.Wrong, Text: "not heard"}
+		trust = statuspage.Line{Severity: statuspage.Error, Text: "not heard"}
 	}
 	silenced := 0
 	for i := range m.Services {
@@ -65,16 +65,16 @@ func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 		}
 	}
 	if silenced > 0 {
-		trust = statuspage.Line{Grade: statuspage.Wrong, Text: "not believed"}
-		reasons = append(reasons, fmt.Sprintf("its word changes nothing at present for %s here", statuspage.Count(silenced, "Service", "Services")))
+		trust = statuspage.Line{Severity: statuspage.Error, Text: "not believed"}
+		reasons = append(reasons, fmt.Sprintf("its word changes nothing at present for %s here", statuspage.FormatCount(silenced, "Service", "Services")))
 	}
 	return []statuspage.Line{
-		{Text: statuspage.Text(s.Source)},
+		{Text: statuspage.SafeText(s.Source)},
 		trust,
 		{Text: strconv.Itoa(len(s.Members))},
 		{Text: word},
 		{Text: observed},
-		{Text: statuspage.Text(strings.Join(reasons, "; "))},
+		{Text: statuspage.SafeText(strings.Join(reasons, "; "))},
 	}
 }
 
@@ -87,19 +87,19 @@ func (m *model) writes() statuspage.Section {
 	switch {
 	case len(m.Writes) > 0:
 	case m.Dry:
-		s.Lines = []statuspage.Line{statuspage.Say("This writer would have written nothing%s since it started.", m.about())}
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer would have written nothing%s since it started.", m.about())}
 	case m.Asked != "": // it remembers the last writes only, and may have made others
-		s.Lines = []statuspage.Line{statuspage.Say("This writer remembers no write%s.", m.about())}
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no write%s.", m.about())}
 	case m.Leading:
-		s.Lines = []statuspage.Line{statuspage.Say("This writer has written nothing since it started.")}
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer has written nothing since it started.")}
 	default:
-		s.Lines = []statuspage.Line{statuspage.Say("This writer has written nothing since it started: the page of the one that leads has the last writes.")}
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer has written nothing since it started: the page of the one that leads has the last writes.")}
 	}
 	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
 		s.Items = append(s.Items, m.write(&m.Writes[i]))
-		s.Items[i].Open = m.Asked != "" || i == 0 && m.At.Sub(m.Writes[i].At) < fresh
+		s.Items[i].Expanded = m.Asked != "" || i == 0 && m.At.Sub(m.Writes[i].At) < fresh
 	}
-	s.LeftOut = earlier(len(m.Writes) - len(s.Items))
+	s.Omitted = earlier(len(m.Writes) - len(s.Items))
 	return s
 }
 
@@ -108,7 +108,7 @@ func (m *model) about() string {
 	if m.Asked == "" {
 		return ""
 	}
-	return " for " + statuspage.Text(m.Asked)
+	return " for " + statuspage.SafeText(m.Asked)
 }
 
 // fresh is how old the last write may be to be shown unfolded: it may be what somebody came for.
@@ -125,18 +125,18 @@ var past = map[string]string{"create": "created", "update": "updated", "delete":
 
 func (m *model) write(w *history.Write) statuspage.Item {
 	i := statuspage.Item{
-		Name: statuspage.Text(w.Namespace + "/" + w.Slice), Also: statuspage.When(m.At, w.At),
-		Is: statuspage.Line{Text: cmp.Or(past[w.Verb], statuspage.Text(w.Verb))},
+		Name: statuspage.SafeText(w.Namespace + "/" + w.Slice), Detail: statuspage.FormatTime(m.At, w.At),
+		Summary: statuspage.Line{Text: cmp.Or(past[w.Verb], statuspage.SafeText(w.Verb))},
 	}
 	if w.Result != "ok" {
-		i.Is = statuspage.Line{Grade: statuspage.Wrong, Text: statuspage.Text(w.Verb + " " + w.Result)}
+		i.Summary = statuspage.Line{Severity: statuspage.Error, Text: statuspage.SafeText(w.Verb + " " + w.Result)}
 		if w.Result == "conflict" || w.Result == "throttled" {
-			i.Is.Grade = statuspage.Look // it is tried again at once, or when the API server wants it
+			i.Summary.Severity = statuspage.Warning // it is tried again at once, or when the API server wants it
 		}
 		if w.Times > 1 {
-			i.Is.Text += fmt.Sprintf(", %d times", w.Times)
+			i.Summary.Text += fmt.Sprintf(", %d times", w.Times)
 		}
-		i.Lines = append(i.Lines, statuspage.Line{Grade: i.Is.Grade, Text: "The API server says: " + statuspage.Text(w.Answer)})
+		i.Lines = append(i.Lines, statuspage.Line{Severity: i.Summary.Severity, Text: "The API server says: " + statuspage.SafeText(w.Answer)})
 	}
 	counts := map[string]int{}
 	for n := range w.Changes {
@@ -144,21 +144,21 @@ func (m *model) write(w *history.Write) statuspage.Item {
 		if strings.HasPrefix(c.What, "endpoint ") {
 			counts[c.Mark()]++
 		}
-		i.Diff = append(i.Diff, statuspage.Text(c.String()))
+		i.Diff = append(i.Diff, statuspage.SafeText(c.String()))
 		if c.Why != "" {
-			i.Diff = append(i.Diff, "  "+statuspage.Text(c.Why))
+			i.Diff = append(i.Diff, "  "+statuspage.SafeText(c.Why))
 		}
 	}
 	for _, mark := range []string{"+", "-", "~"} {
 		if n := counts[mark]; n > 0 {
-			i.Is.Text += fmt.Sprintf(" %s%d", mark, n)
+			i.Summary.Text += fmt.Sprintf(" %s%d", mark, n)
 		}
 	}
 	if len(counts) == 0 && w.Result == "ok" {
-		i.Is.Text += ", no endpoint changed"
+		i.Summary.Text += ", no endpoint changed"
 	}
 	if w.LeftOut > 0 {
-		i.LeftOut = fmt.Sprintf("%d more changes are left out.", w.LeftOut)
+		i.Omitted = fmt.Sprintf("%d more changes are left out.", w.LeftOut)
 	}
 	return i
 }
@@ -167,18 +167,18 @@ func (m *model) write(w *history.Write) statuspage.Item {
 func (m *model) events() statuspage.Section {
 	s := statuspage.Section{Title: "Recent events"}
 	if len(m.Events) == 0 {
-		s.Lines = []statuspage.Line{statuspage.Say("This writer has told no Event since it started.")}
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer has told no Event since it started.")}
 		if m.Asked != "" {
-			s.Lines = []statuspage.Line{statuspage.Say("This writer remembers no Event%s.", m.about())}
+			s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no Event%s.", m.about())}
 		}
 	}
 	for i := range m.Events[:min(len(m.Events), maxHistory)] {
 		e := &m.Events[i]
 		s.Items = append(s.Items, statuspage.Item{
-			Name: statuspage.Text(e.Namespace + "/" + e.Service), Is: statuspage.Line{Text: statuspage.Text(e.Reason)},
-			Also: statuspage.When(m.At, e.At), Open: m.Asked != "", Lines: []statuspage.Line{{Text: statuspage.Text(e.Note)}},
+			Name: statuspage.SafeText(e.Namespace + "/" + e.Service), Summary: statuspage.Line{Text: statuspage.SafeText(e.Reason)},
+			Detail: statuspage.FormatTime(m.At, e.At), Expanded: m.Asked != "", Lines: []statuspage.Line{{Text: statuspage.SafeText(e.Note)}},
 		})
 	}
-	s.LeftOut = earlier(len(m.Events) - len(s.Items))
+	s.Omitted = earlier(len(m.Events) - len(s.Items))
 	return s
 }

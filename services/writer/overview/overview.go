@@ -83,8 +83,8 @@ func (m *model) Page() statuspage.Page {
 	rows, wrong, looks := m.rows()
 	sources, unheard := m.sources()
 	p := statuspage.Page{
-		Half: "slicefeed-writer", Version: statuspage.Text(m.Version), Instance: statuspage.Text(m.Writer), At: m.At, Asked: statuspage.Text(m.Asked),
-		Is: m.verdict(len(rows), wrong, looks, unheard), Lines: m.leads(),
+		Component: "slicefeed-writer", Version: statuspage.SafeText(m.Version), Instance: statuspage.SafeText(m.Writer), At: m.At, Filter: statuspage.SafeText(m.Asked),
+		Summary: m.verdict(len(rows), wrong, looks, unheard), Lines: m.leads(),
 		Sections: []statuspage.Section{m.services(rows), sources, m.writes(), m.events()},
 	}
 	return p
@@ -92,30 +92,30 @@ func (m *model) Page() statuspage.Page {
 
 // verdict says in a sentence whether all is well.
 func (m *model) verdict(total, wrong, looks int, unheard []string) statuspage.Line {
-	is := statuspage.Line{Grade: statuspage.Fine}
+	is := statuspage.Line{Severity: statuspage.OK}
 	var said []string
 	if wrong > 0 {
-		is.Grade = statuspage.Wrong
+		is.Severity = statuspage.Error
 		said = append(said, fmt.Sprintf("%d of %s wrong", wrong, areServices(wrong, total)))
 	}
 	if looks > 0 {
-		is.Grade = statuspage.Worst(is.Grade, statuspage.Look)
+		is.Severity = statuspage.MoreSevere(is.Severity, statuspage.Warning)
 		said = append(said, fmt.Sprintf("%d to look at", looks))
 	}
 	if n := m.Status.HeldBack; n > 0 {
-		said = append(said, statuspage.Count(n, "change", "changes")+" held back")
+		said = append(said, statuspage.FormatCount(n, "change", "changes")+" held back")
 	}
 	for _, name := range unheard {
-		is.Grade = statuspage.Wrong
+		is.Severity = statuspage.Error
 		said = append(said, "source "+name+" is not believed")
 	}
 	switch {
 	case len(said) > 0:
 		is.Text = strings.ToUpper(said[0][:1]) + strings.Join(said, ", ")[1:] + "."
 	case total == 0 && m.Asked != "":
-		is = statuspage.Line{Grade: statuspage.Look, Text: "There is no such Service here."}
+		is = statuspage.Line{Severity: statuspage.Warning, Text: "There is no such Service here."}
 	case total == 0:
-		is = statuspage.Line{Grade: statuspage.Look, Text: "There is no Service to keep."}
+		is = statuspage.Line{Severity: statuspage.Warning, Text: "There is no Service to keep."}
 	case total == 1:
 		is.Text = "The one Service is right."
 	default:
@@ -125,7 +125,7 @@ func (m *model) verdict(total, wrong, looks int, unheard []string) statuspage.Li
 }
 
 func areServices(n, total int) string {
-	of := statuspage.Count(total, "Service", "Services")
+	of := statuspage.FormatCount(total, "Service", "Services")
 	if n == 1 {
 		return of + " is"
 	}
@@ -137,17 +137,17 @@ func (m *model) leads() []statuspage.Line {
 	var all []statuspage.Line
 	switch {
 	case m.Dry:
-		all = append(all, statuspage.Say("This writer only rehearses: what it decides is sent to nobody."))
+		all = append(all, statuspage.Linef("This writer only rehearses: what it decides is sent to nobody."))
 	case m.Leading:
-		all = append(all, statuspage.Say("This writer leads: what it decides it writes."))
+		all = append(all, statuspage.Linef("This writer leads: what it decides it writes."))
 	default:
-		all = append(all, statuspage.Say("This writer stands by: it decides, and %s writes. Its own page says more.",
-			statuspage.Text(cmp.Or(m.Holder, "whoever holds the Lease"))))
+		all = append(all, statuspage.Linef("This writer stands by: it decides, and %s writes. Its own page says more.",
+			statuspage.SafeText(cmp.Or(m.Holder, "whoever holds the Lease"))))
 	}
 	if !m.Status.Synced {
 		all = append(all, statuspage.Line{
-			Grade: statuspage.Look,
-			Text:  "It has not decided yet on all Services that there were when it started: that one is absent here means nothing.",
+			Severity: statuspage.Warning,
+			Text:     "It has not decided yet on all Services that there were when it started: that one is absent here means nothing.",
 		})
 	}
 	return all
@@ -161,22 +161,22 @@ func (m *model) services(rows []row) statuspage.Section {
 		if m.Asked != "" {
 			text = "This writer has no such Service: does it bear its class, and is its namespace watched?"
 		}
-		s.Lines = []statuspage.Line{statuspage.Say("%s", text)}
+		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
 	}
-	room := statuspage.Room{Bytes: maxDetails}
+	room := statuspage.Budget{Bytes: maxDetails}
 	folded := 0
 	for nth := range rows[:min(len(rows), maxRows)] {
 		item := rows[nth].item
 		if room.Bytes > 0 {
-			if whole := m.service(&rows[nth], nth); room.For(&whole) {
+			if whole := m.service(&rows[nth], nth); room.Reserve(&whole) {
 				item = whole
 			}
 		}
-		if !item.Folds() {
+		if !item.HasDetails() {
 			folded++
 		}
 		s.Items = append(s.Items, item)
 	}
-	s.LeftOut = statuspage.LeftOut(folded, len(rows)-len(s.Items), "Services")
+	s.Omitted = statuspage.DescribeOmitted(folded, len(rows)-len(s.Items), "Services")
 	return s
 }

@@ -189,7 +189,7 @@ func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
 			if c.says == "paused, nothing is written; 1 address would change" && !strings.Contains(texts, "10.0.0.1  not listed, would be ready") {
 				t.Errorf("it does not say what would be:\n%s", texts)
 			}
-			if open := services[0].Open || services[1].Open; open != c.open {
+			if open := services[0].Expanded || services[1].Expanded; open != c.open {
 				t.Errorf("open: %t", open)
 			}
 			if !strings.Contains(texts, target.Message) {
@@ -258,7 +258,7 @@ func TestAStrangersTextStaysText(t *testing.T) {
 	m.Events = []history.Event{{Namespace: evil, Reason: evil, Note: evil}}
 	p := m.Page()
 	var page strings.Builder
-	if err := statuspage.HTML(&page, &p); err != nil {
+	if err := statuspage.WriteHTML(&page, &p); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") || strings.Contains(page.String(), "evil.example>") {
@@ -304,7 +304,7 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 	}
 	p := m.Page()
 	var page strings.Builder
-	if err := statuspage.HTML(&page, &p); err != nil {
+	if err := statuspage.WriteHTML(&page, &p); err != nil {
 		t.Fatal(err)
 	}
 	if page.Len() > 12<<20 {
@@ -322,7 +322,7 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 	}
 	open := 0
 	for _, s := range p.Sections[0].Items {
-		if s.Open {
+		if s.Expanded {
 			open++
 		}
 	}
