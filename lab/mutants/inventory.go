@@ -17,14 +17,14 @@ func inventory() []Mutant {
 			Name:   "cordon-drains",
 			Harm:   "A cordon drains the node though CORDONED is keep: kubectl cordon on all nodes takes the Service down.",
 			File:   inKubeNodes + "/judge.go",
-			Edits:  one("s.signs.marked || s.signs.cordoned && rules.Cordoned == Drain\n", "s.signs.marked || s.signs.cordoned\n"),
+			Edits:  one("s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned\n", "s.signals.scaleDownTaint || s.signals.cordoned\n"),
 			Suites: []string{inKubeNodes},
 		},
 		{
 			Name:   "full-look-compares-nothing",
 			Harm:   "A full look finds every set equal to the API server's, so a watch that has missed a delete is believed for ever.",
 			File:   inKubeWatch + "/look.go",
-			Edits:  one("if !t.bearsOut(name, listed, rv) {", "if t.bearsOut(name, listed, rv) && name == \"\" {"),
+			Edits:  one("if !t.confirms(name, listed, rv) {", "if t.confirms(name, listed, rv) && name == \"\" {"),
 			Suites: []string{inKubeWatch},
 		},
 		{

@@ -94,7 +94,7 @@ func (w *watched) take() roster.News {
 	w.failure = ""
 	for _, name := range slices.Sorted(maps.Keys(w.dirty)) {
 		if is, ok := w.known[name]; ok {
-			n.Changed = append(n.Changed, kubenodes.Judge(is.object(), kubenodes.Rules{}))
+			n.Changed = append(n.Changed, kubenodes.EvaluateNode(is.object(), kubenodes.Rules{}))
 		} else {
 			n.Removed = append(n.Removed, name)
 		}

@@ -101,7 +101,7 @@ func (c *collector) step(in answer) roster.Ask {
 
 func (c *collector) look(ctx context.Context, look roster.Look) answer {
 	began := time.Now()
-	mark, err := c.source.Look(ctx, look)
+	mark, err := c.source.Verify(ctx, look)
 	if err != nil {
 		c.log.Warn("look at the source gave no answer", "look", look.String(), "error", err)
 	}

@@ -100,7 +100,7 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 		{"INVENTORY_FILE_PATH", c.File, "file", true, nil, "the file with the records"},
 		{"INVENTORY_COMMAND", c.Command, "command", true, nil, "the program that prints the records"},
 		{"INVENTORY_COMMAND_ARGS", c.Args, "command", false, failing(records.ParseArgs), "words, or a JSON array of strings"},
-		{"INVENTORY_STATIC", c.Static, "static", true, failing(records.Static), "the records as JSON"},
+		{"INVENTORY_STATIC", c.Static, "static", true, failing(records.NewStaticReader), "the records as JSON"},
 	} {
 		switch {
 		case s.value == "" && s.required && c.SourceKind == s.kind:

@@ -104,7 +104,7 @@ func (f *flight) source(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
-	_, err = s.Look(ctx, roster.Full)
+	_, err = s.Verify(ctx, roster.Full)
 	news := s.Take()
 	cancel()
 	if err = errors.Join(err, <-ran); err != nil {

@@ -30,8 +30,8 @@ type source interface {
 	Changed() <-chan struct{}
 	// Take returns what was told since the last Take. It never waits for the outside.
 	Take() roster.News
-	// Look asks the outside whether what was told can be believed: see Roster.Looked.
-	Look(ctx context.Context, look roster.Look) (mark uint64, err error)
+	// Verify asks the outside whether what was told can be believed: see Roster.Looked.
+	Verify(ctx context.Context, look roster.Look) (mark uint64, err error)
 }
 
 // newSource makes the source that the configuration names.
@@ -74,7 +74,7 @@ func rulesOf(cfg *Config) (rules kubenodes.Rules, err error) {
 		return rules, err
 	}
 	if cfg.Cordoned == "drain" {
-		rules.Cordoned = kubenodes.Drain
+		rules.Cordoned = kubenodes.DrainCordoned
 	}
 	if cfg.Workload != "" {
 		rules.Workload, err = kubenodes.ParseWorkload(cfg.Workload)
@@ -88,17 +88,17 @@ func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (s
 	var err error
 	switch cfg.SourceKind {
 	case "file":
-		reader, name = records.File(cfg.File), "the file "+cfg.File
+		reader, name = records.NewFileReader(cfg.File), "the file "+cfg.File
 	case "command":
 		args, errArgs := records.ParseArgs(cfg.Args)
 		name = "the command " + cfg.Command
-		if reader, err = records.Command(append([]string{cfg.Command}, args...), log); err != nil {
+		if reader, err = records.NewCommandReader(append([]string{cfg.Command}, args...), log); err != nil {
 			err = &settings.Problem{Setting: "INVENTORY_COMMAND", Value: cfg.Command, Expected: "a program that can be run: " + err.Error()}
 		}
 		err = errors.Join(err, errArgs)
 	case "static":
 		name = "INVENTORY_STATIC"
-		reader, err = records.Static(cfg.Static)
+		reader, err = records.NewStaticReader(cfg.Static)
 	}
 	if err != nil {
 		return nil, err

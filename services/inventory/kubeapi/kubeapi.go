@@ -73,28 +73,28 @@ func (c *Client) RESTClient() rest.Interface { return c.core }
 
 // Nodes returns the client of Nodes.
 func (c *Client) Nodes() *Nodes {
-	return gentype.NewClientWithList("nodes", c.core, c.parameters, "", made[corev1.Node], made[corev1.NodeList])
+	return gentype.NewClientWithList("nodes", c.core, c.parameters, "", newObject[corev1.Node], newObject[corev1.NodeList])
 }
 
 // Pods returns the client of a namespace's Pods.
 func (c *Client) Pods(namespace string) *Pods {
-	return gentype.NewClientWithList("pods", c.core, c.parameters, namespace, made[corev1.Pod], made[corev1.PodList])
+	return gentype.NewClientWithList("pods", c.core, c.parameters, namespace, newObject[corev1.Pod], newObject[corev1.PodList])
 }
 
 // Services returns the client of a namespace's Services.
 func (c *Client) Services(namespace string) *Services {
-	return gentype.NewClientWithList("services", c.core, c.parameters, namespace, made[corev1.Service], made[corev1.ServiceList])
+	return gentype.NewClientWithList("services", c.core, c.parameters, namespace, newObject[corev1.Service], newObject[corev1.ServiceList])
 }
 
 // EndpointSlices returns the client of a namespace's EndpointSlices.
 func (c *Client) EndpointSlices(namespace string) *EndpointSlices {
 	return gentype.NewClientWithList("endpointslices", c.discovery, c.parameters, namespace,
-		made[discoveryv1.EndpointSlice], made[discoveryv1.EndpointSliceList])
+		newObject[discoveryv1.EndpointSlice], newObject[discoveryv1.EndpointSliceList])
 }
 
 // AccessReviews returns the client of reviews of its own credential.
 func (c *Client) AccessReviews() *AccessReviews {
-	return gentype.NewClient("selfsubjectaccessreviews", c.authorization, c.parameters, "", made[authorizationv1.SelfSubjectAccessReview])
+	return gentype.NewClient("selfsubjectaccessreviews", c.authorization, c.parameters, "", newObject[authorizationv1.SelfSubjectAccessReview])
 }
 
-func made[T any]() *T { return new(T) }
+func newObject[T any]() *T { return new(T) }

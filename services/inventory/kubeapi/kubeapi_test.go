@@ -32,8 +32,8 @@ type reader[T, L any] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// kinds is what ours and client-go's clientset have in common.
-type kinds struct {
+// kindClients is what ours and client-go's clientset have in common.
+type kindClients struct {
 	nodes    reader[corev1.Node, corev1.NodeList]
 	pods     reader[corev1.Pod, corev1.PodList]
 	services reader[corev1.Service, corev1.ServiceList]
@@ -41,38 +41,38 @@ type kinds struct {
 	reviews  interface {
 		Create(context.Context, *authorizationv1.SelfSubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error)
 	}
-	any rest.Interface
+	rest rest.Interface
 }
 
-func ours(t *testing.T, cluster *rest.Config) kinds {
+func kubeapiClients(t *testing.T, cluster *rest.Config) kindClients {
 	t.Helper()
 	c, err := New(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kinds{c.Nodes(), c.Pods("shop"), c.Services("shop"), c.EndpointSlices("shop"), c.AccessReviews(), c.RESTClient()}
+	return kindClients{c.Nodes(), c.Pods("shop"), c.Services("shop"), c.EndpointSlices("shop"), c.AccessReviews(), c.RESTClient()}
 }
 
-func theirs(t *testing.T, cluster *rest.Config) kinds {
+func clientsetClients(t *testing.T, cluster *rest.Config) kindClients {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	core := c.CoreV1()
-	return kinds{
+	return kindClients{
 		core.Nodes(), core.Pods("shop"), core.Services("shop"), c.DiscoveryV1().EndpointSlices("shop"),
 		c.AuthorizationV1().SelfSubjectAccessReviews(), c.Discovery().RESTClient(),
 	}
 }
 
-type asked struct {
+type recordedRequest struct {
 	Method, URL, Body string
 	Header            http.Header
 }
 
-// serve gives a request its answer in protobuf, and a watch one event and its end.
-func serve(t *testing.T, w http.ResponseWriter, r *http.Request, answer runtime.Object) asked {
+// respond gives a request its answer in protobuf, and a watch one event and its end.
+func respond(t *testing.T, w http.ResponseWriter, r *http.Request, answer runtime.Object) recordedRequest {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		t.Error(err)
@@ -103,11 +103,11 @@ func serve(t *testing.T, w http.ResponseWriter, r *http.Request, answer runtime.
 	if err != nil {
 		t.Error(err)
 	}
-	return asked{r.Method, r.URL.String(), string(body), r.Header}
+	return recordedRequest{r.Method, r.URL.String(), string(body), r.Header}
 }
 
-// told is the one event of a watch, or the error that it tells.
-func told(w watch.Interface, err error) (any, error) {
+// readSingleEvent is the one event of a watch, or the error that it tells.
+func readSingleEvent(w watch.Interface, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func told(w watch.Interface, err error) (any, error) {
 	return event, nil
 }
 
-func TestAsksAndReadsAsTheClientsetDoes(t *testing.T) {
+func TestMatchesClientset(t *testing.T) {
 	seconds := int64(7)
 	some := metav1.ListOptions{
 		LabelSelector: "a=b", FieldSelector: "spec.nodeName!=", ResourceVersion: "12", Limit: 5, Continue: "next",
@@ -142,49 +142,57 @@ func TestAsksAndReadsAsTheClientsetDoes(t *testing.T) {
 	expired := &apierrors.NewResourceExpired("too old").ErrStatus
 	for name, tc := range map[string]struct {
 		answer runtime.Object
-		ask    func(context.Context, kinds) (any, error)
+		ask    func(context.Context, kindClients) (any, error)
 	}{
 		"list nodes": {
 			&corev1.NodeList{ListMeta: list, Items: []corev1.Node{node}},
-			func(ctx context.Context, k kinds) (any, error) { return k.nodes.List(ctx, some) },
+			func(ctx context.Context, k kindClients) (any, error) { return k.nodes.List(ctx, some) },
 		},
-		"watch nodes":        {&node, func(ctx context.Context, k kinds) (any, error) { return told(k.nodes.Watch(ctx, some)) }},
-		"watch what is gone": {expired, func(ctx context.Context, k kinds) (any, error) { return told(k.nodes.Watch(ctx, some)) }},
-		"list what is gone":  {expired, func(ctx context.Context, k kinds) (any, error) { return k.nodes.List(ctx, some) }},
+		"watch nodes": {&node, func(ctx context.Context, k kindClients) (any, error) {
+			return readSingleEvent(k.nodes.Watch(ctx, some))
+		}},
+		"watch what is gone": {expired, func(ctx context.Context, k kindClients) (any, error) {
+			return readSingleEvent(k.nodes.Watch(ctx, some))
+		}},
+		"list what is gone": {expired, func(ctx context.Context, k kindClients) (any, error) { return k.nodes.List(ctx, some) }},
 		"list pods": {
 			&corev1.PodList{ListMeta: list, Items: []corev1.Pod{pod}},
-			func(ctx context.Context, k kinds) (any, error) { return k.pods.List(ctx, some) },
+			func(ctx context.Context, k kindClients) (any, error) { return k.pods.List(ctx, some) },
 		},
-		"watch pods": {&pod, func(ctx context.Context, k kinds) (any, error) { return told(k.pods.Watch(ctx, some)) }},
+		"watch pods": {&pod, func(ctx context.Context, k kindClients) (any, error) { return readSingleEvent(k.pods.Watch(ctx, some)) }},
 		"get a service": {
 			&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}},
-			func(ctx context.Context, k kinds) (any, error) { return k.services.Get(ctx, "it", metav1.GetOptions{}) },
+			func(ctx context.Context, k kindClients) (any, error) {
+				return k.services.Get(ctx, "it", metav1.GetOptions{})
+			},
 		},
-		"get a service that is not there": {notFound, func(ctx context.Context, k kinds) (any, error) {
+		"get a service that is not there": {notFound, func(ctx context.Context, k kindClients) (any, error) {
 			return k.services.Get(ctx, "it", metav1.GetOptions{})
 		}},
 		"list slices": {
 			&discoveryv1.EndpointSliceList{ListMeta: list, Items: []discoveryv1.EndpointSlice{slice}},
-			func(ctx context.Context, k kinds) (any, error) { return k.slices.List(ctx, some) },
+			func(ctx context.Context, k kindClients) (any, error) { return k.slices.List(ctx, some) },
 		},
-		"watch slices": {&slice, func(ctx context.Context, k kinds) (any, error) { return told(k.slices.Watch(ctx, some)) }},
-		"review access": {&review, func(ctx context.Context, k kinds) (any, error) {
+		"watch slices": {&slice, func(ctx context.Context, k kindClients) (any, error) {
+			return readSingleEvent(k.slices.Watch(ctx, some))
+		}},
+		"review access": {&review, func(ctx context.Context, k kindClients) (any, error) {
 			return k.reviews.Create(ctx, &review, metav1.CreateOptions{})
 		}},
-		"the version": {&review, func(ctx context.Context, k kinds) (any, error) {
-			return k.any.Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
+		"the version": {&review, func(ctx context.Context, k kindClients) (any, error) {
+			return k.rest.Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			type outcome struct {
-				Asked  asked
+				Asked  recordedRequest
 				Answer any
 				Error  error
 			}
-			try := func(of func(*testing.T, *rest.Config) kinds) outcome {
+			try := func(of func(*testing.T, *rest.Config) kindClients) outcome {
 				var got outcome
 				srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					got.Asked = serve(t, w, r, tc.answer)
+					got.Asked = respond(t, w, r, tc.answer)
 				}))
 				defer srv.Close()
 				got.Answer, got.Error = tc.ask(t.Context(), of(t, &rest.Config{
@@ -194,7 +202,7 @@ func TestAsksAndReadsAsTheClientsetDoes(t *testing.T) {
 				}))
 				return got
 			}
-			want, got := try(theirs), try(ours)
+			want, got := try(clientsetClients), try(kubeapiClients)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("-clientset +ours:\n%s", d)
 			}

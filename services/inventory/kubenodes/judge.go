@@ -26,91 +26,93 @@ const (
 // Bounds of what is taken over; a real API server stays below them.
 const (
 	maxLabels     = 500
-	maxKey        = 253 + 1 + 63
-	maxValue      = 63
+	maxLabelKey   = 253 + 1 + 63
+	maxLabelValue = 63
 	maxIdentifier = 1024
 	maxAddresses  = 64
 )
 
-// Cordoned is what a cordon means.
-type Cordoned uint8
+// CordonPolicy is what a cordon means.
+type CordonPolicy uint8
 
 // Keep: a cordon changes nothing (draining on cordon has caused outages). Drain: a
 // cordoned node is draining.
 const (
-	Keep Cordoned = iota
-	Drain
+	KeepCordoned CordonPolicy = iota
+	DrainCordoned
 )
 
 // Rules are what makes a Node a worker that counts. The zero value selects every worker.
 type Rules struct {
 	Selector labels.Selector // nil: every worker
-	Cordoned Cordoned
+	Cordoned CordonPolicy
 	Workload *Workload // nil: a node needs no Pod to be ready
 }
 
-// seen is a Node, reduced to what is judged by. Its candidate lacks the state, which the Pods
+// nodeSummary is a Node, reduced to what is judged by. Its candidate lacks the state, which the Pods
 // of a workload may decide.
-type seen struct {
+type nodeSummary struct {
 	candidate roster.Candidate
-	signs     signs
+	signals   signals
 }
 
-// signs are what a Node bears that its state is judged by.
-type signs struct {
-	ready    bool // the kubelet's own word
-	deleting bool // it has a deletion timestamp
-	shutdown bool // the cloud has shut the machine down
-	marked   bool // the autoscaler is about to delete it
-	cordoned bool
+// signals are what a Node bears that its state is judged by.
+type signals struct {
+	ready          bool // the kubelet's own word
+	deleting       bool // it has a deletion timestamp
+	shutdown       bool // the cloud has shut the machine down
+	scaleDownTaint bool // the autoscaler is about to delete it
+	cordoned       bool
 }
 
-func (s seen) same(o seen) bool { return s.signs == o.signs && alike(s.candidate, o.candidate) }
+func (s nodeSummary) equal(o nodeSummary) bool {
+	return s.signals == o.signals && equalCandidates(s.candidate, o.candidate)
+}
 
-// Judge reduces a Node to what the roster judges by, given no Pod of a workload. It never
+// EvaluateNode reduces a Node to what the roster judges by, given no Pod of a workload. It never
 // fails: what cannot be read of a Node is left out of the candidate.
-func Judge(node *corev1.Node, rules Rules) roster.Candidate {
-	s := see(node, rules)
-	state, steps := s.state(rules, crew{})
+func EvaluateNode(node *corev1.Node, rules Rules) roster.Candidate {
+	s := summarizeNode(node, rules)
+	state, steps := s.evaluateState(rules, podCounts{})
 	s.candidate.State, s.candidate.Trail = state, append(s.candidate.Trail, steps...)
 	return s.candidate
 }
 
-func see(node *corev1.Node, rules Rules) seen {
+func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 	if node == nil {
 		node = &corev1.Node{}
 	}
-	s := seen{
+	s := nodeSummary{
 		candidate: roster.Candidate{
 			Name:        node.Name,
 			UID:         string(node.UID),
-			ProviderID:  bounded(node.Spec.ProviderID, maxIdentifier),
-			SystemUUID:  bounded(node.Status.NodeInfo.SystemUUID, maxIdentifier),
+			ProviderID:  validOrEmpty(node.Spec.ProviderID, maxIdentifier),
+			SystemUUID:  validOrEmpty(node.Status.NodeInfo.SystemUUID, maxIdentifier),
 			InternalIPs: internalIPs(node.Status.Addresses),
-			Zone:        bounded(node.Labels[corev1.LabelTopologyZone], maxValue),
-			Region:      bounded(node.Labels[corev1.LabelTopologyRegion], maxValue),
-			Labels:      readable(node.Labels),
+			Zone:        validOrEmpty(node.Labels[corev1.LabelTopologyZone], maxLabelValue),
+			Region:      validOrEmpty(node.Labels[corev1.LabelTopologyRegion], maxLabelValue),
+			Labels:      validLabels(node.Labels),
 		},
-		signs: signs{
-			deleting: node.DeletionTimestamp != nil,
-			shutdown: tainted(node, taintShutdown),
-			marked:   tainted(node, taintAutoscaler),
-			cordoned: node.Spec.Unschedulable,
+		signals: signals{
+			deleting:       node.DeletionTimestamp != nil,
+			shutdown:       hasTaint(node, taintShutdown),
+			scaleDownTaint: hasTaint(node, taintAutoscaler),
+			cordoned:       node.Spec.Unschedulable,
 		},
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			s.signs.ready = true
+			s.signals.ready = true
 		}
 	}
 	c := &s.candidate
-	c.Excluded, c.Advice, c.Trail = eligibility(node.Labels, rules.Selector)
+	c.Excluded, c.Advice, c.Trail = checkEligibility(node.Labels, rules.Selector)
 	return s
 }
 
-// eligibility says whether the labels keep a node out, and why. It judges by all labels,
+// checkEligibility says whether the labels keep a node out, and why. It judges by all labels,
 // also those that are too odd to be told on. The first rule that fails decides.
-func eligibility(all map[string]string, selector labels.Selector) (out roster.Reason, advice string, trail []roster.Step) {
+func checkEligibility(all map[string]string, selector labels.Selector) (out roster.Reason, advice string, trail []roster.Step) {
 	rule := func(question string, failed bool, reason roster.Reason, saw, tell string) {
 		step := roster.Step{Stage: roster.StageEligibility, Question: question, Result: roster.Passed, Saw: saw}
 		if failed {
@@ -127,11 +129,11 @@ func eligibility(all map[string]string, selector labels.Selector) (out roster.Re
 			role, isControl = label, true
 		}
 	}
-	rule("Is it a worker?", isControl, roster.ControlPlane, either(isControl, "it has the label "+role, "no label of a control plane node"),
+	rule("Is it a worker?", isControl, roster.ControlPlane, choose(isControl, "it has the label "+role, "no label of a control plane node"),
 		fmt.Sprintf("The Node has the label %s, and only workers count: remove the label if it is a worker.", role))
 
 	value, isExcluded := all[labelExclude]
-	saw := either(isExcluded, fmt.Sprintf("%s is %q", labelExclude, bounded(value, maxValue)), "no label "+labelExclude)
+	saw := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, validOrEmpty(value, maxLabelValue)), "no label "+labelExclude)
 	rule("May load balancers send to it?", isExcluded && value != "false", roster.ExcludedByLabel, saw,
 		fmt.Sprintf("The Node has the label %s: remove it, or set it to \"false\", to count the node.", labelExclude))
 
@@ -142,55 +144,55 @@ func eligibility(all map[string]string, selector labels.Selector) (out roster.Re
 	}
 	matches := selector.Matches(labels.Set(all))
 	rule("Does NODE_SELECTOR match?", !matches, roster.NotSelected,
-		fmt.Sprintf("%q %s the labels", selector, either(matches, "matches", "does not match")),
+		fmt.Sprintf("%q %s the labels", selector, choose(matches, "matches", "does not match")),
 		fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q: label the node, or change the selector.", selector))
 	return out, advice, trail
 }
 
-func either(is bool, yes, no string) string {
+func choose(is bool, yes, no string) string {
 	if is {
 		return yes
 	}
 	return no
 }
 
-// state judges a node's state. A shutdown that the cloud has seen outweighs everything: who
+// evaluateState judges a node's state. A shutdown that the cloud has seen outweighs everything: who
 // is off drains nothing. A node that is being deleted drains whatever its kubelet says,
 // because a node that is not ready may still be served to, and one that leaves must not get more.
 //
 // A workload decides in place of a cordon or the autoscaler's mark: as long as a ready Pod of
 // it runs there the node is ready, so that a drain ends when the last Pod has left; one
 // whose only ready Pods are being deleted is draining, as they are.
-func (s seen) state(rules Rules, here crew) (roster.State, []roster.Step) {
-	leaving := s.signs.marked || s.signs.cordoned && rules.Cordoned == Drain
+func (s nodeSummary) evaluateState(rules Rules, here podCounts) (roster.State, []roster.Step) {
+	leaving := s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned
 	state := roster.Ready
 	switch {
-	case s.signs.shutdown:
+	case s.signals.shutdown:
 		state = roster.NotReady
-	case s.signs.deleting:
+	case s.signals.deleting:
 		state = roster.Draining
 	case rules.Workload != nil:
-		state = s.stateByWorkload(leaving, here)
+		state = s.stateFromWorkload(leaving, here)
 	case leaving:
 		state = roster.Draining
-	case !s.signs.ready:
+	case !s.signals.ready:
 		state = roster.NotReady
 	}
-	return state, s.explain(rules, here, state)
+	return state, s.explainState(rules, here, state)
 }
 
-func (s seen) stateByWorkload(leaving bool, here crew) roster.State {
+func (s nodeSummary) stateFromWorkload(leaving bool, here podCounts) roster.State {
 	switch {
-	case s.signs.ready && here.ready > 0:
+	case s.signals.ready && here.ready > 0:
 		return roster.Ready
-	case s.signs.ready && here.leaving > 0, leaving:
+	case s.signals.ready && here.deleting > 0, leaving:
 		return roster.Draining
 	}
 	return roster.NotReady
 }
 
-// explain tells what the state was judged by, in the order of its weight.
-func (s seen) explain(rules Rules, here crew, state roster.State) []roster.Step {
+// explainState tells what the state was judged by, in the order of its weight.
+func (s nodeSummary) explainState(rules Rules, here podCounts, state roster.State) []roster.Step {
 	var steps []roster.Step
 	sign := func(question string, bad, counts bool, saw, not string) {
 		step := roster.Step{Stage: roster.StageState, Question: question, Result: roster.Passed, Saw: not}
@@ -202,19 +204,19 @@ func (s seen) explain(rules Rules, here crew, state roster.State) []roster.Step 
 		}
 		steps = append(steps, step)
 	}
-	sign("Is the machine running?", s.signs.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
-	sign("Is the Node to stay?", s.signs.deleting, true, "it has a deletion timestamp", "no deletion timestamp")
-	sign("Does the autoscaler keep it?", s.signs.marked, rules.Workload == nil || here.ready == 0, "taint "+taintAutoscaler, "no taint "+taintAutoscaler)
-	sign("Is it schedulable?", s.signs.cordoned, rules.Cordoned == Drain && (rules.Workload == nil || here.ready == 0),
-		"cordoned"+either(rules.Cordoned == Drain, ", and CORDONED is drain", ", which changes nothing as CORDONED is keep"), "not cordoned")
-	sign("Is its kubelet ready?", !s.signs.ready, true, "the condition Ready is not True", "the condition Ready is True")
+	sign("Is the machine running?", s.signals.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
+	sign("Is the Node to stay?", s.signals.deleting, true, "it has a deletion timestamp", "no deletion timestamp")
+	sign("Does the autoscaler keep it?", s.signals.scaleDownTaint, rules.Workload == nil || here.ready == 0, "taint "+taintAutoscaler, "no taint "+taintAutoscaler)
+	sign("Is it schedulable?", s.signals.cordoned, rules.Cordoned == DrainCordoned && (rules.Workload == nil || here.ready == 0),
+		"cordoned"+choose(rules.Cordoned == DrainCordoned, ", and CORDONED is drain", ", which changes nothing as CORDONED is keep"), "not cordoned")
+	sign("Is its kubelet ready?", !s.signals.ready, true, "the condition Ready is not True", "the condition Ready is True")
 	if rules.Workload != nil {
 		sign("Does a ready Pod of the WORKLOAD run there?", here.ready == 0, true, here.String(), here.String())
 	}
 	return append(steps, roster.Step{Stage: roster.StageState, Question: "So its state is", Saw: state.String()})
 }
 
-func tainted(node *corev1.Node, key string) bool {
+func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
@@ -233,29 +235,29 @@ func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 	return slices.Compact(ips)
 }
 
-// readable copies the labels that an API server could have let in. Nodes share most of their
+// validLabels copies the labels that an API server could have let in. Nodes share most of their
 // texts, and all of their keys: each is kept once.
-func readable(all map[string]string) map[string]string {
+func validLabels(all map[string]string) map[string]string {
 	fit := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
-		if k != "" && k == bounded(k, maxKey) && v == bounded(v, maxValue) && len(fit) < maxLabels {
+		if k != "" && k == validOrEmpty(k, maxLabelKey) && v == validOrEmpty(v, maxLabelValue) && len(fit) < maxLabels {
 			fit[unique.Make(k).Value()] = unique.Make(v).Value()
 		}
 	}
 	return fit
 }
 
-// bounded returns s, or nothing when it is too long or no text.
-func bounded(s string, most int) string {
+// validOrEmpty returns s, or nothing when it is too long or no text.
+func validOrEmpty(s string, most int) string {
 	if len(s) > most || !utf8.ValidString(s) {
 		return ""
 	}
 	return s
 }
 
-// alike reports whether the roster would judge the two the same, and tell the same of them.
-func alike(a, b roster.Candidate) bool {
+// equalCandidates reports whether the roster would judge the two the same, and tell the same of them.
+func equalCandidates(a, b roster.Candidate) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.ProviderID == b.ProviderID && a.SystemUUID == b.SystemUUID &&
 		a.State == b.State && a.Zone == b.Zone && a.Region == b.Region && a.Excluded == b.Excluded && a.Advice == b.Advice &&
 		slices.Equal(a.InternalIPs, b.InternalIPs) && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Trail, b.Trail)

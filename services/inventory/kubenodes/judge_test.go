@@ -16,7 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-func worker(name string, edit ...func(*corev1.Node)) *corev1.Node {
+func newWorker(name string, edit ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-1", ResourceVersion: "1", Labels: map[string]string{}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, e := range edit {
@@ -25,19 +25,19 @@ func worker(name string, edit ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-func label(k, v string) func(*corev1.Node) {
+func withLabel(k, v string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels[k] = v }
 }
 
-func taint(key string) func(*corev1.Node) {
+func withTaint(key string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key}) }
 }
 
-func unready(n *corev1.Node)  { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
-func cordon(n *corev1.Node)   { n.Spec.Unschedulable = true }
+func notReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 func deleting(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
-func TestJudgesEligibilityAndState(t *testing.T) {
+func TestEvaluateNode(t *testing.T) {
 	blue, err := labels.Parse("pool=blue")
 	if err != nil {
 		t.Fatal(err)
@@ -50,26 +50,26 @@ func TestJudgesEligibilityAndState(t *testing.T) {
 		reason roster.Reason
 	}{
 		{"a ready worker", nil, Rules{}, roster.Ready, 0},
-		{"a worker that is not ready", []func(*corev1.Node){unready}, Rules{}, roster.NotReady, 0},
+		{"a worker that is not ready", []func(*corev1.Node){notReady}, Rules{}, roster.NotReady, 0},
 		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, roster.NotReady, 0},
-		{"a control plane node", []func(*corev1.Node){label(labelControlPlane, "")}, Rules{}, roster.Ready, roster.ControlPlane},
-		{"a master of old", []func(*corev1.Node){label(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
-		{"excluded from load balancers", []func(*corev1.Node){label(labelExclude, "")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
-		{"excluded by any value but false", []func(*corev1.Node){label(labelExclude, "False")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
-		{"not excluded by the value false", []func(*corev1.Node){label(labelExclude, "false")}, Rules{}, roster.Ready, 0},
-		{"selected", []func(*corev1.Node){label("pool", "blue")}, Rules{Selector: blue}, roster.Ready, 0},
-		{"not selected", []func(*corev1.Node){label("pool", "red")}, Rules{Selector: blue}, roster.Ready, roster.NotSelected},
+		{"a control plane node", []func(*corev1.Node){withLabel(labelControlPlane, "")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"a master of old", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"excluded from load balancers", []func(*corev1.Node){withLabel(labelExclude, "")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"excluded by any value but false", []func(*corev1.Node){withLabel(labelExclude, "False")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"not excluded by the value false", []func(*corev1.Node){withLabel(labelExclude, "false")}, Rules{}, roster.Ready, 0},
+		{"selected", []func(*corev1.Node){withLabel("pool", "blue")}, Rules{Selector: blue}, roster.Ready, 0},
+		{"not selected", []func(*corev1.Node){withLabel("pool", "red")}, Rules{Selector: blue}, roster.Ready, roster.NotSelected},
 		{"being deleted", []func(*corev1.Node){deleting}, Rules{}, roster.Draining, 0},
-		{"being deleted and not ready", []func(*corev1.Node){deleting, unready}, Rules{}, roster.Draining, 0},
-		{"to be deleted by the autoscaler", []func(*corev1.Node){taint(taintAutoscaler)}, Rules{}, roster.Draining, 0},
-		{"shut down", []func(*corev1.Node){taint(taintShutdown)}, Rules{}, roster.NotReady, 0},
-		{"shut down and being deleted", []func(*corev1.Node){taint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
-		{"cordoned, which changes nothing", []func(*corev1.Node){cordon, taint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
-		{"cordoned where that means drain", []func(*corev1.Node){cordon}, Rules{Cordoned: Drain}, roster.Draining, 0},
-		{"cordoned and not ready", []func(*corev1.Node){cordon, unready}, Rules{}, roster.NotReady, 0},
+		{"being deleted and not ready", []func(*corev1.Node){deleting, notReady}, Rules{}, roster.Draining, 0},
+		{"to be deleted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, Rules{}, roster.Draining, 0},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, roster.NotReady, 0},
+		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
+		{"cordoned, which changes nothing", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
+		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
+		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, roster.NotReady, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := Judge(worker("w", tc.edit...), tc.rules)
+			c := EvaluateNode(newWorker("w", tc.edit...), tc.rules)
 			if c.State != tc.state || c.Excluded != tc.reason || (c.Advice == "") != (tc.reason == 0) {
 				t.Errorf("got %s, %q, %q; want %s, %q", c.State, c.Excluded, c.Advice, tc.state, tc.reason)
 			}
@@ -78,19 +78,19 @@ func TestJudgesEligibilityAndState(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	t.Run("malformed: a Node with values that nobody can read", malformedNode)
+	t.Run("malformed: a Node with values that nobody can read", testMalformedNode)
 }
 
-func malformedNode(t *testing.T) {
-	n := worker("w", label("ok", "yes"), label("long", strings.Repeat("x", 64)), label(strings.Repeat("k", 400), ""),
-		label("bytes", "\xff"), label(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)), label(corev1.LabelTopologyRegion, "de"))
+func testMalformedNode(t *testing.T) {
+	n := newWorker("w", withLabel("ok", "yes"), withLabel("long", strings.Repeat("x", 64)), withLabel(strings.Repeat("k", 400), ""),
+		withLabel("bytes", "\xff"), withLabel(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)), withLabel(corev1.LabelTopologyRegion, "de"))
 	n.Spec.ProviderID = strings.Repeat("p", 5000)
 	n.Status.NodeInfo.SystemUUID = "\xfe"
 	for _, a := range []string{"10.0.0.300", "", "10.0.0.11", "::ffff:10.0.0.11", "fd00::1%eth0", "node.example"} {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
 	}
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
-	got := Judge(n, Rules{})
+	got := EvaluateNode(n, Rules{})
 	got.Trail = nil // has a test of its own
 	want := roster.Candidate{
 		Name: "w", UID: "uid-1", State: roster.Ready, Region: "de",
@@ -100,19 +100,19 @@ func malformedNode(t *testing.T) {
 	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
 		t.Error(d)
 	}
-	nothing := Judge(&corev1.Node{}, Rules{})
+	nothing := EvaluateNode(&corev1.Node{}, Rules{})
 	nothing.Trail = nil
 	if d := cmp.Diff(nothing, roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestTheTrailTellsEveryRule(t *testing.T) {
+func TestStepsListEveryRule(t *testing.T) {
 	blue, err := labels.Parse("pool=blue")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Judge(worker("w", label(labelExclude, ""), cordon, unready), Rules{Selector: blue}).Trail
+	got := EvaluateNode(newWorker("w", withLabel(labelExclude, ""), cordoned, notReady), Rules{Selector: blue}).Trail
 	want := []roster.Step{
 		{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no label of a control plane node"},
 		{Stage: roster.StageEligibility, Question: "May load balancers send to it?", Result: roster.Failed, Saw: labelExclude + ` is ""`},
@@ -129,20 +129,20 @@ func TestTheTrailTellsEveryRule(t *testing.T) {
 	}
 }
 
-func FuzzJudgesAnyNode(f *testing.F) {
+func FuzzEvaluateNode(f *testing.F) {
 	f.Add("worker", "ionos://x", "uuid", "10.0.0.11", labelExclude, "false", taintAutoscaler)
 	f.Add("", strings.Repeat("p", 2000), "\xff", "fd00::1%eth0", labelControlPlane, "", taintShutdown)
 	f.Add("w", "", "", "::ffff:10.0.0.1", corev1.LabelTopologyZone, strings.Repeat("z", 100), "")
 	f.Fuzz(func(t *testing.T, name, provider, uuid, address, key, value, tainting string) {
-		n := worker(name, label(key, value), taint(tainting))
+		n := newWorker(name, withLabel(key, value), withTaint(tainting))
 		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = provider, uuid
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
-		c := Judge(n, Rules{})
-		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > maxValue || len(c.Region) > maxValue {
+		c := EvaluateNode(n, Rules{})
+		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > maxLabelValue || len(c.Region) > maxLabelValue {
 			t.Errorf("out of bounds: %+v", c)
 		}
 		for k, v := range c.Labels {
-			if len(k) > maxKey || len(v) > maxValue || !utf8.ValidString(k+v) {
+			if len(k) > maxLabelKey || len(v) > maxLabelValue || !utf8.ValidString(k+v) {
 				t.Errorf("label %q=%q", k, v)
 			}
 		}
@@ -157,20 +157,20 @@ func FuzzJudgesAnyNode(f *testing.F) {
 	})
 }
 
-func TestNodesWithTheSameStepsShareThem(t *testing.T) {
+func TestSharesEqualSteps(t *testing.T) {
 	n := &Nodes{}
 	step := func(saw string) []roster.Step { return []roster.Step{{Saw: saw}} }
-	first := n.trail(step("a"), step("b"))
-	if again := n.trail(step("a"), step("b")); &again[0] != &first[0] {
+	first := n.joinSteps(step("a"), step("b"))
+	if again := n.joinSteps(step("a"), step("b")); &again[0] != &first[0] {
 		t.Error("the same steps were kept twice")
 	}
-	for i := range 3 * mostTrails {
+	for i := range 3 * maxSharedSteps {
 		want := []roster.Step{{Saw: "a"}, {Saw: fmt.Sprint(i)}}
-		if diff := cmp.Diff(want, n.trail(want[:1], want[1:])); diff != "" {
+		if diff := cmp.Diff(want, n.joinSteps(want[:1], want[1:])); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
 	}
-	if len(n.trails) != mostTrails {
-		t.Errorf("%d are remembered, want %d", len(n.trails), mostTrails)
+	if len(n.sharedSteps) != maxSharedSteps {
+		t.Errorf("%d are remembered, want %d", len(n.sharedSteps), maxSharedSteps)
 	}
 }

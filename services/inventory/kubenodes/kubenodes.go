@@ -26,17 +26,17 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// watched lists and watches objects, whose list is an L.
-type watched[L runtime.Object] interface {
+// listWatcher lists and watches objects, whose list is an L.
+type listWatcher[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 // Config is what Nodes needs. All fields are mandatory but Rules and Pods.
 type Config struct {
-	Nodes      watched[*corev1.NodeList]
-	Pods       watched[*corev1.PodList] // of the workload's namespace; nil: Rules have no workload
-	Client     any                      // behind both: see kubewatch.Config
+	Nodes      listWatcher[*corev1.NodeList]
+	Pods       listWatcher[*corev1.PodList] // of the workload's namespace; nil: Rules have no workload
+	Client     any                          // behind both: see kubewatch.Config
 	Rules      Rules
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -44,71 +44,71 @@ type Config struct {
 
 // Nodes follows the Nodes of a cluster. Its methods are safe for concurrent use.
 type Nodes struct {
-	rules   Rules
-	nodes   *kubewatch.Watch[seen]
-	pods    *kubewatch.Watch[pod] // nil: no workload is given
-	looks   *kubewatch.Looks
-	changed chan struct{} // capacity 1
+	rules    Rules
+	nodes    *kubewatch.Watch[nodeSummary]
+	pods     *kubewatch.Watch[podState] // nil: no workload is given
+	verifier *kubewatch.Verifier
+	changed  chan struct{} // capacity 1
 
-	mu    sync.Mutex
-	known map[string]seen             // Nodes by name
-	told  map[string]roster.Candidate // as they were told last, by name
-	runs  map[string]pod              // Pods by name
-	works map[string]crew             // the Pods on a Node, by its name
+	mu           sync.Mutex
+	nodesByName  map[string]nodeSummary      // Nodes by name
+	reported     map[string]roster.Candidate // as they were told last, by name
+	podsByName   map[string]podState         // Pods by name
+	countsByNode map[string]podCounts        // the Pods on a Node, by its name
 
-	trails [][]roster.Step // the last few that differ: most Nodes share one
+	sharedSteps [][]roster.Step // the last few that differ: most Nodes share one
 }
 
-// mostTrails is how many are remembered to be shared.
-const mostTrails = 16
+// maxSharedSteps is how many are remembered to be shared.
+const maxSharedSteps = 16
 
 // New returns Nodes that have read nothing yet: see Run.
 func New(cfg Config) *Nodes {
 	n := &Nodes{
 		rules: cfg.Rules, changed: make(chan struct{}, 1),
-		known: map[string]seen{}, told: map[string]roster.Candidate{}, runs: map[string]pod{}, works: map[string]crew{},
+		nodesByName: map[string]nodeSummary{}, reported: map[string]roster.Candidate{}, podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
 	}
 	watching := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
-	n.nodes = kubewatch.New(nodesOf(cfg.Nodes, cfg.Rules), watching)
+	n.nodes = kubewatch.New(nodeKind(cfg.Nodes, cfg.Rules), watching)
 	if cfg.Rules.Workload == nil {
-		n.looks = kubewatch.NewLooks(n.nodes)
+		n.verifier = kubewatch.NewVerifier(n.nodes)
 		return n
 	}
-	n.pods = kubewatch.New(podsOf(cfg.Pods, *cfg.Rules.Workload), watching)
-	n.looks = kubewatch.NewLooks(n.nodes, n.pods)
+	n.pods = kubewatch.New(podKind(cfg.Pods, *cfg.Rules.Workload), watching)
+	n.verifier = kubewatch.NewVerifier(n.nodes, n.pods)
 	return n
 }
 
-func nodesOf(nodes watched[*corev1.NodeList], rules Rules) kubewatch.Kind[seen] {
-	return kubewatch.Kind[seen]{
+func nodeKind(nodes listWatcher[*corev1.NodeList], rules Rules) kubewatch.Kind[nodeSummary] {
+	return kubewatch.Kind[nodeSummary]{
 		Resource: "nodes", Example: &corev1.Node{},
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
 		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return nodes.Watch(ctx, o)
 		},
-		Keep: func(o runtime.Object) seen {
+		Extract: func(o runtime.Object) nodeSummary {
 			node, _ := o.(*corev1.Node)
-			return see(node, rules)
+			return summarizeNode(node, rules)
 		},
-		Same: seen.same,
+		Equal: nodeSummary.equal,
 	}
 }
 
-// running selects Pods that a node runs: others prove nothing of a node, and a Pod that ends
+// runningSelector selects Pods that a node runs: others prove nothing of a node, and a Pod that ends
 // or fails leaves the selection, which the watch tells as a deletion.
-var running = fields.AndSelectors(
+var runningSelector = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("spec.nodeName", ""),
 	fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)),
 ).String()
 
-func podsOf(pods watched[*corev1.PodList], w Workload) kubewatch.Kind[pod] {
+func podKind(pods listWatcher[*corev1.PodList], w Workload) kubewatch.Kind[podState] {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
-		o.LabelSelector, o.FieldSelector = w.Selector.String(), running
+		o.LabelSelector, o.FieldSelector = w.Selector.String(), runningSelector
 		return o
 	}
-	return kubewatch.Kind[pod]{
+	return kubewatch.Kind[podState]{
 		Resource: "pods", Example: &corev1.Pod{},
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return pods.List(ctx, selected(o))
@@ -116,11 +116,11 @@ func podsOf(pods watched[*corev1.PodList], w Workload) kubewatch.Kind[pod] {
 		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return pods.Watch(ctx, selected(o))
 		},
-		Keep: func(o runtime.Object) pod {
+		Extract: func(o runtime.Object) podState {
 			p, _ := o.(*corev1.Pod)
-			return judgePod(p)
+			return readPod(p)
 		},
-		Same: func(a, b pod) bool { return a == b },
+		Equal: func(a, b podState) bool { return a == b },
 	}
 }
 
@@ -134,9 +134,9 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Look asks the API server whether what was told can be believed: see kubewatch.Looks.
-func (n *Nodes) Look(ctx context.Context, look roster.Look) (mark uint64, err error) {
-	return n.looks.Look(ctx, look)
+// Verify asks the API server whether what was told can be believed: see kubewatch.Verifier.
+func (n *Nodes) Verify(ctx context.Context, look roster.Look) (mark uint64, err error) {
+	return n.verifier.Verify(ctx, look)
 }
 
 // Changed receives when there is something to take. It has room for one signal, which
@@ -152,93 +152,93 @@ func (n *Nodes) Take() roster.News {
 
 	nodes := n.nodes.Take()
 	for _, o := range nodes.Changed {
-		n.known[o.Name] = o.Value
+		n.nodesByName[o.Name] = o.Value
 		dirty[o.Name] = struct{}{}
 	}
 	for _, name := range nodes.Removed {
-		delete(n.known, name)
+		delete(n.nodesByName, name)
 		dirty[name] = struct{}{}
 	}
-	at, rvs := []time.Time{nodes.HeardAt}, []uint64{nodes.ResourceVersion}
+	at, rvs := []time.Time{nodes.LastContact}, []uint64{nodes.ResourceVersion}
 	news.Failure, news.ChangedAt = nodes.Failure, nodes.ChangedAt
 
 	if n.pods != nil {
 		pods := n.pods.Take()
 		for _, o := range pods.Changed {
-			n.move(o.Name, o.Value, dirty)
+			n.updatePod(o.Name, o.Value, dirty)
 		}
 		for _, name := range pods.Removed {
-			n.move(name, pod{}, dirty)
+			n.updatePod(name, podState{}, dirty)
 		}
-		at, rvs = append(at, pods.HeardAt), append(rvs, pods.ResourceVersion)
-		news.Failure = join(news.Failure, pods.Failure)
+		at, rvs = append(at, pods.LastContact), append(rvs, pods.ResourceVersion)
+		news.Failure = joinFailures(news.Failure, pods.Failure)
 		if at := pods.ChangedAt; news.ChangedAt.IsZero() || !at.IsZero() && at.Before(news.ChangedAt) {
 			news.ChangedAt = at
 		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(dirty)) {
-		before, wasTold := n.told[name]
-		s, ok := n.known[name]
+		before, wasTold := n.reported[name]
+		s, ok := n.nodesByName[name]
 		if !ok {
 			if wasTold {
-				delete(n.told, name)
+				delete(n.reported, name)
 				news.Removed = append(news.Removed, name)
 			}
 			continue
 		}
 		c := s.candidate
 		var states []roster.Step
-		c.State, states = s.state(n.rules, n.works[name])
-		c.Trail = n.trail(c.Trail, states)
-		if wasTold && alike(before, c) {
+		c.State, states = s.evaluateState(n.rules, n.countsByNode[name])
+		c.Trail = n.joinSteps(c.Trail, states)
+		if wasTold && equalCandidates(before, c) {
 			continue
 		}
-		n.told[name] = c
+		n.reported[name] = c
 		news.Changed = append(news.Changed, c)
 	}
-	news.HeardAt, news.Mark = n.looks.Heard(at, rvs)
+	news.HeardAt, news.Mark = n.verifier.Progress(at, rvs)
 	return news
 }
 
-// trail joins steps, in a slice that Nodes whose steps are the same share.
-func (n *Nodes) trail(eligibility, state []roster.Step) []roster.Step {
-	for _, known := range n.trails {
+// joinSteps joins steps, in a slice that Nodes whose steps are the same share.
+func (n *Nodes) joinSteps(eligibility, state []roster.Step) []roster.Step {
+	for _, known := range n.sharedSteps {
 		if k := len(eligibility); len(known) == k+len(state) && slices.Equal(known[:k], eligibility) && slices.Equal(known[k:], state) {
 			return known
 		}
 	}
 	joined := slices.Concat(eligibility, state)
-	n.trails = append(n.trails[max(0, len(n.trails)-mostTrails+1):], joined)
+	n.sharedSteps = append(n.sharedSteps[max(0, len(n.sharedSteps)-maxSharedSteps+1):], joined)
 	return joined
 }
 
-// move takes in that a Pod is now where and as it is told; the zero Pod is nowhere.
-func (n *Nodes) move(name string, now pod, dirty map[string]struct{}) {
-	before := n.runs[name]
+// updatePod takes in that a Pod is now where and as it is told; the zero Pod is nowhere.
+func (n *Nodes) updatePod(name string, now podState, dirty map[string]struct{}) {
+	before := n.podsByName[name]
 	if before == now {
 		return
 	}
 	for _, p := range []struct {
-		pod
+		podState
 
 		by int
 	}{{before, -1}, {now, +1}} {
 		if p.node == "" {
 			continue
 		}
-		c := n.works[p.node].with(p.pod, p.by)
-		if n.works[p.node] = c; c == (crew{}) {
-			delete(n.works, p.node)
+		c := n.countsByNode[p.node].plus(p.podState, p.by)
+		if n.countsByNode[p.node] = c; c == (podCounts{}) {
+			delete(n.countsByNode, p.node)
 		}
 		dirty[p.node] = struct{}{}
 	}
-	if n.runs[name] = now; now.node == "" {
-		delete(n.runs, name)
+	if n.podsByName[name] = now; now.node == "" {
+		delete(n.podsByName, name)
 	}
 }
 
-func join(a, b string) string {
+func joinFailures(a, b string) string {
 	return strings.Join(slices.DeleteFunc([]string{a, b}, func(s string) bool { return s == "" }), "; ")
 }
 

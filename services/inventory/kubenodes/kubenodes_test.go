@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is a followed one, and all that was told of it so far.
-type cluster struct {
+// testCluster is a followed one, and all that was told of it so far.
+type testCluster struct {
 	*Nodes
 
 	t      *testing.T
@@ -33,7 +33,7 @@ type cluster struct {
 	states map[string]roster.State
 }
 
-func follow(t *testing.T, rules Rules, objects ...any) *cluster {
+func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	t.Helper()
 	client := fake.NewClientset()
 	watching := make(chan struct{}, 10)
@@ -68,11 +68,11 @@ func follow(t *testing.T, rules Rules, objects ...any) *cluster {
 	if rules.Workload != nil {
 		<-watching
 	}
-	return &cluster{Nodes: n, t: t, client: client, states: map[string]roster.State{}}
+	return &testCluster{Nodes: n, t: t, client: client, states: map[string]roster.State{}}
 }
 
-// told waits until all nodes have these states.
-func (c *cluster) told(want map[string]roster.State) {
+// awaitStates waits until all nodes have these states.
+func (c *testCluster) awaitStates(want map[string]roster.State) {
 	c.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for !cmp.Equal(want, c.states) {
@@ -92,24 +92,24 @@ func (c *cluster) told(want map[string]roster.State) {
 }
 
 func TestFollowsNodes(t *testing.T) {
-	c := follow(t, Rules{}, worker("a"), worker("b"))
-	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
+	c := startCluster(t, Rules{}, newWorker("a"), newWorker("b"))
+	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
 	ctx, nodes := t.Context(), c.client.CoreV1().Nodes()
 	for _, err := range []error{
-		second(nodes.Create(ctx, worker("c"), metav1.CreateOptions{})),
-		second(nodes.Update(ctx, worker("b", unready), metav1.UpdateOptions{})),
+		errOf(nodes.Create(ctx, newWorker("c"), metav1.CreateOptions{})),
+		errOf(nodes.Update(ctx, newWorker("b", notReady), metav1.UpdateOptions{})),
 		nodes.Delete(ctx, "a", metav1.DeleteOptions{}),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.told(map[string]roster.State{"b": roster.NotReady, "c": roster.Ready})
+	c.awaitStates(map[string]roster.State{"b": roster.NotReady, "c": roster.Ready})
 }
 
-func second[T any](_ T, err error) error { return err }
+func errOf[T any](_ T, err error) error { return err }
 
-func gateway(t *testing.T) Rules {
+func gatewayRules(t *testing.T) Rules {
 	t.Helper()
 	w, err := ParseWorkload("ingress/app=gateway")
 	if err != nil {
@@ -118,7 +118,7 @@ func gateway(t *testing.T) Rules {
 	return Rules{Workload: w}
 }
 
-func podOn(node, name string, edit ...func(*corev1.Pod)) *corev1.Pod {
+func newPod(node, name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ingress", Name: name, Labels: map[string]string{"app": "gateway"}},
 		Spec:       corev1.PodSpec{NodeName: node},
@@ -131,49 +131,49 @@ func podOn(node, name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func leavingPod(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
-func unreadyPod(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+func deletingPod(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+func notReadyPod(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-func TestWithAWorkloadADrainEndsWhenTheLastPodHasLeft(t *testing.T) {
-	c := follow(t, gateway(t), worker("a"), worker("b"), podOn("a", "one"), podOn("a", "two", unreadyPod))
+func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
+	c := startCluster(t, gatewayRules(t), newWorker("a"), newWorker("b"), newPod("a", "one"), newPod("a", "two", notReadyPod))
 	ctx, pods := t.Context(), c.client.CoreV1().Pods("ingress")
-	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.NotReady})
+	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.NotReady})
 	update := func(p *corev1.Pod) {
 		t.Helper()
 		if _, err := pods.Update(ctx, p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.client.CoreV1().Nodes().Update(ctx, worker("a", cordon, taint(taintAutoscaler)), metav1.UpdateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Nodes().Update(ctx, newWorker("a", cordoned, withTaint(taintAutoscaler)), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pods.Create(ctx, podOn("b", "three"), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(ctx, newPod("b", "three"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.Ready}) // the marked one serves on
-	update(podOn("a", "one", leavingPod))
-	c.told(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
-	update(podOn("a", "two"))
-	c.told(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
-	update(podOn("b", "two")) // as a Pod of a StatefulSet comes back elsewhere
-	c.told(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
+	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready}) // the marked one serves on
+	update(newPod("a", "one", deletingPod))
+	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
+	update(newPod("a", "two"))
+	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
+	update(newPod("b", "two")) // as a Pod of a StatefulSet comes back elsewhere
+	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
 	if err := pods.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Look(ctx, roster.Full); err != nil {
+	if _, err := c.Verify(ctx, roster.Full); err != nil {
 		t.Fatal(err)
 	}
 	c.Take()
-	c.told(map[string]roster.State{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's mark
-	if len(c.works) != 1 || len(c.runs) != 2 {
-		t.Errorf("what is gone is kept: %v, %v", c.works, c.runs)
+	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's mark
+	if len(c.countsByNode) != 1 || len(c.podsByName) != 2 {
+		t.Errorf("what is gone is kept: %v, %v", c.countsByNode, c.podsByName)
 	}
 }
 
-func TestOnlyPodsOfTheWorkloadAreAskedFor(t *testing.T) {
-	c := follow(t, gateway(t), worker("a"), podOn("a", "one"))
-	c.told(map[string]roster.State{"a": roster.Ready})
-	if _, err := c.Look(t.Context(), roster.Light); err != nil {
+func TestRequestsOnlyPodsOfWorkload(t *testing.T) {
+	c := startCluster(t, gatewayRules(t), newWorker("a"), newPod("a", "one"))
+	c.awaitStates(map[string]roster.State{"a": roster.Ready})
+	if _, err := c.Verify(t.Context(), roster.Light); err != nil {
 		t.Fatal(err)
 	}
 	asked := 0
@@ -200,10 +200,10 @@ func TestOnlyPodsOfTheWorkloadAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestWithoutAWorkloadNoPodIsAskedFor(t *testing.T) {
-	c := follow(t, Rules{}, worker("a"))
-	c.told(map[string]roster.State{"a": roster.Ready})
-	if _, err := c.Look(t.Context(), roster.Full); err != nil {
+func TestRequestsNoPodsWithoutWorkload(t *testing.T) {
+	c := startCluster(t, Rules{}, newWorker("a"))
+	c.awaitStates(map[string]roster.State{"a": roster.Ready})
+	if _, err := c.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
 	for _, action := range c.client.Actions() {
@@ -213,7 +213,7 @@ func TestWithoutAWorkloadNoPodIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestAPodCostsLittleMemory(t *testing.T) {
+func TestPodMemoryIsBounded(t *testing.T) {
 	const n = 20_000
 	heap := func() uint64 {
 		runtime.GC()
@@ -221,13 +221,13 @@ func TestAPodCostsLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	kind := podsOf(fake.NewClientset().CoreV1().Pods("ingress"), *gateway(t).Workload)
-	kept := make([]pod, 0, n)
+	kind := podKind(fake.NewClientset().CoreV1().Pods("ingress"), *gatewayRules(t).Workload)
+	kept := make([]podState, 0, n)
 	before := heap()
 	for i := range n {
-		p := podOn(fmt.Sprintf("node-%d", i%100), fmt.Sprintf("gateway-%d", i))
+		p := newPod(fmt.Sprintf("node-%d", i%100), fmt.Sprintf("gateway-%d", i))
 		p.Annotations = map[string]string{"big": strings.Repeat("x", 4096)}
-		kept = append(kept, kind.Keep(p))
+		kept = append(kept, kind.Extract(p))
 	}
 	if each := (heap() - before) / n; each > 256 {
 		t.Errorf("%d bytes are kept of a Pod", each)
@@ -235,7 +235,7 @@ func TestAPodCostsLittleMemory(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-func TestParsesAWorkload(t *testing.T) {
+func TestParseWorkload(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"ingress/app=gateway", "ingress/app=gateway"},
 		{"ingress/app.kubernetes.io/name=gateway,tier!=test", "ingress/app.kubernetes.io/name=gateway,tier!=test"},
@@ -252,33 +252,33 @@ func TestParsesAWorkload(t *testing.T) {
 	}
 }
 
-func TestJudgesByTheWorkload(t *testing.T) {
+func TestStateFromWorkload(t *testing.T) {
 	some := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
-	ready, leaving, none, broken := crew{all: 1, ready: 1}, crew{all: 1, leaving: 1}, crew{}, crew{all: 1}
+	ready, leaving, none, broken := podCounts{all: 1, ready: 1}, podCounts{all: 1, deleting: 1}, podCounts{}, podCounts{all: 1}
 	for _, tc := range []struct {
 		name     string
 		edit     []func(*corev1.Node)
-		cordoned Cordoned
-		here     crew
+		cordoned CordonPolicy
+		here     podCounts
 		want     roster.State
 	}{
-		{"a ready Pod runs there", nil, Keep, ready, roster.Ready},
-		{"no Pod runs there", nil, Keep, none, roster.NotReady},
-		{"its Pod is not ready", nil, Keep, broken, roster.NotReady},
-		{"its only ready Pod is being deleted", nil, Keep, leaving, roster.Draining},
-		{"the kubelet is not ready", []func(*corev1.Node){unready}, Keep, ready, roster.NotReady},
-		{"cordoned", []func(*corev1.Node){cordon}, Keep, ready, roster.Ready},
-		{"cordoned where that means drain", []func(*corev1.Node){cordon}, Drain, ready, roster.Ready},
-		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordon}, Drain, none, roster.Draining},
-		{"cordoned, and the Pod has left", []func(*corev1.Node){cordon}, Keep, none, roster.NotReady},
-		{"marked by the autoscaler", []func(*corev1.Node){taint(taintAutoscaler)}, Keep, ready, roster.Ready},
-		{"marked by the autoscaler, and the Pod has left", []func(*corev1.Node){taint(taintAutoscaler)}, Keep, none, roster.Draining},
-		{"being deleted", []func(*corev1.Node){deleting}, Keep, ready, roster.Draining},
-		{"shut down", []func(*corev1.Node){taint(taintShutdown)}, Keep, ready, roster.NotReady},
+		{"a ready Pod runs there", nil, KeepCordoned, ready, roster.Ready},
+		{"no Pod runs there", nil, KeepCordoned, none, roster.NotReady},
+		{"its Pod is not ready", nil, KeepCordoned, broken, roster.NotReady},
+		{"its only ready Pod is being deleted", nil, KeepCordoned, leaving, roster.Draining},
+		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, roster.NotReady},
+		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, roster.Ready},
+		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, roster.Ready},
+		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, roster.Draining},
+		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, roster.NotReady},
+		{"marked by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, roster.Ready},
+		{"marked by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, roster.Draining},
+		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, roster.Draining},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, roster.NotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rules := Rules{Cordoned: tc.cordoned, Workload: some}
-			if got, _ := see(worker("w", tc.edit...), rules).state(rules, tc.here); got != tc.want {
+			if got, _ := summarizeNode(newWorker("w", tc.edit...), rules).evaluateState(rules, tc.here); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})

@@ -33,19 +33,19 @@ func ParseWorkload(text string) (*Workload, error) {
 // String is the workload as it is configured.
 func (w *Workload) String() string { return w.Namespace + "/" + w.Selector.String() }
 
-// pod is what a Pod of the workload says of its node. The zero Pod runs nowhere.
-type pod struct {
-	node           string
-	ready, leaving bool
+// podState is what a Pod of the workload says of its node. The zero Pod runs nowhere.
+type podState struct {
+	node            string
+	ready, deleting bool
 }
 
-// judgePod reduces a Pod that runs. A Pod that is being deleted may still be ready: it serves
+// readPod reduces a Pod that runs. A Pod that is being deleted may still be ready: it serves
 // what is under way.
-func judgePod(p *corev1.Pod) pod {
+func readPod(p *corev1.Pod) podState {
 	if p == nil {
-		return pod{}
+		return podState{}
 	}
-	is := pod{node: bounded(p.Spec.NodeName, maxIdentifier), leaving: p.DeletionTimestamp != nil}
+	is := podState{node: validOrEmpty(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			is.ready = true
@@ -54,29 +54,29 @@ func judgePod(p *corev1.Pod) pod {
 	return is
 }
 
-// crew counts the Pods of the workload on one node.
-type crew struct {
-	all, ready, leaving int // leaving: ready, and being deleted
+// podCounts counts the Pods of the workload on one node.
+type podCounts struct {
+	all, ready, deleting int // leaving: ready, and being deleted
 }
 
-// with returns the crew with the Pod come (1) or gone (-1).
-func (c crew) with(p pod, by int) crew {
+// plus returns the crew with the Pod come (1) or gone (-1).
+func (c podCounts) plus(p podState, by int) podCounts {
 	c.all += by
 	switch {
-	case p.ready && p.leaving:
-		c.leaving += by
+	case p.ready && p.deleting:
+		c.deleting += by
 	case p.ready:
 		c.ready += by
 	}
 	return c
 }
 
-func (c crew) String() string {
+func (c podCounts) String() string {
 	switch {
 	case c.all == 0:
 		return "no running Pod of it"
-	case c.leaving > 0:
-		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.leaving)
+	case c.deleting > 0:
+		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.deleting)
 	}
 	return fmt.Sprintf("%d running, %d ready", c.all, c.ready)
 }

@@ -27,50 +27,50 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// lookTimeout is how long the API server may take to say that the Service is there.
-const lookTimeout = 5 * time.Second
+// getTimeout is how long the API server may take to say that the Service is there.
+const getTimeout = 5 * time.Second
 
-// services gets Services.
-type services interface {
+// serviceGetter gets Services.
+type serviceGetter interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Service, error)
 }
 
-// endpointSlices lists and watches EndpointSlices.
-type endpointSlices interface {
+// sliceListWatcher lists and watches EndpointSlices.
+type sliceListWatcher interface {
 	List(context.Context, metav1.ListOptions) (*discoveryv1.EndpointSliceList, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 // Config is what Endpoints needs. All fields are mandatory.
 type Config struct {
-	Services        services       // of the namespace
-	Slices          endpointSlices // of the namespace
-	Client          any            // behind both: see kubewatch.Config
-	Namespace, Name string         // of the Service
+	Services        serviceGetter    // of the namespace
+	Slices          sliceListWatcher // of the namespace
+	Client          any              // behind both: see kubewatch.Config
+	Namespace, Name string           // of the Service
 	Log             *slog.Logger
 	Registerer      prometheus.Registerer
 }
 
 // Endpoints follows the endpoints of a Service. Its methods are safe for concurrent use.
 type Endpoints struct {
-	cfg     Config
-	watch   *kubewatch.Watch[slice]
-	looks   *kubewatch.Looks
-	changed chan struct{} // capacity 1
+	cfg      Config
+	watch    *kubewatch.Watch[sliceSummary]
+	verifier *kubewatch.Verifier
+	changed  chan struct{} // capacity 1
 
-	mu     sync.Mutex
-	slices map[string]slice               // by name
-	listed map[string]map[string]endpoint // by the member's key, then by the slice that lists it
-	told   map[string]roster.Candidate    // as they were told last, by key
-	bad    int                            // members whose endpoint cannot be used
-	ports  []roster.Port                  // of all slices
+	mu             sync.Mutex
+	slicesByName   map[string]sliceSummary        // by name
+	endpointsByKey map[string]map[string]endpoint // by the member's key, then by the slice that lists it
+	reported       map[string]roster.Candidate    // as they were told last, by key
+	invalidCount   int                            // members whose endpoint cannot be used
+	ports          []roster.Port                  // of all slices
 }
 
 // New returns Endpoints that have read nothing yet: see Run.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1),
-		slices: map[string]slice{}, listed: map[string]map[string]endpoint{}, told: map[string]roster.Candidate{},
+		slicesByName: map[string]sliceSummary{}, endpointsByKey: map[string]map[string]endpoint{}, reported: map[string]roster.Candidate{},
 	}
 	all := cfg.Slices
 	ours := func(o metav1.ListOptions) metav1.ListOptions {
@@ -78,7 +78,7 @@ func New(cfg Config) *Endpoints {
 		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
 		return o
 	}
-	e.watch = kubewatch.New(kubewatch.Kind[slice]{
+	e.watch = kubewatch.New(kubewatch.Kind[sliceSummary]{
 		Resource: "endpointslices", Example: &discoveryv1.EndpointSlice{},
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return all.List(ctx, ours(o))
@@ -86,34 +86,34 @@ func New(cfg Config) *Endpoints {
 		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return all.Watch(ctx, ours(o))
 		},
-		Keep: func(o runtime.Object) slice {
+		Extract: func(o runtime.Object) sliceSummary {
 			s, _ := o.(*discoveryv1.EndpointSlice)
-			return read(s)
+			return summarizeSlice(s)
 		},
-		Same: slice.same,
+		Equal: sliceSummary.equal,
 	}, kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: e.changed,
 	})
-	e.looks = kubewatch.NewLooks(e.watch)
+	e.verifier = kubewatch.NewVerifier(e.watch)
 	return e
 }
 
 // Run follows the Service until ctx is done; its error is then nil.
 func (e *Endpoints) Run(ctx context.Context) error { return e.watch.Run(ctx) }
 
-// Look asks the API server whether the Service is there, and whether what was told of its
-// slices can be believed: see kubewatch.Looks.
-func (e *Endpoints) Look(ctx context.Context, look roster.Look) (mark uint64, err error) {
-	if err := e.exists(ctx); err != nil {
+// Verify asks the API server whether the Service is there, and whether what was told of its
+// slices can be believed: see kubewatch.Verifier.
+func (e *Endpoints) Verify(ctx context.Context, look roster.Look) (mark uint64, err error) {
+	if err := e.checkService(ctx); err != nil {
 		return 0, err
 	}
-	return e.looks.Look(ctx, look)
+	return e.verifier.Verify(ctx, look)
 }
 
-// exists is no error if the Service is there and can have endpoints. A typing mistake, or a
+// checkService is no error if the Service is there and can have endpoints. A typing mistake, or a
 // Service that is made anew, must not look like one whose endpoints have all gone.
-func (e *Endpoints) exists(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+func (e *Endpoints) checkService(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	service, err := e.cfg.Services.Get(ctx, e.cfg.Name, metav1.GetOptions{})
 	name := e.cfg.Namespace + "/" + e.cfg.Name
@@ -139,67 +139,67 @@ func (e *Endpoints) Take() roster.News {
 	told := e.watch.Take()
 	dirty := map[string]struct{}{}
 	for _, o := range told.Changed {
-		e.put(o.Name, o.Value, dirty)
+		e.updateSlice(o.Name, o.Value, dirty)
 	}
 	for _, name := range told.Removed {
-		e.put(name, slice{}, dirty)
+		e.updateSlice(name, sliceSummary{}, dirty)
 	}
 	news := roster.News{Failure: told.Failure, ChangedAt: told.ChangedAt}
 	for _, key := range slices.Sorted(maps.Keys(dirty)) {
-		e.tell(key, &news)
+		e.reportMember(key, &news)
 	}
 	slices.SortFunc(news.Changed, func(a, b roster.Candidate) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(news.Removed)
-	if e.bad > 0 {
-		news.Flaw = fmt.Sprintf("%d endpoints of the Service cannot be used: those that are known stay as they were", e.bad)
+	if e.invalidCount > 0 {
+		news.Flaw = fmt.Sprintf("%d endpoints of the Service cannot be used: those that are known stay as they were", e.invalidCount)
 	}
 	if len(told.Changed)+len(told.Removed) > 0 {
 		e.ports = e.allPorts()
 	}
 	news.Ports = e.ports
-	news.HeardAt, news.Mark = e.looks.Heard([]time.Time{told.HeardAt}, []uint64{told.ResourceVersion})
+	news.HeardAt, news.Mark = e.verifier.Progress([]time.Time{told.LastContact}, []uint64{told.ResourceVersion})
 	return news
 }
 
-// put takes in what a slice lists now, and notes whom that is about.
-func (e *Endpoints) put(name string, now slice, dirty map[string]struct{}) {
-	for _, p := range e.slices[name].endpoints {
-		delete(e.listed[p.key], name)
+// updateSlice takes in what a slice lists now, and notes whom that is about.
+func (e *Endpoints) updateSlice(name string, now sliceSummary, dirty map[string]struct{}) {
+	for _, p := range e.slicesByName[name].endpoints {
+		delete(e.endpointsByKey[p.key], name)
 		dirty[p.key] = struct{}{}
 	}
 	for _, p := range now.endpoints {
-		if e.listed[p.key] == nil {
-			e.listed[p.key] = map[string]endpoint{}
+		if e.endpointsByKey[p.key] == nil {
+			e.endpointsByKey[p.key] = map[string]endpoint{}
 		}
-		e.listed[p.key][name] = p
+		e.endpointsByKey[p.key][name] = p
 		dirty[p.key] = struct{}{}
 	}
-	e.slices[name] = now
+	e.slicesByName[name] = now
 	if len(now.endpoints) == 0 && len(now.ports) == 0 {
-		delete(e.slices, name)
+		delete(e.slicesByName, name)
 	}
 }
 
-// tell adds to the news what became of a member.
-func (e *Endpoints) tell(key string, news *roster.News) {
-	before, wasTold := e.told[key]
+// reportMember adds to the news what became of a member.
+func (e *Endpoints) reportMember(key string, news *roster.News) {
+	before, wasTold := e.reported[key]
 	if wasTold && before.Bad != "" {
-		e.bad--
+		e.invalidCount--
 	}
-	if len(e.listed[key]) == 0 {
-		delete(e.listed, key)
-		delete(e.told, key)
+	if len(e.endpointsByKey[key]) == 0 {
+		delete(e.endpointsByKey, key)
+		delete(e.reported, key)
 		if wasTold {
 			news.Removed = append(news.Removed, before.Name)
 		}
 		return
 	}
-	now := join(e.listed[key])
+	now := mergeEndpoints(e.endpointsByKey[key])
 	if now.Bad != "" {
-		e.bad++
+		e.invalidCount++
 	}
-	e.told[key] = now
-	if !wasTold || !alike(before, now) {
+	e.reported[key] = now
+	if !wasTold || !equalCandidates(before, now) {
 		news.Changed = append(news.Changed, now)
 	}
 }
@@ -207,7 +207,7 @@ func (e *Endpoints) tell(key string, news *roster.News) {
 // allPorts are those of all slices, each once, sorted.
 func (e *Endpoints) allPorts() []roster.Port {
 	var all []roster.Port
-	for _, s := range e.slices {
+	for _, s := range e.slicesByName {
 		all = append(all, s.ports...)
 	}
 	slices.SortFunc(all, comparePorts)

@@ -26,17 +26,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a followed Service "web" of the namespace "shop", and what was told of it so far.
-type world struct {
+// testService is a followed Service "web" of the namespace "shop", and what was told of it so far.
+type testService struct {
 	*Endpoints
 
-	t      *testing.T
-	client *fake.Clientset
-	now    map[string]roster.Candidate
-	news   roster.News
+	t          *testing.T
+	client     *fake.Clientset
+	members    map[string]roster.Candidate
+	lastUpdate roster.News
 }
 
-func follow(t *testing.T, slices ...*discoveryv1.EndpointSlice) *world {
+func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testService {
 	t.Helper()
 	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
 	watching := make(chan struct{}, 10)
@@ -45,7 +45,7 @@ func follow(t *testing.T, slices ...*discoveryv1.EndpointSlice) *world {
 		watching <- struct{}{} // what changes between list and watch is lost on the fake
 		return true, stream, err
 	})
-	w := &world{t: t, client: client, now: map[string]roster.Candidate{}}
+	w := &testService{t: t, client: client, members: map[string]roster.Candidate{}}
 	for _, s := range slices {
 		w.create(s)
 	}
@@ -67,35 +67,35 @@ func follow(t *testing.T, slices ...*discoveryv1.EndpointSlice) *world {
 	return w
 }
 
-func (w *world) create(s *discoveryv1.EndpointSlice) {
+func (w *testService) create(s *discoveryv1.EndpointSlice) {
 	w.t.Helper()
 	if _, err := w.client.DiscoveryV1().EndpointSlices("shop").Create(w.t.Context(), s, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) update(s *discoveryv1.EndpointSlice) {
+func (w *testService) update(s *discoveryv1.EndpointSlice) {
 	w.t.Helper()
 	if _, err := w.client.DiscoveryV1().EndpointSlices("shop").Update(w.t.Context(), s, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) remove(name string) {
+func (w *testService) remove(name string) {
 	w.t.Helper()
 	if err := w.client.DiscoveryV1().EndpointSlices("shop").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// told takes news until every member is as wanted: state and addresses in words, by name.
-func (w *world) told(want map[string]string) {
+// awaitMembers takes news until every member is as wanted: state and addresses in words, by name.
+func (w *testService) awaitMembers(want map[string]string) {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		got := map[string]string{}
-		for name, c := range w.now {
-			got[name] = words(c)
+		for name, c := range w.members {
+			got[name] = describeCandidate(c)
 		}
 		if cmp.Equal(want, got) {
 			return
@@ -105,17 +105,17 @@ func (w *world) told(want map[string]string) {
 		case <-deadline:
 			w.t.Fatal(cmp.Diff(want, got))
 		}
-		w.news = w.Take()
-		for _, c := range w.news.Changed {
-			w.now[c.Name] = c
+		w.lastUpdate = w.Take()
+		for _, c := range w.lastUpdate.Changed {
+			w.members[c.Name] = c
 		}
-		for _, name := range w.news.Removed {
-			delete(w.now, name)
+		for _, name := range w.lastUpdate.Removed {
+			delete(w.members, name)
 		}
 	}
 }
 
-func words(c roster.Candidate) string {
+func describeCandidate(c roster.Candidate) string {
 	all := []string{c.State.String()}
 	if c.Bad != "" {
 		all = []string{"bad"}
@@ -126,21 +126,21 @@ func words(c roster.Candidate) string {
 	return strings.Join(all, " ")
 }
 
-// listing makes an EndpointSlice of the Service, whatever it is called.
-func listing(name string, kind discoveryv1.AddressType, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+// newSlice makes an EndpointSlice of the Service, whatever it is called.
+func newSlice(name string, kind discoveryv1.AddressType, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: kind, Endpoints: endpoints,
 	}
 }
 
-func ported(s *discoveryv1.EndpointSlice, name string, number int32) *discoveryv1.EndpointSlice {
+func withPort(s *discoveryv1.EndpointSlice, name string, number int32) *discoveryv1.EndpointSlice {
 	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
 	return s
 }
 
-// of is an endpoint of a Pod (none: ""), in a state.
-func of(pod, address string, is roster.State) discoveryv1.Endpoint {
+// newEndpoint is an endpoint of a Pod (none: ""), in a state.
+func newEndpoint(pod, address string, is roster.State) discoveryv1.Endpoint {
 	ready, leaving := is == roster.Ready, is == roster.Draining
 	serving := ready || leaving
 	e := discoveryv1.Endpoint{
@@ -155,43 +155,43 @@ func of(pod, address string, is roster.State) discoveryv1.Endpoint {
 
 const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 
-func TestFollowsSeveralSlicesNotNamedLikeTheServiceInBothFamilies(t *testing.T) {
-	w := follow(t,
-		listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("", "10.0.0.9", roster.NotReady)),
-		listing("two", v6, of("a", "fd00::1", roster.Ready)),
-		listing("three", v4, of("b", "10.0.0.2", roster.Draining)))
-	w.told(map[string]string{
+func TestFollowsSlicesOfBothFamilies(t *testing.T) {
+	w := startService(t,
+		newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("", "10.0.0.9", roster.NotReady)),
+		newSlice("two", v6, newEndpoint("a", "fd00::1", roster.Ready)),
+		newSlice("three", v4, newEndpoint("b", "10.0.0.2", roster.Draining)))
+	w.awaitMembers(map[string]string{
 		"a.uid-of-a": "ready 10.0.0.1 fd00::1", "b.uid-of-b": "draining 10.0.0.2", "10.0.0.9": "not_ready 10.0.0.9",
 	})
-	w.update(listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("c", "10.0.0.3", roster.Ready)))
+	w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("c", "10.0.0.3", roster.Ready)))
 	w.remove("three")
-	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1 fd00::1", "c.uid-of-c": "ready 10.0.0.3"})
+	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1 fd00::1", "c.uid-of-c": "ready 10.0.0.3"})
 }
 
-func TestAnEndpointThatMovesBetweenSlicesStays(t *testing.T) {
-	w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)), listing("two", v4))
-	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
-	w.update(listing("two", v4, of("a", "10.0.0.1", roster.Ready)))
-	w.update(listing("one", v4))
-	if _, err := w.Look(t.Context(), roster.Full); err != nil {
+func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)), newSlice("two", v4))
+	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	w.update(newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+	w.update(newSlice("one", v4))
+	if _, err := w.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
 	if news := w.Take(); len(news.Removed) > 0 {
 		t.Errorf("removed %v", news.Removed)
 	}
-	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 }
 
-func TestAPodThatComesBackUnderItsNameIsAnotherMember(t *testing.T) {
-	again := of("a", "10.0.0.2", roster.Ready)
+func TestRecreatedPodIsNewMember(t *testing.T) {
+	again := newEndpoint("a", "10.0.0.2", roster.Ready)
 	again.TargetRef.UID = "another"
-	w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Draining), again))
-	w.told(map[string]string{"a.uid-of-a": "draining 10.0.0.1", "a.another": "ready 10.0.0.2"})
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Draining), again))
+	w.awaitMembers(map[string]string{"a.uid-of-a": "draining 10.0.0.1", "a.another": "ready 10.0.0.2"})
 }
 
-func TestOnlySlicesOfTheServiceAreAskedFor(t *testing.T) {
-	w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)))
-	if _, err := w.Look(t.Context(), roster.Full); err != nil {
+func TestRequestsOnlySlicesOfService(t *testing.T) {
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+	if _, err := w.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
 	asked := 0
@@ -215,25 +215,25 @@ func TestOnlySlicesOfTheServiceAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestPortsAreToldForComparison(t *testing.T) {
-	w := follow(t, ported(ported(listing("one", v4, of("a", "10.0.0.1", roster.Ready)), "web", 8080), "admin", 9090),
-		ported(listing("two", v6), "web", 8080))
-	w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+func TestReportsPorts(t *testing.T) {
+	w := startService(t, withPort(withPort(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)), "web", 8080), "admin", 9090),
+		withPort(newSlice("two", v6), "web", 8080))
+	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 	want := []roster.Port{{Name: "web", Protocol: "TCP", Number: 8080}, {Name: "admin", Protocol: "TCP", Number: 9090}}
-	if d := cmp.Diff(want, w.news.Ports); d != "" {
+	if d := cmp.Diff(want, w.lastUpdate.Ports); d != "" {
 		t.Error(d)
 	}
 }
 
 func TestBadInput(t *testing.T) {
 	t.Run("unreachable: the API server refuses", func(t *testing.T) {
-		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)))
-		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
 			return true, nil, errors.New("connection refused")
 		})
 		for _, look := range []roster.Look{roster.Light, roster.Full} {
-			if _, err := w.Look(t.Context(), look); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			if _, err := w.Verify(t.Context(), look); err == nil || !strings.Contains(err.Error(), "connection refused") {
 				t.Errorf("%s look: %v", look, err)
 			}
 		}
@@ -242,61 +242,61 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	t.Run("contradictory: the Service is not there", func(t *testing.T) {
-		w := follow(t)
-		w.told(map[string]string{})
+		w := startService(t)
+		w.awaitMembers(map[string]string{})
 		if err := w.client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, look := range []roster.Look{roster.Light, roster.Full} {
-			if _, err := w.Look(t.Context(), look); err == nil || !strings.Contains(err.Error(), "shop/web is not there") {
+			if _, err := w.Verify(t.Context(), look); err == nil || !strings.Contains(err.Error(), "shop/web is not there") {
 				t.Errorf("%s look: %v", look, err)
 			}
 		}
 	})
 	t.Run("contradictory: the Service is of the type ExternalName", func(t *testing.T) {
-		w := follow(t)
+		w := startService(t)
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}
 		if _, err := w.client.CoreV1().Services("shop").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Look(t.Context(), roster.Light); err == nil || !strings.Contains(err.Error(), "ExternalName") {
+		if _, err := w.Verify(t.Context(), roster.Light); err == nil || !strings.Contains(err.Error(), "ExternalName") {
 			t.Error(err)
 		}
 	})
 	t.Run("contradictory: two slices list an endpoint in two states", func(t *testing.T) {
-		w := follow(t,
-			listing("one", v4, of("a", "10.0.0.1", roster.NotReady), of("b", "10.0.0.2", roster.Ready)),
-			listing("two", v4, of("a", "10.0.0.1", roster.Ready), of("b", "10.0.0.2", roster.Draining)))
-		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2"})
+		w := startService(t,
+			newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.NotReady), newEndpoint("b", "10.0.0.2", roster.Ready)),
+			newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.2", roster.Draining)))
+		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2"})
 	})
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
-		w := follow(t, listing("one", discoveryv1.AddressTypeFQDN, of("", "web.example.org", roster.Ready)))
-		w.told(map[string]string{"web.example.org": "bad"})
-		if !strings.HasPrefix(w.news.Flaw, "1 endpoints") || !strings.Contains(w.now["web.example.org"].Bad, "host name") {
-			t.Errorf("flaw %q, bad %q", w.news.Flaw, w.now["web.example.org"].Bad)
+		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", roster.Ready)))
+		w.awaitMembers(map[string]string{"web.example.org": "bad"})
+		if !strings.HasPrefix(w.lastUpdate.Flaw, "1 endpoints") || !strings.Contains(w.members["web.example.org"].Bad, "host name") {
+			t.Errorf("flaw %q, bad %q", w.lastUpdate.Flaw, w.members["web.example.org"].Bad)
 		}
 	})
 	t.Run("half right: one address of many cannot be read", func(t *testing.T) {
-		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("b", "10.0.0.300", roster.Ready)))
-		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "bad"})
-		w.update(listing("one", v4, of("a", "10.0.0.1", roster.Ready), of("b", "10.0.0.3", roster.Ready)))
-		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.3"})
-		if w.news.Flaw != "" {
-			t.Errorf("flaw %q", w.news.Flaw)
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.300", roster.Ready)))
+		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "bad"})
+		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.3", roster.Ready)))
+		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.3"})
+		if w.lastUpdate.Flaw != "" {
+			t.Errorf("flaw %q", w.lastUpdate.Flaw)
 		}
 	})
 	t.Run("empty: the Service has no endpoint", func(t *testing.T) {
-		w := follow(t, listing("one", v4, of("a", "10.0.0.1", roster.Ready)))
-		w.told(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
-		w.update(listing("one", v4))
-		w.told(map[string]string{})
-		if _, err := w.Look(t.Context(), roster.Full); err != nil {
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w.update(newSlice("one", v4))
+		w.awaitMembers(map[string]string{})
+		if _, err := w.Verify(t.Context(), roster.Full); err != nil {
 			t.Errorf("the look: %v", err) // it is true: the roster has it repeated before anyone believes it
 		}
 	})
 }
 
-func TestReadsConditionsAsTheirAPIDocumentsThem(t *testing.T) {
+func TestEndpointState(t *testing.T) {
 	yes, no := true, false
 	for _, tc := range []struct {
 		name string
@@ -310,22 +310,22 @@ func TestReadsConditionsAsTheirAPIDocumentsThem(t *testing.T) {
 		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, roster.NotReady},
 		{"ready though it terminates, as publishNotReadyAddresses has it", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, roster.Ready},
 	} {
-		if got := state(tc.is); got != tc.want {
+		if got := endpointState(tc.is); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
 }
 
-func FuzzReadsAnySlice(f *testing.F) {
+func FuzzSummarizeSlice(f *testing.F) {
 	f.Add("10.0.0.1", "web-0", "uid", "de/fra", "IPv4", int32(8080))
 	f.Add("fd00::1%eth0", strings.Repeat("n", 400), strings.Repeat("u", 100), "\xff", "IPv6", int32(-1))
 	f.Add("", "", "", "", "FQDN", int32(0))
 	f.Fuzz(func(t *testing.T, address, name, uid, zone, kind string, port int32) {
-		s := listing("s", discoveryv1.AddressType(kind), discoveryv1.Endpoint{
+		s := newSlice("s", discoveryv1.AddressType(kind), discoveryv1.Endpoint{
 			Addresses: []string{address}, Zone: &zone, TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
 		})
-		for _, e := range read(ported(s, name, port)).endpoints {
-			c := join(map[string]endpoint{"s": e})
+		for _, e := range summarizeSlice(withPort(s, name, port)).endpoints {
+			c := mergeEndpoints(map[string]endpoint{"s": e})
 			if len(c.Name) == 0 || len(c.Name) > maxName || len(c.UID) > maxUID || len(c.Zone) > maxZone {
 				t.Errorf("out of bounds: %+v", c)
 			}

@@ -22,8 +22,8 @@ const (
 	maxUID  = 128
 )
 
-// slice is what is kept of an EndpointSlice.
-type slice struct {
+// sliceSummary is what is kept of an EndpointSlice.
+type sliceSummary struct {
 	ports     []roster.Port // sorted
 	endpoints []endpoint    // by key, each once
 }
@@ -35,16 +35,16 @@ type endpoint struct {
 	addr           netip.Addr
 	state          roster.State
 	zone           string
-	bad            string // why it cannot be used; empty: it can
+	problem        string // why it cannot be used; empty: it can
 }
 
-func (s slice) same(o slice) bool {
+func (s sliceSummary) equal(o sliceSummary) bool {
 	return slices.Equal(s.ports, o.ports) && slices.Equal(s.endpoints, o.endpoints)
 }
 
-// read reduces a slice. It never fails: an endpoint that cannot be read is a bad one.
-func read(s *discoveryv1.EndpointSlice) slice {
-	var out slice
+// summarizeSlice reduces a slice. It never fails: an endpoint that cannot be read is a bad one.
+func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
+	var out sliceSummary
 	if s == nil {
 		return out
 	}
@@ -54,10 +54,10 @@ func read(s *discoveryv1.EndpointSlice) slice {
 		}
 		port := roster.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
 		if p.Name != nil {
-			port.Name = bounded(*p.Name, maxZone)
+			port.Name = validOrEmpty(*p.Name, maxZone)
 		}
 		if p.Protocol != nil {
-			port.Protocol = bounded(string(*p.Protocol), maxZone)
+			port.Protocol = validOrEmpty(string(*p.Protocol), maxZone)
 		}
 		out.ports = append(out.ports, port)
 	}
@@ -80,17 +80,17 @@ func read(s *discoveryv1.EndpointSlice) slice {
 // readEndpoint reads an endpoint, and whether it has anything that it can be known by. Of
 // several addresses the first counts, as for every consumer of slices.
 func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoint, bool) {
-	p := endpoint{state: state(e.Conditions)}
+	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
 	if len(e.Addresses) > 0 {
-		text = bounded(e.Addresses[0], maxName)
+		text = validOrEmpty(e.Addresses[0], maxName)
 	}
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case kind == discoveryv1.AddressTypeFQDN:
-		p.bad = fmt.Sprintf("The endpoint is the host name %q, not an address: Services follow addresses only.", text)
+		p.problem = fmt.Sprintf("The endpoint is the host name %q, not an address: Services follow addresses only.", text)
 	case err != nil || addr.Zone() != "":
-		p.bad = fmt.Sprintf("The endpoint's address %q is none.", text)
+		p.problem = fmt.Sprintf("The endpoint's address %q is none.", text)
 	default:
 		p.addr = addr.Unmap()
 	}
@@ -99,20 +99,20 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 		p.key, p.name = p.addr.String(), p.addr.String()
 	}
 	if t := e.TargetRef; t != nil {
-		if uid := bounded(string(t.UID), maxUID); uid != "" {
+		if uid := validOrEmpty(string(t.UID), maxUID); uid != "" {
 			// A Pod of a StatefulSet has the name of the one before, and both may be listed.
-			name := bounded(t.Name, maxName)
+			name := validOrEmpty(t.Name, maxName)
 			p.key, p.uid, p.name = uid, uid, strings.ToValidUTF8(name[:min(len(name), maxName-1-len(uid))], "")+"."+uid
 		}
 	}
 	if e.Zone != nil {
-		p.zone = bounded(*e.Zone, maxZone)
+		p.zone = validOrEmpty(*e.Zone, maxZone)
 	}
 	return p, p.key != ""
 }
 
-// state reads the conditions as their API documents them: no word on ready or serving means yes.
-func state(c discoveryv1.EndpointConditions) roster.State {
+// endpointState reads the conditions as their API documents them: no word on ready or serving means yes.
+func endpointState(c discoveryv1.EndpointConditions) roster.State {
 	yes := func(b *bool) bool { return b == nil || *b }
 	switch {
 	case yes(c.Ready):
@@ -123,17 +123,17 @@ func state(c discoveryv1.EndpointConditions) roster.State {
 	return roster.NotReady
 }
 
-// join makes one member of an endpoint that several slices list. While they do not agree,
+// mergeEndpoints makes one member of an endpoint that several slices list. While they do not agree,
 // the better word counts: one of them is a moment behind.
-func join(listed map[string]endpoint) roster.Candidate {
+func mergeEndpoints(listed map[string]endpoint) roster.Candidate {
 	c := roster.Candidate{State: roster.NotReady}
 	var saw []string
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		p := listed[name]
 		c.Name, c.UID, c.Zone = p.name, p.uid, cmp.Or(c.Zone, p.zone)
 		c.State = min(c.State, p.state)
-		if p.bad != "" {
-			c.Bad = p.bad
+		if p.problem != "" {
+			c.Bad = p.problem
 		} else {
 			c.InternalIPs = append(c.InternalIPs, p.addr)
 		}
@@ -148,7 +148,7 @@ func join(listed map[string]endpoint) roster.Candidate {
 	return c
 }
 
-func alike(a, b roster.Candidate) bool {
+func equalCandidates(a, b roster.Candidate) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.State == b.State && a.Zone == b.Zone && a.Bad == b.Bad &&
 		slices.Equal(a.InternalIPs, b.InternalIPs) && slices.Equal(a.Trail, b.Trail)
 }
@@ -157,8 +157,8 @@ func comparePorts(a, b roster.Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 }
 
-// bounded returns s, or nothing when it is too long or no text.
-func bounded(s string, most int) string {
+// validOrEmpty returns s, or nothing when it is too long or no text.
+func validOrEmpty(s string, most int) string {
 	if len(s) > most || !utf8.ValidString(s) {
 		return ""
 	}

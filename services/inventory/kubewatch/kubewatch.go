@@ -26,8 +26,8 @@ type Kind[T any] struct {
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 
-	Keep func(runtime.Object) T // what is kept of an object; it never fails
-	Same func(a, b T) bool      // whether two are worth telling apart
+	Extract func(runtime.Object) T // what is kept of an object; it never fails
+	Equal   func(a, b T) bool      // whether two are worth telling apart
 }
 
 // Config is what a watch needs beside the kind. All fields are mandatory.
@@ -43,35 +43,35 @@ type Watch[T any] struct {
 	kind    Kind[T]
 	cfg     Config
 	tracker *tracker[T]
-	anew    chan struct{} // capacity 1: read all objects anew
+	relist  chan struct{} // capacity 1: read all objects anew
 }
 
 // New returns a watch that has read nothing yet: see Run.
 func New[T any](kind Kind[T], cfg Config) *Watch[T] {
-	cfg.Metrics.begin(kind.Resource)
-	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), anew: make(chan struct{}, 1)}
+	cfg.Metrics.initSeries(kind.Resource)
+	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), relist: make(chan struct{}, 1)}
 }
 
 // Run follows the objects until ctx is done; its error is then nil.
 func (w *Watch[T]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		w.follow(ctx)
+		w.listAndWatch(ctx)
 	}
 	return nil
 }
 
-// retry is how the reflector tries again. client-go's own pauses grow to a minute, meant for
+// newBackoff is how the reflector tries again. client-go's own pauses grow to a minute, meant for
 // thousands of kubelets: after an outage of the API server the feed would stay
 // behind for as long. There are but a few inventories.
-func retry() *wait.Backoff {
+func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 5 * time.Second}
 }
 
-// follow reads all objects and watches them until ctx is done or they are to be read anew.
-func (w *Watch[T]) follow(ctx context.Context) {
+// listAndWatch reads all objects and watches them until ctx is done or they are to be read anew.
+func (w *Watch[T]) listAndWatch(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	reflector := cache.NewReflectorWithOptions(w.listerWatcher(), w.kind.Example, w.tracker,
-		cache.ReflectorOptions{Name: w.kind.Resource, Backoff: retry()})
+		cache.ReflectorOptions{Name: w.kind.Resource, Backoff: newBackoff()})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -79,7 +79,7 @@ func (w *Watch[T]) follow(ctx context.Context) {
 	}()
 	select {
 	case <-ctx.Done():
-	case <-w.anew:
+	case <-w.relist:
 		w.cfg.Log.Warn("reading all objects anew: the watch disagreed with the API server, or is dead", "resource", w.kind.Resource)
 		w.cfg.Metrics.relists.WithLabelValues(w.kind.Resource).Inc()
 	}
@@ -93,39 +93,39 @@ func (w *Watch[T]) listerWatcher() cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := w.kind.List(ctx, options)
-			w.note(ctx, "list", err)
+			w.recordError(ctx, "list", err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			stream, err := w.kind.Watch(ctx, options)
-			w.note(ctx, "watch", err)
+			w.recordError(ctx, "watch", err)
 			return stream, err
 		},
 	}, w.cfg.Client)
 }
 
-func (w *Watch[T]) note(ctx context.Context, verb string, err error) {
+func (w *Watch[T]) recordError(ctx context.Context, verb string, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	w.cfg.Metrics.failures.WithLabelValues(w.kind.Resource, verb).Inc()
-	w.tracker.failed(verb + " " + w.kind.Resource + ": " + err.Error())
+	w.tracker.setFailure(verb + " " + w.kind.Resource + ": " + err.Error())
 }
 
-// readAnew has Run read all objects anew.
-func (w *Watch[T]) readAnew() {
+// requestRelist has Run read all objects anew.
+func (w *Watch[T]) requestRelist() {
 	select {
-	case w.anew <- struct{}{}:
+	case w.relist <- struct{}{}:
 	default:
 	}
 }
 
 // Take returns what the watch has told since the last Take.
-func (w *Watch[T]) Take() Told[T] { return w.tracker.take() }
+func (w *Watch[T]) Take() Changes[T] { return w.tracker.takeChanges() }
 
 // Metrics count what all watches of a process do, by resource.
 type Metrics struct {
-	looks, relists, failures *prometheus.CounterVec
+	verifications, relists, failures *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -136,16 +136,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, labels)
 	}
 	m := &Metrics{
-		looks:    counter("looks_total", "Looks at the API server that check a watch, by kind (light, full) and result (ok, failed, disagreed).", "resource", "look", "result"),
-		relists:  counter("relists_total", "Times that all objects were read anew because the watch disagreed with the API server, or was silent for too long.", "resource"),
-		failures: counter("watch_failures_total", "Lists and watches that could not be begun, by verb.", "resource", "verb"),
+		verifications: counter("looks_total", "Looks at the API server that check a watch, by kind (light, full) and result (ok, failed, disagreed).", "resource", "look", "result"),
+		relists:       counter("relists_total", "Times that all objects were read anew because the watch disagreed with the API server, or was silent for too long.", "resource"),
+		failures:      counter("watch_failures_total", "Lists and watches that could not be begun, by verb.", "resource", "verb"),
 	}
-	reg.MustRegister(m.looks, m.relists, m.failures)
+	reg.MustRegister(m.verifications, m.relists, m.failures)
 	return m
 }
 
-// begin makes the series of a resource, so that a rate of its first failure is seen.
-func (m *Metrics) begin(resource string) {
+// initSeries makes the series of a resource, so that a rate of its first failure is seen.
+func (m *Metrics) initSeries(resource string) {
 	m.relists.WithLabelValues(resource)
 	for _, verb := range []string{"list", "watch"} {
 		m.failures.WithLabelValues(resource, verb)

@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// worker is a Node, for no other reason than that some kind has to be watched.
-func worker(name string, edit ...func(*corev1.Node)) *corev1.Node {
+// newNode is a Node, for no other reason than that some kind has to be watched.
+func newNode(name string, edit ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-1", ResourceVersion: "1"}}
 	for _, e := range edit {
 		e(n)
@@ -39,10 +39,10 @@ func worker(name string, edit ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-func cordon(n *corev1.Node) { n.Spec.Unschedulable = true }
+func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
-// kind keeps of a Node whether it is cordoned.
-func kind(client kubernetes.Interface) Kind[bool] {
+// nodeKind keeps of a Node whether it is cordoned.
+func nodeKind(client kubernetes.Interface) Kind[bool] {
 	return Kind[bool]{
 		Resource: "nodes", Example: &corev1.Node{},
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -51,25 +51,25 @@ func kind(client kubernetes.Interface) Kind[bool] {
 		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return client.CoreV1().Nodes().Watch(ctx, o)
 		},
-		Keep: func(o runtime.Object) bool { return o.(*corev1.Node).Spec.Unschedulable },
-		Same: func(a, b bool) bool { return a == b },
+		Extract: func(o runtime.Object) bool { return o.(*corev1.Node).Spec.Unschedulable },
+		Equal:   func(a, b bool) bool { return a == b },
 	}
 }
 
-func tracking() *tracker[bool] { return newTracker(kind(nil), make(chan struct{}, 1)) }
+func newTestTracker() *tracker[bool] { return newTracker(nodeKind(nil), make(chan struct{}, 1)) }
 
-// followed is a watch that runs until the test ends.
-type followed struct {
+// runningWatch is a watch that runs until the test ends.
+type runningWatch struct {
 	*Watch[bool]
-	*Looks
+	*Verifier
 
 	changed chan struct{}
 }
 
-func follow(t *testing.T, client kubernetes.Interface) *followed {
+func startWatch(t *testing.T, client kubernetes.Interface) *runningWatch {
 	t.Helper()
 	changed := make(chan struct{}, 1)
-	w := New(kind(client), Config{
+	w := New(nodeKind(client), Config{
 		Client: client, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 		Changed: changed,
 	})
@@ -82,13 +82,13 @@ func follow(t *testing.T, client kubernetes.Interface) *followed {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return &followed{Watch: w, Looks: NewLooks(w), changed: changed}
+	return &runningWatch{Watch: w, Verifier: NewVerifier(w), changed: changed}
 }
 
-// until takes what is told, gathered, until it satisfies.
-func until(t *testing.T, w *followed, what string, ok func(Told[bool]) bool) Told[bool] {
+// awaitChanges takes what is told, gathered, until it satisfies.
+func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(Changes[bool]) bool) Changes[bool] {
 	t.Helper()
-	var all Told[bool]
+	var all Changes[bool]
 	deadline := time.After(20 * time.Second)
 	for {
 		select {
@@ -99,7 +99,7 @@ func until(t *testing.T, w *followed, what string, ok func(Told[bool]) bool) Tol
 		told := w.Take()
 		all.Changed = append(all.Changed, told.Changed...)
 		all.Removed = append(all.Removed, told.Removed...)
-		all.ResourceVersion, all.HeardAt = told.ResourceVersion, told.HeardAt
+		all.ResourceVersion, all.LastContact = told.ResourceVersion, told.LastContact
 		if told.Failure != "" {
 			all.Failure = told.Failure
 		}
@@ -110,33 +110,33 @@ func until(t *testing.T, w *followed, what string, ok func(Told[bool]) bool) Tol
 }
 
 func TestFollowsObjects(t *testing.T) {
-	client := fake.NewClientset(worker("a"), worker("b"))
+	client := fake.NewClientset(newNode("a"), newNode("b"))
 	watching := make(chan struct{}, 10)
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		watching <- struct{}{} // what changes between list and watch is lost on the fake
 		return true, stream, err
 	})
-	n := follow(t, client)
+	n := startWatch(t, client)
 	<-watching
 	ctx := t.Context()
-	until(t, n, "two nodes", func(n Told[bool]) bool { return len(n.Changed) == 2 && !n.HeardAt.IsZero() })
-	if _, err := n.Look(ctx, roster.Full); err != nil {
+	awaitChanges(t, n, "two nodes", func(n Changes[bool]) bool { return len(n.Changed) == 2 && !n.LastContact.IsZero() })
+	if _, err := n.Verify(ctx, roster.Full); err != nil {
 		t.Fatal(err)
 	}
-	if mark, err := n.Look(ctx, roster.Light); err != nil || mark != 2 {
+	if mark, err := n.Verify(ctx, roster.Light); err != nil || mark != 2 {
 		t.Fatal(mark, err)
 	}
-	if _, err := client.CoreV1().Nodes().Create(ctx, worker("c"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(ctx, newNode("c"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Nodes().Update(ctx, worker("b", cordon), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Update(ctx, newNode("b", setCordoned), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	told := until(t, n, "three changes", func(n Told[bool]) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
+	told := awaitChanges(t, n, "three changes", func(n Changes[bool]) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
 	if told.Removed[0] != "a" {
 		t.Errorf("removed %v", told.Removed)
 	}
@@ -145,59 +145,59 @@ func TestFollowsObjects(t *testing.T) {
 			t.Errorf("%s is %v, want %v", o.Name, o.Value, want)
 		}
 	}
-	if _, err := n.Look(ctx, roster.Full); err != nil {
+	if _, err := n.Verify(ctx, roster.Full); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhatDoesNotMatterIsHeardButNotTold(t *testing.T) {
-	tr := tracking()
-	if err := tr.Replace([]any{worker("a")}, "5"); err != nil {
+func TestIrrelevantUpdateOnlyAdvances(t *testing.T) {
+	tr := newTestTracker()
+	if err := tr.Replace([]any{newNode("a")}, "5"); err != nil {
 		t.Fatal(err)
 	}
-	if news := tr.take(); len(news.Changed) != 1 || news.ResourceVersion != 5 {
+	if news := tr.takeChanges(); len(news.Changed) != 1 || news.ResourceVersion != 5 {
 		t.Fatalf("got %+v", news)
 	}
-	beat := worker("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
+	beat := newNode("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
 	if err := tr.Update(beat); err != nil {
 		t.Fatal(err)
 	}
-	news := tr.take()
-	if len(news.Changed) != 0 || news.ResourceVersion != 9 || news.HeardAt.IsZero() {
+	news := tr.takeChanges()
+	if len(news.Changed) != 0 || news.ResourceVersion != 9 || news.LastContact.IsZero() {
 		t.Errorf("got %+v", news)
 	}
-	if news = tr.take(); len(news.Changed) != 0 {
+	if news = tr.takeChanges(); len(news.Changed) != 0 {
 		t.Errorf("told twice: %+v", news)
 	}
 }
 
-func TestARelistTellsWhatWasMissed(t *testing.T) {
-	tr := tracking()
-	_ = tr.Replace([]any{worker("a"), worker("b")}, "5")
-	tr.take()
-	_ = tr.Replace([]any{worker("b", cordon), worker("c"), worker("")}, "3")
-	news := tr.take()
+func TestRelistReportsMissedChanges(t *testing.T) {
+	tr := newTestTracker()
+	_ = tr.Replace([]any{newNode("a"), newNode("b")}, "5")
+	tr.takeChanges()
+	_ = tr.Replace([]any{newNode("b", setCordoned), newNode("c"), newNode("")}, "3")
+	news := tr.takeChanges()
 	if len(news.Changed) != 2 || news.Changed[0].Name != "b" || news.Changed[1].Name != "c" ||
 		len(news.Removed) != 1 || news.Removed[0] != "a" || news.ResourceVersion != 3 {
 		t.Errorf("got %+v", news)
 	}
 }
 
-func TestANodeDeletedAndMadeAgainIsToldOnce(t *testing.T) {
-	tr := tracking()
-	_ = tr.Add(worker("a"))
-	tr.take()
-	_ = tr.Delete(worker("a"))
-	_ = tr.Add(worker("a", func(n *corev1.Node) { n.UID = "uid-2" }))
-	news := tr.take()
+func TestCoalescesDeleteAndRecreate(t *testing.T) {
+	tr := newTestTracker()
+	_ = tr.Add(newNode("a"))
+	tr.takeChanges()
+	_ = tr.Delete(newNode("a"))
+	_ = tr.Add(newNode("a", func(n *corev1.Node) { n.UID = "uid-2" }))
+	news := tr.takeChanges()
 	if len(news.Changed) != 1 || len(news.Removed) != 0 {
 		t.Errorf("got %+v", news)
 	}
 }
 
-func TestComparesWhatIsListedWithWhatWasTold(t *testing.T) {
+func TestFindsMismatchesWithListing(t *testing.T) {
 	at := func(name, uid, rv string) *corev1.Node {
-		return worker(name, func(n *corev1.Node) { n.UID, n.ResourceVersion = types.UID(uid), rv })
+		return newNode(name, func(n *corev1.Node) { n.UID, n.ResourceVersion = types.UID(uid), rv })
 	}
 	for _, tc := range []struct {
 		name string
@@ -222,17 +222,17 @@ func TestComparesWhatIsListedWithWhatWasTold(t *testing.T) {
 		{"one that is not listed", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "12")}, "20") }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tr := tracking()
-			tr.startLook()
-			defer tr.endLook()
+			tr := newTestTracker()
+			tr.beginVerification()
+			defer tr.endVerification()
 			tc.tell(tr)
-			differ := tr.differing(map[string]version{"a": {"1", 10}}, 20, nil)
+			differ := tr.mismatches(map[string]version{"a": {"1", 10}}, 20, nil)
 			if (len(differ) == 0) != tc.same {
 				t.Errorf("differing: %v", differ)
 			}
 		})
 	}
-	if d := tracking().differing(nil, 1, nil); d != nil {
+	if d := newTestTracker().mismatches(nil, 1, nil); d != nil {
 		t.Errorf("before the first list: %v, want no comparison", d)
 	}
 }
@@ -240,22 +240,22 @@ func TestComparesWhatIsListedWithWhatWasTold(t *testing.T) {
 // TestBadInput has a row for each way in which an API server can go wrong: those of
 // docs/sources/kubernetes.md, which hold for every source that watches.
 func TestBadInput(t *testing.T) {
-	t.Run("unreachable: the API server refuses", failingListIsTold)
-	t.Run("slow: the API server does not answer", noAnswer)
-	t.Run("malformed: an answer that is no list", noList)
-	t.Run("half right: the pages of a LIST expire between them", pagesExpire)
-	t.Run("half right: the watch expires, and changes were missed", expiredWatch)
-	t.Run("empty: all are gone", allGone)
-	t.Run("contradictory: the watch is silent while a LIST says otherwise", silentWatch)
+	t.Run("unreachable: the API server refuses", testListRejected)
+	t.Run("slow: the API server does not answer", testNoResponse)
+	t.Run("malformed: an answer that is no list", testMalformedList)
+	t.Run("half right: the pages of a LIST expire between them", testPagesExpire)
+	t.Run("half right: the watch expires, and changes were missed", testWatchExpires)
+	t.Run("empty: all are gone", testEmptyList)
+	t.Run("contradictory: the watch is silent while a LIST says otherwise", testIdleWatchMissesChange)
 }
 
-func noAnswer(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
+func testNoResponse(t *testing.T) {
+	s, client := startAPIServer(t, newNode("a"))
+	n := startWatch(t, client)
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
 	hang := make(chan struct{})
 	defer close(hang)
-	s.set(func() {
+	s.locked(func() {
 		s.fail = func(string) int {
 			<-hang
 			return 500
@@ -263,7 +263,7 @@ func noAnswer(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of 5 s
 	defer cancel()
-	if _, err := n.Look(ctx, roster.Light); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.Verify(ctx, roster.Light); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	if told := n.Take(); len(told.Removed) > 0 {
@@ -271,7 +271,7 @@ func noAnswer(t *testing.T) {
 	}
 }
 
-func noList(t *testing.T) {
+func testMalformedList(t *testing.T) {
 	for _, answer := range []string{"", "{}", "<html>", `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"x"}}`, `{"kind":"Status","apiVersion":"v1","status":"Success"}`} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -281,20 +281,20 @@ func noList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
-		if mark, err := l.Look(t.Context(), roster.Light); err == nil {
+		l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
+		if mark, err := l.Verify(t.Context(), roster.Light); err == nil {
 			t.Errorf("%q was taken for an answer, mark %d", answer, mark)
 		}
 		srv.Close()
 	}
 }
 
-func allGone(t *testing.T) {
-	w := tracking()
-	_ = w.Replace([]any{worker("a")}, "5")
-	w.take()
+func testEmptyList(t *testing.T) {
+	w := newTestTracker()
+	_ = w.Replace([]any{newNode("a")}, "5")
+	w.takeChanges()
 	_ = w.Replace(nil, "6")
-	if told := w.take(); len(told.Removed) != 1 || told.ResourceVersion != 6 {
+	if told := w.takeChanges(); len(told.Removed) != 1 || told.ResourceVersion != 6 {
 		t.Errorf("got %+v", told)
 	}
 }
@@ -302,18 +302,18 @@ func allGone(t *testing.T) {
 // apiServer speaks just enough of the API to misbehave: lists what it is given, watches
 // what it is told to say.
 type apiServer struct {
-	mu    sync.Mutex
-	nodes []corev1.Node
-	rv    int
-	lists []string               // queries
-	fail  func(q string) int     // status for a list, 0: none
-	say   chan metav1.WatchEvent // what the watch says
-	pages bool
+	mu     sync.Mutex
+	nodes  []corev1.Node
+	rv     int
+	lists  []string               // queries
+	fail   func(q string) int     // status for a list, 0: none
+	events chan metav1.WatchEvent // what the watch says
+	pages  bool
 }
 
-func serveAPI(t *testing.T, nodes ...*corev1.Node) (*apiServer, kubernetes.Interface) {
+func startAPIServer(t *testing.T, nodes ...*corev1.Node) (*apiServer, kubernetes.Interface) {
 	t.Helper()
-	s := &apiServer{rv: 10, say: make(chan metav1.WatchEvent)}
+	s := &apiServer{rv: 10, events: make(chan metav1.WatchEvent)}
 	for _, n := range nodes {
 		s.nodes = append(s.nodes, *n)
 	}
@@ -334,14 +334,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if q.Get("watch") != "" {
 		if q.Get("sendInitialEvents") != "" { // an older server
-			status(w, 422, metav1.StatusReasonInvalid)
+			writeStatus(w, 422, metav1.StatusReasonInvalid)
 			return
 		}
 		w.WriteHeader(200)
 		w.(http.Flusher).Flush()
 		for {
 			select {
-			case e := <-s.say:
+			case e := <-s.events:
 				if e.Type == "" {
 					return
 				}
@@ -361,7 +361,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if code == 410 {
 				reason = metav1.StatusReasonExpired
 			}
-			status(w, code, reason)
+			writeStatus(w, code, reason)
 			return
 		}
 	}
@@ -377,14 +377,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-func status(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason, Message: "no",
 	})
 }
 
-func event(t *testing.T, kind string, n *corev1.Node) metav1.WatchEvent {
+func watchEvent(t *testing.T, kind string, n *corev1.Node) metav1.WatchEvent {
 	t.Helper()
 	n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
 	raw, err := json.Marshal(n)
@@ -396,57 +396,59 @@ func event(t *testing.T, kind string, n *corev1.Node) metav1.WatchEvent {
 	return e
 }
 
-func rv(s string) func(*corev1.Node) { return func(n *corev1.Node) { n.ResourceVersion = s } }
+func setResourceVersion(s string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.ResourceVersion = s }
+}
 
-func (s *apiServer) set(f func()) {
+func (s *apiServer) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-func TestABookmarkIsHeardWithItsResourceVersion(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n Told[bool]) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
-	s.say <- event(t, "BOOKMARK", worker("", rv("77")))
-	news := until(t, n, "the bookmark", func(n Told[bool]) bool { return n.ResourceVersion == 77 })
-	if news.HeardAt.IsZero() || len(news.Changed) != 0 {
+func TestBookmarkAdvancesResourceVersion(t *testing.T) {
+	s, client := startAPIServer(t, newNode("a"))
+	n := startWatch(t, client)
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
+	s.events <- watchEvent(t, "BOOKMARK", newNode("", setResourceVersion("77")))
+	news := awaitChanges(t, n, "the bookmark", func(n Changes[bool]) bool { return n.ResourceVersion == 77 })
+	if news.LastContact.IsZero() || len(news.Changed) != 0 {
 		t.Errorf("got %+v", news)
 	}
 }
 
-func expiredWatch(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
-	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("b", rv("19"))}, 20 })
+func testWatchExpires(t *testing.T) {
+	s, client := startAPIServer(t, newNode("a"))
+	n := startWatch(t, client)
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
+	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("b", setResourceVersion("19"))}, 20 })
 	gone := metav1.WatchEvent{Type: "ERROR"}
 	gone.Object.Raw = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old"}`)
-	s.say <- gone
-	until(t, n, "the new list", func(n Told[bool]) bool {
+	s.events <- gone
+	awaitChanges(t, n, "the new list", func(n Changes[bool]) bool {
 		return len(n.Removed) == 1 && n.Removed[0] == "a" && len(n.Changed) == 1 && n.ResourceVersion == 20
 	})
 }
 
-func failingListIsTold(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	s.set(func() { s.fail = func(string) int { return 403 } })
-	n := follow(t, client)
-	news := until(t, n, "the failure", func(n Told[bool]) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
-	if !news.HeardAt.IsZero() {
+func testListRejected(t *testing.T) {
+	s, client := startAPIServer(t, newNode("a"))
+	s.locked(func() { s.fail = func(string) int { return 403 } })
+	n := startWatch(t, client)
+	news := awaitChanges(t, n, "the failure", func(n Changes[bool]) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
+	if !news.LastContact.IsZero() {
 		t.Errorf("got %+v", news)
 	}
-	if _, err := n.Look(t.Context(), roster.Light); err == nil {
+	if _, err := n.Verify(t.Context(), roster.Light); err == nil {
 		t.Error("a light look succeeded")
 	}
 }
 
-func pagesExpire(t *testing.T) {
-	s, client := serveAPI(t, worker("a"), worker("b"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 2 })
+func testPagesExpire(t *testing.T) {
+	s, client := startAPIServer(t, newNode("a"), newNode("b"))
+	n := startWatch(t, client)
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 2 })
 	expired := false
-	s.set(func() {
+	s.locked(func() {
 		s.pages, s.lists = true, nil
 		s.fail = func(q string) int {
 			if strings.Contains(q, "continue=") && !expired {
@@ -456,36 +458,36 @@ func pagesExpire(t *testing.T) {
 			return 0
 		}
 	})
-	if _, err := n.Look(t.Context(), roster.Full); err != nil {
+	if _, err := n.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
-	s.set(func() {
+	s.locked(func() {
 		if got := strings.Join(s.lists, " "); got != "limit=500 continue=more&limit=500 limit=500 continue=more&limit=500" {
 			t.Errorf("asked %s", got)
 		}
 	})
 }
 
-func silentWatch(t *testing.T) {
+func testIdleWatchMissesChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10s")
 	}
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
-	s.set(func() { s.nodes, s.rv = []corev1.Node{*worker("a"), *worker("b", rv("15"))}, 20 })
-	_, err := n.Look(t.Context(), roster.Full)
-	if !errors.Is(err, errDisagrees) || !strings.Contains(err.Error(), `"b"`) {
+	s, client := startAPIServer(t, newNode("a"))
+	n := startWatch(t, client)
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
+	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("a"), *newNode("b", setResourceVersion("15"))}, 20 })
+	_, err := n.Verify(t.Context(), roster.Full)
+	if !errors.Is(err, errInconsistent) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}
-	until(t, n, "what was missed", func(n Told[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
-	if _, err = n.Look(t.Context(), roster.Full); err != nil {
+	awaitChanges(t, n, "what was missed", func(n Changes[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
+	if _, err = n.Verify(t.Context(), roster.Full); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAfterAnOutageTheObjectsAreFollowedAgainWithinSeconds(t *testing.T) {
-	backoff := retry()
+func TestRetriesWithinSecondsAfterOutage(t *testing.T) {
+	backoff := newBackoff()
 	for i := range 50 {
 		if pause := backoff.Step(); pause > 10*time.Second {
 			t.Fatalf("pause %d is %s: the feed would stay behind for as long", i, pause)
@@ -493,7 +495,7 @@ func TestAfterAnOutageTheObjectsAreFollowedAgainWithinSeconds(t *testing.T) {
 	}
 }
 
-func TestALookIsReachedWhenEveryWatchHasCaughtUp(t *testing.T) {
+func TestVerificationWaitsForEveryWatch(t *testing.T) {
 	at := func(s ...int) []time.Time {
 		var all []time.Time
 		for _, n := range s {
@@ -501,7 +503,7 @@ func TestALookIsReachedWhenEveryWatchHasCaughtUp(t *testing.T) {
 		}
 		return all
 	}
-	l := &Looks{open: []mark{{1, []uint64{10, 20}}, {2, []uint64{12, 22}}}, last: 2}
+	l := &Verifier{pending: []pendingVerification{{1, []uint64{10, 20}}, {2, []uint64{12, 22}}}, lastNumber: 2}
 	for _, tc := range []struct {
 		name  string
 		at    []time.Time
@@ -515,59 +517,59 @@ func TestALookIsReachedWhenEveryWatchHasCaughtUp(t *testing.T) {
 		{"the silent one counts", at(4, 3), []uint64{12, 20}, 3, 1},
 		{"both reached the second", at(4, 5), []uint64{12, 30}, 4, 2},
 	} {
-		heard, mark := l.Heard(tc.at, tc.rvs)
+		heard, mark := l.Progress(tc.at, tc.rvs)
 		if mark != tc.mark || heard.IsZero() != (tc.heard == 0) || tc.heard != 0 && !heard.Equal(time.Unix(int64(tc.heard), 0)) {
 			t.Errorf("%s: heard at %v, reached %d", tc.name, heard, mark)
 		}
 	}
 }
 
-func TestAStoreThatGoesBackDoesNotLeaveALookThatIsNeverReached(t *testing.T) {
+func TestVerificationCompletesAfterRestoreFromBackup(t *testing.T) {
 	now := []time.Time{time.Unix(1, 0)}
-	l := &Looks{open: []mark{{1, []uint64{1000}}, {2, []uint64{8}}}, last: 2}
-	if _, mark := l.Heard(now, []uint64{7}); mark != 0 {
+	l := &Verifier{pending: []pendingVerification{{1, []uint64{1000}}, {2, []uint64{8}}}, lastNumber: 2}
+	if _, mark := l.Progress(now, []uint64{7}); mark != 0 {
 		t.Errorf("reached %d", mark)
 	}
-	if _, mark := l.Heard(now, []uint64{8}); mark != 2 || len(l.open) != 0 {
-		t.Errorf("reached %d, %v are open", mark, l.open)
+	if _, mark := l.Progress(now, []uint64{8}); mark != 2 || len(l.pending) != 0 {
+		t.Errorf("reached %d, %v are open", mark, l.pending)
 	}
 }
 
-func TestLooksThatAreNeverReachedAreBounded(t *testing.T) {
-	client := fake.NewClientset(worker("a"))
-	l := NewLooks(New(kind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
-	for range 3 * most {
-		if _, err := l.Look(t.Context(), roster.Light); err != nil {
+func TestPendingVerificationsAreBounded(t *testing.T) {
+	client := fake.NewClientset(newNode("a"))
+	l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
+	for range 3 * maxPending {
+		if _, err := l.Verify(t.Context(), roster.Light); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(l.open) != most || l.open[0].number != 1 || l.open[most-1].number != 3*most {
-		t.Errorf("%d are open: %v", len(l.open), l.open)
+	if len(l.pending) != maxPending || l.pending[0].number != 1 || l.pending[maxPending-1].number != 3*maxPending {
+		t.Errorf("%d are open: %v", len(l.pending), l.pending)
 	}
 }
 
-func TestAFullLookHasADeadWatchBegunAnewThoughNothingWasMissed(t *testing.T) {
-	s, client := serveAPI(t, worker("a"))
-	n := follow(t, client)
-	until(t, n, "the list", func(n Told[bool]) bool { return len(n.Changed) == 1 })
+func TestFullVerificationRestartsIdleWatch(t *testing.T) {
+	s, client := startAPIServer(t, newNode("a"))
+	n := startWatch(t, client)
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
 	lists := func() (count int) {
-		s.set(func() { count = len(s.lists) })
+		s.locked(func() { count = len(s.lists) })
 		return count
 	}
-	for _, silent := range []time.Duration{time.Minute, silence + time.Second} {
+	for _, silent := range []time.Duration{time.Minute, maxIdle + time.Second} {
 		n.tracker.mu.Lock()
-		n.tracker.heardAt = time.Now().Add(-silent)
+		n.tracker.lastContact = time.Now().Add(-silent)
 		n.tracker.mu.Unlock()
 		before := lists()
-		if _, err := n.Look(t.Context(), roster.Full); err != nil {
+		if _, err := n.Verify(t.Context(), roster.Full); err != nil {
 			t.Fatal(err)
 		}
-		if silent < silence {
+		if silent < maxIdle {
 			if n := lists() - before; n != 1 {
 				t.Errorf("%d lists for one look at a watch that lives", n)
 			}
 			continue
 		}
-		until(t, n, "that it lives", func(n Told[bool]) bool { return time.Since(n.HeardAt) < time.Minute })
+		awaitChanges(t, n, "that it lives", func(n Changes[bool]) bool { return time.Since(n.LastContact) < time.Minute })
 	}
 }

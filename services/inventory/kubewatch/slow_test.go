@@ -50,18 +50,18 @@ func (s *slowServer) list(ctx context.Context, o metav1.ListOptions) (runtime.Ob
 	return list, nil
 }
 
-func fleet(n int) []*corev1.Node {
+func newNodes(n int) []*corev1.Node {
 	all := make([]*corev1.Node, n)
 	for i := range all {
-		all[i] = worker(fmt.Sprintf("n-%03d", i))
+		all[i] = newNode(fmt.Sprintf("n-%03d", i))
 	}
 	return all
 }
 
-// watching is a watch of the server whose own list arrives, whole, after a while; 0: at once,
+// newSlowWatch is a watch of the server whose own list arrives, whole, after a while; 0: at once,
 // below 0: never.
-func watching(s *slowServer, arrives time.Duration) *Watch[bool] {
-	k := kind(nil)
+func newSlowWatch(s *slowServer, arrives time.Duration) *Watch[bool] {
+	k := nodeKind(nil)
 	k.List = s.list
 	w := New(k, Config{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)})
 	told := make([]any, len(s.nodes))
@@ -77,7 +77,7 @@ func watching(s *slowServer, arrives time.Duration) *Watch[bool] {
 	return w
 }
 
-func TestAFullVerificationTakesAsLongAsItsPagesNeed(t *testing.T) {
+func TestFullVerificationWaitsForAllPages(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		server  slowServer
@@ -97,12 +97,12 @@ func TestAFullVerificationTakesAsLongAsItsPagesNeed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tc.server.nodes = fleet(100)
-				w := watching(&tc.server, tc.arrives)
+				tc.server.nodes = newNodes(100)
+				w := newSlowWatch(&tc.server, tc.arrives)
 				began := time.Now()
-				_, err := NewLooks(w).Look(t.Context(), roster.Full)
+				_, err := NewVerifier(w).Verify(t.Context(), roster.Full)
 				took := time.Since(began)
-				if off := took - tc.took; off < 0 || off > 2*recheck {
+				if off := took - tc.took; off < 0 || off > 2*recheckInterval {
 					t.Errorf("took %s, want %s", took, tc.took)
 				}
 				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
@@ -113,16 +113,16 @@ func TestAFullVerificationTakesAsLongAsItsPagesNeed(t *testing.T) {
 	}
 }
 
-func TestAFullVerificationThatIsCanceledSaysSoAndDisturbsNothing(t *testing.T) {
+func TestCanceledFullVerificationDoesNotRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &slowServer{pages: 1, nodes: fleet(3)}
-		w := watching(server, 0)
-		_ = w.tracker.Delete(worker("n-001", rv("5"))) // the watch disagrees
+		server := &slowServer{pages: 1, nodes: newNodes(3)}
+		w := newSlowWatch(server, 0)
+		_ = w.tracker.Delete(newNode("n-001", setResourceVersion("5"))) // the watch disagrees
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := NewLooks(w).Look(ctx, roster.Full)
-		if !errors.Is(err, context.DeadlineExceeded) || len(w.anew) != 0 {
-			t.Errorf("got %v, %d relists", err, len(w.anew))
+		_, err := NewVerifier(w).Verify(ctx, roster.Full)
+		if !errors.Is(err, context.DeadlineExceeded) || len(w.relist) != 0 {
+			t.Errorf("got %v, %d relists", err, len(w.relist))
 		}
 	})
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 )
 
-// Told is what a watch has told since it was asked last.
-type Told[T any] struct {
+// Changes is what a watch has told since it was asked last.
+type Changes[T any] struct {
 	Changed []Object[T] // new or changed, sorted by name
 	Removed []string    // names, sorted; none of them is in Changed
 
 	ChangedAt       time.Time // when the first of them came; zero: there is none
-	HeardAt         time.Time // when the watch last spoke, by an event or bookmark; zero: never yet
+	LastContact     time.Time // when the watch last spoke, by an event or bookmark; zero: never yet
 	ResourceVersion uint64    // what it has reached by then
 	Failure         string    // what the list or watch failed with, if it has not spoken since; told once
 }
@@ -41,21 +41,21 @@ type tracker[T any] struct {
 	kind    Kind[T]
 	changed chan<- struct{}
 
-	mu      sync.Mutex
-	synced  bool                // a whole list was taken in
-	known   map[string]known[T] // by name
-	dirty   map[string]struct{} // names to tell of
-	dirtyAt time.Time           // since when there is any
-	gone    map[string]uint64   // while a full look runs: names that were deleted, and at which resourceVersion
-	lookers int                 // full looks that run
+	mu         sync.Mutex
+	synced     bool                        // a whole list was taken in
+	objects    map[string]trackedObject[T] // by name
+	dirty      map[string]struct{}         // names to tell of
+	dirtySince time.Time                   // since when there is any
+	deleted    map[string]uint64           // while a full look runs: names that were deleted, and at which resourceVersion
+	verifying  int                         // full looks that run
 
-	heardAt time.Time
-	heard   uint64
-	failure string
+	lastContact     time.Time
+	resourceVersion uint64
+	failure         string
 }
 
-// known is an object as the watch told it last.
-type known[T any] struct {
+// trackedObject is an object as the watch told it last.
+type trackedObject[T any] struct {
 	version
 
 	value T
@@ -67,8 +67,8 @@ type version struct {
 	rv  uint64
 }
 
-// trimmed is an object with nothing but what is kept of it, while a list is gathered.
-type trimmed[T any] struct {
+// trimmedObject is an object with nothing but what is kept of it, while a list is gathered.
+type trimmedObject[T any] struct {
 	metav1.ObjectMeta
 
 	value T
@@ -82,7 +82,7 @@ var (
 func newTracker[T any](kind Kind[T], changed chan<- struct{}) *tracker[T] {
 	return &tracker[T]{
 		kind: kind, changed: changed,
-		known: map[string]known[T]{}, dirty: map[string]struct{}{}, gone: map[string]uint64{},
+		objects: map[string]trackedObject[T]{}, dirty: map[string]struct{}{}, deleted: map[string]uint64{},
 	}
 }
 
@@ -101,7 +101,7 @@ func (t *tracker[T]) put(obj any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.upsert(o)
-	t.hear(max(t.heard, number(o.ResourceVersion)))
+	t.advance(max(t.resourceVersion, parseResourceVersion(o.ResourceVersion)))
 	return nil
 }
 
@@ -113,9 +113,9 @@ func (t *tracker[T]) Delete(obj any) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rv := number(o.GetResourceVersion())
+	rv := parseResourceVersion(o.GetResourceVersion())
 	t.remove(o.GetName(), rv)
-	t.hear(max(t.heard, rv))
+	t.advance(max(t.resourceVersion, rv))
 	return nil
 }
 
@@ -130,14 +130,14 @@ func (t *tracker[T]) Replace(list []any, resourceVersion string) error {
 			t.upsert(o)
 		}
 	}
-	rv := number(resourceVersion)
-	for name := range t.known {
+	rv := parseResourceVersion(resourceVersion)
+	for name := range t.objects {
 		if _, ok := listed[name]; !ok {
 			t.remove(name, rv)
 		}
 	}
 	t.synced = true
-	t.hear(rv) // as it is: a store that was restored from a backup goes back
+	t.advance(rv) // as it is: a store that was restored from a backup goes back
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (t *tracker[T]) Replace(list []any, resourceVersion string) error {
 func (t *tracker[T]) Bookmark(resourceVersion string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.hear(max(t.heard, number(resourceVersion)))
+	t.advance(max(t.resourceVersion, parseResourceVersion(resourceVersion)))
 	return nil
 }
 
@@ -164,8 +164,8 @@ func (t *tracker[T]) Transformer() cache.TransformFunc {
 }
 
 // trim keeps of an object what is to be kept. Objects that are trimmed already stay so.
-func (t *tracker[T]) trim(obj any) (*trimmed[T], bool) {
-	if o, ok := obj.(*trimmed[T]); ok {
+func (t *tracker[T]) trim(obj any) (*trimmedObject[T], bool) {
+	if o, ok := obj.(*trimmedObject[T]); ok {
 		return o, true
 	}
 	o, ok := obj.(runtime.Object)
@@ -176,50 +176,50 @@ func (t *tracker[T]) trim(obj any) (*trimmed[T], bool) {
 	if err != nil {
 		return nil, false
 	}
-	return &trimmed[T]{
+	return &trimmedObject[T]{
 		ObjectMeta: metav1.ObjectMeta{Name: of.GetName(), UID: of.GetUID(), ResourceVersion: of.GetResourceVersion()},
-		value:      t.kind.Keep(o),
+		value:      t.kind.Extract(o),
 	}, true
 }
 
-func (t *tracker[T]) upsert(o *trimmed[T]) {
-	now := known[T]{version{string(o.UID), number(o.ResourceVersion)}, o.value}
-	before, ok := t.known[o.Name]
-	if ok && before.uid == now.uid && t.kind.Same(before.value, now.value) {
+func (t *tracker[T]) upsert(o *trimmedObject[T]) {
+	now := trackedObject[T]{version{string(o.UID), parseResourceVersion(o.ResourceVersion)}, o.value}
+	before, ok := t.objects[o.Name]
+	if ok && before.uid == now.uid && t.kind.Equal(before.value, now.value) {
 		now.value = before.value
 	} else {
-		t.mark(o.Name)
+		t.markDirty(o.Name)
 	}
-	t.known[o.Name] = now
-	delete(t.gone, o.Name)
+	t.objects[o.Name] = now
+	delete(t.deleted, o.Name)
 }
 
 func (t *tracker[T]) remove(name string, rv uint64) {
-	if _, ok := t.known[name]; !ok {
+	if _, ok := t.objects[name]; !ok {
 		return
 	}
-	delete(t.known, name)
-	t.mark(name)
-	if t.lookers > 0 {
-		t.gone[name] = rv
+	delete(t.objects, name)
+	t.markDirty(name)
+	if t.verifying > 0 {
+		t.deleted[name] = rv
 	}
 }
 
-// mark notes that an object is to be told of.
-func (t *tracker[T]) mark(name string) {
+// markDirty notes that an object is to be told of.
+func (t *tracker[T]) markDirty(name string) {
 	if len(t.dirty) == 0 {
-		t.dirtyAt = time.Now()
+		t.dirtySince = time.Now()
 	}
 	t.dirty[name] = struct{}{}
 }
 
-func (t *tracker[T]) hear(rv uint64) {
-	t.heardAt, t.heard, t.failure = time.Now(), rv, ""
+func (t *tracker[T]) advance(rv uint64) {
+	t.lastContact, t.resourceVersion, t.failure = time.Now(), rv, ""
 	t.signal()
 }
 
-// failed takes in what a list or watch failed with.
-func (t *tracker[T]) failed(what string) {
+// setFailure takes in what a list or watch failed with.
+func (t *tracker[T]) setFailure(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failure = what
@@ -233,16 +233,16 @@ func (t *tracker[T]) signal() {
 	}
 }
 
-// take returns what was told since the last time.
-func (t *tracker[T]) take() Told[T] {
+// takeChanges returns what was told since the last time.
+func (t *tracker[T]) takeChanges() Changes[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	told := Told[T]{HeardAt: t.heardAt, ResourceVersion: t.heard, Failure: t.failure}
+	told := Changes[T]{LastContact: t.lastContact, ResourceVersion: t.resourceVersion, Failure: t.failure}
 	if len(t.dirty) > 0 {
-		told.ChangedAt = t.dirtyAt
+		told.ChangedAt = t.dirtySince
 	}
 	for name := range t.dirty {
-		if k, ok := t.known[name]; ok {
+		if k, ok := t.objects[name]; ok {
 			told.Changed = append(told.Changed, Object[T]{name, k.value})
 		} else {
 			told.Removed = append(told.Removed, name)
@@ -255,8 +255,8 @@ func (t *tracker[T]) take() Told[T] {
 	return told
 }
 
-// number reads a resourceVersion; 0 when it is none.
-func number(resourceVersion string) uint64 {
+// parseResourceVersion reads a resourceVersion; 0 when it is none.
+func parseResourceVersion(resourceVersion string) uint64 {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return 0

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	maxLine   = 1024 // bytes of a line of stderr that are logged
-	maxLines  = 100  // of stderr that are logged, of one run
-	lastWords = time.Second
+	maxLoggedLineBytes = 1024 // bytes of a line of stderr that are logged
+	maxLoggedLines     = 100  // of stderr that are logged, of one run
+	waitDelay          = time.Second
 )
 
-// Command reads what a program prints. It is run without a shell, with our environment and
+// NewCommandReader reads what a program prints. It is run without a shell, with our environment and
 // an empty stdin, in a process group of its own, of which nothing is left when Read returns. What
 // it says on stderr goes to the log. A program that does not exist is an error at once.
-func Command(argv []string, log *slog.Logger) (Reader, error) {
+func NewCommandReader(argv []string, log *slog.Logger) (Reader, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, errors.New("no command is given")
 	}
@@ -33,7 +33,7 @@ func Command(argv []string, log *slog.Logger) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &command{path: path, args: argv[1:], log: log.With("command", path)}, nil
+	return &commandReader{path: path, args: argv[1:], log: log.With("command", path)}, nil
 }
 
 // ParseArgs reads a list of arguments: a JSON array of strings if it begins with a bracket, else
@@ -60,18 +60,18 @@ func ParseArgs(text string) ([]string, error) {
 	return strings.Fields(text), nil
 }
 
-type command struct {
+type commandReader struct {
 	path string
 	args []string // never told: they may hold a password
 	log  *slog.Logger
 }
 
-// errTooMuch ends a run that prints without end.
-var errTooMuch = fmt.Errorf("it printed more than %d MiB", MaxBytes>>20)
+// errTooMuchOutput ends a run that prints without end.
+var errTooMuchOutput = fmt.Errorf("it printed more than %d MiB", MaxBytes>>20)
 
 // Read runs the program once. What it has printed when it exits is its answer; what it leaves behind
-// in its process group is killed, and waited for no longer than lastWords if it has left the group.
-func (c *command) Read(ctx context.Context) ([]byte, error) {
+// in its process group is killed, and waited for no longer than waitDelay if it has left the group.
+func (c *commandReader) Read(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out, stdout, errOut := os.Pipe()
@@ -97,14 +97,14 @@ func (c *command) Read(ctx context.Context) ([]byte, error) {
 	reading.Go(func() {
 		printed, _ = io.ReadAll(io.LimitReader(out, MaxBytes+1)) // what is missing at the end shows: it is JSON
 		if len(printed) > MaxBytes {
-			cancel(errTooMuch)
+			cancel(errTooMuchOutput)
 		}
 	})
-	reading.Go(func() { c.listen(said) })
+	reading.Go(func() { c.logStderr(said) })
 	err = cmd.Wait() // until the program itself has exited, or was killed since ctx was done
 	// The group's number stays taken while anyone is left in it; often nobody is, which is no error.
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	deadline := time.Now().Add(lastWords)
+	deadline := time.Now().Add(waitDelay)
 	_ = out.SetReadDeadline(deadline) // pipes can have one
 	_ = said.SetReadDeadline(deadline)
 	reading.Wait()
@@ -125,10 +125,10 @@ func closeAll(ends ...*os.File) {
 	}
 }
 
-// listen logs what the program says on stderr, so far as it is short, and reads all of it: who is
+// logStderr logs what the program says on stderr, so far as it is short, and reads all of it: who is
 // not read stands still.
-func (c *command) listen(said io.Reader) {
-	in := bufio.NewReaderSize(said, maxLine)
+func (c *commandReader) logStderr(said io.Reader) {
+	in := bufio.NewReaderSize(said, maxLoggedLineBytes)
 	logged, cut := 0, false
 	for whole := true; ; {
 		line, more, err := in.ReadLine()
@@ -137,7 +137,7 @@ func (c *command) listen(said io.Reader) {
 		}
 		// ReadLine gives a line that is too long in pieces: the first is enough.
 		switch begins := whole; {
-		case begins && logged < maxLines:
+		case begins && logged < maxLoggedLines:
 			c.log.Info("the command says on stderr", "line", strings.ToValidUTF8(string(line), "?"))
 			logged++
 		default:
@@ -146,6 +146,6 @@ func (c *command) listen(said io.Reader) {
 		whole = !more
 	}
 	if cut {
-		c.log.Info("the command says more on stderr than is logged", "lines", maxLines, "bytesOfALine", maxLine)
+		c.log.Info("the command says more on stderr than is logged", "lines", maxLoggedLines, "bytesOfALine", maxLoggedLineBytes)
 	}
 }

@@ -18,69 +18,69 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sh runs a script, in which $0 is a file of its own to write to.
-func sh(t *testing.T, script string, log *slog.Logger) (r Reader, file string) {
+// newShellReader runs a script, in which $0 is a file of its own to write to.
+func newShellReader(t *testing.T, script string, log *slog.Logger) (r Reader, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "file")
-	r, err := Command([]string{"sh", "-c", script, file}, log)
+	r, err := NewCommandReader([]string{"sh", "-c", script, file}, log)
 	must(t, err)
 	return r, file
 }
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLogger = slog.New(slog.DiscardHandler)
 
 func TestBadInputOfACommand(t *testing.T) {
 	var dir string
-	script := func(t *testing.T, text string) { replace(t, filepath.Join(dir, "script"), text) }
-	spoil := func(text string) func(*testing.T, *feed) error {
-		return func(t *testing.T, f *feed) error {
+	script := func(t *testing.T, text string) { replaceFile(t, filepath.Join(dir, "script"), text) }
+	spoil := func(text string) func(*testing.T, *testFeed) error {
+		return func(t *testing.T, f *testFeed) error {
 			script(t, text)
-			return f.look(t.Context())
+			return f.verify(t.Context())
 		}
 	}
 	rows := append([]badInput{
-		{"it exits with an error, whatever it printed", "", stays, "exit status 3"},
-		{"it is killed by a signal", "", stays, "signal: terminated"},
-		{"it takes longer than 30 s", "", stays, "context deadline exceeded"},
-		{"it prints without end", "", stays, "it printed more than 16 MiB"},
-		{"it prints its records on stderr", "", stays, "it is empty"},
-		{"it exits and leaves a process behind that holds stdout open", "", saysGood, ""},
-		{"the program has gone", "", stays, "no such file or directory"},
+		{"it exits with an error, whatever it printed", "", degradedSet, "exit status 3"},
+		{"it is killed by a signal", "", degradedSet, "signal: terminated"},
+		{"it takes longer than 30 s", "", degradedSet, "context deadline exceeded"},
+		{"it prints without end", "", degradedSet, "it printed more than 16 MiB"},
+		{"it prints its records on stderr", "", degradedSet, "it is empty"},
+		{"it exits and leaves a process behind that holds stdout open", "", syncedSet, ""},
+		{"the program has gone", "", degradedSet, "no such file or directory"},
 	}, badTexts...)
-	try(t, rows, func(t *testing.T) Reader {
+	runBadInput(t, rows, func(t *testing.T) Reader {
 		dir = t.TempDir()
 		shell, err := exec.LookPath("sh")
 		must(t, err)
 		must(t, os.Symlink(shell, filepath.Join(dir, "program")))
-		r, err := Command([]string{filepath.Join(dir, "program"), filepath.Join(dir, "script")}, quiet)
+		r, err := NewCommandReader([]string{filepath.Join(dir, "program"), filepath.Join(dir, "script")}, discardLogger)
 		must(t, err)
 		return r
 	}, func(t *testing.T, _, text string) {
 		writeFile(t, filepath.Join(dir, "text"), text)
 		script(t, "cat "+dir+"/text")
-	}, map[string]func(*testing.T, *feed) error{
+	}, map[string]func(*testing.T, *testFeed) error{
 		"it exits with an error, whatever it printed": spoil("cat ${0%script}text; exit 3"),
 		"it is killed by a signal":                    spoil("kill $$"),
-		"it takes longer than 30 s": func(t *testing.T, f *feed) error {
+		"it takes longer than 30 s": func(t *testing.T, f *testFeed) error {
 			script(t, "cat ${0%script}text; sleep 1000")
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // that it is 30 s shows elsewhere
 			defer cancel()
-			return f.look(ctx)
+			return f.verify(ctx)
 		},
 		"it prints without end":                                       spoil("yes"),
 		"it prints its records on stderr":                             spoil("cat ${0%script}text >&2"),
 		"it exits and leaves a process behind that holds stdout open": spoil("cat ${0%script}text; sleep 1000 &"),
-		"the program has gone": func(t *testing.T, f *feed) error {
+		"the program has gone": func(t *testing.T, f *testFeed) error {
 			program := filepath.Join(dir, "program")
 			must(t, os.Rename(program, program+".gone"))
 			defer func() { must(t, os.Rename(program+".gone", program)) }()
-			return f.look(t.Context())
+			return f.verify(t.Context())
 		},
 	})
 	missing := "the program does not exist at the start"
 	t.Run(missing, func(t *testing.T) {
 		for _, argv := range [][]string{{"slicefeed-no-such-program"}, {t.TempDir()}, {""}, nil} {
-			if _, err := Command(argv, quiet); err == nil {
+			if _, err := NewCommandReader(argv, discardLogger); err == nil {
 				t.Errorf("%q was accepted", argv)
 			}
 		}
@@ -89,10 +89,10 @@ func TestBadInputOfACommand(t *testing.T) {
 	for _, row := range append(rows, badInput{title: missing}) {
 		titles = append(titles, row.title)
 	}
-	documented(t, "command", titles)
+	checkDocumented(t, "command", titles)
 }
 
-func TestNoProcessIsLeftBehind(t *testing.T) {
+func TestCommandLeavesNoProcess(t *testing.T) {
 	for _, tc := range []struct {
 		name, script string
 		want         string // what is read; empty: an error
@@ -104,10 +104,10 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r, file := sh(t, tc.script, quiet)
+			r, file := newShellReader(t, tc.script, discardLogger)
 			pid := make(chan int, 1)
 			go func() {
-				n := awaitPid(file)
+				n := awaitPID(file)
 				if tc.want == "" {
 					cancel()
 				}
@@ -123,14 +123,14 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 	}
 }
 
-func TestAProcessThatHasLeftTheGroupIsNotWaitedFor(t *testing.T) {
+func TestCommandDoesNotWaitForDetachedProcess(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip(err)
 	}
-	r, file := sh(t, "echo '[]'; setsid sleep 1000 & echo $! >$0.new; mv $0.new $0; while ! cut -d ' ' -f 6 /proc/$!/stat | grep -q $!; do :; done", quiet)
+	r, file := newShellReader(t, "echo '[]'; setsid sleep 1000 & echo $! >$0.new; mv $0.new $0; while ! cut -d ' ' -f 6 /proc/$!/stat | grep -q $!; do :; done", discardLogger)
 	began := time.Now()
 	data, err := r.Read(t.Context())
-	pid := awaitPid(file)
+	pid := awaitPID(file)
 	if kill := syscall.Kill(pid, syscall.SIGKILL); kill != nil {
 		t.Errorf("it has not left the group: %v", kill)
 	}
@@ -139,8 +139,8 @@ func TestAProcessThatHasLeftTheGroupIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// awaitPid waits until a script has written a process ID, which tells nobody.
-func awaitPid(file string) int {
+// awaitPID waits until a script has written a process ID, which tells nobody.
+func awaitPID(file string) int {
 	for range 1000 {
 		if text, err := os.ReadFile(file); err == nil {
 			n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -168,9 +168,9 @@ func awaitGone(t *testing.T, pid int) {
 	t.Errorf("process %d is left", pid)
 }
 
-func TestACommandGetsItsArgumentsOurEnvironmentAndNoInput(t *testing.T) {
+func TestCommandArgumentsAndEnvironment(t *testing.T) {
 	t.Setenv("IONOS_TOKEN", "for the script")
-	r, err := Command([]string{"sh", "-c", `printf '%s|' "$@" "$IONOS_TOKEN"; cat`, "sh", "$HOME; *", "", "two words"}, quiet)
+	r, err := NewCommandReader([]string{"sh", "-c", `printf '%s|' "$@" "$IONOS_TOKEN"; cat`, "sh", "$HOME; *", "", "two words"}, discardLogger)
 	must(t, err)
 	data, err := r.Read(t.Context())
 	if want := "$HOME; *||two words|for the script|"; string(data) != want || err != nil {
@@ -178,24 +178,24 @@ func TestACommandGetsItsArgumentsOurEnvironmentAndNoInput(t *testing.T) {
 	}
 }
 
-func TestAnErrorSaysNothingOfArgumentsOrStderr(t *testing.T) {
-	r, err := Command([]string{"sh", "-c", "echo s3cr3t >&2; exit 1", "--password=s3cr3t"}, quiet)
+func TestCommandErrorHidesArgumentsAndStderr(t *testing.T) {
+	r, err := NewCommandReader([]string{"sh", "-c", "echo s3cr3t >&2; exit 1", "--password=s3cr3t"}, discardLogger)
 	must(t, err)
 	if _, err = r.Read(t.Context()); err == nil || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestStderrIsLoggedLineByLineAndBounded(t *testing.T) {
+func TestLogsBoundedStderr(t *testing.T) {
 	var log bytes.Buffer
-	r, _ := sh(t, `printf 'first\033[2J\n\377second\n' >&2; printf '%05000d\n' 0 >&2; i=0; while [ $i -lt 300 ]; do echo more >&2; i=$((i+1)); done; printf last >&2; echo '[]'`,
+	r, _ := newShellReader(t, `printf 'first\033[2J\n\377second\n' >&2; printf '%05000d\n' 0 >&2; i=0; while [ $i -lt 300 ]; do echo more >&2; i=$((i+1)); done; printf last >&2; echo '[]'`,
 		slog.New(slog.NewTextHandler(&log, nil)))
 	data, err := r.Read(t.Context())
 	if string(data) != "[]\n" || err != nil {
 		t.Fatalf("%q, %v", data, err)
 	}
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != maxLines+1 || log.Len() > (maxLines+2)*300+maxLine {
+	if len(lines) != maxLoggedLines+1 || log.Len() > (maxLoggedLines+2)*300+maxLoggedLineBytes {
 		t.Errorf("%d lines, %d bytes", len(lines), log.Len())
 	}
 	for i, want := range []string{`line="first\x1b[2J"`, `line=?second`, `line=0000`, `line=more`} {
@@ -208,7 +208,7 @@ func TestStderrIsLoggedLineByLineAndBounded(t *testing.T) {
 	}
 }
 
-func TestParsesArguments(t *testing.T) {
+func TestParseArgs(t *testing.T) {
 	for _, tc := range []struct {
 		text string
 		want []string

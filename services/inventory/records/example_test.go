@@ -14,10 +14,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// web is a whole new source: the records that a URL answers with.
-type web struct{ url string }
+// urlReader is a whole new source: the records that a URL answers with.
+type urlReader struct{ url string }
 
-func (w web) Read(ctx context.Context) ([]byte, error) {
+func (w urlReader) Read(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url, nil)
 	if err != nil {
 		return nil, err
@@ -41,9 +41,9 @@ func Example() {
 	defer http.DefaultClient.CloseIdleConnections()
 
 	source := records.New(records.Config{
-		Reader: web{server.URL}, Name: "the web", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Reader: urlReader{server.URL}, Name: "the web", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
-	_, err := source.Look(context.Background(), roster.Full) // when to look is the roster's business
+	_, err := source.Verify(context.Background(), roster.Full) // when to look is the roster's business
 	for _, node := range source.Take().Changed {
 		fmt.Println(node.Name, node.State, node.InternalIPs, err)
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// swapped is the symbolic link that a kubelet replaces when a mounted ConfigMap or Secret changes:
+// kubeletDataLink is the symbolic link that a kubelet replaces when a mounted ConfigMap or Secret changes:
 // the file itself is a link through it and never does.
-const swapped = "..data"
+const kubeletDataLink = "..data"
 
-// File reads a file. It watches the file's directory and not the file, which is another one after each
+// NewFileReader reads a file. It watches the file's directory and not the file, which is another one after each
 // replacement, or may not be there yet.
-func File(path string) Reader { return &file{path: path} }
+func NewFileReader(path string) Reader { return &fileReader{path: path} }
 
-type file struct{ path string }
+type fileReader struct{ path string }
 
 // Read reads the file whole.
-func (f *file) Read(context.Context) ([]byte, error) {
+func (f *fileReader) Read(context.Context) ([]byte, error) {
 	// Without O_NONBLOCK, opening a pipe waits for whoever may write to it.
 	in, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *file) Read(context.Context) ([]byte, error) {
 }
 
 // Watch tells when the file may have changed.
-func (f *file) Watch(ctx context.Context, changed func()) error {
+func (f *fileReader) Watch(ctx context.Context, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch files: %w", err)
@@ -59,7 +59,7 @@ func (f *file) Watch(ctx context.Context, changed func()) error {
 			switch name := filepath.Base(e.Name); {
 			case filepath.Clean(e.Name) == dir && e.Op.Has(fsnotify.Remove|fsnotify.Rename):
 				return fmt.Errorf("watch %s: the directory has gone", dir)
-			case name == base || name == swapped:
+			case name == base || name == kubeletDataLink:
 				changed()
 			}
 		case err := <-w.Errors:

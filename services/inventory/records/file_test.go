@@ -23,8 +23,8 @@ func writeFile(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// replace puts a new file in the place of one, as everyone should.
-func replace(t *testing.T, path, text string) {
+// replaceFile puts a new file in the place of one, as everyone should.
+func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	writeFile(t, path+".new", text)
 	must(t, os.Rename(path+".new", path))
@@ -32,114 +32,114 @@ func replace(t *testing.T, path, text string) {
 
 func TestBadInputOfAFile(t *testing.T) {
 	var path string
-	inPlaceOfIt := func(put func(t *testing.T)) func(*testing.T, *feed) error {
-		return func(t *testing.T, f *feed) error {
+	inPlaceOfIt := func(put func(t *testing.T)) func(*testing.T, *testFeed) error {
+		return func(t *testing.T, f *testFeed) error {
 			must(t, os.Remove(path))
 			put(t)
-			err := f.look(t.Context())
+			err := f.verify(t.Context())
 			must(t, os.RemoveAll(path))
 			return err
 		}
 	}
 	rows := append([]badInput{
-		{"the file is not there", "", stays, "no such file or directory"},
-		{"a directory is in its place", "", stays, "it is no regular file"},
-		{"a pipe that nobody writes to is in its place", "", stays, "it is no regular file"},
-		{"it is being written in place", "", stays, "it is empty"},
+		{"the file is not there", "", degradedSet, "no such file or directory"},
+		{"a directory is in its place", "", degradedSet, "it is no regular file"},
+		{"a pipe that nobody writes to is in its place", "", degradedSet, "it is no regular file"},
+		{"it is being written in place", "", degradedSet, "it is empty"},
 	}, badTexts...)
-	try(t, rows, func(t *testing.T) Reader {
+	runBadInput(t, rows, func(t *testing.T) Reader {
 		path = filepath.Join(t.TempDir(), "nodes.json")
-		return File(path)
-	}, func(t *testing.T, _, text string) { replace(t, path, text) }, map[string]func(*testing.T, *feed) error{
+		return NewFileReader(path)
+	}, func(t *testing.T, _, text string) { replaceFile(t, path, text) }, map[string]func(*testing.T, *testFeed) error{
 		"the file is not there":                        inPlaceOfIt(func(*testing.T) {}),
 		"a directory is in its place":                  inPlaceOfIt(func(t *testing.T) { must(t, os.Mkdir(path, 0o700)) }),
 		"a pipe that nobody writes to is in its place": inPlaceOfIt(func(t *testing.T) { must(t, syscall.Mkfifo(path, 0o600)) }),
-		"it is being written in place": func(t *testing.T, f *feed) error {
+		"it is being written in place": func(t *testing.T, f *testFeed) error {
 			out, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 			must(t, err)
 			defer out.Close()
-			for _, piece := range []string{good[:1], good[1:50], good[50 : len(good)-3]} {
-				if err := f.look(t.Context()); err == nil {
+			for _, piece := range []string{validJSON[:1], validJSON[1:50], validJSON[50 : len(validJSON)-3]} {
+				if err := f.verify(t.Context()); err == nil {
 					t.Errorf("read before %q", piece)
 				}
 				_, err := out.WriteString(piece)
 				must(t, err)
 			}
 			must(t, os.Truncate(path, 0))
-			return f.look(t.Context())
+			return f.verify(t.Context())
 		},
 	})
 	t.Run("its directory cannot be watched", func(t *testing.T) {
-		f := newFeed(File(filepath.Join(t.TempDir(), "later", "nodes.json")))
-		defer run(t, f.source)()
-		f.look(t.Context())
-		if got := f.says(); got != "unsynced: " {
+		f := newTestFeed(NewFileReader(filepath.Join(t.TempDir(), "later", "nodes.json")))
+		defer startSource(t, f.source)()
+		f.verify(t.Context())
+		if got := f.summary(); got != "unsynced: " {
 			t.Errorf("before there is a directory: %s", got)
 		}
-		path := f.source.reader.(*file).path
+		path := f.source.reader.(*fileReader).path
 		must(t, os.Mkdir(filepath.Dir(path), 0o700))
-		writeFile(t, path, good)
-		if f.look(t.Context()); f.says() != saysGood {
-			t.Errorf("got %s", f.says())
+		writeFile(t, path, validJSON)
+		if f.verify(t.Context()); f.summary() != syncedSet {
+			t.Errorf("got %s", f.summary())
 		}
 	})
 	var titles []string
 	for _, row := range append(rows, badInput{title: "its directory cannot be watched"}) {
 		titles = append(titles, row.title)
 	}
-	documented(t, "file", titles)
+	checkDocumented(t, "file", titles)
 }
 
-func TestTheWatchOfAFileNotices(t *testing.T) {
+func TestFileWatchReportsChanges(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		before, after func(t *testing.T, path string)
 	}{
-		{"an atomic replacement", func(t *testing.T, path string) { writeFile(t, path, good) }, func(t *testing.T, path string) { replace(t, path, array(a)) }},
-		{"a write in place", func(t *testing.T, path string) { writeFile(t, path, good) }, func(t *testing.T, path string) { writeFile(t, path, array(a)) }},
-		{"a file that comes", func(*testing.T, string) {}, func(t *testing.T, path string) { writeFile(t, path, array(a)) }},
-		{"a file that goes and comes back", func(t *testing.T, path string) { writeFile(t, path, good) }, func(t *testing.T, path string) {
+		{"an atomic replacement", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) { replaceFile(t, path, arrayJSON(recordA)) }},
+		{"a write in place", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) { writeFile(t, path, arrayJSON(recordA)) }},
+		{"a file that comes", func(*testing.T, string) {}, func(t *testing.T, path string) { writeFile(t, path, arrayJSON(recordA)) }},
+		{"a file that goes and comes back", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) {
 			must(t, os.Remove(path))
-			writeFile(t, path, array(a))
+			writeFile(t, path, arrayJSON(recordA))
 		}},
 		{"the swap of a ConfigMap", func(t *testing.T, path string) {
-			mount(t, filepath.Dir(path), "1", good)
+			mountConfigMap(t, filepath.Dir(path), "1", validJSON)
 			must(t, os.Symlink(filepath.Join("..data", "nodes.json"), path))
-		}, func(t *testing.T, path string) { mount(t, filepath.Dir(path), "2", array(a)) }},
+		}, func(t *testing.T, path string) { mountConfigMap(t, filepath.Dir(path), "2", arrayJSON(recordA)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "nodes.json")
 			tc.before(t, path)
-			f := newFeed(File(path))
+			f := newTestFeed(NewFileReader(path))
 			up := make(chan struct{})
-			f.source.reader = upTeller{f.source.reader.(*file), up}
-			defer run(t, f.source)()
+			f.source.reader = signalingReader{f.source.reader.(*fileReader), up}
+			defer startSource(t, f.source)()
 			<-up // without it the first read alone might find the change
-			f.look(t.Context())
+			f.verify(t.Context())
 			tc.after(t, path)
 			// A change makes no look: membership stays what the look made of it.
-			for f.says() != "synced: a ready 10.0.0.11" && f.says() != "unsynced: a ready 10.0.0.11" {
+			for f.summary() != "synced: a ready 10.0.0.11" && f.summary() != "unsynced: a ready 10.0.0.11" {
 				select {
 				case <-f.source.Changed():
 					f.roster.Hear(time.Now(), f.source.Take())
 				case <-time.After(5 * time.Second):
-					t.Fatalf("nothing was told: %s", f.says())
+					t.Fatalf("nothing was told: %s", f.summary())
 				}
 			}
 		})
 	}
 }
 
-// upTeller is a file that tells when its watch is up and has provoked its first read.
-type upTeller struct {
-	*file
+// signalingReader is a file that tells when its watch is up and has provoked its first read.
+type signalingReader struct {
+	*fileReader
 
 	up chan<- struct{}
 }
 
-func (u upTeller) Watch(ctx context.Context, changed func()) error {
+func (u signalingReader) Watch(ctx context.Context, changed func()) error {
 	first := true
-	return u.file.Watch(ctx, func() {
+	return u.fileReader.Watch(ctx, func() {
 		if !first {
 			changed()
 			return
@@ -149,8 +149,8 @@ func (u upTeller) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// mount does what a kubelet does when a ConfigMap changes.
-func mount(t *testing.T, dir, version, text string) {
+// mountConfigMap does what a kubelet does when a ConfigMap changes.
+func mountConfigMap(t *testing.T, dir, version, text string) {
 	t.Helper()
 	must(t, os.Mkdir(filepath.Join(dir, "..v"+version), 0o700))
 	writeFile(t, filepath.Join(dir, "..v"+version, "nodes.json"), text)
@@ -158,17 +158,17 @@ func mount(t *testing.T, dir, version, text string) {
 	must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 }
 
-func TestTheWatchOfAFileHeedsNoOtherFileAndEndsWithItsDirectory(t *testing.T) {
+func TestFileWatchIgnoresOtherFilesAndEndsWithDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etc")
 	must(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "nodes.json")
 	calls, ended := make(chan struct{}, 100), make(chan error, 1)
-	go func() { ended <- File(path).(*file).Watch(t.Context(), func() { calls <- struct{}{} }) }()
+	go func() { ended <- NewFileReader(path).(*fileReader).Watch(t.Context(), func() { calls <- struct{}{} }) }()
 	<-calls // it is up
 	for range 10 {
-		writeFile(t, filepath.Join(dir, "other.json"), good)
+		writeFile(t, filepath.Join(dir, "other.json"), validJSON)
 	}
-	writeFile(t, path, good)
+	writeFile(t, path, validJSON)
 	<-calls
 	must(t, os.Rename(dir, dir+".old"))
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the directory has gone") {
@@ -179,11 +179,11 @@ func TestTheWatchOfAFileHeedsNoOtherFileAndEndsWithItsDirectory(t *testing.T) {
 	}
 }
 
-func TestAFileIsReadNoFurtherThanItsBound(t *testing.T) {
+func TestFileReadIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nodes.json")
 	writeFile(t, path, "")
 	must(t, os.Truncate(path, 1<<40)) // sparse
-	data, err := File(path).Read(t.Context())
+	data, err := NewFileReader(path).Read(t.Context())
 	if err != nil || len(data) != MaxBytes+1 {
 		t.Errorf("read %d bytes, %v", len(data), err)
 	}

@@ -16,9 +16,9 @@ import (
 const MaxBytes = 16 << 20
 
 const (
-	maxRecords = 100_000
-	maxName    = 253 // bytes of a node's name, as the feed allows
-	maxQuote   = 200 // bytes of a bad record that are shown
+	maxRecords    = 100_000
+	maxNameBytes  = 253 // bytes of a node's name, as the feed allows
+	maxQuoteBytes = 200 // bytes of a bad record that are shown
 )
 
 // record is one element of a reading.
@@ -27,14 +27,14 @@ type record struct {
 	address       netip.Addr // canonical; zero: it has none that can be used
 	ready, worker bool
 
-	bad   string // what is wrong with it; empty: nothing
-	quote string // how it begins, if it is bad
+	problem string // what is wrong with it; empty: nothing
+	quote   string // how it begins, if it is bad
 }
 
-// parse reads a JSON array of records: {"name","private_ip","ready","worker"}, all four mandatory, in
+// parseRecords reads a JSON array of records: {"name","private_ip","ready","worker"}, all four mandatory, in
 // any order, among any other fields. An error means that nothing of the reading can be used; a
 // record that cannot be used says so itself.
-func parse(data []byte) ([]record, error) {
+func parseRecords(data []byte) ([]record, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("it is larger than %d MiB", MaxBytes>>20)
 	}
@@ -53,30 +53,30 @@ func parse(data []byte) ([]record, error) {
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
-			return nil, broken(len(records), err)
+			return nil, syntaxError(len(records), err)
 		}
-		records = append(records, judge(raw))
+		records = append(records, parseRecord(raw))
 	}
 	if _, err := in.Token(); err != nil {
-		return nil, broken(len(records), err)
+		return nil, syntaxError(len(records), err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows the end of its JSON array")
 	}
-	return records, contradiction(records)
+	return records, findDuplicate(records)
 }
 
-// broken says where a reading stops being JSON.
-func broken(after int, err error) error {
+// syntaxError says where a reading stops being JSON.
+func syntaxError(after int, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("it ends in the midst, after %d whole records", after)
 	}
 	return fmt.Errorf("it is no JSON after %d whole records: %w", after, err)
 }
 
-// contradiction finds a name or an address that two records share. All that can be read
+// findDuplicate finds a name or an address that two records share. All that can be read
 // counts, whatever else is wrong with its record: which of the two is right nobody knows.
-func contradiction(records []record) error {
+func findDuplicate(records []record) error {
 	names := make(map[string]struct{}, len(records))
 	bearers := make(map[netip.Addr]int, len(records))
 	for i, r := range records {
@@ -92,8 +92,8 @@ func contradiction(records []record) error {
 	return nil
 }
 
-// judge reads one record.
-func judge(raw json.RawMessage) record {
+// parseRecord reads one record.
+func parseRecord(raw json.RawMessage) record {
 	var r record
 	var problems []string
 	add := func(problem string) {
@@ -101,14 +101,14 @@ func judge(raw json.RawMessage) record {
 			problems = append(problems, problem)
 		}
 	}
-	fields, twice := members(raw)
+	fields, twice := parseFields(raw)
 	if fields == nil {
 		add("it is no JSON object")
 	} else {
-		r.name = name(fields["name"], add)
-		r.address = address(fields["private_ip"], add)
-		r.ready = truth("ready", fields["ready"], add)
-		r.worker = truth("worker", fields["worker"], add)
+		r.name = parseName(fields["name"], add)
+		r.address = parseAddress(fields["private_ip"], add)
+		r.ready = parseBool("ready", fields["ready"], add)
+		r.worker = parseBool("worker", fields["worker"], add)
 	}
 	for _, field := range twice {
 		add(field + " is given twice")
@@ -117,14 +117,14 @@ func judge(raw json.RawMessage) record {
 		}
 	}
 	if len(problems) > 0 {
-		r.bad, r.quote = strings.Join(problems, ", "), cut(raw)
+		r.problem, r.quote = strings.Join(problems, ", "), truncate(raw)
 	}
 	return r
 }
 
-// members returns the fields of an object that mean something here, and which of them it has
+// parseFields returns the fields of an object that mean something here, and which of them it has
 // twice: encoding/json would take the last one, and "NAME" for "name". Nil: it is no object.
-func members(raw json.RawMessage) (fields map[string]json.RawMessage, twice []string) {
+func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, twice []string) {
 	in := json.NewDecoder(bytes.NewReader(raw))
 	if first, err := in.Token(); err != nil || first != json.Delim('{') {
 		return nil, nil
@@ -147,14 +147,14 @@ func members(raw json.RawMessage) (fields map[string]json.RawMessage, twice []st
 	return fields, twice
 }
 
-func name(value json.RawMessage, add func(string)) string {
-	text, problem := str("name", value)
+func parseName(value json.RawMessage, add func(string)) string {
+	text, problem := parseString("name", value)
 	switch {
 	case problem != "":
 	case text == "":
 		problem = "name is empty"
-	case len(text) > maxName:
-		problem = fmt.Sprintf("name is longer than %d bytes", maxName)
+	case len(text) > maxNameBytes:
+		problem = fmt.Sprintf("name is longer than %d bytes", maxNameBytes)
 	case strings.ContainsRune(text, utf8.RuneError): // also what the decoder made of bytes that are no UTF-8
 		problem = "name is no UTF-8"
 	case strings.ContainsFunc(text, unicode.IsControl):
@@ -166,8 +166,8 @@ func name(value json.RawMessage, add func(string)) string {
 	return ""
 }
 
-func address(value json.RawMessage, add func(string)) netip.Addr {
-	text, problem := str("private_ip", value)
+func parseAddress(value json.RawMessage, add func(string)) netip.Addr {
+	text, problem := parseString("private_ip", value)
 	if problem != "" {
 		add(problem)
 		return netip.Addr{}
@@ -188,36 +188,36 @@ func address(value json.RawMessage, add func(string)) netip.Addr {
 	return netip.Addr{}
 }
 
-func truth(field string, value json.RawMessage, add func(string)) bool {
+func parseBool(field string, value json.RawMessage, add func(string)) bool {
 	switch string(value) {
 	case "true", "false":
 		return string(value) == "true"
 	}
-	add(unfit(field, value, "true or false"))
+	add(typeError(field, value, "true or false"))
 	return false
 }
 
-func str(field string, value json.RawMessage) (text, problem string) {
+func parseString(field string, value json.RawMessage) (text, problem string) {
 	if len(value) == 0 || value[0] != '"' || json.Unmarshal(value, &text) != nil {
-		return "", unfit(field, value, "a string")
+		return "", typeError(field, value, "a string")
 	}
 	return text, ""
 }
 
-// unfit says why a value is not what is wanted.
-func unfit(field string, value json.RawMessage, want string) string {
+// typeError says why a value is not what is wanted.
+func typeError(field string, value json.RawMessage, want string) string {
 	if value == nil {
 		return field + " is absent"
 	}
-	return fmt.Sprintf("%s is %.40s, want %s", field, cut(value), want)
+	return fmt.Sprintf("%s is %.40s, want %s", field, truncate(value), want)
 }
 
-// cut makes one bounded line of a JSON value.
-func cut(raw json.RawMessage) string {
-	text := string(raw[:min(len(raw), 4*maxQuote)])
+// truncate makes one bounded line of a JSON value.
+func truncate(raw json.RawMessage) string {
+	text := string(raw[:min(len(raw), 4*maxQuoteBytes)])
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
-	if len(text) > maxQuote {
-		return strings.ToValidUTF8(text[:maxQuote], "") + "…"
+	if len(text) > maxQuoteBytes {
+		return strings.ToValidUTF8(text[:maxQuoteBytes], "") + "…"
 	}
 	return text
 }

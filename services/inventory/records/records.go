@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// patience is how long one read may take: enough for a script that walks through a slow
+	// readTimeout is how long one read may take: enough for a script that walks through a slow
 	// API, and well before the roster calls the source silent.
-	patience = 30 * time.Second
-	// rewatch is the time between two attempts to watch.
-	rewatch = 10 * time.Second
-	// settle is the least time between two reads that a watch provokes, and the first pause
-	// after one that failed; the pauses double, and mostSettle is the last.
-	settle     = 50 * time.Millisecond
-	mostSettle = 800 * time.Millisecond
+	readTimeout = 30 * time.Second
+	// watchRetryInterval is the time between two attempts to watch.
+	watchRetryInterval = 10 * time.Second
+	// minDebounce is the least time between two reads that a watch provokes, and the first pause
+	// after one that failed; the pauses double, and maxDebounce is the last.
+	minDebounce = 50 * time.Millisecond
+	maxDebounce = 800 * time.Millisecond
 )
 
 // Reader reads the records of all nodes, in the format that docs/sources/file.md describes. Each
@@ -58,31 +58,31 @@ type Config struct {
 
 // Source tells what a Reader reads. Its methods are safe for concurrent use.
 type Source struct {
-	reader  Reader
-	name    string
-	log     *slog.Logger
-	reads   *prometheus.CounterVec
-	turn    chan struct{} // capacity 1: held by whoever reads
-	nudged  chan struct{} // capacity 1: there may be something new to read
-	changed chan struct{} // capacity 1: there is something to take
+	reader        Reader
+	name          string
+	log           *slog.Logger
+	reads         *prometheus.CounterVec
+	readSlot      chan struct{} // capacity 1: held by whoever reads
+	readerChanged chan struct{} // capacity 1: there may be something new to read
+	changed       chan struct{} // capacity 1: there is something to take
 
-	mu      sync.Mutex
-	told    told
-	mark    uint64 // of the last look that read well
-	heardAt time.Time
-	failure string
+	mu          sync.Mutex
+	tracker     changeTracker
+	verified    uint64 // of the last look that read well
+	lastContact time.Time
+	failure     string
 }
 
 // New returns a Source that has read nothing yet.
 func New(cfg Config) *Source {
 	s := &Source{
-		reader:  cfg.Reader,
-		name:    cfg.Name,
-		log:     cfg.Log,
-		turn:    make(chan struct{}, 1),
-		nudged:  make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
-		told:    newTold(cfg.Name),
+		reader:        cfg.Reader,
+		name:          cfg.Name,
+		log:           cfg.Log,
+		readSlot:      make(chan struct{}, 1),
+		readerChanged: make(chan struct{}, 1),
+		changed:       make(chan struct{}, 1),
+		tracker:       newChangeTracker(cfg.Name),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_inventory_source_reads_total",
 			Help: "Reads of the source, by cause (look, change) and result (ok, failed). A read that a change provoked may catch it half written: it is repeated.",
@@ -96,44 +96,44 @@ func New(cfg Config) *Source {
 func (s *Source) Run(ctx context.Context) error {
 	if w, ok := s.reader.(watcher); ok {
 		var watching sync.WaitGroup
-		watching.Go(func() { s.watch(ctx, w) })
-		s.follow(ctx)
+		watching.Go(func() { s.keepWatching(ctx, w) })
+		s.readOnChange(ctx)
 		watching.Wait()
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// watch keeps a watch up. Without one, changes are found by the next look: only later.
-func (s *Source) watch(ctx context.Context, w watcher) {
-	nudge := func() { signal(s.nudged) }
+// keepWatching keeps a watch up. Without one, changes are found by the next look: only later.
+func (s *Source) keepWatching(ctx context.Context, w watcher) {
+	nudge := func() { sendSignal(s.readerChanged) }
 	for logged := false; ; {
 		began := time.Now()
 		err := w.Watch(ctx, nudge)
 		if ctx.Err() != nil {
 			return
 		}
-		if !logged || time.Since(began) > rewatch {
+		if !logged || time.Since(began) > watchRetryInterval {
 			s.log.Warn("changes of the source are found by polling for now: it cannot be watched", "source", s.name, "error", err)
 			logged = true
 		}
-		pause(ctx, rewatch)
+		sleepContext(ctx, watchRetryInterval)
 	}
 }
 
-// follow reads whenever the watch tells of something new. What fails is read again a few times
+// readOnChange reads whenever the watch tells of something new. What fails is read again a few times
 // and then left to the next look: it is most likely being written.
-func (s *Source) follow(ctx context.Context) {
+func (s *Source) readOnChange(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.nudged:
+		case <-s.readerChanged:
 		}
-		for wait := settle; ; wait *= 2 {
-			_, err := s.read(ctx, provoked)
-			pause(ctx, wait)
-			if err == nil || ctx.Err() != nil || wait >= mostSettle {
+		for wait := minDebounce; ; wait *= 2 {
+			_, err := s.refresh(ctx, causeChange)
+			sleepContext(ctx, wait)
+			if err == nil || ctx.Err() != nil || wait >= maxDebounce {
 				break
 			}
 		}
@@ -149,18 +149,18 @@ func (s *Source) Changed() <-chan struct{} { return s.changed }
 func (s *Source) Take() roster.News {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := roster.News{HeardAt: s.heardAt, Mark: s.mark, Failure: s.failure, Flaw: s.told.flaw}
-	if news.Changed, news.Removed = s.told.take(); len(news.Changed)+len(news.Removed) > 0 {
-		news.ChangedAt = s.heardAt
+	news := roster.News{HeardAt: s.lastContact, Mark: s.verified, Failure: s.failure, Flaw: s.tracker.partialError}
+	if news.Changed, news.Removed = s.tracker.takeChanges(); len(news.Changed)+len(news.Removed) > 0 {
+		news.ChangedAt = s.lastContact
 	}
-	s.heardAt, s.failure = time.Time{}, ""
+	s.lastContact, s.failure = time.Time{}, ""
 	return news
 }
 
-// Look reads afresh and tells what differs. Light and full looks are alike here: what can be
+// Verify reads afresh and tells what differs. Light and full looks are alike here: what can be
 // read whole has been caught up with once it was read.
-func (s *Source) Look(ctx context.Context, _ roster.Look) (mark uint64, err error) {
-	mark, err = s.read(ctx, looked)
+func (s *Source) Verify(ctx context.Context, _ roster.Look) (mark uint64, err error) {
+	mark, err = s.refresh(ctx, causeVerify)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.mu.Lock()
 		s.failure = err.Error() // so that a good read that a watch provokes has the next look come at once
@@ -173,19 +173,19 @@ func (s *Source) Look(ctx context.Context, _ roster.Look) (mark uint64, err erro
 type cause string
 
 const (
-	looked   cause = "look"
-	provoked cause = "change"
+	causeVerify cause = "look"
+	causeChange cause = "change"
 )
 
-// read reads, and tells what differs if the reading is sound. Only a look has a mark of its own.
-func (s *Source) read(ctx context.Context, why cause) (mark uint64, err error) {
+// refresh reads, and tells what differs if the reading is sound. Only a look has a mark of its own.
+func (s *Source) refresh(ctx context.Context, why cause) (mark uint64, err error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.readSlot <- struct{}{}:
+		defer func() { <-s.readSlot }()
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	records, err := s.records(ctx)
+	records, err := s.readRecords(ctx)
 	if err != nil {
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			s.reads.WithLabelValues(string(why), "failed").Inc()
@@ -195,41 +195,41 @@ func (s *Source) read(ctx context.Context, why cause) (mark uint64, err error) {
 	s.reads.WithLabelValues(string(why), "ok").Inc()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told.tell(records)
-	if why == looked {
-		s.mark++
+	s.tracker.apply(records)
+	if why == causeVerify {
+		s.verified++
 	}
-	s.heardAt, s.failure = time.Now(), ""
-	signal(s.changed)
-	return s.mark, nil
+	s.lastContact, s.failure = time.Now(), ""
+	sendSignal(s.changed)
+	return s.verified, nil
 }
 
-// records reads and parses.
-func (s *Source) records(ctx context.Context) ([]record, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// readRecords reads and parses.
+func (s *Source) readRecords(ctx context.Context) ([]record, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	data, err := s.reader.Read(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer in time (%s at most): %w", patience, err)
+		err = fmt.Errorf("no answer in time (%s at most): %w", readTimeout, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	records, err := parse(data)
+	records, err := parseRecords(data)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", s.name, err)
 	}
 	return records, nil
 }
 
-func signal(c chan<- struct{}) {
+func sendSignal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // one is waiting, and stands for this one too
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleepContext(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

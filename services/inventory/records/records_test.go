@@ -18,12 +18,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-func TestALookTellsWhatItReadAndEachHasAMarkOfItsOwn(t *testing.T) {
-	text, fail := good, error(nil)
-	f := newFeed(&fake{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
+func TestNumbersVerifications(t *testing.T) {
+	text, fail := validJSON, error(nil)
+	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
 	for want := uint64(1); want < 4; want++ {
 		before := time.Now()
-		mark, err := f.source.Look(t.Context(), roster.Light)
+		mark, err := f.source.Verify(t.Context(), roster.Light)
 		news := f.source.Take()
 		if err != nil || mark != want || news.Mark != want || news.HeardAt.Before(before) {
 			t.Fatalf("look %d: mark %d, %v, news %+v", want, mark, err, news)
@@ -33,7 +33,7 @@ func TestALookTellsWhatItReadAndEachHasAMarkOfItsOwn(t *testing.T) {
 		}
 	}
 	fail = errors.New("boom")
-	if mark, err := f.source.Look(t.Context(), roster.Full); err == nil || mark != 0 {
+	if mark, err := f.source.Verify(t.Context(), roster.Full); err == nil || mark != 0 {
 		t.Errorf("got %d, %v", mark, err)
 	}
 	if news := f.source.Take(); news.Mark != 3 || news.Failure != "boom" || news.Removed != nil || !news.HeardAt.IsZero() {
@@ -41,11 +41,11 @@ func TestALookTellsWhatItReadAndEachHasAMarkOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestTellsARecordWithItsTrail(t *testing.T) {
-	f := newFeed(&fake{read: func(context.Context) ([]byte, error) {
-		return []byte(array(entry("w", "::ffff:10.0.0.11", false, true), entry("m", "fd00:0::1", true, false), `{"name":"x"}`)), nil
+func TestReportsRecordsWithSteps(t *testing.T) {
+	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) {
+		return []byte(arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`)), nil
 	}})
-	if _, err := f.source.Look(t.Context(), roster.Full); err != nil {
+	if _, err := f.source.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
 	source := func(saw string, result roster.Result) roster.Step {
@@ -77,38 +77,38 @@ func TestTellsARecordWithItsTrail(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsGoodAndThenBadBeforeItWasTakenIsKnown(t *testing.T) {
-	text := good
-	f := newFeed(&fake{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
-	f.source.Look(t.Context(), roster.Full)
-	text = array(a, `{"name":"b"}`)
-	if err := f.look(t.Context()); err != nil || f.says() != stays {
-		t.Errorf("%v, %s", err, f.says())
+func TestKeepsValidRecordThatTurnsInvalidBeforeTake(t *testing.T) {
+	text := validJSON
+	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
+	f.source.Verify(t.Context(), roster.Full)
+	text = arrayJSON(recordA, `{"name":"b"}`)
+	if err := f.verify(t.Context()); err != nil || f.summary() != degradedSet {
+		t.Errorf("%v, %s", err, f.summary())
 	}
 }
 
-func TestOneReadAtATimeAndWhoWaitsGivesUpWithItsContext(t *testing.T) {
+func TestReadsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, reading := make(chan struct{}), atomic.Int32{}
-		f := newFeed(&fake{read: func(context.Context) ([]byte, error) {
+		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) {
 			if reading.Add(1) > 1 {
 				t.Error("two reads at a time")
 			}
 			defer reading.Add(-1)
 			<-free
-			return []byte(good), nil
+			return []byte(validJSON), nil
 		}})
 		done := make(chan error, 2)
 		for range 2 {
 			go func() {
-				_, err := f.source.Look(t.Context(), roster.Full)
+				_, err := f.source.Verify(t.Context(), roster.Full)
 				done <- err
 			}()
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.source.Look(ctx, roster.Full); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.source.Verify(ctx, roster.Full); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		close(free)
@@ -118,24 +118,24 @@ func TestOneReadAtATimeAndWhoWaitsGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAReadHasThirtySeconds(t *testing.T) {
+func TestReadTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		f := newFeed(&fake{read: func(ctx context.Context) ([]byte, error) {
+		f := newTestFeed(&fakeReader{read: func(ctx context.Context) ([]byte, error) {
 			<-ctx.Done()
 			return []byte("[]"), ctx.Err()
 		}})
-		err := f.look(t.Context())
+		err := f.verify(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "no answer in time (30s at most)") || time.Since(began) != 30*time.Second {
 			t.Errorf("got %v after %s", err, time.Since(began))
 		}
 	})
 }
 
-func TestAChangeIsToldAtOnceAndIsNoLook(t *testing.T) {
+func TestReportsChangeImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		text, change := good, make(chan struct{})
-		f := newFeed(&fake{
+		text, change := validJSON, make(chan struct{})
+		f := newTestFeed(&fakeReader{
 			read: func(context.Context) ([]byte, error) { return []byte(text), nil },
 			watch: func(ctx context.Context, changed func()) error {
 				for {
@@ -148,10 +148,10 @@ func TestAChangeIsToldAtOnceAndIsNoLook(t *testing.T) {
 				}
 			},
 		})
-		defer run(t, f.source)()
-		f.look(t.Context())
+		defer startSource(t, f.source)()
+		f.verify(t.Context())
 		<-f.source.Changed()
-		text = array(a)
+		text = arrayJSON(recordA)
 		began := time.Now()
 		change <- struct{}{}
 		<-f.source.Changed()
@@ -162,10 +162,10 @@ func TestAChangeIsToldAtOnceAndIsNoLook(t *testing.T) {
 	})
 }
 
-func TestAChangeCaughtHalfWrittenIsReadAgainAndReportedByNobody(t *testing.T) {
+func TestRetriesPartiallyWrittenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		texts, change := []string{"", "[", good}, make(chan struct{})
-		f := newFeed(&fake{
+		texts, change := []string{"", "[", validJSON}, make(chan struct{})
+		f := newTestFeed(&fakeReader{
 			read: func(context.Context) ([]byte, error) {
 				text := texts[0]
 				if len(texts) > 1 {
@@ -175,7 +175,7 @@ func TestAChangeCaughtHalfWrittenIsReadAgainAndReportedByNobody(t *testing.T) {
 			},
 			watch: func(ctx context.Context, changed func()) error { <-change; changed(); <-ctx.Done(); return nil },
 		})
-		defer run(t, f.source)()
+		defer startSource(t, f.source)()
 		began := time.Now()
 		change <- struct{}{}
 		<-f.source.Changed()
@@ -188,14 +188,14 @@ func TestAChangeCaughtHalfWrittenIsReadAgainAndReportedByNobody(t *testing.T) {
 	})
 }
 
-func TestAChangeThatStaysUnreadableIsLeftToTheNextLook(t *testing.T) {
+func TestLeavesUnreadableChangeToNextVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		f := newFeed(&fake{
+		f := newTestFeed(&fakeReader{
 			read:  func(context.Context) ([]byte, error) { reads++; return nil, errors.New("boom") },
 			watch: func(ctx context.Context, changed func()) error { changed(); <-ctx.Done(); return nil },
 		})
-		defer run(t, f.source)()
+		defer startSource(t, f.source)()
 		time.Sleep(time.Hour) // of the bubble's time
 		synctest.Wait()
 		if news := f.source.Take(); reads != 5 || news.Failure != "" {
@@ -204,23 +204,23 @@ func TestAChangeThatStaysUnreadableIsLeftToTheNextLook(t *testing.T) {
 	})
 }
 
-func TestAGoodReadAfterFailedLooksBringsTheNextLookForward(t *testing.T) {
+func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		text, change := good, make(chan struct{})
-		f := newFeed(&fake{
+		text, change := validJSON, make(chan struct{})
+		f := newTestFeed(&fakeReader{
 			read:  func(context.Context) ([]byte, error) { return []byte(text), nil },
 			watch: func(ctx context.Context, changed func()) error { <-change; changed(); <-ctx.Done(); return nil },
 		})
-		defer run(t, f.source)()
-		f.look(t.Context())
+		defer startSource(t, f.source)()
+		f.verify(t.Context())
 		text = ""
 		for range 6 {
-			f.look(t.Context())
+			f.verify(t.Context())
 		}
 		if ask := f.roster.Ask(time.Now()); ask.Look != roster.NoLook {
 			t.Fatalf("the roster asks at once after a failure: %+v", ask)
 		}
-		text = good
+		text = validJSON
 		for len(f.source.Changed()) > 0 {
 			<-f.source.Changed()
 		}
@@ -233,19 +233,19 @@ func TestAGoodReadAfterFailedLooksBringsTheNextLookForward(t *testing.T) {
 	})
 }
 
-func TestAWatchThatFailsIsTriedAgainAndLoggedOnce(t *testing.T) {
+func TestRetriesFailedWatchAndLogsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		watches := 0
 		s := New(Config{
-			Reader: &fake{
-				read:  func(context.Context) ([]byte, error) { return []byte(good), nil },
+			Reader: &fakeReader{
+				read:  func(context.Context) ([]byte, error) { return []byte(validJSON), nil },
 				watch: func(context.Context, func()) error { watches++; return errors.New("too many open files") },
 			},
 			Name: "the test", Log: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
 		})
-		stop := run(t, s)
-		time.Sleep(10 * rewatch)
+		stop := startSource(t, s)
+		time.Sleep(10 * watchRetryInterval)
 		stop()
 		if n := strings.Count(log.String(), "too many open files"); n != 1 || watches < 5 {
 			t.Errorf("%d watches, logged %d times:\n%s", watches, n, log.String())
@@ -253,18 +253,18 @@ func TestAWatchThatFailsIsTriedAgainAndLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestWhoCannotWatchIsRunAllTheSame(t *testing.T) {
+func TestRunsReaderWithoutWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := Static(good)
+		r, err := NewStaticReader(validJSON)
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(t, newFeed(r).source)()
+		startSource(t, newTestFeed(r).source)()
 	})
 }
 
-// run runs a source until the function that it returns is called, which waits.
-func run(t *testing.T, s *Source) (stop func()) {
+// startSource runs a source until the function that it returns is called, which waits.
+func startSource(t *testing.T, s *Source) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// Static reads the text itself. The text is configuration: a record that would be bad elsewhere
+// NewStaticReader reads the text itself. The text is configuration: a record that would be bad elsewhere
 // is an error at once here.
-func Static(text string) (Reader, error) {
-	records, err := parse([]byte(text))
+func NewStaticReader(text string) (Reader, error) {
+	records, err := parseRecords([]byte(text))
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range records {
-		if r.bad != "" {
-			return nil, fmt.Errorf("a record cannot be used: %s", problem(r))
+		if r.problem != "" {
+			return nil, fmt.Errorf("a record cannot be used: %s", describeProblem(r))
 		}
 	}
-	return static(text), nil
+	return staticReader(text), nil
 }
 
-type static string
+type staticReader string
 
 // Read returns the text.
-func (s static) Read(context.Context) ([]byte, error) { return []byte(s), nil }
+func (s staticReader) Read(context.Context) ([]byte, error) { return []byte(s), nil }

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-func TestStaticTellsWhatItIsGiven(t *testing.T) {
-	r, err := Static(good)
+func TestStaticReportsItsText(t *testing.T) {
+	r, err := NewStaticReader(validJSON)
 	must(t, err)
-	f := newFeed(r)
-	if err := f.look(t.Context()); err != nil || f.says() != saysGood {
-		t.Errorf("%v, %s", err, f.says())
+	f := newTestFeed(r)
+	if err := f.verify(t.Context()); err != nil || f.summary() != syncedSet {
+		t.Errorf("%v, %s", err, f.summary())
 	}
 }
 
@@ -19,19 +19,19 @@ func TestBadInputOfAStaticText(t *testing.T) {
 	for _, row := range badTexts {
 		titles = append(titles, row.title)
 		t.Run(row.title, func(t *testing.T) {
-			r, err := Static(row.text)
-			if !strings.HasPrefix(row.says, "synced") {
+			r, err := NewStaticReader(row.text)
+			if !strings.HasPrefix(row.want, "synced") {
 				if err == nil {
 					t.Error("accepted")
 				}
 				return
 			}
 			must(t, err)
-			f := newFeed(r)
-			if f.look(t.Context()); f.says() != row.says {
-				t.Errorf("got %s, want %s", f.says(), row.says)
+			f := newTestFeed(r)
+			if f.verify(t.Context()); f.summary() != row.want {
+				t.Errorf("got %s, want %s", f.summary(), row.want)
 			}
 		})
 	}
-	documented(t, "static", titles)
+	checkDocumented(t, "static", titles)
 }

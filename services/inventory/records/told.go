@@ -9,31 +9,31 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// told is what a source has told, and what of it waits to be taken. Pure: no clock, no client.
-type told struct {
-	source string                      // for people
-	last   map[string]roster.Candidate // the last word about each node, by name
-	dirty  map[string]struct{}         // names to tell of
-	owed   map[string]roster.Candidate // good words that became bad before they were taken
-	flaw   string
+// changeTracker is what a source has told, and what of it waits to be taken. Pure: no clock, no client.
+type changeTracker struct {
+	source       string                      // for people
+	candidates   map[string]roster.Candidate // the last word about each node, by name
+	dirty        map[string]struct{}         // names to tell of
+	lastValid    map[string]roster.Candidate // good words that became bad before they were taken
+	partialError string
 }
 
-func newTold(source string) told {
-	return told{
-		source: source,
-		last:   map[string]roster.Candidate{},
-		dirty:  map[string]struct{}{},
-		owed:   map[string]roster.Candidate{},
+func newChangeTracker(source string) changeTracker {
+	return changeTracker{
+		source:     source,
+		candidates: map[string]roster.Candidate{},
+		dirty:      map[string]struct{}{},
+		lastValid:  map[string]roster.Candidate{},
 	}
 }
 
-// tell takes in a sound reading.
-func (t *told) tell(records []record) {
+// apply takes in a sound reading.
+func (t *changeTracker) apply(records []record) {
 	read := make(map[string]struct{}, len(records))
 	var bad, nameless, kept int
 	var first record // of the bad ones
 	for _, r := range records {
-		if r.bad != "" {
+		if r.problem != "" {
 			if bad++; bad == 1 {
 				first = r
 			}
@@ -43,9 +43,9 @@ func (t *told) tell(records []record) {
 			continue
 		}
 		read[r.name] = struct{}{}
-		t.upsert(t.candidate(r))
+		t.upsert(t.toCandidate(r))
 	}
-	for name := range t.last {
+	for name := range t.candidates {
 		if _, ok := read[name]; ok {
 			continue
 		}
@@ -53,59 +53,59 @@ func (t *told) tell(records []record) {
 			kept++
 			continue
 		}
-		delete(t.last, name)
-		delete(t.owed, name)
+		delete(t.candidates, name)
+		delete(t.lastValid, name)
 		t.dirty[name] = struct{}{}
 	}
-	t.flaw = ""
+	t.partialError = ""
 	if bad > 0 {
-		t.flaw = fmt.Sprintf("%d of %d records of %s cannot be used, the first: %s", bad, len(records), t.source, problem(first))
+		t.partialError = fmt.Sprintf("%d of %d records of %s cannot be used, the first: %s", bad, len(records), t.source, describeProblem(first))
 	}
 	if kept > 0 {
-		t.flaw += fmt.Sprintf("; %d nodes without a record are kept, since %d records have no readable name", kept, nameless)
+		t.partialError += fmt.Sprintf("; %d nodes without a record are kept, since %d records have no readable name", kept, nameless)
 	}
 }
 
-func (t *told) upsert(c roster.Candidate) {
-	before, ok := t.last[c.Name]
-	if ok && alike(before, c) {
+func (t *changeTracker) upsert(c roster.Candidate) {
+	before, ok := t.candidates[c.Name]
+	if ok && equalCandidates(before, c) {
 		return
 	}
 	_, waits := t.dirty[c.Name]
 	switch {
 	case c.Bad == "":
-		delete(t.owed, c.Name)
+		delete(t.lastValid, c.Name)
 	case ok && waits && before.Bad == "":
-		t.owed[c.Name] = before
+		t.lastValid[c.Name] = before
 	}
-	t.last[c.Name] = c
+	t.candidates[c.Name] = c
 	t.dirty[c.Name] = struct{}{}
 }
 
-// take returns what was told since the last time, sorted by name.
-func (t *told) take() (changed []roster.Candidate, removed []string) {
+// takeChanges returns what was told since the last time, sorted by name.
+func (t *changeTracker) takeChanges() (changed []roster.Candidate, removed []string) {
 	for _, name := range slices.Sorted(maps.Keys(t.dirty)) {
-		if c, ok := t.owed[name]; ok {
+		if c, ok := t.lastValid[name]; ok {
 			changed = append(changed, c)
 		}
-		if c, ok := t.last[name]; ok {
+		if c, ok := t.candidates[name]; ok {
 			changed = append(changed, c)
 		} else {
 			removed = append(removed, name)
 		}
 	}
 	clear(t.dirty)
-	clear(t.owed)
+	clear(t.lastValid)
 	return changed, removed
 }
 
-// candidate is what the roster judges a record by.
-func (t *told) candidate(r record) roster.Candidate {
+// toCandidate is what the roster judges a record by.
+func (t *changeTracker) toCandidate(r record) roster.Candidate {
 	question := "what does " + t.source + " say"
-	if r.bad != "" {
+	if r.problem != "" {
 		return roster.Candidate{
 			Name: r.name,
-			Bad:  fmt.Sprintf("Its record in %s cannot be used (%s): mend the record.", t.source, r.bad),
+			Bad:  fmt.Sprintf("Its record in %s cannot be used (%s): mend the record.", t.source, r.problem),
 			Trail: []roster.Step{{
 				Stage: roster.StageSource, Question: question, Result: roster.Failed, Saw: r.quote,
 			}},
@@ -128,15 +128,15 @@ func (t *told) candidate(r record) roster.Candidate {
 	return c
 }
 
-// alike reports whether the roster would judge the two the same.
-func alike(a, b roster.Candidate) bool {
+// equalCandidates reports whether the roster would judge the two the same.
+func equalCandidates(a, b roster.Candidate) bool {
 	return a.State == b.State && a.Excluded == b.Excluded && a.Bad == b.Bad && slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
-// problem says what is wrong with a record, for someone who has to find it.
-func problem(r record) string {
+// describeProblem says what is wrong with a record, for someone who has to find it.
+func describeProblem(r record) string {
 	if r.name != "" {
-		return fmt.Sprintf("%.80q: %s", r.name, r.bad)
+		return fmt.Sprintf("%.80q: %s", r.name, r.problem)
 	}
-	return fmt.Sprintf("%s: %s", r.quote, r.bad)
+	return fmt.Sprintf("%s: %s", r.quote, r.problem)
 }

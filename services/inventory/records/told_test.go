@@ -16,58 +16,58 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// kind is what a drawn reading makes of one node's record.
-type kind string
+// recordKind is what a drawn reading makes of one node's record.
+type recordKind string
 
 const (
-	absent     kind = "absent"
-	ready      kind = "ready"
-	notReady   kind = "not ready"
-	noWorker   kind = "no worker"
-	spoiled    kind = "spoiled"
-	anonymous  kind = "anonymous"
-	duplicated kind = "duplicated"
+	kindAbsent    recordKind = "absent"
+	kindReady     recordKind = "ready"
+	kindNotReady  recordKind = "not ready"
+	kindNotWorker recordKind = "no worker"
+	kindInvalid   recordKind = "spoiled"
+	kindNameless  recordKind = "anonymous"
+	kindDuplicate recordKind = "duplicated"
 )
 
-// write is the record of the n-th node as that kind has it. Each node has an address of its own,
+// recordsOfKind is the record of the n-th node as that kind has it. Each node has an address of its own,
 // so that nothing but the reading decides what is told.
-func write(n int, k kind) []string {
+func recordsOfKind(n int, k recordKind) []string {
 	name, ip := fmt.Sprintf("n%d", n), fmt.Sprintf("10.0.0.%d", 10+n)
 	switch k {
-	case ready, notReady:
-		return []string{entry(name, ip, k == ready, true)}
-	case noWorker:
-		return []string{entry(name, ip, true, false)}
-	case spoiled:
+	case kindReady, kindNotReady:
+		return []string{recordJSON(name, ip, k == kindReady, true)}
+	case kindNotWorker:
+		return []string{recordJSON(name, ip, true, false)}
+	case kindInvalid:
 		return []string{fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":"yes"}`, name, ip)}
-	case anonymous:
+	case kindNameless:
 		return []string{fmt.Sprintf(`{"name":null,"private_ip":%q,"ready":true,"worker":true}`, ip)}
-	case duplicated:
-		return []string{entry(name, ip, true, true), entry(name, ip, true, true)}
+	case kindDuplicate:
+		return []string{recordJSON(name, ip, true, true), recordJSON(name, ip, true, true)}
 	}
 	return nil
 }
 
-func TestFromAnySequenceOfReadsTheToldSetIsNeverSmallerThanTheTruthSays(t *testing.T) {
+func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text string
 		var fail error
-		f := newFeed(&fake{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
+		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
 		truth := map[string]roster.State{}       // what the sound readings so far leave
 		prompt := rapid.Bool().Draw(t, "prompt") // what is told is taken at once
 		for range rapid.IntRange(1, 30).Draw(t, "reads") {
 			var all []string
-			kinds := map[string]kind{}
+			kinds := map[string]recordKind{}
 			for n := range 4 {
-				k := rapid.SampledFrom([]kind{absent, ready, ready, ready, notReady, noWorker, spoiled, anonymous, duplicated}).Draw(t, "record")
-				if k == duplicated && rapid.IntRange(0, 3).Draw(t, "seldom") > 0 {
-					k = ready
+				k := rapid.SampledFrom([]recordKind{kindAbsent, kindReady, kindReady, kindReady, kindNotReady, kindNotWorker, kindInvalid, kindNameless, kindDuplicate}).Draw(t, "record")
+				if k == kindDuplicate && rapid.IntRange(0, 3).Draw(t, "seldom") > 0 {
+					k = kindReady
 				}
 				kinds[fmt.Sprintf("n%d", n)] = k
-				all = append(all, write(n, k)...)
+				all = append(all, recordsOfKind(n, k)...)
 			}
-			text, fail = array(all...), nil
-			sound := !slices.Contains(slices.Collect(maps.Values(kinds)), duplicated)
+			text, fail = arrayJSON(all...), nil
+			sound := !slices.Contains(slices.Collect(maps.Values(kinds)), kindDuplicate)
 			switch rapid.IntRange(0, 5).Draw(t, "mishap") {
 			case 0:
 				text, sound = text[:rapid.IntRange(0, len(strings.TrimSpace(text))-1).Draw(t, "cut")], false
@@ -75,38 +75,38 @@ func TestFromAnySequenceOfReadsTheToldSetIsNeverSmallerThanTheTruthSays(t *testi
 				fail, sound = errors.New("boom"), false
 			}
 			if sound {
-				settleTruth(truth, kinds)
+				applyToModel(truth, kinds)
 			}
-			_, err := f.source.read(t.Context(), rapid.SampledFrom([]cause{looked, provoked}).Draw(t, "cause"))
+			_, err := f.source.refresh(t.Context(), rapid.SampledFrom([]cause{causeVerify, causeChange}).Draw(t, "cause"))
 			if (err == nil) != sound {
 				t.Fatalf("sound is %t, and the error is %v:\n%s", sound, err, text)
 			}
 			if prompt || rapid.Bool().Draw(t, "take") {
-				f.hearAndCompare(t, truth, prompt)
+				f.ingestAndCompare(t, truth, prompt)
 			}
 		}
-		f.hearAndCompare(t, truth, prompt)
+		f.ingestAndCompare(t, truth, prompt)
 	})
 }
 
-// settleTruth is what a sound reading says, in the plainest words.
-func settleTruth(truth map[string]roster.State, kinds map[string]kind) {
-	lostName := slices.Contains(slices.Collect(maps.Values(kinds)), anonymous)
+// applyToModel is what a sound reading says, in the plainest words.
+func applyToModel(truth map[string]roster.State, kinds map[string]recordKind) {
+	lostName := slices.Contains(slices.Collect(maps.Values(kinds)), kindNameless)
 	for name, k := range kinds {
 		switch {
-		case k == ready:
+		case k == kindReady:
 			truth[name] = roster.Ready
-		case k == notReady:
+		case k == kindNotReady:
 			truth[name] = roster.NotReady
-		case k == noWorker:
+		case k == kindNotWorker:
 			delete(truth, name)
-		case k == absent && !lostName:
+		case k == kindAbsent && !lostName:
 			delete(truth, name)
 		}
 	}
 }
 
-func (f *feed) hearAndCompare(t *rapid.T, truth map[string]roster.State, exact bool) {
+func (f *testFeed) ingestAndCompare(t *rapid.T, truth map[string]roster.State, exact bool) {
 	news := f.source.Take()
 	for _, c := range news.Changed {
 		if slices.Contains(news.Removed, c.Name) {
@@ -126,37 +126,37 @@ func (f *feed) hearAndCompare(t *rapid.T, truth map[string]roster.State, exact b
 	}
 }
 
-func TestTellsOnlyWhatDiffers(t *testing.T) {
-	state := newTold("the test")
+func TestReportsOnlyDifferences(t *testing.T) {
+	state := newChangeTracker("the test")
 	for _, step := range []struct {
 		reading          []string
 		changed, removed []string
 		flaw             bool
 	}{
-		{[]string{a, b}, []string{"a", "b"}, nil, false},
-		{[]string{b, a}, nil, nil, false},
-		{[]string{strings.Replace(a, "{", `{"seen":"today",`, 1), b}, nil, nil, false},
-		{[]string{a, entry("b", "10.0.0.12", false, true)}, []string{"b"}, nil, false},
-		{[]string{entry("a", "10.0.0.13", true, true), entry("b", "10.0.0.12", false, true)}, []string{"a"}, nil, false},
-		{[]string{a, `{"name":"b"}`}, []string{"a", "b"}, nil, true},
-		{[]string{a, `{"name":"b"}`}, nil, nil, true},
+		{[]string{recordA, recordB}, []string{"a", "b"}, nil, false},
+		{[]string{recordB, recordA}, nil, nil, false},
+		{[]string{strings.Replace(recordA, "{", `{"seen":"today",`, 1), recordB}, nil, nil, false},
+		{[]string{recordA, recordJSON("b", "10.0.0.12", false, true)}, []string{"b"}, nil, false},
+		{[]string{recordJSON("a", "10.0.0.13", true, true), recordJSON("b", "10.0.0.12", false, true)}, []string{"a"}, nil, false},
+		{[]string{recordA, `{"name":"b"}`}, []string{"a", "b"}, nil, true},
+		{[]string{recordA, `{"name":"b"}`}, nil, nil, true},
 		{[]string{`{}`}, nil, nil, true},
-		{[]string{a}, nil, []string{"b"}, false},
+		{[]string{recordA}, nil, []string{"b"}, false},
 		{nil, nil, []string{"a"}, false},
 		{nil, nil, nil, false},
 	} {
-		records, err := parse([]byte(array(step.reading...)))
+		records, err := parseRecords([]byte(arrayJSON(step.reading...)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		state.tell(records)
-		changed, removed := state.take()
+		state.apply(records)
+		changed, removed := state.takeChanges()
 		var names []string
 		for _, c := range changed {
 			names = append(names, c.Name)
 		}
-		if d := cmp.Diff(step.changed, names) + cmp.Diff(step.removed, removed); d != "" || (state.flaw != "") != step.flaw {
-			t.Errorf("%v: flaw %q\n%s", step.reading, state.flaw, d)
+		if d := cmp.Diff(step.changed, names) + cmp.Diff(step.removed, removed); d != "" || (state.partialError != "") != step.flaw {
+			t.Errorf("%v: flaw %q\n%s", step.reading, state.partialError, d)
 		}
 	}
 }

@@ -29,11 +29,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLogger = slog.New(slog.DiscardHandler)
 
 func TestKubernetes(t *testing.T) {
-	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Subject {
-		c := newCluster()
+	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
+		c := newFakeCluster()
 		set := func(t *testing.T, members ...sourcetest.Member) {
 			t.Helper()
 			nodes := c.CoreV1().Nodes()
@@ -53,13 +53,13 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 		set(t, members...)
-		return c.subject(kubenodes.New(kubenodes.Config{Nodes: c.CoreV1().Nodes(), Client: c.Clientset, Log: quiet, Registerer: prometheus.NewRegistry()}), set)
+		return c.fixture(kubenodes.New(kubenodes.Config{Nodes: c.CoreV1().Nodes(), Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}), set)
 	})
 }
 
 func TestService(t *testing.T) {
-	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Subject {
-		c := newCluster()
+	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
+		c := newFakeCluster()
 		_, err := c.CoreV1().Services("shop").Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
 		must(t, err)
 		slice := &discoveryv1.EndpointSlice{
@@ -80,58 +80,58 @@ func TestService(t *testing.T) {
 			must(t, err)
 		}
 		set(t, members...)
-		return c.subject(kubeservice.New(kubeservice.Config{
+		return c.fixture(kubeservice.New(kubeservice.Config{
 			Services: c.CoreV1().Services("shop"), Slices: c.DiscoveryV1().EndpointSlices("shop"), Client: c.Clientset,
-			Namespace: "shop", Name: "web", Log: quiet, Registerer: prometheus.NewRegistry(),
+			Namespace: "shop", Name: "web", Log: discardLogger, Registerer: prometheus.NewRegistry(),
 		}), set)
 	})
 }
 
 func TestFile(t *testing.T) {
-	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Subject {
+	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
 		path := filepath.Join(t.TempDir(), "nodes.json")
-		return subject(t, records.File(path), path, members)
+		return recordsFixture(t, records.NewFileReader(path), path, members)
 	})
 }
 
 func TestCommand(t *testing.T) {
-	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Subject {
+	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
 		path := filepath.Join(t.TempDir(), "nodes.json")
-		reader, err := records.Command([]string{"cat", path}, quiet)
+		reader, err := records.NewCommandReader([]string{"cat", path}, discardLogger)
 		must(t, err)
-		return subject(t, reader, path, members)
+		return recordsFixture(t, reader, path, members)
 	})
 }
 
 func TestStatic(t *testing.T) {
-	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Subject {
-		reader, err := records.Static(text(t, members))
+	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
+		reader, err := records.NewStaticReader(membersJSON(t, members))
 		must(t, err)
-		return sourcetest.Subject{Source: recordsOf(reader)}
+		return sourcetest.Fixture{Source: newRecordsSource(reader)}
 	})
 }
 
-// subject is a reader whose world is a file.
-func subject(t *testing.T, reader records.Reader, path string, members []sourcetest.Member) sourcetest.Subject {
+// recordsFixture is a reader whose world is a file.
+func recordsFixture(t *testing.T, reader records.Reader, path string, members []sourcetest.Member) sourcetest.Fixture {
 	t.Helper()
 	set := func(t *testing.T, members ...sourcetest.Member) {
 		t.Helper()
-		must(t, os.WriteFile(path+".new", []byte(text(t, members)), 0o600))
+		must(t, os.WriteFile(path+".new", []byte(membersJSON(t, members)), 0o600))
 		must(t, os.Rename(path+".new", path))
 	}
 	set(t, members...)
-	return sourcetest.Subject{
-		Source: recordsOf(reader), Set: set,
-		Break: func(t *testing.T) { t.Helper(); must(t, os.Remove(path)) },
-		Mend:  func(*testing.T) {}, // whoever sets the world makes the file anew
+	return sourcetest.Fixture{
+		Source: newRecordsSource(reader), Set: set,
+		Break:  func(t *testing.T) { t.Helper(); must(t, os.Remove(path)) },
+		Repair: func(*testing.T) {}, // whoever sets the world makes the file anew
 	}
 }
 
-func recordsOf(reader records.Reader) sourcetest.Source {
-	return records.New(records.Config{Reader: reader, Name: "the test's records", Log: quiet, Registerer: prometheus.NewRegistry()})
+func newRecordsSource(reader records.Reader) sourcetest.Source {
+	return records.New(records.Config{Reader: reader, Name: "the test's records", Log: discardLogger, Registerer: prometheus.NewRegistry()})
 }
 
-func text(t *testing.T, members []sourcetest.Member) string {
+func membersJSON(t *testing.T, members []sourcetest.Member) string {
 	t.Helper()
 	type record struct {
 		Name      string `json:"name"`
@@ -148,8 +148,8 @@ func text(t *testing.T, members []sourcetest.Member) string {
 	return string(raw)
 }
 
-// cluster is a fake API server that numbers what it stores, and can be broken.
-type cluster struct {
+// fakeCluster is a fake API server that numbers what it stores, and can be broken.
+type fakeCluster struct {
 	*fake.Clientset
 
 	broken   atomic.Bool
@@ -157,8 +157,8 @@ type cluster struct {
 	watching chan struct{}
 }
 
-func newCluster() *cluster {
-	c := &cluster{Clientset: fake.NewClientset(), watching: make(chan struct{}, 10)}
+func newFakeCluster() *fakeCluster {
+	c := &fakeCluster{Clientset: fake.NewClientset(), watching: make(chan struct{}, 10)}
 	stamp := func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a, ok := a.(interface{ GetObject() runtime.Object }); ok {
 			if o, ok := a.GetObject().(metav1.Object); ok {
@@ -183,16 +183,16 @@ func newCluster() *cluster {
 	return c
 }
 
-func (c *cluster) subject(source sourcetest.Source, set func(*testing.T, ...sourcetest.Member)) sourcetest.Subject {
-	return sourcetest.Subject{
+func (c *fakeCluster) fixture(source sourcetest.Source, set func(*testing.T, ...sourcetest.Member)) sourcetest.Fixture {
+	return sourcetest.Fixture{
 		Source: source,
 		Set: func(t *testing.T, members ...sourcetest.Member) {
 			t.Helper()
 			<-c.watching
 			set(t, members...)
 		},
-		Break: func(*testing.T) { c.broken.Store(true) },
-		Mend:  func(*testing.T) { c.broken.Store(false) },
+		Break:  func(*testing.T) { c.broken.Store(true) },
+		Repair: func(*testing.T) { c.broken.Store(false) },
 	}
 }
 
