@@ -31,21 +31,21 @@ func inventory() []Mutant {
 			Name:   "torn-listing-accepted",
 			Harm:   "A server that is deleted between two pages shifts another one out of the listing, and its node is taken for unresolved.",
 			File:   inIONOS + "/pages.go",
-			Edits:  one("if len(fresh) == 0 || fresh[0].ID != all[len(all)-1].ID {", "if len(fresh) == 0 {"),
+			Edits:  one("if len(servers) == 0 || servers[0].ID != all[len(all)-1].ID {", "if len(servers) == 0 {"),
 			Suites: []string{inIONOS},
 		},
 		{
 			Name:   "echoed-limit-ignored",
 			Harm:   "The cloud caps its pages below what was asked for and gives no link: the first page passes for the whole listing.",
 			File:   inIONOS + "/pages.go",
-			Edits:  one("\treturn limit, nil\n", "\treturn asked, nil\n"),
+			Edits:  one("\treturn limit, nil\n", "\treturn requested, nil\n"),
 			Suites: []string{inIONOS},
 		},
 		{
 			Name:   "retry-after-cut",
 			Harm:   "Retry-After is cut to 30 s, as the SDK would cut it to 2 s: the cloud throttles for longer and at last bans the token.",
 			File:   inIONOS + "/errors.go",
-			Edits:  one("longestWait = 24 * time.Hour", "longestWait = 30 * time.Second"),
+			Edits:  one("maxWait = 24 * time.Hour", "maxWait = 30 * time.Second"),
 			Suites: []string{inIONOS},
 		},
 		{
@@ -82,7 +82,7 @@ func inventory() []Mutant {
 			Name:   "shared-message-without-its-start",
 			Harm:   "A client that resumes at revision 0 is sent the message of one that is up to date: synced, with nodes that it never got.",
 			File:   inNodeServer + "/watch.go",
-			Edits:  one("k.change, k.from = deltaChange, r.at.Revision\n", "k.from = r.at.Revision\n"),
+			Edits:  one("k.change, k.fromRevision = deltaChange, r.from.Revision\n", "k.fromRevision = r.from.Revision\n"),
 			Suites: []string{inNodeServer},
 		},
 		{

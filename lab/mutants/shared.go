@@ -34,7 +34,7 @@ func shared() []Mutant {
 			Name:   "no-heartbeat",
 			Harm:   "A stream at rest says nothing, so every writer takes its inventory for dead after three intervals and holds all it has.",
 			File:   inStream + "/stream.go",
-			Edits:  one("\t\t\tdue = true", "\t\t\tdue = false"),
+			Edits:  one("\t\t\theartbeatDue = true", "\t\t\theartbeatDue = false"),
 			Suites: []string{inStream, "services/inventory/nodeserver"},
 		},
 		{
@@ -97,7 +97,7 @@ func shared() []Mutant {
 			Name:   "flood-displaces-the-distant",
 			Harm:   "A flood of handshakes from one address cuts off those of all others, the farthest first.",
 			File:   "services/internal/eviction/eviction.go",
-			Edits:  one("if n := all.Len(); n > most ||", "if n := 1; n > most ||"),
+			Edits:  one("if n := items.Len(); n > maxItems ||", "if n := 1; n > maxItems ||"),
 			Suites: []string{"services/internal/eviction", inLink},
 		},
 	}

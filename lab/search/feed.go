@@ -91,7 +91,7 @@ func (r *replicaOf) epoch(number int) string { return fmt.Sprintf("%c%d", 'a'+nu
 // start begins another life, which knows what the last one knew, and is not to tell it yet.
 func (r *replicaOf) start(number int) {
 	r.lives++
-	r.store, r.asked, r.told = feed.NewStoreWithin(r.epoch(number), feed.View{}, window), new(sync.Mutex), false
+	r.store, r.asked, r.told = feed.NewStoreWithWindow(r.epoch(number), feed.View{}, window), new(sync.Mutex), false
 	for n, value := range r.set {
 		if value != absent {
 			r.store.Apply([]roster.Change{{Name: name(n), Node: nodeOf(n, value)}})
@@ -143,7 +143,7 @@ func (r *replicaOf) own() {
 // draw takes the store's portrait. It asks for the whole set first: then no later question alters
 // more of the store than its last answer, and worlds may share it.
 func (r *replicaOf) draw() {
-	r.store.All()
+	r.store.Snapshot()
 	r.was = paint(start, 0, r.store)
 }
 
@@ -284,7 +284,7 @@ func (w *feedWorld) news() (u feed.Update, news bool) {
 	of.asked.Lock()
 	defer of.asked.Unlock()
 	u = of.store.Since(w.link.at)
-	return u, !u.Empty() || !feed.SameWord(u.Status, w.link.word)
+	return u, !u.Empty() || !feed.SameStatus(u.Status, w.link.word)
 }
 
 // cutUp makes messages of one entry each, as rule R3 allows.

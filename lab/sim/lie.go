@@ -26,7 +26,7 @@ func (r *replica) utter() {
 	var changes []roster.Change
 	if r.tick == 1 { // what it said in truth and says no more is overwritten
 		store := r.intake.Stores.Acquire(view)
-		for _, e := range store.All().Upserts {
+		for _, e := range store.Snapshot().Upserts {
 			changes = append(changes, roster.Change{Name: e.Node.Name})
 		}
 		r.intake.Stores.Release(store, time.Now())

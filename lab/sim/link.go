@@ -82,7 +82,7 @@ func (s *stream) pump(due bool) {
 		for m := range messages {
 			s.send(m.Content)
 		}
-		s.reader.Told()
+		s.reader.Sent()
 		s.spoken, due = true, false
 		s.beat.cancel()
 		s.beat = s.replica.at(time.Now().Add(heartbeat), func() { s.pump(true) })

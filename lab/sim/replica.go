@@ -96,14 +96,14 @@ func (r *replica) poke() {
 // step is what the collector does, and what the server does then.
 func (r *replica) step(answer func(*roster.Roster)) {
 	now := time.Now()
-	changes := r.intake.Hear(now, r.watch.take(), answer)
+	changes := r.intake.Ingest(now, r.watch.take(), answer)
 	if r.lying > 0 {
 		return // its words are made up elsewhere
 	}
 	for _, c := range changes {
 		r.tellf("%s: %s", r.name, describe(c))
 	}
-	_, ask := r.intake.Tell(now, changes)
+	_, ask := r.intake.Publish(now, changes)
 	if ask.Look != roster.NoLook {
 		r.watch.look(ask.Look, func(mark uint64, err error) {
 			r.step(func(to *roster.Roster) { to.Looked(time.Now(), now, ask.Look, mark, err) })

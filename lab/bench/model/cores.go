@@ -96,7 +96,7 @@ func address(i int) netip.Addr {
 
 func (f *fleet) list() {
 	f.roster.Listed(f.now, f.now, f.cloud, nil, 0)
-	f.intake.Tell(f.now, f.roster.Take())
+	f.intake.Publish(f.now, f.roster.Take())
 }
 
 // toggle has one node be Ready no more, or again.
@@ -104,7 +104,7 @@ func (f *fleet) toggle() {
 	one := &f.nodes[len(f.nodes)/2]
 	one.State = roster.Ready + roster.NotReady - one.State
 	f.now = f.now.Add(time.Second)
-	f.intake.Tell(f.now, f.intake.Hear(f.now, roster.News{Changed: []roster.Candidate{*one}, HeardAt: f.now, Mark: 1}, nil))
+	f.intake.Publish(f.now, f.intake.Ingest(f.now, roster.News{Changed: []roster.Candidate{*one}, HeardAt: f.now, Mark: 1}, nil))
 }
 
 func (f *fleet) messages(from *feed.Position) []*inventoryv1.WatchNodesResponse {

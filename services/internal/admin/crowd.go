@@ -30,14 +30,14 @@ func (c *limitListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &trackedConn{conn, c.conns.Add(eviction.Source(conn.RemoteAddr()), conn)}, nil
+	return &trackedConn{conn, c.conns.Add(eviction.SourceAddr(conn.RemoteAddr()), conn)}, nil
 }
 
 // trackedConn is a connection that its crowd is told of when it ends.
 type trackedConn struct {
 	net.Conn
 
-	slot *eviction.Kept[net.Conn]
+	slot *eviction.Item[net.Conn]
 }
 
 func (m *trackedConn) Close() error {

@@ -67,7 +67,7 @@ func clientNetwork(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return eviction.Network(at.Addr())
+	return eviction.SourceNetwork(at.Addr())
 }
 
 // bufferedResponse is an answer in memory.

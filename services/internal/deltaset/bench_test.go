@@ -18,7 +18,7 @@ func (i *item) Identity() (group, key string, fingerprint Digest) {
 	return "", i.key, fingerprint
 }
 
-func filled(n int) (*Set[*item], []*item) {
+func newFilledSet(n int) (*Set[*item], []*item) {
 	s := New[*item]("epoch", Window)
 	items := make([]*item, n)
 	for i := range items {
@@ -28,7 +28,7 @@ func filled(n int) (*Set[*item], []*item) {
 	return s, items
 }
 
-func sizes(b *testing.B, run func(b *testing.B, entries int)) {
+func benchmarkSizes(b *testing.B, run func(b *testing.B, entries int)) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint("entries=", n), func(b *testing.B) { run(b, n) })
 	}
@@ -36,8 +36,8 @@ func sizes(b *testing.B, run func(b *testing.B, entries int)) {
 
 // One entry changes, and one reader who was up to date is led on.
 func BenchmarkChange(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		s, items := filled(n)
+	benchmarkSizes(b, func(b *testing.B, n int) {
+		s, items := newFilledSet(n)
 		at := s.Since(nil, nil).At
 		both := [2]*item{items[n/2], {key: items[n/2].key, state: 1}}
 		b.ReportAllocs()
@@ -54,8 +54,8 @@ func BenchmarkChange(b *testing.B) {
 
 // A reader comes back from 100 changes ago.
 func BenchmarkResume(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		s, items := filled(n)
+	benchmarkSizes(b, func(b *testing.B, n int) {
+		s, items := newFilledSet(n)
 		at := s.Since(nil, nil).At
 		for i, one := range items[:100] {
 			s.Put(&item{key: one.key, state: uint64(i + 1)})
@@ -71,8 +71,8 @@ func BenchmarkResume(b *testing.B) {
 
 // A reader comes who knows nothing, after a change.
 func BenchmarkReset(b *testing.B) {
-	sizes(b, func(b *testing.B, n int) {
-		s, items := filled(n)
+	benchmarkSizes(b, func(b *testing.B, n int) {
+		s, items := newFilledSet(n)
 		both := [2]*item{items[n/2], {key: items[n/2].key, state: 1}}
 		b.ReportAllocs()
 		for i := 1; b.Loop(); i++ {

@@ -41,10 +41,10 @@ type Delta[E Entry] struct {
 }
 
 // Empty reports whether the delta has no changes.
-func (a Delta[E]) Empty() bool { return !a.Reset && a.Size() == 0 }
+func (d Delta[E]) Empty() bool { return !d.Reset && d.Size() == 0 }
 
 // Size is the number of upserts and removals.
-func (a Delta[E]) Size() int { return len(a.Removed) + len(a.Upserts) }
+func (d Delta[E]) Size() int { return len(d.Removed) + len(d.Upserts) }
 
 // Filter reports whether a reader sees a group; nil selects every group.
 type Filter func(group string) bool
@@ -81,8 +81,8 @@ func New[E Entry](epoch string, window int) *Set[E] {
 }
 
 // Get returns the entry of a key in a group.
-func (s *Set[E]) Get(in, key string) (entry E, ok bool) {
-	if g := s.groups[in]; g != nil {
+func (s *Set[E]) Get(groupName, key string) (entry E, ok bool) {
+	if g := s.groups[groupName]; g != nil {
 		entry, ok = g.entries[key]
 	}
 	return entry, ok
@@ -90,11 +90,11 @@ func (s *Set[E]) Get(in, key string) (entry E, ok bool) {
 
 // Put adds an entry or replaces the one with its key, and reports whether the fingerprint changed.
 func (s *Set[E]) Put(e E) bool {
-	in, key, fingerprint := e.Identity()
-	g := s.groups[in]
+	groupName, key, fingerprint := e.Identity()
+	g := s.groups[groupName]
 	if g == nil {
 		g = &group[E]{entries: map[string]E{}}
-		s.groups[in] = g
+		s.groups[groupName] = g
 	}
 	prev, existed := g.entries[key]
 	g.entries[key] = e
@@ -107,13 +107,13 @@ func (s *Set[E]) Put(e E) bool {
 		}
 		xor.XOR(old)
 	}
-	s.record(g, change{group: in, key: key, existed: existed, xor: xor})
+	s.recordChange(g, change{group: groupName, key: key, existed: existed, xor: xor})
 	return true
 }
 
 // Remove deletes an entry and reports whether it existed.
-func (s *Set[E]) Remove(from, key string) bool {
-	g := s.groups[from]
+func (s *Set[E]) Remove(groupName, key string) bool {
+	g := s.groups[groupName]
 	if g == nil {
 		return false
 	}
@@ -124,20 +124,20 @@ func (s *Set[E]) Remove(from, key string) bool {
 	delete(g.entries, key)
 	g.sorted = nil
 	_, _, old := prev.Identity()
-	s.record(g, change{group: from, key: key, existed: true, xor: old})
+	s.recordChange(g, change{group: groupName, key: key, existed: true, xor: old})
 	if len(g.entries) == 0 {
-		delete(s.groups, from)
+		delete(s.groups, groupName)
 	}
 	return true
 }
 
-func (s *Set[E]) record(g *group[E], c change) {
+func (s *Set[E]) recordChange(g *group[E], c change) {
 	g.digest.XOR(c.xor)
 	s.revision++
-	*s.change(s.revision) = c
+	*s.changeAt(s.revision) = c
 }
 
-func (s *Set[E]) change(revision uint64) *change { return &s.recent[revision%uint64(len(s.recent))] }
+func (s *Set[E]) changeAt(revision uint64) *change { return &s.recent[revision%uint64(len(s.recent))] }
 
 // Revision is the number of changes so far.
 func (s *Set[E]) Revision() uint64 { return s.revision }
@@ -146,21 +146,21 @@ func (s *Set[E]) Revision() uint64 { return s.revision }
 // that the reader has nothing. It depends on the position alone, so a slow reader skips
 // intermediate states (rule R10).
 func (s *Set[E]) Since(from *Position, filter Filter) Delta[E] {
-	a := Delta[E]{At: Position{Epoch: s.epoch, Revision: s.revision}}
+	d := Delta[E]{At: Position{Epoch: s.epoch, Revision: s.revision}}
 	for name, g := range s.groups {
 		if filter == nil || filter(name) {
-			a.At.Digest.XOR(g.digest)
-			a.Count += len(g.entries)
+			d.At.Digest.XOR(g.digest)
+			d.Count += len(g.entries)
 		}
 	}
 	switch {
-	case from != nil && from.Digest == a.At.Digest: // rule R5
-	case from != nil && s.canResume(*from, a.At.Digest, filter): // rule R6
-		a.Upserts, a.Removed = s.changesSince(from.Revision, filter)
+	case from != nil && from.Digest == d.At.Digest: // rule R5
+	case from != nil && s.canResume(*from, d.At.Digest, filter): // rule R6
+		d.Upserts, d.Removed = s.changesSince(from.Revision, filter)
 	default: // rule R7
-		a.Reset, a.Upserts = true, s.list(filter)
+		d.Reset, d.Upserts = true, s.sortedEntries(filter)
 	}
-	return a
+	return d
 }
 
 // canResume reports whether the position is a state of this set that the window still covers. The
@@ -170,7 +170,7 @@ func (s *Set[E]) canResume(p Position, digest Digest, filter Filter) bool {
 		return false
 	}
 	for r := p.Revision + 1; r <= s.revision; r++ {
-		if c := s.change(r); filter == nil || filter(c.group) {
+		if c := s.changeAt(r); filter == nil || filter(c.group) {
 			digest.XOR(c.xor)
 		}
 	}
@@ -180,7 +180,7 @@ func (s *Set[E]) canResume(p Position, digest Digest, filter Filter) bool {
 func (s *Set[E]) changesSince(revision uint64, filter Filter) (upserts []E, removed []string) {
 	seen := map[string]struct{}{}
 	for r := revision + 1; r <= s.revision; r++ {
-		c := s.change(r)
+		c := s.changeAt(r)
 		if filter != nil && !filter(c.group) {
 			continue
 		}
@@ -199,8 +199,8 @@ func (s *Set[E]) changesSince(revision uint64, filter Filter) (upserts []E, remo
 	return upserts, removed
 }
 
-// list returns the selected entries. Each group is sorted once per change, not once per reader.
-func (s *Set[E]) list(filter Filter) []E {
+// sortedEntries returns the selected entries. Each group is sorted once per change, not once per reader.
+func (s *Set[E]) sortedEntries(filter Filter) []E {
 	var lists [][]E
 	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[name]

@@ -22,27 +22,27 @@ func (d *Digest) XOR(o Digest) {
 type Hasher []byte
 
 // AddString adds a string.
-func (c *Hasher) AddString(s string) {
-	c.AddUint(uint64(len(s)))
-	*c = append(*c, s...)
+func (h *Hasher) AddString(s string) {
+	h.AddUint(uint64(len(s)))
+	*h = append(*h, s...)
 }
 
 // AddUint adds an unsigned integer.
-func (c *Hasher) AddUint(n uint64) { *c = binary.AppendUvarint(*c, n) }
+func (h *Hasher) AddUint(n uint64) { *h = binary.AppendUvarint(*h, n) }
 
 // AddBools adds booleans.
-func (c *Hasher) AddBools(values ...bool) {
+func (h *Hasher) AddBools(values ...bool) {
 	for _, value := range values {
 		var b byte
 		if value {
 			b = 1
 		}
-		*c = append(*c, b)
+		*h = append(*h, b)
 	}
 }
 
 // Fingerprint hashes the content added so far.
-func (c *Hasher) Fingerprint() Digest {
-	sum := sha256.Sum256(*c)
+func (h *Hasher) Fingerprint() Digest {
+	sum := sha256.Sum256(*h)
 	return Digest(sum[:16])
 }

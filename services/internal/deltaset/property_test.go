@@ -14,13 +14,13 @@ import (
 // item says a number.
 type item struct {
 	group, key string
-	says       int
+	value      int
 }
 
 func (i item) Identity() (group, key string, fingerprint deltaset.Digest) {
 	var c deltaset.Hasher
 	c.AddString(i.key)
-	c.AddUint(uint64(i.says))
+	c.AddUint(uint64(i.value))
 	return i.group, i.key, c.Fingerprint()
 }
 

@@ -25,13 +25,13 @@ type Set[T any] struct {
 	added   uint64
 }
 
-// Kept is a thing in a set.
-type Kept[T any] struct {
-	set    *Set[T]
-	thing  T
-	source netip.Addr
-	order  uint64        // in which it was added
-	place  *list.Element // nil: it is no longer kept
+// Item is a thing in a set.
+type Item[T any] struct {
+	set      *Set[T]
+	value    T
+	source   netip.Addr
+	sequence uint64        // in which it was added
+	element  *list.Element // nil: it is no longer kept
 }
 
 // NewSet returns a set of at most limit things. It calls evict under its lock, so that evict never
@@ -41,57 +41,57 @@ func NewSet[T any](limit int, evict func(T)) *Set[T] {
 }
 
 // Add keeps a thing, and evicts another one if there are too many then.
-func (s *Set[T]) Add(source netip.Addr, thing T) *Kept[T] {
+func (s *Set[T]) Add(source netip.Addr, value T) *Item[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.added++
-	k := &Kept[T]{set: s, thing: thing, source: source, order: s.added}
-	all := s.sources[source]
-	if all == nil {
-		all = list.New()
-		s.sources[source] = all
+	item := &Item[T]{set: s, value: value, source: source, sequence: s.added}
+	items := s.sources[source]
+	if items == nil {
+		items = list.New()
+		s.sources[source] = items
 	}
-	k.place = all.PushBack(k)
+	item.element = items.PushBack(item)
 	if s.size++; s.size > s.limit {
-		v := s.victim()
-		s.remove(v)
-		s.evict(v.thing)
+		evicted := s.pickVictim()
+		s.removeItem(evicted)
+		s.evict(evicted.value)
 	}
-	return k
+	return item
 }
 
-// victim is the oldest thing of the source that has the most; of several such sources, the oldest
+// pickVictim is the oldest thing of the source that has the most; of several such sources, the oldest
 // of all. A set has some hundred sources at most, so looking at each costs microseconds.
-func (s *Set[T]) victim() *Kept[T] {
-	var victim *Kept[T]
-	most := 0
-	for _, all := range s.sources {
-		oldest := all.Front().Value.(*Kept[T])
-		if n := all.Len(); n > most || n == most && oldest.order < victim.order {
-			victim, most = oldest, n
+func (s *Set[T]) pickVictim() *Item[T] {
+	var victim *Item[T]
+	maxItems := 0
+	for _, items := range s.sources {
+		oldest := items.Front().Value.(*Item[T])
+		if n := items.Len(); n > maxItems || n == maxItems && oldest.sequence < victim.sequence {
+			victim, maxItems = oldest, n
 		}
 	}
 	return victim
 }
 
-func (s *Set[T]) remove(k *Kept[T]) {
-	all := s.sources[k.source]
-	all.Remove(k.place)
-	k.place = nil
+func (s *Set[T]) removeItem(item *Item[T]) {
+	items := s.sources[item.source]
+	items.Remove(item.element)
+	item.element = nil
 	s.size--
-	if all.Len() == 0 {
-		delete(s.sources, k.source)
+	if items.Len() == 0 {
+		delete(s.sources, item.source)
 	}
 }
 
 // Remove ends the keeping of a thing. It reports whether the thing had not been evicted.
-func (k *Kept[T]) Remove() bool {
-	k.set.mu.Lock()
-	defer k.set.mu.Unlock()
-	if k.place == nil {
+func (i *Item[T]) Remove() bool {
+	i.set.mu.Lock()
+	defer i.set.mu.Unlock()
+	if i.element == nil {
 		return false
 	}
-	k.set.remove(k)
+	i.set.removeItem(i)
 	return true
 }
 
@@ -102,18 +102,18 @@ func (s *Set[T]) Len() int {
 	return s.size
 }
 
-// Source is the address that counts for a peer: an IPv4 address, or the /64 network of an IPv6
+// SourceAddr is the address that counts for a peer: an IPv4 address, or the /64 network of an IPv6
 // address, of which a single machine has 2^64. Peers without either share the zero address.
-func Source(peer net.Addr) netip.Addr {
+func SourceAddr(peer net.Addr) netip.Addr {
 	tcp, ok := peer.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
 	}
-	return Network(tcp.AddrPort().Addr())
+	return SourceNetwork(tcp.AddrPort().Addr())
 }
 
-// Network is Source of an address.
-func Network(addr netip.Addr) netip.Addr {
+// SourceNetwork is Source of an address.
+func SourceNetwork(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {
 		return netip.PrefixFrom(addr, 64).Masked().Addr()

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAFullSetGivesUpTheOldestOfTheSourceWithTheMost(t *testing.T) {
+func TestEvictsOldestItemOfLargestSource(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		added   []string // source and number
@@ -36,12 +36,12 @@ func TestAFullSetGivesUpTheOldestOfTheSourceWithTheMost(t *testing.T) {
 	}
 }
 
-func TestASetIsNeverAboveItsLimitAndEvictsEachThingOnce(t *testing.T) {
+func TestNeverExceedsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
 		var evicted []int
 		s := NewSet(limit, func(thing int) { evicted = append(evicted, thing) })
-		kept := map[int]*Kept[int]{}
+		kept := map[int]*Item[int]{}
 		for n := range rapid.IntRange(0, 60).Draw(t, "steps") {
 			if len(kept) > 0 && rapid.Bool().Draw(t, "remove") {
 				all := slices.Sorted(func(yield func(int) bool) {
@@ -72,7 +72,7 @@ func TestASetIsNeverAboveItsLimitAndEvictsEachThingOnce(t *testing.T) {
 	})
 }
 
-func TestPeersOfOneNetworkCountAsOneSource(t *testing.T) {
+func TestSourceAddr(t *testing.T) {
 	for peer, want := range map[string]string{
 		"192.0.2.7:1":              "192.0.2.7",
 		"[::ffff:192.0.2.7]:1":     "192.0.2.7",
@@ -80,11 +80,11 @@ func TestPeersOfOneNetworkCountAsOneSource(t *testing.T) {
 		"[fe80::1%lo]:1":           "fe80::",
 	} {
 		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(peer))
-		if got := Source(addr); got != netip.MustParseAddr(want) {
+		if got := SourceAddr(addr); got != netip.MustParseAddr(want) {
 			t.Errorf("%s is of %s, want %s", peer, got, want)
 		}
 	}
-	if got := Source(&net.UnixAddr{}); got.IsValid() {
+	if got := SourceAddr(&net.UnixAddr{}); got.IsValid() {
 		t.Errorf("a peer without an address is of %s", got)
 	}
 }

@@ -98,7 +98,7 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthI
 }
 
 func (h *serverHandshaker) runHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	place := h.pending.Add(eviction.Source(raw.RemoteAddr()), raw)
+	place := h.pending.Add(eviction.SourceAddr(raw.RemoteAddr()), raw)
 	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
 	if err == nil {
 		if err = checkALPN(info); err != nil {

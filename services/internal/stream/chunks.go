@@ -8,15 +8,15 @@ import (
 
 // What a message may carry.
 const (
-	// Budget is what upserts and removed keys may take of a message, unless a single upsert takes
+	// PayloadBudget is what upserts and removed keys may take of a message, unless a single upsert takes
 	// more: far below the limit of rule R3, since a thousand readers may be told the whole
 	// set at once, and each may have a few messages under way. A message is one frame of HTTP/2
 	// then, and fits grpc's pooled buffers of 16 KB; one that did not fit those of 32 KB would
 	// take a buffer of 1 MB.
-	Budget = 16<<10 - 1<<10
+	PayloadBudget = 16<<10 - 1<<10
 
-	maxChunk = 500 // upserts, or removed keys (rule R3)
-	framing  = 8   // of one of them: tag and length
+	maxChunkEntries = 500 // upserts, or removed keys (rule R3)
+	entryOverhead   = 8   // of one of them: tag and length
 )
 
 // Chunk is what one message carries of a change.
@@ -29,22 +29,22 @@ type Chunk[W proto.Message] struct {
 // Size is how many entries of the change it has.
 func (c *Chunk[W]) Size() int { return len(c.Removed) + len(c.Upserts) }
 
-// Cut returns what a message carries of a change, after so many entries of it that others
+// NextChunk returns what a message carries of a change, after so many entries of it that others
 // carry: removed ones first (rule R3).
-func Cut[E any, W proto.Message](removed []string, upserts []E, after int, wire func(E) W) Chunk[W] {
-	c := Chunk[W]{First: after == 0}
-	upserts = upserts[max(after-len(removed), 0):]
-	removed = removed[min(after, len(removed)):]
+func NextChunk[E any, W proto.Message](removed []string, upserts []E, offset int, encode func(E) W) Chunk[W] {
+	c := Chunk[W]{First: offset == 0}
+	upserts = upserts[max(offset-len(removed), 0):]
+	removed = removed[min(offset, len(removed)):]
 	size, n := 0, 0
-	for n < len(removed) && n < maxChunk && (n == 0 || size+len(removed[n])+framing <= Budget) {
-		size += len(removed[n]) + framing
+	for n < len(removed) && n < maxChunkEntries && (n == 0 || size+len(removed[n])+entryOverhead <= PayloadBudget) {
+		size += len(removed[n]) + entryOverhead
 		n++
 	}
 	c.Removed, removed = removed[:n], removed[n:]
-	for len(removed) == 0 && len(upserts) > 0 && len(c.Upserts) < maxChunk {
-		w := wire(upserts[0])
-		more := proto.Size(w) + framing
-		if size+more > Budget && size > 0 {
+	for len(removed) == 0 && len(upserts) > 0 && len(c.Upserts) < maxChunkEntries {
+		w := encode(upserts[0])
+		more := proto.Size(w) + entryOverhead
+		if size+more > PayloadBudget && size > 0 {
 			break
 		}
 		size += more
@@ -56,14 +56,14 @@ func Cut[E any, W proto.Message](removed []string, upserts []E, after int, wire 
 
 // Chunks cuts a change into what messages carry: one at least. Each is made when the
 // one before has been taken, so that a slow reader of a large set does not hold it twice.
-func Chunks[E any, W proto.Message](removed []string, upserts []E, wire func(E) W) iter.Seq[Chunk[W]] {
+func Chunks[E any, W proto.Message](removed []string, upserts []E, encode func(E) W) iter.Seq[Chunk[W]] {
 	return func(yield func(Chunk[W]) bool) {
-		for after := 0; ; {
-			c := Cut(removed, upserts, after, wire)
+		for offset := 0; ; {
+			c := NextChunk(removed, upserts, offset, encode)
 			if !yield(c) || c.Last {
 				return
 			}
-			after += c.Size()
+			offset += c.Size()
 		}
 	}
 }

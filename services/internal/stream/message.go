@@ -27,34 +27,34 @@ func (m *Message[M]) send(to grpc.ServerStream) error {
 }
 
 const (
-	// moment is how long a message is told to others, too. It may say for how long something has
+	// shareFor is how long a message is told to others, too. It may say for how long something has
 	// been so: that is by no more than this out of date.
-	moment = 100 * time.Millisecond
+	shareFor = 100 * time.Millisecond
 
-	mostAlike = 256 // messages kept: of as many views, or of readers that were left behind
+	maxCachedMessages = 256 // messages kept: of as many views, or of readers that were left behind
 )
 
-// Alike has readers that lack the same share the message that leads them on. Its zero value is
+// MessageCache has readers that lack the same share the message that leads them on. Its zero value is
 // ready. Messages are kept until one is asked for a moment later, which heartbeats see to.
-type Alike[K comparable, M any] struct {
-	mu    sync.Mutex
-	since time.Time
-	said  map[K]*Message[M]
+type MessageCache[K comparable, M any] struct {
+	mu        sync.Mutex
+	startedAt time.Time
+	messages  map[K]*Message[M]
 }
 
-// Say returns the message that has been made for a key a moment ago, or makes it. The key has to
+// GetOrBuild returns the message that has been made for a key a moment ago, or makes it. The key has to
 // tell apart what differs in more than a moment's age.
-func (a *Alike[K, M]) Say(key K, compose func() *M) *Message[M] {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now := time.Now(); a.said == nil || now.Sub(a.since) >= moment {
-		a.since, a.said = now, map[K]*Message[M]{}
+func (c *MessageCache[K, M]) GetOrBuild(key K, build func() *M) *Message[M] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); c.messages == nil || now.Sub(c.startedAt) >= shareFor {
+		c.startedAt, c.messages = now, map[K]*Message[M]{}
 	}
-	m := a.said[key]
+	m := c.messages[key]
 	if m == nil {
-		m = &Message[M]{Content: compose()}
-		if len(a.said) < mostAlike {
-			a.said[key] = m
+		m = &Message[M]{Content: build()}
+		if len(c.messages) < maxCachedMessages {
+			c.messages[key] = m
 		}
 	}
 	return m

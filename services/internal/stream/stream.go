@@ -21,16 +21,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config is what the streams of a service need. Durations and PerClient have defaults, the
+// Config is what the streams of a service need. Durations and MaxPerClient have defaults, the
 // rest is mandatory.
 type Config struct {
 	Service string         // full name, for gRPC health
 	Health  *health.Server // told NOT_SERVING until Serving, and when the streams stop
 	Metrics *Metrics
 
-	Heartbeat time.Duration // between messages at rest; 0: 5 s
-	Stall     time.Duration // how long one message may wait for its reader; 0: 60 s
-	PerClient int           // streams of one client at a time; 0: 64
+	Heartbeat    time.Duration // between messages at rest; 0: 5 s
+	SendTimeout  time.Duration // how long one message may wait for its reader; 0: 60 s
+	MaxPerClient int           // streams of one client at a time; 0: 64
 }
 
 // Streams are those of one service.
@@ -39,45 +39,45 @@ type Streams struct {
 
 	stopping chan struct{}
 
-	mu      sync.Mutex
-	stopped bool
-	clients map[string]int // live streams by the client's name
-	live    sync.WaitGroup // streams, and what still sends for them
+	mu              sync.Mutex
+	stopped         bool
+	streamsByClient map[string]int // live streams by the client's name
+	active          sync.WaitGroup // streams, and what still sends for them
 }
 
 // New returns a service's streams: none. It is NOT_SERVING.
 func New(cfg Config) *Streams {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 5*time.Second)
-	cfg.Stall = cmp.Or(cfg.Stall, time.Minute)
+	cfg.SendTimeout = cmp.Or(cfg.SendTimeout, time.Minute)
 	// Clients that share a name, each with two streams for a moment, and those that a bad
 	// network left behind and nobody has found dead yet.
-	cfg.PerClient = cmp.Or(cfg.PerClient, 64)
-	s := &Streams{Config: cfg, stopping: make(chan struct{}), clients: map[string]int{}}
-	s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	cfg.MaxPerClient = cmp.Or(cfg.MaxPerClient, 64)
+	s := &Streams{Config: cfg, stopping: make(chan struct{}), streamsByClient: map[string]int{}}
+	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	return s
 }
 
-func (s *Streams) health(is grpc_health_v1.HealthCheckResponse_ServingStatus) {
-	s.Health.SetServingStatus("", is)
-	s.Health.SetServingStatus(s.Service, is)
+func (s *Streams) setHealth(servingStatus grpc_health_v1.HealthCheckResponse_ServingStatus) {
+	s.Health.SetServingStatus("", servingStatus)
+	s.Health.SetServingStatus(s.Service, servingStatus)
 }
 
-// serving reports SERVING by gRPC health, unless the streams were stopped.
-func (s *Streams) serving() {
+// markServing reports SERVING by gRPC health, unless the streams were stopped.
+func (s *Streams) markServing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopped {
-		s.health(grpc_health_v1.HealthCheckResponse_SERVING)
+		s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 }
 
 // Run tells health once there is something to tell, and ends all streams when ctx is done.
 // told says whether there is, and on what to ask again.
-func (s *Streams) Run(ctx context.Context, told func() (bool, <-chan struct{})) error {
+func (s *Streams) Run(ctx context.Context, isReady func() (bool, <-chan struct{})) error {
 	for {
-		some, changed := told()
-		if some {
-			s.serving()
+		ready, changed := isReady()
+		if ready {
+			s.markServing()
 			changed = nil // for good: what is known is told whatever comes
 		}
 		select {
@@ -95,11 +95,11 @@ func (s *Streams) Stop() {
 	s.mu.Lock()
 	if !s.stopped {
 		s.stopped = true
-		s.health(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 		close(s.stopping)
 	}
 	s.mu.Unlock()
-	s.live.Wait()
+	s.active.Wait()
 }
 
 var (
@@ -108,28 +108,28 @@ var (
 )
 
 // Admit counts a stream of a client in; the function that it returns counts it out.
-func (s *Streams) Admit(client string) (leave func(), err error) {
+func (s *Streams) Admit(client string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		s.Metrics.Ended.WithLabelValues(endStopping).Inc()
 		return nil, errStopping
 	}
-	if s.clients[client] >= s.PerClient {
-		s.Metrics.Ended.WithLabelValues(endRefused).Inc()
-		return nil, status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d streams already: end one, or give each client a name of its own", s.PerClient)
+	if s.streamsByClient[client] >= s.MaxPerClient {
+		s.Metrics.Ended.WithLabelValues(endTooManyStreams).Inc()
+		return nil, status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d streams already: end one, or give each client a name of its own", s.MaxPerClient)
 	}
-	s.live.Add(1)
-	s.clients[client]++
-	s.Metrics.Live.Inc()
+	s.active.Add(1)
+	s.streamsByClient[client]++
+	s.Metrics.Subscribers.Inc()
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.clients[client]--; s.clients[client] == 0 {
-			delete(s.clients, client)
+		if s.streamsByClient[client]--; s.streamsByClient[client] == 0 {
+			delete(s.streamsByClient, client)
 		}
-		s.Metrics.Live.Dec()
-		s.live.Done()
+		s.Metrics.Subscribers.Dec()
+		s.active.Done()
 	}, nil
 }
 
@@ -141,82 +141,82 @@ type Reader[M any] interface {
 	// Next says what the reader lacks at this moment: a Heartbeat if nothing, whose messages say
 	// just that. Each is made when the one before has been sent.
 	Next() (Kind, iter.Seq[*Message[M]])
-	// Told is called when all of them were sent: the reader stands elsewhere now.
-	Told()
+	// Sent is called when all of them were sent: the reader stands elsewhere now.
+	Sent()
 }
 
-// Tell tells one client what it lacks, again and again, until the stream ends. The client has
+// Serve tells one client what it lacks, again and again, until the stream ends. The client has
 // been admitted. All that is kept of it is where it stands; what changes while a message
 // waits to be read is found afterwards, newest state only.
 //
 // A Send that the reader does not take can be ended in one way alone, by returning from the
 // handler: so another goroutine tells, and the handler is free to go. Once it has, grpc makes
 // Send return.
-func Tell[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
-	stall := time.NewTimer(s.Stall)
-	stall.Stop() // until something is sent
-	over, panicked := make(chan error, 1), make(chan string, 1)
-	s.live.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
+func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
+	sendTimer := time.NewTimer(s.SendTimeout)
+	sendTimer.Stop() // until something is sent
+	done, panicked := make(chan error, 1), make(chan string, 1)
+	s.active.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
 		defer func() {
 			if p := recover(); p != nil {
 				panicked <- fmt.Sprintf("%v\n%s", p, debug.Stack())
 			}
 		}()
-		over <- tell(s, to, r, stall)
+		done <- sendLoop(s, to, r, sendTimer)
 	})
-	defer stall.Stop()
-	end, err := endClient, error(nil)
+	defer sendTimer.Stop()
+	reason, err := endClient, error(nil)
 	select {
-	case err = <-over:
+	case err = <-done:
 		if err != nil && to.Context().Err() == nil {
-			end = endFailed
+			reason = endFailed
 		}
 	case p := <-panicked:
 		panic(p) // here, where it is recovered from
 	case <-to.Context().Done():
-	case <-stall.C:
-		end, err = endStalled, errStalled
+	case <-sendTimer.C:
+		reason, err = endStalled, errStalled
 	case <-s.stopping:
-		end, err = endStopping, errStopping
+		reason, err = endStopping, errStopping
 	}
-	if end == endClient {
+	if reason == endClient {
 		err = status.FromContextError(to.Context().Err()).Err()
 	}
-	s.Metrics.Ended.WithLabelValues(end).Inc()
+	s.Metrics.Ended.WithLabelValues(reason).Inc()
 	return err
 }
 
-// tell returns when a message could not be sent, or when the client has gone. While one is being
+// sendLoop returns when a message could not be sent, or when the client has gone. While one is being
 // sent, the timer runs.
-func tell[M any](s *Streams, to grpc.ServerStream, r Reader[M], stall *time.Timer) error {
-	beat := time.NewTimer(s.Heartbeat)
-	defer beat.Stop()
-	first, due := true, false
+func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *time.Timer) error {
+	heartbeat := time.NewTimer(s.Heartbeat)
+	defer heartbeat.Stop()
+	first, heartbeatDue := true, false
 	for {
 		changed := r.Changed()
 		kind, messages := r.Next()
 		if first && kind == Heartbeat {
 			kind = Status
 		}
-		if due || kind != Heartbeat {
+		if heartbeatDue || kind != Heartbeat {
 			for m := range messages {
-				stall.Reset(s.Stall)
+				sendTimer.Reset(s.SendTimeout)
 				err := m.send(to)
-				stall.Stop()
+				sendTimer.Stop()
 				if err != nil {
 					return err
 				}
 				s.Metrics.Messages.WithLabelValues(string(kind)).Inc()
 			}
-			r.Told()
-			first, due = false, false
-			beat.Reset(s.Heartbeat)
+			r.Sent()
+			first, heartbeatDue = false, false
+			heartbeat.Reset(s.Heartbeat)
 			continue // what changed meanwhile is told at once
 		}
 		select {
 		case <-changed:
-		case <-beat.C:
-			due = true
+		case <-heartbeat.C:
+			heartbeatDue = true
 		case <-to.Context().Done():
 			return nil
 		}

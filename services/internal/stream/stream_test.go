@@ -24,24 +24,24 @@ import (
 
 // The rules are tested where they are promised, at the two services that are made of this package.
 
-func TestAdmitsNobodyOnceItHasStopped(t *testing.T) {
+func TestAdmitRejectsAfterStop(t *testing.T) {
 	s := New(Config{
-		Service: "a.Service", Health: health.NewServer(), PerClient: 1,
+		Service: "a.Service", Health: health.NewServer(), MaxPerClient: 1,
 		Metrics: NewMetrics(prometheus.NewRegistry(), "half", "Watch", func() uint64 { return 0 }),
 	})
-	leave, err := s.Admit("a")
+	release, err := s.Admit("a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Admit("a"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a second stream: %v", err)
 	}
-	leave()
+	release()
 	s.Stop()
 	if _, err := s.Admit("a"); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the stop: %v", err)
 	}
-	for reason, want := range map[string]float64{endRefused: 1, endStopping: 1} { // docs/metrics.md alerts on the first
+	for reason, want := range map[string]float64{endTooManyStreams: 1, endStopping: 1} { // docs/metrics.md alerts on the first
 		if got := testutil.ToFloat64(s.Metrics.Ended.WithLabelValues(reason)); got != want {
 			t.Errorf("%v refusals count as %s, want %v", got, reason, want)
 		}
@@ -49,71 +49,71 @@ func TestAdmitsNobodyOnceItHasStopped(t *testing.T) {
 	s.Stop()
 }
 
-func TestR3AChangeIsCutIntoChunksAndNothingIsLost(t *testing.T) {
+func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.Custom(func(t *rapid.T) string {
-			return strings.Repeat("x", rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*Budget)).Draw(t, "length"))
+			return strings.Repeat("x", rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*PayloadBudget)).Draw(t, "length"))
 		})
 		removed := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,200}`), 0, 20).Draw(t, "removed")
 		removed = slices.Repeat(removed, rapid.IntRange(1, 40).Draw(t, "times"))
 		upserts := slices.Repeat(rapid.SliceOfN(text, 0, 5).Draw(t, "upserts"), rapid.IntRange(1, 200).Draw(t, "times"))
 
-		var gone, told []string
-		first, over := true, false
+		var gotRemoved, gotUpserts []string
+		first, done := true, false
 		for c := range Chunks(removed, upserts, wrapperspb.String) {
-			if over || c.First != first {
+			if done || c.First != first {
 				t.Fatal("something comes after the last chunk, or another than the first says that it is that")
 			}
 			first = false
 			size := 0
 			for _, key := range c.Removed {
-				size += len(key) + framing
+				size += len(key) + entryOverhead
 			}
 			for _, u := range c.Upserts {
-				size += proto.Size(u) + framing
-				told = append(told, u.GetValue())
+				size += proto.Size(u) + entryOverhead
+				gotUpserts = append(gotUpserts, u.GetValue())
 			}
-			if size > Budget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > maxChunk || len(c.Removed) > maxChunk {
+			if size > PayloadBudget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > maxChunkEntries || len(c.Removed) > maxChunkEntries {
 				t.Fatalf("a chunk of %d bytes, %d upserts, %d removed", size, len(c.Upserts), len(c.Removed))
 			}
-			gone = append(gone, c.Removed...)
-			over = c.Last
+			gotRemoved = append(gotRemoved, c.Removed...)
+			done = c.Last
 		}
-		if !over || !slices.Equal(gone, removed) || !slices.Equal(told, upserts) {
-			t.Fatalf("%d of %d removed and %d of %d upserts were told, the last chunk was seen: %t", len(gone), len(removed), len(told), len(upserts), over)
+		if !done || !slices.Equal(gotRemoved, removed) || !slices.Equal(gotUpserts, upserts) {
+			t.Fatalf("%d of %d removed and %d of %d upserts were told, the last chunk was seen: %t", len(gotRemoved), len(removed), len(gotUpserts), len(upserts), done)
 		}
 	})
 }
 
-func TestATextIsBoundedAndFitToBeSent(t *testing.T) {
+func TestTruncateTextIsBoundedAndValidUTF8(t *testing.T) {
 	for _, text := range []string{strings.Repeat("é", 2000), "x" + strings.Repeat("é", 2000), "\xff\xfe", ""} {
-		if got := Text(text, 1024); len(got) > 1024 || !utf8.ValidString(got) {
+		if got := TruncateText(text, 1024); len(got) > 1024 || !utf8.ValidString(got) {
 			t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))
 		}
 	}
-	if got := Text("told as it is", 1024); got != "told as it is" {
+	if got := TruncateText("told as it is", 1024); got != "told as it is" {
 		t.Errorf("a short text became %q", got)
 	}
 }
 
-// bad is a reader of which nothing can be told.
-type bad struct{}
+// panickingReader is a reader of which nothing can be told.
+type panickingReader struct{}
 
-func (bad) Changed() <-chan struct{} { return nil }
-func (bad) Next() (Kind, iter.Seq[*Message[wrapperspb.StringValue]]) {
+func (panickingReader) Changed() <-chan struct{} { return nil }
+func (panickingReader) Next() (Kind, iter.Seq[*Message[wrapperspb.StringValue]]) {
 	panic("on purpose")
 }
-func (bad) Told() {}
+func (panickingReader) Sent() {}
 
-type someStream struct {
+type fakeStream struct {
 	grpc.ServerStream
 
 	ctx context.Context
 }
 
-func (s someStream) Context() context.Context { return s.ctx }
+func (s fakeStream) Context() context.Context { return s.ctx }
 
-func TestAPanicOfAReaderIsThatOfItsHandler(t *testing.T) {
+func TestReaderPanicReachesHandler(t *testing.T) {
 	s := New(Config{
 		Service: "a.Service", Health: health.NewServer(),
 		Metrics: NewMetrics(prometheus.NewRegistry(), "half", "Watch", func() uint64 { return 0 }),
@@ -124,32 +124,32 @@ func TestAPanicOfAReaderIsThatOfItsHandler(t *testing.T) {
 			t.Errorf("the handler panicked with %s, want what the reader did, and where", p)
 		}
 	}()
-	Tell(s, someStream{ctx: t.Context()}, bad{})
+	Serve(s, fakeStream{ctx: t.Context()}, panickingReader{})
 }
 
-func TestAMessageIsSharedForAMomentByThoseWhoLackTheSame(t *testing.T) {
+func TestMessageCacheSharesRecentMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := 0
-		var a Alike[int, wrapperspb.StringValue]
-		say := func(key int) *Message[wrapperspb.StringValue] {
-			return a.Say(key, func() *wrapperspb.StringValue { made++; return wrapperspb.String(fmt.Sprint(key)) })
+		built := 0
+		var cache MessageCache[int, wrapperspb.StringValue]
+		get := func(key int) *Message[wrapperspb.StringValue] {
+			return cache.GetOrBuild(key, func() *wrapperspb.StringValue { built++; return wrapperspb.String(fmt.Sprint(key)) })
 		}
-		first := say(1)
-		time.Sleep(moment - 1)
-		if say(1) != first || say(2) == first || made != 2 {
-			t.Errorf("%d messages were made for two keys", made)
+		first := get(1)
+		time.Sleep(shareFor - 1)
+		if get(1) != first || get(2) == first || built != 2 {
+			t.Errorf("%d messages were made for two keys", built)
 		}
 		time.Sleep(time.Nanosecond)
-		if say(1) == first {
+		if get(1) == first {
 			t.Error("an old message is told")
 		}
-		for i := range 2 * mostAlike {
-			if m := say(i); m.Content.GetValue() != fmt.Sprint(i) {
+		for i := range 2 * maxCachedMessages {
+			if m := get(i); m.Content.GetValue() != fmt.Sprint(i) {
 				t.Errorf("key %d gets %v", i, m.Content)
 			}
 		}
-		if len(a.said) > mostAlike {
-			t.Errorf("%d messages are kept", len(a.said))
+		if len(cache.messages) > maxCachedMessages {
+			t.Errorf("%d messages are kept", len(cache.messages))
 		}
 	})
 }

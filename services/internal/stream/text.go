@@ -2,10 +2,10 @@ package stream
 
 import "strings"
 
-// Text makes a text fit to be sent: bounded, and UTF-8, or the whole message is refused.
-func Text(text string, most int) string {
-	if len(text) > most {
-		text = text[:most-len("…")] + "…"
+// TruncateText makes a text fit to be sent: bounded, and UTF-8, or the whole message is refused.
+func TruncateText(text string, maxBytes int) string {
+	if len(text) > maxBytes {
+		text = text[:maxBytes-len("…")] + "…"
 	}
 	return strings.ToValidUTF8(text, "")
 }

@@ -2,7 +2,7 @@ package tracepoint
 
 import "testing"
 
-func TestLogAllocatesNothingWithoutATrace(t *testing.T) {
+func TestLogDoesNotAllocateWithoutTrace(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { Log(Reported) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}

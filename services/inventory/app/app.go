@@ -86,7 +86,7 @@ func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	i := &inventory{lookout: look, cfg: cfg, version: version, log: log, registry: registry, link: end, health: health.NewServer()}
 	i.server = nodeserver.New(nodeserver.Config{
 		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
-		Observer: i.collector, Sent: i.collector.metrics.sent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+		Observer: i.collector, OnDeltaSent: i.collector.metrics.sent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
 	})
 	return i, nil
 }

@@ -86,11 +86,11 @@ func (c *collector) step(in answer) roster.Ask {
 	defer c.mu.Unlock()
 	now := time.Now()
 	news := c.source.Take()
-	changes := c.intake.Hear(now, news, in)
+	changes := c.intake.Ingest(now, news, in)
 	if len(changes) > 0 {
 		c.metrics.seen(news.ChangedAt)
 	}
-	status, ask := c.intake.Tell(now, changes)
+	status, ask := c.intake.Publish(now, changes)
 	if len(changes) > 0 {
 		tracepoint.Log(tracepoint.Stored)
 		c.metrics.stored()

@@ -16,14 +16,14 @@ func BenchmarkChange(b *testing.B) {
 			s := NewStore("epoch", View{Labels: []string{"pool"}})
 			nodes := make([]*roster.Node, n)
 			for i := range nodes {
-				nodes[i] = node(fmt.Sprintf("standardnodes-%06d", i), roster.Ready, labelled("pool", "blue", "kubernetes.io/os", "linux"))
+				nodes[i] = newNode(fmt.Sprintf("standardnodes-%06d", i), roster.Ready, withLabels("pool", "blue", "kubernetes.io/os", "linux"))
 				nodes[i].Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
 			}
-			s.Apply(up(nodes...))
-			at := ready(s).Since(nil).At
+			s.Apply(upserts(nodes...))
+			at := publish(s).Since(nil).At
 			other := *nodes[n/2]
 			other.State = roster.NotReady
-			both := [2][]roster.Change{up(nodes[n/2]), up(&other)}
+			both := [2][]roster.Change{upserts(nodes[n/2]), upserts(&other)}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
 				s.Apply(both[i%2])

@@ -28,14 +28,14 @@ func (v View) Key() string {
 	}
 	b := binary.AppendUvarint(nil, uint64(len(selector)))
 	b = append(b, selector...)
-	for _, key := range v.exported() {
+	for _, key := range v.exportedKeys() {
 		b = binary.AppendUvarint(b, uint64(len(key)))
 		b = append(b, key...)
 	}
 	return string(b)
 }
 
-func (v View) exported() []string {
+func (v View) exportedKeys() []string {
 	return slices.Compact(slices.Sorted(slices.Values(v.Labels)))
 }
 
@@ -43,20 +43,20 @@ func (v View) selects(n *roster.Node) bool {
 	return v.Selector == nil || v.Selector.Matches(labels.Set(n.Labels))
 }
 
-// pick returns those labels of the node that the view tells.
-func (v View) pick(n *roster.Node) map[string]string {
-	var picked map[string]string
+// exportedLabels returns those labels of the node that the view tells.
+func (v View) exportedLabels(n *roster.Node) map[string]string {
+	var exported map[string]string
 	for _, key := range v.Labels {
 		value, ok := n.Labels[key]
 		if !ok {
 			continue
 		}
-		if picked == nil {
-			picked = make(map[string]string, len(v.Labels))
+		if exported == nil {
+			exported = make(map[string]string, len(v.Labels))
 		}
-		picked[key] = value
+		exported[key] = value
 	}
-	return picked
+	return exported
 }
 
 // Entry is a node as one view tells it. Entries are immutable.
@@ -78,19 +78,19 @@ type Position = deltaset.Position
 type Update struct {
 	deltaset.Delta[*Entry] // meaningful when Synced
 
-	Status roster.Status
-	Word   uint64 // numbers the statuses of a store: of one number, they are one
+	Status        roster.Status
+	StatusVersion uint64 // numbers the statuses of a store: of one number, they are one
 
 	// Synced is false while the first word has not been given (rule R8): then there is
 	// nothing but the status.
 	Synced bool
 }
 
-// SameWord reports whether two statuses say the same but for how long they have said it.
-func SameWord(a, b roster.Status) bool {
-	same := func(a, b roster.Part) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
+// SameStatus reports whether two statuses say the same but for how long they have said it.
+func SameStatus(a, b roster.Status) bool {
+	samePart := func(a, b roster.Part) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Told == b.Told && a.Observation == b.Observation &&
-		same(a.Membership, b.Membership) && same(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
+		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

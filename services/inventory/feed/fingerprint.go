@@ -10,21 +10,21 @@ type Digest = deltaset.Digest
 
 // fingerprint hashes what a view tells of a node, except for ages.
 func fingerprint(n *roster.Node, labels map[string]string) Digest {
-	c := make(deltaset.Hasher, 0, 256)
-	c.AddString("slicefeed.inventory.v1.Node")
-	c.AddString(n.Name)
-	c.AddString(n.UID)
-	c.AddUint(uint64(len(n.Addresses)))
+	h := make(deltaset.Hasher, 0, 256)
+	h.AddString("slicefeed.inventory.v1.Node")
+	h.AddString(n.Name)
+	h.AddString(n.UID)
+	h.AddUint(uint64(len(n.Addresses)))
 	for _, a := range n.Addresses {
-		c.AddString(a.String())
+		h.AddString(a.String())
 	}
-	c.AddUint(uint64(n.State))
-	c.AddString(n.Zone)
-	c.AddString(n.Region)
-	c.AddUint(uint64(len(labels)))
+	h.AddUint(uint64(n.State))
+	h.AddString(n.Zone)
+	h.AddString(n.Region)
+	h.AddUint(uint64(len(labels)))
 	for _, key := range sortedKeys(labels) {
-		c.AddString(key)
-		c.AddString(labels[key])
+		h.AddString(key)
+		h.AddString(labels[key])
 	}
-	return c.Fingerprint()
+	return h.Fingerprint()
 }

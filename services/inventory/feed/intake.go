@@ -13,32 +13,32 @@ type Intake struct {
 	Roster *roster.Roster
 	Stores *Stores
 
-	depth int // how many observations a series has that nobody asked for by name; 0: one
+	confirmations int // how many observations a series has that nobody asked for by name; 0: one
 }
 
-// Hear takes in the news of the source, and an answer of the outside if there is one, and returns
+// Ingest takes in the news of the source, and an answer of the outside if there is one, and returns
 // what became of it. The news go first: an answer is about a time before it came.
-func (i *Intake) Hear(now time.Time, news roster.News, answer func(*roster.Roster)) []roster.Change {
-	i.Roster.Hear(now, news)
-	if answer != nil {
-		answer(i.Roster)
+func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.Roster)) []roster.Change {
+	i.Roster.Hear(now, update)
+	if result != nil {
+		result(i.Roster)
 	}
 	return i.Roster.Take()
 }
 
-// Tell brings the stores up to date, and returns what is to be asked of the outside now.
-func (i *Intake) Tell(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
-	i.Stores.FreeUnread(now)
+// Publish brings the stores up to date, and returns what is to be asked of the outside now.
+func (i *Intake) Publish(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
+	i.Stores.FreeUnused(now)
 	anomaly := i.Stores.Apply(changes)
 	status := i.Roster.Status(now)
 	if i.Stores.SetStatus(status) || anomaly {
-		i.Roster.Doubt(now, max(1, i.depth))
+		i.Roster.Doubt(now, max(1, i.confirmations))
 	}
 	return status, i.Roster.Ask(now)
 }
 
 // SetDoubtDepth says how many observations subscribers want of a series.
 func (i *Intake) SetDoubtDepth(observations int) {
-	i.depth = observations
+	i.confirmations = observations
 	i.Roster.SetDoubtDepth(observations)
 }

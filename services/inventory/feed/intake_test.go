@@ -11,14 +11,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// outside answers every look at once, and counts the full ones.
-type outside struct {
+// fakeSource answers every look at once, and counts the full ones.
+type fakeSource struct {
 	*Intake
 
 	now time.Time
 }
 
-func newOutside(views ...string) *outside {
+func newFakeSource(views ...string) *fakeSource {
 	i := &Intake{
 		Roster: roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}),
 		Stores: NewStores("life"),
@@ -26,37 +26,37 @@ func newOutside(views ...string) *outside {
 	for _, pool := range views {
 		i.Stores.Acquire(View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
 	}
-	return &outside{i, start}
+	return &fakeSource{i, start}
 }
 
-// rest tells the news, and returns how many full looks are wanted before the roster rests.
-func (o *outside) rest(news roster.News) (full int) {
-	news.HeardAt = o.now
-	var answer func(*roster.Roster)
+// runUntilIdle tells the news, and returns how many full looks are wanted before the roster rests.
+func (o *fakeSource) runUntilIdle(update roster.News) (full int) {
+	update.HeardAt = o.now
+	var result func(*roster.Roster)
 	for {
-		_, ask := o.Tell(o.now, o.Hear(o.now, news, answer))
-		if ask.Look == roster.Full {
+		_, actions := o.Publish(o.now, o.Ingest(o.now, update, result))
+		if actions.Look == roster.Full {
 			full++
 		}
-		if ask.Look == roster.NoLook && ask.Wake.Sub(o.now) > 5*time.Second {
+		if actions.Look == roster.NoLook && actions.Wake.Sub(o.now) > 5*time.Second {
 			return full
 		}
-		o.now, news, answer = o.now.Add(5*time.Second), roster.News{HeardAt: o.now, Mark: 1}, nil
-		if began := o.now; ask.Look != roster.NoLook {
-			answer = func(r *roster.Roster) { r.Looked(began, began, ask.Look, 1, nil) }
+		o.now, update, result = o.now.Add(5*time.Second), roster.News{HeardAt: o.now, Mark: 1}, nil
+		if began := o.now; actions.Look != roster.NoLook {
+			result = func(r *roster.Roster) { r.Looked(began, began, actions.Look, 1, nil) }
 		}
 	}
 }
 
-func worker(name, pool string, n byte) roster.Candidate {
+func newCandidate(name, pool string, n byte) roster.Candidate {
 	return roster.Candidate{
 		Name: name, UID: name, State: roster.Ready, Labels: map[string]string{"pool": pool},
 		InternalIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n})},
 	}
 }
 
-func TestTheOutsideIsLookedAtOnceMoreForAViewInDoubt(t *testing.T) {
-	all := roster.News{Changed: []roster.Candidate{worker("a", "blue", 1), worker("b", "red", 2), worker("c", "red", 3)}}
+func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
+	all := roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1), newCandidate("b", "red", 2), newCandidate("c", "red", 3)}}
 	for _, of := range []struct {
 		name         string
 		views        []string
@@ -70,46 +70,46 @@ func TestTheOutsideIsLookedAtOnceMoreForAViewInDoubt(t *testing.T) {
 		{"one is from the start, as often as subscribers want it", []string{"red", "none"}, 3, 4, 0},
 	} {
 		t.Run(of.name, func(t *testing.T) {
-			o := newOutside(of.views...)
+			o := newFakeSource(of.views...)
 			if of.depth > 0 {
 				o.SetDoubtDepth(of.depth)
 			}
-			want(t, "full looks at the start", o.rest(all), of.first)
-			want(t, "full looks after it", o.rest(roster.News{Changed: []roster.Candidate{worker("a", "red", 1)}}), of.later)
+			checkEqual(t, "full looks at the start", o.runUntilIdle(all), of.first)
+			checkEqual(t, "full looks after it", o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), of.later)
 		})
 	}
 }
 
-func TestTheRostersOwnDoubtsAreAsDeepAsSubscribersWant(t *testing.T) {
+func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 	for depth, later := range map[int]int{1: 1, 4: 4} {
-		o := newOutside()
+		o := newFakeSource()
 		o.SetDoubtDepth(depth)
-		o.rest(roster.News{Changed: []roster.Candidate{worker("a", "blue", 1)}})
-		want(t, "full looks when all is gone", o.rest(roster.News{Removed: []string{"a"}}), later)
+		o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
+		checkEqual(t, "full looks when all is gone", o.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
 	}
 }
 
 // None of the view is ready for as long as it lasts. That was asked about when it began: shrinking
 // on must not keep a LIST of all Nodes and a listing of the cloud running.
-func TestAViewThatIsDrainedAsksOnceHoweverLongItShrinks(t *testing.T) {
-	o := newOutside("blue")
-	all := roster.News{Changed: []roster.Candidate{worker("ready", "red", 200)}}
+func TestDrainedViewRequestsObservationOnce(t *testing.T) {
+	o := newFakeSource("blue")
+	all := roster.News{Changed: []roster.Candidate{newCandidate("ready", "red", 200)}}
 	for n := range byte(40) {
-		c := worker(fmt.Sprintf("n%02d", n), "blue", n+1)
+		c := newCandidate(fmt.Sprintf("n%02d", n), "blue", n+1)
 		c.State = roster.Draining
 		all.Changed = append(all.Changed, c)
 	}
-	want(t, "full looks at the start, with one for the anomaly", o.rest(all), 2)
+	checkEqual(t, "full looks at the start, with one for the anomaly", o.runUntilIdle(all), 2)
 	full := 0
 	for n := range 20 {
 		o.now = o.now.Add(10 * time.Second)
-		full += o.rest(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
+		full += o.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
 	}
-	want(t, "full looks while it shrinks to half", full, 0)
+	checkEqual(t, "full looks while it shrinks to half", full, 0)
 	full = 0
 	for n := range 20 {
 		o.now = o.now.Add(10 * time.Second)
-		full += o.rest(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
+		full += o.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
 	}
-	want(t, "full looks when more than half is gone, and when it is empty", full >= 1 && full <= 5, true)
+	checkEqual(t, "full looks when more than half is gone, and when it is empty", full >= 1 && full <= 5, true)
 }

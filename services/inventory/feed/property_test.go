@@ -18,7 +18,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
 		view := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"l"}}
-		replicas := []*Store{NewStoreWithin("a", view, window), NewStoreWithin("b", view, window)}
+		replicas := []*Store{NewStoreWithWindow("a", view, window), NewStoreWithWindow("b", view, window)}
 		truth := map[string]*roster.Node{}
 		readers := []*deltasettest.Reader{{}, {}, {}, {}}
 		read := func(t *rapid.T, r *deltasettest.Reader, u Update) {
@@ -30,7 +30,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 			}
 		}
 		for _, s := range replicas {
-			s.SetStatus(told(1))
+			s.SetStatus(publishedStatus(1))
 		}
 		change := func() {
 			var batch []roster.Change
@@ -61,7 +61,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 			set := map[string]Digest{}
 			for name, n := range truth {
 				if view.selects(n) {
-					set[name] = fingerprint(n, view.pick(n))
+					set[name] = fingerprint(n, view.exportedLabels(n))
 				}
 			}
 			return set

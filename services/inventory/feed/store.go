@@ -11,27 +11,29 @@ import (
 type Store struct {
 	view View
 
-	mu      sync.Mutex
-	set     *deltaset.Set[*Entry]
-	status  roster.Status
-	word    uint64 // see Update
-	anomaly roster.AnomalyDetector
-	ready   int // nodes that are READY
-	changed chan struct{}
+	mu            sync.Mutex
+	set           *deltaset.Set[*Entry]
+	status        roster.Status
+	statusVersion uint64 // see Update
+	anomaly       roster.AnomalyDetector
+	readyCount    int // nodes that are READY
+	changed       chan struct{}
 
 	// The last answer: of readers who are in step, the first alone costs what has changed.
-	led  bool // there is one, of the set as it is
-	from Position
-	last deltaset.Delta[*Entry]
+	cached      bool // there is one, of the set as it is
+	cachedFrom  Position
+	cachedDelta deltaset.Delta[*Entry]
 }
 
 // NewStore returns the empty set of a view. The epoch has to be new: two stores of one
 // epoch would number different changes alike.
-func NewStore(epoch string, view View) *Store { return NewStoreWithin(epoch, view, deltaset.Window) }
+func NewStore(epoch string, view View) *Store {
+	return NewStoreWithWindow(epoch, view, deltaset.Window)
+}
 
-// NewStoreWithin is NewStore with another window than the contract's: so many changes back a reader
+// NewStoreWithWindow is NewStore with another window than the contract's: so many changes back a reader
 // can resume by its cursor.
-func NewStoreWithin(epoch string, view View, window int) *Store {
+func NewStoreWithWindow(epoch string, view View, window int) *Store {
 	return &Store{view: view, set: deltaset.New[*Entry](epoch, window), changed: make(chan struct{})}
 }
 
@@ -45,30 +47,30 @@ func (s *Store) View() View { return s.view }
 func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.set.Revision()
-	s.led, s.last = false, deltaset.Delta[*Entry]{}
+	before := s.set.Revision()
+	s.cached, s.cachedDelta = false, deltaset.Delta[*Entry]{}
 	for _, c := range changes {
 		if c.Node == nil || !s.view.selects(c.Node) {
-			s.remove(c.Name)
+			s.removeNode(c.Name)
 		} else {
-			s.put(c.Node)
+			s.putNode(c.Node)
 		}
 	}
-	if s.set.Revision() == was {
+	if s.set.Revision() == before {
 		return false, false
 	}
-	s.broadcast()
-	return true, s.anomalyArose()
+	s.wakeReaders()
+	return true, s.detectAnomaly()
 }
 
-func (s *Store) put(n *roster.Node) {
-	e := &Entry{Node: n, Labels: s.view.pick(n)}
+func (s *Store) putNode(n *roster.Node) {
+	e := &Entry{Node: n, Labels: s.view.exportedLabels(n)}
 	e.Fingerprint = fingerprint(n, e.Labels)
-	old, had := s.set.Get("", n.Name)
+	old, existed := s.set.Get("", n.Name)
 	if !s.set.Put(e) {
 		return // only what the view does not tell is different
 	}
-	if had {
+	if existed {
 		s.countReady(old, -1)
 	} else {
 		s.anomaly.Add(n.Name)
@@ -76,9 +78,9 @@ func (s *Store) put(n *roster.Node) {
 	s.countReady(e, +1)
 }
 
-func (s *Store) remove(name string) {
-	old, had := s.set.Get("", name)
-	if !had {
+func (s *Store) removeNode(name string) {
+	old, existed := s.set.Get("", name)
+	if !existed {
 		return
 	}
 	s.set.Remove("", name)
@@ -88,17 +90,17 @@ func (s *Store) remove(name string) {
 
 func (s *Store) countReady(e *Entry, by int) {
 	if e.Node.State == roster.Ready {
-		s.ready += by
+		s.readyCount += by
 	}
 }
 
-// anomalyArose looks for anomalies of what clients are sent; before that there are none.
-func (s *Store) anomalyArose() bool {
+// detectAnomaly looks for anomalies of what clients are sent; before that there are none.
+func (s *Store) detectAnomaly() bool {
 	if !s.status.Told {
 		s.anomaly.Forget()
 		return false
 	}
-	return s.anomaly.Arose(s.ready)
+	return s.anomaly.Arose(s.readyCount)
 }
 
 // SetStatus takes in what the roster is worth. It reports whether an anomaly arose, as one does
@@ -108,14 +110,14 @@ func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
 	defer s.mu.Unlock()
 	old := s.status
 	s.status = status
-	s.word++
+	s.statusVersion++
 	if status.Observation != old.Observation {
 		s.anomaly.Observed()
 	}
-	if !SameWord(old, status) {
-		s.broadcast()
+	if !SameStatus(old, status) {
+		s.wakeReaders()
 	}
-	return s.anomalyArose()
+	return s.detectAnomaly()
 }
 
 // Changed returns a channel that is closed at the next change of the set or of the word
@@ -126,7 +128,7 @@ func (s *Store) Changed() <-chan struct{} {
 	return s.changed
 }
 
-func (s *Store) broadcast() {
+func (s *Store) wakeReaders() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -137,25 +139,25 @@ func (s *Store) broadcast() {
 func (s *Store) Since(from *Position) Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Update{Status: s.status, Word: s.word, Synced: s.status.Told}
+	u := Update{Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
 	switch {
 	case !u.Synced:
 	case from == nil:
 		u.Delta = s.set.Since(nil, nil)
 	default:
-		if !s.led || s.from != *from {
-			s.led, s.from, s.last = true, *from, s.set.Since(from, nil)
+		if !s.cached || s.cachedFrom != *from {
+			s.cached, s.cachedFrom, s.cachedDelta = true, *from, s.set.Since(from, nil)
 		}
-		u.Delta = s.last
+		u.Delta = s.cachedDelta
 	}
 	return u
 }
 
-// All returns the whole set as it is, also before the first word, then with Synced false.
-func (s *Store) All() Update {
+// Snapshot returns the whole set as it is, also before the first word, then with Synced false.
+func (s *Store) Snapshot() Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Update{Delta: s.set.Since(nil, nil), Status: s.status, Word: s.word, Synced: s.status.Told}
+	return Update{Delta: s.set.Since(nil, nil), Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
 }
 
 // Revision returns the number of changes that there were.

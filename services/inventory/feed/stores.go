@@ -12,37 +12,37 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// keepUnread is how long a store stays without a reader. It outlasts an upgrade or an outage of a
+// unusedTimeout is how long a store stays without a reader. It outlasts an upgrade or an outage of a
 // writer: a reader that returns then gets what changed, and no reset.
-const keepUnread = 10 * time.Minute
+const unusedTimeout = 10 * time.Minute
 
 // Stores are the stores of the views that are read or were read lately, kept up to date with the
 // roster.
 type Stores struct {
 	epoch string
 
-	mu        sync.Mutex
-	nodes     map[string]*roster.Node // the whole roster, for stores to come
-	status    roster.Status
-	stores    map[string]*readStore // by the view's key
-	freed     uint64                // stores so far
-	revisions uint64                // see Revisions
-	changed   chan struct{}
+	mu             sync.Mutex
+	nodes          map[string]*roster.Node // the whole roster, for stores to come
+	status         roster.Status
+	stores         map[string]*sharedStore // by the view's key
+	freed          uint64                  // stores so far
+	totalRevisions uint64                  // see Revisions
+	changed        chan struct{}
 }
 
-// readStore is a store and who reads it.
-type readStore struct {
+// sharedStore is a store and who reads it.
+type sharedStore struct {
 	*Store
 
 	readers     int
-	unreadSince time.Time // meaningful without readers
+	unusedSince time.Time // meaningful without readers
 }
 
 // NewStores returns the stores of a replica's life, which the epoch names: random, new at
 // each start, at most 48 bytes.
 func NewStores(epoch string) *Stores {
 	return &Stores{
-		epoch: epoch, nodes: map[string]*roster.Node{}, stores: map[string]*readStore{},
+		epoch: epoch, nodes: map[string]*roster.Node{}, stores: map[string]*sharedStore{},
 		changed: make(chan struct{}),
 	}
 }
@@ -54,7 +54,7 @@ func (s *Stores) Acquire(view View) *Store {
 	key := view.Key()
 	store := s.stores[key]
 	if store == nil {
-		store = &readStore{Store: s.newStore(view)}
+		store = &sharedStore{Store: s.newStore(view)}
 		s.stores[key] = store
 	}
 	store.readers++
@@ -67,11 +67,11 @@ func (s *Stores) Acquire(view View) *Store {
 func (s *Stores) newStore(view View) *Store {
 	sum := sha256.Sum256(append(binary.AppendUvarint(nil, s.freed), view.Key()...))
 	store := NewStore(s.epoch+"."+hex.EncodeToString(sum[:6]), view)
-	all := make([]roster.Change, 0, len(s.nodes))
-	for _, n := range s.sorted() {
-		all = append(all, roster.Change{Name: n.Name, Node: n})
+	changes := make([]roster.Change, 0, len(s.nodes))
+	for _, n := range s.sortedNodes() {
+		changes = append(changes, roster.Change{Name: n.Name, Node: n})
 	}
-	store.Apply(all)
+	store.Apply(changes)
 	store.SetStatus(s.status)
 	return store
 }
@@ -80,19 +80,19 @@ func (s *Stores) newStore(view View) *Store {
 func (s *Stores) Release(store *Store, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	read := s.stores[store.view.Key()]
-	if read.readers--; read.readers == 0 {
-		read.unreadSince = now
+	shared := s.stores[store.view.Key()]
+	if shared.readers--; shared.readers == 0 {
+		shared.unusedSince = now
 	}
 }
 
-// FreeUnread frees the stores that have had no reader for keepUnread, as those of views that were
+// FreeUnused frees the stores that have had no reader for unusedTimeout, as those of views that were
 // edited. Call it now and then.
-func (s *Stores) FreeUnread(now time.Time) {
+func (s *Stores) FreeUnused(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, store := range s.stores {
-		if store.readers == 0 && now.Sub(store.unreadSince) >= keepUnread {
+		if store.readers == 0 && now.Sub(store.unusedSince) >= unusedTimeout {
 			delete(s.stores, key)
 			s.freed++
 		}
@@ -113,9 +113,9 @@ func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 	}
 	for _, store := range s.stores {
 		before := store.Revision()
-		_, arose := store.Apply(changes)
-		s.revisions += store.Revision() - before
-		anomaly = anomaly || arose
+		_, newAnomaly := store.Apply(changes)
+		s.totalRevisions += store.Revision() - before
+		anomaly = anomaly || newAnomaly
 	}
 	return anomaly
 }
@@ -125,7 +125,7 @@ func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 func (s *Stores) SetStatus(status roster.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !SameWord(s.status, status) {
+	if !SameStatus(s.status, status) {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}
@@ -143,23 +143,23 @@ func (s *Stores) Status() (roster.Status, <-chan struct{}) {
 	return s.status, s.changed
 }
 
-// Outside returns the nodes of the roster that a view does not select, sorted by name.
-func (s *Stores) Outside(view View) []*roster.Node {
+// NotInView returns the nodes of the roster that a view does not select, sorted by name.
+func (s *Stores) NotInView(view View) []*roster.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(s.sorted(), view.selects)
+	return slices.DeleteFunc(s.sortedNodes(), view.selects)
 }
 
-// Revisions is the number of changes that all views have seen together, those included whose store
+// TotalRevisions is the number of changes that all views have seen together, those included whose store
 // was freed. What a view has when its store is made is no change: else a client that lists now and
 // then would look like nodes that flap.
-func (s *Stores) Revisions() uint64 {
+func (s *Stores) TotalRevisions() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.revisions
+	return s.totalRevisions
 }
 
-func (s *Stores) sorted() []*roster.Node {
+func (s *Stores) sortedNodes() []*roster.Node {
 	all := make([]*roster.Node, 0, len(s.nodes))
 	for _, n := range s.nodes {
 		all = append(all, n)

@@ -11,7 +11,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-func TestAnotherWordIsOneThatDiffersInMoreThanAges(t *testing.T) {
+func TestSameStatusIgnoresAges(t *testing.T) {
 	for name, of := range map[string]struct {
 		alter func(*roster.Status)
 		same  bool
@@ -26,18 +26,18 @@ func TestAnotherWordIsOneThatDiffersInMoreThanAges(t *testing.T) {
 		"why addresses are so":   {func(s *roster.Status) { s.Addresses.Reason = "503" }, false},
 		"the ports of a Service": {func(s *roster.Status) { s.Ports = []roster.Port{{Protocol: "TCP", Number: 80}} }, false},
 	} {
-		s := told(1)
+		s := publishedStatus(1)
 		of.alter(&s)
-		want(t, name, SameWord(told(1), s), of.same)
-		want(t, name+", the other way round", SameWord(s, told(1)), of.same)
+		checkEqual(t, name, SameStatus(publishedStatus(1), s), of.same)
+		checkEqual(t, name+", the other way round", SameStatus(s, publishedStatus(1)), of.same)
 	}
 }
 
-func TestAllStoresHearOfTheStatus(t *testing.T) {
+func TestSetStatusReachesAllStores(t *testing.T) {
 	all := NewStores("life")
 	one := all.Acquire(View{})
 	status, changed := all.Status()
-	want(t, "status before any", status.Told, false)
+	checkEqual(t, "status before any", status.Told, false)
 	if all.SetStatus(roster.Status{}) {
 		t.Error("a status without a word leaves a view in doubt")
 	}
@@ -46,7 +46,7 @@ func TestAllStoresHearOfTheStatus(t *testing.T) {
 		t.Error("the same word woke those who wait for another")
 	default:
 	}
-	if !all.SetStatus(told(1)) {
+	if !all.SetStatus(publishedStatus(1)) {
 		t.Error("the first word leaves an empty view without doubt")
 	}
 	select {
@@ -55,9 +55,9 @@ func TestAllStoresHearOfTheStatus(t *testing.T) {
 		t.Error("another word wakes nobody")
 	}
 	status, changed = all.Status()
-	want(t, "status", status.Observation, 1)
-	want(t, "status of a store", one.Since(nil).Status.Observation, 1)
-	all.SetStatus(told(2))
+	checkEqual(t, "status", status.Observation, 1)
+	checkEqual(t, "status of a store", one.Since(nil).Status.Observation, 1)
+	all.SetStatus(publishedStatus(2))
 	select {
 	case <-changed:
 	default:
@@ -66,7 +66,7 @@ func TestAllStoresHearOfTheStatus(t *testing.T) {
 }
 
 // The order of a map must not decide whether doubt is heard of, so there are many views.
-func TestTheDoubtOfOneViewIsEnough(t *testing.T) {
+func TestReportsAnomalyOfAnyView(t *testing.T) {
 	pools := func(selector string) View {
 		s, err := labels.Parse(selector)
 		if err != nil {
@@ -76,34 +76,34 @@ func TestTheDoubtOfOneViewIsEnough(t *testing.T) {
 	}
 	for range 5 {
 		all := NewStores("life")
-		all.Apply(up(node("a", roster.Ready, labelled("pool", "blue")), node("b", roster.Ready, labelled("pool", "red"))))
+		all.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue")), newNode("b", roster.Ready, withLabels("pool", "red"))))
 		for i := range 8 {
 			all.Acquire(pools(fmt.Sprintf("pool in (red, other%d)", i)))
 		}
 		all.Acquire(pools("pool=none"))
-		want(t, "doubt with the first word", all.SetStatus(told(1)), true)
+		checkEqual(t, "doubt with the first word", all.SetStatus(publishedStatus(1)), true)
 		all.Acquire(pools("pool=blue"))
-		want(t, "doubt by a change", all.Apply(gone("a")), true)
+		checkEqual(t, "doubt by a change", all.Apply(removals("a")), true)
 	}
 }
 
-func TestTheChangesOfAllViewsAreCounted(t *testing.T) {
+func TestCountsRevisionsOfAllViews(t *testing.T) {
 	all := NewStores("life")
-	want(t, "without a view", all.Revisions(), 0)
+	checkEqual(t, "without a view", all.TotalRevisions(), 0)
 	all.Acquire(View{})
 	all.Acquire(View{Labels: []string{"zone"}})
-	all.Apply(up(node("a", roster.Ready)))
-	all.Apply(gone("a"))
-	want(t, "of two views", all.Revisions(), 4)
+	all.Apply(upserts(newNode("a", roster.Ready)))
+	all.Apply(removals("a"))
+	checkEqual(t, "of two views", all.TotalRevisions(), 4)
 }
 
-func TestWhatAViewLeavesOutIsSortedByName(t *testing.T) {
+func TestNotInViewIsSorted(t *testing.T) {
 	all := NewStores("life")
 	for i := range 20 {
-		all.Apply(up(node(fmt.Sprintf("n%02d", i), roster.Ready)))
+		all.Apply(upserts(newNode(fmt.Sprintf("n%02d", i), roster.Ready)))
 	}
 	var got []string
-	for _, n := range all.Outside(View{Selector: labels.Nothing()}) {
+	for _, n := range all.NotInView(View{Selector: labels.Nothing()}) {
 		got = append(got, n.Name)
 	}
 	if len(got) != 20 || !slices.IsSorted(got) {

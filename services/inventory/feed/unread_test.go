@@ -14,11 +14,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-func pool(name string) View {
+func poolView(name string) View {
 	return View{Selector: labels.SelectorFromSet(labels.Set{"pool": name})}
 }
 
-func TestAStoreIsFreedTenMinutesAfterItsLastReader(t *testing.T) {
+func TestFreesStoreAfterTimeout(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		readers int
@@ -47,21 +47,21 @@ func TestAStoreIsFreedTenMinutesAfterItsLastReader(t *testing.T) {
 				all.Release(store, start.Add(after))
 			}
 			if tc.returns > 0 {
-				want(t, "the same store", all.Acquire(View{}) == store, true)
+				checkEqual(t, "the same store", all.Acquire(View{}) == store, true)
 				all.Release(store, start.Add(tc.returns))
 			}
-			all.FreeUnread(start.Add(tc.at))
-			want(t, "kept", len(all.stores) == 1, tc.kept)
+			all.FreeUnused(start.Add(tc.at))
+			checkEqual(t, "kept", len(all.stores) == 1, tc.kept)
 		})
 	}
 }
 
-func TestTheDocumentedLimitIsTheOneInForce(t *testing.T) {
+func TestDocumentedLimitMatchesCode(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := fmt.Sprintf("\n| sets of nodes | one for each view that is read, or was in the last %.0f min |", keepUnread.Minutes())
+	row := fmt.Sprintf("\n| sets of nodes | one for each view that is read, or was in the last %.0f min |", unusedTimeout.Minutes())
 	if !strings.Contains(string(text), row) {
 		t.Errorf("docs/limits.md has no row %q", row[1:])
 	}
@@ -69,52 +69,52 @@ func TestTheDocumentedLimitIsTheOneInForce(t *testing.T) {
 
 // Who has a cursor of the freed store gets a reset of the one that was made again, also where the
 // revisions are equal by chance.
-func TestAStoreThatIsMadeAgainHasANewEpoch(t *testing.T) {
+func TestRecreatedStoreHasNewEpoch(t *testing.T) {
 	all := NewStores("life")
-	all.SetStatus(told(1))
+	all.SetStatus(publishedStatus(1))
 	old := all.Acquire(View{})
-	all.Apply(up(node("a", roster.Ready)))
+	all.Apply(upserts(newNode("a", roster.Ready)))
 	at := old.Since(nil).At
 	all.Release(old, start)
-	all.Apply(append(gone("a"), up(node("b", roster.Ready))...))
-	all.FreeUnread(start.Add(time.Hour))
+	all.Apply(append(removals("a"), upserts(newNode("b", roster.Ready))...))
+	all.FreeUnused(start.Add(time.Hour))
 	again := all.Acquire(View{})
 	now := again.Since(&at)
-	want(t, "revision", now.At.Revision, at.Revision)
-	want(t, "reset", now.Reset, true)
-	want(t, "epochs differ", now.At.Epoch != at.Epoch, true)
+	checkEqual(t, "revision", now.At.Revision, at.Revision)
+	checkEqual(t, "reset", now.Reset, true)
+	checkEqual(t, "epochs differ", now.At.Epoch != at.Epoch, true)
 }
 
-func TestTheChangesOfFreedStoresStayCounted(t *testing.T) {
+func TestCountsRevisionsOfFreedStores(t *testing.T) {
 	all := NewStores("life")
 	store := all.Acquire(View{})
-	all.Apply(up(node("a", roster.Ready)))
-	all.Apply(gone("a"))
+	all.Apply(upserts(newNode("a", roster.Ready)))
+	all.Apply(removals("a"))
 	all.Release(store, start)
-	all.FreeUnread(start.Add(time.Hour))
-	want(t, "stores", len(all.stores), 0)
-	want(t, "changes", all.Revisions(), 2)
+	all.FreeUnused(start.Add(time.Hour))
+	checkEqual(t, "stores", len(all.stores), 0)
+	checkEqual(t, "changes", all.TotalRevisions(), 2)
 	all.Acquire(View{})
-	all.Apply(up(node("b", roster.Ready)))
-	want(t, "changes with those of the next store", all.Revisions(), 3)
+	all.Apply(upserts(newNode("b", roster.Ready)))
+	checkEqual(t, "changes with those of the next store", all.TotalRevisions(), 3)
 }
 
-func TestTheIntakeFreesStores(t *testing.T) {
-	o := newOutside()
+func TestIntakeFreesUnusedStores(t *testing.T) {
+	o := newFakeSource()
 	o.Stores.Release(o.Stores.Acquire(View{}), o.now)
-	o.Tell(o.now.Add(keepUnread-1), nil)
-	want(t, "stores", len(o.Stores.stores), 1)
-	o.Tell(o.now.Add(keepUnread), nil)
-	want(t, "stores later", len(o.Stores.stores), 0)
+	o.Publish(o.now.Add(unusedTimeout-1), nil)
+	checkEqual(t, "stores", len(o.Stores.stores), 1)
+	o.Publish(o.now.Add(unusedTimeout), nil)
+	checkEqual(t, "stores later", len(o.Stores.stores), 0)
 }
 
 // However often the list of clients is edited, there are at most as many stores as readers and
 // views that were read within ten minutes. Readers that come back get what leads them to the
 // present set.
-func TestStoresOfEditedViewsAreBounded(t *testing.T) {
+func TestStoreCountIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, now := NewStores("life"), start
-		all.SetStatus(told(1))
+		all.SetStatus(publishedStatus(1))
 		type client struct {
 			deltasettest.Reader
 
@@ -141,22 +141,22 @@ func TestStoresOfEditedViewsAreBounded(t *testing.T) {
 				c.view = fmt.Sprintf("p%d", rapid.IntRange(0, 20).Draw(t, "view"))
 			case "come":
 				if c.store == nil {
-					c.store = all.Acquire(pool(c.view))
+					c.store = all.Acquire(poolView(c.view))
 				}
 			case "leave":
 				leave(c)
 			case "change":
-				n := node(fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "node")), roster.Ready,
-					labelled("pool", fmt.Sprintf("p%d", rapid.IntRange(0, 20).Draw(t, "pool"))))
-				all.Apply(up(n))
+				n := newNode(fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "node")), roster.Ready,
+					withLabels("pool", fmt.Sprintf("p%d", rapid.IntRange(0, 20).Draw(t, "pool"))))
+				all.Apply(upserts(n))
 			case "wait":
 				now = now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "minutes")) * time.Minute)
 			}
-			all.FreeUnread(now)
+			all.FreeUnused(now)
 
 			views := map[string]bool{}
 			for view, at := range left {
-				if now.Sub(at) < keepUnread {
+				if now.Sub(at) < unusedTimeout {
 					views[view] = true
 				}
 			}
@@ -168,14 +168,14 @@ func TestStoresOfEditedViewsAreBounded(t *testing.T) {
 				if err := deltasettest.Apply(&c.Reader, c.store.Since(c.Position).Delta); err != nil {
 					t.Fatal(err)
 				}
-				if len(c.Set) != len(c.store.All().Upserts) || c.store != all.stores[pool(c.view).Key()].Store {
+				if len(c.Set) != len(c.store.Snapshot().Upserts) || c.store != all.stores[poolView(c.view).Key()].Store {
 					t.Fatalf("a client of %s has %v", c.view, c.Set)
 				}
 			}
 			if len(all.stores) != len(views) {
 				t.Fatalf("%d stores, want those of %v", len(all.stores), views)
 			}
-			if n := all.Revisions(); n < changes {
+			if n := all.TotalRevisions(); n < changes {
 				t.Fatalf("%d changes are counted after %d", n, changes)
 			} else {
 				changes = n

@@ -12,9 +12,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+var compareAddrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-func addrs(list ...string) []netip.Addr {
+func parseAddrs(list ...string) []netip.Addr {
 	var out []netip.Addr
 	for _, s := range list {
 		out = append(out, netip.MustParseAddr(s))
@@ -22,29 +22,29 @@ func addrs(list ...string) []netip.Addr {
 	return out
 }
 
-func TestListsServersWithTheirNICsOnTheConfiguredLANsOnly(t *testing.T) {
-	servers := collection("",
-		server(2, nic("2", "10.0.0.12", "10.0.0.11"), nic("7", "192.0.2.9")),
-		strings.ToUpper(server(1)[:44])+server(1)[44:], // an ID in capitals
+func TestListsServersAndNICsOnConfiguredLANs(t *testing.T) {
+	servers := serversJSON("",
+		serverJSON(2, nicJSON("2", "10.0.0.12", "10.0.0.11"), nicJSON("7", "192.0.2.9")),
+		strings.ToUpper(serverJSON(1)[:44])+serverJSON(1)[44:], // an ID in capitals
 	)
 	servers = strings.Replace(servers, `"ID"`, `"id"`, 1)
 	lan := `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99","nicUuid":"n"},{"ip":"10.0.0.98"},{"ip":"10.0.0.99"}]}}`
-	cfg, j := cloud(t, fixed(servers, lan))
-	got, err := client(t, cfg).List(t.Context())
+	cfg, j := startCloud(t, serveFixed(servers, lan))
+	got, err := newTestClient(t, cfg).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := roster.Listing{
 		Servers: []roster.Server{
-			{ID: uuid(1), Datacenter: dc, Name: "node-1"},
-			{ID: uuid(2), Datacenter: dc, Name: "node-2", NICs: []roster.NIC{
-				{ID: "nic-2-10.0.0.12-10.0.0.11", LAN: "2", Addresses: addrs("10.0.0.12", "10.0.0.11")},
+			{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1"},
+			{ID: testServerID(2), Datacenter: testDatacenter, Name: "node-2", NICs: []roster.NIC{
+				{ID: "nic-2-10.0.0.12-10.0.0.11", LAN: "2", Addresses: parseAddrs("10.0.0.12", "10.0.0.11")},
 			}},
 		},
-		Failover: addrs("10.0.0.98", "10.0.0.99"),
+		Failover: parseAddrs("10.0.0.98", "10.0.0.99"),
 		Bad:      map[string]string{},
 	}
-	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
+	if diff := cmp.Diff(want, got, compareAddrs); diff != "" {
 		t.Error(diff)
 	}
 	q := j.all()[0].URL.Query()
@@ -53,42 +53,42 @@ func TestListsServersWithTheirNICsOnTheConfiguredLANsOnly(t *testing.T) {
 	}
 }
 
-func TestReadsIPv6AndMakesAddressesCanonical(t *testing.T) {
-	s := strings.Replace(server(1, nic("2", "::ffff:10.0.0.5", "10.0.0.5")), `"ips"`, `"ipv6Ips":["2001:DB8:0::1"],"ips"`, 1)
-	cfg, _ := cloud(t, fixed(collection("", s), plainLAN))
-	got, err := client(t, cfg).List(t.Context())
+func TestNormalizesAddresses(t *testing.T) {
+	s := strings.Replace(serverJSON(1, nicJSON("2", "::ffff:10.0.0.5", "10.0.0.5")), `"ips"`, `"ipv6Ips":["2001:DB8:0::1"],"ips"`, 1)
+	cfg, _ := startCloud(t, serveFixed(serversJSON("", s), plainLANJSON))
+	got, err := newTestClient(t, cfg).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(addrs("10.0.0.5", "2001:db8::1"), got.Servers[0].NICs[0].Addresses, sameAddr); diff != "" {
+	if diff := cmp.Diff(parseAddrs("10.0.0.5", "2001:db8::1"), got.Servers[0].NICs[0].Addresses, compareAddrs); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestReadsServersOnceForSeveralLANsOfADatacenter(t *testing.T) {
-	cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if lan, ok := strings.CutPrefix(r.URL.Path, dcPath+"/lans/"); ok {
+func TestReadsServersOncePerDatacenter(t *testing.T) {
+	cfg, j := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lan, ok := strings.CutPrefix(r.URL.Path, datacenterPath+"/lans/"); ok {
 			respond(w, 200, fmt.Sprintf(`{"id":%q,"type":"lan","properties":{"ipFailover":[{"ip":"10.0.%s.1"}]}}`, lan, lan))
 			return
 		}
-		respond(w, 200, collection("", server(1, nic("2", "10.0.2.5"), nic("3", "10.0.3.5"), nic("4", "10.0.4.5"))))
+		respond(w, 200, serversJSON("", serverJSON(1, nicJSON("2", "10.0.2.5"), nicJSON("3", "10.0.3.5"), nicJSON("4", "10.0.4.5"))))
 	}))
-	cfg.Pairs = []Pair{{dc, "2"}, {strings.ToUpper(dc), "3"}, {dc, "2"}}
-	got, err := client(t, cfg).List(t.Context())
+	cfg.Pairs = []Pair{{testDatacenter, "2"}, {strings.ToUpper(testDatacenter), "3"}, {testDatacenter, "2"}}
+	got, err := newTestClient(t, cfg).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(j.all()) != 3 || len(got.Servers) != 1 || len(got.Servers[0].NICs) != 2 {
 		t.Errorf("%d requests, %+v", len(j.all()), got.Servers)
 	}
-	if diff := cmp.Diff(addrs("10.0.2.1", "10.0.3.1"), got.Failover, sameAddr); diff != "" {
+	if diff := cmp.Diff(parseAddrs("10.0.2.1", "10.0.3.1"), got.Failover, compareAddrs); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // What the SDK takes for success, or could: none may pass for an empty or a partial cloud.
-func TestOddAnswersAreErrorsNeverAnEmptyListing(t *testing.T) {
-	good := collection("", server(1, nic("2", "10.0.0.5")))
+func TestInvalidResponsesAreErrors(t *testing.T) {
+	good := serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.5")))
 	for name, tc := range map[string]struct {
 		status int
 		kind   string // content type
@@ -98,13 +98,13 @@ func TestOddAnswersAreErrorsNeverAnEmptyListing(t *testing.T) {
 		"a 200 with an empty body":          {200, "", "", "lacks its type or id"},
 		"a 200 with {}":                     {200, "", "{}", "lacks its type or id"},
 		"a 200 with null":                   {200, "", "null", "lacks its type or id"},
-		"items that are null":               {200, "", `{"id":"` + dc + `/servers","type":"collection","items":null}`, "no items"},
-		"items that are absent":             {200, "", `{"id":"` + dc + `/servers","type":"collection"}`, "no items"},
+		"items that are null":               {200, "", `{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`, "no items"},
+		"items that are absent":             {200, "", `{"id":"` + testDatacenter + `/servers","type":"collection"}`, "no items"},
 		"a 204":                             {204, "", "", "lacks its type or id"},
 		"a 200 with an error body":          {200, "", `{"httpStatus":500,"messages":[{"errorCode":"1","message":"oops"}]}`, "lacks its type or id"},
-		"a collection of another id":        {200, "", strings.Replace(collection(""), dc, uuid(9), 1), "expected the collection"},
+		"a collection of another id":        {200, "", strings.Replace(serversJSON(""), testDatacenter, testServerID(9), 1), "expected the collection"},
 		"a collection without id":           {200, "", `{"type":"collection","items":[]}`, "lacks its type or id"},
-		"another type":                      {200, "", strings.Replace(collection(""), "collection", "server", 1), "expected the collection"},
+		"another type":                      {200, "", strings.Replace(serversJSON(""), "collection", "server", 1), "expected the collection"},
 		"a type that the SDK does not know": {200, "", strings.Replace(good, `"type":"nic"`, `"type":"quantum-nic"`, 1), "quantum-nic"},
 		"a lan that is a string":            {200, "", strings.Replace(good, `"lan":2`, `"lan":"2"`, 1), "unreadable"},
 		"a date that cannot be read":        {200, "", strings.Replace(good, "03:04:05Z", "03:04:05+01:00", 1), "unreadable"},
@@ -112,8 +112,8 @@ func TestOddAnswersAreErrorsNeverAnEmptyListing(t *testing.T) {
 		"JSON with a tail":                  {200, "", good + "{}", "unreadable"},
 		"a content type that is not JSON":   {200, "text/plain", good, "undefined response type"},
 		"XML":                               {200, "application/xml", "<Servers></Servers>", "lacks its type or id"},
-		"a server without id":               {200, "", collection("", server(1), `{"type":"server"}`), "position 1 has no id"},
-		"a server that is null":             {200, "", collection("", "null"), "position 0 has no id"},
+		"a server without id":               {200, "", serversJSON("", serverJSON(1), `{"type":"server"}`), "position 1 has no id"},
+		"a server that is null":             {200, "", serversJSON("", "null"), "position 0 has no id"},
 		"a 500":                             {500, "", `{"httpStatus":500,"messages":[{"message":"it burns"}]}`, "HTTP 500 Internal Server Error: it burns"},
 		"a 502 with HTML":                   {502, "text/html", "<html>Bad Gateway</html>", "HTTP 502 Bad Gateway"},
 		"a 503":                             {503, "", "", "HTTP 503"},
@@ -121,9 +121,9 @@ func TestOddAnswersAreErrorsNeverAnEmptyListing(t *testing.T) {
 		"a status that is none":             {599, "", "{}", "HTTP 599"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasSuffix(r.URL.Path, "/servers") {
-					respond(w, 200, plainLAN)
+					respond(w, 200, plainLANJSON)
 					return
 				}
 				kind := tc.kind
@@ -134,26 +134,26 @@ func TestOddAnswersAreErrorsNeverAnEmptyListing(t *testing.T) {
 				w.WriteHeader(tc.status)
 				w.Write([]byte(tc.body))
 			}))
-			got, err := client(t, cfg).List(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dc) {
+			got, err := newTestClient(t, cfg).List(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), testDatacenter) {
 				t.Fatalf("got %v, want an error with %q and the datacenter", err, tc.want)
 			}
-			if diff := cmp.Diff(roster.Listing{}, got, sameAddr); diff != "" {
+			if diff := cmp.Diff(roster.Listing{}, got, compareAddrs); diff != "" {
 				t.Errorf("an error came with values: %s", diff)
 			}
 		})
 	}
 }
 
-func TestAnEmptyCollectionOfTheRightIDAndTypeIsEmpty(t *testing.T) {
-	cfg, _ := cloud(t, fixed(collection(""), plainLAN))
-	got, err := client(t, cfg).List(t.Context())
+func TestEmptyCollectionIsEmptyListing(t *testing.T) {
+	cfg, _ := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
+	got, err := newTestClient(t, cfg).List(t.Context())
 	if err != nil || len(got.Servers) != 0 || len(got.Bad) != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestAnOddLANIsAnErrorThatNamesDatacenterAndLAN(t *testing.T) {
+func TestInvalidLANIsAnError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status     int
 		body, want string
@@ -166,15 +166,15 @@ func TestAnOddLANIsAnErrorThatNamesDatacenterAndLAN(t *testing.T) {
 		"a failover address that is none":  {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.300"}]}}`, "10.0.0.300"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "/lans/2") {
 					respond(w, tc.status, tc.body)
 					return
 				}
-				respond(w, 200, collection("", server(1)))
+				respond(w, 200, serversJSON("", serverJSON(1)))
 			}))
-			got, err := client(t, cfg).List(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "LAN 2 of datacenter "+dc) {
+			got, err := newTestClient(t, cfg).List(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "LAN 2 of datacenter "+testDatacenter) {
 				t.Errorf("got %v", err)
 			}
 			if got.Servers != nil {
@@ -184,53 +184,53 @@ func TestAnOddLANIsAnErrorThatNamesDatacenterAndLAN(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotBeReadIsBadAndTheOthersAreListed(t *testing.T) {
-	id1 := `"id":"` + uuid(1) + `","type":"server"`
+func TestInvalidServerIsReportedApart(t *testing.T) {
+	id1 := `"id":"` + testServerID(1) + `","type":"server"`
 	for name, bad := range map[string]string{
-		"a server of another type":    strings.Replace(server(1), `"server"`, `"volume"`, 1),
-		"a server without type":       strings.Replace(server(1), `"type":"server",`, ``, 1),
+		"a server of another type":    strings.Replace(serverJSON(1), `"server"`, `"volume"`, 1),
+		"a server without type":       strings.Replace(serverJSON(1), `"type":"server",`, ``, 1),
 		"a server without properties": `{` + id1 + `,"entities":{"nics":{"items":[]}}}`,
 		"a server without entities":   `{` + id1 + `,"properties":{"name":"x"}}`,
 		"entities that are null":      `{` + id1 + `,"properties":{"name":"x"},"entities":null}`,
 		"no collection of NICs":       `{` + id1 + `,"properties":{"name":"x"},"entities":{}}`,
 		"NICs without items":          `{` + id1 + `,"properties":{"name":"x"},"entities":{"nics":{"id":"y"}}}`,
 		"NICs with a next page":       `{` + id1 + `,"properties":{"name":"x"},"entities":{"nics":{"items":[],"_links":{"next":"z"}}}}`,
-		"a NIC that is null":          server(1, "null"),
-		"a NIC without id":            server(1, `{"type":"nic","properties":{"lan":2}}`),
-		"a NIC of another type":       server(1, strings.Replace(nic("2"), `"type":"nic"`, `"type":"lan"`, 1)),
-		"a NIC without properties":    server(1, `{"id":"n","type":"nic"}`),
-		"a NIC without LAN":           server(1, `{"id":"n","type":"nic","properties":{"ips":["10.0.0.5"]}}`),
-		"an address that is none":     server(1, nic("2", "10.0.0.256")),
-		"an address with a zone":      server(1, nic("2", "fe80::1%eth0")),
-		"an address that is null":     server(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":[null]}}`),
+		"a NIC that is null":          serverJSON(1, "null"),
+		"a NIC without id":            serverJSON(1, `{"type":"nic","properties":{"lan":2}}`),
+		"a NIC of another type":       serverJSON(1, strings.Replace(nicJSON("2"), `"type":"nic"`, `"type":"lan"`, 1)),
+		"a NIC without properties":    serverJSON(1, `{"id":"n","type":"nic"}`),
+		"a NIC without LAN":           serverJSON(1, `{"id":"n","type":"nic","properties":{"ips":["10.0.0.5"]}}`),
+		"an address that is none":     serverJSON(1, nicJSON("2", "10.0.0.256")),
+		"an address with a zone":      serverJSON(1, nicJSON("2", "fe80::1%eth0")),
+		"an address that is null":     serverJSON(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":[null]}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, fixed(collection("", bad, server(2, nic("2", "10.0.0.6"))), plainLAN))
-			got, err := client(t, cfg).List(t.Context())
+			cfg, _ := startCloud(t, serveFixed(serversJSON("", bad, serverJSON(2, nicJSON("2", "10.0.0.6"))), plainLANJSON))
+			got, err := newTestClient(t, cfg).List(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got.Bad) != 1 || got.Bad[uuid(1)] == "" || len(got.Servers) != 1 || got.Servers[0].ID != uuid(2) {
+			if len(got.Bad) != 1 || got.Bad[testServerID(1)] == "" || len(got.Servers) != 1 || got.Servers[0].ID != testServerID(2) {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
 }
 
-func TestWhatMayBeMissingIsTolerated(t *testing.T) {
+func TestToleratesMissingFields(t *testing.T) {
 	for name, s := range map[string]string{
-		"a name that is null":       strings.Replace(server(1), `"node-1"`, `null`, 1),
-		"ips that are null":         server(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":null}}`),
-		"no metadata":               strings.Replace(server(1), `"metadata":{"state":"AVAILABLE"},`, ``, 1),
-		"a server that is BUSY":     strings.Replace(server(1), "AVAILABLE", "BUSY", 1),
-		"rubbish on another's LAN":  server(1, nic("7", "rubbish")),
-		"a date without a zone":     strings.Replace(server(1, nic("2")), "03:04:05Z", "03:04:05", 1),
-		"fields that nobody knows":  strings.Replace(server(1), `"metadata"`, `"novelty":[1],"metadata"`, 1),
-		"a state that nobody knows": strings.Replace(server(1), "AVAILABLE", "DREAMING", 1),
+		"a name that is null":       strings.Replace(serverJSON(1), `"node-1"`, `null`, 1),
+		"ips that are null":         serverJSON(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":null}}`),
+		"no metadata":               strings.Replace(serverJSON(1), `"metadata":{"state":"AVAILABLE"},`, ``, 1),
+		"a server that is BUSY":     strings.Replace(serverJSON(1), "AVAILABLE", "BUSY", 1),
+		"rubbish on another's LAN":  serverJSON(1, nicJSON("7", "rubbish")),
+		"a date without a zone":     strings.Replace(serverJSON(1, nicJSON("2")), "03:04:05Z", "03:04:05", 1),
+		"fields that nobody knows":  strings.Replace(serverJSON(1), `"metadata"`, `"novelty":[1],"metadata"`, 1),
+		"a state that nobody knows": strings.Replace(serverJSON(1), "AVAILABLE", "DREAMING", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, fixed(collection("", s), plainLAN))
-			got, err := client(t, cfg).List(t.Context())
+			cfg, _ := startCloud(t, serveFixed(serversJSON("", s), plainLANJSON))
+			got, err := newTestClient(t, cfg).List(t.Context())
 			if err != nil || len(got.Servers) != 1 || len(got.Bad) != 0 {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -239,15 +239,15 @@ func TestWhatMayBeMissingIsTolerated(t *testing.T) {
 }
 
 // A nested list that is as long as the limit it echoes may be cut off there.
-func TestAServerWhoseListOfNICsIsFullCannotBeUsed(t *testing.T) {
+func TestFullNICListMakesServerInvalid(t *testing.T) {
 	for limit, bad := range map[string]bool{"2": true, "1": true, "3": false, "0": false, "null": false} {
-		s := strings.Replace(server(1, nic("2", "10.0.0.1"), nic("7")), `"type":"collection"`, `"type":"collection","limit":`+limit, 1)
-		cfg, _ := cloud(t, fixed(collection("", s), plainLAN))
-		got, err := client(t, cfg).List(t.Context())
+		s := strings.Replace(serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("7")), `"type":"collection"`, `"type":"collection","limit":`+limit, 1)
+		cfg, _ := startCloud(t, serveFixed(serversJSON("", s), plainLANJSON))
+		got, err := newTestClient(t, cfg).List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := got.Bad[uuid(1)]; bad != strings.Contains(why, "list of NICs is full") || bad == (len(got.Servers) == 1) {
+		if why := got.Bad[testServerID(1)]; bad != strings.Contains(why, "list of NICs is full") || bad == (len(got.Servers) == 1) {
 			t.Errorf("limit %s: got %v", limit, got)
 		}
 	}

@@ -19,32 +19,32 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// seen is what the feed says by the cloud alone: this client before the roster that judges.
-type seen struct {
+// cloudRoster is what the feed says by the cloud alone: this client before the roster that judges.
+type cloudRoster struct {
 	*Client
 
-	t      *testing.T
-	roster *roster.Roster
-	now    time.Time
-	listed int
+	t        *testing.T
+	roster   *roster.Roster
+	now      time.Time
+	listings int
 }
 
-func (s *seen) node(name string, server int) roster.Candidate {
-	return roster.Candidate{Name: name, UID: name, ProviderID: "ionos://" + uuid(server), State: roster.Ready}
+func (s *cloudRoster) candidate(name string, server int) roster.Candidate {
+	return roster.Candidate{Name: name, UID: name, ProviderID: "ionos://" + testServerID(server), State: roster.Ready}
 }
 
-// pass lets a poll interval pass; Kubernetes has these nodes new, and answers well.
-func (s *seen) pass(fresh ...roster.Candidate) {
+// poll lets a poll interval pass; Kubernetes has these nodes new, and answers well.
+func (s *cloudRoster) poll(added ...roster.Candidate) {
 	s.now = s.now.Add(time.Minute)
 	for range 4 {
-		s.roster.Hear(s.now, roster.News{Changed: fresh, HeardAt: s.now, Mark: 1})
-		fresh = nil
+		s.roster.Hear(s.now, roster.News{Changed: added, HeardAt: s.now, Mark: 1})
+		added = nil
 		ask := s.roster.Ask(s.now)
 		if ask.Look != roster.NoLook {
 			s.roster.Looked(s.now, s.now, ask.Look, 1, nil)
 		}
 		if ask.List {
-			s.listed++
+			s.listings++
 			l, err := s.List(s.t.Context())
 			after, _ := RetryAfter(err)
 			s.roster.Listed(s.now, s.now, l, err, after)
@@ -52,15 +52,15 @@ func (s *seen) pass(fresh ...roster.Candidate) {
 	}
 }
 
-func (s *seen) nodes() []string {
+func (s *cloudRoster) nodes() []string {
 	var out []string
 	for _, n := range s.roster.Nodes() {
-		out = append(out, strings.Join(append([]string{n.Name}, words(n.Addresses)...), " "))
+		out = append(out, strings.Join(append([]string{n.Name}, addressStrings(n.Addresses)...), " "))
 	}
 	return out
 }
 
-func words(addrs []netip.Addr) []string {
+func addressStrings(addrs []netip.Addr) []string {
 	var out []string
 	for _, a := range addrs {
 		out = append(out, a.String())
@@ -71,57 +71,57 @@ func words(addrs []netip.Addr) []string {
 // badInput is a way in which the cloud goes wrong after it told of the nodes a and b. At
 // the same time a Node c appears, whose server the true list has.
 type badInput struct {
-	name      string
-	fault     http.HandlerFunc
-	prepare   func(*seen)
-	addresses roster.Sync
-	says      string        // in the reason
-	without   roster.Reason // why c is left out; 0: it is listed
-	nodes     []string      // that are listed; none: a and b as they were, and c unless it is left out
+	name          string
+	fault         http.HandlerFunc
+	prepare       func(*cloudRoster)
+	wantAddresses roster.Sync
+	wantReason    string        // in the reason
+	wantOmission  roster.Reason // why c is left out; 0: it is listed
+	wantNodes     []string      // that are listed; none: a and b as they were, and c unless it is left out
 }
 
 // Each row of the table in docs/sources/ionos.md is one of these by its name.
 func badInputs() []badInput {
-	one, two, three := server(1, nic("2", "10.0.0.1")), server(2, nic("2", "10.0.0.2")), server(3, nic("2", "10.0.0.3"))
+	one, two, three := serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.3"))
 	all := []string{one, two, three}
-	whole := collection("", all...)
-	answer := func(servers string) http.HandlerFunc { return fixed(servers, plainLAN).ServeHTTP }
+	whole := serversJSON("", all...)
+	answer := func(servers string) http.HandlerFunc { return serveFixed(servers, plainLANJSON).ServeHTTP }
 	status := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { respond(w, status, body) }
 	}
 	const failed, later = roster.Degraded, roster.NotResolvedYet
 	return []badInput{
 		// unreachable, slow
-		{name: "the connection is refused", prepare: func(s *seen) {
-			s.api.GetConfig().HTTPClient.Transport.(*transport).base = refusing{}
-		}, addresses: failed, says: "connection refused", without: later},
+		{name: "the connection is refused", prepare: func(s *cloudRoster) {
+			s.api.GetConfig().HTTPClient.Transport.(*transport).base = refusedTransport{}
+		}, wantAddresses: failed, wantReason: "connection refused", wantOmission: later},
 		{
 			name: "the connection breaks", fault: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			addresses: failed, says: "EOF", without: later,
+			wantAddresses: failed, wantReason: "EOF", wantOmission: later,
 		},
 		{
-			name: "the answer does not come in time", prepare: func(s *seen) { s.timeout = 30 * time.Millisecond },
-			fault:     func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			addresses: failed, says: "no whole answer within", without: later,
+			name: "the answer does not come in time", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
+			fault:         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			wantAddresses: failed, wantReason: "no whole answer within", wantOmission: later,
 		},
 		{
-			name: "the answer stalls halfway", prepare: func(s *seen) { s.timeout = 30 * time.Millisecond },
+			name: "the answer stalls halfway", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
 			fault: func(w http.ResponseWriter, r *http.Request) {
 				respond(w, 200, whole[:len(whole)/2])
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
-			}, addresses: failed, says: "no whole answer within", without: later,
+			}, wantAddresses: failed, wantReason: "no whole answer within", wantOmission: later,
 		},
-		{name: "the certificate is not trusted", prepare: func(s *seen) {
+		{name: "the certificate is not trusted", prepare: func(s *cloudRoster) {
 			raw := s.api.GetConfig().HTTPClient.Transport.(*transport).base.(*http.Transport)
 			raw.CloseIdleConnections()
 			raw.TLSClientConfig.RootCAs = nil
-		}, addresses: failed, says: "certificate", without: later},
+		}, wantAddresses: failed, wantReason: "certificate", wantOmission: later},
 
 		// refused
 		{
 			name: "the token is refused", fault: status(401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`),
-			addresses: failed, says: "not accepted (HTTP 401)", without: later,
+			wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later,
 		},
 		{name: "the token is refused midway", fault: func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/lans/2") {
@@ -129,122 +129,122 @@ func badInputs() []badInput {
 				return
 			}
 			respond(w, 200, whole)
-		}, addresses: failed, says: "not accepted (HTTP 401)", without: later},
-		{name: "the token file is gone", prepare: func(s *seen) {
+		}, wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later},
+		{name: "the token file is gone", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*transport).token.file = "/nowhere/token"
-		}, addresses: failed, says: "/nowhere/token", without: later},
+		}, wantAddresses: failed, wantReason: "/nowhere/token", wantOmission: later},
 		{name: "the cloud asks for patience", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "600")
 			respond(w, 429, `{"httpStatus":429,"messages":[{"message":"slow down"}]}`)
-		}, addresses: failed, says: "HTTP 429", without: later},
-		{name: "the cloud has an error of its own", fault: status(502, "<html>Bad Gateway</html>"), addresses: failed, says: "HTTP 502", without: later},
+		}, wantAddresses: failed, wantReason: "HTTP 429", wantOmission: later},
+		{name: "the cloud has an error of its own", fault: status(502, "<html>Bad Gateway</html>"), wantAddresses: failed, wantReason: "HTTP 502", wantOmission: later},
 		{
 			name: "the datacenter or the LAN is not there", fault: status(404, `{"httpStatus":404,"messages":[{"message":"Resource does not exist"}]}`),
-			addresses: failed, says: "HTTP 404", without: later,
+			wantAddresses: failed, wantReason: "HTTP 404", wantOmission: later,
 		},
 		{name: "the answer is a redirect", fault: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusTemporaryRedirect)
-		}, addresses: failed, says: "redirect", without: later},
+		}, wantAddresses: failed, wantReason: "redirect", wantOmission: later},
 
 		// malformed
-		{name: "the JSON is cut off", fault: answer(whole[:len(whole)-40]), addresses: failed, says: "unreadable", without: later},
+		{name: "the JSON is cut off", fault: answer(whole[:len(whole)-40]), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
 		{name: "the answer is no JSON", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<html>Maintenance</html>")
-		}, addresses: failed, says: "unreadable", without: later},
-		{name: "a LAN's number is a string", fault: answer(strings.Replace(whole, `"lan":2`, `"lan":"2"`, 1)), addresses: failed, says: "unreadable", without: later},
-		{name: "a date has an offset in place of the Z", fault: answer(strings.Replace(whole, "03:04:05Z", "03:04:05+00:00", 1)), addresses: failed, says: "unreadable", without: later},
-		{name: "a type is none that is known", fault: answer(strings.Replace(whole, `"type":"nic"`, `"type":"quantum"`, 1)), addresses: failed, says: "unreadable", without: later},
-		{name: "the answer is longer than allowed", prepare: func(s *seen) {
+		}, wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
+		{name: "a LAN's number is a string", fault: answer(strings.Replace(whole, `"lan":2`, `"lan":"2"`, 1)), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
+		{name: "a date has an offset in place of the Z", fault: answer(strings.Replace(whole, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
+		{name: "a type is none that is known", fault: answer(strings.Replace(whole, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
+		{name: "the answer is longer than allowed", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*transport).limit = 500
-		}, addresses: failed, says: "longer than 500 bytes", without: later},
+		}, wantAddresses: failed, wantReason: "longer than 500 bytes", wantOmission: later},
 
 		// half right
 		{
-			name: "one server's data cannot be used", fault: answer(collection("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
-			addresses: failed, says: "the data of 1 nodes' servers cannot be used",
+			name: "one server's data cannot be used", fault: answer(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
+			wantAddresses: failed, wantReason: "the data of 1 nodes' servers cannot be used",
 		},
 		{
-			name: "the new server's data cannot be used", fault: answer(collection("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
-			addresses: failed, says: "the data of 1 nodes' servers cannot be used", without: roster.InvalidRecord,
+			name: "the new server's data cannot be used", fault: answer(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
+			wantAddresses: failed, wantReason: "the data of 1 nodes' servers cannot be used", wantOmission: roster.InvalidRecord,
 		},
 		{
-			name: "the pages do not fit together", prepare: func(s *seen) { s.pageSize = 2 },
-			fault:     (&pager{servers: seq(10), before: func(_ int, p *pager) { p.servers = p.servers[1:] }}).ServeHTTP,
-			addresses: failed, says: "do not fit together", without: later,
+			name: "the pages do not fit together", prepare: func(s *cloudRoster) { s.pageSize = 2 },
+			fault:         (&pager{servers: serverNumbers(10), before: func(_ int, p *pager) { p.servers = p.servers[1:] }}).ServeHTTP,
+			wantAddresses: failed, wantReason: "do not fit together", wantOmission: later,
 		},
 		{
-			name: "a page repeats the one before", prepare: func(s *seen) { s.pageSize = 2 }, fault: answer(collection("next", one, two)),
-			addresses: failed, says: "do not fit together", without: later,
+			name: "a page repeats the one before", prepare: func(s *cloudRoster) { s.pageSize = 2 }, fault: answer(serversJSON("next", one, two)),
+			wantAddresses: failed, wantReason: "do not fit together", wantOmission: later,
 		},
 		{name: "a page ends at a limit of the cloud's own, without a link", fault: func(w http.ResponseWriter, r *http.Request) {
 			offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
-			page := collection("", all[min(offset, 3):min(offset+2, 3)]...)
-			fixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLAN).ServeHTTP(w, r)
-		}, addresses: roster.Synced},
+			page := serversJSON("", all[min(offset, 3):min(offset+2, 3)]...)
+			serveFixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLANJSON).ServeHTTP(w, r)
+		}, wantAddresses: roster.Synced},
 		{
 			name: "a page echoes a limit that cannot be true", fault: answer(strings.Replace(whole, `"items"`, `"limit":0,"items"`, 1)),
-			addresses: failed, says: "echoes the limit 0", without: later,
+			wantAddresses: failed, wantReason: "echoes the limit 0", wantOmission: later,
 		},
 		{
-			name: "a failover address cannot be read", fault: fixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
-			addresses: failed, says: "failover", without: later,
+			name: "a failover address cannot be read", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
+			wantAddresses: failed, wantReason: "failover", wantOmission: later,
 		},
-		{name: "the new server has no NIC yet", fault: answer(collection("", one, two, server(3))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
-		{name: "the new NIC reports 0.0.0.0, or an address of its own machine or link", fault: answer(collection("", one, two, server(3, nic("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
-		{name: "the new NIC has no address yet", fault: answer(collection("", one, two, server(3, nic("2")))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
-		{name: "a server is BUSY", fault: answer(strings.ReplaceAll(whole, "AVAILABLE", "BUSY")), addresses: roster.Synced},
+		{name: "the new server has no NIC yet", fault: answer(serversJSON("", one, two, serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the new NIC reports 0.0.0.0, or an address of its own machine or link", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the new NIC has no address yet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "a server is BUSY", fault: answer(strings.ReplaceAll(whole, "AVAILABLE", "BUSY")), wantAddresses: roster.Synced},
 
 		// empty
-		{name: "the answer is empty", fault: status(200, ""), addresses: failed, says: "lacks its type", without: later},
-		{name: "the answer is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, addresses: failed, says: "lacks its type", without: later},
-		{name: "the answer is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), addresses: failed, says: "lacks its type", without: later},
-		{name: "the list of servers is null", fault: answer(`{"id":"` + dc + `/servers","type":"collection","items":null}`), addresses: failed, says: "no items", without: later},
-		{name: "the list of servers is empty", fault: answer(collection("")), addresses: roster.Synced, without: roster.NotFoundInIONOS},
-		{name: "no server has a NIC any more", fault: answer(collection("", server(1), server(2), server(3))), addresses: roster.Synced, without: roster.NoAddressOnLAN},
+		{name: "the answer is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "lacks its type", wantOmission: later},
+		{name: "the answer is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "lacks its type", wantOmission: later},
+		{name: "the answer is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "lacks its type", wantOmission: later},
+		{name: "the list of servers is null", fault: answer(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "no items", wantOmission: later},
+		{name: "the list of servers is empty", fault: answer(serversJSON("")), wantAddresses: roster.Synced, wantOmission: roster.NotFoundInIONOS},
+		{name: "no server has a NIC any more", fault: answer(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
 
 		// contradictory
-		{name: "the answer is about something else", fault: answer(strings.Replace(whole, dc, uuid(9), 1)), addresses: failed, says: "expected the collection", without: later},
-		{name: "a server is listed twice", fault: answer(collection("", one, two, three, one)), addresses: failed, says: "came twice", without: later},
+		{name: "the answer is about something else", fault: answer(strings.Replace(whole, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "expected the collection", wantOmission: later},
+		{name: "a server is listed twice", fault: answer(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "came twice", wantOmission: later},
 		{
-			name: "a known address is on two servers", fault: answer(collection("", one, two, server(3, nic("2", "10.0.0.1")))),
-			addresses: roster.Synced, without: roster.SharedAddress,
+			name: "a known address is on two servers", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
 		},
 		{
-			name: "a known address is a failover address now", fault: fixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
-			addresses: roster.Synced,
+			name: "a known address is a failover address now", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
+			wantAddresses: roster.Synced,
 		},
 		{
-			name: "the new server has a failover address only", fault: fixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
-			addresses: roster.Synced, without: roster.SharedAddress,
+			name: "the new server has a failover address only", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
+			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
 		},
-		{name: "failover addresses come before a server's own", fault: fixed(
-			collection("", server(1, nic("2", "10.0.0.99", "10.0.0.1")), server(2, nic("2", "10.0.0.99", "10.0.0.2")), server(3, nic("2", "10.0.0.99", "10.0.0.3"))),
-			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, addresses: roster.Synced},
+		{name: "failover addresses come before a server's own", fault: serveFixed(
+			serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.99", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.99", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3"))),
+			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, wantAddresses: roster.Synced},
 		{
-			name: "the new server has two addresses that could be meant", fault: answer(collection("", one, two, server(3, nic("2", "10.0.0.3", "10.0.0.4")))),
-			addresses: roster.Synced, without: roster.AmbiguousAddress,
-		},
-		{
-			name: "the new server's address is outside of the subnet", fault: answer(collection("", one, two, server(3, nic("2", "192.168.7.3")))),
-			addresses: roster.Synced, without: roster.OutsideSubnet,
+			name: "the new server has two addresses that could be meant", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
+			wantAddresses: roster.Synced, wantOmission: roster.AmbiguousAddress,
 		},
 		{
-			name: "a server's only address has changed", fault: answer(collection("", server(1, nic("2", "10.0.0.7")), two, three)),
-			addresses: roster.Synced, nodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
+			name: "the new server's address is outside of the subnet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
+			wantAddresses: roster.Synced, wantOmission: roster.OutsideSubnet,
 		},
 		{
-			name: "the replacing server inherits the address while the old Node lingers", fault: answer(collection("", two, server(3, nic("2", "10.0.0.1")))),
-			addresses: roster.Synced, nodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
+			name: "a server's only address has changed", fault: answer(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
+			wantAddresses: roster.Synced, wantNodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
 		},
-		{name: "all servers bear one name", fault: answer(regexp.MustCompile(`node-\d`).ReplaceAllString(whole, "node")), addresses: roster.Synced},
+		{
+			name: "the replacing server inherits the address while the old Node lingers", fault: answer(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			wantAddresses: roster.Synced, wantNodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
+		},
+		{name: "all servers bear one name", fault: answer(regexp.MustCompile(`node-\d`).ReplaceAllString(whole, "node")), wantAddresses: roster.Synced},
 	}
 }
 
-// refusing is a network on which nobody listens.
-type refusing struct{}
+// refusedTransport is a network on which nobody listens.
+type refusedTransport struct{}
 
-func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
+func (refusedTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("dial tcp 192.0.2.1:443: connect: %s", "connection refused")
 }
 
@@ -252,17 +252,17 @@ func TestBadInput(t *testing.T) {
 	for _, tc := range badInputs() {
 		t.Run(tc.name, func(t *testing.T) {
 			fault := false
-			good := fixed(collection("", server(1, nic("2", "10.0.0.1")), server(2, nic("2", "10.0.0.2"))), plainLAN)
-			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			good := serveFixed(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2"))), plainLANJSON)
+			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if fault && tc.fault != nil {
 					tc.fault(w, r)
 					return
 				}
 				good.ServeHTTP(w, r)
 			}))
-			s := &seen{Client: client(t, cfg), t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+			s := &cloudRoster{Client: newTestClient(t, cfg), t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 			s.roster = roster.New(roster.Config{Resolver: roster.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}})
-			s.pass(s.node("a", 1), s.node("b", 2))
+			s.poll(s.candidate("a", 1), s.candidate("b", 2))
 			known := []string{"a 10.0.0.1", "b 10.0.0.2"}
 			if diff := cmp.Diff(known, s.nodes()); diff != "" {
 				t.Fatal(diff)
@@ -272,15 +272,15 @@ func TestBadInput(t *testing.T) {
 			if tc.prepare != nil {
 				tc.prepare(s)
 			}
-			before := s.listed
-			s.pass(s.node("c", 3))
-			if s.listed == before {
+			before := s.listings
+			s.poll(s.candidate("c", 3))
+			if s.listings == before {
 				t.Fatal("the cloud was not asked")
 			}
-			want := tc.nodes
+			want := tc.wantNodes
 			if want == nil {
 				want = known
-				if tc.without == 0 {
+				if tc.wantOmission == 0 {
 					want = append(slices.Clone(known), "c 10.0.0.3")
 				}
 			}
@@ -288,34 +288,34 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("nodes: %s", diff)
 			}
 			status := s.roster.Status(s.now)
-			if status.Membership.Sync != roster.Synced || status.Addresses.Sync != tc.addresses || !strings.Contains(status.Addresses.Reason, tc.says) {
-				t.Errorf("membership %v, addresses %v, want %v with %q", status.Membership, status.Addresses, tc.addresses, tc.says)
+			if status.Membership.Sync != roster.Synced || status.Addresses.Sync != tc.wantAddresses || !strings.Contains(status.Addresses.Reason, tc.wantReason) {
+				t.Errorf("membership %v, addresses %v, want %v with %q", status.Membership, status.Addresses, tc.wantAddresses, tc.wantReason)
 			}
 			for _, o := range s.roster.Omitted() {
-				if o.Name == "c" && o.Reason != tc.without {
-					t.Errorf("c is left out with %s (%s), want %s", o.Reason, o.Advice, tc.without)
+				if o.Name == "c" && o.Reason != tc.wantOmission {
+					t.Errorf("c is left out with %s (%s), want %s", o.Reason, o.Advice, tc.wantOmission)
 				}
 			}
 		})
 	}
 }
 
-func TestAClientOfSeveralPairsListsThemAllOrNone(t *testing.T) {
-	other := uuid(99)
-	of := func(body string) string { return strings.Replace(body, dc, other, 1) }
+func TestListsAllPairsOrNone(t *testing.T) {
+	other := testServerID(99)
+	of := func(body string) string { return strings.Replace(body, testDatacenter, other, 1) }
 	for name, tc := range map[string]struct {
 		servers string
 		status  int
 		want    string // of the error; empty: it is whole
 	}{
-		"both answer":                          {of(collection("", server(2, nic("2", "10.0.0.2"), nic("3", "10.0.1.2")))), 200, ""},
+		"both answer":                          {of(serversJSON("", serverJSON(2, nicJSON("2", "10.0.0.2"), nicJSON("3", "10.0.1.2")))), 200, ""},
 		"the second does not answer":           {"{}", 503, "datacenter " + other + ": HTTP 503"},
-		"both list one server":                 {of(collection("", server(1, nic("2", "10.0.0.2")))), 200, "server " + uuid(1) + " is listed by datacenter " + dc},
-		"the second answers with the first's":  {collection("", server(2)), 200, "expected the collection " + other},
-		"the second's LAN is the other's only": {of(collection("")), 404, "HTTP 404"},
+		"both list one server":                 {of(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.2")))), 200, "server " + testServerID(1) + " is listed by datacenter " + testDatacenter},
+		"the second answers with the first's":  {serversJSON("", serverJSON(2)), 200, "expected the collection " + other},
+		"the second's LAN is the other's only": {of(serversJSON("")), 404, "HTTP 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := offline(t, Config{Pairs: []Pair{{dc, "2"}, {other, "3"}}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := newOfflineClient(t, Config{Pairs: []Pair{{testDatacenter, "2"}, {other, "3"}}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, lan, isLAN := strings.Cut(r.URL.Path, "/lans/")
 				switch {
 				case isLAN:
@@ -323,7 +323,7 @@ func TestAClientOfSeveralPairsListsThemAllOrNone(t *testing.T) {
 				case strings.Contains(r.URL.Path, other):
 					respond(w, tc.status, tc.servers)
 				default:
-					respond(w, 200, collection("", server(1, nic("2", "10.0.0.1"), nic("3", "10.0.1.1"))))
+					respond(w, 200, serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("3", "10.0.1.1"))))
 				}
 			}))
 			got, err := c.List(context.Background())
@@ -334,10 +334,10 @@ func TestAClientOfSeveralPairsListsThemAllOrNone(t *testing.T) {
 				return
 			}
 			want := roster.Listing{Bad: map[string]string{}, Servers: []roster.Server{
-				{ID: uuid(1), Datacenter: dc, Name: "node-1", NICs: []roster.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: addrs("10.0.0.1")}}},
-				{ID: uuid(2), Datacenter: other, Name: "node-2", NICs: []roster.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: addrs("10.0.1.2")}}},
+				{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1", NICs: []roster.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}}},
+				{ID: testServerID(2), Datacenter: other, Name: "node-2", NICs: []roster.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}}},
 			}}
-			if diff := cmp.Diff(want, got, sameAddr); err != nil || diff != "" {
+			if diff := cmp.Diff(want, got, compareAddrs); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)
 			}
 		})
@@ -345,7 +345,7 @@ func TestAClientOfSeveralPairsListsThemAllOrNone(t *testing.T) {
 }
 
 // The documentation's table and the test above say the same, row by row.
-func TestEveryBadInputIsInTheDocumentation(t *testing.T) {
+func TestBadInputsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "sources", "ionos.md"))
 	if err != nil {
 		t.Fatal(err)

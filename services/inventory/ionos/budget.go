@@ -21,38 +21,38 @@ const DefaultBudget = 120
 // fail. Rejected: a count that starts anew each minute, which lets twice as many through
 // around its edge.
 type budget struct {
-	limiter   *rate.Limiter
-	perMinute int
-	waited    prometheus.Counter // seconds
-	log       *slog.Logger
+	limiter     *rate.Limiter
+	perMinute   int
+	waitSeconds prometheus.Counter // seconds
+	log         *slog.Logger
 
-	mu    sync.Mutex
-	until time.Time // when the last wait ends
+	mu        sync.Mutex
+	waitUntil time.Time // when the last wait ends
 }
 
-func newBudget(perMinute int, waited prometheus.Counter, log *slog.Logger) *budget {
-	half := rate.Limit(float64(perMinute) / 2 / time.Minute.Seconds())
-	return &budget{limiter: rate.NewLimiter(half, perMinute/2), perMinute: perMinute, waited: waited, log: log}
+func newBudget(perMinute int, waitSeconds prometheus.Counter, log *slog.Logger) *budget {
+	halfRate := rate.Limit(float64(perMinute) / 2 / time.Minute.Seconds())
+	return &budget{limiter: rate.NewLimiter(halfRate, perMinute/2), perMinute: perMinute, waitSeconds: waitSeconds, log: log}
 }
 
 // wait returns when one more request may leave, or with the error of ctx. It reserves by
 // hand, since rate.Limiter.Wait fails at once when a deadline is nearer than the turn.
 func (b *budget) wait(ctx context.Context) error {
 	began := time.Now()
-	turn := b.limiter.ReserveN(began, 1)
-	delay := turn.DelayFrom(began)
+	reservation := b.limiter.ReserveN(began, 1)
+	delay := reservation.DelayFrom(began)
 	if delay == 0 {
 		return nil
 	}
-	b.tell(ctx, began, delay)
-	defer func() { b.waited.Add(time.Since(began).Seconds()) }()
+	b.logWait(ctx, began, delay)
+	defer func() { b.waitSeconds.Add(time.Since(began).Seconds()) }()
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		turn.Cancel()
+		reservation.Cancel()
 		return ctx.Err()
 	}
 }
@@ -74,13 +74,13 @@ func (c *Client) Budget() Budget {
 	return b
 }
 
-// tell logs the first wait of an episode, which is over when a minute went by without any.
-func (b *budget) tell(ctx context.Context, began time.Time, delay time.Duration) {
+// logWait logs the first wait of an episode, which is over when a minute went by without any.
+func (b *budget) logWait(ctx context.Context, began time.Time, delay time.Duration) {
 	b.mu.Lock()
-	fresh := began.Sub(b.until) > time.Minute
-	b.until = began.Add(delay)
+	newEpisode := began.Sub(b.waitUntil) > time.Minute
+	b.waitUntil = began.Add(delay)
 	b.mu.Unlock()
-	if fresh {
+	if newEpisode {
 		b.log.WarnContext(ctx, "the request budget of the cloud API is used up, listings take longer until fewer are asked for",
 			"budget", b.perMinute, "wait", delay)
 	}

@@ -18,39 +18,39 @@ import (
 	"pgregory.net/rapid"
 )
 
-// spender is a budget whose requests leave without a network.
-type spender struct {
+// testBudget is a budget whose requests leave without a network.
+type testBudget struct {
 	*budget
 
 	waited prometheus.Counter
 	log    *bytes.Buffer
 
-	mu   sync.Mutex
-	left []time.Time
+	mu     sync.Mutex
+	sentAt []time.Time
 }
 
-func newSpender(perMinute int) *spender {
-	s := &spender{log: new(bytes.Buffer), waited: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
+func newTestBudget(perMinute int) *testBudget {
+	s := &testBudget{log: new(bytes.Buffer), waited: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
 	s.budget = newBudget(perMinute, s.waited, slog.New(slog.NewTextHandler(s.log, nil)))
 	return s
 }
 
-func (s *spender) spend(ctx context.Context) error {
+func (s *testBudget) acquire(ctx context.Context) error {
 	if err := s.wait(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = append(s.left, time.Now())
+	s.sentAt = append(s.sentAt, time.Now())
 	return nil
 }
 
-// busiest is the most requests that left in any minute.
-func (s *spender) busiest() int {
+// maxPerMinute is the most requests that left in any minute.
+func (s *testBudget) maxPerMinute() int {
 	most := 0
-	for i, from := range s.left {
+	for i, from := range s.sentAt {
 		n := 0
-		for _, at := range s.left[i:] {
+		for _, at := range s.sentAt[i:] {
 			if at.Sub(from) < time.Minute {
 				n++
 			}
@@ -60,19 +60,19 @@ func (s *spender) busiest() int {
 	return most
 }
 
-func TestInNoMinuteMoreRequestsLeaveThanTheBudgetAllows(t *testing.T) {
+func TestBudgetLimitsRequestsPerMinute(t *testing.T) {
 	for _, perMinute := range []int{2, 3, 7, 120} {
 		t.Run(fmt.Sprintf("a budget of %d, with askers that pause as they like", perMinute), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				pauses := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 90), 1, 2*perMinute), 1, 3).Draw(rt, "seconds of pause of each asker")
-				s := newSpender(perMinute)
+				s := newTestBudget(perMinute)
 				synctest.Test(t, func(t *testing.T) {
 					var askers sync.WaitGroup
 					for _, list := range pauses {
 						askers.Go(func() {
 							for _, pause := range list {
 								time.Sleep(time.Duration(pause) * time.Second)
-								if err := s.spend(t.Context()); err != nil {
+								if err := s.acquire(t.Context()); err != nil {
 									t.Errorf("the budget failed a request: %v", err)
 								}
 							}
@@ -80,21 +80,21 @@ func TestInNoMinuteMoreRequestsLeaveThanTheBudgetAllows(t *testing.T) {
 					}
 					askers.Wait()
 				})
-				if n := s.busiest(); n > perMinute {
-					rt.Fatalf("%d requests in a minute: %v", n, s.left)
+				if n := s.maxPerMinute(); n > perMinute {
+					rt.Fatalf("%d requests in a minute: %v", n, s.sentAt)
 				}
 			})
 		})
 	}
 }
 
-func TestTheLongestSeriesOfDoubtPassesWithoutAWaitAndEndlessDoubtIsOnlySlower(t *testing.T) {
+func TestConfirmationsFitIntoDefaultBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(DefaultBudget)
+		s := newTestBudget(DefaultBudget)
 		start := time.Now()
 		listing := func() {
 			for range 7 { // 5,000 servers and a LAN
-				if err := s.spend(t.Context()); err != nil {
+				if err := s.acquire(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -110,7 +110,7 @@ func TestTheLongestSeriesOfDoubtPassesWithoutAWaitAndEndlessDoubtIsOnlySlower(t 
 			listing()
 			time.Sleep(5 * time.Second)
 		}
-		if n := s.busiest(); n > DefaultBudget {
+		if n := s.maxPerMinute(); n > DefaultBudget {
 			t.Errorf("%d in a minute", n)
 		}
 		if took, most := time.Since(start), 110*7*time.Second; took > most {
@@ -119,12 +119,12 @@ func TestTheLongestSeriesOfDoubtPassesWithoutAWaitAndEndlessDoubtIsOnlySlower(t 
 	})
 }
 
-func TestWaitingForTheBudgetIsCountedAndLoggedOnceAnEpisode(t *testing.T) {
+func TestBudgetWaitIsCountedAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(4) // two at once, and then one each 30 s
+		s := newTestBudget(4) // two at once, and then one each 30 s
 		episode := func(n int) {
 			for range n {
-				if err := s.spend(t.Context()); err != nil {
+				if err := s.acquire(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,48 +143,48 @@ func TestWaitingForTheBudgetIsCountedAndLoggedOnceAnEpisode(t *testing.T) {
 	})
 }
 
-func TestWhoStopsWaitingForTheBudgetGivesItsTurnBack(t *testing.T) {
+func TestCanceledWaitReturnsReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpender(2) // one, and then one a minute
-		if err := s.spend(t.Context()); err != nil {
+		s := newTestBudget(2) // one, and then one a minute
+		if err := s.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := s.spend(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
+		if err := s.acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
 			t.Errorf("got %v after %s", err, time.Since(start))
 		}
-		if err := s.spend(t.Context()); err != nil || time.Since(start) > time.Minute+time.Millisecond {
+		if err := s.acquire(t.Context()); err != nil || time.Since(start) > time.Minute+time.Millisecond {
 			t.Errorf("got %v after %s: the turn is lost", err, time.Since(start))
 		}
 	})
 }
 
 // The deadline of a request is far nearer than its turn: it counts from the turn on.
-func TestAListingIsNeverFailedByTheBudgetOnlySlower(t *testing.T) {
+func TestBudgetDelaysButNeverFailsListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pager{servers: seq(10), before: func(n int, p *pager) {
+		p := &pager{servers: serverNumbers(10), before: func(n int, p *pager) {
 			if n == 2 {
 				p.servers = append([]int{99}, p.servers...) // torn: read twice
 			}
 		}}
 		reg := prometheus.NewRegistry()
-		c := offline(t, Config{PageSize: 4, Budget: 2, Timeout: time.Second, Registerer: reg}, p)
+		c := newOfflineClient(t, Config{PageSize: 4, Budget: 2, Timeout: time.Second, Registerer: reg}, p)
 		start := time.Now()
 		got, err := c.List(t.Context())
 		if err != nil || len(got.Servers) != 11 {
-			t.Fatalf("got %v, %v", ids(got), err)
+			t.Fatalf("got %v, %v", listedNumbers(got), err)
 		}
-		if want := time.Duration(p.asked) * time.Minute; (time.Since(start) - want).Abs() > time.Second {
-			t.Errorf("%d requests and the LAN took %s, want %s", p.asked, time.Since(start), want)
+		if want := time.Duration(p.requests) * time.Minute; (time.Since(start) - want).Abs() > time.Second {
+			t.Errorf("%d requests and the LAN took %s, want %s", p.requests, time.Since(start), want)
 		}
 	})
 }
 
-func TestCancellingEndsAListingThatWaitsForTheBudget(t *testing.T) {
+func TestCancellationEndsBudgetWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := offline(t, Config{Budget: 2}, fixed(collection(""), plainLAN))
+		c := newOfflineClient(t, Config{Budget: 2}, serveFixed(serversJSON(""), plainLANJSON))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if got, err := c.List(ctx); !errors.Is(err, context.DeadlineExceeded) || got.Servers != nil {

@@ -25,46 +25,46 @@ type Description struct {
 
 // Clock is what the cloud's clock showed, to the second, when ours showed readAt, by its last answer
 // that bore a date; an answer that refuses bears one too. Zero: there was none.
-func (c *Client) Clock() (theirs, readAt time.Time) {
-	t := c.dates
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.theirs, t.readAt
+func (c *Client) Clock() (serverTime, readAt time.Time) {
+	clock := c.clock
+	clock.mu.Lock()
+	defer clock.mu.Unlock()
+	return clock.serverTime, clock.readAt
 }
 
-// dates keeps the date of the last answer that bore one.
-type dates struct {
-	mu             sync.Mutex
-	theirs, readAt time.Time
+// serverClock keeps the date of the last answer that bore one.
+type serverClock struct {
+	mu                 sync.Mutex
+	serverTime, readAt time.Time
 }
 
-func (d *dates) read(h http.Header, now time.Time) {
-	theirs, err := http.ParseTime(h.Get("Date"))
+func (d *serverClock) recordDate(h http.Header, now time.Time) {
+	serverTime, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.theirs, d.readAt = theirs, now
+	d.serverTime, d.readAt = serverTime, now
 }
 
 // Describe asks for the datacenter and the LAN of a pair: two requests, of the same budget.
 func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
-	if _, err := group([]Pair{p}); err != nil {
+	if _, err := groupByDatacenter([]Pair{p}); err != nil {
 		return Description{}, err
 	}
 	dc := strings.ToLower(p.Datacenter)
 	var out Description
-	if err := c.describeDatacenter(ctx, dc, &out); err != nil {
+	if err := c.readDatacenter(ctx, dc, &out); err != nil {
 		return Description{}, fmt.Errorf("read datacenter %s: %w", dc, err)
 	}
-	lan, err := c.lan(ctx, dc, p.LAN)
+	lan, err := c.readLAN(ctx, dc, p.LAN)
 	if err != nil {
 		return Description{}, fmt.Errorf("read LAN %s of datacenter %s: %w", p.LAN, dc, err)
 	}
 	out.LAN, out.Public = deref(lan.Name), deref(lan.Public)
-	if out.IPv4, err = block(lan.Ipv4CidrBlock); err == nil {
-		out.IPv6, err = block(lan.Ipv6CidrBlock)
+	if out.IPv4, err = parsePrefix(lan.Ipv4CidrBlock); err == nil {
+		out.IPv6, err = parsePrefix(lan.Ipv6CidrBlock)
 	}
 	if err != nil {
 		return Description{}, fmt.Errorf("read LAN %s of datacenter %s: %w", p.LAN, dc, err)
@@ -72,9 +72,9 @@ func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
 	return out, nil
 }
 
-func (c *Client) describeDatacenter(ctx context.Context, id string, out *Description) error {
+func (c *Client) readDatacenter(ctx context.Context, id string, out *Description) error {
 	var dc ionoscloud.Datacenter
-	err := c.call(ctx, func(ctx context.Context) error {
+	err := c.callAPI(ctx, func(ctx context.Context) error {
 		var err error
 		dc, _, err = c.api.DataCentersApi.DatacentersFindById(ctx, id).Depth(0).Pretty(false).Execute()
 		return err
@@ -82,7 +82,7 @@ func (c *Client) describeDatacenter(ctx context.Context, id string, out *Descrip
 	if err != nil {
 		return err
 	}
-	if err := isThe("datacenter", id, dc.Type, dc.Id); err != nil {
+	if err := checkIdentity("datacenter", id, dc.Type, dc.Id); err != nil {
 		return err
 	}
 	if dc.Properties != nil {
@@ -91,22 +91,22 @@ func (c *Client) describeDatacenter(ctx context.Context, id string, out *Descrip
 	return nil
 }
 
-// block reads a block of addresses that may be missing.
-func block(text *string) (netip.Prefix, error) {
+// parsePrefix reads a block of addresses that may be missing.
+func parsePrefix(text *string) (netip.Prefix, error) {
 	if text == nil || *text == "" {
 		return netip.Prefix{}, nil
 	}
 	p, err := netip.ParsePrefix(*text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is no block of addresses", short(*text))
+		return netip.Prefix{}, fmt.Errorf("%q is no block of addresses", truncate(*text))
 	}
 	return p.Masked(), nil
 }
 
 func deref[T any](p *T) T {
 	if p == nil {
-		var none T
-		return none
+		var zero T
+		return zero
 	}
 	return *p
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// described is a cloud that answers for the datacenter and the LAN with these bodies.
-func described(date, datacenter, lan string) http.Handler {
+// serveDescription is a cloud that answers for the datacenter and the LAN with these bodies.
+func serveDescription(date, datacenter, lan string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if date != "" {
 			w.Header().Set("Date", date)
 		}
 		switch r.URL.Path {
-		case dcPath:
+		case datacenterPath:
 			respond(w, 200, datacenter)
-		case dcPath + "/lans/2":
+		case datacenterPath + "/lans/2":
 			respond(w, 200, lan)
 		default:
 			respond(w, 404, `{"httpStatus":404,"messages":[{"errorCode":"309","message":"Resource does not exist"}]}`)
@@ -29,7 +29,7 @@ func described(date, datacenter, lan string) http.Handler {
 	})
 }
 
-func document(t testing.TB, name string) string {
+func readTestdata(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
@@ -38,11 +38,11 @@ func document(t testing.TB, name string) string {
 	return string(b)
 }
 
-func TestDescribesAPair(t *testing.T) {
-	cfg, j := cloud(t, described("Sat, 21 Nov 2026 12:02:00 GMT", document(t, "datacenter.json"), document(t, "lan.json")))
+func TestDescribe(t *testing.T) {
+	cfg, j := startCloud(t, serveDescription("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(t, "datacenter.json"), readTestdata(t, "lan.json")))
 	before := time.Now()
-	c := client(t, cfg)
-	got, err := c.Describe(t.Context(), Pair{strings.ToUpper(dc), "2"})
+	c := newTestClient(t, cfg)
+	got, err := c.Describe(t.Context(), Pair{strings.ToUpper(testDatacenter), "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,13 +57,13 @@ func TestDescribesAPair(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
-	if n := len(j.all()); n != 2 || strings.Contains(j.all()[0].URL.Path, strings.ToUpper(dc)) {
+	if n := len(j.all()); n != 2 || strings.Contains(j.all()[0].URL.Path, strings.ToUpper(testDatacenter)) {
 		t.Errorf("%d requests, the first for %s", n, j.all()[0].URL.Path)
 	}
 }
 
-func TestDescribesWhatIsThere(t *testing.T) {
-	dcBody := `{"id":"` + dc + `","type":"datacenter","properties":{"name":"x","location":"de/txl"}}`
+func TestDescribeToleratesMissingFields(t *testing.T) {
+	dcBody := `{"id":"` + testDatacenter + `","type":"datacenter","properties":{"name":"x","location":"de/txl"}}`
 	for name, tc := range map[string]struct {
 		date, datacenter, lan string
 		want                  Description
@@ -73,18 +73,18 @@ func TestDescribesWhatIsThere(t *testing.T) {
 			Description{Datacenter: "x", Location: "de/txl", LAN: "wan", Public: true},
 		},
 		"names that are null": {
-			"", `{"id":"` + dc + `","type":"datacenter","properties":{"name":null,"location":null}}`, `{"id":"2","type":"lan","properties":{"name":null}}`,
+			"", `{"id":"` + testDatacenter + `","type":"datacenter","properties":{"name":null,"location":null}}`, `{"id":"2","type":"lan","properties":{"name":null}}`,
 			Description{},
 		},
-		"a datacenter without properties": {"", `{"id":"` + dc + `","type":"datacenter"}`, plainLAN, Description{LAN: "private"}},
+		"a datacenter without properties": {"", `{"id":"` + testDatacenter + `","type":"datacenter"}`, plainLANJSON, Description{LAN: "private"}},
 		"a block that is not masked": {
 			"", dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.9/24"}}`,
 			Description{Datacenter: "x", Location: "de/txl", IPv4: netip.MustParsePrefix("10.0.0.0/24")},
 		},
-		"a clock that cannot be read": {"noon", dcBody, plainLAN, Description{Datacenter: "x", Location: "de/txl", LAN: "private"}},
+		"a clock that cannot be read": {"noon", dcBody, plainLANJSON, Description{Datacenter: "x", Location: "de/txl", LAN: "private"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := offline(t, Config{}, described(tc.date, tc.datacenter, tc.lan)).Describe(t.Context(), Pair{dc, "2"})
+			got, err := newOfflineClient(t, Config{}, serveDescription(tc.date, tc.datacenter, tc.lan)).Describe(t.Context(), Pair{testDatacenter, "2"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,19 +95,19 @@ func TestDescribesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestReadsTheClockFromAnyAnswer(t *testing.T) {
+func TestClockReadsDateOfAnyResponse(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		date string
 		pair Pair
 		want time.Time
 	}{
-		"the LAN is missing":            {noon.Format(http.TimeFormat), Pair{dc, "3"}, noon},
-		"the datacenter is missing":     {noon.Format(http.TimeFormat), Pair{uuid(9), "2"}, noon},
-		"the date cannot be read":       {"noon", Pair{dc, "2"}, time.Time{}},
+		"the LAN is missing":            {noon.Format(http.TimeFormat), Pair{testDatacenter, "3"}, noon},
+		"the datacenter is missing":     {noon.Format(http.TimeFormat), Pair{testServerID(9), "2"}, noon},
+		"the date cannot be read":       {"noon", Pair{testDatacenter, "2"}, time.Time{}},
 		"the pair is wrong in its form": {noon.Format(http.TimeFormat), Pair{"frankfurt", "2"}, time.Time{}}, // nobody is asked
 	} {
-		c := offline(t, Config{}, described(tc.date, "{}", plainLAN))
+		c := newOfflineClient(t, Config{}, serveDescription(tc.date, "{}", plainLANJSON))
 		_, _ = c.Describe(t.Context(), tc.pair)
 		if theirs, readAt := c.Clock(); !theirs.Equal(tc.want) || theirs.IsZero() != readAt.IsZero() {
 			t.Errorf("%s: got %s at %s, want %s", name, theirs, readAt, tc.want)
@@ -115,24 +115,24 @@ func TestReadsTheClockFromAnyAnswer(t *testing.T) {
 	}
 }
 
-func TestADescriptionIsWholeOrAnErrorThatNamesWhatWasAsked(t *testing.T) {
-	dcBody := `{"id":"` + dc + `","type":"datacenter","properties":{"name":"x","location":"de/txl"}}`
+func TestDescribeErrors(t *testing.T) {
+	dcBody := `{"id":"` + testDatacenter + `","type":"datacenter","properties":{"name":"x","location":"de/txl"}}`
 	for name, tc := range map[string]struct {
 		pair            Pair
 		datacenter, lan string
 		want            string
 	}{
-		"a datacenter that is missing":               {Pair{uuid(9), "2"}, dcBody, plainLAN, "datacenter " + uuid(9) + ": HTTP 404"},
-		"a LAN that is missing":                      {Pair{dc, "3"}, dcBody, plainLAN, "LAN 3 of datacenter " + dc + ": HTTP 404"},
-		"a datacenter that is no UUID":               {Pair{"frankfurt", "2"}, dcBody, plainLAN, `"frankfurt"`},
-		"another datacenter":                         {Pair{dc, "2"}, strings.Replace(dcBody, dc, uuid(9), 1), plainLAN, "expected the datacenter"},
-		"an empty answer":                            {Pair{dc, "2"}, "", plainLAN, "lacks its type or id"},
-		"an error in a 200":                          {Pair{dc, "2"}, `{"httpStatus":500}`, plainLAN, "lacks its type or id"},
-		"a block that is none":                       {Pair{dc, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0"}}`, `"10.0.0.0" is no block`},
-		"an IPv6 block that is none, such as a word": {Pair{dc, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv6CidrBlock":"AUTO"}}`, `"AUTO" is no block`},
+		"a datacenter that is missing":               {Pair{testServerID(9), "2"}, dcBody, plainLANJSON, "datacenter " + testServerID(9) + ": HTTP 404"},
+		"a LAN that is missing":                      {Pair{testDatacenter, "3"}, dcBody, plainLANJSON, "LAN 3 of datacenter " + testDatacenter + ": HTTP 404"},
+		"a datacenter that is no UUID":               {Pair{"frankfurt", "2"}, dcBody, plainLANJSON, `"frankfurt"`},
+		"another datacenter":                         {Pair{testDatacenter, "2"}, strings.Replace(dcBody, testDatacenter, testServerID(9), 1), plainLANJSON, "expected the datacenter"},
+		"an empty answer":                            {Pair{testDatacenter, "2"}, "", plainLANJSON, "lacks its type or id"},
+		"an error in a 200":                          {Pair{testDatacenter, "2"}, `{"httpStatus":500}`, plainLANJSON, "lacks its type or id"},
+		"a block that is none":                       {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0"}}`, `"10.0.0.0" is no block`},
+		"an IPv6 block that is none, such as a word": {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv6CidrBlock":"AUTO"}}`, `"AUTO" is no block`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := offline(t, Config{}, described("", tc.datacenter, tc.lan)).Describe(t.Context(), tc.pair)
+			got, err := newOfflineClient(t, Config{}, serveDescription("", tc.datacenter, tc.lan)).Describe(t.Context(), tc.pair)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+func TestDocumentedLimitsMatchCode(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
@@ -16,11 +16,11 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 	for title, number := range map[string]string{
 		"an answer of the cloud":                   fmt.Sprintf("%d MiB", DefaultMaxResponse>>20),
 		"servers of a page":                        thousands(DefaultPageSize),
-		"one server in it":                         fmt.Sprintf("%d KiB", mostServer>>10),
-		"the rest of a page, and any other answer": fmt.Sprintf("%d MiB", mostOther>>20),
-		"servers of a datacenter":                  thousands(most),
+		"one server in it":                         fmt.Sprintf("%d KiB", maxServerBytes>>10),
+		"the rest of a page, and any other answer": fmt.Sprintf("%d MiB", maxOtherBytes>>20),
+		"servers of a datacenter":                  thousands(maxServers),
 		"NICs of a server on the LANs, addresses of a NIC, an ID or a name": fmt.Sprintf("%d, %d, %s bytes",
-			mostNICs, mostAddresses, thousands(mostText)),
+			maxNICs, maxAddresses, thousands(maxTextLength)),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])

@@ -17,26 +17,26 @@ import (
 const (
 	// defaultWait is taken when it says "too many requests" and not, or not legibly, until when.
 	defaultWait = 30 * time.Second
-	// longestWait bounds a slip of theirs (a date in another century), not their right.
-	longestWait = 24 * time.Hour
+	// maxWait bounds a slip of theirs (a date in another century), not their right.
+	maxWait = 24 * time.Hour
 )
 
-// cloudError is a call that failed, in words that contain no secret.
-type cloudError struct {
-	text  string
-	err   error // nil when the SDK's own error says nothing more, or might say too much
-	asked bool
-	wait  time.Duration
+// apiError is a call that failed, in words that contain no secret.
+type apiError struct {
+	text          string
+	err           error // nil when the SDK's own error says nothing more, or might say too much
+	waitRequested bool
+	wait          time.Duration
 }
 
-func (e *cloudError) Error() string { return e.text }
-func (e *cloudError) Unwrap() error { return e.err }
+func (e *apiError) Error() string { return e.text }
+func (e *apiError) Unwrap() error { return e.err }
 
 // RetryAfter says how long the cloud asked us to wait, if err comes from an answer that
 // asked (429 always does, others by their Retry-After header).
 func RetryAfter(err error) (time.Duration, bool) {
-	var e *cloudError
-	if errors.As(err, &e) && e.asked {
+	var e *apiError
+	if errors.As(err, &e) && e.waitRequested {
 		return e.wait, true
 	}
 	return 0, false
@@ -47,17 +47,17 @@ var errUnauthorized = errors.New("unauthorized")
 // Unauthorized reports whether err comes from an answer that refused the token.
 func Unauthorized(err error) bool { return errors.Is(err, errUnauthorized) }
 
-// asksToWait reads Retry-After: seconds or an HTTP date, which counts from the
+// parseRetryAfter reads Retry-After: seconds or an HTTP date, which counts from the
 // response's own Date, since the clocks may differ.
-func asksToWait(status int, h http.Header, now time.Time) (time.Duration, bool) {
+func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if status < 300 || (value == "" && status != http.StatusTooManyRequests) {
 		return 0, false
 	}
 	if value != "" && strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || time.Duration(seconds)*time.Second > longestWait {
-			return longestWait, true
+		if err != nil || time.Duration(seconds)*time.Second > maxWait {
+			return maxWait, true
 		}
 		return time.Duration(seconds) * time.Second, true
 	}
@@ -65,43 +65,43 @@ func asksToWait(status int, h http.Header, now time.Time) (time.Duration, bool) 
 	if err != nil {
 		return defaultWait, true
 	}
-	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = theirs
+	if serverTime, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = serverTime
 	}
-	return min(max(until.Sub(now), 0), longestWait), true
+	return min(max(until.Sub(now), 0), maxWait), true
 }
 
-// call makes one request of the SDK, when its turn has come, within its own deadline.
-func (c *Client) call(ctx context.Context, do func(context.Context) error) error {
+// callAPI makes one request of the SDK, when its turn has come, within its own deadline.
+func (c *Client) callAPI(ctx context.Context, request func(context.Context) error) error {
 	if err := c.budget.wait(ctx); err != nil {
-		return &cloudError{text: err.Error(), err: err}
+		return &apiError{text: err.Error(), err: err}
 	}
-	ctx, x := watched(ctx)
-	timed, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, x := withExchange(ctx)
+	callCtx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err := do(timed)
+	err := request(callCtx)
 	if err == nil {
-		err = timed.Err() // cancelled between request and answer, the SDK may say that all went well
+		err = callCtx.Err() // cancelled between request and answer, the SDK may say that all went well
 	}
 	if err == nil {
 		return nil
 	}
-	e := &cloudError{asked: x.asked, wait: x.wait}
+	e := &apiError{waitRequested: x.waitRequested, wait: x.wait}
 	switch {
 	case ctx.Err() != nil:
 		e.text, e.err = ctx.Err().Error(), ctx.Err()
-	case timed.Err() != nil:
+	case callCtx.Err() != nil:
 		e.text, e.err = fmt.Sprintf("no whole answer within %s", c.timeout), err
 	case x.status == http.StatusUnauthorized:
 		// The body is left out: it may repeat what was sent.
 		e.err = errUnauthorized
 		e.text = "the token is not accepted (HTTP 401): it is wrong or expired, check " + c.token.String()
 	case x.status >= 300 && x.status < 400:
-		e.text = fmt.Sprintf("refused to follow a redirect (HTTP %d) to %s: check IONOS_API_URL", x.status, host(x.location))
+		e.text = fmt.Sprintf("refused to follow a redirect (HTTP %d) to %s: check IONOS_API_URL", x.status, redirectHost(x.location))
 	case x.status >= 300:
-		e.text = fmt.Sprintf("HTTP %d %s%s", x.status, http.StatusText(x.status), messages(err))
+		e.text = fmt.Sprintf("HTTP %d %s%s", x.status, http.StatusText(x.status), errorMessages(err))
 	case x.status != 0:
-		e.text, e.err = fmt.Sprintf("unreadable answer (HTTP %d): %s", x.status, short(err.Error())), err
+		e.text, e.err = fmt.Sprintf("unreadable answer (HTTP %d): %s", x.status, truncate(err.Error())), err
 	default:
 		if of, ok := errors.AsType[*url.Error](err); ok {
 			err = of.Err // who reads it knows what was asked for, and where
@@ -116,8 +116,8 @@ func (c *Client) call(ctx context.Context, do func(context.Context) error) error
 	return e
 }
 
-// messages are the cloud's own words about an error, as far as it used its own form.
-func messages(err error) string {
+// errorMessages are the cloud's own words about an error, as far as it used its own form.
+func errorMessages(err error) string {
 	var e ionoscloud.GenericOpenAPIError
 	if !errors.As(err, &e) {
 		return ""
@@ -126,23 +126,23 @@ func messages(err error) string {
 	if !ok || model.Messages == nil {
 		return ""
 	}
-	var words []string
+	var texts []string
 	for _, m := range *model.Messages {
 		if m.Message != nil {
-			words = append(words, *m.Message)
+			texts = append(texts, *m.Message)
 		}
 	}
-	if len(words) == 0 {
+	if len(texts) == 0 {
 		return ""
 	}
-	return ": " + short(strings.Join(words, "; "))
+	return ": " + truncate(strings.Join(texts, "; "))
 }
 
-// short keeps foreign text from filling logs.
-func short(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most] + "…"
+// truncate keeps foreign text from filling logs.
+func truncate(s string) string {
+	const maxBytes = 200
+	if len(s) > maxBytes {
+		s = s[:maxBytes] + "…"
 	}
 	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -152,9 +152,9 @@ func short(s string) string {
 	}, s), "")
 }
 
-func host(location string) string {
+func redirectHost(location string) string {
 	if u, err := url.Parse(location); err == nil && u.Host != "" {
-		return short(u.Host)
+		return truncate(u.Host)
 	}
 	return "another place"
 }

@@ -12,9 +12,9 @@ import (
 
 // When people are told that the token ends, and when louder.
 const (
-	expiresSoon   = 28 * 24 * time.Hour
-	expiresAtOnce = 3 * 24 * time.Hour
-	remindEvery   = 24 * time.Hour
+	expiryWarning     = 28 * 24 * time.Hour
+	expiryCritical    = 3 * 24 * time.Hour
+	expiryLogInterval = 24 * time.Hour
 )
 
 // TokenExpiry reads the token that the next request would bear. It is not known of a
@@ -24,13 +24,13 @@ func (c *Client) TokenExpiry() (at time.Time, known bool, err error) {
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	at, known = expiry(token)
+	at, known = parseExpiry(token)
 	return at, known, nil
 }
 
-// expiry is the time in the token's exp, if it is a JWT that has one. It is for people's
+// parseExpiry is the time in the token's exp, if it is a JWT that has one. It is for people's
 // eyes only, so the signature does not matter.
-func expiry(token string) (time.Time, bool) {
+func parseExpiry(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return time.Time{}, false
@@ -48,59 +48,59 @@ func expiry(token string) (time.Time, bool) {
 	return time.Unix(int64(*claims.Exp), 0), true
 }
 
-// alarm is how near the end of a token is.
-type alarm int
+// expiryLevel is how near the end of a token is.
+type expiryLevel int
 
 const (
-	noAlarm alarm = iota
-	weeksLeft
-	daysLeft
-	expired
+	expiryDistant expiryLevel = iota
+	expiryInWeeks
+	expiryInDays
+	expiryPassed
 )
 
-func alarmOf(left time.Duration) alarm {
+func expiryLevelOf(left time.Duration) expiryLevel {
 	switch {
 	case left <= 0:
-		return expired
-	case left <= expiresAtOnce:
-		return daysLeft
-	case left <= expiresSoon:
-		return weeksLeft
+		return expiryPassed
+	case left <= expiryCritical:
+		return expiryInDays
+	case left <= expiryWarning:
+		return expiryInWeeks
 	}
-	return noAlarm
+	return expiryDistant
 }
 
-// reminder tells people that the token in use ends: at once, then once a day, and at once
+// expiryLogger tells people that the token in use ends: at once, then once a day, and at once
 // again when it becomes worse. It never says the token.
-type reminder struct {
+type expiryLogger struct {
 	log    *slog.Logger
 	advice string
 
-	mu    sync.Mutex
-	told  time.Time
-	level alarm // that was told
+	mu          sync.Mutex
+	loggedAt    time.Time
+	loggedLevel expiryLevel // that was told
 }
 
-func (r *reminder) saw(ctx context.Context, now, expires time.Time) {
-	level := alarmOf(expires.Sub(now))
+func (r *expiryLogger) logExpiry(ctx context.Context, now, expires time.Time) {
+	level := expiryLevelOf(expires.Sub(now))
 	r.mu.Lock()
-	due := level > r.level || level != noAlarm && now.Sub(r.told) >= remindEvery
+	due := level > r.loggedLevel || level != expiryDistant && now.Sub(r.loggedAt) >= expiryLogInterval
 	if due {
-		r.told, r.level = now, level
-	} else if level == noAlarm {
-		r.level = noAlarm // a new token has come: its own end is told at once again
+		r.loggedAt, r.loggedLevel = now, level
+	} else if level == expiryDistant {
+		r.loggedLevel = expiryDistant // a new token has come: its own end is told at once again
 	}
 	r.mu.Unlock()
 	if !due {
 		return
 	}
-	about := []any{"expires", expires.UTC(), "do", r.advice}
+	attrs := []any{"expires", expires.UTC(), "do", r.advice}
 	switch level {
-	case weeksLeft:
-		r.log.WarnContext(ctx, "the IONOS token expires within four weeks", about...)
-	case daysLeft:
-		r.log.ErrorContext(ctx, "THE IONOS TOKEN EXPIRES WITHIN THREE DAYS, after which no new node gets an address", about...)
-	case expired:
-		r.log.ErrorContext(ctx, "THE IONOS TOKEN HAS EXPIRED, no new node gets an address until it is replaced", about...)
+	case expiryInWeeks:
+		r.log.WarnContext(ctx, "the IONOS token expires within four weeks", attrs...)
+	case expiryInDays:
+		r.log.ErrorContext(ctx, "THE IONOS TOKEN EXPIRES WITHIN THREE DAYS, after which no new node gets an address", attrs...)
+	case expiryPassed:
+		r.log.ErrorContext(ctx, "THE IONOS TOKEN HAS EXPIRED, no new node gets an address until it is replaced", attrs...)
 	}
 }

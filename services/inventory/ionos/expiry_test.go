@@ -16,22 +16,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tokenUntil is a token that ends then, of the cloud's form.
-func tokenUntil(at time.Time) string {
+// tokenExpiringAt is a token that ends then, of the cloud's form.
+func tokenExpiringAt(at time.Time) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"typ":"JWT","kid":"7a","alg":"RS256"}`)) + "." +
 		part(fmt.Appendf(nil, `{"iss":"ionoscloud","iat":1,"client":"USER","exp":%d}`, at.Unix())) + "." + part([]byte("signature"))
 }
 
-func TestRemindsOnceADayThatTheTokenEndsAndLouderTowardsTheEnd(t *testing.T) {
+func TestLogsTokenExpiryDaily(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		file := filepath.Join(t.TempDir(), "token")
 		begin := time.Now()
 		day := func() int { return int(time.Since(begin) / (24 * time.Hour)) }
-		token := tokenUntil(begin.Add(30 * 24 * time.Hour))
-		write(t, file, []byte(token))
-		c := offline(t, Config{TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))}, fixed(collection(""), plainLAN))
+		token := tokenExpiringAt(begin.Add(30 * 24 * time.Hour))
+		writeFile(t, file, []byte(token))
+		c := newOfflineClient(t, Config{TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))}, serveFixed(serversJSON(""), plainLANJSON))
 
 		told := make(map[int][]string) // day → what was said
 		days := func(n int) {
@@ -70,19 +70,19 @@ func TestRemindsOnceADayThatTheTokenEndsAndLouderTowardsTheEnd(t *testing.T) {
 		}
 
 		clear(told)
-		write(t, file, []byte(tokenUntil(begin.Add(365*24*time.Hour)))) // rotated
+		writeFile(t, file, []byte(tokenExpiringAt(begin.Add(365*24*time.Hour)))) // rotated
 		if days(5); len(told) != 0 {
 			t.Errorf("said of a new token: %v", told)
 		}
 	})
 }
 
-func TestSaysAtOnceThatANewTokenEndsSoonToo(t *testing.T) {
+func TestLogsExpiryOfNewTokenImmediately(t *testing.T) {
 	var log bytes.Buffer
-	r := &reminder{log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &expiryLogger{log: slog.New(slog.NewTextHandler(&log, nil))}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for _, left := range []time.Duration{time.Hour, 300 * 24 * time.Hour, 20 * 24 * time.Hour, 20 * 24 * time.Hour} {
-		r.saw(context.Background(), now, now.Add(left))
+		r.logExpiry(context.Background(), now, now.Add(left))
 		now = now.Add(time.Minute)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 2 {
@@ -90,17 +90,17 @@ func TestSaysAtOnceThatANewTokenEndsSoonToo(t *testing.T) {
 	}
 }
 
-func TestTokensOfAnHourAreToldOnceADayHoweverOftenTheyAreReplaced(t *testing.T) {
+func TestShortLivedTokensAreLoggedDaily(t *testing.T) {
 	for name, tc := range map[string]struct{ every, lines int }{
 		"in time":                     {50, 2},
 		"a little too late each time": {62, 4}, // its end is told too
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			r := &reminder{log: slog.New(slog.NewTextHandler(&log, nil))}
+			r := &expiryLogger{log: slog.New(slog.NewTextHandler(&log, nil))}
 			now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 			for minute := range 48 * 60 {
-				r.saw(context.Background(), now, now.Add(time.Duration(60-minute%tc.every)*time.Minute))
+				r.logExpiry(context.Background(), now, now.Add(time.Duration(60-minute%tc.every)*time.Minute))
 				now = now.Add(time.Minute)
 			}
 			if n := strings.Count(log.String(), "\n"); n != tc.lines {
@@ -110,40 +110,40 @@ func TestTokensOfAnHourAreToldOnceADayHoweverOftenTheyAreReplaced(t *testing.T) 
 	}
 }
 
-func TestTokenExpiryIsThatOfTheTokenAsItIsNow(t *testing.T) {
+func TestTokenExpiryReadsCurrentToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	c := offline(t, Config{TokenFile: file}, nil)
+	c := newOfflineClient(t, Config{TokenFile: file}, nil)
 	if _, _, err := c.TokenExpiry(); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a missing file: %v", err)
 	}
 	want := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
-	write(t, file, []byte(tokenUntil(want)+"\n"))
+	writeFile(t, file, []byte(tokenExpiringAt(want)+"\n"))
 	if at, known, err := c.TokenExpiry(); err != nil || !known || !at.Equal(want) {
 		t.Errorf("got %v, %t, %v", at, known, err)
 	}
-	write(t, file, []byte("opaque"))
+	writeFile(t, file, []byte("opaque"))
 	if at, known, err := c.TokenExpiry(); err != nil || known || !at.IsZero() {
 		t.Errorf("got %v, %t, %v", at, known, err)
 	}
 }
 
-func TestATokenThatExpiresMidwayIsRotatedWithoutARestart(t *testing.T) {
+func TestTokenRotatesWithoutRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	write(t, file, []byte("old"))
+	writeFile(t, file, []byte("old"))
 	valid := "old"
-	c := offline(t, Config{TokenFile: file}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := newOfflineClient(t, Config{TokenFile: file}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+valid {
 			respond(w, 401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`)
 			return
 		}
 		valid = "new" // from the second request on
-		fixed(collection("", server(1)), plainLAN).ServeHTTP(w, r)
+		serveFixed(serversJSON("", serverJSON(1)), plainLANJSON).ServeHTTP(w, r)
 	}))
 	got, err := c.List(t.Context())
 	if err == nil || got.Servers != nil || !strings.Contains(err.Error(), "HTTP 401") || !strings.Contains(err.Error(), file) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	write(t, file, []byte("new"))
+	writeFile(t, file, []byte("new"))
 	if got, err = c.List(t.Context()); err != nil || len(got.Servers) != 1 {
 		t.Errorf("after the rotation: %v, %v", got, err)
 	}

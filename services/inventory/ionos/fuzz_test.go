@@ -12,55 +12,55 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// foreign is a cloud that says whatever the fuzzer wants, and a client of it through the
+// fuzzedCloud is a cloud that says whatever the fuzzer wants, and a client of it through the
 // real SDK; without a network, so that the same words always take the same path.
-type foreign struct {
+type fuzzedCloud struct {
 	*Client
 
 	kind, date, servers, lan, datacenter string
 }
 
-func newForeign(f *testing.F) *foreign {
+func newFuzzedCloud(f *testing.F) *fuzzedCloud {
 	f.Helper()
-	said := new(foreign)
-	said.Client = offline(f, Config{Budget: 1 << 30}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", said.kind)
-		w.Header().Set("Date", said.date)
+	cloud := new(fuzzedCloud)
+	cloud.Client = newOfflineClient(f, Config{Budget: 1 << 30}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", cloud.kind)
+		w.Header().Set("Date", cloud.date)
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/servers"):
-			io.WriteString(w, said.servers)
+			io.WriteString(w, cloud.servers)
 		case strings.HasSuffix(r.URL.Path, "/lans/2"):
-			io.WriteString(w, said.lan)
+			io.WriteString(w, cloud.lan)
 		default:
-			io.WriteString(w, said.datacenter)
+			io.WriteString(w, cloud.datacenter)
 		}
 	}))
-	return said
+	return cloud
 }
 
 // Whatever the cloud says: no panic, and a listing without an error has valid IDs and
 // canonical addresses only, and every server of the page.
 func FuzzListing(f *testing.F) {
 	const kind = "application/json"
-	f.Add(kind, document(f, "servers.json"), document(f, "lan.json"))
-	f.Add(kind, collection("", server(1, nic("2", "10.0.0.5", "::ffff:10.0.0.5")), server(2, nic("2", "fe80::1%eth0"))), plainLAN)
-	f.Add(kind, collection("next", server(1), server(2)), plainLAN)
-	f.Add(kind, collection("", server(1), server(1)), plainLAN)
-	f.Add(kind, "{}", plainLAN)
-	f.Add(kind, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`, plainLAN)
+	f.Add(kind, readTestdata(f, "servers.json"), readTestdata(f, "lan.json"))
+	f.Add(kind, serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.5", "::ffff:10.0.0.5")), serverJSON(2, nicJSON("2", "fe80::1%eth0"))), plainLANJSON)
+	f.Add(kind, serversJSON("next", serverJSON(1), serverJSON(2)), plainLANJSON)
+	f.Add(kind, serversJSON("", serverJSON(1), serverJSON(1)), plainLANJSON)
+	f.Add(kind, "{}", plainLANJSON)
+	f.Add(kind, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`, plainLANJSON)
 	f.Add("application/xml", "<Servers/>", "<Lan/>")
-	f.Add(kind, collection("", `{"id":"x","metadata":{"createdDate":""}}`), `{"id":"2","type":"lan","properties":{"ipFailover":[null]}}`)
-	said := newForeign(f)
+	f.Add(kind, serversJSON("", `{"id":"x","metadata":{"createdDate":""}}`), `{"id":"2","type":"lan","properties":{"ipFailover":[null]}}`)
+	cloud := newFuzzedCloud(f)
 	f.Fuzz(func(t *testing.T, kind, servers, lan string) {
-		said.kind, said.servers, said.lan = kind, servers, lan
-		got, err := said.List(t.Context())
+		cloud.kind, cloud.servers, cloud.lan = kind, servers, lan
+		got, err := cloud.List(t.Context())
 		if err != nil {
 			if got.Servers != nil || got.Bad != nil || got.Failover != nil {
 				t.Errorf("values beside the error %v: %+v", err, got)
 			}
 			return
 		}
-		valid(t, got)
+		checkListing(t, got)
 		var page struct {
 			Items *[]struct {
 				ID *string `json:"id"`
@@ -85,7 +85,7 @@ func FuzzListing(f *testing.F) {
 	})
 }
 
-func valid(t *testing.T, l roster.Listing) {
+func checkListing(t *testing.T, l roster.Listing) {
 	t.Helper()
 	canonical := func(addrs []netip.Addr) {
 		for _, a := range addrs {
@@ -95,7 +95,7 @@ func valid(t *testing.T, l roster.Listing) {
 		}
 	}
 	for _, s := range l.Servers {
-		if !uuidForm.MatchString(s.ID) || s.Datacenter != dc {
+		if !uuidPattern.MatchString(s.ID) || s.Datacenter != testDatacenter {
 			t.Errorf("server %q of datacenter %q", s.ID, s.Datacenter)
 		}
 		for _, n := range s.NICs {
@@ -109,18 +109,18 @@ func valid(t *testing.T, l roster.Listing) {
 }
 
 func FuzzDescribe(f *testing.F) {
-	f.Add("Sat, 21 Nov 2026 12:02:00 GMT", document(f, "datacenter.json"), document(f, "lan.json"))
-	f.Add("", `{"id":"`+dc+`","type":"datacenter","properties":null}`, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0/33"}}`)
-	f.Add("noon", "", plainLAN)
-	said := newForeign(f)
-	said.kind = "application/json"
+	f.Add("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(f, "datacenter.json"), readTestdata(f, "lan.json"))
+	f.Add("", `{"id":"`+testDatacenter+`","type":"datacenter","properties":null}`, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0/33"}}`)
+	f.Add("noon", "", plainLANJSON)
+	cloud := newFuzzedCloud(f)
+	cloud.kind = "application/json"
 	f.Fuzz(func(t *testing.T, date, datacenter, lan string) {
-		said.date, said.datacenter, said.lan = date, datacenter, lan
-		got, err := said.Describe(t.Context(), Pair{dc, "2"})
+		cloud.date, cloud.datacenter, cloud.lan = date, datacenter, lan
+		got, err := cloud.Describe(t.Context(), Pair{testDatacenter, "2"})
 		if err != nil && got != (Description{}) {
 			t.Errorf("values beside the error %v: %+v", err, got)
 		}
-		theirs, readAt := said.Clock()
+		theirs, readAt := cloud.Clock()
 		if got.IPv4 != got.IPv4.Masked() || got.IPv6 != got.IPv6.Masked() || theirs.IsZero() != readAt.IsZero() {
 			t.Errorf("got %+v, the clock %s at %s", got, theirs, readAt)
 		}
@@ -135,21 +135,21 @@ func FuzzRetryAfter(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, status int, value, date string) {
 		h := http.Header{"Retry-After": {value}, "Date": {date}}
-		wait, asked := asksToWait(status, h, now)
-		if wait < 0 || wait > longestWait || (!asked && wait != 0) || (status == 429 && !asked) {
+		wait, asked := parseRetryAfter(status, h, now)
+		if wait < 0 || wait > maxWait || (!asked && wait != 0) || (status == 429 && !asked) {
 			t.Errorf("%d %q %q: %v, %t", status, value, date, wait, asked)
 		}
 	})
 }
 
 func FuzzTokenExpiry(f *testing.F) {
-	f.Add(tokenUntil(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)))
+	f.Add(tokenExpiringAt(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)))
 	f.Add("eyJhbGciOiJub25lIn0.eyJleHAiOjE5MDAwMDAwMDB9.c2ln")
 	f.Add("a.b.c")
 	f.Add("a.eyJleHAiOi0xfQ.c")
 	f.Add("a.eyJleHAiOjFlNDB9.c") // 1e40
 	f.Fuzz(func(t *testing.T, token string) {
-		if at, ok := expiry(token); at.IsZero() == ok || ok && at.Unix() < 0 {
+		if at, ok := parseExpiry(token); at.IsZero() == ok || ok && at.Unix() < 0 {
 			t.Errorf("%q: %v, %t", token, at, ok)
 		}
 	})

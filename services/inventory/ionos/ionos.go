@@ -67,8 +67,8 @@ type Client struct {
 	pageSize    int
 	token       tokenSource
 	budget      *budget
-	listed      prometheus.Gauge
-	dates       *dates
+	lastListing prometheus.Gauge
+	clock       *serverClock
 	log         *slog.Logger
 }
 
@@ -86,9 +86,9 @@ func New(cfg Config) (*Client, error) {
 	if os.Getenv(ionoscloud.IonosPinnedCertEnvVar) != "" {
 		problems = append(problems, errors.New("IONOS_PINNED_CERT is set, which turns certificate verification off: unset it and give IONOS_CA_FILE instead"))
 	}
-	base, err := apiURL(cfg.APIURL)
+	base, err := parseAPIURL(cfg.APIURL)
 	problems = append(problems, err)
-	datacenters, err := group(cfg.Pairs)
+	datacenters, err := groupByDatacenter(cfg.Pairs)
 	problems = append(problems, err)
 	roots, err := readCA(cfg.CAFile)
 	problems = append(problems, err)
@@ -126,20 +126,20 @@ func New(cfg Config) (*Client, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	raw := http.DefaultTransport.(*http.Transport).Clone()
-	raw.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	raw.MaxResponseHeaderBytes = 256 << 10
+	baseTransport := http.DefaultTransport.(*http.Transport).Clone()
+	baseTransport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	baseTransport.MaxResponseHeaderBytes = 256 << 10
 	c := &Client{
 		datacenters: datacenters,
-		timeout:     positive(cfg.Timeout, DefaultTimeout),
+		timeout:     positiveOr(cfg.Timeout, DefaultTimeout),
 		pageSize:    cfg.PageSize,
 		token:       token,
-		budget:      newBudget(cfg.Budget, m.waited, log),
-		listed:      m.listed,
-		dates:       new(dates),
+		budget:      newBudget(cfg.Budget, m.budgetWait, log),
+		lastListing: m.lastListing,
+		clock:       new(serverClock),
 		log:         log,
 	}
-	if err := m.budgeted(cfg.Registerer, c.budget); err != nil {
+	if err := m.registerBudget(cfg.Registerer, c.budget); err != nil {
 		return nil, err
 	}
 	// The configuration is built by hand: NewConfiguration reads IONOS_LOG_LEVEL, whose
@@ -148,19 +148,19 @@ func New(cfg Config) (*Client, error) {
 		Host:       base.Host,
 		Scheme:     base.Scheme,
 		Servers:    ionoscloud.ServerConfigurations{{URL: base.String()}},
-		UserAgent:  orElse(cfg.UserAgent, "slicefeed-inventory"),
+		UserAgent:  orDefault(cfg.UserAgent, "slicefeed-inventory"),
 		LogLevel:   ionoscloud.Off,
-		Logger:     silent{},
+		Logger:     discardLogger{},
 		MaxRetries: 1, // counts attempts: the SDK's own pauses ignore what the cloud asks for
 		HTTPClient: &http.Client{
 			Transport: &transport{
-				base:  raw,
-				token: token,
-				limit: positive(cfg.MaxResponse, DefaultMaxResponse),
-				m:     m,
-				dates: c.dates,
-				end:   &reminder{log: log, advice: token.advice()},
-				now:   time.Now,
+				base:      baseTransport,
+				token:     token,
+				limit:     positiveOr(cfg.MaxResponse, DefaultMaxResponse),
+				metrics:   m,
+				clock:     c.clock,
+				expiryLog: &expiryLogger{log: log, advice: token.advice()},
+				now:       time.Now,
 			},
 			// A redirect would carry the token to whatever host it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -169,10 +169,10 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// apiURL brings the address into the one form that the SDK does not spoil: it doubles the
+// parseAPIURL brings the address into the one form that the SDK does not spoil: it doubles the
 // base path after a slash, and guesses schemes.
-func apiURL(s string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSpace(orElse(s, DefaultAPIURL)))
+func parseAPIURL(s string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(orDefault(s, DefaultAPIURL)))
 	switch {
 	case err != nil: // its text repeats the URL, which may hold a password by mistake
 		return nil, errors.New("API URL: it cannot be parsed, expected https://host[:port]")
@@ -186,35 +186,35 @@ func apiURL(s string) (*url.URL, error) {
 }
 
 var (
-	uuidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	// lanForm is the number of a LAN without leading zeros, of which the cloud's int32 knows none.
-	lanForm = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
+	uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	// lanPattern is the number of a LAN without leading zeros, of which the cloud's int32 knows none.
+	lanPattern = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
 )
 
-// group gathers the LANs of each datacenter, so that its servers are read once.
-func group(pairs []Pair) ([]datacenter, error) {
-	var out []datacenter
+// groupByDatacenter gathers the LANs of each datacenter, so that its servers are read once.
+func groupByDatacenter(pairs []Pair) ([]datacenter, error) {
+	var datacenters []datacenter
 	var problems []error
 	for _, p := range pairs {
 		id := strings.ToLower(p.Datacenter)
-		if !uuidForm.MatchString(id) {
+		if !uuidPattern.MatchString(id) {
 			problems = append(problems, fmt.Errorf("datacenter %q: expected a UUID", p.Datacenter))
 		}
-		if _, err := strconv.ParseInt(p.LAN, 10, 32); err != nil || !lanForm.MatchString(p.LAN) {
+		if _, err := strconv.ParseInt(p.LAN, 10, 32); err != nil || !lanPattern.MatchString(p.LAN) {
 			problems = append(problems, fmt.Errorf("LAN %q: expected the LAN's number, such as 2", p.LAN))
 		}
-		i := slices.IndexFunc(out, func(d datacenter) bool { return d.id == id })
+		i := slices.IndexFunc(datacenters, func(d datacenter) bool { return d.id == id })
 		if i < 0 {
-			i, out = len(out), append(out, datacenter{id: id})
+			i, datacenters = len(datacenters), append(datacenters, datacenter{id: id})
 		}
-		if !slices.Contains(out[i].lans, p.LAN) {
-			out[i].lans = append(out[i].lans, p.LAN)
+		if !slices.Contains(datacenters[i].lans, p.LAN) {
+			datacenters[i].lans = append(datacenters[i].lans, p.LAN)
 		}
 	}
 	if len(pairs) == 0 {
 		problems = append(problems, errors.New("no pair of datacenter and LAN given"))
 	}
-	return out, errors.Join(problems...)
+	return datacenters, errors.Join(problems...)
 }
 
 func readCA(file string) (*x509.CertPool, error) {
@@ -232,21 +232,21 @@ func readCA(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// silent takes what the SDK would log by itself.
-type silent struct{}
+// discardLogger takes what the SDK would log by itself.
+type discardLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}
 
-func orElse(s, fallback string) string {
+func orDefault(s, defaultValue string) string {
 	if s == "" {
-		return fallback
+		return defaultValue
 	}
 	return s
 }
 
-func positive[T ~int64](v, fallback T) T {
+func positiveOr[T ~int64](v, defaultValue T) T {
 	if v > 0 {
 		return v
 	}
-	return fallback
+	return defaultValue
 }

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	dc     = "aaaaaaaa-0000-4000-8000-000000000001"
-	dcPath = basePath + "/datacenters/" + dc
-	secret = "s3cr3t-t0ken"
+	testDatacenter = "aaaaaaaa-0000-4000-8000-000000000001"
+	datacenterPath = basePath + "/datacenters/" + testDatacenter
+	testToken      = "s3cr3t-t0ken"
 )
 
-// uuid is the n-th ID of a server.
-func uuid(n int) string { return fmt.Sprintf("abcdef00-0000-4000-8000-%012d", n) }
+// testServerID is the n-th ID of a server.
+func testServerID(n int) string { return fmt.Sprintf("abcdef00-0000-4000-8000-%012d", n) }
 
-// nic is a NIC in the cloud's words.
-func nic(lan string, ips ...string) string {
+// nicJSON is a NIC in the cloud's words.
+func nicJSON(lan string, ips ...string) string {
 	quoted := make([]string, len(ips))
 	for i, ip := range ips {
 		quoted[i] = fmt.Sprintf("%q", ip)
@@ -38,21 +38,21 @@ func nic(lan string, ips ...string) string {
 		strings.Join(append([]string{lan}, ips...), "-"), lan, strings.Join(quoted, ","))
 }
 
-// server is a server in the cloud's words.
-func server(n int, nics ...string) string {
+// serverJSON is a server in the cloud's words.
+func serverJSON(n int, nics ...string) string {
 	return fmt.Sprintf(`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":"node-%d"},"entities":{"nics":{"id":"x/nics","type":"collection","items":[%s]}}}`,
-		uuid(n), n, strings.Join(nics, ","))
+		testServerID(n), n, strings.Join(nics, ","))
 }
 
-// collection is the answer that lists the servers; links may be empty.
-func collection(links string, servers ...string) string {
+// serversJSON is the answer that lists the servers; links may be empty.
+func serversJSON(links string, servers ...string) string {
 	if links != "" {
 		links = `,"_links":{"next":"` + links + `"}`
 	}
-	return fmt.Sprintf(`{"id":"%s/servers","type":"collection","items":[%s]%s}`, dc, strings.Join(servers, ","), links)
+	return fmt.Sprintf(`{"id":"%s/servers","type":"collection","items":[%s]%s}`, testDatacenter, strings.Join(servers, ","), links)
 }
 
-const plainLAN = `{"id":"2","type":"lan","properties":{"name":"private"}}`
+const plainLANJSON = `{"id":"2","type":"lan","properties":{"name":"private"}}`
 
 func respond(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "application/json")
@@ -60,10 +60,10 @@ func respond(w http.ResponseWriter, status int, body string) {
 	io.WriteString(w, body)
 }
 
-// fixed is a cloud that answers the server list and the LAN with these bodies.
-func fixed(servers, lan string) http.Handler {
+// serveFixed is a cloud that answers the server list and the LAN with these bodies.
+func serveFixed(servers, lan string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, dcPath+"/lans/") {
+		if strings.HasPrefix(r.URL.Path, datacenterPath+"/lans/") {
 			respond(w, 200, lan)
 			return
 		}
@@ -71,22 +71,22 @@ func fixed(servers, lan string) http.Handler {
 	})
 }
 
-// journal keeps the requests that came.
-type journal struct {
+// requestLog keeps the requests that came.
+type requestLog struct {
 	mu       sync.Mutex
 	requests []*http.Request
 }
 
-func (j *journal) all() []*http.Request {
+func (j *requestLog) all() []*http.Request {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]*http.Request(nil), j.requests...)
 }
 
-// cloud starts h over TLS and returns a configuration that reaches it.
-func cloud(t *testing.T, h http.Handler) (Config, *journal) {
+// startCloud starts h over TLS and returns a configuration that reaches it.
+func startCloud(t *testing.T, h http.Handler) (Config, *requestLog) {
 	t.Helper()
-	j := new(journal)
+	j := new(requestLog)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		j.mu.Lock()
 		j.requests = append(j.requests, r.Clone(context.Background()))
@@ -97,50 +97,50 @@ func cloud(t *testing.T, h http.Handler) (Config, *journal) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	writeFile(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	return Config{
-		APIURL: s.URL, CAFile: ca, Token: secret, Pairs: []Pair{{dc, "2"}},
+		APIURL: s.URL, CAFile: ca, Token: testToken, Pairs: []Pair{{testDatacenter, "2"}},
 		Registerer: prometheus.NewRegistry(), Timeout: time.Minute, // far beyond a busy machine
 	}, j
 }
 
-// inProcess hands requests to a handler without a network, so that a bubble's time can pass.
-type inProcess struct{ http.Handler }
+// handlerTransport hands requests to a handler without a network, so that a bubble's time can pass.
+type handlerTransport struct{ http.Handler }
 
-func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	return rec.Result(), nil
 }
 
-// offline is a client of a cloud that is h itself.
-func offline(t testing.TB, cfg Config, h http.Handler) *Client {
+// newOfflineClient is a client of a cloud that is h itself.
+func newOfflineClient(t testing.TB, cfg Config, h http.Handler) *Client {
 	t.Helper()
 	if cfg.Registerer == nil {
 		cfg.Registerer = prometheus.NewRegistry()
 	}
 	if cfg.TokenFile == "" {
-		cfg.Token = secret
+		cfg.Token = testToken
 	}
 	if cfg.Pairs == nil {
-		cfg.Pairs = []Pair{{dc, "2"}}
+		cfg.Pairs = []Pair{{testDatacenter, "2"}}
 	}
 	c, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.api.GetConfig().HTTPClient.Transport.(*transport).base = inProcess{h}
+	c.api.GetConfig().HTTPClient.Transport.(*transport).base = handlerTransport{h}
 	return c
 }
 
-func write(t *testing.T, file string, content []byte) {
+func writeFile(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func client(t *testing.T, cfg Config) *Client {
+func newTestClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	c, err := New(cfg)
 	if err != nil {
@@ -150,9 +150,9 @@ func client(t *testing.T, cfg Config) *Client {
 	return c
 }
 
-func TestRefusesConfigurationThatCannotWorkNamingEachProblem(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	rubbish := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, rubbish, []byte("rubbish"))
+	writeFile(t, rubbish, []byte("rubbish"))
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		want   string
@@ -164,9 +164,9 @@ func TestRefusesConfigurationThatCannotWorkNamingEachProblem(t *testing.T) {
 		"a URL with a user":                 {func(c *Config) { c.APIURL = "https://u:p4ss@api.ionos.com" }, "neither user"},
 		"no pairs":                          {func(c *Config) { c.Pairs = nil }, "no pair"},
 		"a datacenter that is no UUID":      {func(c *Config) { c.Pairs = []Pair{{"frankfurt", "2"}} }, `"frankfurt"`},
-		"a LAN that is no number":           {func(c *Config) { c.Pairs = []Pair{{dc, "private"}} }, `"private"`},
-		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{dc, "9999999999"}} }, `"9999999999"`},
-		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{dc, "02"}} }, `"02"`},
+		"a LAN that is no number":           {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "private"}} }, `"private"`},
+		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "9999999999"}} }, `"9999999999"`},
+		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "02"}} }, `"02"`},
 		"no token":                          {func(c *Config) { c.Token = "" }, "IONOS_TOKEN_FILE or IONOS_TOKEN"},
 		"two tokens":                        {func(c *Config) { c.TokenFile = "/x" }, "expected one"},
 		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "one bare token"},
@@ -177,7 +177,7 @@ func TestRefusesConfigurationThatCannotWorkNamingEachProblem(t *testing.T) {
 		"no registry":                       {func(c *Config) { c.Registerer = nil }, "registry"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{Token: secret, Pairs: []Pair{{dc, "2"}}, Registerer: prometheus.NewRegistry()}
+			cfg := Config{Token: testToken, Pairs: []Pair{{testDatacenter, "2"}}, Registerer: prometheus.NewRegistry()}
 			tc.change(&cfg)
 			_, err := New(cfg)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -190,7 +190,7 @@ func TestRefusesConfigurationThatCannotWorkNamingEachProblem(t *testing.T) {
 	}
 }
 
-func TestUnderstandsTheAPIURLInAllItsForms(t *testing.T) {
+func TestParseAPIURL(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                       "https://api.ionos.com/cloudapi/v6",
 		"https://api.ionos.com":                  "https://api.ionos.com/cloudapi/v6",
@@ -201,40 +201,40 @@ func TestUnderstandsTheAPIURLInAllItsForms(t *testing.T) {
 		"https://proxy.example/a/cloudapi/v6/":   "https://proxy.example/a/cloudapi/v6",
 		"https://[2001:db8::1]:8443/cloudapi/v6": "https://[2001:db8::1]:8443/cloudapi/v6",
 	} {
-		got, err := apiURL(in)
+		got, err := parseAPIURL(in)
 		if err != nil || got.String() != want {
 			t.Errorf("%q: got %v, %v, want %s", in, got, err, want)
 		}
 	}
 }
 
-func TestASlashAtTheEndOfTheURLDoesNotDoubleThePath(t *testing.T) {
-	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+func TestTrailingSlashInAPIURL(t *testing.T) {
+	cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
 	cfg.APIURL += "/cloudapi/v6/"
-	if _, err := client(t, cfg).List(t.Context()); err != nil {
+	if _, err := newTestClient(t, cfg).List(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := j.all()[0].URL.Path; got != dcPath+"/servers" {
+	if got := j.all()[0].URL.Path; got != datacenterPath+"/servers" {
 		t.Errorf("asked for %s", got)
 	}
 }
 
-func TestRefusesThePinnedCertificateOfTheSDK(t *testing.T) {
+func TestNewRejectsPinnedCertificate(t *testing.T) {
 	t.Setenv("IONOS_PINNED_CERT", "aa:bb")
-	cfg, _ := cloud(t, fixed(collection(""), plainLAN))
+	cfg, _ := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "IONOS_PINNED_CERT") {
 		t.Fatalf("got %v", err)
 	}
 }
 
-func TestVariablesOfTheSDKHaveNoEffect(t *testing.T) {
+func TestIgnoresEnvironmentOfSDK(t *testing.T) {
 	for k, v := range map[string]string{
 		"IONOS_LOG_LEVEL": "trace", "IONOS_CONTRACT_NUMBER": "4711", "IONOS_USERNAME": "someone",
 		"IONOS_PASSWORD": "p4ss", "IONOS_TOKEN": "another", "IONOS_API_URL": "https://elsewhere.invalid",
 	} {
 		t.Setenv(k, v)
 	}
-	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+	cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
 	// The SDK's logger writes to stderr as it is when the logger is made.
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -248,34 +248,34 @@ func TestVariablesOfTheSDKHaveNoEffect(t *testing.T) {
 	}
 	os.Stderr = stderr
 	w.Close()
-	said, _ := io.ReadAll(r)
+	output, _ := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Contains(said, []byte(secret)) || bytes.Contains(said, []byte("IONOSLOG")) {
-		t.Errorf("the SDK logged: %s", said)
+	if bytes.Contains(output, []byte(testToken)) || bytes.Contains(output, []byte("IONOSLOG")) {
+		t.Errorf("the SDK logged: %s", output)
 	}
 	for _, r := range j.all() {
 		if got := r.Header["X-Contract-Number"]; got != nil {
 			t.Errorf("contract number sent: %q", got)
 		}
-		if got := r.Header["Authorization"]; len(got) != 1 || got[0] != "Bearer "+secret {
+		if got := r.Header["Authorization"]; len(got) != 1 || got[0] != "Bearer "+testToken {
 			t.Errorf("authorization sent: %q", got)
 		}
 	}
 }
 
-func TestReadsTheTokenFileForEachRequestWithoutItsNewlines(t *testing.T) {
+func TestReadsTokenFilePerRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	write(t, file, []byte("first\r\n\n"))
-	cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	writeFile(t, file, []byte("first\r\n\n"))
+	cfg, j := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/servers") {
-			write(t, file, []byte("second\n"))
+			writeFile(t, file, []byte("second\n"))
 		}
-		fixed(collection(""), plainLAN).ServeHTTP(w, r)
+		serveFixed(serversJSON(""), plainLANJSON).ServeHTTP(w, r)
 	}))
 	cfg.Token, cfg.TokenFile = "", file
-	if _, err := client(t, cfg).List(t.Context()); err != nil {
+	if _, err := newTestClient(t, cfg).List(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -287,16 +287,16 @@ func TestReadsTheTokenFileForEachRequestWithoutItsNewlines(t *testing.T) {
 	}
 }
 
-func TestATokenFileThatIsMissingOrEmptyIsAnErrorWithItsNameAndNoRequest(t *testing.T) {
+func TestInvalidTokenFileSendsNoRequest(t *testing.T) {
 	for name, content := range map[string]string{"missing": "", "empty": " \n", "two lines": "p4ss\np4ss\n"} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "token")
 			if content != "" {
-				write(t, file, []byte(content))
+				writeFile(t, file, []byte(content))
 			}
-			cfg, j := cloud(t, fixed(collection(""), plainLAN))
+			cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
 			cfg.Token, cfg.TokenFile = "", file
-			_, err := client(t, cfg).List(t.Context())
+			_, err := newTestClient(t, cfg).List(t.Context())
 			if err == nil || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "p4ss") {
 				t.Errorf("got %v", err)
 			}

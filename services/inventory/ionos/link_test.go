@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestAsksOnceAndDoesNotRetry(t *testing.T) {
+func TestDoesNotRetry(t *testing.T) {
 	for _, status := range []int{429, 500, 502, 503, 504} {
-		cfg, j := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { respond(w, status, "{}") }))
-		if _, err := client(t, cfg).List(t.Context()); err == nil {
+		cfg, j := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { respond(w, status, "{}") }))
+		if _, err := newTestClient(t, cfg).List(t.Context()); err == nil {
 			t.Errorf("%d: no error", status)
 		}
 		if n := len(j.all()); n != 1 {
@@ -25,31 +25,31 @@ func TestAsksOnceAndDoesNotRetry(t *testing.T) {
 	}
 }
 
-func TestARejectedTokenSaysWhatToCheckAndNeverTheToken(t *testing.T) {
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestUnauthorizedErrorHidesToken(t *testing.T) {
+	cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		respond(w, 401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized `+r.Header.Get("Authorization")+`"}]}`)
 	}))
-	_, err := client(t, cfg).List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "IONOS_TOKEN") || strings.Contains(err.Error(), secret) {
+	_, err := newTestClient(t, cfg).List(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "IONOS_TOKEN") || strings.Contains(err.Error(), testToken) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestACloudThatRepeatsTheTokenDoesNotGetItIntoTheError(t *testing.T) {
+func TestErrorsHideEchoedToken(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"in an error": func(w http.ResponseWriter, r *http.Request) {
-			respond(w, 500, `{"messages":[{"message":"`+secret+`"}]}`)
+			respond(w, 500, `{"messages":[{"message":"`+testToken+`"}]}`)
 		},
-		"in an answer": func(w http.ResponseWriter, r *http.Request) { respond(w, 200, `{"id":"x","type":"`+secret+`"}`) },
+		"in an answer": func(w http.ResponseWriter, r *http.Request) { respond(w, 200, `{"id":"x","type":"`+testToken+`"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, h)
-			_, err := client(t, cfg).List(t.Context())
-			if err == nil || strings.Contains(fmt.Sprintf("%+v", err), secret) {
+			cfg, _ := startCloud(t, h)
+			_, err := newTestClient(t, cfg).List(t.Context())
+			if err == nil || strings.Contains(fmt.Sprintf("%+v", err), testToken) {
 				t.Errorf("got %v", err)
 			}
 			for e := err; e != nil; e = errors.Unwrap(e) {
-				if strings.Contains(e.Error(), secret) {
+				if strings.Contains(e.Error(), testToken) {
 					t.Errorf("wrapped: %v", e)
 				}
 			}
@@ -57,12 +57,12 @@ func TestACloudThatRepeatsTheTokenDoesNotGetItIntoTheError(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreRefusedAndTheTokenGoesNowhereElse(t *testing.T) {
-	elsewhere, j := cloud(t, fixed(collection(""), plainLAN))
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestRejectsRedirects(t *testing.T) {
+	elsewhere, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
+	cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.APIURL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
-	_, err := client(t, cfg).List(t.Context())
+	_, err := newTestClient(t, cfg).List(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "redirect") || !strings.Contains(err.Error(), strings.TrimPrefix(elsewhere.APIURL, "https://")) {
 		t.Errorf("got %v", err)
 	}
@@ -71,24 +71,24 @@ func TestRedirectsAreRefusedAndTheTokenGoesNowhereElse(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
-	body := collection("", server(1))
-	cfg, _ := cloud(t, fixed(body, plainLAN))
+func TestLimitsResponseSize(t *testing.T) {
+	body := serversJSON("", serverJSON(1))
+	cfg, _ := startCloud(t, serveFixed(body, plainLANJSON))
 	cfg.MaxResponse = int64(len(body)) - 1
-	if _, err := client(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := newTestClient(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("got %v", err)
 	}
 	cfg.MaxResponse, cfg.Registerer = int64(len(body)), prometheus.NewRegistry()
-	if _, err := client(t, cfg).List(t.Context()); err != nil {
+	if _, err := newTestClient(t, cfg).List(t.Context()); err != nil {
 		t.Errorf("one of exactly the largest size: %v", err)
 	}
 }
 
-func TestACloudThatHangsTimesOut(t *testing.T) {
+func TestSlowResponseTimesOut(t *testing.T) {
 	for name, begin := range map[string]string{"before its answer": "", "within its answer": `{"id":`} {
 		t.Run(name, func(t *testing.T) {
 			done := make(chan struct{})
-			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if begin != "" {
 					respond(w, 200, begin)
 					w.(http.Flusher).Flush()
@@ -97,7 +97,7 @@ func TestACloudThatHangsTimesOut(t *testing.T) {
 			}))
 			defer close(done)
 			cfg.Timeout = 50 * time.Millisecond
-			_, err := client(t, cfg).List(t.Context())
+			_, err := newTestClient(t, cfg).List(t.Context())
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
 				t.Errorf("got %v", err)
 			}
@@ -105,17 +105,17 @@ func TestACloudThatHangsTimesOut(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatBreaksIsAnError(t *testing.T) {
-	cfg, _ := cloud(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	if _, err := client(t, cfg).List(t.Context()); err == nil {
+func TestBrokenConnectionIsAnError(t *testing.T) {
+	cfg, _ := startCloud(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	if _, err := newTestClient(t, cfg).List(t.Context()); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestACertificateOfAnotherCAIsRefused(t *testing.T) {
-	cfg, j := cloud(t, fixed(collection(""), plainLAN))
+func TestRejectsCertificateOfOtherCA(t *testing.T) {
+	cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
 	cfg.CAFile = ""
-	if _, err := client(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := newTestClient(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("got %v", err)
 	}
 	if len(j.all()) != 0 {
@@ -123,17 +123,17 @@ func TestACertificateOfAnotherCAIsRefused(t *testing.T) {
 	}
 }
 
-func TestCancellingEndsTheListing(t *testing.T) {
+func TestCancellationEndsListing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }))
-	if _, err := client(t, cfg).List(ctx); !errors.Is(err, context.Canceled) {
+	cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }))
+	if _, err := newTestClient(t, cfg).List(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestKeepsTheConnectionBetweenRequests(t *testing.T) {
-	cfg, j := cloud(t, fixed(collection(""), plainLAN))
-	c := client(t, cfg)
+func TestReusesConnections(t *testing.T) {
+	cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
+	c := newTestClient(t, cfg)
 	for range 3 {
 		if _, err := c.List(t.Context()); err != nil {
 			t.Fatal(err)
@@ -148,20 +148,20 @@ func TestKeepsTheConnectionBetweenRequests(t *testing.T) {
 	}
 }
 
-func TestTellsMetrics(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	// {"exp":1900000000}
 	jwt := "eyJhbGciOiJub25lIn0.eyJleHAiOjE5MDAwMDAwMDB9.c2ln"
-	cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-RateLimit-Remaining", "41")
 		if strings.HasSuffix(r.URL.Path, "/lans/2") {
 			respond(w, 503, "{}")
 			return
 		}
-		respond(w, 200, collection(""))
+		respond(w, 200, serversJSON(""))
 	}))
 	reg := prometheus.NewRegistry()
 	cfg.Registerer, cfg.Token = reg, jwt
-	if _, err := client(t, cfg).List(t.Context()); err == nil {
+	if _, err := newTestClient(t, cfg).List(t.Context()); err == nil {
 		t.Fatal("no error")
 	}
 	want := `

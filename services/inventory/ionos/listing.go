@@ -19,19 +19,19 @@ import (
 // sorted by ID. A state such as BUSY means only that a change is pending, and is not looked at.
 func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 	out := roster.Listing{Bad: make(map[string]string)}
-	home := make(map[string]string) // server ID → datacenter
+	datacenterOf := make(map[string]string) // server ID → datacenter
 	for _, dc := range c.datacenters {
-		servers, err := c.servers(ctx, dc)
+		servers, err := c.listServers(ctx, dc)
 		if err != nil {
 			return roster.Listing{}, err
 		}
 		for _, s := range servers {
-			if other, ok := home[s.ID]; ok {
-				return roster.Listing{}, fmt.Errorf("server %s is listed by datacenter %s and by %s", short(s.ID), other, dc.id)
+			if other, ok := datacenterOf[s.ID]; ok {
+				return roster.Listing{}, fmt.Errorf("server %s is listed by datacenter %s and by %s", truncate(s.ID), other, dc.id)
 			}
-			home[s.ID] = dc.id
-			if s.bad != nil {
-				out.Bad[s.ID] = s.bad.Error()
+			datacenterOf[s.ID] = dc.id
+			if s.err != nil {
+				out.Bad[s.ID] = s.err.Error()
 			} else {
 				out.Servers = append(out.Servers, s.Server)
 			}
@@ -39,24 +39,24 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 		// The LANs come second: an address is put on its NICs before it is declared as
 		// failover, so that of an address seen above the declaration is seen here.
 		for _, lan := range dc.lans {
-			shared, err := c.failover(ctx, dc.id, lan)
+			failover, err := c.readFailover(ctx, dc.id, lan)
 			if err != nil {
 				return roster.Listing{}, fmt.Errorf("read LAN %s of datacenter %s: %w", lan, dc.id, err)
 			}
-			out.Failover = append(out.Failover, shared...)
+			out.Failover = append(out.Failover, failover...)
 		}
 	}
 	slices.SortFunc(out.Servers, func(a, b roster.Server) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Failover, netip.Addr.Compare)
 	out.Failover = slices.Compact(out.Failover)
-	c.listed.SetToCurrentTime()
+	c.lastListing.SetToCurrentTime()
 	return out, nil
 }
 
-// failover reads the addresses that a LAN declares as shared. One that cannot be read
+// readFailover reads the addresses that a LAN declares as shared. One that cannot be read
 // fails the call: without it, an address of several servers could be taken for one's own.
-func (c *Client) failover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
-	lan, err := c.lan(ctx, dc, number)
+func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
+	lan, err := c.readLAN(ctx, dc, number)
 	if err != nil || lan.IpFailover == nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (c *Client) failover(ctx context.Context, dc, number string) ([]netip.Addr,
 		if f.Ip == nil {
 			return nil, errors.New("a failover group has no address")
 		}
-		addr, err := address(*f.Ip)
+		addr, err := parseAddress(*f.Ip)
 		if err != nil {
 			return nil, fmt.Errorf("failover group: %w", err)
 		}
@@ -74,9 +74,9 @@ func (c *Client) failover(ctx context.Context, dc, number string) ([]netip.Addr,
 	return out, nil
 }
 
-func (c *Client) lan(ctx context.Context, dc, number string) (*ionoscloud.LanProperties, error) {
+func (c *Client) readLAN(ctx context.Context, dc, number string) (*ionoscloud.LanProperties, error) {
 	var lan ionoscloud.Lan
-	err := c.call(ctx, func(ctx context.Context) error {
+	err := c.callAPI(ctx, func(ctx context.Context) error {
 		var err error
 		lan, _, err = c.api.LANsApi.DatacentersLansFindById(ctx, dc, number).Depth(0).Pretty(false).Execute()
 		return err
@@ -84,7 +84,7 @@ func (c *Client) lan(ctx context.Context, dc, number string) (*ionoscloud.LanPro
 	if err != nil {
 		return nil, err
 	}
-	if err := isThe("lan", number, lan.Type, lan.Id); err != nil {
+	if err := checkIdentity("lan", number, lan.Type, lan.Id); err != nil {
 		return nil, err
 	}
 	if lan.Properties == nil {
@@ -95,16 +95,16 @@ func (c *Client) lan(ctx context.Context, dc, number string) (*ionoscloud.LanPro
 
 // What is kept of a server at most. One that has more is listed as unusable.
 const (
-	mostText      = 1024 // bytes of an ID or a name
-	mostNICs      = 32   // on the LANs that are read
-	mostAddresses = 256  // of a NIC
+	maxTextLength = 1024 // bytes of an ID or a name
+	maxNICs       = 32   // on the LANs that are read
+	maxAddresses  = 256  // of a NIC
 )
 
-// convert takes what matters of a server. Every field of the SDK may be nil.
-func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
-	out := roster.Server{ID: id(s), Datacenter: dc.id}
+// convertServer takes what matters of a server. Every field of the SDK may be nil.
+func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
+	out := roster.Server{ID: serverID(s), Datacenter: dc.id}
 	switch {
-	case !uuidForm.MatchString(out.ID):
+	case !uuidPattern.MatchString(out.ID):
 		return out, errors.New("its id is no UUID")
 	case s.Type == nil || *s.Type != ionoscloud.SERVER:
 		return out, errors.New("it is not of the type server")
@@ -114,8 +114,8 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 		return out, errors.New("its NICs are not told") // other than told to be none
 	}
 	if s.Properties.Name != nil {
-		if len(*s.Properties.Name) > mostText {
-			return out, fmt.Errorf("its name has %d bytes, want %d at most", len(*s.Properties.Name), mostText)
+		if len(*s.Properties.Name) > maxTextLength {
+			return out, fmt.Errorf("its name has %d bytes, want %d at most", len(*s.Properties.Name), maxTextLength)
 		}
 		out.Name = *s.Properties.Name
 	}
@@ -127,13 +127,13 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 		return out, fmt.Errorf("its list of NICs is full at %g: there may be more", *nics.Limit)
 	}
 	for i, n := range *nics.Items {
-		nic, ours, err := convertNIC(n, dc.lans)
+		nic, onLAN, err := convertNIC(n, dc.lans)
 		if err != nil {
-			return out, fmt.Errorf("NIC %d (%q): %w", i, short(nic.ID), err)
+			return out, fmt.Errorf("NIC %d (%q): %w", i, truncate(nic.ID), err)
 		}
-		if ours {
-			if len(out.NICs) == mostNICs {
-				return roster.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("it has more than %d NICs on the LANs", mostNICs)
+		if onLAN {
+			if len(out.NICs) == maxNICs {
+				return roster.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("it has more than %d NICs on the LANs", maxNICs)
 			}
 			out.NICs = append(out.NICs, nic)
 		}
@@ -144,7 +144,7 @@ func convert(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 // convertNIC takes a NIC, and whether it is on one of the LANs: what others bear is not read.
 func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 	var out roster.NIC
-	if n.Id == nil || *n.Id == "" || len(*n.Id) > mostText {
+	if n.Id == nil || *n.Id == "" || len(*n.Id) > maxTextLength {
 		return out, false, errors.New("it has no id, or one that is too long")
 	}
 	out.ID = *n.Id
@@ -163,15 +163,15 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 			continue // it has none yet
 		}
 		for _, text := range *list {
-			addr, err := address(text)
+			addr, err := parseAddress(text)
 			if err != nil {
 				return out, false, err
 			}
 			if slices.Contains(out.Addresses, addr) {
 				continue
 			}
-			if len(out.Addresses) == mostAddresses {
-				return roster.NIC{ID: out.ID}, false, fmt.Errorf("it has more than %d addresses", mostAddresses)
+			if len(out.Addresses) == maxAddresses {
+				return roster.NIC{ID: out.ID}, false, fmt.Errorf("it has more than %d addresses", maxAddresses)
 			}
 			out.Addresses = append(out.Addresses, addr)
 		}
@@ -179,10 +179,10 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 	return out, true, nil
 }
 
-func address(text string) (netip.Addr, error) {
+func parseAddress(text string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q is no IP address", short(text))
+		return netip.Addr{}, fmt.Errorf("%q is no IP address", truncate(text))
 	}
 	return addr.Unmap(), nil
 }

@@ -9,10 +9,10 @@ import (
 )
 
 type metrics struct {
-	requests *prometheus.CounterVec
-	duration prometheus.Histogram
-	waited   prometheus.Counter
-	listed   prometheus.Gauge
+	requests    *prometheus.CounterVec
+	duration    prometheus.Histogram
+	budgetWait  prometheus.Counter
+	lastListing prometheus.Gauge
 	// Vectors without labels: unlike plain gauges they are absent, not zero, while unknown.
 	remaining *prometheus.GaugeVec
 	expiry    *prometheus.GaugeVec
@@ -30,11 +30,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help:    "Time from a request to the cloud API to the headers of its answer.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		waited: prometheus.NewCounter(prometheus.CounterOpts{
+		budgetWait: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "budget_wait_seconds_total",
 			Help: "Time that requests to the cloud API waited because the request budget was used up.",
 		}),
-		listed: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastListing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "last_listing_timestamp_seconds",
 			Help: "When the cloud was last listed whole, in Unix time; 0: not yet.",
 		}),
@@ -51,31 +51,31 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		m.requests.WithLabelValues(code)
 	}
 	return m, errors.Join(
-		reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.waited), reg.Register(m.listed),
+		reg.Register(m.requests), reg.Register(m.duration), reg.Register(m.budgetWait), reg.Register(m.lastListing),
 		reg.Register(m.remaining), reg.Register(m.expiry),
 	)
 }
 
-// budgeted has it shown how many requests a budget would let through at once.
-func (m *metrics) budgeted(reg prometheus.Registerer, b *budget) error {
+// registerBudget has it shown how many requests a budget would let through at once.
+func (m *metrics) registerBudget(reg prometheus.Registerer, b *budget) error {
 	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: "inventory_ionos", Name: "budget_remaining",
 		Help: "Requests to the cloud API that our own budget would let through at once; below 1 the next one waits.",
 	}, func() float64 { return b.limiter.Tokens() }))
 }
 
-func (m *metrics) done(code string, took time.Duration) {
+func (m *metrics) observeRequest(code string, took time.Duration) {
 	m.requests.WithLabelValues(code).Inc()
 	m.duration.Observe(took.Seconds())
 }
 
-func (m *metrics) sawRate(header string) {
+func (m *metrics) setRateLimit(header string) {
 	if n, err := strconv.ParseUint(header, 10, 32); err == nil {
 		m.remaining.WithLabelValues().Set(float64(n))
 	}
 }
 
-func (m *metrics) sawToken(expires time.Time, known bool) {
+func (m *metrics) setTokenExpiry(expires time.Time, known bool) {
 	if !known {
 		m.expiry.Reset()
 		return

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestHearsHowLongTheCloudAsksUsToWait(t *testing.T) {
+func TestParseRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		status      int
@@ -21,8 +21,8 @@ func TestHearsHowLongTheCloudAsksUsToWait(t *testing.T) {
 		"a date":                             {429, "Sat, 21 Nov 2026 12:02:00 GMT", "", 2 * time.Minute, true},
 		"a date by the clock of the cloud":   {429, "Sat, 21 Nov 2026 13:02:00 GMT", "Sat, 21 Nov 2026 13:00:00 GMT", 2 * time.Minute, true},
 		"a date that is past":                {429, "Sat, 21 Nov 2026 11:00:00 GMT", "", 0, true},
-		"a date in another century":          {429, "Sat, 21 Nov 2126 11:00:00 GMT", "", longestWait, true},
-		"more seconds than a number holds":   {429, strings.Repeat("9", 30), "", longestWait, true},
+		"a date in another century":          {429, "Sat, 21 Nov 2126 11:00:00 GMT", "", maxWait, true},
+		"more seconds than a number holds":   {429, strings.Repeat("9", 30), "", maxWait, true},
 		"rubbish":                            {429, "soon", "", defaultWait, true},
 		"a negative number":                  {429, "-5", "", defaultWait, true},
 		"a fraction":                         {429, "1.5", "", defaultWait, true},
@@ -35,20 +35,20 @@ func TestHearsHowLongTheCloudAsksUsToWait(t *testing.T) {
 			h := http.Header{}
 			h.Set("Retry-After", tc.value)
 			h.Set("Date", tc.date)
-			if got, asked := asksToWait(tc.status, h, now); got != tc.want || asked != tc.asked {
+			if got, asked := parseRetryAfter(tc.status, h, now); got != tc.want || asked != tc.asked {
 				t.Errorf("got %v, %t, want %v, %t", got, asked, tc.want, tc.asked)
 			}
 		})
 	}
 }
 
-func TestRetryAfterComesOutOfTheErrorOfAListing(t *testing.T) {
+func TestRetryAfterOfListingError(t *testing.T) {
 	for name, value := range map[string]string{
 		"seconds": "120",
 		"a date":  "by the handler",
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := cloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if value != "120" {
 					now := time.Now()
 					w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
@@ -57,7 +57,7 @@ func TestRetryAfterComesOutOfTheErrorOfAListing(t *testing.T) {
 				w.Header().Set("Retry-After", value)
 				respond(w, 429, `{"httpStatus":429,"messages":[{"message":"slow down"}]}`)
 			}))
-			_, err := client(t, cfg).List(t.Context())
+			_, err := newTestClient(t, cfg).List(t.Context())
 			got, ok := RetryAfter(err)
 			if !ok || got != 2*time.Minute {
 				t.Errorf("got %v, %t from %v", got, ok, err)

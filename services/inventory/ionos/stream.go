@@ -21,8 +21,8 @@ import (
 
 // What may be held of an answer at a time, in bytes.
 const (
-	mostServer = 256 << 10 // of one server; real ones have about 10 KB
-	mostOther  = 1 << 20   // of any answer that is no page of servers, and of the rest of a page
+	maxServerBytes = 256 << 10 // of one server; real ones have about 10 KB
+	maxOtherBytes  = 1 << 20   // of any answer that is no page of servers, and of the rest of a page
 )
 
 var errNotJSON = errors.New("unexpected end of JSON input")
@@ -37,27 +37,27 @@ func withServerSink(ctx context.Context, sink serverSink) context.Context {
 	return context.WithValue(ctx, serverSinkKey{}, sink)
 }
 
-// bound limits the body of an answer, and has the servers of a page taken out of it.
-func bound(r *http.Response, limit int64) io.ReadCloser {
+// limitBody limits the body of an answer, and has the servers of a page taken out of it.
+func limitBody(r *http.Response, limit int64) io.ReadCloser {
 	sink, isPage := r.Request.Context().Value(serverSinkKey{}).(serverSink)
 	if !isPage || r.StatusCode >= 300 || !strings.Contains(strings.ToLower(r.Header.Get("Content-Type")), "json") {
-		limit = min(limit, mostOther)
-		return &bounded{ReadCloser: r.Body, left: limit, limit: limit}
+		limit = min(limit, maxOtherBytes)
+		return &limitedBody{ReadCloser: r.Body, remaining: limit, limit: limit}
 	}
-	return &streamed{ReadCloser: &bounded{ReadCloser: r.Body, left: limit, limit: limit}, sink: sink}
+	return &pageBody{ReadCloser: &limitedBody{ReadCloser: r.Body, remaining: limit, limit: limit}, sink: sink}
 }
 
-// streamed is the body of a page. What is read from it has no servers any more.
-type streamed struct {
+// pageBody is the body of a page. What is read from it has no servers any more.
+type pageBody struct {
 	io.ReadCloser
 
 	sink serverSink
 	rest *bytes.Reader // nil: not read yet
 }
 
-func (s *streamed) Read(p []byte) (int, error) {
+func (s *pageBody) Read(p []byte) (int, error) {
 	if s.rest == nil {
-		rest, err := takeServers(s.ReadCloser, s.sink)
+		rest, err := extractServers(s.ReadCloser, s.sink)
 		if err != nil {
 			return 0, err
 		}
@@ -66,13 +66,13 @@ func (s *streamed) Read(p []byte) (int, error) {
 	return s.rest.Read(p)
 }
 
-// takeServers reads a page to its end and returns it without its servers, which the sink got.
-func takeServers(body io.Reader, sink serverSink) (rest []byte, err error) {
-	p := &pageReader{in: &window{Reader: body}, sink: sink}
-	p.json = json.NewDecoder(p.in)
-	err = p.read()
+// extractServers reads a page to its end and returns it without its servers, which the sink got.
+func extractServers(body io.Reader, sink serverSink) (rest []byte, err error) {
+	p := &pageReader{input: &limitedInput{Reader: body}, sink: sink}
+	p.decoder = json.NewDecoder(p.input)
+	err = p.readPage()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		if p.json.InputOffset() == 0 && p.in.read == 0 {
+		if p.decoder.InputOffset() == 0 && p.input.read == 0 {
 			return nil, nil // the SDK takes an empty answer for success, and we find it empty
 		}
 		err = fmt.Errorf("%w (%w)", errNotJSON, err)
@@ -84,52 +84,52 @@ func takeServers(body io.Reader, sink serverSink) (rest []byte, err error) {
 }
 
 type pageReader struct {
-	in   *window
-	json *json.Decoder
-	sink serverSink
-	rest bytes.Buffer
-	seen bool // the items
+	input     *limitedInput
+	decoder   *json.Decoder
+	sink      serverSink
+	rest      bytes.Buffer
+	itemsRead bool // the items
 }
 
-func (p *pageReader) read() error {
-	p.allow(mostServer)
-	switch token, err := p.json.Token(); {
+func (p *pageReader) readPage() error {
+	p.limitNext(maxServerBytes)
+	switch token, err := p.decoder.Token(); {
 	case err != nil:
 		return err
 	case token == nil:
 		p.rest.WriteString("null")
-		return p.end()
+		return p.expectEnd()
 	case token != json.Delim('{'):
 		return fmt.Errorf("the answer is no object but %.40v", token)
 	}
 	p.rest.WriteByte('{')
-	for p.more() {
-		token, err := p.json.Token()
+	for p.hasMore() {
+		token, err := p.decoder.Token()
 		if err != nil {
 			return err
 		}
 		name, _ := token.(string) // a key is always one
-		if err := p.member(name); err != nil {
+		if err := p.readMember(name); err != nil {
 			return err
 		}
 	}
-	if err := p.expect('}'); err != nil {
+	if err := p.expectDelim('}'); err != nil {
 		return err
 	}
 	p.rest.WriteByte('}')
-	return p.end()
+	return p.expectEnd()
 }
 
-func (p *pageReader) end() error {
-	p.allow(mostOther)
-	if _, err := p.json.Token(); !errors.Is(err, io.EOF) {
+func (p *pageReader) expectEnd() error {
+	p.limitNext(maxOtherBytes)
+	if _, err := p.decoder.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("something follows the answer: %w", err)
 	}
 	return nil
 }
 
-// member reads one member of the page. Like encoding/json, it does not mind the case of names.
-func (p *pageReader) member(name string) error {
+// readMember reads one member of the page. Like encoding/json, it does not mind the case of names.
+func (p *pageReader) readMember(name string) error {
 	if p.rest.Len() > 1 {
 		p.rest.WriteByte(',')
 	}
@@ -139,26 +139,26 @@ func (p *pageReader) member(name string) error {
 	}
 	p.rest.Write(append(key, ':'))
 	if strings.EqualFold(name, "items") {
-		return p.items()
+		return p.readItems()
 	}
-	p.allow(mostOther)
+	p.limitNext(maxOtherBytes)
 	var value json.RawMessage
-	if err := p.json.Decode(&value); err != nil {
+	if err := p.decoder.Decode(&value); err != nil {
 		return err
 	}
-	if p.rest.Write(value); p.rest.Len() > mostOther {
-		return fmt.Errorf("the answer without its servers is longer than %d bytes", mostOther)
+	if p.rest.Write(value); p.rest.Len() > maxOtherBytes {
+		return fmt.Errorf("the answer without its servers is longer than %d bytes", maxOtherBytes)
 	}
 	return nil
 }
 
-func (p *pageReader) items() error {
-	if p.seen {
+func (p *pageReader) readItems() error {
+	if p.itemsRead {
 		return errors.New("the answer has its items twice")
 	}
-	p.seen = true
-	p.allow(mostServer)
-	token, err := p.json.Token()
+	p.itemsRead = true
+	p.limitNext(maxServerBytes)
+	token, err := p.decoder.Token()
 	switch {
 	case err != nil:
 		return err
@@ -168,10 +168,10 @@ func (p *pageReader) items() error {
 	case token != json.Delim('['):
 		return fmt.Errorf("the items are no list but %.40v", token)
 	}
-	for p.more() {
-		p.allow(mostServer)
+	for p.hasMore() {
+		p.limitNext(maxServerBytes)
 		var s ionoscloud.Server
-		if err := p.json.Decode(&s); err != nil {
+		if err := p.decoder.Decode(&s); err != nil {
 			return err
 		}
 		if err := p.sink(s); err != nil {
@@ -179,40 +179,40 @@ func (p *pageReader) items() error {
 		}
 	}
 	p.rest.WriteString("[]")
-	return p.expect(']')
+	return p.expectDelim(']')
 }
 
-func (p *pageReader) expect(want json.Delim) error {
-	p.allow(mostServer)
-	token, err := p.json.Token()
+func (p *pageReader) expectDelim(want json.Delim) error {
+	p.limitNext(maxServerBytes)
+	token, err := p.decoder.Token()
 	if err == nil && token != want {
 		err = fmt.Errorf("unexpected %.40v, want %s", token, want)
 	}
 	return err
 }
 
-func (p *pageReader) more() bool {
-	p.allow(mostServer)
-	return p.json.More()
+func (p *pageReader) hasMore() bool {
+	p.limitNext(maxServerBytes)
+	return p.decoder.More()
 }
 
-// allow bounds what is read, and so held, for the next token or value.
-func (p *pageReader) allow(bytes int64) {
-	p.in.size, p.in.until = bytes, p.json.InputOffset()+bytes
+// limitNext bounds what is read, and so held, for the next token or value.
+func (p *pageReader) limitNext(bytes int64) {
+	p.input.partLimit, p.input.limit = bytes, p.decoder.InputOffset()+bytes
 }
 
-// window fails when it is read beyond a position.
-type window struct {
+// limitedInput fails when it is read beyond a position.
+type limitedInput struct {
 	io.Reader
 
-	read, until, size int64
+	read, limit, partLimit int64
 }
 
-func (w *window) Read(b []byte) (int, error) {
-	if w.read >= w.until {
-		return 0, fmt.Errorf("a part of the answer is longer than %d bytes", w.size)
+func (w *limitedInput) Read(b []byte) (int, error) {
+	if w.read >= w.limit {
+		return 0, fmt.Errorf("a part of the answer is longer than %d bytes", w.partLimit)
 	}
-	n, err := w.Reader.Read(b[:min(int64(len(b)), w.until-w.read)])
+	n, err := w.Reader.Read(b[:min(int64(len(b)), w.limit-w.read)])
 	w.read += int64(n)
 	return n, err
 }

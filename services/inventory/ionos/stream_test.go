@@ -20,15 +20,15 @@ import (
 type flood struct {
 	head, part, tail string
 
-	left  int64 // bytes still to come in parts
-	sent  int64
-	chunk *strings.Reader
-	most  uint64 // live bytes
+	remaining int64 // bytes still to come in parts
+	sent      int64
+	chunk     *strings.Reader
+	maxHeap   uint64 // live bytes
 }
 
 // at64MiB is the most that an answer may have.
 func at64MiB(head, part, tail string) *flood {
-	return &flood{head: head, part: part, tail: tail, left: DefaultMaxResponse - int64(len(head)+len(tail)) - 64}
+	return &flood{head: head, part: part, tail: tail, remaining: DefaultMaxResponse - int64(len(head)+len(tail)) - 64}
 }
 
 func (f *flood) Read(p []byte) (int, error) {
@@ -37,27 +37,27 @@ func (f *flood) Read(p []byte) (int, error) {
 	}
 	if f.chunk.Len() == 0 {
 		switch {
-		case f.left > 0:
+		case f.remaining > 0:
 			const some = 1 << 20
 			block := strings.Repeat(f.part, max(1, some/len(f.part)))
-			f.chunk, f.left = strings.NewReader(block), f.left-int64(len(block))
+			f.chunk, f.remaining = strings.NewReader(block), f.remaining-int64(len(block))
 			f.sent += int64(len(block))
-			f.weigh()
+			f.measureHeap()
 		case f.tail != "":
 			f.chunk, f.tail = strings.NewReader(f.tail), ""
 		default:
-			f.weigh()
+			f.measureHeap()
 			return 0, io.EOF
 		}
 	}
 	return f.chunk.Read(p)
 }
 
-func (f *flood) weigh() {
+func (f *flood) measureHeap() {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	f.most = max(f.most, m.HeapAlloc)
+	f.maxHeap = max(f.maxHeap, m.HeapAlloc)
 }
 
 // floodServer answers the list of servers with the flood, and all else well.
@@ -66,30 +66,30 @@ type floodServer struct{ *flood }
 func (f floodServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := io.Reader(f.flood)
 	if !strings.HasSuffix(r.URL.Path, "/servers") {
-		body = strings.NewReader(plainLAN)
+		body = strings.NewReader(plainLANJSON)
 	}
 	return &http.Response{
 		StatusCode: 200, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(body),
 	}, nil
 }
 
-const pageHead = `{"id":"` + dc + `/servers","type":"collection","items":[`
+const pageHead = `{"id":"` + testDatacenter + `/servers","type":"collection","items":[`
 
 // Whatever an answer of 64 MiB is made of, little of it is held at a time.
-func TestAHugeAnswerOfTheCloudIsNotHeld(t *testing.T) {
+func TestHugePageIsNotHeldInMemory(t *testing.T) {
 	const most = 24 << 20
-	whole := server(1, nic("2", "10.0.0.1"))
+	whole := serverJSON(1, nicJSON("2", "10.0.0.1"))
 	var large strings.Builder            // as many servers as are asked for, with 60 KB each of what we do not read
 	for n := range DefaultPageSize - 2 { // one that is full would be followed by another
-		large.WriteString(strings.Replace(server(n, nic("2", "10.0.0.1")), `{"id"`, `{"unknown":["`+strings.Repeat("x", 60<<10)+`"],"id"`, 1) + ",")
+		large.WriteString(strings.Replace(serverJSON(n, nicJSON("2", "10.0.0.1")), `{"id"`, `{"unknown":["`+strings.Repeat("x", 60<<10)+`"],"id"`, 1) + ",")
 	}
 	for name, f := range map[string]*flood{
 		"servers without end":               at64MiB(pageHead, whole+",", `{}]}`),
 		"empty servers without end":         at64MiB(pageHead, `{},`, `{}]}`),
 		"servers that are null":             at64MiB(pageHead, `null,`, `null]}`),
 		"one server of empty NICs":          at64MiB(pageHead+strings.TrimSuffix(whole, "]}}}"), `,{}`, `]}}}]}`),
-		"one server of a huge name":         at64MiB(pageHead+`{"id":"`+uuid(1)+`","properties":{"name":"`, "x", `"}}]}`),
-		"one server of unknown lists":       at64MiB(pageHead+`{"id":"`+uuid(1)+`","unknown":[`, "[],", `[]]}]}`),
+		"one server of a huge name":         at64MiB(pageHead+`{"id":"`+testServerID(1)+`","properties":{"name":"`, "x", `"}}]}`),
+		"one server of unknown lists":       at64MiB(pageHead+`{"id":"`+testServerID(1)+`","unknown":[`, "[],", `[]]}]}`),
 		"a huge unknown member":             at64MiB(`{"padding":"`, "x", `","items":[]}`),
 		"unknown members without end":       at64MiB(`{`, `"a":{},`, `"items":[]}`),
 		"a huge name of a member":           at64MiB(`{"`, "x", `":1}`),
@@ -100,19 +100,19 @@ func TestAHugeAnswerOfTheCloudIsNotHeld(t *testing.T) {
 		"servers of huge escaped strings":   at64MiB(pageHead+`{"id":"`, `\u0041`, `"}]}`),
 		"a second list of items":            at64MiB(pageHead+`],"Items":[`, `{},`, `{}]}`),
 		"servers that share nothing at all": at64MiB(pageHead, `{"id":"a","properties":{"name":"b"},"entities":{"nics":{"items":[{},{}]}}},`, `{}]}`),
-		"a page that is as large as may be": {head: pageHead, part: large.String(), tail: server(DefaultPageSize) + `],"id":"` + dc + `/servers"}`, left: 1},
+		"a page that is as large as may be": {head: pageHead, part: large.String(), tail: serverJSON(DefaultPageSize) + `],"id":"` + testDatacenter + `/servers"}`, remaining: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			accepted := name == "a page that is as large as may be"
-			c := offline(t, Config{}, http.NotFoundHandler())
+			c := newOfflineClient(t, Config{}, http.NotFoundHandler())
 			c.timeout = 5 * time.Minute // memory is tested, not speed: the race detector makes it slow
 			c.api.GetConfig().HTTPClient.Transport.(*transport).base = floodServer{f}
 			var before runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			got, err := c.List(t.Context())
-			f.weigh()
-			held := int64(f.most) - int64(before.HeapAlloc)
+			f.measureHeap()
+			held := int64(f.maxHeap) - int64(before.HeapAlloc)
 			t.Logf("%d MiB sent, %.1f MiB held, %v", f.sent>>20, float64(held)/(1<<20), err)
 			if held > most {
 				t.Errorf("%d MiB were held of %d MiB, want %d at most", held>>20, f.sent>>20, int64(most)>>20)
@@ -125,17 +125,17 @@ func TestAHugeAnswerOfTheCloudIsNotHeld(t *testing.T) {
 }
 
 // Answers other than pages of servers are small, or errors.
-func TestOtherHugeAnswersAreNotHeldEither(t *testing.T) {
+func TestHugeOtherResponsesAreNotHeldInMemory(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"a LAN": func(w http.ResponseWriter, _ *http.Request) {
-			respond(w, 200, `{"id":"2","type":"lan","properties":{"name":"`+strings.Repeat("x", mostOther)+`"}}`)
+			respond(w, 200, `{"id":"2","type":"lan","properties":{"name":"`+strings.Repeat("x", maxOtherBytes)+`"}}`)
 		},
 		"a refusal": func(w http.ResponseWriter, _ *http.Request) {
-			respond(w, 503, `{"messages":[{"message":"`+strings.Repeat("x", mostOther)+`"}]}`)
+			respond(w, 503, `{"messages":[{"message":"`+strings.Repeat("x", maxOtherBytes)+`"}]}`)
 		},
 	} {
-		c := offline(t, Config{}, h)
-		_, err := c.lan(t.Context(), dc, "2")
+		c := newOfflineClient(t, Config{}, h)
+		_, err := c.readLAN(t.Context(), testDatacenter, "2")
 		if err == nil || name == "a LAN" && !strings.Contains(err.Error(), "longer than") || name == "a refusal" && !strings.Contains(err.Error(), "HTTP 503") {
 			t.Errorf("%s: got %.200v", name, err)
 		}
@@ -143,7 +143,7 @@ func TestOtherHugeAnswersAreNotHeldEither(t *testing.T) {
 }
 
 // What the SDK decodes of a page that was streamed is what it decodes of the page, servers apart.
-func TestAStreamedPageIsThePageWithoutItsServers(t *testing.T) {
+func TestExtractServers(t *testing.T) {
 	for _, tc := range []struct{ page, rest, fails string }{
 		{`{"id":"x","items":[{"id":"a"},{"id":"b"}],"limit":2.0,"_links":{"next":"n"}}`, `{"id":"x","items":[],"limit":2.0,"_links":{"next":"n"}}`, ""},
 		{` { "items" : [ ] , "offset" : 0 } `, `{"items":[],"offset":0}`, ""},
@@ -162,7 +162,7 @@ func TestAStreamedPageIsThePageWithoutItsServers(t *testing.T) {
 		{`{"items":[],}`, "", "invalid character"},
 	} {
 		var ids []string
-		rest, err := takeServers(strings.NewReader(tc.page), func(s ionoscloud.Server) error {
+		rest, err := extractServers(strings.NewReader(tc.page), func(s ionoscloud.Server) error {
 			ids = append(ids, *s.Id)
 			return nil
 		})
@@ -179,7 +179,7 @@ func TestAStreamedPageIsThePageWithoutItsServers(t *testing.T) {
 }
 
 // A page with more servers than were asked for, or a server with more than can be meant, is refused.
-func TestAServerIsBounded(t *testing.T) {
+func TestLimitsServerSize(t *testing.T) {
 	ips := func(n int) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprintf("10.0.%d.%d", i/250, i%250))
@@ -188,7 +188,7 @@ func TestAServerIsBounded(t *testing.T) {
 	}
 	nics := func(n int) (all []string) {
 		for i := range n {
-			all = append(all, nic("2", fmt.Sprintf("10.0.0.%d", i)))
+			all = append(all, nicJSON("2", fmt.Sprintf("10.0.0.%d", i)))
 		}
 		return all
 	}
@@ -196,31 +196,31 @@ func TestAServerIsBounded(t *testing.T) {
 		server string
 		says   string // empty: it can be used
 	}{
-		"as many addresses as may be": {server(1, nic("2", ips(mostAddresses)...)), "too long"}, // the ID of nic() has them all
-		"as many NICs as may be":      {server(1, nics(mostNICs)...), ""},
-		"more NICs":                   {server(1, nics(mostNICs+1)...), "more than 32 NICs"},
-		"a long name":                 {strings.Replace(server(1), "node-1", strings.Repeat("n", mostText+1), 1), "name has 1025 bytes"},
-		"many addresses":              {server(1, strings.Replace(nic("2", ips(mostAddresses)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), ""},
-		"more addresses":              {server(1, strings.Replace(nic("2", ips(mostAddresses+1)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), "more than 256 addresses"},
+		"as many addresses as may be": {serverJSON(1, nicJSON("2", ips(maxAddresses)...)), "too long"}, // the ID of nic() has them all
+		"as many NICs as may be":      {serverJSON(1, nics(maxNICs)...), ""},
+		"more NICs":                   {serverJSON(1, nics(maxNICs+1)...), "more than 32 NICs"},
+		"a long name":                 {strings.Replace(serverJSON(1), "node-1", strings.Repeat("n", maxTextLength+1), 1), "name has 1025 bytes"},
+		"many addresses":              {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), ""},
+		"more addresses":              {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses+1)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), "more than 256 addresses"},
 	} {
-		got, err := offline(t, Config{}, fixed(collection("", tc.server), plainLAN)).List(context.Background())
-		if err != nil || (tc.says == "") != (len(got.Servers) == 1) || !strings.Contains(got.Bad[uuid(1)], tc.says) {
+		got, err := newOfflineClient(t, Config{}, serveFixed(serversJSON("", tc.server), plainLANJSON)).List(context.Background())
+		if err != nil || (tc.says == "") != (len(got.Servers) == 1) || !strings.Contains(got.Bad[testServerID(1)], tc.says) {
 			t.Errorf("%s: got %d servers, %v, %.200q; want %q", name, len(got.Servers), err, got.Bad, tc.says)
 		}
 	}
-	c := offline(t, Config{PageSize: 2}, fixed(collection("", server(1), server(2), server(3)), plainLAN))
+	c := newOfflineClient(t, Config{PageSize: 2}, serveFixed(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3)), plainLANJSON))
 	if _, err := c.List(t.Context()); err == nil || !strings.Contains(err.Error(), "more than the 2 servers") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func FuzzTakeServers(f *testing.F) {
-	f.Add([]byte(document(f, "servers.json")))
+	f.Add([]byte(readTestdata(f, "servers.json")))
 	f.Add([]byte(`{"items":[{"id":"a"}],"id":"x"}`))
 	f.Add([]byte(`{"Items":null}`))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		n := 0
-		rest, err := takeServers(bytes.NewReader(page), func(ionoscloud.Server) error { n++; return nil })
+		rest, err := extractServers(bytes.NewReader(page), func(ionoscloud.Server) error { n++; return nil })
 		if err != nil {
 			return
 		}

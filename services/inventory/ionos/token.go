@@ -51,12 +51,12 @@ func (t tokenSource) read() (string, error) {
 	if t.file != "" {
 		f, err := os.Open(t.file)
 		if err != nil {
-			return "", t.unreadable(err)
+			return "", t.readError(err)
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 		if err != nil {
-			return "", t.unreadable(err)
+			return "", t.readError(err)
 		}
 		s = string(b)
 	}
@@ -70,8 +70,8 @@ func (t tokenSource) read() (string, error) {
 	return s, nil
 }
 
-// unreadable words an error without "token:", after which a log may remove what looks secret.
-func (t tokenSource) unreadable(err error) error {
+// readError words an error without "token:", after which a log may remove what looks secret.
+func (t tokenSource) readError(err error) error {
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		err = of.Err
 	}

@@ -11,11 +11,11 @@ import (
 
 // exchange is what a call learns of its response beside what the SDK passes on.
 type exchange struct {
-	status   int
-	location string
-	token    string        // as sent, to keep it out of messages
-	asked    bool          // the cloud asked us to wait
-	wait     time.Duration // for how long
+	status        int
+	location      string
+	token         string        // as sent, to keep it out of messages
+	waitRequested bool          // the cloud asked us to wait
+	wait          time.Duration // for how long
 }
 
 type exchangeKey struct{}
@@ -23,13 +23,13 @@ type exchangeKey struct{}
 // transport stands below the SDK and mends what cannot be configured there: it sets the
 // token afresh, bounds the response (see stream.go), keeps connections, and reads the headers.
 type transport struct {
-	base  http.RoundTripper
-	token tokenSource
-	limit int64
-	m     *metrics
-	end   *reminder
-	dates *dates
-	now   func() time.Time
+	base      http.RoundTripper
+	token     tokenSource
+	limit     int64
+	metrics   *metrics
+	expiryLog *expiryLogger
+	clock     *serverClock
+	now       func() time.Time
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -42,10 +42,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.token = token
-	expires, known := expiry(token)
-	t.m.sawToken(expires, known)
+	expires, known := parseExpiry(token)
+	t.metrics.setTokenExpiry(expires, known)
 	if known {
-		t.end.saw(r.Context(), t.now(), expires)
+		t.expiryLog.logExpiry(r.Context(), t.now(), expires)
 	}
 
 	r = r.Clone(r.Context())
@@ -56,50 +56,50 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := t.now()
 	resp, err := t.base.RoundTrip(r)
 	if err != nil {
-		t.m.done("error", t.now().Sub(start))
+		t.metrics.observeRequest("error", t.now().Sub(start))
 		return nil, err
 	}
 	x.status, x.location = resp.StatusCode, resp.Header.Get("Location")
-	x.wait, x.asked = asksToWait(resp.StatusCode, resp.Header, t.now())
+	x.wait, x.waitRequested = parseRetryAfter(resp.StatusCode, resp.Header, t.now())
 	// Of a date in Retry-After the SDK makes an error, and forgets to close the body.
 	resp.Header.Del("Retry-After")
-	t.dates.read(resp.Header, t.now())
-	t.m.done(code(resp.StatusCode), t.now().Sub(start))
-	t.m.sawRate(resp.Header.Get("X-RateLimit-Remaining"))
+	t.clock.recordDate(resp.Header, t.now())
+	t.metrics.observeRequest(codeLabel(resp.StatusCode), t.now().Sub(start))
+	t.metrics.setRateLimit(resp.Header.Get("X-RateLimit-Remaining"))
 	resp.Request = r // the SDK's own, which has our context
-	resp.Body = bound(resp, t.limit)
+	resp.Body = limitBody(resp, t.limit)
 	return resp, nil
 }
 
-// bounded fails, rather than ends, when the body is longer than allowed: a body that
+// limitedBody fails, rather than ends, when the body is longer than allowed: a body that
 // merely ended there could pass for a whole one.
-type bounded struct {
+type limitedBody struct {
 	io.ReadCloser
 
-	left, limit int64
+	remaining, limit int64
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.remaining+1 {
+		p = p[:b.remaining+1]
 	}
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return 0, fmt.Errorf("the answer is longer than %d bytes", b.limit)
 	}
 	return n, err
 }
 
-// code keeps the metric's label bounded whatever a server invents.
-func code(status int) string {
+// codeLabel keeps the metric's label bounded whatever a server invents.
+func codeLabel(status int) string {
 	if http.StatusText(status) == "" {
 		return "other"
 	}
 	return strconv.Itoa(status)
 }
 
-// watched returns a context in which the transport notes what it sees.
-func watched(ctx context.Context) (context.Context, *exchange) {
+// withExchange returns a context in which the transport notes what it sees.
+func withExchange(ctx context.Context) (context.Context, *exchange) {
 	x := new(exchange)
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }

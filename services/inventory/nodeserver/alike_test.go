@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func TestReadersInStepShareTheirMessages(t *testing.T) {
+func TestReadersAtSamePositionShareMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
-		stores.Apply(fleet(1000))
-		stores.SetStatus(told(1))
+		stores.Apply(nodeChanges(1000))
+		stores.SetStatus(publishedStatus(1))
 		var server Server
-		one, other := NewReader(stores.Acquire(feed.View{}), nothing, time.Second), NewReader(stores.Acquire(feed.View{}), nothing, time.Second)
-		one.alike, other.alike = &server.alike, &server.alike
+		one, other := NewReader(stores.Acquire(feed.View{}), emptyRequest, time.Second), NewReader(stores.Acquire(feed.View{}), emptyRequest, time.Second)
+		one.messageCache, other.messageCache = &server.messageCache, &server.messageCache
 		tell := func(r *Reader) (told []*Message) {
 			_, messages := r.Next()
 			told = slices.Collect(messages)
-			r.Told()
+			r.Sent()
 			return told
 		}
 		first := tell(one)
@@ -38,16 +38,16 @@ func TestReadersInStepShareTheirMessages(t *testing.T) {
 }
 
 // What one lacks is not what another lacks, though they ask in the same moment.
-func TestReadersWhoLackDifferentThingsAreToldThem(t *testing.T) {
-	changes := fleet(4)
+func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
+	changes := nodeChanges(4)
 	everything, blue := feed.View{}, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
 		var server Server
 		readers := map[string]*Reader{}
 		come := func(name string, view feed.View) {
-			r := NewReader(stores.Acquire(view), nothing, 0)
-			r.alike = &server.alike
+			r := NewReader(stores.Acquire(view), emptyRequest, 0)
+			r.messageCache = &server.messageCache
 			readers[name] = r
 		}
 		names := func(name string) (told []string) {
@@ -63,32 +63,32 @@ func TestReadersWhoLackDifferentThingsAreToldThem(t *testing.T) {
 				}
 				told = append(told, fmt.Sprint(m.Content.GetStatus().GetObservation()))
 			}
-			r.Told()
+			r.Sent()
 			return told
 		}
 		come("before", everything)
-		want(t, "before the first word", names("before"), []string{"0"})
+		checkEqual(t, "before the first word", names("before"), []string{"0"})
 		stores.SetStatus(roster.Status{Observation: 1})
 		come("blue", blue) // its store has been given one status, as the other one had then
-		want(t, "another view before the first word", names("blue"), []string{"1"})
+		checkEqual(t, "another view before the first word", names("blue"), []string{"1"})
 
-		stores.SetStatus(told(1))
+		stores.SetStatus(publishedStatus(1))
 		come("early", everything)
-		want(t, "early", names("early"), []string{"reset", "1"})
+		checkEqual(t, "early", names("early"), []string{"reset", "1"})
 		stores.Apply(changes[:1])
 		come("late", everything)
-		want(t, "late", names("late"), []string{"worker-00000", "reset", "1"})
+		checkEqual(t, "late", names("late"), []string{"worker-00000", "reset", "1"})
 		stores.Apply(changes[1:2])
-		want(t, "early, of two", names("early"), []string{"worker-00000", "worker-00001", "1"})
-		want(t, "late, of one", names("late"), []string{"worker-00001", "1"})
+		checkEqual(t, "early, of two", names("early"), []string{"worker-00000", "worker-00001", "1"})
+		checkEqual(t, "late, of one", names("late"), []string{"worker-00001", "1"})
 		come("new", everything)
-		want(t, "new", names("new"), []string{"worker-00000", "worker-00001", "reset", "1"})
+		checkEqual(t, "new", names("new"), []string{"worker-00000", "worker-00001", "reset", "1"})
 		green := *changes[2].Node
 		green.Labels = map[string]string{"pool": "green"}
 		stores.Apply([]roster.Change{{Name: green.Name, Node: &green}})
-		want(t, "blue", names("blue"), []string{"worker-00000", "worker-00001", "reset", "1"})
-		want(t, "early, of another", names("early"), []string{"worker-00002", "1"})
-		stores.SetStatus(told(2))
-		want(t, "early, of another observation", names("early"), []string{"2"})
+		checkEqual(t, "blue", names("blue"), []string{"worker-00000", "worker-00001", "reset", "1"})
+		checkEqual(t, "early, of another", names("early"), []string{"worker-00002", "1"})
+		stores.SetStatus(publishedStatus(2))
+		checkEqual(t, "early, of another observation", names("early"), []string{"2"})
 	})
 }

@@ -13,24 +13,24 @@ func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint("readers=", n), func(b *testing.B) {
 			stores := feed.NewStores("epoch")
-			stores.Apply(fleet(5000))
-			stores.SetStatus(told(1))
+			stores.Apply(nodeChanges(5000))
+			stores.SetStatus(publishedStatus(1))
 			var server Server
 			readers := make([]*Reader, n)
 			step := func(r *Reader) {
 				_, messages := r.Next()
 				for range messages {
 				}
-				r.Told()
+				r.Sent()
 			}
 			for i := range readers {
-				readers[i] = NewReader(stores.Acquire(feed.View{}), nothing, 0)
-				readers[i].alike = &server.alike
+				readers[i] = NewReader(stores.Acquire(feed.View{}), emptyRequest, 0)
+				readers[i].messageCache = &server.messageCache
 				step(readers[i])
 			}
 			both := [2][]roster.Change{
-				{{Name: "worker-00007", Node: node("worker-00007", 7, roster.Ready)}},
-				{{Name: "worker-00007", Node: node("worker-00007", 7, roster.NotReady)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, roster.Ready)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, roster.NotReady)}},
 			}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {

@@ -18,15 +18,15 @@ import (
 
 const serverID = "11111111-1111-4111-8111-111111111111"
 
-// oddText draws texts as an API, a file or a cloud might contain them, most of them usual.
-func oddText(usual ...string) *rapid.Generator[string] {
+// anyText draws texts as an API, a file or a cloud might contain them, most of them usual.
+func anyText(usual ...string) *rapid.Generator[string] {
 	return rapid.OneOf(rapid.SampledFrom(usual), rapid.SampledFrom(usual), rapid.SampledFrom([]string{
 		"", strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 128), strings.Repeat("x", 129),
 		strings.Repeat("x", 253), strings.Repeat("x", 254), strings.Repeat("é", 300), "\xff\xfe", "a\x00b",
 	}))
 }
 
-var oddAddress = rapid.SampledFrom([]netip.Addr{
+var anyAddress = rapid.SampledFrom([]netip.Addr{
 	{},
 	netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("::"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"),
 	netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("::ffff:0.0.0.0"),
@@ -34,43 +34,43 @@ var oddAddress = rapid.SampledFrom([]netip.Addr{
 	netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("ff02::1"),
 })
 
-var oddCandidate = rapid.Custom(func(t *rapid.T) roster.Candidate {
+var anyCandidate = rapid.Custom(func(t *rapid.T) roster.Candidate {
 	return roster.Candidate{
-		Name:        oddText("a", "b", "c").Draw(t, "name"),
-		UID:         oddText("1", "1", "2").Draw(t, "uid"),
-		ProviderID:  oddText("", "ionos://"+serverID).Draw(t, "provider ID"),
-		SystemUUID:  oddText("", serverID).Draw(t, "system UUID"),
-		InternalIPs: rapid.SliceOfN(oddAddress, 0, 3).Draw(t, "InternalIPs"),
+		Name:        anyText("a", "b", "c").Draw(t, "name"),
+		UID:         anyText("1", "1", "2").Draw(t, "uid"),
+		ProviderID:  anyText("", "ionos://"+serverID).Draw(t, "provider ID"),
+		SystemUUID:  anyText("", serverID).Draw(t, "system UUID"),
+		InternalIPs: rapid.SliceOfN(anyAddress, 0, 3).Draw(t, "InternalIPs"),
 		State:       roster.State(rapid.SampledFrom([]uint8{1, 1, 1, 2, 3, 0, 4, 255}).Draw(t, "state")),
-		Zone:        oddText("z").Draw(t, "zone"),
-		Region:      oddText("r").Draw(t, "region"),
+		Zone:        anyText("z").Draw(t, "zone"),
+		Region:      anyText("r").Draw(t, "region"),
 		Labels: map[string]string{
-			"pool": oddText("blue", "red").Draw(t, "pool"), oddText("k").Draw(t, "key"): oddText("v").Draw(t, "value"),
+			"pool": anyText("blue", "red").Draw(t, "pool"), anyText("k").Draw(t, "key"): anyText("v").Draw(t, "value"),
 		},
 		Excluded: roster.Reason(rapid.SampledFrom([]uint8{0, 0, 0, 1}).Draw(t, "excluded")),
 		Bad:      rapid.SampledFrom([]string{"", "", "", "bad"}).Draw(t, "bad"),
 	}
 })
 
-var oddNews = rapid.Custom(func(t *rapid.T) roster.News {
+var anyUpdate = rapid.Custom(func(t *rapid.T) roster.News {
 	return roster.News{
-		Changed: rapid.SliceOfN(oddCandidate, 0, 4).Draw(t, "changed"),
-		Removed: rapid.SliceOfN(oddText("a", "b"), 0, 1).Draw(t, "removed"),
-		Mark:    1, Flaw: oddText("", "").Draw(t, "flaw"), Failure: oddText("", "").Draw(t, "failure"),
+		Changed: rapid.SliceOfN(anyCandidate, 0, 4).Draw(t, "changed"),
+		Removed: rapid.SliceOfN(anyText("a", "b"), 0, 1).Draw(t, "removed"),
+		Mark:    1, Flaw: anyText("", "").Draw(t, "flaw"), Failure: anyText("", "").Draw(t, "failure"),
 		Ports: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) roster.Port {
 			return roster.Port{
-				Name: oddText("web").Draw(t, "port name"), Protocol: oddText("TCP", "UDP").Draw(t, "protocol"),
+				Name: anyText("web").Draw(t, "port name"), Protocol: anyText("TCP", "UDP").Draw(t, "protocol"),
 				Number: rapid.SampledFrom([]uint16{0, 1, 80, 65535}).Draw(t, "port"),
 			}
 		}), 0, 20).Draw(t, "ports"),
 	}
 })
 
-var oddListing = rapid.Custom(func(t *rapid.T) roster.Listing {
+var anyListing = rapid.Custom(func(t *rapid.T) roster.Listing {
 	var l roster.Listing
 	for _, id := range []string{serverID, "22222222-2222-4222-8222-222222222222", "\xff"} {
-		l.Servers = append(l.Servers, roster.Server{ID: id, Name: oddText("a", "b").Draw(t, "server"), NICs: []roster.NIC{
-			{ID: "n", LAN: "1", Addresses: rapid.SliceOfN(oddAddress, 0, 3).Draw(t, "server's addresses")},
+		l.Servers = append(l.Servers, roster.Server{ID: id, Name: anyText("a", "b").Draw(t, "server"), NICs: []roster.NIC{
+			{ID: "n", LAN: "1", Addresses: rapid.SliceOfN(anyAddress, 0, 3).Draw(t, "server's addresses")},
 		}})
 	}
 	return l
@@ -78,7 +78,7 @@ var oddListing = rapid.Custom(func(t *rapid.T) roster.Listing {
 
 // Whatever the cloud, a Node, a record or a Service reports, what is sent keeps to the contract: a
 // client that takes a message for a violation drops the stream, and gets no node of the source.
-func TestR13NothingThatASourceReportsBreaksTheContract(t *testing.T) {
+func TestR13AnyReportKeepsTheContract(t *testing.T) {
 	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool", "k", "", strings.Repeat("x", 129)}}}
 	anywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,15 +98,15 @@ func TestR13NothingThatASourceReportsBreaksTheContract(t *testing.T) {
 		now := time.Now()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			now = now.Add(time.Minute)
-			news := oddNews.Draw(t, "news")
+			news := anyUpdate.Draw(t, "news")
 			news.HeardAt = now
-			intake.Tell(now, intake.Hear(now, news, func(r *roster.Roster) { r.Looked(now, now, roster.Full, 1, nil) }))
+			intake.Publish(now, intake.Ingest(now, news, func(r *roster.Roster) { r.Looked(now, now, roster.Full, 1, nil) }))
 			if rapid.Bool().Draw(t, "listed") {
-				l := oddListing.Draw(t, "listing")
-				intake.Tell(now, intake.Hear(now, roster.News{HeardAt: now}, func(r *roster.Roster) { r.Listed(now, now, l, nil, 0) }))
+				l := anyListing.Draw(t, "listing")
+				intake.Publish(now, intake.Ingest(now, roster.News{HeardAt: now}, func(r *roster.Roster) { r.Listed(now, now, l, nil, 0) }))
 			}
 			for i := range clients {
-				if err := readNow(&clients[i], readers[i]); err != nil {
+				if err := receiveAll(&clients[i], readers[i]); err != nil {
 					t.Fatal(err)
 				}
 			}

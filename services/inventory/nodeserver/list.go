@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// mostText bounds what one word of an explanation says, in bytes.
-const mostText = 1024
+// maxTextLength bounds what one word of an explanation says, in bytes.
+const maxTextLength = 1024
 
 // ListNodes returns the nodes of the client's view once, and to operators those left out, with
 // the reasons for each on demand.
@@ -26,68 +26,68 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	}
 	client, ok := s.cfg.Identify(ctx)
 	if !ok {
-		return nil, errUnknown
+		return nil, errUnknownClient
 	}
 	if req.GetExplain() && !client.Operator {
 		return nil, status.Error(codes.PermissionDenied, "explanations are for clients with the role of operator")
 	}
 	store := s.cfg.Stores.Acquire(client.View)
-	all := store.All()
+	update := store.Snapshot()
 	s.cfg.Stores.Release(store, time.Now())
-	if !all.Synced && !client.Operator {
+	if !update.Synced && !client.Operator {
 		return nil, status.Error(codes.Unavailable, "the inventory has not completed its first look")
 	}
-	asked := map[string]bool{}
+	requested := map[string]bool{}
 	for _, name := range req.GetNames() {
-		asked[name] = true
+		requested[name] = true
 	}
-	wanted := func(name string) bool { return len(asked) == 0 || asked[name] }
+	isRequested := func(name string) bool { return len(requested) == 0 || requested[name] }
 
 	now := time.Now()
-	list := &inventoryv1.ListNodesResponse{Status: wireStatus(all.Status, now), Digest: all.At.Digest[:]}
-	if all.Synced {
-		list.Cursor = &inventoryv1.Cursor{Epoch: all.At.Epoch, Revision: all.At.Revision}
+	list := &inventoryv1.ListNodesResponse{Status: encodeStatus(update.Status, now), Digest: update.At.Digest[:]}
+	if update.Synced {
+		list.Cursor = &inventoryv1.Cursor{Epoch: update.At.Epoch, Revision: update.At.Revision}
 	}
-	for _, e := range all.Upserts {
-		if !wanted(e.Node.Name) {
+	for _, e := range update.Upserts {
+		if !isRequested(e.Node.Name) {
 			continue
 		}
-		n := wireNode(e, now)
+		n := encodeNode(e, now)
 		if client.Operator {
-			n.ProviderId, n.ServerId = bounded(e.Node.ProviderID), bounded(e.Node.ServerID)
+			n.ProviderId, n.ServerId = truncate(e.Node.ProviderID), truncate(e.Node.ServerID)
 		}
 		list.Nodes = append(list.Nodes, n)
 	}
 	if client.Operator {
-		list.Omitted = slices.DeleteFunc(s.omitted(client.View), func(o *inventoryv1.OmittedNode) bool { return !wanted(o.GetName()) })
+		list.Omitted = slices.DeleteFunc(s.listOmitted(client.View), func(o *inventoryv1.OmittedNode) bool { return !isRequested(o.GetName()) })
 	}
 	if req.GetExplain() {
-		list.Explanations = s.explain(req.GetNames(), client.View)
+		list.Explanations = s.explainNodes(req.GetNames(), client.View)
 	}
 	return list, nil
 }
 
-// explain gives the whole chain for each of the names, up to what the view makes of it.
-func (s *Server) explain(names []string, view feed.View) []*inventoryv1.NodeExplanation {
-	outside := map[string]bool{}
-	for _, n := range s.cfg.Stores.Outside(view) {
-		outside[n.Name] = true
+// explainNodes gives the whole chain for each of the names, up to what the view makes of it.
+func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.NodeExplanation {
+	notInView := map[string]bool{}
+	for _, n := range s.cfg.Stores.NotInView(view) {
+		notInView[n.Name] = true
 	}
 	all := make([]*inventoryv1.NodeExplanation, 0, len(names))
 	for _, name := range names {
 		e, _ := s.cfg.Explain(name)
 		w := &inventoryv1.NodeExplanation{Name: name}
 		for _, step := range e.Steps {
-			w.Steps = append(w.Steps, wireStep(step))
+			w.Steps = append(w.Steps, encodeStep(step))
 		}
-		if outside[name] {
-			w.Steps = append(w.Steps, wireStep(roster.Step{
+		if notInView[name] {
+			w.Steps = append(w.Steps, encodeStep(roster.Step{
 				Stage: stageView, Question: "Does this client's view select it?", Result: roster.Failed,
 				Saw: fmt.Sprintf("its labels do not match the node selector %q", view.Selector),
 			}))
 			e.Verdict += " This client is not told of it: its view does not select the node."
 		}
-		w.Conclusion = bounded(e.Verdict)
+		w.Conclusion = truncate(e.Verdict)
 		all = append(all, w)
 	}
 	return all
@@ -96,27 +96,27 @@ func (s *Server) explain(names []string, view feed.View) []*inventoryv1.NodeExpl
 // stageView is the stage of an explanation that only this side of the feed knows.
 const stageView = "view"
 
-func wireStep(s roster.Step) *inventoryv1.ExplanationStep {
+func encodeStep(s roster.Step) *inventoryv1.ExplanationStep {
 	return &inventoryv1.ExplanationStep{
-		Stage: s.Stage, Question: bounded(s.Question), Result: inventoryv1.StepResult(s.Result), Detail: bounded(s.Saw),
+		Stage: s.Stage, Question: truncate(s.Question), Result: inventoryv1.StepResult(s.Result), Detail: truncate(s.Saw),
 	}
 }
 
-func bounded(text string) string { return stream.Text(text, mostText) }
+func truncate(text string) string { return stream.TruncateText(text, maxTextLength) }
 
-// omitted are the nodes that the roster leaves out, and those that the view does.
-func (s *Server) omitted(view feed.View) []*inventoryv1.OmittedNode {
+// listOmitted are the nodes that the roster leaves out, and those that the view does.
+func (s *Server) listOmitted(view feed.View) []*inventoryv1.OmittedNode {
 	var all []*inventoryv1.OmittedNode
 	for _, o := range s.cfg.Omitted() {
 		all = append(all, &inventoryv1.OmittedNode{
 			// The name may be what it is left out for.
-			Name: stream.Text(o.Name, inventoryv1.MaxNameLength), Reason: inventoryv1.OmissionReason(o.Reason),
-			Advice: bounded(o.Advice), ProviderId: bounded(o.ProviderID),
+			Name: stream.TruncateText(o.Name, inventoryv1.MaxNameLength), Reason: inventoryv1.OmissionReason(o.Reason),
+			Advice: truncate(o.Advice), ProviderId: truncate(o.ProviderID),
 		})
 	}
-	for _, n := range s.cfg.Stores.Outside(view) {
+	for _, n := range s.cfg.Stores.NotInView(view) {
 		all = append(all, &inventoryv1.OmittedNode{
-			Name: n.Name, Reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED, ProviderId: bounded(n.ProviderID),
+			Name: n.Name, Reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED, ProviderId: truncate(n.ProviderID),
 			Advice: "The node is in the inventory, and the node selector of this client's view (" + view.Selector.String() +
 				") does not match its labels: change either, or ask as another client.",
 		})

@@ -8,5 +8,5 @@ import (
 
 // NewMetrics registers the metrics of a server that tells what the stores hold.
 func NewMetrics(reg prometheus.Registerer, stores *feed.Stores) *stream.Metrics {
-	return stream.NewMetrics(reg, "inventory", "WatchNodes", stores.Revisions)
+	return stream.NewMetrics(reg, "inventory", "WatchNodes", stores.TotalRevisions)
 }

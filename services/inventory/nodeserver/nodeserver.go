@@ -40,39 +40,39 @@ type observer interface {
 
 // Config is what a server needs. Durations and Streams have defaults, the rest is mandatory.
 type Config struct {
-	Stores   *feed.Stores
-	Identify func(context.Context) (Client, bool)                 // who calls; false: nobody that we know
-	Omitted  func() []roster.Omission                             // sorted by name; called by many goroutines
-	Explain  func(name string) (e roster.Explanation, known bool) // called by many goroutines
-	Observer observer
-	Sent     func()         // a subscriber was sent changes as they came; nil: nobody wants to know
-	Health   *health.Server // told SERVING from the first complete observation on
-	Metrics  *stream.Metrics
-	Log      *slog.Logger
+	Stores      *feed.Stores
+	Identify    func(context.Context) (Client, bool)                 // who calls; false: nobody that we know
+	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
+	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
+	Observer    observer
+	OnDeltaSent func()         // a subscriber was sent changes as they came; nil: nobody wants to know
+	Health      *health.Server // told SERVING from the first complete observation on
+	Metrics     *stream.Metrics
+	Log         *slog.Logger
 
-	Streams int // of one client at a time; 0: 64
+	MaxStreamsPerClient int // of one client at a time; 0: 64
 }
 
 // Server is the service.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
-	cfg     Config
-	streams *stream.Streams
-	quota   observationQuota
-	seldom  rate.Sometimes // for what a client could have logged at any rate
-	alike   stream.Alike[messageKey, inventoryv1.WatchNodesResponse]
+	cfg          Config
+	streams      *stream.Streams
+	quota        observationQuota
+	logLimiter   rate.Sometimes // for what a client could have logged at any rate
+	messageCache stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 
-	mu      sync.Mutex
-	depths  [inventoryv1.MaxConfirmObservations + 1]int
-	readers map[*Reader]struct{}
+	mu                     sync.Mutex
+	streamsByConfirmations [inventoryv1.MaxConfirmObservations + 1]int
+	readers                map[*Reader]struct{}
 }
 
 // New returns the service. Until its first complete observation it is NOT_SERVING.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, seldom: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
+	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
-		Health:  cfg.Health, Metrics: cfg.Metrics, PerClient: cfg.Streams,
+		Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,
 	})}
 }
 
@@ -88,22 +88,22 @@ func (s *Server) Run(ctx context.Context) error {
 // ones are refused from then on. It may be called more than once.
 func (s *Server) Stop() { s.streams.Stop() }
 
-var errUnknown = status.Error(codes.PermissionDenied, "this client is not allowed")
+var errUnknownClient = status.Error(codes.PermissionDenied, "this client is not allowed")
 
-// deepen counts how many streams want series of a length, and tells when the longest changes.
-func (s *Server) deepen(depth, by int) {
+// addConfirmations counts how many streams want series of a length, and tells when the longest changes.
+func (s *Server) addConfirmations(confirmations, by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.deepest()
-	s.depths[depth] += by
-	if now := s.deepest(); now != was {
+	before := s.maxConfirmations()
+	s.streamsByConfirmations[confirmations] += by
+	if now := s.maxConfirmations(); now != before {
 		s.cfg.Observer.SetDoubtDepth(now)
 	}
 }
 
-func (s *Server) deepest() int {
-	for n := len(s.depths) - 1; n > 1; n-- {
-		if s.depths[n] > 0 {
+func (s *Server) maxConfirmations() int {
+	for n := len(s.streamsByConfirmations) - 1; n > 1; n-- {
+		if s.streamsByConfirmations[n] > 0 {
 			return n
 		}
 	}

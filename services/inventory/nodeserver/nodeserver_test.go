@@ -32,14 +32,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func want[T any](t *testing.T, what string, got, want T) {
+func checkEqual[T any](t *testing.T, what string, got, checkEqual T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(checkEqual, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-func node(name string, i int, state roster.State) *roster.Node {
+func newNode(name string, i int, state roster.State) *roster.Node {
 	return &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
 		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})},
@@ -47,40 +47,40 @@ func node(name string, i int, state roster.State) *roster.Node {
 	}
 }
 
-func fleet(n int) (changes []roster.Change) {
+func nodeChanges(n int) (changes []roster.Change) {
 	for i := range n {
 		name := fmt.Sprintf("worker-%05d", i)
-		changes = append(changes, roster.Change{Name: name, Node: node(name, i, roster.Ready)})
+		changes = append(changes, roster.Change{Name: name, Node: newNode(name, i, roster.Ready)})
 	}
 	return changes
 }
 
-func told(observation uint64) roster.Status {
+func publishedStatus(observation uint64) roster.Status {
 	now := time.Now()
 	part := roster.Part{Sync: roster.Synced, Since: now}
 	return roster.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Told: true}
 }
 
-type observations struct {
-	mu     sync.Mutex
-	doubts []int
-	depth  int
+type fakeObserver struct {
+	mu            sync.Mutex
+	requested     []int
+	confirmations int
 }
 
-func (o *observations) Doubt(n int) int {
+func (o *fakeObserver) Doubt(n int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.doubts = append(o.doubts, n)
+	o.requested = append(o.requested, n)
 	return n
 }
 
-func (o *observations) SetDoubtDepth(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.depth = n }
+func (o *fakeObserver) SetDoubtDepth(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.confirmations = n }
 
 type harness struct {
 	t        *testing.T
 	server   *Server
 	stores   *feed.Stores
-	observer *observations
+	observer *fakeObserver
 	health   *health.Server
 	metrics  *stream.Metrics
 	sent     *atomic.Int64 // changes, to subscribers who had been told all before
@@ -99,18 +99,18 @@ func identify(ctx context.Context) (Client, bool) {
 	return c, name != "nobody"
 }
 
-func as(ctx context.Context, name string) context.Context {
+func withClientName(ctx context.Context, name string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "name", name)
 }
 
-// serve runs the service in a bubble of its own time.
-func serve(t *testing.T, test func(h *harness)) {
+// runServer runs the service in a bubble of its own time.
+func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
-		h := &harness{t: t, stores: stores, sent: new(atomic.Int64), observer: &observations{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores)}
+		h := &harness{t: t, stores: stores, sent: new(atomic.Int64), observer: &fakeObserver{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores)}
 		h.server = New(Config{
 			Stores: stores, Identify: identify, Observer: h.observer, Health: h.health, Metrics: h.metrics,
-			Log: slog.New(slog.DiscardHandler), Streams: 4, Sent: func() { h.sent.Add(1) },
+			Log: slog.New(slog.DiscardHandler), MaxStreamsPerClient: 4, OnDeltaSent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
@@ -157,7 +157,7 @@ func serve(t *testing.T, test func(h *harness)) {
 type client struct {
 	t        *testing.T
 	stream   grpc.ServerStreamingClient[inventoryv1.WatchNodesResponse]
-	leave    context.CancelFunc
+	cancel   context.CancelFunc
 	set      map[string]*inventoryv1.Node
 	staged   map[string]*inventoryv1.Node
 	cursor   *inventoryv1.Cursor
@@ -167,16 +167,16 @@ type client struct {
 
 func (h *harness) watch(req *inventoryv1.WatchNodesRequest, name string) *client {
 	h.t.Helper()
-	ctx, cancel := context.WithCancel(as(h.t.Context(), name))
+	ctx, cancel := context.WithCancel(withClientName(h.t.Context(), name))
 	stream, err := h.client.WatchNodes(ctx, req)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return &client{t: h.t, stream: stream, leave: cancel, set: map[string]*inventoryv1.Node{}}
+	return &client{t: h.t, stream: stream, cancel: cancel, set: map[string]*inventoryv1.Node{}}
 }
 
-// again watches with what an earlier client holds.
-func (h *harness) again(c *client) *client {
+// resume watches with what an earlier client holds.
+func (h *harness) resume(c *client) *client {
 	next := h.watch(&inventoryv1.WatchNodesRequest{Cursor: c.cursor, Digest: c.digest}, "writer")
 	next.set, next.cursor, next.digest = c.set, c.cursor, c.digest
 	return next
@@ -243,7 +243,7 @@ func (c *client) untilSynced() (messages int) {
 	return messages
 }
 
-func (c *client) ends() codes.Code {
+func (c *client) endCode() codes.Code {
 	for {
 		if _, err := c.stream.Recv(); err != nil {
 			return status.Code(err)
@@ -251,112 +251,112 @@ func (c *client) ends() codes.Code {
 	}
 }
 
-var nothing = &inventoryv1.WatchNodesRequest{}
+var emptyRequest = &inventoryv1.WatchNodesRequest{}
 
-func TestR1To4AWholeSetComesInCheckedChunks(t *testing.T) {
-	serve(t, func(h *harness) {
-		h.stores.Apply(fleet(1201))
-		h.stores.SetStatus(told(1))
-		c := h.watch(nothing, "writer")
+func TestR1To4SendsLargeSetInChunks(t *testing.T) {
+	runServer(t, func(h *harness) {
+		h.stores.Apply(nodeChanges(1201))
+		h.stores.SetStatus(publishedStatus(1))
+		c := h.watch(emptyRequest, "writer")
 		m := c.next()
-		want(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
-		want(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
-		want(t, "reset in the second chunk", c.next().GetReset_(), false)
+		checkEqual(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
+		checkEqual(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
+		checkEqual(t, "reset in the second chunk", c.next().GetReset_(), false)
 		more := c.untilSynced()
-		want(t, "nodes", len(c.set), 1201)
+		checkEqual(t, "nodes", len(c.set), 1201)
 		n := c.set["worker-00007"]
-		want(t, "age", n.GetStateAge().AsDuration(), time.Minute)
-		want(t, "what is for operators only", n.GetProviderId()+n.GetServerId(), "")
+		checkEqual(t, "age", n.GetStateAge().AsDuration(), time.Minute)
+		checkEqual(t, "what is for operators only", n.GetProviderId()+n.GetServerId(), "")
 
 		var gone []roster.Change
-		for _, change := range fleet(700) {
+		for _, change := range nodeChanges(700) {
 			gone = append(gone, roster.Change{Name: change.Name})
 		}
 		h.stores.Apply(gone)
-		want(t, "messages for 700 removals", c.untilSynced(), 2)
-		want(t, "nodes", len(c.set), 501)
+		checkEqual(t, "messages for 700 removals", c.untilSynced(), 2)
+		checkEqual(t, "nodes", len(c.set), 501)
 		synctest.Wait() // the last is counted
-		want(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), float64(2+more))
-		want(t, "deltas sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Delta))), 2.0)
+		checkEqual(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), float64(2+more))
+		checkEqual(t, "deltas sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Delta))), 2.0)
 	})
 }
 
-func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
-	serve(t, func(h *harness) {
-		h.stores.Apply(fleet(501))
-		h.stores.SetStatus(told(1))
-		c := h.watch(nothing, "writer")
+func TestR5ReconnectWithSameSetGetsNoReset(t *testing.T) {
+	runServer(t, func(h *harness) {
+		h.stores.Apply(nodeChanges(501))
+		h.stores.SetStatus(publishedStatus(1))
+		c := h.watch(emptyRequest, "writer")
 		resets := float64(c.untilSynced())
 		synctest.Wait() // the last is counted
-		c.leave()
+		c.cancel()
 		c.cursor = &inventoryv1.Cursor{Epoch: "another replica", Revision: 999}
 		for range 20 {
-			next := h.again(c)
+			next := h.resume(c)
 			next.cursor = nil
 			m := next.next()
 			if !m.GetSynced() || m.GetReset_() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 {
 				t.Fatalf("answer to the digest of the present set: %v", m)
 			}
-			next.leave()
+			next.cancel()
 			synctest.Wait()
 		}
-		want(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
+		checkEqual(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
 	})
 }
 
-func TestWhatAReaderLackedWhenItCameIsNotMeasuredAsSentLate(t *testing.T) {
-	serve(t, func(h *harness) {
-		h.stores.Apply(fleet(5))
-		h.stores.SetStatus(told(1))
-		c := h.watch(nothing, "writer")
+func TestInitialSyncIsNotMeasuredAsPropagation(t *testing.T) {
+	runServer(t, func(h *harness) {
+		h.stores.Apply(nodeChanges(5))
+		h.stores.SetStatus(publishedStatus(1))
+		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
-		c.leave()
+		c.cancel()
 		synctest.Wait() // until the server knows
 		h.stores.Apply([]roster.Change{{Name: "worker-00001"}})
 		time.Sleep(time.Hour)
-		c = h.again(c)
+		c = h.resume(c)
 		c.next()
 		synctest.Wait()
-		want(t, "sent as it came", h.sent.Load(), 0)
+		checkEqual(t, "sent as it came", h.sent.Load(), 0)
 		h.stores.Apply([]roster.Change{{Name: "worker-00002"}})
 		c.next()
 		synctest.Wait()
-		want(t, "sent as it came", h.sent.Load(), 1)
+		checkEqual(t, "sent as it came", h.sent.Load(), 1)
 		time.Sleep(time.Minute) // heartbeats
 		synctest.Wait()
-		want(t, "sent as it came", h.sent.Load(), 1)
+		checkEqual(t, "sent as it came", h.sent.Load(), 1)
 	})
 }
 
-func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
-	serve(t, func(h *harness) {
-		h.stores.Apply(fleet(5))
-		h.stores.SetStatus(told(1))
-		c := h.watch(nothing, "writer")
+func TestR6ResumesByCursorAndR7Resets(t *testing.T) {
+	runServer(t, func(h *harness) {
+		h.stores.Apply(nodeChanges(5))
+		h.stores.SetStatus(publishedStatus(1))
+		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
-		c.leave()
-		h.stores.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: node("new", 99, roster.Draining)}})
+		c.cancel()
+		h.stores.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, roster.Draining)}})
 
-		m := h.again(c).next()
-		want(t, "reset", m.GetReset_(), false)
-		want(t, "removed", m.GetRemoved(), []string{"worker-00001"})
-		want(t, "upserts", m.GetUpserts()[0].GetName(), "new")
-		want(t, "state", m.GetUpserts()[0].GetState(), inventoryv1.NodeState_NODE_STATE_DRAINING)
+		m := h.resume(c).next()
+		checkEqual(t, "reset", m.GetReset_(), false)
+		checkEqual(t, "removed", m.GetRemoved(), []string{"worker-00001"})
+		checkEqual(t, "upserts", m.GetUpserts()[0].GetName(), "new")
+		checkEqual(t, "state", m.GetUpserts()[0].GetState(), inventoryv1.NodeState_NODE_STATE_DRAINING)
 
 		c.cursor.Revision = 1 << 40
 		future := h.watch(&inventoryv1.WatchNodesRequest{Cursor: c.cursor, Digest: c.digest}, "writer")
-		want(t, "reset for a revision of the future", future.next().GetReset_(), true)
-		want(t, "nodes", len(future.set), 5)
+		checkEqual(t, "reset for a revision of the future", future.next().GetReset_(), true)
+		checkEqual(t, "nodes", len(future.set), 5)
 	})
 }
 
-func TestR8NoSetBeforeTheFirstWordAndStatusAtOnce(t *testing.T) {
-	serve(t, func(h *harness) {
-		c := h.watch(nothing, "writer")
+func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
+	runServer(t, func(h *harness) {
+		c := h.watch(emptyRequest, "writer")
 		m := c.next()
-		want(t, "synced before the first word", m.GetSynced() || m.GetReset_(), false)
-		want(t, "membership", m.GetStatus().GetMembership().GetState(), inventoryv1.SyncState_SYNC_STATE_UNSYNCED)
-		want(t, "observation age", m.GetStatus().GetObservationAge() == nil, true)
+		checkEqual(t, "synced before the first word", m.GetSynced() || m.GetReset_(), false)
+		checkEqual(t, "membership", m.GetStatus().GetMembership().GetState(), inventoryv1.SyncState_SYNC_STATE_UNSYNCED)
+		checkEqual(t, "observation age", m.GetStatus().GetObservationAge() == nil, true)
 		check := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
 			synctest.Wait()
 			r, err := h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "slicefeed.inventory.v1.InventoryService"})
@@ -365,42 +365,42 @@ func TestR8NoSetBeforeTheFirstWordAndStatusAtOnce(t *testing.T) {
 			}
 			return r.GetStatus()
 		}
-		want(t, "health before the first look", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		checkEqual(t, "health before the first look", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 
 		at := time.Now()
-		h.stores.Apply(fleet(2))
-		h.stores.SetStatus(told(1))
+		h.stores.Apply(nodeChanges(2))
+		h.stores.SetStatus(publishedStatus(1))
 		c.untilSynced()
-		want(t, "nodes", len(c.set), 2)
-		want(t, "health after it", check(), grpc_health_v1.HealthCheckResponse_SERVING)
+		checkEqual(t, "nodes", len(c.set), 2)
+		checkEqual(t, "health after it", check(), grpc_health_v1.HealthCheckResponse_SERVING)
 
-		degraded := told(1)
+		degraded := publishedStatus(1)
 		degraded.Addresses = roster.Part{Sync: roster.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
 		h.stores.SetStatus(degraded)
 		m = c.next()
-		want(t, "addresses", m.GetStatus().GetAddresses().GetReason(), "IONOS API: 503")
-		want(t, "nodes while degraded", m.GetCount(), uint32(2))
-		want(t, "health while degraded", check(), grpc_health_v1.HealthCheckResponse_SERVING)
-		h.stores.SetStatus(told(2))
-		want(t, "observation", c.next().GetStatus().GetObservation(), uint64(2))
-		want(t, "time that all of this took", time.Since(at), 0)
+		checkEqual(t, "addresses", m.GetStatus().GetAddresses().GetReason(), "IONOS API: 503")
+		checkEqual(t, "nodes while degraded", m.GetCount(), uint32(2))
+		checkEqual(t, "health while degraded", check(), grpc_health_v1.HealthCheckResponse_SERVING)
+		h.stores.SetStatus(publishedStatus(2))
+		checkEqual(t, "observation", c.next().GetStatus().GetObservation(), uint64(2))
+		checkEqual(t, "time that all of this took", time.Since(at), 0)
 
-		withdrawn := told(2)
+		withdrawn := publishedStatus(2)
 		withdrawn.Told = false
 		h.stores.SetStatus(withdrawn)
-		want(t, "synced while the word is withdrawn", c.next().GetSynced(), false)
+		checkEqual(t, "synced while the word is withdrawn", c.next().GetSynced(), false)
 	})
 }
 
-func TestR9HeartbeatsComeWhenThereIsNothingToSay(t *testing.T) {
-	serve(t, func(h *harness) {
-		c := h.watch(nothing, "writer")
+func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
+	runServer(t, func(h *harness) {
+		c := h.watch(emptyRequest, "writer")
 		c.next()
 		at := time.Now()
-		want(t, "a heartbeat before the first word is synced", c.next().GetSynced(), false)
-		want(t, "its time", time.Since(at), 5*time.Second)
-		h.stores.Apply(fleet(3))
-		h.stores.SetStatus(told(1))
+		checkEqual(t, "a heartbeat before the first word is synced", c.next().GetSynced(), false)
+		checkEqual(t, "its time", time.Since(at), 5*time.Second)
+		h.stores.Apply(nodeChanges(3))
+		h.stores.SetStatus(publishedStatus(1))
 		c.untilSynced()
 		cursor := c.cursor
 		at = time.Now()
@@ -410,45 +410,45 @@ func TestR9HeartbeatsComeWhenThereIsNothingToSay(t *testing.T) {
 				t.Errorf("heartbeat: %v", m)
 			}
 		}
-		want(t, "three heartbeats later", time.Since(at), 15*time.Second)
+		checkEqual(t, "three heartbeats later", time.Since(at), 15*time.Second)
 		time.Sleep(3 * time.Second)
-		h.stores.Apply(fleet(4)[3:])
+		h.stores.Apply(nodeChanges(4)[3:])
 		c.next()
 		at = time.Now()
 		c.next()
-		want(t, "a heartbeat after a change", time.Since(at), 5*time.Second)
+		checkEqual(t, "a heartbeat after a change", time.Since(at), 5*time.Second)
 	})
 }
 
 // A reader that stops reading gets, when it reads again, what it lacks and nothing of
 // what was in between; others are not delayed; one that stays away is ended.
-func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
-	serve(t, func(h *harness) {
-		h.stores.Apply(fleet(3000)) // more than flow control lets through unread
-		h.stores.SetStatus(told(1))
-		quick, slow, asleep := h.watch(nothing, "writer"), h.watch(nothing, "slow"), h.watch(nothing, "asleep")
+func TestR10SlowReadersSkipStates(t *testing.T) {
+	runServer(t, func(h *harness) {
+		h.stores.Apply(nodeChanges(3000)) // more than flow control lets through unread
+		h.stores.SetStatus(publishedStatus(1))
+		quick, slow, asleep := h.watch(emptyRequest, "writer"), h.watch(emptyRequest, "slow"), h.watch(emptyRequest, "asleep")
 		quick.untilSynced()
 		synctest.Wait()
 		for i := range 25 {
 			at := time.Now()
-			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: node("busy", 70000+i, roster.Ready)}}
+			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, roster.Ready)}}
 			h.stores.Apply(batch)
 			quick.next()
-			want(t, "delay of the quick one", time.Since(at), 0)
+			checkEqual(t, "delay of the quick one", time.Since(at), 0)
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		slow.untilSynced() // the reset that was under way
-		want(t, "messages about 50 changes", slow.untilSynced(), 1)
-		want(t, "nodes", len(slow.set), 2976)
-		want(t, "the busy one", slow.set["busy"].GetAddresses(), []string{"10.1.17.136"})
+		checkEqual(t, "messages about 50 changes", slow.untilSynced(), 1)
+		checkEqual(t, "nodes", len(slow.set), 2976)
+		checkEqual(t, "the busy one", slow.set["busy"].GetAddresses(), []string{"10.1.17.136"})
 
 		synctest.Wait()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		want(t, "stalled", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("stalled")), 1.0)
-		want(t, "subscribers", testutil.ToFloat64(h.metrics.Live), 2.0)
-		want(t, "what it finds when it wakes", asleep.ends(), codes.ResourceExhausted)
+		checkEqual(t, "stalled", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("stalled")), 1.0)
+		checkEqual(t, "subscribers", testutil.ToFloat64(h.metrics.Subscribers), 2.0)
+		checkEqual(t, "what it finds when it wakes", asleep.endCode(), codes.ResourceExhausted)
 		for range 4 { // as many as there may be: those of it are counted out
 			leave, err := h.server.streams.Admit("asleep")
 			if err != nil {
@@ -459,107 +459,107 @@ func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
 	})
 }
 
-func TestR11EndsStreamsWithUnavailableWhenItStops(t *testing.T) {
-	serve(t, func(h *harness) {
-		h.stores.Apply(fleet(3000))
-		h.stores.SetStatus(told(1))
-		c, asleep := h.watch(nothing, "writer"), h.watch(nothing, "asleep")
+func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
+	runServer(t, func(h *harness) {
+		h.stores.Apply(nodeChanges(3000))
+		h.stores.SetStatus(publishedStatus(1))
+		c, asleep := h.watch(emptyRequest, "writer"), h.watch(emptyRequest, "asleep")
 		c.untilSynced()
 		synctest.Wait()
 		at := time.Now()
 		h.server.Stop() // also with a message under way that nobody reads
-		want(t, "time it takes", time.Since(at), 0)
-		want(t, "end", c.ends(), codes.Unavailable)
-		want(t, "end of the sleeper", asleep.ends(), codes.Unavailable)
-		want(t, "a new stream", h.watch(nothing, "writer").ends(), codes.Unavailable)
+		checkEqual(t, "time it takes", time.Since(at), 0)
+		checkEqual(t, "end", c.endCode(), codes.Unavailable)
+		checkEqual(t, "end of the sleeper", asleep.endCode(), codes.Unavailable)
+		checkEqual(t, "a new stream", h.watch(emptyRequest, "writer").endCode(), codes.Unavailable)
 		r, err := h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
-		want(t, "health", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-		want(t, "error", err, nil)
-		h.stores.SetStatus(told(2))
+		checkEqual(t, "health", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		checkEqual(t, "error", err, nil)
+		h.stores.SetStatus(publishedStatus(2))
 		synctest.Wait()
 		r, _ = h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
-		want(t, "health after another observation", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		checkEqual(t, "health after another observation", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	})
 }
 
-func TestRefusesWhatIsNotAllowed(t *testing.T) {
-	serve(t, func(h *harness) {
-		want(t, "a stranger", h.watch(nothing, "nobody").ends(), codes.PermissionDenied)
-		want(t, "a digest without a cursor", h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").ends(), codes.InvalidArgument)
+func TestRejectsInvalidAndExcessStreams(t *testing.T) {
+	runServer(t, func(h *harness) {
+		checkEqual(t, "a stranger", h.watch(emptyRequest, "nobody").endCode(), codes.PermissionDenied)
+		checkEqual(t, "a digest without a cursor", h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").endCode(), codes.InvalidArgument)
 		var streams []*client
 		for range 4 {
-			c := h.watch(nothing, "writer")
+			c := h.watch(emptyRequest, "writer")
 			c.next()
 			streams = append(streams, c)
 		}
-		want(t, "a fifth stream", h.watch(nothing, "writer").ends(), codes.ResourceExhausted)
-		other := h.watch(nothing, "red")
+		checkEqual(t, "a fifth stream", h.watch(emptyRequest, "writer").endCode(), codes.ResourceExhausted)
+		other := h.watch(emptyRequest, "red")
 		other.next()
-		streams[0].leave()
+		streams[0].cancel()
 		synctest.Wait()
-		again := h.watch(nothing, "writer")
+		again := h.watch(emptyRequest, "writer")
 		again.next()
-		want(t, "refused", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
+		checkEqual(t, "refused", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
 	})
 }
 
-func TestPassesOnWhatClientsNeedInDoubt(t *testing.T) {
-	serve(t, func(h *harness) {
-		seen := func(doubts []int, depth int) {
+func TestRequestsObservationsForClients(t *testing.T) {
+	runServer(t, func(h *harness) {
+		expectRequests := func(requested []int, confirmations int) {
 			t.Helper()
 			synctest.Wait()
 			h.observer.mu.Lock()
 			defer h.observer.mu.Unlock()
-			want(t, "doubts", h.observer.doubts, doubts)
-			want(t, "depth", h.observer.depth, depth)
+			checkEqual(t, "doubts", h.observer.requested, requested)
+			checkEqual(t, "depth", h.observer.confirmations, confirmations)
 		}
 		three := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 3}, "writer")
 		three.next()
-		seen(nil, 3)
+		expectRequests(nil, 3)
 		h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 2, ObserveNow: true}, "writer").next()
-		seen([]int{2}, 3)
+		expectRequests([]int{2}, 3)
 		h.watch(&inventoryv1.WatchNodesRequest{ObserveNow: true}, "writer").next()
-		seen([]int{2, 1}, 3)
-		three.leave()
-		seen([]int{2, 1}, 2)
+		expectRequests([]int{2, 1}, 3)
+		three.cancel()
+		expectRequests([]int{2, 1}, 2)
 	})
 }
 
-func TestListsNodesAndToOperatorsWhatIsLeftOut(t *testing.T) {
-	serve(t, func(h *harness) {
+func TestListNodesShowsOmittedToOperators(t *testing.T) {
+	runServer(t, func(h *harness) {
 		list := func(name string, names ...string) (*inventoryv1.ListNodesResponse, error) {
-			return h.client.ListNodes(as(h.t.Context(), name), &inventoryv1.ListNodesRequest{Names: names})
+			return h.client.ListNodes(withClientName(h.t.Context(), name), &inventoryv1.ListNodesRequest{Names: names})
 		}
 		_, err := list("writer")
-		want(t, "before the first look", status.Code(err), codes.Unavailable)
+		checkEqual(t, "before the first look", status.Code(err), codes.Unavailable)
 		early, err := list("operator")
-		want(t, "an operator before the first look", []bool{err == nil, early.GetCursor() == nil, len(early.GetOmitted()) == 1}, []bool{true, true, true})
+		checkEqual(t, "an operator before the first look", []bool{err == nil, early.GetCursor() == nil, len(early.GetOmitted()) == 1}, []bool{true, true, true})
 		_, err = list("nobody")
-		want(t, "a stranger", status.Code(err), codes.PermissionDenied)
+		checkEqual(t, "a stranger", status.Code(err), codes.PermissionDenied)
 
-		red := node("red", 9, roster.Ready)
+		red := newNode("red", 9, roster.Ready)
 		red.Labels = map[string]string{"pool": "red"}
-		h.stores.Apply(append(fleet(2), roster.Change{Name: "red", Node: red}))
-		h.stores.SetStatus(told(1))
+		h.stores.Apply(append(nodeChanges(2), roster.Change{Name: "red", Node: red}))
+		h.stores.SetStatus(publishedStatus(1))
 		l, err := list("writer", "worker-00001", "cp", "nobody knows")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, "nodes", len(l.GetNodes()), 1)
-		want(t, "node", l.GetNodes()[0].GetName()+l.GetNodes()[0].GetProviderId(), "worker-00001")
-		want(t, "left out, to a subscriber", len(l.GetOmitted()), 0)
-		want(t, "revision", l.GetCursor().GetRevision(), uint64(3))
+		checkEqual(t, "nodes", len(l.GetNodes()), 1)
+		checkEqual(t, "node", l.GetNodes()[0].GetName()+l.GetNodes()[0].GetProviderId(), "worker-00001")
+		checkEqual(t, "left out, to a subscriber", len(l.GetOmitted()), 0)
+		checkEqual(t, "revision", l.GetCursor().GetRevision(), uint64(3))
 
 		l, err = list("operator")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, "node", l.GetNodes()[0].GetProviderId()+" "+l.GetNodes()[0].GetServerId(), "ionos://red server-red")
+		checkEqual(t, "node", l.GetNodes()[0].GetProviderId()+" "+l.GetNodes()[0].GetServerId(), "ionos://red server-red")
 		var omitted []string
 		for _, o := range l.GetOmitted() {
 			omitted = append(omitted, o.GetName()+" "+o.GetReason().String())
 		}
-		want(t, "left out", omitted, []string{
+		checkEqual(t, "left out", omitted, []string{
 			"cp OMISSION_REASON_CONTROL_PLANE", "worker-00000 OMISSION_REASON_NOT_SELECTED", "worker-00001 OMISSION_REASON_NOT_SELECTED",
 		})
 	})

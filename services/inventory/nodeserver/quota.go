@@ -12,8 +12,8 @@ import (
 // something back that a newer observation would release: a few observations, and then none for
 // the length of a window. A complete one is there once a minute anyway.
 const (
-	observationBurst = 2 * inventoryv1.MaxConfirmObservations
-	observationEvery = 30 * time.Second // one more, in the long run
+	observationBurst  = 2 * inventoryv1.MaxConfirmObservations
+	observationRefill = 30 * time.Second // one more, in the long run
 )
 
 // observationQuota bounds how many observations each client causes by observe_now: they cost a LIST
@@ -28,7 +28,7 @@ type observationQuota struct {
 func (q *observationQuota) request(client string, now time.Time, observations int, observe func(int) (added int)) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	limiter := q.limiter(client, now)
+	limiter := q.limiterFor(client, now)
 	granted := min(observations, int(limiter.TokensAt(now)))
 	if granted <= 0 {
 		return 0
@@ -37,8 +37,8 @@ func (q *observationQuota) request(client string, now time.Time, observations in
 	return granted
 }
 
-// limiter returns the client's, and forgets those that are full again.
-func (q *observationQuota) limiter(client string, now time.Time) *rate.Limiter {
+// limiterFor returns the client's, and forgets those that are full again.
+func (q *observationQuota) limiterFor(client string, now time.Time) *rate.Limiter {
 	for name, l := range q.clients {
 		if name != client && l.TokensAt(now) >= observationBurst {
 			delete(q.clients, name)
@@ -49,7 +49,7 @@ func (q *observationQuota) limiter(client string, now time.Time) *rate.Limiter {
 		if q.clients == nil {
 			q.clients = map[string]*rate.Limiter{}
 		}
-		l = rate.NewLimiter(rate.Every(observationEvery), observationBurst)
+		l = rate.NewLimiter(rate.Every(observationRefill), observationBurst)
 		q.clients[client] = l
 	}
 	return l

@@ -10,22 +10,22 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-func TestAClientIsGrantedWhatIsLeftOfItsObservations(t *testing.T) {
+func TestObservationQuota(t *testing.T) {
 	now := time.Unix(0, 0)
 	var q observationQuota
 	request := func(client string, observations, added int) int {
 		return q.request(client, now, observations, func(int) int { return added })
 	}
-	want(t, "a series", request("a", 10, 10), 10)
-	want(t, "one that joins another costs what it adds", request("a", 10, 1), 10)
-	want(t, "what is left", request("a", 10, 9), 9)
-	want(t, "nothing is left", request("a", 1, 1), 0)
-	want(t, "another client", request("b", 3, 3), 3)
-	now = now.Add(observationEvery)
-	want(t, "after a while", request("a", 10, 1), 1)
+	checkEqual(t, "a series", request("a", 10, 10), 10)
+	checkEqual(t, "one that joins another costs what it adds", request("a", 10, 1), 10)
+	checkEqual(t, "what is left", request("a", 10, 9), 9)
+	checkEqual(t, "nothing is left", request("a", 1, 1), 0)
+	checkEqual(t, "another client", request("b", 3, 3), 3)
+	now = now.Add(observationRefill)
+	checkEqual(t, "after a while", request("a", 10, 1), 1)
 	now = now.Add(time.Hour)
-	want(t, "after long", request("a", 10, 10), 10)
-	want(t, "clients that are remembered", len(q.clients), 1)
+	checkEqual(t, "after long", request("a", 10, 10), 10)
+	checkEqual(t, "clients that are remembered", len(q.clients), 1)
 }
 
 // rosterObserver begins series in a roster whose looks are answered at once.
@@ -37,18 +37,18 @@ func (o rosterObserver) Doubt(n int) int   { return o.Roster.Doubt(time.Now(), n
 func (rosterObserver) SetDoubtDepth(n int) {}
 
 // I7: one bad peer harms only itself.
-func TestASubscriberThatLoopsDoesNotKeepTheSourceBusy(t *testing.T) {
-	serve(t, func(h *harness) {
+func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
+	runServer(t, func(h *harness) {
 		r := roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 		h.server.cfg.Observer = rosterObserver{r}
 		full, mark := 0, uint64(0)
-		minute := func(request bool, name string) (looks int) {
+		minute := func(request bool, name string) (verifications int) {
 			before := full
 			for range 12 {
 				if request {
 					c := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 10, ObserveNow: true}, name)
 					c.next()
-					c.leave()
+					c.cancel()
 					synctest.Wait()
 				}
 				now := time.Now()
@@ -67,12 +67,12 @@ func TestASubscriberThatLoopsDoesNotKeepTheSourceBusy(t *testing.T) {
 		minute(false, "")
 		minute(true, "loops")
 		minute(true, "loops")
-		looks := 0
+		verifications := 0
 		for range 10 {
-			looks += minute(true, "loops")
+			verifications += minute(true, "loops")
 		}
-		if looks > 25 {
-			t.Errorf("%d full looks in ten minutes for one client that asks all the time, want about two a minute", looks)
+		if verifications > 25 {
+			t.Errorf("%d full looks in ten minutes for one client that asks all the time, want about two a minute", verifications)
 		}
 		if got := minute(true, "honest"); got < 10 {
 			t.Errorf("%d full looks for another client that asks for ten", got)

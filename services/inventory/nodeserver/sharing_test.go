@@ -14,12 +14,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// readNow sends a client all that it lacks at this moment, and checks every message.
-func readNow(c *strictClient, r *Reader) error {
-	return readAll(c, r, func(*Message) {})
+// receiveAll sends a client all that it lacks at this moment, and checks every message.
+func receiveAll(c *strictClient, r *Reader) error {
+	return receiveEach(c, r, func(*Message) {})
 }
 
-func readAll(c *strictClient, r *Reader, each func(*Message)) error {
+func receiveEach(c *strictClient, r *Reader, each func(*Message)) error {
 	_, messages := r.Next()
 	for m := range messages {
 		each(m)
@@ -27,14 +27,14 @@ func readAll(c *strictClient, r *Reader, each func(*Message)) error {
 			return fmt.Errorf("%w; the message is %v", err, m.Content)
 		}
 	}
-	r.Told()
+	r.Sent()
 	return nil
 }
 
 // connect begins a stream of a client with the server's shared messages.
 func (s *Server) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
 	r := NewReader(stores.Acquire(view), c.begin(), 5*time.Second)
-	r.alike = &s.alike
+	r.messageCache = &s.messageCache
 	return r
 }
 
@@ -45,16 +45,16 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stores := feed.NewStores("epoch")
-				stores.SetStatus(told(1))
+				stores.SetStatus(publishedStatus(1))
 				var server Server
 				var behind, current strictClient
 				for _, c := range []*strictClient{&behind, &current} {
-					if err := readNow(c, server.connect(stores, feed.View{}, c)); err != nil {
+					if err := receiveAll(c, server.connect(stores, feed.View{}, c)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				stores.Apply(fleet(5))
-				if err := readNow(&current, server.connect(stores, feed.View{}, &current)); err != nil {
+				stores.Apply(nodeChanges(5))
+				if err := receiveAll(&current, server.connect(stores, feed.View{}, &current)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second) // what was shared is forgotten
@@ -63,10 +63,10 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 					if isBehind {
 						c = &behind
 					}
-					if err := readNow(c, server.connect(stores, feed.View{}, c)); err != nil {
+					if err := receiveAll(c, server.connect(stores, feed.View{}, c)); err != nil {
 						t.Fatal(err)
 					}
-					want(t, "nodes", len(c.set), 5)
+					checkEqual(t, "nodes", len(c.set), 5)
 				}
 			})
 		})
@@ -75,7 +75,7 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 
 // Many clients at arbitrary positions ask at the same instants, of the same server, whose
 // messages they share: whatever one of them is sent, it keeps to the contract.
-func TestSharedMessagesKeepToTheContractFromAnyPosition(t *testing.T) {
+func TestSharedMessagesKeepTheContract(t *testing.T) {
 	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool"}}}
 	shared := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,7 +98,7 @@ func TestSharedMessagesKeepToTheContractFromAnyPosition(t *testing.T) {
 		for i := range peers {
 			peers[i] = &peer{view: views[i%len(views)]}
 		}
-		status, pools := told(1), []string{"blue", "red"}
+		status, pools := publishedStatus(1), []string{"blue", "red"}
 		status.Told = rapid.Bool().Draw(t, "told from the start")
 		stores.SetStatus(status)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -109,7 +109,7 @@ func TestSharedMessagesKeepToTheContractFromAnyPosition(t *testing.T) {
 					i := rapid.IntRange(0, 7).Draw(t, "node")
 					c := roster.Change{Name: fmt.Sprintf("n%d", i)}
 					if rapid.IntRange(0, 2).Draw(t, "fate") > 0 {
-						c.Node = node(c.Name, i, roster.State(rapid.IntRange(1, 3).Draw(t, "state")))
+						c.Node = newNode(c.Name, i, roster.State(rapid.IntRange(1, 3).Draw(t, "state")))
 						c.Node.Labels = map[string]string{"pool": rapid.SampledFrom(pools).Draw(t, "pool")}
 					}
 					changes = append(changes, c)
@@ -130,13 +130,13 @@ func TestSharedMessagesKeepToTheContractFromAnyPosition(t *testing.T) {
 					if p.reader == nil {
 						p.reader = server.connect(stores, p.view, &p.strictClient)
 					}
-					if err := readAll(&p.strictClient, p.reader, count); err != nil {
+					if err := receiveEach(&p.strictClient, p.reader, count); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
 			if rapid.IntRange(0, 3).Draw(t, "pause") == 0 { // long enough for what is shared to be forgotten
-				server.alike = stream.Alike[messageKey, inventoryv1.WatchNodesResponse]{}
+				server.messageCache = stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}
 			}
 		}
 	})

@@ -15,14 +15,14 @@ type Subscriber struct {
 	View     feed.View
 	Since    time.Time
 
-	ToldAt time.Time // when it was last told something, be it that there is nothing new; zero: never
-	Synced bool      // it has a whole set
-	Behind uint64    // changes of its view that it has not been told of
+	LastSentAt time.Time // when it was last told something, be it that there is nothing new; zero: never
+	Synced     bool      // it has a whole set
+	Lag        uint64    // changes of its view that it has not been told of
 }
 
-// standing is how far a reader was led. Zero: nowhere yet.
-type standing struct {
-	at       time.Time
+// sendProgress is how far a reader was led. Zero: nowhere yet.
+type sendProgress struct {
+	sentAt   time.Time
 	synced   bool
 	revision uint64
 }
@@ -32,33 +32,33 @@ func (s *Server) Subscribers() []Subscriber {
 	s.mu.Lock()
 	all := make([]Subscriber, 0, len(s.readers))
 	for r := range s.readers {
-		all = append(all, r.seen())
+		all = append(all, r.subscriberInfo())
 	}
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b Subscriber) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since)) })
 	return all
 }
 
-// seen is what others see of a reader.
-func (r *Reader) seen() Subscriber {
-	one := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
+// subscriberInfo is what others see of a reader.
+func (r *Reader) subscriberInfo() Subscriber {
+	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
 	r.mu.Lock()
-	at := r.stands
+	progress := r.progress
 	r.mu.Unlock()
-	one.ToldAt, one.Synced = at.at, at.synced
-	if now := r.store.Revision(); at.synced && now > at.revision {
-		one.Behind = now - at.revision
+	info.LastSentAt, info.Synced = progress.sentAt, progress.synced
+	if revision := r.store.Revision(); progress.synced && revision > progress.revision {
+		info.Lag = revision - progress.revision
 	}
-	return one
+	return info
 }
 
-func (s *Server) enter(r *Reader) {
+func (s *Server) register(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers[r] = struct{}{}
 }
 
-func (s *Server) leave(r *Reader) {
+func (s *Server) unregister(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)

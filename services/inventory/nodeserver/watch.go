@@ -22,39 +22,39 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	}
 	client, ok := s.cfg.Identify(to.Context())
 	if !ok {
-		return errUnknown
+		return errUnknownClient
 	}
-	leave, err := s.streams.Admit(client.Name)
+	release, err := s.streams.Admit(client.Name)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	depth := int(req.GetConfirmObservations())
-	s.deepen(depth, +1)
-	defer s.deepen(depth, -1)
+	defer release()
+	confirmations := int(req.GetConfirmObservations())
+	s.addConfirmations(confirmations, +1)
+	defer s.addConfirmations(confirmations, -1)
 	if req.GetObserveNow() {
-		s.requestObservations(client.Name, max(1, depth))
+		s.requestObservations(client.Name, max(1, confirmations))
 	}
 	store := s.cfg.Stores.Acquire(client.View)
 	defer func() { s.cfg.Stores.Release(store, time.Now()) }()
 	r := NewReader(store, req, s.streams.Heartbeat)
-	r.client, r.since, r.sent, r.alike = client, time.Now(), s.cfg.Sent, &s.alike
-	s.enter(r)
-	defer s.leave(r)
-	return stream.Tell(s.streams, to, r)
+	r.client, r.since, r.onDeltaSent, r.messageCache = client, time.Now(), s.cfg.OnDeltaSent, &s.messageCache
+	s.register(r)
+	defer s.unregister(r)
+	return stream.Serve(s.streams, to, r)
 }
 
 // requestObservations asks for a series on behalf of a client, as far as its quota goes.
 func (s *Server) requestObservations(client string, observations int) {
 	if granted := s.quota.request(client, time.Now(), observations, s.cfg.Observer.Doubt); granted < observations {
-		s.seldom.Do(func() {
+		s.logLimiter.Do(func() {
 			s.cfg.Log.Warn("client asks for more observations than it may cause", "client", client,
 				"requested", observations, "granted", granted)
 		})
 	}
 }
 
-func position(req *inventoryv1.WatchNodesRequest) *feed.Position {
+func resumePosition(req *inventoryv1.WatchNodesRequest) *feed.Position {
 	if req.GetCursor() == nil {
 		return nil
 	}
@@ -69,29 +69,29 @@ type Message = stream.Message[inventoryv1.WatchNodesResponse]
 
 // Reader is one client: the position that it was led to, and what it was told that it is worth.
 type Reader struct {
-	client Client
-	since  time.Time
-	sent   func() // see Config
+	client      Client
+	since       time.Time
+	onDeltaSent func() // see Config
 
-	mu     sync.Mutex
-	stands standing // for others to see
+	mu       sync.Mutex
+	progress sendProgress // for others to see
 
-	store    *feed.Store
-	alike    *stream.Alike[messageKey, inventoryv1.WatchNodesResponse]
-	at       *feed.Position // nil: nowhere
-	led      feed.Position  // where at points to, once it was told something
-	word     roster.Status
-	interval time.Duration // to be stated; 0: it has been
+	store             *feed.Store
+	messageCache      *stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
+	from              *feed.Position // nil: nowhere
+	position          feed.Position  // where at points to, once it was told something
+	sentStatus        roster.Status
+	heartbeatInterval time.Duration // to be stated; 0: it has been
 
-	next  feed.Update
-	kind  stream.Kind // of next
-	going bool        // it has been told all that it lacked when it came
+	next     feed.Update
+	kind     stream.Kind // of next
+	caughtUp bool        // it has been told all that it lacked when it came
 }
 
 // NewReader returns a client that was told nothing yet, but for what its request says that it
 // knows. Its first message states the interval of heartbeats.
 func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
-	return &Reader{store: store, alike: &stream.Alike[messageKey, inventoryv1.WatchNodesResponse]{}, at: position(req), interval: interval}
+	return &Reader{store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: resumePosition(req), heartbeatInterval: interval}
 }
 
 // Changed is that of the store.
@@ -99,38 +99,38 @@ func (r *Reader) Changed() <-chan struct{} { return r.store.Changed() }
 
 // Next looks up what the client lacks.
 func (r *Reader) Next() (stream.Kind, iter.Seq[*Message]) {
-	r.next = r.store.Since(r.at)
-	r.kind = kindOf(r.next, r.word)
-	return r.kind, r.messages
+	r.next = r.store.Since(r.from)
+	r.kind = kindOf(r.next, r.sentStatus)
+	return r.kind, r.buildMessages
 }
 
-func (r *Reader) messages(yield func(*Message) bool) {
-	for after := 0; ; {
-		m := r.alike.Say(r.messageKey(after), func() *inventoryv1.WatchNodesResponse {
-			m := message(&r.next, after, time.Now())
-			if r.interval > 0 {
-				m.HeartbeatInterval = duration(r.interval)
+func (r *Reader) buildMessages(yield func(*Message) bool) {
+	for offset := 0; ; {
+		m := r.messageCache.GetOrBuild(r.newMessageKey(offset), func() *inventoryv1.WatchNodesResponse {
+			m := buildMessage(&r.next, offset, time.Now())
+			if r.heartbeatInterval > 0 {
+				m.HeartbeatInterval = encodeDuration(r.heartbeatInterval)
 			}
 			return m
 		})
-		r.interval = 0
-		after += size(m.Content)
-		if !yield(m) || after == r.next.Size() {
+		r.heartbeatInterval = 0
+		offset += entryCount(m.Content)
+		if !yield(m) || offset == r.next.Size() {
 			return
 		}
 	}
 }
 
-// messageKey is everything that a message depends on, except for the ages in it: readers with equal
+// newMessageKey is everything that a message depends on, except for the ages in it: readers with equal
 // keys share one message.
 type messageKey struct {
-	store    *feed.Store
-	change   changeKind
-	from     uint64 // the revision that a delta starts from
-	at       feed.Position
-	word     uint64
-	after    int
-	interval time.Duration
+	store             *feed.Store
+	change            changeKind
+	fromRevision      uint64 // the revision that a delta starts from
+	position          feed.Position
+	statusVersion     uint64
+	offset            int
+	heartbeatInterval time.Duration
 }
 
 // changeKind tells apart what a revision alone cannot: "nothing changed" and "changed since revision 0".
@@ -142,40 +142,40 @@ const (
 	resetChange
 )
 
-func (r *Reader) messageKey(after int) messageKey {
-	k := messageKey{store: r.store, at: r.next.At, word: r.next.Word, after: after, interval: r.interval}
+func (r *Reader) newMessageKey(offset int) messageKey {
+	k := messageKey{store: r.store, position: r.next.At, statusVersion: r.next.StatusVersion, offset: offset, heartbeatInterval: r.heartbeatInterval}
 	switch {
 	case r.next.Reset:
 		k.change = resetChange
 	case !r.next.Empty():
-		k.change, k.from = deltaChange, r.at.Revision
+		k.change, k.fromRevision = deltaChange, r.from.Revision
 	}
 	return k
 }
 
-// Told leads the client on.
-func (r *Reader) Told() {
+// Sent leads the client on.
+func (r *Reader) Sent() {
 	if r.next.Synced {
-		r.led = r.next.At // not a pointer into the update: that would keep all of it
-		r.at = &r.led
+		r.position = r.next.At // not a pointer into the update: that would keep all of it
+		r.from = &r.position
 	}
-	if r.going && r.kind == stream.Delta && r.sent != nil {
+	if r.caughtUp && r.kind == stream.Delta && r.onDeltaSent != nil {
 		tracepoint.Log(tracepoint.Sent)
-		r.sent()
+		r.onDeltaSent()
 	}
 	r.mu.Lock()
-	r.stands = standing{at: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision}
+	r.progress = sendProgress{sentAt: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision}
 	r.mu.Unlock()
-	r.word, r.next, r.going = r.next.Status, feed.Update{}, true
+	r.sentStatus, r.next, r.caughtUp = r.next.Status, feed.Update{}, true
 }
 
-func kindOf(u feed.Update, word roster.Status) stream.Kind {
+func kindOf(u feed.Update, sentStatus roster.Status) stream.Kind {
 	switch {
 	case u.Reset:
 		return stream.Reset
 	case !u.Empty():
 		return stream.Delta
-	case !feed.SameWord(u.Status, word):
+	case !feed.SameStatus(u.Status, sentStatus):
 		return stream.Status
 	default:
 		return stream.Heartbeat

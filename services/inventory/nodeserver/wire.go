@@ -17,23 +17,25 @@ import (
 // sent, so that a slow reader of a large set does not hold it twice.
 func Messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
 	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
-		for after := 0; ; {
-			m := message(&u, after, now())
-			after += size(m)
-			if !yield(m) || after == u.Size() {
+		for offset := 0; ; {
+			m := buildMessage(&u, offset, now())
+			offset += entryCount(m)
+			if !yield(m) || offset == u.Size() {
 				return
 			}
 		}
 	}
 }
 
-func size(m *inventoryv1.WatchNodesResponse) int { return len(m.GetRemoved()) + len(m.GetUpserts()) }
+func entryCount(m *inventoryv1.WatchNodesResponse) int {
+	return len(m.GetRemoved()) + len(m.GetUpserts())
+}
 
-// message tells what comes in an update after so many of its entries.
-func message(u *feed.Update, after int, now time.Time) *inventoryv1.WatchNodesResponse {
-	chunk := stream.Cut(u.Removed, u.Upserts, after, func(e *feed.Entry) *inventoryv1.Node { return wireNode(e, now) })
+// buildMessage tells what comes in an update after so many of its entries.
+func buildMessage(u *feed.Update, offset int, now time.Time) *inventoryv1.WatchNodesResponse {
+	chunk := stream.NextChunk(u.Removed, u.Upserts, offset, func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })
 	m := &inventoryv1.WatchNodesResponse{
-		Reset_: u.Reset && chunk.First, Status: wireStatus(u.Status, now), Removed: chunk.Removed, Upserts: chunk.Upserts,
+		Reset_: u.Reset && chunk.First, Status: encodeStatus(u.Status, now), Removed: chunk.Removed, Upserts: chunk.Upserts,
 	}
 	if chunk.Last && u.Synced {
 		m.Synced = true
@@ -44,7 +46,7 @@ func message(u *feed.Update, after int, now time.Time) *inventoryv1.WatchNodesRe
 	return m
 }
 
-func wireNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
+func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	n := e.Node
 	addresses := make([]string, len(n.Addresses))
 	for i, a := range n.Addresses {
@@ -52,17 +54,17 @@ func wireNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	}
 	return &inventoryv1.Node{
 		Name: n.Name, Uid: n.UID, Addresses: addresses,
-		State: inventoryv1.NodeState(n.State), StateAge: duration(now.Sub(n.Since)),
+		State: inventoryv1.NodeState(n.State), StateAge: encodeDuration(now.Sub(n.Since)),
 		Zone: n.Zone, Region: n.Region, Labels: e.Labels, Fingerprint: e.Fingerprint[:],
 	}
 }
 
-func wireStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
+func encodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 	w := &inventoryv1.SourceStatus{
-		Membership: wirePart(s.Membership, now), Addresses: wirePart(s.Addresses, now), Observation: s.Observation,
+		Membership: encodePart(s.Membership, now), Addresses: encodePart(s.Addresses, now), Observation: s.Observation,
 	}
 	if s.Observation > 0 {
-		w.ObservationAge = duration(now.Sub(s.ObservedAt))
+		w.ObservationAge = encodeDuration(now.Sub(s.ObservedAt))
 	}
 	for _, p := range s.Ports[:min(len(s.Ports), inventoryv1.MaxSourcePorts)] {
 		w.Ports = append(w.Ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
@@ -70,8 +72,8 @@ func wireStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 	return w
 }
 
-// wirePart tells a part. One that nobody has spoken of yet has never been complete.
-func wirePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
+// encodePart tells a part. One that nobody has spoken of yet has never been complete.
+func encodePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
 	if p.Sync == 0 {
 		return &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 	}
@@ -80,9 +82,9 @@ func wirePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
 		reason = reason[:inventoryv1.MaxReasonLength]
 	}
 	return &inventoryv1.PartStatus{
-		State: inventoryv1.SyncState(p.Sync), Reason: strings.ToValidUTF8(reason, ""), Age: duration(now.Sub(p.Since)),
+		State: inventoryv1.SyncState(p.Sync), Reason: strings.ToValidUTF8(reason, ""), Age: encodeDuration(now.Sub(p.Since)),
 	}
 }
 
-// duration is a duration on the wire, where none is negative.
-func duration(d time.Duration) *durationpb.Duration { return durationpb.New(max(d, 0)) }
+// encodeDuration is a duration on the wire, where none is negative.
+func encodeDuration(d time.Duration) *durationpb.Duration { return durationpb.New(max(d, 0)) }

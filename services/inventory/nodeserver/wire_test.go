@@ -15,22 +15,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// whole is a reset to a set of so many nodes.
-func whole(count int) feed.Update {
+// resetUpdate is a reset to a set of so many nodes.
+func resetUpdate(count int) feed.Update {
 	u := feed.Update{Synced: true}
 	u.Reset, u.Count = true, count
 	return u
 }
 
-func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
+func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 	heavy := map[string]string{}
 	for i := range inventoryv1.MaxLabels {
 		heavy[fmt.Sprintf("%03d/%s", i, strings.Repeat("k", 310))] = strings.Repeat("v", 63)
 	}
-	u := whole(100)
+	u := resetUpdate(100)
 	u.Status.Membership = roster.Part{Sync: roster.Degraded, Reason: strings.Repeat("r", 1<<20)}
 	for i := range 100 {
-		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(fmt.Sprint(i), i, roster.Ready), Labels: heavy})
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(fmt.Sprint(i), i, roster.Ready), Labels: heavy})
 		u.Removed = append(u.Removed, fmt.Sprintf("%s-%d", strings.Repeat("n", 240), i))
 	}
 	nodes, removed, n := 0, 0, 0
@@ -39,22 +39,22 @@ func TestR3NoMessageIsAboveFourMiB(t *testing.T) {
 			t.Errorf("a message of %d bytes", size)
 		}
 		nodes, removed, n = nodes+len(m.GetUpserts()), removed+len(m.GetRemoved()), n+1
-		want(t, "reset in the first message only", m.GetReset_(), n == 1)
-		want(t, "synced in the last message only", m.GetSynced(), nodes == 100)
+		checkEqual(t, "reset in the first message only", m.GetReset_(), n == 1)
+		checkEqual(t, "synced in the last message only", m.GetSynced(), nodes == 100)
 	}
-	want(t, "nodes", nodes, 100)
-	want(t, "removed", removed, 100)
+	checkEqual(t, "nodes", nodes, 100)
+	checkEqual(t, "removed", removed, 100)
 	if n < 3 {
 		t.Errorf("%d messages of ten MiB", n)
 	}
 }
 
 // A message that grpc has no small buffer for would cost each of a thousand readers a large one.
-func TestALargeSetIsToldInMessagesOfSixteenKB(t *testing.T) {
-	u := whole(5000)
+func TestLargeSetIsSentInSmallMessages(t *testing.T) {
+	u := resetUpdate(5000)
 	for i := range 5000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
-		u.Upserts = append(u.Upserts, &feed.Entry{Node: node(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
 		u.Removed = append(u.Removed, "gone-"+name)
 	}
 	messages := 0
@@ -69,17 +69,17 @@ func TestALargeSetIsToldInMessagesOfSixteenKB(t *testing.T) {
 	}
 }
 
-func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+func TestDocumentedLimitsMatchCode(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defaults := New(Config{Health: health.NewServer()}).streams
 	for title, number := range map[string]string{
-		"live streams of WatchNodes":  fmt.Sprint(defaults.PerClient),
-		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.Stall.Seconds()),
-		"observations asked for":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationEvery.Seconds()),
-		"usual message":               fmt.Sprintf("%d KB", (stream.Budget+1<<10)>>10),
+		"live streams of WatchNodes":  fmt.Sprint(defaults.MaxPerClient),
+		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.SendTimeout.Seconds()),
+		"observations asked for":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
+		"usual message":               fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])
@@ -87,33 +87,33 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 	}
 }
 
-func TestR12EveryStateAndReasonHasItsNumberOnTheWire(t *testing.T) {
+func TestR12StatesAndReasonsMatchProto(t *testing.T) {
 	for ours, wire := range map[roster.State]inventoryv1.NodeState{
 		roster.Ready: inventoryv1.NodeState_NODE_STATE_READY, roster.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
 		roster.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
 	} {
-		want(t, ours.String(), inventoryv1.NodeState(ours), wire)
+		checkEqual(t, ours.String(), inventoryv1.NodeState(ours), wire)
 	}
 	for ours, wire := range map[roster.Sync]inventoryv1.SyncState{
 		roster.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, roster.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
 		roster.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
 	} {
-		want(t, ours.String(), inventoryv1.SyncState(ours), wire)
+		checkEqual(t, ours.String(), inventoryv1.SyncState(ours), wire)
 	}
 	for number, name := range inventoryv1.OmissionReason_name {
 		if number == 0 {
 			continue
 		}
-		want(t, name, "OMISSION_REASON_"+strings.ToUpper(roster.Reason(number).String()), name)
+		checkEqual(t, name, "OMISSION_REASON_"+strings.ToUpper(roster.Reason(number).String()), name)
 	}
 }
 
-func TestTheStatusTellsThePortsOfTheSourceAsFarAsTheLimitAllows(t *testing.T) {
+func TestStatusListsSourcePorts(t *testing.T) {
 	status := roster.Status{Ports: []roster.Port{{Name: "web", Protocol: "TCP", Number: 8080}}}
-	got := wireStatus(status, time.Now()).GetPorts()
+	got := encodeStatus(status, time.Now()).GetPorts()
 	if len(got) != 1 || got[0].GetName() != "web" || got[0].GetProtocol() != "TCP" || got[0].GetPort() != 8080 {
 		t.Errorf("got %v", got)
 	}
 	status.Ports = make([]roster.Port, 100)
-	want(t, "ports", len(wireStatus(status, time.Now()).GetPorts()), inventoryv1.MaxSourcePorts)
+	checkEqual(t, "ports", len(encodeStatus(status, time.Now()).GetPorts()), inventoryv1.MaxSourcePorts)
 }

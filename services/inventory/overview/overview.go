@@ -205,7 +205,7 @@ func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, s
 		view += ", operator"
 	}
 	lag := statuspage.Line{Severity: statuspage.OK, Text: "none"}
-	read := cmp.Or(one.ToldAt, one.Since)
+	read := cmp.Or(one.LastSentAt, one.Since)
 	silent := "has read nothing for " + statuspage.FormatAge(m.at, read)
 	switch {
 	case m.at.Sub(read) > late:
@@ -214,10 +214,10 @@ func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, s
 	case !one.Synced:
 		lag = statuspage.Line{Text: "waits for the first word"}
 	}
-	if one.Behind > 0 {
-		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(one.Behind, 1<<30)), "change", "changes")}
+	if one.Lag > 0 {
+		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(one.Lag, 1<<30)), "change", "changes")}
 	}
-	if slow && one.Behind > 0 {
+	if slow && one.Lag > 0 {
 		lag.Text += ", " + silent
 	}
 	return []statuspage.Line{{Text: statuspage.SafeText(one.Name)}, {Text: view}, {Text: statuspage.FormatAge(m.at, one.Since)}, lag}, slow

@@ -61,7 +61,7 @@ func well() *world {
 			{Stage: roster.StageMatch, Question: "Which server, by its name?", Result: roster.Skipped, Saw: "none"},
 			{Stage: roster.StageClaim, Question: "Who waits", Result: roster.Note, Saw: "nobody"},
 		},
-		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), ToldAt: now.Add(-2 * time.Second), Synced: true}},
+		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now.Add(-2 * time.Second), Synced: true}},
 	}
 }
 
@@ -166,8 +166,8 @@ func TestSaysOnTopWhatIsNotAsItShouldBe(t *testing.T) {
 		"a node that is left out":         {func(w *world) { w.seen.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
 		"a node that is new":              {func(w *world) { w.seen.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 node is left out though it counts."}},
 		"nobody subscribes":               {func(w *world) { w.subscribers = nil }, statuspage.Warning, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
-		"a subscriber that reads nothing": {func(w *world) { w.subscribers[0].ToldAt, w.subscribers[0].Behind = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
-		"a subscriber that never did":     {func(w *world) { w.subscribers[0].ToldAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
+		"a subscriber that reads nothing": {func(w *world) { w.subscribers[0].LastSentAt, w.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
+		"a subscriber that never did":     {func(w *world) { w.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
 		"a subscriber with a view": {func(w *world) {
 			w.subscribers[0].Operator, w.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 		}, statuspage.OK, []string{"pool=blue, operator"}},

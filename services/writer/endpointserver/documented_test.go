@@ -24,8 +24,8 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 	defaults := New(Config{Board: board, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), board)}).streams
 	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
 	for title, number := range map[string]string{
-		"live streams of WatchEndpoints":       fmt.Sprint(defaults.PerClient),
-		"a message that nobody reads":          fmt.Sprintf("%.0f s", defaults.Stall.Seconds()),
+		"live streams of WatchEndpoints":       fmt.Sprint(defaults.MaxPerClient),
+		"a message that nobody reads":          fmt.Sprintf("%.0f s", defaults.SendTimeout.Seconds()),
 		"Services and namespaces in a request": fmt.Sprint(writerv1.MaxSelectors),
 		"addresses of a port that is gathered": thousands(endpoints.MaxBackends),
 		"an answer":                            fmt.Sprintf("%d MB", writerv1.MaxMessageSize>>20),

@@ -46,7 +46,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	return &Server{cfg: cfg, streams: stream.New(stream.Config{
 		Service: writerv1.WriterService_ServiceDesc.ServiceName,
-		Health:  cfg.Health, Metrics: cfg.Metrics, PerClient: cfg.Streams,
+		Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.Streams,
 	})}
 }
 

@@ -58,7 +58,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		if n == 0 {
 			t.Fatal("no answer")
 		}
-		r.Told()
+		r.Sent()
 		if after := board.Since(r.at, r.selects, r.gather); !after.Empty() {
 			t.Fatalf("it was not led to the present: %+v", after)
 		}

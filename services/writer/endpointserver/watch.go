@@ -29,7 +29,7 @@ func (s *Server) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.Ser
 		return err
 	}
 	defer leave()
-	return stream.Tell(s.streams, to, &reader{
+	return stream.Serve(s.streams, to, &reader{
 		board: s.cfg.Board, selects: selection(req.GetServices()), gather: req.GetGroupByPort(),
 		at: position(req), interval: s.streams.Heartbeat,
 	})
@@ -98,8 +98,8 @@ func (r *reader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.WatchEnd
 	}
 }
 
-// Told leads the client on.
-func (r *reader) Told() {
+// Sent leads the client on.
+func (r *reader) Sent() {
 	if r.next.Status.Synced {
 		r.advance()
 	}

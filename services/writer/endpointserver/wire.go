@@ -11,9 +11,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func sentence(text string) string { return stream.Text(text, writerv1.MaxTextLength) }
+func sentence(text string) string { return stream.TruncateText(text, writerv1.MaxTextLength) }
 
-func name(text string) string { return stream.Text(text, writerv1.MaxNameLength) }
+func name(text string) string { return stream.TruncateText(text, writerv1.MaxNameLength) }
 
 func wireEntry(e *endpoints.Entry) *writerv1.Entry {
 	w := &writerv1.Entry{Key: e.Key, Namespace: e.Namespace, Service: e.Service, Fingerprint: e.Fingerprint[:]}
@@ -33,7 +33,7 @@ func wireEntry(e *endpoints.Entry) *writerv1.Entry {
 }
 
 func wireTarget(state endpoints.State, reason, message string, ports []endpoints.Port) *writerv1.Target {
-	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: stream.Text(reason, writerv1.MaxReasonLength), Message: sentence(message)}
+	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: stream.TruncateText(reason, writerv1.MaxReasonLength), Message: sentence(message)}
 	for _, p := range ports[:min(len(ports), writerv1.MaxPorts)] {
 		t.Ports = append(t.Ports, wirePort(p))
 	}
@@ -43,7 +43,7 @@ func wireTarget(state endpoints.State, reason, message string, ports []endpoints
 func wirePort(p endpoints.Port) *writerv1.Port {
 	return &writerv1.Port{
 		Name: name(p.Name), Protocol: name(p.Protocol), Number: uint32(p.Number),
-		AppProtocol: stream.Text(p.AppProtocol, writerv1.MaxAppProtocolLength),
+		AppProtocol: stream.TruncateText(p.AppProtocol, writerv1.MaxAppProtocolLength),
 	}
 }
 

@@ -18,16 +18,16 @@ type Reader struct {
 }
 
 // Apply applies a delta, or returns an error that names the first violation.
-func Apply[E deltaset.Entry](r *Reader, a deltaset.Delta[E]) error {
+func Apply[E deltaset.Entry](r *Reader, d deltaset.Delta[E]) error {
 	staged := map[string]deltaset.Digest{}
-	if !a.Reset {
+	if !d.Reset {
 		maps.Copy(staged, r.Set)
 	}
-	if !slices.IsSorted(a.Removed) || !slices.IsSortedFunc(a.Upserts, before[E]) {
-		return fmt.Errorf("out of order: upserts %v, removed %v", a.Upserts, a.Removed)
+	if !slices.IsSorted(d.Removed) || !slices.IsSortedFunc(d.Upserts, entryLess[E]) {
+		return fmt.Errorf("out of order: upserts %v, removed %v", d.Upserts, d.Removed)
 	}
 	removed := map[string]bool{}
-	for _, key := range a.Removed {
+	for _, key := range d.Removed {
 		if _, ok := staged[key]; !ok {
 			return fmt.Errorf("removal of %s, which the reader does not have", key)
 		}
@@ -35,7 +35,7 @@ func Apply[E deltaset.Entry](r *Reader, a deltaset.Delta[E]) error {
 		removed[key] = true
 	}
 	seen := map[string]bool{}
-	for _, e := range a.Upserts {
+	for _, e := range d.Upserts {
 		_, key, fingerprint := e.Identity()
 		if seen[key] || removed[key] {
 			return fmt.Errorf("%s is in the delta twice", key)
@@ -47,18 +47,18 @@ func Apply[E deltaset.Entry](r *Reader, a deltaset.Delta[E]) error {
 	for _, f := range staged {
 		sum.XOR(f)
 	}
-	if sum != a.At.Digest || len(staged) != a.Count {
-		return fmt.Errorf("the reader has %d entries and digest %x, the delta says %d and %x", len(staged), sum, a.Count, a.At.Digest)
+	if sum != d.At.Digest || len(staged) != d.Count {
+		return fmt.Errorf("the reader has %d entries and digest %x, the delta says %d and %x", len(staged), sum, d.Count, d.At.Digest)
 	}
-	if r.Position != nil && r.Position.Epoch == a.At.Epoch && a.At.Revision < r.Position.Revision {
-		return fmt.Errorf("the revision goes back from %d to %d", r.Position.Revision, a.At.Revision)
+	if r.Position != nil && r.Position.Epoch == d.At.Epoch && d.At.Revision < r.Position.Revision {
+		return fmt.Errorf("the revision goes back from %d to %d", r.Position.Revision, d.At.Revision)
 	}
-	at := a.At
+	at := d.At
 	r.Set, r.Position = staged, &at
 	return nil
 }
 
-func before[E deltaset.Entry](a, b E) int {
+func entryLess[E deltaset.Entry](a, b E) int {
 	groupA, keyA, _ := a.Identity()
 	groupB, keyB, _ := b.Identity()
 	return cmp.Or(cmp.Compare(groupA, groupB), cmp.Compare(keyA, keyB))
