@@ -175,7 +175,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 							continue
 						}
 						judged.Add(1)
-						if w := b.Word(s.Key); w.Health != prober.Passing || w.Since.After(before) {
+						if w := b.Status(s.Key); w.Health != prober.Passing || w.Since.After(before) {
 							clock.complainf("%s, %s: a hiccup of %v, and %v since %v after it began", how.Mode, mode, lasted, w.Health, w.Since.Sub(began))
 						}
 					}

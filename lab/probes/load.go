@@ -94,7 +94,7 @@ func (l Load) Run() (t Taken, err error) {
 				return err
 			}
 			t.Sockets, t.Resident = max(t.Sockets, sockets-idleSockets), max(t.Resident, use.Resident-idle.Resident)
-			if t.Judged == 0 && b.Word(l.Keys[len(l.Keys)-1]).Health != prober.Unjudged {
+			if t.Judged == 0 && b.Status(l.Keys[len(l.Keys)-1]).Health != prober.Pending {
 				t.Judged = time.Since(began)
 			}
 		}
@@ -113,7 +113,7 @@ func (l Load) Run() (t Taken, err error) {
 	runtime.ReadMemStats(&after)
 	t.Grown = int(after.HeapAlloc+after.StackInuse) - int(before.HeapAlloc+before.StackInuse)
 	for _, key := range l.Keys {
-		if b.Word(key).Health == prober.Failing {
+		if b.Status(key).Health == prober.Failing {
 			t.Failing++
 		}
 	}
@@ -151,6 +151,6 @@ func spent(b *Bench) (at time.Time, c cost, err error) {
 // set gives the keys to targets of a hundred each; none: takes them away.
 func (l Load) set(b *Bench, keys []prober.Key) {
 	for first := 0; first < len(l.Keys); first += 100 {
-		b.Set(fmt.Sprint("web/", first/100), prober.From("blue", keys[min(first, len(keys)):min(first+100, len(keys))]...))
+		b.Set(fmt.Sprint("web/", first/100), prober.RequestsFor("blue", keys[min(first, len(keys)):min(first+100, len(keys))]...))
 	}
 }

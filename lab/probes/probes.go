@@ -159,16 +159,16 @@ func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*
 		b.mu.Unlock()
 		subjects, keys = append(subjects, s), append(keys, s.Key)
 	}
-	b.Set(target, prober.From("blue", keys...))
+	b.Set(target, prober.RequestsFor("blue", keys...))
 	return subjects, nil
 }
 
 // Until waits for a word, and returns when it was there for whoever reads the prober.
 func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, error) {
-	for s.bench.Word(s.Key).Health != want {
+	for s.bench.Status(s.Key).Health != want {
 		select {
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("%s %s is %v, not %v", s.Key.Spec.Mode, s.Name(), s.bench.Word(s.Key).Health, want)
+			return time.Time{}, fmt.Errorf("%s %s is %v, not %v", s.Key.Spec.Mode, s.Name(), s.bench.Status(s.Key).Health, want)
 		case <-s.kick:
 		}
 	}

@@ -27,12 +27,12 @@ const window = 2
 // feedWorld is the feed: two replicas of an inventory, each with a life and a set of its own, and one
 // client that follows one of them or none. A replica's answers come from feed.Store and are cut into
 // messages by nodeserver, and once more into single entries, as a server of small messages may. The
-// client is subscriber.View. Each message is delivered, lost on its way (a proxy's mistake, or a
+// client is subscriber.Mirror. Each message is delivered, lost on its way (a proxy's mistake, or a
 // bug's: the digest is there for it), or cut off with all that follow it.
 type feedWorld struct {
 	nodes    int
 	replicas [2]replicaOf
-	view     *subscriber.View
+	view     *subscriber.Mirror
 	viewed   []byte // its portrait
 	link     link
 }
@@ -72,7 +72,7 @@ const nobody = -1
 // Feed returns the model of the feed with up to three nodes. At first the client is in step with the
 // first replica, and the second has the same set.
 func Feed(nodes int) World {
-	w := &feedWorld{nodes: nodes, view: subscriber.NewView(), link: link{to: nobody}}
+	w := &feedWorld{nodes: nodes, view: subscriber.NewMirror(), link: link{to: nobody}}
 	for r := range w.replicas {
 		w.replicas[r].start(r)
 		for n := range nodes {
@@ -267,9 +267,9 @@ func (w *feedWorld) cut(feedStep) error {
 // connect opens a stream with the cursor and digest that the client holds.
 func (w *feedWorld) connect(s feedStep) error {
 	w.touch()
-	w.view.Begin()
+	w.view.BeginStream()
 	w.link = link{to: s.replica}
-	if cursor, digest, ok := w.view.Held(); ok {
+	if cursor, digest, ok := w.view.ResumePoint(); ok {
 		w.link.at = &feed.Position{Epoch: cursor.Epoch, Revision: cursor.Revision, Digest: digest}
 	}
 	w.viewed = paint(start, 0, w.view)
@@ -317,7 +317,7 @@ func (w *feedWorld) serve() error {
 	}
 	of := &w.replicas[w.link.to]
 	u, _ := w.news()
-	if _, digest, ok := w.view.Held(); ok && !w.link.lost && u.Synced && digest == u.At.Digest && len(u.Upserts)+len(u.Removed) > 0 {
+	if _, digest, ok := w.view.ResumePoint(); ok && !w.link.lost && u.Synced && digest == u.At.Digest && len(u.Upserts)+len(u.Removed) > 0 {
 		return fmt.Errorf("resume is dear: the client holds what there is, and is told %d changes", len(u.Upserts)+len(u.Removed))
 	}
 	w.link.queue, w.link.promise, w.link.word = nil, of.set, u.Status
@@ -362,7 +362,7 @@ func (w *feedWorld) deliver(feedStep) error {
 	case err != nil && !w.link.lost:
 		return fmt.Errorf("an honest replica is accused of a breach: %w", err)
 	case err != nil:
-		w.view.Forget()
+		w.view.ClearCursor()
 		w.link = link{to: nobody}
 	case synced:
 		if got := w.held(); got != w.link.promise {
@@ -489,7 +489,7 @@ func (w *feedWorld) String() string {
 	if w.link.to != nobody {
 		following = fmt.Sprintf("replica %c, %d messages under way", 'a'+w.link.to, len(w.link.queue))
 	}
-	cursor, _, _ := w.view.Held()
+	cursor, _, _ := w.view.ResumePoint()
 	a, b := &w.replicas[0], &w.replicas[1]
 	return fmt.Sprintf("%s has %s, %s has %s; the client holds %s at %s/%d and follows %s",
 		a.epoch(0), a.set, b.epoch(1), b.set, w.held(), cursor.Epoch, cursor.Revision, following)

@@ -129,7 +129,7 @@ func (w *pairWorld) decide(i int) applier.Order {
 		Limits:       verdict.Limits{Probing: true, ListOut: true},
 		LeadingSince: start,
 		Probes:       map[netip.Addr]verdict.Probe{},
-		Held:         heldAs(planner.Held(order(verdict.Decision{}, 1), of.applier.Held(service, current))),
+		Held:         heldAs(planner.CurrentEndpoints(order(verdict.Decision{}, 1), of.applier.Held(service, current))),
 		Sources: []verdict.Source{{
 			Name: sourceName(0), Heard: true, Alive: true, MembershipSynced: true, MembershipAt: start,
 			Epoch: "life-1", Observation: 1, ObservationAt: start, Fence: fence,
@@ -174,10 +174,10 @@ func (w *pairWorld) act(i int, with fault) (wrote bool, err error) {
 func (w *pairWorld) remembered(i int, mine *applier.Applier, desired planner.Desired) error {
 	of := &w.writers[i]
 	current := mine.Current(of.cache, strconv.Itoa(of.version))
-	if got, want := pictured(planner.Held(desired, mine.Held(service, current))), pictured(desired.Endpoints); got != want {
+	if got, want := pictured(planner.CurrentEndpoints(desired, mine.Held(service, current))), pictured(desired.Endpoints); got != want {
 		return fmt.Errorf("writer %d holds %q right after it has written %q", i+1, got, want)
 	}
-	if w.late == nil && !w.edited && !planner.Make(desired, current).Empty() {
+	if w.late == nil && !w.edited && !planner.Compute(desired, current).Empty() {
 		return fmt.Errorf("writer %d would write the same once more (I3)", i+1)
 	}
 	return nil
@@ -276,14 +276,14 @@ func (w *pairWorld) rest() (resting, error) {
 			continue
 		}
 		o := w.decide(w.leader)
-		listed := pictured(planner.Held(o.Desired, w.slices))
+		listed := pictured(planner.CurrentEndpoints(o.Desired, w.slices))
 		if want := pictured(o.Desired.Endpoints); listed != want {
 			return resting{}, fmt.Errorf("divergence: at rest the slices say %q, and the leader decides %q", listed, want)
 		}
 		return resting{w.version, listed}, nil
 	}
 	return resting{}, fmt.Errorf("livelock: at rest the leader goes on writing (%d times), the slices say %q",
-		rounds, pictured(planner.Held(order(verdict.Decision{}, 1), w.slices)))
+		rounds, pictured(planner.CurrentEndpoints(order(verdict.Decision{}, 1), w.slices)))
 }
 
 // Key encodes the world.
@@ -306,5 +306,5 @@ func (w *pairWorld) String() string {
 	if failed := w.writers[w.leader].failed; failed != "" {
 		late += ", the last write ended: " + failed
 	}
-	return fmt.Sprintf("writer %d leads, the slices say %q%s", w.leader+1, pictured(planner.Held(order(verdict.Decision{}, 1), w.slices)), late)
+	return fmt.Sprintf("writer %d leads, the slices say %q%s", w.leader+1, pictured(planner.CurrentEndpoints(order(verdict.Decision{}, 1), w.slices)), late)
 }

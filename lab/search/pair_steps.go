@@ -126,7 +126,7 @@ func (w *pairWorld) carryOut(r request) (*discoveryv1.EndpointSlice, error) {
 }
 
 func (w *pairWorld) usable() bool {
-	return slices.ContainsFunc(planner.Held(order(verdict.Decision{}, 1), w.slices), func(e planner.Endpoint) bool {
+	return slices.ContainsFunc(planner.CurrentEndpoints(order(verdict.Decision{}, 1), w.slices), func(e planner.Endpoint) bool {
 		return e.Ready || e.Serving && e.Terminating
 	})
 }

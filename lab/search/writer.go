@@ -175,7 +175,7 @@ func (w *writerWorld) react() error {
 	if got, want := w.picture(listOf(second)), w.picture(listOf(d)); got != want {
 		return fmt.Errorf("flapping: decided %q, and after it was written %q", want, got)
 	}
-	if second.Write && !planner.Make(order(second, perSlice), w.slices).Empty() {
+	if second.Write && !planner.Compute(order(second, perSlice), w.slices).Empty() {
 		return fmt.Errorf("a write without a change (I3): decided %q twice", w.picture(listOf(d)))
 	}
 	for n := range w.setup.Nodes { // what is gone is not probed any more
@@ -220,14 +220,14 @@ const perSlice = 2
 // write makes the slices as planned, one request after the other. What is to stay is listed after each.
 func (w *writerWorld) write(d verdict.Decision) error {
 	desired := order(d, perSlice)
-	plan := planner.Make(desired, w.slices)
+	plan := planner.Compute(desired, w.slices)
 	before := w.listed
 	now := slices.Clone(w.slices)
 	lists := func(all []planner.Endpoint, a netip.Addr) bool {
 		return slices.ContainsFunc(all, func(e planner.Endpoint) bool { return e.Address == a })
 	}
 	stay := func() error {
-		held := planner.Held(desired, now)
+		held := planner.CurrentEndpoints(desired, now)
 		for _, e := range before {
 			if lists(desired.Endpoints, e.Address) && !lists(held, e.Address) {
 				return fmt.Errorf("%s is to stay, and between two writes nobody lists it", e.Address)
@@ -256,7 +256,7 @@ func (w *writerWorld) write(d verdict.Decision) error {
 			return err
 		}
 	}
-	w.slices, w.listed = now, planner.Held(desired, now)
+	w.slices, w.listed = now, planner.CurrentEndpoints(desired, now)
 	if got, want := w.picture(w.listed), w.picture(desired.Endpoints); got != want {
 		return fmt.Errorf("divergence: decided %q, and the slices say %q", want, got)
 	}

@@ -72,7 +72,7 @@ func (p *probes) Set(target string, requests []prober.Request) {
 			continue
 		}
 		p.schedule.Add(r.Key, share, time.Now())
-		p.confide(r.Key, prober.Word{})
+		p.confide(r.Key, prober.Status{})
 	}
 	p.requests = requests
 	// Not at once: the decision that asks for it is still under way.
@@ -80,8 +80,8 @@ func (p *probes) Set(target string, requests []prober.Request) {
 	p.wake = p.w.at(time.Now(), p.run)
 }
 
-// Word is the present word on a key.
-func (p *probes) Word(k prober.Key) prober.Word { return p.schedule.Word(k) }
+// Status is the present word on a key.
+func (p *probes) Status(k prober.Key) prober.Status { return p.schedule.Status(k) }
 
 // Take returns nothing: the writer is poked.
 func (p *probes) Take() []string { return nil }
@@ -94,7 +94,7 @@ func (p *probes) Changed() <-chan struct{} { return nil }
 func (p *probes) run() {
 	for _, k := range p.schedule.Expire(time.Now()) {
 		p.w.tellf("%s cannot probe %s: its status has expired", p.w.name, k.Address)
-		p.confide(k, p.schedule.Word(k))
+		p.confide(k, p.schedule.Status(k))
 		p.w.poke()
 	}
 	for {
@@ -122,22 +122,22 @@ func (p *probes) run() {
 	}
 }
 
-func (p *probes) finish(a prober.Attempt, outcome prober.Outcome, detail string) {
+func (p *probes) finish(a prober.Attempt, outcome prober.Result, detail string) {
 	if p.schedule.Finish(a, outcome, detail, time.Now()) {
-		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Word(a.Key).Health)
+		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Status(a.Key).Health)
 		p.w.poke()
 	}
 	if slices.ContainsFunc(p.requests, func(r prober.Request) bool { return r.Key == a.Key }) {
-		p.confide(a.Key, p.schedule.Word(a.Key))
+		p.confide(a.Key, p.schedule.Status(a.Key))
 	}
 }
 
 // confide tells the oracle a word.
-func (p *probes) confide(k prober.Key, word prober.Word) {
-	verdicts := [...]oracle.Verdict{prober.Unjudged: oracle.Unjudged, prober.Passing: oracle.Passing, prober.Failing: oracle.Failing}
+func (p *probes) confide(k prober.Key, word prober.Status) {
+	verdicts := [...]oracle.Verdict{prober.Pending: oracle.Unjudged, prober.Passing: oracle.Passing, prober.Failing: oracle.Failing}
 	p.w.see(oracle.Probed{
 		Writer: p.w.name, Probe: probeName(k.Spec), Address: k.Address, Verdict: verdicts[word.Health],
-		FailingSince: word.Failed, LastPassed: word.Passed,
+		FailingSince: word.FirstFailedAt, LastPassed: word.LastPassedAt,
 	})
 }
 

@@ -28,7 +28,7 @@ type subscription struct {
 	replica     *replica // that there is a connection to
 	replicaLife int
 
-	view     *subscriber.View
+	view     *subscriber.Mirror
 	schedule subscriber.Schedule
 	snapshot subscriber.Snapshot
 	alive    bool
@@ -47,7 +47,7 @@ type subscription struct {
 }
 
 func newSubscription(w *writer, c *cluster, line *wire) *subscription {
-	s := &subscription{writer: w, cluster: c, wire: line, view: subscriber.NewView()}
+	s := &subscription{writer: w, cluster: c, wire: line, view: subscriber.NewMirror()}
 	s.publish(time.Time{})
 	return s
 }
@@ -79,7 +79,7 @@ func (s *subscription) observe() {
 }
 
 func (s *subscription) converse() {
-	s.view.Begin()
+	s.view.BeginStream()
 	s.heard, s.synced, s.waits, s.ended = false, time.Time{}, nil, nil
 	s.current = s.open()
 	s.listen()
@@ -88,7 +88,7 @@ func (s *subscription) converse() {
 // open calls WatchNodes with what the view holds now.
 func (s *subscription) open() *stream {
 	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: uint32(s.script.Setup.EmptyThreshold), ObserveNow: s.wanted}
-	if cursor, digest, ok := s.view.Held(); ok {
+	if cursor, digest, ok := s.view.ResumePoint(); ok {
 		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
 		req.Digest = digest[:]
 	}
@@ -113,7 +113,7 @@ func (s *subscription) receive(st *stream, m *inventoryv1.WatchNodesResponse) {
 	case st == s.next:
 		s.current.close()
 		s.current, s.next, s.heard, s.waits, s.ended = s.next, nil, false, nil, nil
-		s.view.Begin()
+		s.view.BeginStream()
 		s.take(m)
 	case s.next != nil:
 		s.waits = append(s.waits, m)
@@ -170,15 +170,15 @@ func (s *subscription) end(err error) {
 	s.current.close()
 	s.next.close()
 	s.current, s.next, s.alive = nil, nil, false
-	s.view.Begin()
+	s.view.BeginStream()
 	s.publish(time.Now())
 	var lasted time.Duration
 	if !s.synced.IsZero() {
 		lasted = time.Since(s.synced)
 	}
-	var breach *subscriber.Breach
+	var breach *subscriber.Violation
 	if errors.As(err, &breach) {
-		s.view.Forget()
+		s.view.ClearCursor()
 	}
 	wait := s.schedule.Next(lasted, breach != nil, s.wire.rand.Float64())
 	s.tellf("%s: the stream ended, again in %s: %v", s, wait.Truncate(time.Millisecond), err)
@@ -188,11 +188,11 @@ func (s *subscription) end(err error) {
 // publish makes known what came at this time.
 func (s *subscription) publish(now time.Time) {
 	snap := s.view.Snapshot()
-	snap.Source, snap.Alive, snap.NewsAt = s.cluster.name, s.alive, now
+	snap.Source, snap.Connected, snap.ChangedAt = s.cluster.name, s.alive, now
 	old := s.snapshot
 	news := old.Differs(snap)
 	if !news {
-		snap.NewsAt = old.NewsAt
+		snap.ChangedAt = old.ChangedAt
 	}
 	s.snapshot = snap
 	s.confide()
@@ -209,14 +209,14 @@ func (s *subscription) publish(now time.Time) {
 func (s *subscription) confide() {
 	snap := s.snapshot
 	t := oracle.Told{
-		Writer: s.name, Source: s.cluster.name, Ever: snap.Synced, Synced: snap.SyncedEpoch, Alive: snap.Alive,
-		Membership: snap.Membership.State == subscriber.Synced, Word: snap.WordAt,
+		Writer: s.name, Source: s.cluster.name, Ever: snap.EverSynced, Synced: snap.SyncedInStream, Alive: snap.Connected,
+		Membership: snap.Membership.State == subscriber.Synced, Word: snap.MembershipSyncedAt,
 		Epoch: snap.ObservationEpoch, Observation: snap.Observation, Received: snap.ObservationReceivedAt,
 		Members: s.told.Members,
 	}
 	if s.members != snap.Generation {
 		s.members, t.Members = snap.Generation, nil
-		states := map[subscriber.State]oracle.State{subscriber.Ready: oracle.Ready, subscriber.Draining: oracle.Draining, subscriber.NotReady: oracle.NotReady}
+		states := map[subscriber.NodeState]oracle.State{subscriber.Ready: oracle.Ready, subscriber.Draining: oracle.Draining, subscriber.NotReady: oracle.NotReady}
 		for _, m := range snap.Members {
 			t.Members = append(t.Members, oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels})
 		}
@@ -227,13 +227,13 @@ func (s *subscription) confide() {
 }
 
 func summary(snap subscriber.Snapshot) string {
-	counts := map[subscriber.State]int{}
+	counts := map[subscriber.NodeState]int{}
 	for _, m := range snap.Members {
 		counts[m.State]++
 	}
 	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; %s", counts[subscriber.Ready],
-		counts[subscriber.Draining], counts[subscriber.NotReady], snap.Observation, snap.Parts())
-	if !snap.Alive {
+		counts[subscriber.Draining], counts[subscriber.NotReady], snap.Observation, snap.Summary())
+	if !snap.Connected {
 		text += "; not alive"
 	}
 	return text

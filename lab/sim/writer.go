@@ -217,7 +217,7 @@ func (w *writer) planned() uint64 {
 				})
 			}
 		}
-		writes = planner.Make(desired, current).Writes()
+		writes = planner.Compute(desired, current).Writes()
 	}
 	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})
 	if slices.ContainsFunc(w.stepper.Decision(target).Endpoints, func(e verdict.Endpoint) bool { return e.Rule == verdict.RuleTable }) {

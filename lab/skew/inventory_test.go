@@ -37,7 +37,7 @@ type peer struct {
 
 func lose(from func(m *subscriber.Member)) func(*subscriber.Snapshot) {
 	return func(s *subscriber.Snapshot) {
-		for _, members := range []*[]*subscriber.Member{&s.Members, &s.Trusted} {
+		for _, members := range []*[]*subscriber.Member{&s.Members, &s.TrustedMembers} {
 			*members = slices.Clone(*members)
 			for i, m := range *members {
 				less := *m
@@ -63,8 +63,8 @@ func unknownWorth(n protoreflect.EnumNumber) peer {
 		name:    fmt.Sprintf("an inventory with a state of its source numbered %d", n),
 		answers: Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.inventory.v1.SyncState": n}},
 		lost: func(s *subscriber.Snapshot) {
-			s.Membership.State, s.Addresses.State, s.WordAt = subscriber.Degraded, subscriber.Degraded, time.Time{}
-			s.Trusted, s.TrustedGeneration = nil, 0 // membership was never SYNCED
+			s.Membership.State, s.Addresses.State, s.MembershipSyncedAt = subscriber.Degraded, subscriber.Degraded, time.Time{}
+			s.TrustedMembers, s.TrustedGeneration = nil, 0 // membership was never SYNCED
 		},
 	}
 }
@@ -198,9 +198,9 @@ func (l *link) same(when string, p peer) {
 		p.lost(&want)
 	}
 	for _, s := range []*subscriber.Snapshot{&want, &got} {
-		s.NewsAt = time.Time{}  // a stream that was broken brings news at another moment
-		if !s.WordAt.IsZero() { // heartbeats of two streams are at different moments
-			s.WordAt = time.Unix(0, 0)
+		s.ChangedAt = time.Time{}           // a stream that was broken brings news at another moment
+		if !s.MembershipSyncedAt.IsZero() { // heartbeats of two streams are at different moments
+			s.MembershipSyncedAt = time.Unix(0, 0)
 		}
 		if slices.Contains(p.answers.Without, "slicefeed.inventory.v1.Node.state_age") { // what is not told is unknown
 			lose(func(m *subscriber.Member) { m.Since = time.Time{} })(s)
@@ -211,8 +211,8 @@ func (l *link) same(when string, p peer) {
 	if reflect.DeepEqual(want.Members, got.Members) {
 		want.Members, got.Members = nil, nil
 	}
-	if reflect.DeepEqual(want.Trusted, got.Trusted) {
-		want.Trusted, got.Trusted = nil, nil
+	if reflect.DeepEqual(want.TrustedMembers, got.TrustedMembers) {
+		want.TrustedMembers, got.TrustedMembers = nil, nil
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(subscriber.Member{}), cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 		l.t.Errorf("%s: through the in-between comes another set (-told +came):\n%.2000s", when, diff)
@@ -355,7 +355,7 @@ func TestWhatIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 // the words of a snapshot to the verdict is repeated here, and tested where it is (services/writer/control).
 func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 	linked(t, peer{}, func(l *link) {
-		states := map[subscriber.State]verdict.State{
+		states := map[subscriber.NodeState]verdict.State{
 			subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
 		}
 		var memory verdict.Memory
@@ -365,8 +365,8 @@ func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 			synctest.Wait()
 			s := l.through.Snapshot()
 			in := verdict.Input{Held: held, LeadingSince: leading, Limits: verdict.Limits{ListOut: true}, Sources: []verdict.Source{{
-				Name: s.Source, Heard: s.Synced, Alive: s.Alive && s.SyncedEpoch, MembershipSynced: s.Membership.State == subscriber.Synced,
-				MembershipAt: s.WordAt, Epoch: s.ObservationEpoch, Observation: s.Observation, ObservationAt: s.ObservationReceivedAt,
+				Name: s.Source, Heard: s.EverSynced, Alive: s.Connected && s.SyncedInStream, MembershipSynced: s.Membership.State == subscriber.Synced,
+				MembershipAt: s.MembershipSyncedAt, Epoch: s.ObservationEpoch, Observation: s.Observation, ObservationAt: s.ObservationReceivedAt,
 				Fence: verdict.Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
 			}}}
 			for _, m := range s.Members {

@@ -21,7 +21,7 @@ func desired(endpoints []planner.Endpoint) planner.Desired {
 
 // plan brings the cluster to what is desired as our planner would, and says what that takes.
 func (c *cluster) plan(d planner.Desired) cost {
-	todo := planner.Make(d, c.slices)
+	todo := planner.Compute(d, c.slices)
 	sent := cost{writes: todo.Writes()}
 	for _, slice := range todo.Create {
 		sent.bytes += size(slice)

@@ -33,8 +33,8 @@ func (in *Inputs) pure(nodes int) {
 	at := f.store.Since(nil).At
 
 	const many, times = 200, 21
-	view := subscriber.NewView()
-	view.Begin()
+	view := subscriber.NewMirror()
+	view.BeginStream()
 	in.ViewBytes = grown(func() { follow(view, f.now, whole) }) / float64(nodes)
 	in.NodeEvent = took(func() {
 		for range many {
@@ -111,7 +111,7 @@ func (f *fleet) messages(from *feed.Position) []*inventoryv1.WatchNodesResponse 
 	return slices.Collect(nodeserver.Messages(f.store.Since(from), func() time.Time { return f.now }))
 }
 
-func follow(view *subscriber.View, now time.Time, messages []*inventoryv1.WatchNodesResponse) {
+func follow(view *subscriber.Mirror, now time.Time, messages []*inventoryv1.WatchNodesResponse) {
 	for _, m := range messages {
 		if _, err := view.Apply(now, m); err != nil {
 			panic(err) // our own two halves do not understand each other
@@ -139,7 +139,7 @@ func (in *Inputs) decide(nodes, times int) {
 		desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: at, Ready: true, Serving: true})
 	}
 	given.Sources = []verdict.Source{source}
-	all := planner.Make(desired, nil).Create
+	all := planner.Compute(desired, nil).Create
 	in.SliceBytes = float64(all[0].Size())
 	desired.Endpoints[nodes/2].Ready = false
 
@@ -147,7 +147,7 @@ func (in *Inputs) decide(nodes, times int) {
 	var decided, planned []float64
 	for range times {
 		decided = append(decided, took(func() { memory, _ = verdict.Decide(memory, given, now) }))
-		planned = append(planned, took(func() { planner.Held(desired, all); planner.Make(desired, all) }))
+		planned = append(planned, took(func() { planner.CurrentEndpoints(desired, all); planner.Compute(desired, all) }))
 	}
 	in.Decide, in.Plan = median(decided)/float64(nodes), median(planned)/float64(nodes)
 }

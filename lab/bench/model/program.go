@@ -219,7 +219,7 @@ func (in *Inputs) probes(ctx context.Context, targets int, of time.Duration) err
 			Spec: prober.Spec{Mode: prober.TCP, Interval: seconds(probeEvery), Timeout: seconds(probeTimeout)},
 		}
 	}
-	p.Set("all", prober.From("blue", keys...))
+	p.Set("all", prober.RequestsFor("blue", keys...))
 	if err := sleep(ctx, 2*seconds(probeEvery)); err != nil { // until they are spread
 		return err
 	}

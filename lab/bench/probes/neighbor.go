@@ -75,7 +75,7 @@ func startNeighbor(ctx context.Context, b *probes.Bench) (int, error) {
 	for i := range keys {
 		keys[i].Spec.Timeout = neighborTimeout
 	}
-	b.Set("web/neighbor", prober.From("blue", keys...))
+	b.Set("web/neighbor", prober.RequestsFor("blue", keys...))
 	probes.AnyTime(ctx, time.Second, time.Second+time.Millisecond)
 	n, err := probes.Connections()
 	if err == nil && n < neighborProbes {

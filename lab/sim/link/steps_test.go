@@ -195,7 +195,7 @@ func (w *world) breach() {
 // ask has the subscriber ask for observations.
 func (w *world) ask() {
 	s := w.sub.Snapshot()
-	if s.Alive && s.SyncedEpoch && w.wire.whole() && w.tamper.idle() {
+	if s.Connected && s.SyncedInStream && w.wire.whole() && w.tamper.idle() {
 		w.asked, w.doubts = time.Now(), w.heardDoubts()
 	}
 	w.disturbed = cmp.Or(w.disturbed, w.began)

@@ -138,7 +138,7 @@ func (w *world) follow(meanwhile func()) {
 
 // hadOnce holds what the subscriber says against all that was ever so.
 func (w *world) hadOnce(s subscriber.Snapshot) {
-	if !s.Synced {
+	if !s.EverSynced {
 		if len(s.Members) > 0 {
 			w.wrongf("it has a set before any was synced")
 		}
@@ -225,12 +225,12 @@ func (w *world) quiet() {
 	synctest.Wait()
 	s, now := w.sub.Snapshot(), time.Now()
 	w.hadOnce(s)
-	if !w.broke.IsZero() && now.Sub(w.broke) > deaf && s.Alive {
+	if !w.broke.IsZero() && now.Sub(w.broke) > deaf && s.Connected {
 		w.wrongf("the link has been dead for %s and looks alive", now.Sub(w.broke))
 	}
 	// While a second stream is about to take over, the first one is not read: for as long as a new
 	// connection takes, and until three heartbeats are over.
-	if !s.Alive || !s.SyncedEpoch || !w.wire.whole() || w.calls.under() > 1 {
+	if !s.Connected || !s.SyncedInStream || !w.wire.whole() || w.calls.under() > 1 {
 		return
 	}
 	life := lifeOf(s)
@@ -283,12 +283,12 @@ func (w *world) settle() {
 	for {
 		synctest.Wait()
 		s := w.sub.Snapshot()
-		if s.Alive && s.SyncedEpoch && s.Observation == w.status.Observation && told(s) == want {
+		if s.Connected && s.SyncedInStream && s.Observation == w.status.Observation && told(s) == want {
 			w.took = time.Since(at)
 			return
 		}
 		if time.Since(at) > within {
-			w.wrongf("%s after the last fault the subscriber is not in step (alive %t, synced %t)", within, s.Alive, s.SyncedEpoch)
+			w.wrongf("%s after the last fault the subscriber is not in step (alive %t, synced %t)", within, s.Connected, s.SyncedInStream)
 			return
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -173,7 +173,7 @@ func TestWhatIsAdoptedIsTakenOverInPlace(t *testing.T) {
 		for _, a := range []string{"10.0.1.1", "10.0.1.2"} {
 			desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: netip.MustParseAddr(a), Ready: true, Serving: true})
 		}
-		plan := planner.Make(desired, []*discoveryv1.EndpointSlice{slice})
+		plan := planner.Compute(desired, []*discoveryv1.EndpointSlice{slice})
 		if len(plan.Create)+len(plan.Delete) > 0 || len(plan.Update) != 1 {
 			t.Fatalf("the writer would write %+v", plan)
 		}

@@ -228,7 +228,7 @@ func (c *Config) targetsConfig(namespace string, configured []sources.Source) (t
 		}
 	}
 	for _, s := range configured {
-		all.Sources = append(all.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, Allows: s.Allows})
+		all.Sources = append(all.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, Allows: s.AllowsPort})
 	}
 	return all, nil
 }

@@ -81,7 +81,7 @@ func printPlan(b *strings.Builder, result *control.Act) {
 		b.WriteString("It is none of our targets any more.\n\n")
 		plan.Delete = result.View.Slices
 	case result.Decision.Write:
-		plan = planner.Make(result.Desired, result.View.Slices)
+		plan = planner.Compute(result.Desired, result.View.Slices)
 	}
 	printWrites(b, result, plan)
 	switch {

@@ -123,7 +123,7 @@ func (f *preflightChecker) sampleSlices(p sliceScope) []*discoveryv1.EndpointSli
 		ports = append(ports, named.Port)
 	}
 	for _, o := range f.sources {
-		if !o.Serves(p.namespace) {
+		if !o.AllowsNamespace(p.namespace) {
 			continue
 		}
 		for _, c := range o.CIDRs {
@@ -139,7 +139,7 @@ func (f *preflightChecker) sampleSlices(p sliceScope) []*discoveryv1.EndpointSli
 	}
 	var all []*discoveryv1.EndpointSlice
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		ofFamily := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return planner.Family(a) != family })
+		ofFamily := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return planner.FamilyOf(a) != family })
 		for chunk := range slices.Chunk(ofFamily, maxSampleSize) {
 			all = append(all, f.newSampleSlice(p, chunk, ports))
 		}
@@ -153,7 +153,7 @@ func (f *preflightChecker) newSampleSlice(p sliceScope, addresses []netip.Addr, 
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: p.managedBy, planner.LabelWriter: f.namespace,
 		}},
-		AddressType: planner.Family(addresses[0]),
+		AddressType: planner.FamilyOf(addresses[0]),
 	}
 	for _, a := range addresses {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.String()}})

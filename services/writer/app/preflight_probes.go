@@ -106,7 +106,7 @@ func (o *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
 		}
 		for _, a := range m.Addresses {
 			switch {
-			case !slices.Contains(t.Families, planner.Family(a)):
+			case !slices.Contains(t.Families, planner.FamilyOf(a)):
 			case m.State == subscriber.Ready:
 				ready = append(ready, a)
 			default:

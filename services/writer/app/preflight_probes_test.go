@@ -33,7 +33,7 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 	}
 	t.Cleanup(func() { listener.Close() })
 	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
-	member := func(state subscriber.State, all ...string) *subscriber.Member {
+	member := func(state subscriber.NodeState, all ...string) *subscriber.Member {
 		m := &subscriber.Member{State: state}
 		for _, a := range all {
 			m.Addresses = append(m.Addresses, netip.MustParseAddr(a))

@@ -137,11 +137,11 @@ func (o *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
 		s.Run(runCtx) //nolint:errcheck // it ends when told to, and only then
 	}()
 	defer func() { stop(); <-done }()
-	for !s.Snapshot().SyncedEpoch {
+	for !s.Snapshot().SyncedInStream {
 		select {
 		case <-s.Changed():
 		case <-ctx.Done():
-			return "", fmt.Errorf("%w: %s: see what slicefeed-inventory says of itself (its preflight, or explain)", context.Cause(ctx), s.Snapshot().Mute())
+			return "", fmt.Errorf("%w: %s: see what slicefeed-inventory says of itself (its preflight, or explain)", context.Cause(ctx), s.Snapshot().NotSyncedReason())
 		}
 	}
 	o.snapshot = s.Snapshot()
@@ -156,7 +156,7 @@ func evaluateSnapshot(s subscriber.Snapshot) (string, error) {
 			ready++
 		}
 	}
-	detail := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, s.Parts())
+	detail := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, s.Summary())
 	switch {
 	case s.Membership.State != subscriber.Synced || s.Addresses.State != subscriber.Synced:
 		return "", preflight.Warning("%s: while membership is not synced nothing new is believed, while addresses are not none is new: see to the inventory", detail)

@@ -223,7 +223,7 @@ func TestExplainCallError(t *testing.T) {
 }
 
 func TestEvaluateSnapshot(t *testing.T) {
-	fine := subscriber.Part{State: subscriber.Synced}
+	fine := subscriber.PartStatus{State: subscriber.Synced}
 	ready, draining := &subscriber.Member{State: subscriber.Ready}, &subscriber.Member{State: subscriber.Draining}
 	for _, tt := range []struct {
 		name string
@@ -231,7 +231,7 @@ func TestEvaluateSnapshot(t *testing.T) {
 		want string
 	}{
 		{"all is well", subscriber.Snapshot{Members: []*subscriber.Member{ready, draining}, Membership: fine, Addresses: fine}, "ok|members: 2, ready: 1; membership synced, addresses synced"},
-		{"a part is not", subscriber.Snapshot{Members: []*subscriber.Member{ready}, Membership: fine, Addresses: subscriber.Part{Reason: "cloud: 503"}}, "WARN|addresses degraded (cloud: 503)"},
+		{"a part is not", subscriber.Snapshot{Members: []*subscriber.Member{ready}, Membership: fine, Addresses: subscriber.PartStatus{Reason: "cloud: 503"}}, "WARN|addresses degraded (cloud: 503)"},
 		{"nobody", subscriber.Snapshot{Membership: fine, Addresses: fine}, "WARN|members: 0|ALLOWED_CLIENTS_FILE"},
 		{"none is ready", subscriber.Snapshot{Members: []*subscriber.Member{draining}, Membership: fine, Addresses: fine}, "WARN|ready: 0"},
 	} {

@@ -260,7 +260,7 @@ func endpoint(addr string) discoveryv1.Endpoint {
 
 func listed(list []*discoveryv1.EndpointSlice) string {
 	var out []string
-	for _, e := range planner.Held(desired(), list) {
+	for _, e := range planner.CurrentEndpoints(desired(), list) {
 		out = append(out, e.Address.String())
 	}
 	return strings.Join(out, " ")

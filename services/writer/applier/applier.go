@@ -122,7 +122,7 @@ type Order struct {
 	Service corev1.ObjectReference // the one that Desired is for
 	Desired planner.Desired
 	Current []*discoveryv1.EndpointSlice // as Current gave it
-	Adjust  bool                         // only what the slices list changes, see planner.Adjust
+	Adjust  bool                         // only what the slices list changes, see planner.AdjustExisting
 	Why     func(netip.Addr) string      // what was decided of an address, for the history; nil: nobody knows
 }
 
@@ -186,9 +186,9 @@ func (a *Applier) carryOut(ctx context.Context, plan planner.Plan, order Order) 
 
 func (o *Order) plan() planner.Plan {
 	if o.Adjust {
-		return planner.Adjust(o.Desired, o.Current)
+		return planner.AdjustExisting(o.Desired, o.Current)
 	}
-	return planner.Make(o.Desired, o.Current)
+	return planner.Compute(o.Desired, o.Current)
 }
 
 // Withdraw deletes these slices of ours: their Service is none of our targets any more.
@@ -283,9 +283,9 @@ func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Or
 		Verb: string(verb), Result: result(verb, err), Changes: changes(was, now, order.Why),
 	}
 	if w.Result != resultOK {
-		w.Answer = display.Sanitize(err.Error())
+		w.Message = display.Sanitize(err.Error())
 	}
-	a.history.Wrote(w)
+	a.history.AddWrite(w)
 }
 
 // later puts a write off.

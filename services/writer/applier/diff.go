@@ -33,10 +33,10 @@ func changes(was, now *discoveryv1.EndpointSlice, why func(netip.Addr) string) [
 			if before[key] == after[key] {
 				continue
 			}
-			c := history.Change{What: key, Was: before[key], Is: after[key]}
+			c := history.Change{Field: key, Old: before[key], New: after[key]}
 			if text, of := strings.CutPrefix(key, endpointKey); of && why != nil {
 				if address, err := netip.ParseAddr(text); err == nil {
-					c.Why = why(address)
+					c.Reason = why(address)
 				}
 			}
 			all = append(all, c)

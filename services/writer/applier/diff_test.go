@@ -80,18 +80,18 @@ func TestAWriteIsRememberedWithWhatItChangedAndWhy(t *testing.T) {
 	if err := w.Withdraw(context.Background(), shop, list); err != nil {
 		t.Fatal(err)
 	}
-	writes, _ := w.history.Last(nil)
+	writes, _ := w.history.Recent(nil)
 	var said []string
 	for _, one := range writes {
 		text := one.Verb + " " + one.Slice + " of " + one.Namespace + "/" + one.Service + ": " + one.Result + "\n"
 		for _, c := range one.Changes {
-			if strings.HasPrefix(c.What, "endpoint ") {
-				text += c.String() + " (" + c.Why + ")\n"
+			if strings.HasPrefix(c.Field, "endpoint ") {
+				text += c.String() + " (" + c.Reason + ")\n"
 			}
 		}
 		said = append(said, text)
-		if (one.Answer == "") != (one.Result == "ok") {
-			t.Errorf("%s: the answer is %q", text, one.Answer)
+		if (one.Message == "") != (one.Result == "ok") {
+			t.Errorf("%s: the answer is %q", text, one.Message)
 		}
 	}
 	want := []string{
@@ -109,7 +109,7 @@ func TestWhatIsToldIsRememberedThoughNoEventIsSent(t *testing.T) {
 	var told history.Log
 	r := NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler), History: &told})
 	r.Tell(shop, Warning{Reason: "Shrink", Note: "One stays\nfor now."})
-	if _, events := told.Last(nil); len(events) != 1 || events[0].Reason != "Shrink" || events[0].Note != "One stays for now." || events[0].Service != shop.Name || events[0].At.IsZero() {
+	if _, events := told.Recent(nil); len(events) != 1 || events[0].Reason != "Shrink" || events[0].Note != "One stays for now." || events[0].Service != shop.Name || events[0].At.IsZero() {
 		t.Errorf("%+v", events)
 	}
 }

@@ -71,7 +71,7 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 					t.Fatalf("got %v, want to be told when to apply again", err)
 				}
 			}
-			if _, events := reported.Last(nil); len(events) != 0 {
+			if _, events := reported.Recent(nil); len(events) != 0 {
 				t.Errorf("reported on the Service: %+v", events)
 			}
 			if strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "level=DEBUG") {

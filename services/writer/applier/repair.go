@@ -206,7 +206,7 @@ func sameListing(a, b *discoveryv1.EndpointSlice) bool {
 }
 
 func listing(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
-	return planner.Held(planner.Desired{
+	return planner.CurrentEndpoints(planner.Desired{
 		Namespace: slice.Namespace,
 		Service:   slice.Labels[discoveryv1.LabelServiceName],
 		ManagedBy: slice.Labels[discoveryv1.LabelManagedBy],

@@ -123,7 +123,7 @@ func (r *Reporter) End(service corev1.ObjectReference, warnings []Warning) {
 // Tell tells one warning now.
 func (r *Reporter) Tell(service corev1.ObjectReference, w Warning) {
 	r.cfg.Logger.Warn("told on the Service", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
-	r.cfg.History.Told(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: w.Reason, Note: display.Sanitize(w.Note)})
+	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: w.Reason, Note: display.Sanitize(w.Note)})
 	if r.cfg.Client == nil || service.UID == "" {
 		return
 	}

@@ -26,11 +26,11 @@ func TestWarningThatEndedWhileAnotherReplicaLedIsReportedAgain(t *testing.T) {
 			for _, warnings := range tt.standby {
 				r.End(shop, warnings)
 			}
-			if _, events := reported.Last(nil); len(events) != 2 {
+			if _, events := reported.Recent(nil); len(events) != 2 {
 				t.Errorf("a standby reports: %+v", events)
 			}
 			r.Now(shop, []Warning{shrink, trust})
-			if _, events := reported.Last(nil); len(events) != 2+tt.want {
+			if _, events := reported.Recent(nil); len(events) != 2+tt.want {
 				t.Errorf("%d Events in the next term, want %d: %+v", len(events)-2, tt.want, events)
 			}
 		})

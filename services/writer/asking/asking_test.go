@@ -65,7 +65,7 @@ func shop() endpoints.Target {
 			},
 		},
 		Sources: []subscriber.Snapshot{
-			{Source: "blue", Synced: true, SyncedEpoch: true, Alive: true, Membership: subscriber.Part{State: subscriber.Synced}, Addresses: subscriber.Part{State: subscriber.Synced}},
+			{Source: "blue", EverSynced: true, SyncedInStream: true, Connected: true, Membership: subscriber.PartStatus{State: subscriber.Synced}, Addresses: subscriber.PartStatus{State: subscriber.Synced}},
 			{Source: "green"},
 		},
 	}

@@ -27,7 +27,7 @@ import (
 
 // herd is a source of many nodes, one of which changes at a time.
 type herd struct {
-	view   *subscriber.View
+	view   *subscriber.Mirror
 	nodes  []*inventoryv1.Node
 	digest [16]byte
 	at     uint64
@@ -35,8 +35,8 @@ type herd struct {
 
 func newHerd(b testing.TB, nodes int) *herd {
 	b.Helper()
-	h := &herd{view: subscriber.NewView()}
-	h.view.Begin()
+	h := &herd{view: subscriber.NewMirror()}
+	h.view.BeginStream()
 	for i := range nodes {
 		h.nodes = append(h.nodes, &inventoryv1.Node{
 			Name: fmt.Sprintf("herd-%06d", i), Uid: strconv.Itoa(i), Addresses: []string{address(i).String()},
@@ -84,7 +84,7 @@ func (h *herd) tell(b testing.TB, reset, synced bool, nodes ...*inventoryv1.Node
 
 func (h *herd) Snapshot() subscriber.Snapshot {
 	s := h.view.Snapshot()
-	s.Source, s.Alive = "default", true
+	s.Source, s.Connected = "default", true
 	return s
 }
 func (*herd) Changed() <-chan struct{} { return nil }
@@ -137,8 +137,8 @@ func (s *shelf) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*di
 type answered struct{ probes }
 
 func (answered) Set(string, []prober.Request) {}
-func (answered) Word(prober.Key) prober.Word {
-	return prober.Word{Health: prober.Passing}
+func (answered) Word(prober.Key) prober.Status {
+	return prober.Status{Health: prober.Passing}
 }
 
 // BenchmarkOneChange is all that the writer does about one node of a Service with many endpoints,
@@ -192,7 +192,7 @@ func newShop(b testing.TB, mode prober.Mode, nodes int) *shop {
 	for range 4 {
 		one.settle(b)
 	}
-	if got := len(planner.Held(api.view.Target.Desired(), api.view.Slices)); got != nodes {
+	if got := len(planner.CurrentEndpoints(api.view.Target.Desired(), api.view.Slices)); got != nodes {
 		b.Fatalf("%d endpoints are written", got)
 	}
 	return one

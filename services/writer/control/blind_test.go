@@ -17,10 +17,10 @@ import (
 type statuses struct {
 	asked
 
-	now prober.Word
+	now prober.Status
 }
 
-func (s *statuses) Word(prober.Key) prober.Word { return s.now }
+func (s *statuses) Status(prober.Key) prober.Status { return s.now }
 
 func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 	key := targets.Key{Namespace: "web", Name: "shop"}
@@ -32,14 +32,14 @@ func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "ours"}
 	for _, tt := range []struct {
 		name     string
-		word     prober.Word
+		word     prober.Status
 		released int
 	}{
-		{"out of sockets", prober.Word{Expired: true, Detail: "too many open files"}, 1},
-		{"not judged yet", prober.Word{}, 0},
+		{"out of sockets", prober.Status{Expired: true, Detail: "too many open files"}, 1},
+		{"not judged yet", prober.Status{}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lead, probed := &alternate{term: 1}, &statuses{now: prober.Word{Health: prober.Passing}}
+			lead, probed := &alternate{term: 1}, &statuses{now: prober.Status{Health: prober.Passing}}
 			s := NewStepper(Config{
 				Targets: &only{view: targets.View{
 					Synced: true, Ours: true, Slices: []*discoveryv1.EndpointSlice{slice},

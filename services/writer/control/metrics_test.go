@@ -132,7 +132,7 @@ func TestPropagationIsFromTheWordToTheAnswerOfItsWrite(t *testing.T) {
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	heard := func(seconds int) []subscriber.Snapshot {
-		return []subscriber.Snapshot{{Source: "default", NewsAt: at(seconds)}}
+		return []subscriber.Snapshot{{Source: "default", ChangedAt: at(seconds)}}
 	}
 	a := netip.MustParseAddr("10.0.1.7")
 	probed := func(seconds int) map[netip.Addr]verdict.Probe {

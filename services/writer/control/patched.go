@@ -56,12 +56,12 @@ type reported struct{ now, trusted members }
 func (r *reported) of(s subscriber.Snapshot, of choice) (now, trusted []verdict.Member) {
 	now = r.now.of(s, of)
 	switch {
-	case s.TrustedGeneration == s.Generation && len(s.Trusted) == len(s.Members):
+	case s.TrustedGeneration == s.Generation && len(s.TrustedMembers) == len(s.Members):
 		r.trusted = r.now
-	case s.Trusted == nil:
+	case s.TrustedMembers == nil:
 		r.trusted = members{}
 	default:
-		s.Members, s.Generation = s.Trusted, s.TrustedGeneration
+		s.Members, s.Generation = s.TrustedMembers, s.TrustedGeneration
 		return now, r.trusted.of(s, of)
 	}
 	return now, r.trusted.list
@@ -148,7 +148,7 @@ func (h *holding) of(desired planner.Desired, now []*discoveryv1.EndpointSlice) 
 			listed += len(slice.Endpoints)
 		}
 	}
-	list := heldAs(planner.Held(named, now))
+	list := heldAs(planner.CurrentEndpoints(named, now))
 	*h = holding{named, now, list, len(list) == listed}
 	return list
 }
@@ -167,7 +167,7 @@ func (h *holding) follow(named planner.Desired, now []*discoveryv1.EndpointSlice
 			continue
 		}
 		altered = true
-		was, is := heldAs(planner.Held(named, h.from[i:i+1])), heldAs(planner.Held(named, now[i:i+1]))
+		was, is := heldAs(planner.CurrentEndpoints(named, h.from[i:i+1])), heldAs(planner.CurrentEndpoints(named, now[i:i+1]))
 		if len(is) != len(slice.Endpoints) && len(is) > 0 {
 			return nil, false
 		}

@@ -31,7 +31,7 @@ func TestMembersThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
 					delete(nodes, name)
 					continue
 				}
-				one := &subscriber.Member{Name: name, State: subscriber.State(rapid.IntRange(0, 3).Draw(t, "state"))}
+				one := &subscriber.Member{Name: name, State: subscriber.NodeState(rapid.IntRange(0, 3).Draw(t, "state"))}
 				// An address may go from a node to the next, but no two of a set share one.
 				n += rapid.IntRange(0, 1).Draw(t, "moves")
 				for _, a := range []netip.Addr{address(n), netip.MustParseAddr(fmt.Sprintf("fd00::%d", n))} {
@@ -82,7 +82,7 @@ func TestHeldEndpointsThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
 			}
 			before, then := followed.list, slices.Clone(followed.list)
 			got := followed.of(desired, slicesNow)
-			if diff := cmp.Diff(heldAs(planner.Held(desired, slicesNow)), got, addresses); diff != "" {
+			if diff := cmp.Diff(heldAs(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {

@@ -45,10 +45,10 @@ func (s *stimuli) decided(m *prometheus.HistogramVec, now time.Time, heard []sub
 	news := make(map[string]time.Time, len(heard))
 	for i := range heard {
 		h := &heard[i]
-		if was, known := s.news[h.Source]; known && !was.Equal(h.NewsAt) {
-			s.came(m, now, causeFeed, h.NewsAt)
+		if was, known := s.news[h.Source]; known && !was.Equal(h.ChangedAt) {
+			s.came(m, now, causeFeed, h.ChangedAt)
 		}
-		news[h.Source] = h.NewsAt
+		news[h.Source] = h.ChangedAt
 	}
 	var last time.Time
 	for address, word := range words {

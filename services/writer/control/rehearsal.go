@@ -138,8 +138,8 @@ func (r *rehearsal) step(now time.Time) (unheard string) {
 			continue
 		}
 		for _, name := range a.View.Target.Settings.Sources {
-			if s := r.sources[name].Snapshot(); !s.SyncedEpoch {
-				return fmt.Sprintf("the inventory of source %s sent no set (%s)", name, s.Mute())
+			if s := r.sources[name].Snapshot(); !s.SyncedInStream {
+				return fmt.Sprintf("the inventory of source %s sent no set (%s)", name, s.NotSyncedReason())
 			}
 		}
 		a.step(now)
@@ -176,7 +176,7 @@ func (a *act) serves() bool { return a.View.Ours && !a.View.Leaving && a.View.Re
 func (a *act) step(now time.Time) {
 	settings := a.View.Target.Settings
 	a.Desired = a.View.Target.Desired()
-	held := heldAs(planner.Held(a.Desired, a.View.Slices))
+	held := heldAs(planner.CurrentEndpoints(a.Desired, a.View.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from that
 		words, probed := a.words(), a.probed
 		_, a.Decision = verdict.Decide(verdict.Memory{}, verdict.Input{

@@ -61,7 +61,7 @@ type services interface {
 // probes are the words of the probes.
 type probes interface {
 	Set(target string, requests []prober.Request) // replaces what is probed for a target
-	Word(key prober.Key) prober.Word
+	Status(key prober.Key) prober.Status
 	Take() []string           // targets with a word that changed since it was called last
 	Changed() <-chan struct{} // Take may have some; one reader
 }

@@ -79,7 +79,7 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		} {
 			lease.term = step.term
 			o.put(t, step.svc)
-			if _, events := reported.Last(nil); len(events) != step.want {
+			if _, events := reported.Recent(nil); len(events) != step.want {
 				t.Errorf("%s: %d Events, want %d", step.what, len(events), step.want)
 			}
 		}
@@ -87,7 +87,7 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		halted = halted.DeepCopy()
 		halted.Annotations["example.org/a"] = "any change"
 		o.put(t, halted)
-		if _, events := reported.Last(nil); len(events) != 2 {
+		if _, events := reported.Recent(nil); len(events) != 2 {
 			t.Errorf("this replica leads again during the second episode: %d Events, want 2", len(events))
 		}
 	})

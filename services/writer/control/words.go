@@ -48,10 +48,10 @@ func witness(s subscriber.Snapshot, ours *reported, of choice, fence verdict.Fen
 	now, trusted := ours.of(s, of)
 	return verdict.Source{
 		Name:             s.Source,
-		Heard:            s.Synced,
-		Alive:            s.Alive && s.SyncedEpoch,
+		Heard:            s.EverSynced,
+		Alive:            s.Connected && s.SyncedInStream,
 		MembershipSynced: s.Membership.State == subscriber.Synced,
-		MembershipAt:     s.WordAt,
+		MembershipAt:     s.MembershipSyncedAt,
 		Epoch:            s.ObservationEpoch,
 		Observation:      s.Observation,
 		ObservationAt:    s.ObservationReceivedAt,
@@ -89,7 +89,7 @@ func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict
 		return list
 	}
 	for _, a := range member.Addresses {
-		if slices.Contains(c.families, planner.Family(a)) {
+		if slices.Contains(c.families, planner.FamilyOf(a)) {
 			list = append(list, verdict.Member{
 				Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: c.zones[member.Zone],
 			})
@@ -100,12 +100,12 @@ func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict
 
 // words are what the probes say.
 func (c *control) words() map[netip.Addr]verdict.Probe {
-	healths := [...]verdict.Health{prober.Unjudged: verdict.Unjudged, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
+	healths := [...]verdict.Health{prober.Pending: verdict.Unjudged, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
 	words := make(map[netip.Addr]verdict.Probe, len(c.probed))
 	for _, request := range c.probed {
-		w := c.prober.Word(request.Key)
+		w := c.prober.Status(request.Key)
 		words[request.Key.Address] = verdict.Probe{
-			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.Passed, Failed: w.Failed, Expired: w.Expired,
+			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.LastPassedAt, Failed: w.FirstFailedAt, Expired: w.Expired,
 		}
 	}
 	return words
@@ -260,7 +260,7 @@ func otherPorts(s subscriber.Snapshot, t targets.Target) []applier.Warning {
 		if p.Port == nil || p.Protocol == nil {
 			continue
 		}
-		if !slices.ContainsFunc(s.Ports, func(o subscriber.Port) bool {
+		if !slices.ContainsFunc(s.Ports, func(o subscriber.SourcePort) bool {
 			return int32(o.Number) == *p.Port && o.Protocol == string(*p.Protocol)
 		}) {
 			missing = append(missing, fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol))

@@ -134,13 +134,13 @@ func TestAPortThatTheSourceDoesNotHaveIsToldOnTheService(t *testing.T) {
 	target := targets.Target{Ports: []discoveryv1.EndpointPort{{Protocol: &tcp, Port: &number}}}
 	for _, tt := range []struct {
 		name  string
-		ports []subscriber.Port
+		ports []subscriber.SourcePort
 		told  bool
 	}{
 		{"the source knows no ports", nil, false},
-		{"it has this one", []subscriber.Port{{Protocol: "TCP", Number: 9090}, {Protocol: "TCP", Number: 8080}}, false},
-		{"it has another", []subscriber.Port{{Protocol: "TCP", Number: 9090}}, true},
-		{"it has it by another protocol", []subscriber.Port{{Protocol: "UDP", Number: 8080}}, true},
+		{"it has this one", []subscriber.SourcePort{{Protocol: "TCP", Number: 9090}, {Protocol: "TCP", Number: 8080}}, false},
+		{"it has another", []subscriber.SourcePort{{Protocol: "TCP", Number: 9090}}, true},
+		{"it has it by another protocol", []subscriber.SourcePort{{Protocol: "UDP", Number: 8080}}, true},
 	} {
 		if got := otherPorts(subscriber.Snapshot{Source: "default", Ports: tt.ports}, target); (len(got) == 1) != tt.told {
 			t.Errorf("%s: %v", tt.name, got)

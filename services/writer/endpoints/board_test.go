@@ -168,10 +168,10 @@ func TestASelectionIsToldOfItsServicesAlone(t *testing.T) {
 }
 
 func TestWakesReadersWhenThereIsSomethingToTell(t *testing.T) {
-	source := func(alive bool, membership subscriber.Sync, reason string) []subscriber.Snapshot {
+	source := func(alive bool, membership subscriber.SyncState, reason string) []subscriber.Snapshot {
 		return []subscriber.Snapshot{{
-			Source: "default", Synced: true, SyncedEpoch: true, Alive: alive,
-			Membership: subscriber.Part{State: membership, Reason: reason}, Addresses: subscriber.Part{State: subscriber.Synced},
+			Source: "default", EverSynced: true, SyncedInStream: true, Connected: alive,
+			Membership: subscriber.PartStatus{State: membership, Reason: reason}, Addresses: subscriber.PartStatus{State: subscriber.Synced},
 		}}
 	}
 	for _, c := range []struct {

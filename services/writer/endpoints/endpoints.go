@@ -170,7 +170,7 @@ func (t *Target) told() told {
 		}
 	}
 	is.ports = ports(listed)
-	for _, e := range planner.Held(ours, t.Slices) {
+	for _, e := range planner.CurrentEndpoints(ours, t.Slices) {
 		// What was written by hand may be ready and not serving, which would make no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
 		is.backends = append(is.backends, Backend{e.Address, c, e.Source, e.Zone})

@@ -51,13 +51,13 @@ func (p *posted) listing() Listing {
 // Worth is what a source is worth. What it is not believed for is for guards to say: this is
 // about the link, and about what the source says of itself.
 func Worth(s *subscriber.Snapshot) Source {
-	w := Source{Name: s.Source, Alive: s.Alive && s.SyncedEpoch}
+	w := Source{Name: s.Source, Alive: s.Connected && s.SyncedInStream}
 	switch {
-	case !s.Synced:
+	case !s.EverSynced:
 		w.Reason = "not heard since this writer started"
-	case !s.Alive:
+	case !s.Connected:
 		w.Reason = "its link is down"
-	case !s.SyncedEpoch:
+	case !s.SyncedInStream:
 		w.Reason = "its link is up again, and not in step yet"
 	case s.Membership.State != subscriber.Synced:
 		w.Reason = fmt.Sprintf("its membership is %s: %s", s.Membership.State, s.Membership.Reason)

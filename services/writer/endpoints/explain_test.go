@@ -103,7 +103,7 @@ func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
 		}, "not listed yet", "It is being probed"},
 		{"the source is silent", outBy(verdict.Hold, func(w *world) {
 			w.source.Alive = false
-			w.target.Sources[0].Alive = false
+			w.target.Sources[0].Connected = false
 		}), "It stays as it was: listed as out.", "its link is down"},
 		{"not ready", outBy(verdict.Out, member(verdict.NotReady)), "it is listed as out", "slicefeed-inventory explain worker-1"},
 		{"draining", func(w *world) {
@@ -135,7 +135,7 @@ func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
 				Members: []verdict.Member{{Address: address, Name: "worker-1", State: verdict.Ready, Since: time.Unix(1, 0)}},
 			}}
 			w.source = &sources[0]
-			w.target.Sources = []subscriber.Snapshot{{Source: "default", Synced: true, SyncedEpoch: true, Alive: true}}
+			w.target.Sources = []subscriber.Snapshot{{Source: "default", EverSynced: true, SyncedInStream: true, Connected: true}}
 			c.alter(&w)
 			w.target.Input = verdict.Input{
 				Sources: sources, Limits: verdict.Limits{Probing: true}, Probes: map[netip.Addr]verdict.Probe{address: w.probe},

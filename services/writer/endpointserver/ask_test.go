@@ -57,7 +57,7 @@ func judged() endpoints.Target {
 		{Address: address(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "both words"},
 	}
 	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 1, Message: "Wait, or look."}}
-	t.Sources = []subscriber.Snapshot{{Source: "default", Synced: true, SyncedEpoch: true, Membership: subscriber.Part{State: subscriber.Synced}}}
+	t.Sources = []subscriber.Snapshot{{Source: "default", EverSynced: true, SyncedInStream: true, Membership: subscriber.PartStatus{State: subscriber.Synced}}}
 	return t
 }
 

@@ -25,28 +25,28 @@ type Write struct {
 	Slice              string
 	Verb               string // create, update or delete
 	Result             string // ok, conflict, throttled, refused or unknown
-	Answer             string // what the API server said, unless ok
+	Message            string // what the API server said, unless ok
 	Changes            []Change
-	LeftOut            int // changes that there is no room for
+	OmittedChanges     int // changes that there is no room for
 
-	// Times is how often the same was tried in a row with the same result; At is the last time.
-	Times int
+	// Attempts is how often the same was tried in a row with the same result; At is the last time.
+	Attempts int
 }
 
 // Change is one thing that differs between a slice before and after a write. It has neither a Was
 // nor an Is that is empty, but where it came or went.
 type Change struct {
-	What    string // "endpoint 10.0.0.1", "port http", "label app"
-	Was, Is string // empty: it came, or it went
-	Why     string // the decision's reason; empty: there is none to tell
+	Field    string // "endpoint 10.0.0.1", "port http", "label app"
+	Old, New string // empty: it came, or it went
+	Reason   string // the decision's reason; empty: there is none to tell
 }
 
 // Mark is + for what came, - for what went and ~ for what is different.
 func (c *Change) Mark() string {
 	switch {
-	case c.Was == "":
+	case c.Old == "":
 		return "+"
-	case c.Is == "":
+	case c.New == "":
 		return "-"
 	default:
 		return "~"
@@ -55,11 +55,11 @@ func (c *Change) Mark() string {
 
 // String is the change in a line.
 func (c *Change) String() string {
-	line := c.Mark() + " " + c.What + " "
-	if c.Was != "" && c.Is != "" {
-		return line + c.Was + " -> " + c.Is
+	line := c.Mark() + " " + c.Field + " "
+	if c.Old != "" && c.New != "" {
+		return line + c.Old + " -> " + c.New
 	}
-	return line + c.Was + c.Is
+	return line + c.Old + c.New
 }
 
 // Event is what was told on a Service.
@@ -77,43 +77,43 @@ type Log struct {
 	events []Event
 }
 
-// Wrote remembers a write. Its changes are not to be altered afterwards.
-func (l *Log) Wrote(w Write) {
+// AddWrite remembers a write. Its changes are not to be altered afterwards.
+func (l *Log) AddWrite(w Write) {
 	if l == nil {
 		return
 	}
-	w.Answer, w.Times = clip(w.Answer), 1
-	w.LeftOut = max(0, len(w.Changes)-maxChanges)
-	w.Changes = w.Changes[:len(w.Changes)-w.LeftOut]
+	w.Message, w.Attempts = truncateText(w.Message), 1
+	w.OmittedChanges = max(0, len(w.Changes)-maxChanges)
+	w.Changes = w.Changes[:len(w.Changes)-w.OmittedChanges]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// What is refused is tried again and again: it must not push out what was before.
-	if n := slices.IndexFunc(l.writes, func(o Write) bool { return w.Result != "ok" && again(&o, &w) }); n >= 0 {
-		w.Times += l.writes[n].Times
+	if n := slices.IndexFunc(l.writes, func(o Write) bool { return w.Result != "ok" && isRetryOf(&o, &w) }); n >= 0 {
+		w.Attempts += l.writes[n].Attempts
 		l.writes = slices.Delete(l.writes, n, n+1)
 	}
-	l.writes = last(append(l.writes, w), maxWrites)
+	l.writes = keepLast(append(l.writes, w), maxWrites)
 }
 
-// again reports whether the later write is the earlier one, tried again in vain.
-func again(earlier, later *Write) bool {
+// isRetryOf reports whether the later write is the earlier one, tried again in vain.
+func isRetryOf(earlier, later *Write) bool {
 	return earlier.Namespace == later.Namespace && earlier.Slice == later.Slice && earlier.Verb == later.Verb &&
-		earlier.Result == later.Result && earlier.Answer == later.Answer
+		earlier.Result == later.Result && earlier.Message == later.Message
 }
 
-// Told remembers an Event.
-func (l *Log) Told(e Event) {
+// AddEvent remembers an Event.
+func (l *Log) AddEvent(e Event) {
 	if l == nil {
 		return
 	}
-	e.Note = clip(e.Note)
+	e.Note = truncateText(e.Note)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.events = last(append(l.events, e), maxEvents)
+	l.events = keepLast(append(l.events, e), maxEvents)
 }
 
-// Last returns what is remembered of the Services that are selected, newest first; nil: of all.
-func (l *Log) Last(selects func(namespace, service string) bool) (writes []Write, events []Event) {
+// Recent returns what is remembered of the Services that are selected, newest first; nil: of all.
+func (l *Log) Recent(selects func(namespace, service string) bool) (writes []Write, events []Event) {
 	if l == nil {
 		return nil, nil
 	}
@@ -132,15 +132,15 @@ func (l *Log) Last(selects func(namespace, service string) bool) (writes []Write
 	return writes, events
 }
 
-// last keeps the last of them, in an array that does not grow for ever.
-func last[T any](all []T, most int) []T {
-	if len(all) > most {
-		return append(all[:0], all[len(all)-most:]...)
+// keepLast keeps the last of them, in an array that does not grow for ever.
+func keepLast[T any](all []T, limit int) []T {
+	if len(all) > limit {
+		return append(all[:0], all[len(all)-limit:]...)
 	}
 	return all
 }
 
-func clip(text string) string {
+func truncateText(text string) string {
 	if len(text) <= maxText {
 		return text
 	}

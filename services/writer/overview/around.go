@@ -42,8 +42,8 @@ func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 	worth := endpoints.Worth(s)
 	trust := statuspage.Line{Severity: statuspage.OK, Text: "believed"}
 	word, observed := "never", "none yet"
-	if !s.WordAt.IsZero() {
-		word = statuspage.FormatAge(m.At, s.WordAt) + " ago"
+	if !s.MembershipSyncedAt.IsZero() {
+		word = statuspage.FormatAge(m.At, s.MembershipSyncedAt) + " ago"
 	}
 	if s.Observation > 0 {
 		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.FormatAge(m.At, s.ObservationReceivedAt))
@@ -133,20 +133,20 @@ func (m *model) write(w *history.Write) statuspage.Item {
 		if w.Result == "conflict" || w.Result == "throttled" {
 			i.Summary.Severity = statuspage.Warning // it is tried again at once, or when the API server wants it
 		}
-		if w.Times > 1 {
-			i.Summary.Text += fmt.Sprintf(", %d times", w.Times)
+		if w.Attempts > 1 {
+			i.Summary.Text += fmt.Sprintf(", %d times", w.Attempts)
 		}
-		i.Lines = append(i.Lines, statuspage.Line{Severity: i.Summary.Severity, Text: "The API server says: " + statuspage.SafeText(w.Answer)})
+		i.Lines = append(i.Lines, statuspage.Line{Severity: i.Summary.Severity, Text: "The API server says: " + statuspage.SafeText(w.Message)})
 	}
 	counts := map[string]int{}
 	for n := range w.Changes {
 		c := &w.Changes[n]
-		if strings.HasPrefix(c.What, "endpoint ") {
+		if strings.HasPrefix(c.Field, "endpoint ") {
 			counts[c.Mark()]++
 		}
 		i.Diff = append(i.Diff, statuspage.SafeText(c.String()))
-		if c.Why != "" {
-			i.Diff = append(i.Diff, "  "+statuspage.SafeText(c.Why))
+		if c.Reason != "" {
+			i.Diff = append(i.Diff, "  "+statuspage.SafeText(c.Reason))
 		}
 	}
 	for _, mark := range []string{"+", "-", "~"} {
@@ -157,8 +157,8 @@ func (m *model) write(w *history.Write) statuspage.Item {
 	if len(counts) == 0 && w.Result == "ok" {
 		i.Summary.Text += ", no endpoint changed"
 	}
-	if w.LeftOut > 0 {
-		i.Omitted = fmt.Sprintf("%d more changes are left out.", w.LeftOut)
+	if w.OmittedChanges > 0 {
+		i.Omitted = fmt.Sprintf("%d more changes are left out.", w.OmittedChanges)
 	}
 	return i
 }

@@ -41,7 +41,7 @@ func (c Config) Page(at time.Time, asked string) statuspage.Page {
 		names = []endpoints.Name{name}
 	}
 	m.Services, m.Status = c.Board.Look(endpoints.Select(names))
-	m.Writes, m.Events = c.History.Last(func(namespace, service string) bool {
+	m.Writes, m.Events = c.History.Recent(func(namespace, service string) bool {
 		return asked == "" || namespace == name.Namespace && (name.Service == "" || service == name.Service)
 	})
 	if !m.Dry {

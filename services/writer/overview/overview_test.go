@@ -54,9 +54,9 @@ func shop(service string, addresses ...string) endpoints.Target {
 
 func heard(name string) subscriber.Snapshot {
 	return subscriber.Snapshot{
-		Source: name, Synced: true, SyncedEpoch: true, Alive: true, WordAt: now.Add(-5 * time.Second),
+		Source: name, EverSynced: true, SyncedInStream: true, Connected: true, MembershipSyncedAt: now.Add(-5 * time.Second),
 		Observation: 7, ObservationReceivedAt: now.Add(-2 * time.Second),
-		Membership: subscriber.Part{State: subscriber.Synced}, Addresses: subscriber.Part{State: subscriber.Synced},
+		Membership: subscriber.PartStatus{State: subscriber.Synced}, Addresses: subscriber.PartStatus{State: subscriber.Synced},
 	}
 }
 
@@ -101,9 +101,9 @@ func troubled() endpoints.Target {
 func TestShowsBothWitnessesTheRuleAndWhatIsHeldBackUntilWhen(t *testing.T) {
 	m := pageOf(shop("mail", "10.0.0.1"), troubled())
 	m.Writes = []history.Write{
-		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "refused", Answer: "quota", Times: 3},
-		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Times: 1, Changes: []history.Change{
-			{What: "label a", Is: "b"}, {What: "endpoint 10.0.0.1", Was: "ready", Is: "out", Why: "probe: failing"}, {What: "endpoint 10.0.0.9", Was: "ready"},
+		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "refused", Message: "quota", Attempts: 3},
+		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Attempts: 1, Changes: []history.Change{
+			{Field: "label a", New: "b"}, {Field: "endpoint 10.0.0.1", Old: "ready", New: "out", Reason: "probe: failing"}, {Field: "endpoint 10.0.0.9", Old: "ready"},
 		}},
 	}
 	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "Shrink", Note: "One stays for now."}}
@@ -217,9 +217,9 @@ func TestSaysWhoLeadsAndWhatTheSourcesAreWorth(t *testing.T) {
 		"no write at all":                   {func(m *model) { m.Writes = nil }, "This writer has written nothing since it started."},
 		"a rehearsal without a write":       {func(m *model) { m.Dry, m.Writes = true, nil }, "This writer would have written nothing since it started."},
 		"a rehearsal's writes":              {func(m *model) { m.Dry = true }, "REHEARSED AND NOT SENT"},
-		"a silent source":                   {func(m *model) { m.Sources[0].Alive = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
+		"a silent source":                   {func(m *model) { m.Sources[0].Connected = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
 		"a new source":                      {func(m *model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
-		"one that doubts":                   {func(m *model) { m.Sources[0].Membership = subscriber.Part{Reason: "503"} }, "blue  in doubt  "},
+		"one that doubts":                   {func(m *model) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  in doubt  "},
 		"one not believed": {func(m *model) {
 			b := endpoints.NewBoard("life")
 			b.Put(silenced)
@@ -253,8 +253,8 @@ func TestAStrangersTextStaysText(t *testing.T) {
 	refused.Namespace, refused.State, refused.Reason, refused.Message = evil, endpoints.Refused, evil, evil
 	m := pageOf(target, refused)
 	m.Writer, m.Version, m.Asked, m.Holder, m.Leading = evil, evil, evil, evil, false
-	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.Part{Reason: evil}
-	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "refused", Answer: evil, Changes: []history.Change{{What: evil, Is: evil, Why: evil}}}}
+	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.PartStatus{Reason: evil}
+	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "refused", Message: evil, Changes: []history.Change{{Field: evil, New: evil, Reason: evil}}}}
 	m.Events = []history.Event{{Namespace: evil, Reason: evil, Note: evil}}
 	p := m.Page()
 	var page strings.Builder
@@ -299,7 +299,7 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 	m := pageOf(many...)
 	m.Asked = "x"
 	for range 100 {
-		m.Writes = append(m.Writes, history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{What: long, Is: long}}, 50)})
+		m.Writes = append(m.Writes, history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{Field: long, New: long}}, 50)})
 		m.Events = append(m.Events, history.Event{Reason: long, Note: long})
 	}
 	p := m.Page()
@@ -337,8 +337,8 @@ func TestAnOverviewIsOfWhatWasAskedFor(t *testing.T) {
 	b.Put(troubled())
 	b.Synced()
 	var log history.Log
-	log.Wrote(history.Write{Namespace: "web", Service: "a", Slice: "of-a", Verb: "update", Result: "ok"})
-	log.Told(history.Event{Namespace: "web", Service: "shop", Reason: "OfShop"})
+	log.AddWrite(history.Write{Namespace: "web", Service: "a", Slice: "of-a", Verb: "update", Result: "ok"})
+	log.AddEvent(history.Event{Namespace: "web", Service: "shop", Reason: "OfShop"})
 	c := Config{
 		Board: b, History: &log, Leading: func() bool { return false }, Holder: func() string { return "writer-2" },
 		Sources: func() []subscriber.Snapshot { return []subscriber.Snapshot{heard("green"), heard("blue")} },

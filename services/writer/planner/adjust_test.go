@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAdjustChangesConditionsAndNothingElse(t *testing.T) {
+func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 	yes, no, zone, port := true, false, "z-1", int32(30080)
 	conditions := func(ready, serving *bool) discoveryv1.EndpointConditions {
 		return discoveryv1.EndpointConditions{Ready: ready, Serving: serving}
@@ -46,16 +46,16 @@ func TestAdjustChangesConditionsAndNothingElse(t *testing.T) {
 	before := mine.DeepCopy()
 	out := discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &no}
 	want := of("shop-slicefeed", "shop", "slicefeed-default", at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", out))
-	if diff := cmp.Diff(Plan{Update: []*discoveryv1.EndpointSlice{want}}, Adjust(d, existing)); diff != "" {
+	if diff := cmp.Diff(Plan{Update: []*discoveryv1.EndpointSlice{want}}, AdjustExisting(d, existing)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(before, mine); diff != "" {
 		t.Errorf("what exists was altered: %s", diff)
 	}
-	if plan := Adjust(d, []*discoveryv1.EndpointSlice{want}); !plan.Empty() {
+	if plan := AdjustExisting(d, []*discoveryv1.EndpointSlice{want}); !plan.Empty() {
 		t.Errorf("written once more: %+v", plan)
 	}
-	if plan := Adjust(d, nil); !plan.Empty() {
+	if plan := AdjustExisting(d, nil); !plan.Empty() {
 		t.Errorf("a slice that somebody deleted is made again: %+v", plan)
 	}
 }

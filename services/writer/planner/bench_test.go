@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-func sizes(b *testing.B, run func(b *testing.B, d Desired, c *cluster)) {
+func forEachSize(b *testing.B, run func(b *testing.B, d Desired, c *fakeCluster)) {
 	for _, n := range []int{10, 100, 1000, 5000} {
 		b.Run(fmt.Sprint("endpoints=", n), func(b *testing.B) {
-			d := target(n)
-			run(b, d, settled(b, d))
+			d := testTarget(n)
+			run(b, d, appliedCluster(b, d))
 		})
 	}
 }
 
 // The slices are as they should be.
-func BenchmarkMakeAtRest(b *testing.B) {
-	sizes(b, func(b *testing.B, d Desired, c *cluster) {
+func BenchmarkComputeUnchanged(b *testing.B) {
+	forEachSize(b, func(b *testing.B, d Desired, c *fakeCluster) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if !Make(d, c.slices).Empty() {
+			if !Compute(d, c.slices).Empty() {
 				b.Fatal("it writes")
 			}
 		}
@@ -27,12 +27,12 @@ func BenchmarkMakeAtRest(b *testing.B) {
 }
 
 // One endpoint has other conditions than its slice says.
-func BenchmarkMakeChange(b *testing.B) {
-	sizes(b, func(b *testing.B, d Desired, c *cluster) {
+func BenchmarkComputeChange(b *testing.B) {
+	forEachSize(b, func(b *testing.B, d Desired, c *fakeCluster) {
 		d.Endpoints[len(d.Endpoints)/2].Ready = false
 		b.ReportAllocs()
 		for b.Loop() {
-			if Make(d, c.slices).Writes() != 1 {
+			if Compute(d, c.slices).Writes() != 1 {
 				b.Fatal("it is not one write")
 			}
 		}
@@ -40,11 +40,11 @@ func BenchmarkMakeChange(b *testing.B) {
 }
 
 // What the slices list is read back.
-func BenchmarkHeld(b *testing.B) {
-	sizes(b, func(b *testing.B, d Desired, c *cluster) {
+func BenchmarkCurrentEndpoints(b *testing.B) {
+	forEachSize(b, func(b *testing.B, d Desired, c *fakeCluster) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if len(Held(d, c.slices)) != len(d.Endpoints) {
+			if len(CurrentEndpoints(d, c.slices)) != len(d.Endpoints) {
 				b.Fatal("something is missing")
 			}
 		}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cluster is what an API server would make of a plan.
-type cluster struct {
+// fakeCluster is what an API server would make of a plan.
+type fakeCluster struct {
 	slices  []*discoveryv1.EndpointSlice
 	version int
 }
 
-func (c *cluster) copy() []*discoveryv1.EndpointSlice {
+func (c *fakeCluster) copy() []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
 	for _, s := range c.slices {
 		out = append(out, s.DeepCopy())
@@ -24,7 +24,7 @@ func (c *cluster) copy() []*discoveryv1.EndpointSlice {
 	return out
 }
 
-func (c *cluster) find(name string) int {
+func (c *fakeCluster) find(name string) int {
 	for i, s := range c.slices {
 		if s.Name == name {
 			return i
@@ -34,7 +34,7 @@ func (c *cluster) find(name string) int {
 }
 
 // apply runs a plan step by step and refuses what an API server would.
-func (c *cluster) apply(t failer, plan Plan, step func()) {
+func (c *fakeCluster) apply(t testFailer, plan Plan, step func()) {
 	t.Helper()
 	for _, slice := range plan.Create {
 		if c.find(slice.Name) >= 0 {
@@ -74,8 +74,8 @@ func (c *cluster) apply(t failer, plan Plan, step func()) {
 	}
 }
 
-// visible are the addresses that consumers find in our slices.
-func (c *cluster) visible(d Desired) map[netip.Addr]int {
+// visibleCounts are the addresses that consumers find in our slices.
+func (c *fakeCluster) visibleCounts(d Desired) map[netip.Addr]int {
 	out := map[netip.Addr]int{}
 	for _, s := range c.slices {
 		if s.Labels[discoveryv1.LabelManagedBy] == d.ManagedBy && s.Labels[discoveryv1.LabelServiceName] == d.Service {
@@ -87,17 +87,17 @@ func (c *cluster) visible(d Desired) map[netip.Addr]int {
 	return out
 }
 
-type failer interface {
+type testFailer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-func ready(addr string) Endpoint {
+func readyEndpoint(addr string) Endpoint {
 	return Endpoint{Address: netip.MustParseAddr(addr), Ready: true, Serving: true}
 }
 
-// target is a target with n ready endpoints.
-func target(n int) Desired {
+// testTarget is a target with n ready endpoints.
+func testTarget(n int) Desired {
 	d := Desired{
 		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default", Writer: "slicefeed",
 		Owner:    metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
@@ -105,17 +105,17 @@ func target(n int) Desired {
 		Ports:    []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
-		d.Endpoints = append(d.Endpoints, ready(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
+		d.Endpoints = append(d.Endpoints, readyEndpoint(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 	}
 	return d
 }
 
-// settled is a cluster as the plan for d leaves it.
-func settled(t testing.TB, d Desired) *cluster {
+// appliedCluster is a cluster as the plan for d leaves it.
+func appliedCluster(t testing.TB, d Desired) *fakeCluster {
 	t.Helper()
-	c := &cluster{}
-	c.apply(t, Make(d, nil), func() {})
-	if again := Make(d, c.slices); !again.Empty() {
+	c := &fakeCluster{}
+	c.apply(t, Compute(d, nil), func() {})
+	if again := Compute(d, c.slices); !again.Empty() {
 		t.Fatalf("planning again gives %d writes", again.Writes())
 	}
 	return c

@@ -27,17 +27,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oracle runs the reconciler of Kubernetes' own EndpointSlice controller for the same
+// inTreeOracle runs the reconciler of Kubernetes' own EndpointSlice controller for the same
 // Service, on synthetic Pods of one node.
-type oracle struct {
+type inTreeOracle struct {
 	service    *corev1.Service
 	reconciler *inTree.Reconciler
-	cluster    *cluster // what it writes to
+	cluster    *fakeCluster // what it writes to
 	writes     int
 }
 
-func newOracle(d Desired) *oracle {
-	o := &oracle{service: &corev1.Service{
+func newInTreeOracle(d Desired) *inTreeOracle {
+	o := &inTreeOracle{service: &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Service, UID: d.Owner.UID,
 		},
@@ -57,12 +57,12 @@ func newOracle(d Desired) *oracle {
 }
 
 // relabel gives the Service its labels. The reconciler has its slices carry these, and takes off all others.
-func (o *oracle) relabel(d Desired) {
+func (o *inTreeOracle) relabel(d Desired) {
 	o.service.Labels = map[string]string{LabelSource: DefaultSource, LabelWriter: d.Writer}
 	maps.Copy(o.service.Labels, d.Labels)
 }
 
-func (o *oracle) write(action clienttesting.Action) (bool, runtime.Object, error) {
+func (o *inTreeOracle) write(action clienttesting.Action) (bool, runtime.Object, error) {
 	o.writes++
 	switch action.GetVerb() {
 	case "create":
@@ -85,10 +85,10 @@ func (o *oracle) write(action clienttesting.Action) (bool, runtime.Object, error
 }
 
 // reconcile says what the in-tree reconciler makes of the slices, and by how many writes.
-func (o *oracle) reconcile(t *rapid.T, d Desired, existing *cluster) (*cluster, int) {
-	o.cluster, o.writes = &cluster{slices: existing.copy(), version: existing.version}, 0
+func (o *inTreeOracle) reconcile(t *rapid.T, d Desired, existing *fakeCluster) (*fakeCluster, int) {
+	o.cluster, o.writes = &fakeCluster{slices: existing.copy(), version: existing.version}, 0
 	for _, slice := range o.cluster.slices {
-		toTree(slice, len(o.cluster.slices))
+		toInTree(slice, len(o.cluster.slices))
 	}
 	pods := make([]*corev1.Pod, len(d.Endpoints))
 	for i, e := range d.Endpoints {
@@ -98,15 +98,15 @@ func (o *oracle) reconcile(t *rapid.T, d Desired, existing *cluster) (*cluster, 
 		t.Fatalf("the in-tree reconciler: %v", err)
 	}
 	for _, slice := range o.cluster.slices {
-		fromTree(slice, d)
+		fromInTree(slice, d)
 	}
 	return o.cluster, o.writes
 }
 
-// toTree and fromTree translate between the two ways of writing the same: only a Pod's
+// toInTree and fromInTree translate between the two ways of writing the same: only a Pod's
 // endpoint names its node and its Pod, and the slice of a Service without endpoints, of which
 // both keep one, has no ports in-tree.
-func toTree(slice *discoveryv1.EndpointSlice, of int) {
+func toInTree(slice *discoveryv1.EndpointSlice, of int) {
 	if len(slice.Endpoints) == 0 && of == 1 {
 		slice.Ports = nil
 	}
@@ -118,7 +118,7 @@ func toTree(slice *discoveryv1.EndpointSlice, of int) {
 	}
 }
 
-func fromTree(slice *discoveryv1.EndpointSlice, d Desired) {
+func fromInTree(slice *discoveryv1.EndpointSlice, d Desired) {
 	if len(slice.Endpoints) == 0 {
 		slice.Ports = d.Ports
 	}
@@ -149,67 +149,67 @@ func podOf(namespace string, e Endpoint) *corev1.Pod {
 	return pod
 }
 
-// crowd is a Service's endpoints while they come and go.
-type crowd struct {
-	list []Endpoint
-	born int // how many addresses have been used; none comes twice
-	last int // how many there were before the Service was scaled to zero
+// endpointPool is a Service's endpoints while they come and go.
+type endpointPool struct {
+	endpoints  []Endpoint
+	used       int // how many addresses have been used; none comes twice
+	beforeZero int // how many there were before the Service was scaled to zero
 }
 
-func (c *crowd) add(k int) {
+func (c *endpointPool) add(k int) {
 	for range k {
-		c.born++
-		c.list = append(c.list, ready(netip.AddrFrom4([4]byte{10, 0, byte(c.born >> 8), byte(c.born)}).String()))
+		c.used++
+		c.endpoints = append(c.endpoints, readyEndpoint(netip.AddrFrom4([4]byte{10, 0, byte(c.used >> 8), byte(c.used)}).String()))
 	}
 }
 
 // change makes one random change and names it.
-func (c *crowd) change(t *rapid.T) string {
+func (c *endpointPool) change(t *rapid.T) string {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "which"), 0))
 	kind := rapid.SampledFrom([]string{"add", "remove", "flip", "replace", "add", "remove", "flip", "replace", "zero"}).Draw(t, "change")
 	// Drawn evenly: rapid's own numbers are mostly small.
 	k := 1 + random.IntN([]int{3, 30, 150}[random.IntN(3)])
-	c.list = slices.Clone(c.list)
+	c.endpoints = slices.Clone(c.endpoints)
 	if random.IntN(2) == 0 { // else those that are there longest, who share slices
-		random.Shuffle(len(c.list), func(i, j int) { c.list[i], c.list[j] = c.list[j], c.list[i] })
+		random.Shuffle(len(c.endpoints), func(i, j int) { c.endpoints[i], c.endpoints[j] = c.endpoints[j], c.endpoints[i] })
 	} else {
-		slices.SortFunc(c.list, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
+		slices.SortFunc(c.endpoints, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
 	}
 	switch {
-	case len(c.list) == 0 && c.last > 0:
-		kind, k, c.last = "back", c.last, 0
+	case len(c.endpoints) == 0 && c.beforeZero > 0:
+		kind, k, c.beforeZero = "back", c.beforeZero, 0
 		c.add(k)
 		return fmt.Sprint(kind, " ", k)
-	case len(c.list) > 300:
+	case len(c.endpoints) > 300:
 		kind = "remove"
-	case len(c.list) == 0:
+	case len(c.endpoints) == 0:
 		kind = "add"
 	}
-	n := min(k, len(c.list))
+	n := min(k, len(c.endpoints))
 	switch kind {
 	case "add":
 		c.add(k)
 	case "remove":
-		c.list = c.list[n:]
+		c.endpoints = c.endpoints[n:]
 	case "replace":
-		c.list = c.list[n:]
+		c.endpoints = c.endpoints[n:]
 		c.add(n)
 	case "flip":
 		for i := range n {
 			// Ready, unready, draining: all that a Pod's endpoint can be while it answers or not.
 			states := [][3]bool{{true, true, false}, {false, false, false}, {false, true, true}}
-			at := slices.Index(states, [3]bool{c.list[i].Ready, c.list[i].Serving, c.list[i].Terminating})
+			at := slices.Index(states, [3]bool{c.endpoints[i].Ready, c.endpoints[i].Serving, c.endpoints[i].Terminating})
 			s := states[(at+1+random.IntN(2))%3]
-			c.list[i].Ready, c.list[i].Serving, c.list[i].Terminating = s[0], s[1], s[2]
+			c.endpoints[i].Ready, c.endpoints[i].Serving, c.endpoints[i].Terminating = s[0], s[1], s[2]
 		}
 	case "zero":
-		c.last, c.list = len(c.list), nil
+		c.beforeZero, c.endpoints = len(c.endpoints), nil
 	}
 	return fmt.Sprint(kind, " ", k)
 }
 
-// conditions are what consumers find, by address.
-func conditions(slices []*discoveryv1.EndpointSlice) map[string][3]bool {
+// conditionsByAddress are what consumers find, by address.
+func conditionsByAddress(slices []*discoveryv1.EndpointSlice) map[string][3]bool {
 	out := map[string][3]bool{}
 	for _, slice := range slices {
 		for _, e := range slice.Endpoints {
@@ -219,18 +219,18 @@ func conditions(slices []*discoveryv1.EndpointSlice) map[string][3]bool {
 	return out
 }
 
-// anyhow is a cluster with slices filled anyhow, and the crowd that they list.
-func anyhow(t *rapid.T, d Desired) (*cluster, *crowd) {
-	out, c := &cluster{}, &crowd{}
+// randomCluster is a cluster with slices filled anyhow, and the crowd that they list.
+func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
+	out, c := &fakeCluster{}, &endpointPool{}
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "layout"), 0))
 	for i := range rapid.IntRange(0, 4).Draw(t, "slices") {
-		slice := d.blank(fmt.Sprint(d.FirstName, "-", i), discoveryv1.AddressTypeIPv4)
-		slice.UID, slice.Labels, slice.Ports = types.UID(slice.Name), d.labels(&slot{was: slice, group: &group{source: DefaultSource}}), d.Ports
+		slice := d.newSlice(fmt.Sprint(d.FirstName, "-", i), discoveryv1.AddressTypeIPv4)
+		slice.UID, slice.Labels, slice.Ports = types.UID(slice.Name), d.sliceLabels(&plannedSlice{base: slice, group: &sliceGroup{source: DefaultSource}}), d.Ports
 		slice.OwnerReferences = []metav1.OwnerReference{d.Owner}
-		at := len(c.list)
+		at := len(c.endpoints)
 		c.add(1 + random.IntN(defaultMaxPerSlice))
-		for _, e := range c.list[at:] {
-			slice.Endpoints = append(slice.Endpoints, written(&e))
+		for _, e := range c.endpoints[at:] {
+			slice.Endpoints = append(slice.Endpoints, toAPI(&e))
 		}
 		out.slices = append(out.slices, slice)
 	}
@@ -243,34 +243,34 @@ func anyhow(t *rapid.T, d Desired) (*cluster, *crowd) {
 // Over a sequence the two go apart, and only the sums are compared: which endpoints share
 // a slice decides what a later change costs, and the in-tree reconciler draws them from
 // a map, so now and then a draw of its turns out luckier than any choice made beforehand.
-func TestNoChangeTakesMoreWritesThanTheInTreeReconcilerNeeds(t *testing.T) {
+func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 	var sequences, changes, fewer, unlucky int
 	var sum struct{ writes, slices struct{ ours, tree int } }
 	rapid.Check(t, func(t *rapid.T) {
-		d := target(0)
+		d := testTarget(0)
 		d.Owner = *metav1.NewControllerRef(&metav1.ObjectMeta{Name: d.Service, UID: "svc-1"}, corev1.SchemeGroupVersion.WithKind("Service"))
 		d.Ports[0].Protocol = new(corev1.ProtocolTCP)
-		tree := newOracle(d)
-		ours, c := anyhow(t, d)
-		theirs := &cluster{slices: ours.copy()}
+		tree := newInTreeOracle(d)
+		ours, c := randomCluster(t, d)
+		theirs := &fakeCluster{slices: ours.copy()}
 		ourWrites, treeWrites := 0, 0
 		for range rapid.IntRange(1, 14).Draw(t, "changes") {
 			changed := c.change(t)
-			d.Endpoints = c.list
+			d.Endpoints = c.endpoints
 			if rapid.IntRange(0, 3).Draw(t, "labels") == 0 {
 				d.Labels = rapid.SampledFrom([]map[string]string{nil, {"team": "a"}, {"team": "b"}}).Draw(t, "relabel")
 				tree.relabel(d)
 				changed += fmt.Sprint(", labels ", d.Labels)
 			}
-			both := func(from *cluster) (planned, reconciled *cluster, plan, writes int) {
-				planned = &cluster{slices: from.copy(), version: from.version}
-				todo := Make(d, planned.slices)
+			both := func(from *fakeCluster) (planned, reconciled *fakeCluster, plan, writes int) {
+				planned = &fakeCluster{slices: from.copy(), version: from.version}
+				todo := Compute(d, planned.slices)
 				planned.apply(t, todo, func() {})
 				reconciled, writes = tree.reconcile(t, d, from)
 				if todo.Writes() > writes {
 					t.Fatalf("%s: %d writes, in-tree %d", changed, todo.Writes(), writes)
 				}
-				if want, got := conditions(reconciled.slices), conditions(planned.slices); !maps.Equal(want, got) {
+				if want, got := conditionsByAddress(reconciled.slices), conditionsByAddress(planned.slices); !maps.Equal(want, got) {
 					t.Fatalf("%s: not the same endpoints as in-tree: %s", changed, cmp.Diff(want, got))
 				}
 				if todo.Writes() < writes {

@@ -59,7 +59,7 @@ func sync(ctx context.Context, client kubernetes.Interface, desired planner.Desi
 	for i := range list.Items {
 		existing[i] = &list.Items[i]
 	}
-	plan := planner.Make(desired, existing)
+	plan := planner.Compute(desired, existing)
 	for _, slice := range plan.Create {
 		if _, err := api.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
 			return plan, err

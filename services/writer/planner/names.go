@@ -7,16 +7,16 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// maxName is the longest name that the API server takes.
-const maxName = 253
+// maxNameLength is the longest name that the API server takes.
+const maxNameLength = 253
 
-// names hands out names that nobody in the namespace has. They depend on nothing but the
+// nameAllocator hands out names that nobody in the namespace has. They depend on nothing but the
 // plan's input: two leaders for a moment want the same name, and the API server lets one.
-type names struct{ taken map[string]struct{} }
+type nameAllocator struct{ taken map[string]struct{} }
 
-// names knows every slice of the namespace that it is shown, also those not ours.
-func (d Desired) names(existing []*discoveryv1.EndpointSlice) *names {
-	n := &names{taken: make(map[string]struct{}, len(existing))}
+// newNameAllocator knows every slice of the namespace that it is shown, also those not ours.
+func (d Desired) newNameAllocator(existing []*discoveryv1.EndpointSlice) *nameAllocator {
+	n := &nameAllocator{taken: make(map[string]struct{}, len(existing))}
 	for _, slice := range existing {
 		if slice.Namespace == d.Namespace {
 			n.taken[slice.Name] = struct{}{}
@@ -25,49 +25,49 @@ func (d Desired) names(existing []*discoveryv1.EndpointSlice) *names {
 	return n
 }
 
-// next is the configured name for the first slice of the first family, then
+// nextName is the configured name for the first slice of the first family, then
 // <name>[-<source>][-ipv6], then these with -2, -3 and so on.
-func (n *names) next(d Desired, g *group) string {
-	if g.family == d.Families[0] && n.free(d.FirstName) {
-		return n.take(d.FirstName)
+func (n *nameAllocator) nextName(d Desired, g *sliceGroup) string {
+	if g.family == d.Families[0] && n.isFree(d.FirstName) {
+		return n.reserve(d.FirstName)
 	}
 	suffix := ""
 	if g.source != DefaultSource {
-		suffix += "-" + subdomain(g.source)
+		suffix += "-" + toNamePart(g.source)
 	}
 	if g.family != d.Families[0] {
 		suffix += "-" + strings.ToLower(string(g.family))
 	}
-	if name := join(d.FirstName, suffix); n.free(name) {
-		return n.take(name)
+	if name := joinName(d.FirstName, suffix); n.isFree(name) {
+		return n.reserve(name)
 	}
 	for i := 2; ; i++ {
-		if name := join(d.FirstName, suffix+"-"+strconv.Itoa(i)); n.free(name) {
-			return n.take(name)
+		if name := joinName(d.FirstName, suffix+"-"+strconv.Itoa(i)); n.isFree(name) {
+			return n.reserve(name)
 		}
 	}
 }
 
-func (n *names) free(name string) bool {
+func (n *nameAllocator) isFree(name string) bool {
 	_, taken := n.taken[name]
-	return !taken && len(name) <= maxName
+	return !taken && len(name) <= maxNameLength
 }
 
-func (n *names) take(name string) string {
+func (n *nameAllocator) reserve(name string) string {
 	n.taken[name] = struct{}{}
 	return name
 }
 
-// join shortens the name, never the suffix, to what the API server takes.
-func join(name, suffix string) string {
-	if excess := len(name) + len(suffix) - maxName; excess > 0 {
+// joinName shortens the name, never the suffix, to what the API server takes.
+func joinName(name, suffix string) string {
+	if excess := len(name) + len(suffix) - maxNameLength; excess > 0 {
 		name = strings.TrimRight(name[:max(len(name)-excess, 1)], "-.")
 	}
 	return name + suffix
 }
 
-// subdomain makes a label's value fit into a name: label values may have capitals and underscores.
-func subdomain(value string) string {
+// toNamePart makes a label's value fit into a name: label values may have capitals and underscores.
+func toNamePart(value string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':

@@ -13,29 +13,29 @@ import (
 )
 
 var (
-	aNode    = metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}
-	itBefore = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-0"}
-	knative  = metav1.OwnerReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "shop", UID: "k"}
+	nodeOwner     = metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}
+	previousOwner = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-0"}
+	knativeOwner  = metav1.OwnerReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "shop", UID: "k"}
 )
 
-func TestASliceWhoseServiceNameWasAlteredIsOursByItsOwnerOrTheFirstName(t *testing.T) {
+func TestOwnsSliceWithChangedServiceName(t *testing.T) {
 	for name, c := range map[string]struct {
 		slice  string
 		owners []metav1.OwnerReference
 		owner  metav1.OwnerReference
 		want   bool
 	}{
-		"its owner is the Service":               {"another", []metav1.OwnerReference{aNode, target(0).Owner}, target(0).Owner, true},
-		"it has the first name and no owner":     {"shop-nodes", nil, target(0).Owner, true},
-		"it has the first name, and a Node's":    {"shop-nodes", []metav1.OwnerReference{aNode}, target(0).Owner, true},
-		"it has the first name, and a Service's": {"shop-nodes", []metav1.OwnerReference{itBefore, aNode}, target(0).Owner, false},
-		"it has neither":                         {"another", nil, target(0).Owner, false},
+		"its owner is the Service":               {"another", []metav1.OwnerReference{nodeOwner, testTarget(0).Owner}, testTarget(0).Owner, true},
+		"it has the first name and no owner":     {"shop-nodes", nil, testTarget(0).Owner, true},
+		"it has the first name, and a Node's":    {"shop-nodes", []metav1.OwnerReference{nodeOwner}, testTarget(0).Owner, true},
+		"it has the first name, and a Service's": {"shop-nodes", []metav1.OwnerReference{previousOwner, nodeOwner}, testTarget(0).Owner, false},
+		"it has neither":                         {"another", nil, testTarget(0).Owner, false},
 		"nobody is to own it, and nobody does":   {"another", []metav1.OwnerReference{{}}, metav1.OwnerReference{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := target(0)
+			d := testTarget(0)
 			d.Owner = c.owner
-			s := listing(c.slice, "default", 1, 1)
+			s := testSlice(c.slice, "default", 1, 1)
 			s.Labels[discoveryv1.LabelServiceName], s.OwnerReferences = "another", c.owners
 			if got := d.Owns(s); got != c.want {
 				t.Errorf("ours: %t", got)
@@ -44,39 +44,39 @@ func TestASliceWhoseServiceNameWasAlteredIsOursByItsOwnerOrTheFirstName(t *testi
 	}
 }
 
-func TestWhatIsWrittenSaysNoMoreThanItHasTo(t *testing.T) {
+func TestRenderedSliceFields(t *testing.T) {
 	t.Run("an update brings no field managers, which the server knows", func(t *testing.T) {
-		was := listing("shop-nodes", "default", 1, 2)
+		was := testSlice("shop-nodes", "default", 1, 2)
 		was.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
-		if got := Make(target(1), []*discoveryv1.EndpointSlice{was}).Update[0].ManagedFields; got != nil {
+		if got := Compute(testTarget(1), []*discoveryv1.EndpointSlice{was}).Update[0].ManagedFields; got != nil {
 			t.Errorf("it brings %v", got)
 		}
 	})
 	t.Run("a slice that is emptied lists nothing, which is not null", func(t *testing.T) {
-		if got := Make(target(0), []*discoveryv1.EndpointSlice{listing("shop-nodes", "default", 1, 2)}).Update[0].Endpoints; got == nil || len(got) > 0 {
+		if got := Compute(testTarget(0), []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}).Update[0].Endpoints; got == nil || len(got) > 0 {
 			t.Errorf("it lists %#v", got)
 		}
 	})
 	t.Run("who names no writer leaves that label alone", func(t *testing.T) {
-		d := target(2)
+		d := testTarget(2)
 		d.Writer = ""
-		was := listing("shop-nodes", "default", 1, 1)
-		if got := Make(d, []*discoveryv1.EndpointSlice{was}).Update[0].Labels[LabelWriter]; got != was.Labels[LabelWriter] {
+		was := testSlice("shop-nodes", "default", 1, 1)
+		if got := Compute(d, []*discoveryv1.EndpointSlice{was}).Update[0].Labels[LabelWriter]; got != was.Labels[LabelWriter] {
 			t.Errorf("it is %q", got)
 		}
-		if plan := Make(d, []*discoveryv1.EndpointSlice{listing("shop-nodes", "default", 1, 2)}); !plan.Empty() {
-			t.Errorf("it is written by %v", outcome(plan))
+		if plan := Compute(d, []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}); !plan.Empty() {
+			t.Errorf("it is written by %v", describePlan(plan))
 		}
-		if got, is := Make(d, nil).Create[0].Labels[LabelWriter]; is {
+		if got, is := Compute(d, nil).Create[0].Labels[LabelWriter]; is {
 			t.Errorf("it is %q", got)
 		}
 	})
 }
 
-func TestSlicesHaveTheServicesLabelsAndNoOthers(t *testing.T) {
+func TestSlicesHaveOnlyServiceLabels(t *testing.T) {
 	own := map[string]string{
-		discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: target(0).ManagedBy,
-		LabelSource: DefaultSource, LabelWriter: target(0).Writer,
+		discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: testTarget(0).ManagedBy,
+		LabelSource: DefaultSource, LabelWriter: testTarget(0).Writer,
 	}
 	with := func(more map[string]string) map[string]string {
 		all := maps.Clone(own)
@@ -102,13 +102,13 @@ func TestSlicesHaveTheServicesLabelsAndNoOthers(t *testing.T) {
 		"an adopted slice's own labels": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, nil, false, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := target(1)
+			d := testTarget(1)
 			d.Labels, d.Headless = c.labels, c.headless
-			was := listing("shop-nodes", "default", 1, 1)
+			was := testSlice("shop-nodes", "default", 1, 1)
 			was.Labels = with(c.was)
-			plan := Make(d, []*discoveryv1.EndpointSlice{was})
+			plan := Compute(d, []*discoveryv1.EndpointSlice{was})
 			if c.written {
-				counts(t, plan, 0, 1, 0)
+				checkCounts(t, plan, 0, 1, 0)
 				if diff := cmp.Diff(was.Endpoints, plan.Update[0].Endpoints); diff != "" {
 					t.Errorf("endpoints change with the labels (-was +is):\n%s", diff)
 				}
@@ -116,20 +116,20 @@ func TestSlicesHaveTheServicesLabelsAndNoOthers(t *testing.T) {
 					t.Errorf("labels (-want +got):\n%s", diff)
 				}
 			} else {
-				counts(t, plan, 0, 0, 0)
+				checkCounts(t, plan, 0, 0, 0)
 			}
-			if diff := cmp.Diff(with(c.want), Make(d, nil).Create[0].Labels); diff != "" {
+			if diff := cmp.Diff(with(c.want), Compute(d, nil).Create[0].Labels); diff != "" {
 				t.Errorf("labels of a new slice (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestTriggerTimeThatAnotherWriterLeftIsRemoved(t *testing.T) {
-	was := listing("shop-nodes", "default", 1, 1)
+func TestRemovesTriggerTimeAnnotation(t *testing.T) {
+	was := testSlice("shop-nodes", "default", 1, 1)
 	was.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-01T00:00:00Z", "a": "b"}
-	plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
-	counts(t, plan, 0, 1, 0)
+	plan := Compute(testTarget(1), []*discoveryv1.EndpointSlice{was})
+	checkCounts(t, plan, 0, 1, 0)
 	if diff := cmp.Diff(map[string]string{"a": "b"}, plan.Update[0].Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -138,8 +138,8 @@ func TestTriggerTimeThatAnotherWriterLeftIsRemoved(t *testing.T) {
 	}
 }
 
-func TestTheOwnerIsTheServiceAndNoOther(t *testing.T) {
-	is := target(0).Owner
+func TestOwnerIsTheService(t *testing.T) {
+	is := testTarget(0).Owner
 	flagged, renamed, lower, old := is, is, is, is
 	flagged.Controller, renamed.Name, lower.Kind, old.APIVersion = new(true), "another", "service", "v0"
 	refs := func(all ...metav1.OwnerReference) []metav1.OwnerReference { return all }
@@ -149,35 +149,35 @@ func TestTheOwnerIsTheServiceAndNoOther(t *testing.T) {
 		written   bool
 	}{
 		"it is":                              {is, refs(is), refs(is), false},
-		"it is, with flags of others":        {is, refs(flagged, aNode), refs(flagged, aNode), false},
-		"it is not yet":                      {is, refs(aNode), refs(aNode, is), true},
-		"one of before is, as well":          {is, refs(is, itBefore), refs(is), true},
-		"one of before is, and was before":   {is, refs(itBefore, aNode, is), refs(aNode, is), true},
-		"one of another kind of Service is":  {is, refs(knative, is), refs(knative, is), false},
+		"it is, with flags of others":        {is, refs(flagged, nodeOwner), refs(flagged, nodeOwner), false},
+		"it is not yet":                      {is, refs(nodeOwner), refs(nodeOwner, is), true},
+		"one of before is, as well":          {is, refs(is, previousOwner), refs(is), true},
+		"one of before is, and was before":   {is, refs(previousOwner, nodeOwner, is), refs(nodeOwner, is), true},
+		"one of another kind of Service is":  {is, refs(knativeOwner, is), refs(knativeOwner, is), false},
 		"it is, by another name":             {is, refs(renamed), refs(is), true},
 		"it is, as another kind":             {is, refs(lower), refs(lower, is), true},
 		"it is, by another version":          {is, refs(old), refs(old, is), true},
-		"nobody is to be, and somebody is":   {metav1.OwnerReference{}, refs(itBefore), refs(itBefore), false},
+		"nobody is to be, and somebody is":   {metav1.OwnerReference{}, refs(previousOwner), refs(previousOwner), false},
 		"nobody is to be, and nobody is yet": {metav1.OwnerReference{}, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			was := listing("shop-nodes", "default", 1, 1)
+			was := testSlice("shop-nodes", "default", 1, 1)
 			was.OwnerReferences = c.was
-			d := target(1)
+			d := testTarget(1)
 			d.Owner = c.owner
-			if plan := Make(d, []*discoveryv1.EndpointSlice{was}); plan.Empty() == c.written {
+			if plan := Compute(d, []*discoveryv1.EndpointSlice{was}); plan.Empty() == c.written {
 				t.Errorf("written: %t", !plan.Empty())
 			}
-			d = target(2)
+			d = testTarget(2)
 			d.Owner = c.owner
-			if diff := cmp.Diff(c.want, Make(d, []*discoveryv1.EndpointSlice{was}).Update[0].OwnerReferences); diff != "" {
+			if diff := cmp.Diff(c.want, Compute(d, []*discoveryv1.EndpointSlice{was}).Update[0].OwnerReferences); diff != "" {
 				t.Errorf("owners after a change (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestEachDifferenceOfAnEndpointIsWritten(t *testing.T) {
+func TestWritesEachEndpointDifference(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.Endpoint){
 		"it is not ready":      func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) },
 		"it does not serve":    func(e *discoveryv1.Endpoint) { e.Conditions.Serving = new(false) },
@@ -188,18 +188,18 @@ func TestEachDifferenceOfAnEndpointIsWritten(t *testing.T) {
 		"it is another family": func(e *discoveryv1.Endpoint) { e.Addresses = []string{"fd00::1"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			was := listing("shop-nodes", "default", 1, 1)
+			was := testSlice("shop-nodes", "default", 1, 1)
 			alter(&was.Endpoints[0])
-			plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
-			counts(t, plan, 0, 1, 0)
-			if diff := cmp.Diff(listing("shop-nodes", "default", 1, 1).Endpoints, plan.Update[0].Endpoints); diff != "" {
+			plan := Compute(testTarget(1), []*discoveryv1.EndpointSlice{was})
+			checkCounts(t, plan, 0, 1, 0)
+			if diff := cmp.Diff(testSlice("shop-nodes", "default", 1, 1).Endpoints, plan.Update[0].Endpoints); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestEachDifferenceOfThePortsIsWritten(t *testing.T) {
+func TestWritesEachPortDifference(t *testing.T) {
 	one, two, three := discoveryv1.EndpointPort{Port: new(int32(1))}, discoveryv1.EndpointPort{Port: new(int32(2))}, discoveryv1.EndpointPort{Port: new(int32(3))}
 	all, udp := discoveryv1.EndpointPort{}, discoveryv1.EndpointPort{Protocol: new(corev1.ProtocolUDP), Port: new(int32(1))}
 	ports := func(all ...discoveryv1.EndpointPort) []discoveryv1.EndpointPort { return all }
@@ -216,10 +216,10 @@ func TestEachDifferenceOfThePortsIsWritten(t *testing.T) {
 		"one that is there with none":       {nil, ports(one)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			was, d := listing("shop-nodes", "default", 1, 1), target(1)
+			was, d := testSlice("shop-nodes", "default", 1, 1), testTarget(1)
 			was.Ports, d.Ports = c.was, c.want
-			plan := Make(d, []*discoveryv1.EndpointSlice{was})
-			counts(t, plan, 0, 1, 0)
+			plan := Compute(d, []*discoveryv1.EndpointSlice{was})
+			checkCounts(t, plan, 0, 1, 0)
 			if got := plan.Update[0].Ports; !slices.EqualFunc(c.want, got, func(a, b discoveryv1.EndpointPort) bool { return cmp.Equal(a, b) }) {
 				t.Errorf("ports are %v", got)
 			}
@@ -227,10 +227,10 @@ func TestEachDifferenceOfThePortsIsWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAddressIsNotHeld(t *testing.T) {
-	was := listing("shop-nodes", "default", 1, 1)
+func TestCurrentEndpointsSkipsInvalidAddresses(t *testing.T) {
+	was := testSlice("shop-nodes", "default", 1, 1)
 	was.Endpoints = append(was.Endpoints, discoveryv1.Endpoint{}, discoveryv1.Endpoint{Addresses: []string{"one"}})
-	held := Held(target(0), []*discoveryv1.EndpointSlice{was})
+	held := CurrentEndpoints(testTarget(0), []*discoveryv1.EndpointSlice{was})
 	if len(held) != 1 || held[0].Address != netip.MustParseAddr("10.0.0.1") {
 		t.Errorf("held is %v", held)
 	}

@@ -91,48 +91,48 @@ func (d Desired) Owns(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Name == d.FirstName && !owned
 }
 
-// Held reads back what our slices of this Service list, sorted by address. Of an address
+// CurrentEndpoints reads back what our slices of this Service list, sorted by address. Of an address
 // that is listed twice the one that Make would keep counts, and nil conditions read as the
 // API defines them. Only d's naming fields matter.
-func Held(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
-	var held []Endpoint
+func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
+	var current []Endpoint
 	seen := map[netip.Addr]struct{}{}
-	for _, slice := range d.ours(existing) {
+	for _, slice := range d.ownedSlices(existing) {
 		for i := range slice.Endpoints {
-			addr, ok := address(&slice.Endpoints[i])
+			addr, ok := firstAddress(&slice.Endpoints[i])
 			if _, again := seen[addr]; !ok || again {
 				continue
 			}
 			seen[addr] = struct{}{}
-			held = append(held, readBack(addr, &slice.Endpoints[i], sourceOf(slice)))
+			current = append(current, fromAPI(addr, &slice.Endpoints[i], sourceOf(slice)))
 		}
 	}
-	slices.SortFunc(held, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
-	return held
+	slices.SortFunc(current, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
+	return current
 }
 
-// ours picks our slices, the first name first, then by name, so that neither the order of
+// ownedSlices picks our slices, the first name first, then by name, so that neither the order of
 // a cache nor that of a map reaches a plan. Those whose service-name label was altered come
 // last: no consumer sees them, so what is listed twice must stay in the others. Slices about
 // to vanish hold nothing any more.
-func (d Desired) ours(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	var ours []*discoveryv1.EndpointSlice
+func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var owned []*discoveryv1.EndpointSlice
 	for _, slice := range existing {
 		if slice.DeletionTimestamp == nil && d.Owns(slice) {
-			ours = append(ours, slice)
+			owned = append(owned, slice)
 		}
 	}
-	slices.SortFunc(ours, func(a, b *discoveryv1.EndpointSlice) int {
+	slices.SortFunc(owned, func(a, b *discoveryv1.EndpointSlice) int {
 		return cmp.Or(
-			cmp.Compare(b2i(d.unseen(a)), b2i(d.unseen(b))),
-			cmp.Compare(b2i(a.Name != d.FirstName), b2i(b.Name != d.FirstName)),
+			cmp.Compare(boolToInt(d.isForOtherService(a)), boolToInt(d.isForOtherService(b))),
+			cmp.Compare(boolToInt(a.Name != d.FirstName), boolToInt(b.Name != d.FirstName)),
 			cmp.Compare(a.Name, b.Name))
 	})
-	return ours
+	return owned
 }
 
-// unseen reports whether consumers do not take the slice for the Service's.
-func (d Desired) unseen(slice *discoveryv1.EndpointSlice) bool {
+// isForOtherService reports whether consumers do not take the slice for the Service's.
+func (d Desired) isForOtherService(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelServiceName] != d.Service
 }
 

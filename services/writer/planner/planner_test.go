@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// found is a slice as an older installation left it: no source, no owner, nil conditions.
-func found(addrs ...string) *discoveryv1.EndpointSlice {
+// legacySlice is a slice as an older installation left it: no source, no owner, nil conditions.
+func legacySlice(addrs ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "shop-nodes", UID: "found", ResourceVersion: "7",
@@ -33,7 +33,7 @@ func found(addrs ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-func nameList(list []*discoveryv1.EndpointSlice) []string {
+func sliceNames(list []*discoveryv1.EndpointSlice) []string {
 	out := []string{}
 	for _, s := range list {
 		out = append(out, s.Name)
@@ -41,18 +41,18 @@ func nameList(list []*discoveryv1.EndpointSlice) []string {
 	return out
 }
 
-// counts checks how many of each write a plan has.
-func counts(t *testing.T, plan Plan, create, update, remove int) {
+// checkCounts checks how many of each write a plan has.
+func checkCounts(t *testing.T, plan Plan, create, update, remove int) {
 	t.Helper()
 	if len(plan.Create) != create || len(plan.Update) != update || len(plan.Delete) != remove {
 		t.Fatalf("create %v, update %v, delete %v; want %d, %d, %d",
-			nameList(plan.Create), nameList(plan.Update), nameList(plan.Delete), create, update, remove)
+			sliceNames(plan.Create), sliceNames(plan.Update), sliceNames(plan.Delete), create, update, remove)
 	}
 }
 
-func TestTheFirstSliceHasTheConfiguredNameAndAllLabels(t *testing.T) {
-	plan := Make(target(2), nil)
-	counts(t, plan, 1, 0, 0)
+func TestFirstSliceHasConfiguredNameAndLabels(t *testing.T) {
+	plan := Compute(testTarget(2), nil)
+	checkCounts(t, plan, 1, 0, 0)
 	want := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "shop-nodes",
@@ -76,10 +76,10 @@ func TestTheFirstSliceHasTheConfiguredNameAndAllLabels(t *testing.T) {
 	}
 }
 
-func TestASliceFromBeforeIsTakenOverByItsMetadataAlone(t *testing.T) {
-	was := found("10.0.0.2", "10.0.0.1")
-	plan := Make(target(2), []*discoveryv1.EndpointSlice{was})
-	counts(t, plan, 0, 1, 0)
+func TestAdoptsLegacySliceByMetadataOnly(t *testing.T) {
+	was := legacySlice("10.0.0.2", "10.0.0.1")
+	plan := Compute(testTarget(2), []*discoveryv1.EndpointSlice{was})
+	checkCounts(t, plan, 0, 1, 0)
 	got := plan.Update[0]
 	if diff := cmp.Diff(was.Endpoints, got.Endpoints); diff != "" {
 		t.Error("endpoints changed", diff)
@@ -104,8 +104,8 @@ func TestASliceFromBeforeIsTakenOverByItsMetadataAlone(t *testing.T) {
 	}
 }
 
-func TestWhatMeansTheSameIsNotWritten(t *testing.T) {
-	two := target(2)
+func TestSkipsEquivalentSlices(t *testing.T) {
+	two := testTarget(2)
 	two.Ports = append(two.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(30053))})
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
 		"nothing at all":        func(*discoveryv1.EndpointSlice) {},
@@ -121,23 +121,25 @@ func TestWhatMeansTheSameIsNotWritten(t *testing.T) {
 		"flags of our ownership": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = new(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := settled(t, two)
+			c := appliedCluster(t, two)
 			alter(c.slices[0])
-			counts(t, Make(two, c.slices), 0, 0, 0)
+			checkCounts(t, Compute(two, c.slices), 0, 0, 0)
 		})
 	}
 }
 
-func TestWhatMeansSomethingElseIsWrittenOnce(t *testing.T) {
+func TestRepairsDifferencesInOneWrite(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
-		"a node name is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("local") },
-		"hints are removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = &discoveryv1.EndpointHints{} },
-		"a zone is removed":              func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("elsewhere") },
-		"a reference is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = &corev1.ObjectReference{} },
-		"a further address is removed":   func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.9"} },
-		"a condition is mended":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) },
-		"an endpoint is added again":     func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
-		"a stranger is removed":          func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, written(new(ready("10.9.9.9")))) },
+		"a node name is removed":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("local") },
+		"hints are removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = &discoveryv1.EndpointHints{} },
+		"a zone is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("elsewhere") },
+		"a reference is removed":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = &corev1.ObjectReference{} },
+		"a further address is removed": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.9"} },
+		"a condition is mended":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) },
+		"an endpoint is added again":   func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
+		"a stranger is removed": func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints = append(s.Endpoints, toAPI(new(readyEndpoint("10.9.9.9"))))
+		},
 		"a double is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
 		"an endpoint without an address": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) },
 		"a port is mended":               func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) },
@@ -153,25 +155,25 @@ func TestWhatMeansSomethingElseIsWrittenOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := target(2)
-			c := settled(t, d)
+			d := testTarget(2)
+			c := appliedCluster(t, d)
 			alter(c.slices[0])
-			plan := Make(d, c.slices)
-			counts(t, plan, 0, 1, 0)
+			plan := Compute(d, c.slices)
+			checkCounts(t, plan, 0, 1, 0)
 			c.apply(t, plan, func() {})
-			fresh := settled(t, d).slices[0]
-			if diff := cmp.Diff(Held(d, []*discoveryv1.EndpointSlice{fresh}), Held(d, c.slices), compareAddr); diff != "" {
+			fresh := appliedCluster(t, d).slices[0]
+			if diff := cmp.Diff(CurrentEndpoints(d, []*discoveryv1.EndpointSlice{fresh}), CurrentEndpoints(d, c.slices), compareAddr); diff != "" {
 				t.Error(diff)
 			}
 			if owners := c.slices[0].OwnerReferences; len(owners) != 1 || owners[0].UID != "svc-1" || owners[0].BlockOwnerDeletion != nil {
 				t.Errorf("owners are %v", owners)
 			}
-			counts(t, Make(d, c.slices), 0, 0, 0)
+			checkCounts(t, Compute(d, c.slices), 0, 0, 0)
 		})
 	}
 }
 
-func TestForeignSlicesAreLeftAloneAndTheirNamesAvoided(t *testing.T) {
+func TestIgnoresForeignSlicesAndAvoidsTheirNames(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
 		"another manager": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "hand" },
 		"no manager":      func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) },
@@ -182,115 +184,115 @@ func TestForeignSlicesAreLeftAloneAndTheirNamesAvoided(t *testing.T) {
 		"one that is about to be deleted": func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			was := found("10.0.0.1")
+			was := legacySlice("10.0.0.1")
 			alter(was)
-			plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
-			counts(t, plan, 1, 0, 0)
+			plan := Compute(testTarget(1), []*discoveryv1.EndpointSlice{was})
+			checkCounts(t, plan, 1, 0, 0)
 			if got := plan.Create[0].Name; got != "shop-nodes-2" {
 				t.Errorf("named %s", got)
 			}
 		})
 	}
 	t.Run("another namespace", func(t *testing.T) {
-		was := found("10.0.0.1")
+		was := legacySlice("10.0.0.1")
 		was.Namespace = "elsewhere"
-		plan := Make(target(1), []*discoveryv1.EndpointSlice{was})
-		counts(t, plan, 1, 0, 0)
+		plan := Compute(testTarget(1), []*discoveryv1.EndpointSlice{was})
+		checkCounts(t, plan, 1, 0, 0)
 		if got := plan.Create[0].Name; got != "shop-nodes" {
 			t.Errorf("named %s", got)
 		}
 	})
 }
 
-func TestAReplacedNodeIsOneWriteHoweverManySlicesThereAre(t *testing.T) {
-	d := target(250)
-	c := settled(t, d)
-	if got := nameList(c.slices); !cmp.Equal(got, []string{"shop-nodes", "shop-nodes-2", "shop-nodes-3"}) {
+func TestReplacedNodeIsOneWrite(t *testing.T) {
+	d := testTarget(250)
+	c := appliedCluster(t, d)
+	if got := sliceNames(c.slices); !cmp.Equal(got, []string{"shop-nodes", "shop-nodes-2", "shop-nodes-3"}) {
 		t.Fatalf("slices are %v", got)
 	}
-	d.Endpoints[120] = ready("10.0.9.9")
-	plan := Make(d, c.slices)
-	counts(t, plan, 0, 1, 0)
+	d.Endpoints[120] = readyEndpoint("10.0.9.9")
+	plan := Compute(d, c.slices)
+	checkCounts(t, plan, 0, 1, 0)
 	if plan.Update[0].Name != "shop-nodes-2" {
 		t.Errorf("changed %s", plan.Update[0].Name)
 	}
 }
 
-func TestANewNodeGoesIntoTheFullestSliceWithRoom(t *testing.T) {
-	d := target(250)
-	c := settled(t, d)
-	d.Endpoints = append(d.Endpoints[1:], ready("10.0.9.9")) // the first slice has the gap
-	c.apply(t, Make(d, c.slices), func() {})
+func TestNewNodeGoesIntoFullestSliceWithRoom(t *testing.T) {
+	d := testTarget(250)
+	c := appliedCluster(t, d)
+	d.Endpoints = append(d.Endpoints[1:], readyEndpoint("10.0.9.9")) // the first slice has the gap
+	c.apply(t, Compute(d, c.slices), func() {})
 	if len(c.slices[0].Endpoints) != 100 {
 		t.Errorf("the first slice has %d", len(c.slices[0].Endpoints))
 	}
-	d.Endpoints = append(d.Endpoints, ready("10.0.9.10"))
-	plan := Make(d, c.slices)
-	counts(t, plan, 0, 1, 0)
+	d.Endpoints = append(d.Endpoints, readyEndpoint("10.0.9.10"))
+	plan := Compute(d, c.slices)
+	checkCounts(t, plan, 0, 1, 0)
 	if plan.Update[0].Name != "shop-nodes-3" {
 		t.Errorf("changed %s", plan.Update[0].Name)
 	}
 }
 
-func TestASliceOverTheLimitIsSplitDestinationFirst(t *testing.T) {
-	d := target(250)
+func TestSplitsOversizedSliceDestinationFirst(t *testing.T) {
+	d := testTarget(250)
 	d.MaxPerSlice = 1000
-	c := settled(t, d)
+	c := appliedCluster(t, d)
 	d.MaxPerSlice = 0
-	plan := Make(d, c.slices)
-	counts(t, plan, 2, 1, 0)
-	before := c.visible(d)
+	plan := Compute(d, c.slices)
+	checkCounts(t, plan, 2, 1, 0)
+	before := c.visibleCounts(d)
 	c.apply(t, plan, func() {
-		if now := c.visible(d); len(now) != len(before) {
+		if now := c.visibleCounts(d); len(now) != len(before) {
 			t.Errorf("%d of %d are listed", len(now), len(before))
 		}
 	})
 }
 
-func TestSlicesWhoseEndpointsChangeAnywayBecomeOne(t *testing.T) {
-	d := target(25)
+func TestMergesSlicesThatChangeAnyway(t *testing.T) {
+	d := testTarget(25)
 	d.MaxPerSlice = 10
-	c := settled(t, d) // three slices: 10, 10, 5
+	c := appliedCluster(t, d) // three slices: 10, 10, 5
 	d.MaxPerSlice = 12
 
 	for i := range d.Endpoints {
 		d.Endpoints[i].Zone = "a" // each slice is written; two have no room for all
 	}
-	counts(t, Make(d, c.slices), 0, 3, 0)
+	checkCounts(t, Compute(d, c.slices), 0, 3, 0)
 
 	d.Endpoints = d.Endpoints[1:]
-	counts(t, Make(d, c.slices), 0, 2, 1)
+	checkCounts(t, Compute(d, c.slices), 0, 2, 1)
 
 	for i := range d.Endpoints {
 		d.Endpoints[i].Zone = ""
 	}
-	d.Endpoints, d.Writer = target(25).Endpoints, "elsewhere" // only their labels are written
+	d.Endpoints, d.Writer = testTarget(25).Endpoints, "elsewhere" // only their labels are written
 	d.MaxPerSlice = 100
-	counts(t, Make(d, c.slices), 0, 3, 0)
+	checkCounts(t, Compute(d, c.slices), 0, 3, 0)
 }
 
-func TestTheLastSliceIsEmptiedAndOthersAreDeleted(t *testing.T) {
-	d := target(250)
-	c := settled(t, d)
+func TestEmptiesLastSliceAndDeletesOthers(t *testing.T) {
+	d := testTarget(250)
+	c := appliedCluster(t, d)
 	d.Endpoints = nil
-	plan := Make(d, c.slices)
-	counts(t, plan, 0, 1, 2)
+	plan := Compute(d, c.slices)
+	checkCounts(t, plan, 0, 1, 2)
 	if plan.Update[0].Name != "shop-nodes" || len(plan.Update[0].Endpoints) != 0 {
 		t.Errorf("left is %s with %d endpoints", plan.Update[0].Name, len(plan.Update[0].Endpoints))
 	}
 	c.apply(t, plan, func() {})
-	counts(t, Make(d, c.slices), 0, 0, 0)
-	counts(t, Make(target(1), c.slices), 0, 1, 0)
+	checkCounts(t, Compute(d, c.slices), 0, 0, 0)
+	checkCounts(t, Compute(testTarget(1), c.slices), 0, 1, 0)
 }
 
-func TestFamiliesAndSourcesShareNoSlice(t *testing.T) {
-	d := target(2)
+func TestFamiliesAndSourcesShareNoSlices(t *testing.T) {
+	d := testTarget(2)
 	d.Families = append(d.Families, discoveryv1.AddressTypeIPv6)
-	d.Endpoints = append(d.Endpoints, ready("fd00::1"), ready("10.0.0.8"), ready("fd00::8"))
+	d.Endpoints = append(d.Endpoints, readyEndpoint("fd00::1"), readyEndpoint("10.0.0.8"), readyEndpoint("fd00::8"))
 	d.Endpoints[3].Source, d.Endpoints[4].Source = "Blue_1", "Blue_1"
-	c := settled(t, d)
+	c := appliedCluster(t, d)
 	want := []string{"shop-nodes", "shop-nodes-blue-1", "shop-nodes-ipv6", "shop-nodes-blue-1-ipv6"}
-	if diff := cmp.Diff(want, nameList(c.slices)); diff != "" {
+	if diff := cmp.Diff(want, sliceNames(c.slices)); diff != "" {
 		t.Fatal(diff)
 	}
 	if c.slices[1].Labels[LabelSource] != "Blue_1" || c.slices[2].AddressType != discoveryv1.AddressTypeIPv6 {
@@ -299,46 +301,46 @@ func TestFamiliesAndSourcesShareNoSlice(t *testing.T) {
 
 	t.Run("a family that the Service lost is deleted", func(t *testing.T) {
 		d.Families = d.Families[:1]
-		plan := Make(d, c.slices)
-		counts(t, plan, 0, 0, 2)
+		plan := Compute(d, c.slices)
+		checkCounts(t, plan, 0, 0, 2)
 	})
 	t.Run("without families nothing is planned", func(t *testing.T) {
 		d.Families = nil
-		counts(t, Make(d, c.slices), 0, 0, 0)
+		checkCounts(t, Compute(d, c.slices), 0, 0, 0)
 	})
 }
 
-func TestASourceThatIsRenamedRelabelsItsSlices(t *testing.T) {
-	d := target(150)
-	c := settled(t, d)
+func TestRenamedSourceRelabelsSlices(t *testing.T) {
+	d := testTarget(150)
+	c := appliedCluster(t, d)
 	for i := range d.Endpoints {
 		d.Endpoints[i].Source = "blue"
 	}
-	counts(t, Make(d, c.slices), 0, 2, 0)
+	checkCounts(t, Compute(d, c.slices), 0, 2, 0)
 }
 
-func TestEndpointsThatSwapSourcesAreNeverAbsent(t *testing.T) {
-	d := target(4)
+func TestEndpointsSwappingSourcesAreNeverAbsent(t *testing.T) {
+	d := testTarget(4)
 	d.Endpoints[2].Source, d.Endpoints[3].Source = "blue", "blue"
-	c := settled(t, d)
+	c := appliedCluster(t, d)
 	d.Endpoints[0].Source, d.Endpoints[2].Source = "blue", "default"
-	plan := Make(d, c.slices)
+	plan := Compute(d, c.slices)
 	c.apply(t, plan, func() {
-		if now := c.visible(d); len(now) != 4 {
+		if now := c.visibleCounts(d); len(now) != 4 {
 			t.Errorf("listed are %v", now)
 		}
 	})
-	counts(t, Make(d, c.slices), 0, 0, 0)
+	checkCounts(t, Compute(d, c.slices), 0, 0, 0)
 }
 
-func TestNamesStayWithinWhatTheAPIServerTakes(t *testing.T) {
-	d := target(1)
+func TestNamesStayWithinLengthLimit(t *testing.T) {
+	d := testTarget(1)
 	d.FirstName = strings.Repeat("a", 200) + "." + strings.Repeat("b", 51)
 	d.Families = append(d.Families, discoveryv1.AddressTypeIPv6)
-	d.Endpoints = append(d.Endpoints, ready("fd00::1"), ready("fd00::2"))
+	d.Endpoints = append(d.Endpoints, readyEndpoint("fd00::1"), readyEndpoint("fd00::2"))
 	d.MaxPerSlice = 1
-	plan := Make(d, nil)
-	counts(t, plan, 3, 0, 0)
+	plan := Compute(d, nil)
+	checkCounts(t, plan, 3, 0, 0)
 	for _, s := range plan.Create {
 		if len(s.Name) > 253 || strings.Contains(s.Name, ".-") {
 			t.Errorf("%d characters: %s", len(s.Name), s.Name)
@@ -346,35 +348,35 @@ func TestNamesStayWithinWhatTheAPIServerTakes(t *testing.T) {
 	}
 }
 
-func TestAddressesThatNoSliceMayHaveAreDropped(t *testing.T) {
-	d := target(1)
-	d.Endpoints = append(d.Endpoints, Endpoint{}, ready("fd00::1"), ready("fe80::1%eth0"), ready("10.0.0.1"), ready("::ffff:10.0.0.1"))
-	plan := Make(d, nil)
-	counts(t, plan, 1, 0, 0)
+func TestDropsInvalidAddresses(t *testing.T) {
+	d := testTarget(1)
+	d.Endpoints = append(d.Endpoints, Endpoint{}, readyEndpoint("fd00::1"), readyEndpoint("fe80::1%eth0"), readyEndpoint("10.0.0.1"), readyEndpoint("::ffff:10.0.0.1"))
+	plan := Compute(d, nil)
+	checkCounts(t, plan, 1, 0, 0)
 	if got := len(plan.Create[0].Endpoints); got != 1 {
 		t.Errorf("%d endpoints", got)
 	}
 }
 
-func TestHeldReadsBackWhatSlicesMean(t *testing.T) {
-	was := found("10.0.0.2", "10.0.0.1", "10.0.0.2")
+func TestCurrentEndpointsAppliesAPIDefaults(t *testing.T) {
+	was := legacySlice("10.0.0.2", "10.0.0.1", "10.0.0.2")
 	was.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
 	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
 	want := []Endpoint{
 		{Address: netip.MustParseAddr("10.0.0.1"), Serving: true, Terminating: true, Source: "default"},
 		{Address: netip.MustParseAddr("10.0.0.2"), Ready: true, Serving: true, Source: "default"},
 	}
-	if diff := cmp.Diff(want, Held(target(0), []*discoveryv1.EndpointSlice{was}), compareAddr); diff != "" {
+	if diff := cmp.Diff(want, CurrentEndpoints(testTarget(0), []*discoveryv1.EndpointSlice{was}), compareAddr); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestOnlyCanonicalAddressesAreListed(t *testing.T) {
-	d := target(0)
+func TestListsOnlyCanonicalAddresses(t *testing.T) {
+	d := testTarget(0)
 	d.Families = []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
-	d.Endpoints = []Endpoint{{}, ready("fd00::1%eth0"), ready("::ffff:10.0.0.9"), ready("fd00::2")}
+	d.Endpoints = []Endpoint{{}, readyEndpoint("fd00::1%eth0"), readyEndpoint("::ffff:10.0.0.9"), readyEndpoint("fd00::2")}
 	var got []string
-	for _, s := range Make(d, nil).Create {
+	for _, s := range Compute(d, nil).Create {
 		for _, e := range s.Endpoints {
 			got = append(got, e.Addresses...)
 		}
@@ -385,17 +387,17 @@ func TestOnlyCanonicalAddressesAreListed(t *testing.T) {
 }
 
 // In between a Service would have fewer that are ready than before and after.
-func TestWhatMakesReadyIsWrittenBeforeWhatTakesAway(t *testing.T) {
+func TestWritesReadyBeforeRemovals(t *testing.T) {
 	for _, goes := range []int{0, 1} {
-		d := target(2)
+		d := testTarget(2)
 		d.MaxPerSlice = 1
 		comes := 1 - goes
 		d.Endpoints[comes].Ready, d.Endpoints[comes].Serving = false, false
-		c := settled(t, d)
+		c := appliedCluster(t, d)
 		d.Endpoints[comes].Ready, d.Endpoints[comes].Serving = true, true
 		d.Endpoints[goes].Ready, d.Endpoints[goes].Serving = false, false
-		plan := Make(d, c.slices)
-		counts(t, plan, 0, 2, 0)
+		plan := Compute(d, c.slices)
+		checkCounts(t, plan, 0, 2, 0)
 		if got := plan.Update[0].Endpoints[0].Addresses[0]; got != d.Endpoints[comes].Address.String() {
 			t.Errorf("%s is written first, which is not ready any more", got)
 		}

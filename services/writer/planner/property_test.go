@@ -35,7 +35,7 @@ func drawEndpoints(t *rapid.T, sources []string) []Endpoint {
 }
 
 func drawDesired(t *rapid.T) Desired {
-	d := target(0)
+	d := testTarget(0)
 	d.MaxPerSlice = rapid.IntRange(1, 4).Draw(t, "max")
 	d.Families = rapid.SampledFrom([][]discoveryv1.AddressType{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}).Draw(t, "families")
 	d.Endpoints = drawEndpoints(t, []string{"", "default", "blue", "green"})
@@ -48,8 +48,8 @@ func drawDesired(t *rapid.T) Desired {
 
 // drawCluster is anything that could be there: ours, altered, with doubles and strangers,
 // too full, and slices of others.
-func drawCluster(t *rapid.T, d Desired) *cluster {
-	c := &cluster{}
+func drawCluster(t *rapid.T, d Desired) *fakeCluster {
+	c := &fakeCluster{}
 	for i := range rapid.IntRange(0, 6).Draw(t, "slices") {
 		c.version++
 		s := &discoveryv1.EndpointSlice{
@@ -72,8 +72,8 @@ func drawCluster(t *rapid.T, d Desired) *cluster {
 			s.Labels[LabelSource] = source
 		}
 		for _, e := range drawEndpoints(t, []string{""}) {
-			if Family(e.Address) == s.AddressType {
-				s.Endpoints = append(s.Endpoints, written(&e))
+			if FamilyOf(e.Address) == s.AddressType {
+				s.Endpoints = append(s.Endpoints, toAPI(&e))
 			}
 		}
 		c.slices = append(c.slices, s)
@@ -81,14 +81,14 @@ func drawCluster(t *rapid.T, d Desired) *cluster {
 	return c
 }
 
-// canonical is what Held must give after the plan.
-func canonical(d Desired) []Endpoint {
+// expectedEndpoints is what Held must give after the plan.
+func expectedEndpoints(d Desired) []Endpoint {
 	var out []Endpoint
 	for _, e := range d.Endpoints {
 		if e.Source == "" {
 			e.Source = DefaultSource
 		}
-		if slices.Contains(d.Families, Family(e.Address)) {
+		if slices.Contains(d.Families, FamilyOf(e.Address)) {
 			out = append(out, e)
 		}
 	}
@@ -96,29 +96,29 @@ func canonical(d Desired) []Endpoint {
 	return out
 }
 
-func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
+func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDesired(t)
 		c := drawCluster(t, d)
-		before, visibleBefore := c.copy(), c.visible(d)
+		before, visibleBefore := c.copy(), c.visibleCounts(d)
 
-		plan := Make(d, c.slices)
+		plan := Compute(d, c.slices)
 		if diff := cmp.Diff(before, c.slices); diff != "" {
 			t.Fatalf("existing objects were changed: %s", diff)
 		}
 		shuffled := rapid.Permutation(c.slices).Draw(t, "cache order")
-		if diff := cmp.Diff(plan, Make(d, shuffled)); diff != "" {
+		if diff := cmp.Diff(plan, Compute(d, shuffled)); diff != "" {
 			t.Fatalf("the cache's order shows: %s", diff)
 		}
 
 		stays := map[netip.Addr]struct{}{}
-		for _, e := range canonical(d) {
+		for _, e := range expectedEndpoints(d) {
 			if visibleBefore[e.Address] > 0 {
 				stays[e.Address] = struct{}{}
 			}
 		}
 		c.apply(t, plan, func() {
-			now := c.visible(d)
+			now := c.visibleCounts(d)
 			for addr := range stays {
 				if now[addr] == 0 {
 					t.Fatalf("%s is absent in between", addr)
@@ -126,10 +126,10 @@ func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
 			}
 		})
 
-		if diff := cmp.Diff(canonical(d), Held(d, c.slices), compareAddr); diff != "" {
+		if diff := cmp.Diff(expectedEndpoints(d), CurrentEndpoints(d, c.slices), compareAddr); diff != "" {
 			t.Fatalf("the slices do not list what is desired: %s", diff)
 		}
-		for addr, n := range c.visible(d) {
+		for addr, n := range c.visibleCounts(d) {
 			if n != 1 {
 				t.Fatalf("%s is listed %d times", addr, n)
 			}
@@ -141,11 +141,11 @@ func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
 			if len(s.Endpoints) > d.MaxPerSlice {
 				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
 			}
-			if !samePorts(s.Ports, d.Ports) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
+			if !portsEqual(s.Ports, d.Ports) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
 				t.Fatalf("%s has wrong ports or labels", s.Name)
 			}
 			for _, e := range s.Endpoints {
-				if Family(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
+				if FamilyOf(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
 					t.Fatalf("%s mixes families", s.Name)
 				}
 			}
@@ -158,20 +158,20 @@ func TestPlansAreRightFromAnyStateToAnyOther(t *testing.T) {
 				t.Fatalf("%s has another label than the Service: %v", s.Name, c.slices[i].Labels)
 			}
 		}
-		if again := Make(d, c.slices); !again.Empty() {
+		if again := Compute(d, c.slices); !again.Empty() {
 			t.Fatalf("planning again gives %d writes", again.Writes())
 		}
 	})
 }
 
-func TestOneEndpointsChangeIsAtMostOneWrite(t *testing.T) {
+func TestOneEndpointChangeIsAtMostOneWrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDesired(t)
 		for i := range d.Endpoints {
 			d.Endpoints[i].Source = ""
 		}
 		c := drawCluster(t, d)
-		c.apply(t, Make(d, c.slices), func() {})
+		c.apply(t, Compute(d, c.slices), func() {})
 
 		d.Endpoints = slices.Clone(d.Endpoints)
 		var changed string
@@ -187,16 +187,16 @@ func TestOneEndpointsChangeIsAtMostOneWrite(t *testing.T) {
 		default:
 			d.Endpoints[at].Ready, changed = !d.Endpoints[at].Ready, "flipped"
 		}
-		if plan := Make(d, c.slices); plan.Writes() > 1 {
+		if plan := Compute(d, c.slices); plan.Writes() > 1 {
 			t.Fatalf("one endpoint %s: %d creates, %d updates, %d deletes", changed, len(plan.Create), len(plan.Update), len(plan.Delete))
 		}
 	})
 }
 
-func TestAnEndpointIsNotMovedOutOfASliceThatNobodySees(t *testing.T) {
-	d := target(2)
+func TestKeepsEndpointsOfUnseenSlices(t *testing.T) {
+	d := testTarget(2)
 	d.MaxPerSlice = 3
-	c := settled(t, d)
+	c := appliedCluster(t, d)
 	shown := c.slices[0]
 	for _, s := range []struct {
 		name, service, source string
@@ -210,7 +210,7 @@ func TestAnEndpointIsNotMovedOutOfASliceThatNobodySees(t *testing.T) {
 		slice.Name, slice.Endpoints = s.name, nil
 		slice.Labels[discoveryv1.LabelServiceName], slice.Labels[LabelSource] = s.service, s.source
 		for _, e := range s.list {
-			slice.Endpoints = append(slice.Endpoints, written(&e))
+			slice.Endpoints = append(slice.Endpoints, toAPI(&e))
 		}
 		c.slices = append(c.slices, slice)
 	}
@@ -218,8 +218,8 @@ func TestAnEndpointIsNotMovedOutOfASliceThatNobodySees(t *testing.T) {
 	c.slices[2].Endpoints[0].Conditions.Ready = new(false) // so it is written anyway
 	d.Endpoints = append(slices.Clone(d.Endpoints), Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Source: "blue"})
 
-	c.apply(t, Make(d, c.slices), func() {
-		if c.visible(d)[d.Endpoints[0].Address] == 0 {
+	c.apply(t, Compute(d, c.slices), func() {
+		if c.visibleCounts(d)[d.Endpoints[0].Address] == 0 {
 			t.Fatal("it is absent in between")
 		}
 	})

@@ -11,66 +11,66 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// blank is a slice that does not exist yet.
-func (d Desired) blank(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+// newSlice is a slice that does not exist yet.
+func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Namespace: d.Namespace},
 		AddressType: family,
 	}
 }
 
-// render makes the object to send. If only the metadata differs, endpoints and ports are
+// renderSlice makes the object to send. If only the metadata differs, endpoints and ports are
 // left as they are, to the byte; otherwise every endpoint is written out in full.
-func (d Desired) render(s *slot, w *wanted) *discoveryv1.EndpointSlice {
+func (d Desired) renderSlice(s *plannedSlice, w *desiredSet) *discoveryv1.EndpointSlice {
 	out := &discoveryv1.EndpointSlice{
-		TypeMeta:    s.was.TypeMeta,
-		ObjectMeta:  *s.was.ObjectMeta.DeepCopy(),
-		AddressType: s.was.AddressType,
+		TypeMeta:    s.base.TypeMeta,
+		ObjectMeta:  *s.base.ObjectMeta.DeepCopy(),
+		AddressType: s.base.AddressType,
 	}
 	// The server keeps what it knows of field managers when an update brings none.
 	out.ManagedFields = nil
 	// It says when a Pod or the Service last changed: kube-proxy measures its own delay by it. Nobody updates
 	// what another writer left of it.
 	delete(out.Annotations, corev1.EndpointsLastChangeTriggerTime)
-	out.Labels = d.labels(s)
-	out.OwnerReferences = d.owners(out.OwnerReferences)
+	out.Labels = d.sliceLabels(s)
+	out.OwnerReferences = d.sliceOwners(out.OwnerReferences)
 
-	if samePorts(s.was.Ports, d.Ports) {
-		out.Ports = deepCopyPorts(s.was.Ports)
+	if portsEqual(s.base.Ports, d.Ports) {
+		out.Ports = copyPorts(s.base.Ports)
 	} else {
-		out.Ports = deepCopyPorts(d.Ports)
+		out.Ports = copyPorts(d.Ports)
 	}
 	if s.endpointsUnchanged(w) {
-		out.Endpoints = make([]discoveryv1.Endpoint, len(s.was.Endpoints))
-		for i := range s.was.Endpoints {
-			s.was.Endpoints[i].DeepCopyInto(&out.Endpoints[i])
+		out.Endpoints = make([]discoveryv1.Endpoint, len(s.base.Endpoints))
+		for i := range s.base.Endpoints {
+			s.base.Endpoints[i].DeepCopyInto(&out.Endpoints[i])
 		}
 		return out
 	}
-	out.Endpoints = make([]discoveryv1.Endpoint, 0, s.len())
-	for _, k := range s.keep {
-		out.Endpoints = append(out.Endpoints, written(&w.list[k.want]))
+	out.Endpoints = make([]discoveryv1.Endpoint, 0, s.endpointCount())
+	for _, k := range s.kept {
+		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[k.desiredIndex]))
 	}
-	for _, want := range s.add {
-		out.Endpoints = append(out.Endpoints, written(&w.list[want]))
+	for _, want := range s.added {
+		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[want]))
 	}
 	return out
 }
 
-func (s *slot) endpointsUnchanged(w *wanted) bool {
-	if len(s.add) > 0 || len(s.keep) != len(s.was.Endpoints) {
+func (s *plannedSlice) endpointsUnchanged(w *desiredSet) bool {
+	if len(s.added) > 0 || len(s.kept) != len(s.base.Endpoints) {
 		return false
 	}
-	for _, k := range s.keep {
-		if !sameEndpoint(&s.was.Endpoints[k.at], &w.list[k.want]) {
+	for _, k := range s.kept {
+		if !endpointEqual(&s.base.Endpoints[k.baseIndex], &w.endpoints[k.desiredIndex]) {
 			return false
 		}
 	}
 	return true
 }
 
-// labels are all that the slice is to have.
-func (d Desired) labels(s *slot) map[string]string {
+// sliceLabels are all that the slice is to have.
+func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
 	labels := make(map[string]string, len(d.Labels)+5)
 	maps.Copy(labels, d.Labels)
 	if d.Headless {
@@ -79,7 +79,7 @@ func (d Desired) labels(s *slot) map[string]string {
 	labels[discoveryv1.LabelServiceName] = d.Service
 	labels[discoveryv1.LabelManagedBy] = d.ManagedBy
 	labels[LabelSource] = s.group.source
-	if writer := cmp.Or(d.Writer, s.was.Labels[LabelWriter]); writer != "" {
+	if writer := cmp.Or(d.Writer, s.base.Labels[LabelWriter]); writer != "" {
 		labels[LabelWriter] = writer
 	} else {
 		delete(labels, LabelWriter)
@@ -87,16 +87,16 @@ func (d Desired) labels(s *slot) map[string]string {
 	return labels
 }
 
-func (d Desired) sameMetadata(s *slot) bool {
-	_, stale := s.was.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	if stale || !maps.Equal(s.was.Labels, d.labels(s)) {
+func (d Desired) metadataEqual(s *plannedSlice) bool {
+	_, stale := s.base.Annotations[corev1.EndpointsLastChangeTriggerTime]
+	if stale || !maps.Equal(s.base.Labels, d.sliceLabels(s)) {
 		return false
 	}
 	if d.Owner.UID == "" {
 		return true
 	}
 	found := false
-	for _, owner := range s.was.OwnerReferences {
+	for _, owner := range s.base.OwnerReferences {
 		switch {
 		case d.isOwner(owner):
 			found = true
@@ -107,12 +107,12 @@ func (d Desired) sameMetadata(s *slot) bool {
 	return found
 }
 
-// owners has our Service among the owners, and no other Service; owners of other kinds stay.
-func (d Desired) owners(was []metav1.OwnerReference) []metav1.OwnerReference {
-	if d.Owner.UID == "" || slices.ContainsFunc(was, d.isOwner) && !slices.ContainsFunc(was, d.isStaleOwner) {
-		return was
+// sliceOwners has our Service among the owners, and no other Service; owners of other kinds stay.
+func (d Desired) sliceOwners(current []metav1.OwnerReference) []metav1.OwnerReference {
+	if d.Owner.UID == "" || slices.ContainsFunc(current, d.isOwner) && !slices.ContainsFunc(current, d.isStaleOwner) {
+		return current
 	}
-	owners := slices.DeleteFunc(slices.Clone(was), isService)
+	owners := slices.DeleteFunc(slices.Clone(current), isService)
 	return append(owners, *d.Owner.DeepCopy())
 }
 
@@ -136,16 +136,16 @@ func sourceOf(slice *discoveryv1.EndpointSlice) string {
 	return DefaultSource
 }
 
-// Family is the type of the slices that an address belongs into.
-func Family(addr netip.Addr) discoveryv1.AddressType {
+// FamilyOf is the type of the slices that an address belongs into.
+func FamilyOf(addr netip.Addr) discoveryv1.AddressType {
 	if addr.Is4() {
 		return discoveryv1.AddressTypeIPv4
 	}
 	return discoveryv1.AddressTypeIPv6
 }
 
-// address is the endpoint's first address, the only one that consumers use.
-func address(e *discoveryv1.Endpoint) (netip.Addr, bool) {
+// firstAddress is the endpoint's first address, the only one that consumers use.
+func firstAddress(e *discoveryv1.Endpoint) (netip.Addr, bool) {
 	if len(e.Addresses) == 0 {
 		return netip.Addr{}, false
 	}
@@ -153,20 +153,20 @@ func address(e *discoveryv1.Endpoint) (netip.Addr, bool) {
 	return addr.Unmap(), err == nil
 }
 
-func readBack(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
+func fromAPI(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
 	return Endpoint{
 		Address:     addr,
-		Ready:       *orTrue(e.Conditions.Ready),
-		Serving:     *orTrue(e.Conditions.Serving),
+		Ready:       *valueOrTrue(e.Conditions.Ready),
+		Serving:     *valueOrTrue(e.Conditions.Serving),
 		Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
 		Zone:        deref(e.Zone),
 		Source:      source,
 	}
 }
 
-// written is an endpoint in full: all three conditions set, since some consumers stumble
+// toAPI is an endpoint in full: all three conditions set, since some consumers stumble
 // over nil ones.
-func written(e *Endpoint) discoveryv1.Endpoint {
+func toAPI(e *Endpoint) discoveryv1.Endpoint {
 	conditions := [3]bool{e.Ready, e.Serving, e.Terminating}
 	out := discoveryv1.Endpoint{
 		Addresses: []string{e.Address.String()},
@@ -181,32 +181,32 @@ func written(e *Endpoint) discoveryv1.Endpoint {
 	return out
 }
 
-// sameEndpoint compares what the two mean, not how they are written: nil conditions are
+// endpointEqual compares what the two mean, not how they are written: nil conditions are
 // what the API says they are. Whatever we never write makes a difference.
-func sameEndpoint(is *discoveryv1.Endpoint, want *Endpoint) bool {
+func endpointEqual(is *discoveryv1.Endpoint, want *Endpoint) bool {
 	return len(is.Addresses) == 1 &&
-		*orTrue(is.Conditions.Ready) == want.Ready &&
-		*orTrue(is.Conditions.Serving) == want.Serving &&
+		*valueOrTrue(is.Conditions.Ready) == want.Ready &&
+		*valueOrTrue(is.Conditions.Serving) == want.Serving &&
 		(is.Conditions.Terminating != nil && *is.Conditions.Terminating) == want.Terminating &&
 		deref(is.Zone) == want.Zone &&
 		deref(is.Hostname) == "" && deref(is.NodeName) == "" &&
 		is.TargetRef == nil && is.Hints == nil && len(is.DeprecatedTopology) == 0
 }
 
-// samePorts ignores the order and how defaults are written.
-func samePorts(a, b []discoveryv1.EndpointPort) bool {
+// portsEqual ignores the order and how defaults are written.
+func portsEqual(a, b []discoveryv1.EndpointPort) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	if len(a) == 1 {
-		return keyOf(a[0]) == keyOf(b[0])
+		return portKeyOf(a[0]) == portKeyOf(b[0])
 	}
 	count := make(map[portKey]int, len(a))
 	for _, port := range a {
-		count[keyOf(port)]++
+		count[portKeyOf(port)]++
 	}
 	for _, port := range b {
-		key := keyOf(port)
+		key := portKeyOf(port)
 		if count[key] == 0 {
 			return false
 		}
@@ -221,7 +221,7 @@ type portKey struct {
 	number    int32 // 0: all ports
 }
 
-func keyOf(p discoveryv1.EndpointPort) portKey {
+func portKeyOf(p discoveryv1.EndpointPort) portKey {
 	key := portKey{name: deref(p.Name), app: deref(p.AppProtocol), protocol: corev1.ProtocolTCP}
 	if p.Protocol != nil {
 		key.protocol = *p.Protocol
@@ -232,7 +232,7 @@ func keyOf(p discoveryv1.EndpointPort) portKey {
 	return key
 }
 
-func deepCopyPorts(ports []discoveryv1.EndpointPort) []discoveryv1.EndpointPort {
+func copyPorts(ports []discoveryv1.EndpointPort) []discoveryv1.EndpointPort {
 	out := make([]discoveryv1.EndpointPort, len(ports))
 	for i := range ports {
 		ports[i].DeepCopyInto(&out[i])
@@ -240,11 +240,11 @@ func deepCopyPorts(ports []discoveryv1.EndpointPort) []discoveryv1.EndpointPort 
 	return out
 }
 
-var yes = true
+var trueValue = true
 
-func orTrue(b *bool) *bool {
+func valueOrTrue(b *bool) *bool {
 	if b == nil {
-		return &yes
+		return &trueValue
 	}
 	return b
 }

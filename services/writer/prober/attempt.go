@@ -13,43 +13,43 @@ import (
 	"time"
 )
 
-// maxWire is what a backend may make us read in one probe, with all that TLS and framing
+// maxReadBytes is what a backend may make us read in one probe, with all that TLS and framing
 // add. A certificate chain and an answer's headers take a few thousand bytes.
-const maxWire = 128 << 10
+const maxReadBytes = 128 << 10
 
-// failure is a backend's, in words of our own: no byte that it sent is ever a part of them,
+// backendFailure is a backend's, in words of our own: no byte that it sent is ever a part of them,
 // and no number that another probe would not have, since they go into logs and reasons.
-type failure string
+type backendFailure string
 
-func (f failure) Error() string { return string(f) }
+func (f backendFailure) Error() string { return string(f) }
 
-// noAnswer is also said of a connection that ends early: its end may overtake what came.
-const noAnswer = "no valid answer"
+// noValidAnswer is also said of a connection that ends early: its end may overtake what came.
+const noValidAnswer = "no valid answer"
 
-// errUnaskable is our own failure: Validate refuses such a spec.
-var errUnaskable = errors.New("the probe's spec cannot be used")
+// errInvalidSpec is our own failure: Validate refuses such a spec.
+var errInvalidSpec = errors.New("the probe's spec cannot be used")
 
-// asker asks backends. Each probe has a connection of its own.
-type asker struct {
+// probeClient asks backends. Each probe has a connection of its own.
+type probeClient struct {
 	http *http.Transport
 }
 
-// ask probes once, within ctx, and says in a word or two why it failed.
-func (a *asker) ask(ctx context.Context, key Key) (Outcome, string) {
+// probe probes once, within ctx, and says in a word or two why it failed.
+func (a *probeClient) probe(ctx context.Context, key Key) (Result, string) {
 	ctx, cancel := context.WithTimeout(ctx, key.Spec.timeout())
 	defer cancel()
-	err := a.try(ctx, key)
+	err := a.attempt(ctx, key)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err() // the other error is what our hanging up looked like
 	}
-	return judge(err, key.Spec)
+	return classifyError(err, key.Spec)
 }
 
-func (a *asker) try(ctx context.Context, key Key) error {
+func (a *probeClient) attempt(ctx context.Context, key Key) error {
 	if key.Spec.Mode == Off || key.Spec.Validate() != nil {
-		return errUnaskable
+		return errInvalidSpec
 	}
-	conn, err := dial(ctx, netip.AddrPortFrom(key.Address, key.Port))
+	conn, err := dialTCP(ctx, netip.AddrPortFrom(key.Address, key.Port))
 	if err != nil {
 		return err
 	}
@@ -60,39 +60,39 @@ func (a *asker) try(ctx context.Context, key Key) error {
 		return nil // it accepted
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() //nolint:errcheck // as above
-	return a.talk(ctx, conn, key)
+	return a.probeConn(ctx, conn, key)
 }
 
-// talk asks over a connection, which whoever made it closes.
-func (a *asker) talk(ctx context.Context, conn net.Conn, key Key) error {
-	w := &wire{conn, maxWire}
+// probeConn asks over a connection, which whoever made it closes.
+func (a *probeClient) probeConn(ctx context.Context, conn net.Conn, key Key) error {
+	w := &limitedConn{conn, maxReadBytes}
 	switch key.Spec.Mode {
 	case HTTP:
-		return a.get(ctx, w, key)
+		return a.getHTTP(ctx, w, key)
 	case HTTPS:
-		secured, err := handshake(w, key.Spec, "http/1.1")
+		secured, err := handshakeTLS(w, key.Spec, "http/1.1")
 		if err != nil {
 			return err
 		}
-		return a.get(ctx, secured, key)
+		return a.getHTTP(ctx, secured, key)
 	case GRPC:
 		hangUp := func() { conn.Close() } //nolint:errcheck // as whoever made it
 		if !key.Spec.TLS {
-			return check(ctx, w, hangUp, key)
+			return checkGRPC(ctx, w, hangUp, key)
 		}
-		secured, err := handshake(w, key.Spec, "h2")
+		secured, err := handshakeTLS(w, key.Spec, "h2")
 		if err != nil {
 			return err
 		}
-		return check(ctx, secured, hangUp, key)
+		return checkGRPC(ctx, secured, hangUp, key)
 	default:
-		return errUnaskable
+		return errInvalidSpec
 	}
 }
 
-// dial connects so that closing sends a reset: probes never pile up in TIME_WAIT. The
+// dialTCP connects so that closing sends a reset: probes never pile up in TIME_WAIT. The
 // option is set before connecting: a connection may come about just when we give it up.
-func dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+func dialTCP(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	dialer := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1,
 		Control: func(_, _ string, raw syscall.RawConn) error {
@@ -106,28 +106,28 @@ func dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	return dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
 }
 
-// wire is a connection from which no more than so much is read.
-type wire struct {
+// limitedConn is a connection from which no more than so much is read.
+type limitedConn struct {
 	net.Conn
 
-	left int
+	remaining int
 }
 
-func (w *wire) Read(p []byte) (int, error) {
-	if w.left == 0 {
-		return 0, failure("sends without end")
+func (w *limitedConn) Read(p []byte) (int, error) {
+	if w.remaining == 0 {
+		return 0, backendFailure("sends without end")
 	}
-	n, err := w.Conn.Read(p[:min(len(p), w.left)])
-	w.left -= n
+	n, err := w.Conn.Read(p[:min(len(p), w.remaining)])
+	w.remaining -= n
 	return n, err
 }
 
-// handshake secures a connection, and verifies nothing: a probe wants to know whether
+// handshakeTLS secures a connection, and verifies nothing: a probe wants to know whether
 // the backend answers, and its certificate is for its clients, by a name we do not know.
-func handshake(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) {
+func handshakeTLS(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) {
 	secured := tls.Client(conn, &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above; nothing is sent that is secret
-		ServerName:         hostName(spec.Host),
+		ServerName:         stripPort(spec.Host),
 		NextProtos:         []string{protocol},
 		// Without the post-quantum exchange, which is most of a handshake's cost to us.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
@@ -135,57 +135,57 @@ func handshake(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) {
 	err := secured.Handshake() //nolint:noctx // the connection is closed when the context ends
 	if err == nil {
 		if protocol == "h2" && secured.ConnectionState().NegotiatedProtocol != protocol {
-			return nil, failure("offers no HTTP/2 over TLS")
+			return nil, backendFailure("offers no HTTP/2 over TLS")
 		}
 		return secured, nil
 	}
 	var record tls.RecordHeaderError
 	var remote *net.OpError
 	var errno syscall.Errno
-	var ours failure
+	var ownFailure backendFailure
 	switch {
-	case errors.As(err, &errno), errors.As(err, &ours), errors.Is(err, io.EOF):
+	case errors.As(err, &errno), errors.As(err, &ownFailure), errors.Is(err, io.EOF):
 		return nil, err
 	case errors.As(err, &record):
-		return nil, failure("does not speak TLS")
+		return nil, backendFailure("does not speak TLS")
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		// An alert: a number that crypto/tls puts into words.
 		alert := strings.TrimPrefix(remote.Err.Error(), "tls: ")
 		if alert == "no application protocol" {
 			alert = map[string]string{"http/1.1": "it offers no HTTP/1.1", "h2": "it offers no HTTP/2"}[protocol]
 		}
-		return nil, failure("refuses the TLS handshake: " + alert)
+		return nil, backendFailure("refuses the TLS handshake: " + alert)
 	default:
-		return nil, failure("TLS handshake failed")
+		return nil, backendFailure("TLS handshake failed")
 	}
 }
 
-// judge tells a backend's failure from our own, and names it in words that are the same
+// classifyError tells a backend's failure from our own, and names it in words that are the same
 // at every probe (an error's text has our port in it).
-func judge(err error, spec Spec) (Outcome, string) {
-	var ours failure
+func classifyError(err error, spec Spec) (Result, string) {
+	var ownFailure backendFailure
 	var timeout net.Error
 	var errno syscall.Errno
 	switch {
 	case err == nil:
 		return Pass, ""
 	case errors.Is(err, context.Canceled):
-		return Void, ""
-	case errors.Is(err, errUnaskable):
-		return Void, errUnaskable.Error()
-	case errors.As(err, &ours):
-		return Fail, string(ours)
+		return Inconclusive, ""
+	case errors.Is(err, errInvalidSpec):
+		return Inconclusive, errInvalidSpec.Error()
+	case errors.As(err, &ownFailure):
+		return Fail, string(ownFailure)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return Fail, "no answer within " + spec.timeout().Round(time.Millisecond).String()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return Fail, noAnswer // which of these it looks like, or garbage, is a matter of timing
+		return Fail, noValidAnswer // which of these it looks like, or garbage, is a matter of timing
 	case errors.As(err, &errno):
 		switch errno {
 		case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL:
-			return Void, errno.Error()
+			return Inconclusive, errno.Error()
 		}
 		return Fail, errno.Error()
 	default:
-		return Fail, noAnswer
+		return Fail, noValidAnswer
 	}
 }

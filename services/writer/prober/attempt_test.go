@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// raw answers each connection as f does, after its request came.
-func raw(t *testing.T, f func(net.Conn)) string {
-	l := listen(t)
+// rawServer answers each connection as f does, after its request came.
+func rawServer(t *testing.T, f func(net.Conn)) string {
+	l := listenTCP(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -37,20 +37,20 @@ func raw(t *testing.T, f func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// probes expects an outcome of one probe.
-func probes(t *testing.T, address string, spec Spec, outcome Outcome, detail string) {
+// checkProbe expects an outcome of one probe.
+func checkProbe(t *testing.T, address string, spec Spec, result Result, detail string) {
 	t.Helper()
 	if spec.Timeout == 0 {
 		spec.Timeout = 10 * time.Second // not what is tested here, and machines can be slow
 	}
-	gotOutcome, gotDetail := newAsker().ask(context.Background(), keyOf(t, address, spec))
-	if gotOutcome != outcome || gotDetail != detail {
-		t.Errorf("%v %q, want %v %q", gotOutcome, gotDetail, outcome, detail)
+	gotOutcome, gotDetail := newProbeClient().probe(context.Background(), keyFor(t, address, spec))
+	if gotOutcome != result || gotDetail != detail {
+		t.Errorf("%v %q, want %v %q", gotOutcome, gotDetail, result, detail)
 	}
 }
 
 // What one probe says of every kind of backend.
-func TestOneProbe(t *testing.T) {
+func TestProbeResults(t *testing.T) {
 	var redirected atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -87,13 +87,13 @@ func TestOneProbe(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	silent := raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }) // until the prober hangs up
-	hangsUp := raw(t, func(net.Conn) {})
-	switches := raw(t, func(c net.Conn) {
+	silent := rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }) // until the prober hangs up
+	hangsUp := rawServer(t, func(net.Conn) {})
+	switches := rawServer(t, func(c net.Conn) {
 		c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
 	})
-	garbage := raw(t, func(c net.Conn) { c.Write([]byte("no such thing\r\n\r\n")) })
-	headers := raw(t, func(c net.Conn) {
+	garbage := rawServer(t, func(c net.Conn) { c.Write([]byte("no such thing\r\n\r\n")) })
+	headers := rawServer(t, func(c net.Conn) {
 		c.Write([]byte("HTTP/1.1 200 OK\r\n"))
 		for {
 			if _, err := c.Write([]byte("X-More: " + strings.Repeat("x", 1000) + "\r\n")); err != nil {
@@ -106,11 +106,11 @@ func TestOneProbe(t *testing.T) {
 	for _, row := range []struct {
 		name, address string
 		spec          Spec
-		outcome       Outcome
+		outcome       Result
 		detail        string
 	}{
 		{"tcp: it accepts", server.URL, Spec{Mode: TCP}, Pass, ""},
-		{"tcp: it refuses", refusing(t), Spec{Mode: TCP}, Fail, "connection refused"},
+		{"tcp: it refuses", closedAddress(t), Spec{Mode: TCP}, Fail, "connection refused"},
 		{"http: 200", server.URL, Spec{Mode: HTTP}, Pass, ""},
 		{"http: 204", server.URL, Spec{Mode: HTTP, Path: "/204"}, Pass, ""},
 		{"http: 301 passes and is not followed", server.URL, Spec{Mode: HTTP, Path: "/moved"}, Pass, ""},
@@ -124,29 +124,29 @@ func TestOneProbe(t *testing.T) {
 		{"http: the body hangs", server.URL, Spec{Mode: HTTP, Path: "/slow", Timeout: short}, Fail, "no answer within 200ms"},
 		{"http: a body without end", server.URL, Spec{Mode: HTTP, Path: "/huge"}, Pass, ""},
 		{"http: headers without end", headers, Spec{Mode: HTTP}, Fail, "no valid answer"},
-		{"http: it refuses", refusing(t), Spec{Mode: HTTP}, Fail, "connection refused"},
+		{"http: it refuses", closedAddress(t), Spec{Mode: HTTP}, Fail, "connection refused"},
 		{"http: it accepts and is silent", silent, Spec{Mode: HTTP, Timeout: short}, Fail, "no answer within 200ms"},
 		{"http: it hangs up", hangsUp, Spec{Mode: HTTP}, Fail, "no valid answer"},
 		{"http: 101", switches, Spec{Mode: HTTP}, Fail, "status 101"},
 		{"http: garbage", garbage, Spec{Mode: HTTP}, Fail, "no valid answer"},
-		{"http: it takes TLS only", secured(t, &tls.Config{}), Spec{Mode: HTTP}, Fail, "status 400"},
-		{"http: a spec that cannot be used", server.URL, Spec{Mode: HTTP, Path: "x"}, Void, "the probe's spec cannot be used"},
-		{"off", server.URL, Spec{}, Void, "the probe's spec cannot be used"},
+		{"http: it takes TLS only", tlsServer(t, &tls.Config{}), Spec{Mode: HTTP}, Fail, "status 400"},
+		{"http: a spec that cannot be used", server.URL, Spec{Mode: HTTP, Path: "x"}, Inconclusive, "the probe's spec cannot be used"},
+		{"off", server.URL, Spec{}, Inconclusive, "the probe's spec cannot be used"},
 	} {
-		t.Run(row.name, func(t *testing.T) { probes(t, row.address, row.spec, row.outcome, row.detail) })
+		t.Run(row.name, func(t *testing.T) { checkProbe(t, row.address, row.spec, row.outcome, row.detail) })
 	}
 	if n := redirected.Load(); n != 0 {
 		t.Errorf("a redirect was followed %d times", n)
 	}
 }
 
-func TestOurOwnTroubleIsNoWordOnTheBackend(t *testing.T) {
+func TestLocalErrorsAreInconclusive(t *testing.T) {
 	for name, err := range map[string]error{
 		"no file descriptors": &net.OpError{Op: "dial", Err: &net.DNSError{Err: "x", UnwrapErr: syscall.EMFILE}},
 		"no ports":            fmt.Errorf("dial: %w", syscall.EADDRNOTAVAIL),
 		"shutdown":            fmt.Errorf("dial: %w", context.Canceled),
 	} {
-		if got, _ := judge(err, Spec{}); got != Void {
+		if got, _ := classifyError(err, Spec{}); got != Inconclusive {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -154,15 +154,15 @@ func TestOurOwnTroubleIsNoWordOnTheBackend(t *testing.T) {
 		"no route": fmt.Errorf("dial: %w", syscall.EHOSTUNREACH), "reset": fmt.Errorf("read: %w", syscall.ECONNRESET),
 		"no network": fmt.Errorf("dial: %w", syscall.ENETUNREACH), "other": errors.New("malformed"),
 	} {
-		if got, detail := judge(err, Spec{}); got != Fail || detail == "" {
+		if got, detail := classifyError(err, Spec{}); got != Fail || detail == "" {
 			t.Errorf("%s: %v %q", name, got, detail)
 		}
 	}
 }
 
 // A connection that was closed properly would be read as EOF; a reset leaves no TIME_WAIT behind.
-func TestConnectionsAreClosedWithAReset(t *testing.T) {
-	l := listen(t)
+func TestClosesConnectionsWithReset(t *testing.T) {
+	l := listenTCP(t)
 	defer l.Close()
 	ended := make(chan error, 1)
 	go func() {
@@ -173,7 +173,7 @@ func TestConnectionsAreClosedWithAReset(t *testing.T) {
 		}
 		ended <- err
 	}()
-	if o, _ := newAsker().ask(context.Background(), keyOf(t, l.Addr().String(), Spec{Mode: TCP})); o != Pass {
+	if o, _ := newProbeClient().probe(context.Background(), keyFor(t, l.Addr().String(), Spec{Mode: TCP})); o != Pass {
 		t.Fatal(o)
 	}
 	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {

@@ -9,7 +9,7 @@ import (
 func BenchmarkSchedule(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {
-			s, now := NewSchedule(1000), start
+			s, now := NewSchedule(1000), startTime
 			turn := func(random float64) {
 				if wake, _ := s.Wake(); wake.After(now) {
 					now = wake
@@ -21,7 +21,7 @@ func BenchmarkSchedule(b *testing.B) {
 				s.Finish(a, Pass, "", now)
 			}
 			for i := range n {
-				s.Add(key(i), Share{}, now)
+				s.Add(testKey(i), Share{}, now)
 			}
 			for i := range 2 * n {
 				turn(float64(i%997) / 997)

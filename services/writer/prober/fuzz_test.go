@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-var ourWords = regexp.MustCompile(`^[ -~]{1,100}$`)
+var safeDetail = regexp.MustCompile(`^[ -~]{1,100}$`)
 
 // Whatever a backend sends, in whatever mode it is asked: the probe ends, only what begins
 // as an answer that passes does pass, and no word of the backend's gets into ours.
-func FuzzWhateverABackendSends(f *testing.F) {
+func FuzzBackendResponse(f *testing.F) {
 	f.Add(uint8(HTTP), []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
 	f.Add(uint8(HTTP), []byte("HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1/\r\n\r\n"))
 	f.Add(uint8(HTTP), []byte("HTTP/1.1 500 \x1b[31mdown\r\n\r\n"))
@@ -29,9 +29,9 @@ func FuzzWhateverABackendSends(f *testing.F) {
 	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x04\x01\x05\x00\x00\x00\x01\x88\x00\x00\x00"))
 	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add(uint8(GRPC), []byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-	asker := newAsker()
+	asker := newProbeClient()
 	f.Fuzz(func(t *testing.T, mode uint8, sent []byte) {
-		k := key(1)
+		k := testKey(1)
 		k.Spec = Spec{Mode: HTTP + Mode(mode%3)}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -43,19 +43,19 @@ func FuzzWhateverABackendSends(f *testing.F) {
 			theirs.Write(sent)
 			theirs.Close()
 		}()
-		outcome, detail := judge(asker.talk(ctx, ours, k), k.Spec)
+		result, detail := classifyError(asker.probeConn(ctx, ours, k), k.Spec)
 		ours.Close()
 		<-done
 		switch {
 		case ctx.Err() != nil:
 			t.Fatal("the probe did not end")
-		case outcome == Void:
+		case result == Inconclusive:
 			t.Fatalf("the backend is not to blame: %s", detail)
-		case outcome == Fail && !ourWords.MatchString(detail):
+		case result == Fail && !safeDetail.MatchString(detail):
 			t.Fatalf("detail %q", detail)
-		case outcome == Pass && k.Spec.Mode == HTTP && !strings.HasPrefix(string(sent), "HTTP/"):
+		case result == Pass && k.Spec.Mode == HTTP && !strings.HasPrefix(string(sent), "HTTP/"):
 			t.Fatalf("%q passes", sent)
-		case outcome == Pass && k.Spec.Mode == HTTPS:
+		case result == Pass && k.Spec.Mode == HTTPS:
 			t.Fatalf("%q passes for a TLS handshake", sent)
 		}
 	})

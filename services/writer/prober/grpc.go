@@ -14,30 +14,30 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-const maxGRPCBytes = 1 << 10 // an answer is a number
+const maxGRPCMessage = 1 << 10 // an answer is a number
 
-// settings of each probe's client. It lives for one call, so it wants none of what makes a
+// dialOptions of each probe's client. It lives for one call, so it wants none of what makes a
 // connection last: buffers for bulk, windows that grow, idling, a service config, retries.
 //
 // A client for each call costs more than twice the CPU of one call by hand over net/http's
 // HTTP/2 (docs/probes.md has the figures): that is what it costs to be told the truth by
 // the library that backends and kubelets use.
-var settings = []grpc.DialOption{
+var dialOptions = []grpc.DialOption{
 	grpc.WithUserAgent(userAgent),
 	grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 	grpc.WithIdleTimeout(0),
 	grpc.WithReadBufferSize(4 << 10), grpc.WithWriteBufferSize(1 << 10),
 	grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10),
 	grpc.WithMaxHeaderListSize(maxHeaderBytes),
-	grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGRPCBytes)),
+	grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGRPCMessage)),
 }
 
-// check is the probe of the mode grpc: one call of grpc.health.v1 on a connection, which
+// checkGRPC is the probe of the mode grpc: one call of grpc.health.v1 on a connection, which
 // hangUp closes below TLS.
-func check(ctx context.Context, conn net.Conn, hangUp func(), key Key) error {
+func checkGRPC(ctx context.Context, conn net.Conn, hangUp func(), key Key) error {
 	only := make(chan net.Conn, 1)
 	only <- conn
-	options := append(slices.Clone(settings), grpc.WithTransportCredentials(ready{insecure.NewCredentials(), key.Spec.TLS}),
+	options := append(slices.Clone(dialOptions), grpc.WithTransportCredentials(presetCredentials{insecure.NewCredentials(), key.Spec.TLS}),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
 			case conn := <-only:
@@ -51,48 +51,48 @@ func check(ctx context.Context, conn net.Conn, hangUp func(), key Key) error {
 	}
 	client, err := grpc.NewClient("passthrough:///"+key.hostPort(), options...)
 	if err != nil {
-		return errUnaskable
+		return errInvalidSpec
 	}
 	defer client.Close() //nolint:errcheck // it can only have been closed already
 	defer hangUp()       // first: the client would say goodbye, and wait to be heard
 
-	return serving(healthv1.NewHealthClient(client).Check(ctx, &healthv1.HealthCheckRequest{Service: key.Spec.Service}))
+	return healthError(healthv1.NewHealthClient(client).Check(ctx, &healthv1.HealthCheckRequest{Service: key.Spec.Service}))
 }
 
-// serving judges an answer of the health service, or what the client says that came instead.
+// healthError judges an answer of the health service, or what the client says that came instead.
 // Its text may have the backend's in it, so only the code counts: it is the same for a
 // connection that ends and for what was sent before the end, and which of the two the
 // client sees first is a matter of timing.
-func serving(answer *healthv1.HealthCheckResponse, err error) error {
+func healthError(answer *healthv1.HealthCheckResponse, err error) error {
 	switch code := status.Code(err); code {
 	case codes.OK:
 		if answer.GetStatus() == healthv1.HealthCheckResponse_SERVING {
 			return nil
 		}
-		return failure("health is " + answer.GetStatus().String())
+		return backendFailure("health is " + answer.GetStatus().String())
 	case codes.Unimplemented:
-		return failure("has no grpc.health.v1.Health service (UNIMPLEMENTED)")
+		return backendFailure("has no grpc.health.v1.Health service (UNIMPLEMENTED)")
 	case codes.NotFound:
-		return failure("its health service does not know the service asked for (NOT_FOUND)")
+		return backendFailure("its health service does not know the service asked for (NOT_FOUND)")
 	case codes.DeadlineExceeded: // the backend is told of ours, and may be the first to say so
 		return context.DeadlineExceeded
 	default:
 		if code > codes.Unauthenticated {
 			code = codes.Unknown
 		}
-		return failure(noAnswer + " (gRPC status " + code.String() + ")")
+		return backendFailure(noValidAnswer + " (gRPC status " + code.String() + ")")
 	}
 }
 
-// ready are the credentials of a connection that has what it needs already.
-type ready struct {
+// presetCredentials are the credentials of a connection that has what it needs already.
+type presetCredentials struct {
 	credentials.TransportCredentials
 
 	tls bool
 }
 
 // Info makes the call say https where that is true.
-func (r ready) Info() credentials.ProtocolInfo {
+func (r presetCredentials) Info() credentials.ProtocolInfo {
 	if r.tls {
 		return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 	}
@@ -100,6 +100,6 @@ func (r ready) Info() credentials.ProtocolInfo {
 }
 
 // Clone implements credentials.TransportCredentials.
-func (r ready) Clone() credentials.TransportCredentials {
-	return ready{r.TransportCredentials.Clone(), r.tls}
+func (r presetCredentials) Clone() credentials.TransportCredentials {
+	return presetCredentials{r.TransportCredentials.Clone(), r.tls}
 }

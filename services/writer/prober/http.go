@@ -18,12 +18,12 @@ const (
 	userAgent      = "slicefeed-probe"
 )
 
-// given is where a context has the connection that the transport is to use.
-type given struct{}
+// connKey is where a context has the connection that the transport is to use.
+type connKey struct{}
 
-func newAsker() *asker {
-	give := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(given{}).(net.Conn), nil }
-	a := &asker{&http.Transport{
+func newProbeClient() *probeClient {
+	give := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
+	a := &probeClient{&http.Transport{
 		DialContext: give, DisableKeepAlives: true, DisableCompression: true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		Protocols:              &http.Protocols{},
@@ -32,11 +32,11 @@ func newAsker() *asker {
 	return a
 }
 
-// get is the probe of the modes http and https.
-func (a *asker) get(ctx context.Context, conn net.Conn, key Key) error {
+// getHTTP is the probe of the modes http and https.
+func (a *probeClient) getHTTP(ctx context.Context, conn net.Conn, key Key) error {
 	target, err := url.ParseRequestURI(key.Spec.path())
 	if err != nil {
-		return errUnaskable
+		return errInvalidSpec
 	}
 	target.Scheme, target.Host = "http", key.hostPort()
 	request := &http.Request{
@@ -44,7 +44,7 @@ func (a *asker) get(ctx context.Context, conn net.Conn, key Key) error {
 		Header: http.Header{"User-Agent": {userAgent}},
 	}
 	// A round trip, not a client: that is how no redirect is ever followed.
-	client, err := a.http.NewClientConn(context.WithValue(ctx, given{}, conn), "http", target.Host)
+	client, err := a.http.NewClientConn(context.WithValue(ctx, connKey{}, conn), "http", target.Host)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (a *asker) get(ctx context.Context, conn net.Conn, key Key) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // read as far as we care
 	if response.StatusCode < 200 || response.StatusCode > 399 {
-		return failure(fmt.Sprintf("status %d", response.StatusCode))
+		return backendFailure(fmt.Sprintf("status %d", response.StatusCode))
 	}
 	if _, err := io.CopyN(io.Discard, response.Body, maxBodyBytes); !errors.Is(err, io.EOF) {
 		return err

@@ -24,23 +24,23 @@ const (
 	GRPC       // Check of grpc.health.v1; SERVING passes
 )
 
-var modes = [...]string{Off: "off", TCP: "tcp", HTTP: "http", HTTPS: "https", GRPC: "grpc"}
+var modeNames = [...]string{Off: "off", TCP: "tcp", HTTP: "http", HTTPS: "https", GRPC: "grpc"}
 
 func (m Mode) String() string {
-	if int(m) < len(modes) {
-		return modes[m]
+	if int(m) < len(modeNames) {
+		return modeNames[m]
 	}
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
 // ParseMode returns the mode of that name.
 func ParseMode(name string) (Mode, error) {
-	for m, known := range modes {
+	for m, known := range modeNames {
 		if known == name {
 			return Mode(m), nil
 		}
 	}
-	return Off, fmt.Errorf("%q is no probe mode: want one of %s", name, strings.Join(modes[:], ", "))
+	return Off, fmt.Errorf("%q is no probe mode: want one of %s", name, strings.Join(modeNames[:], ", "))
 }
 
 // UnmarshalText makes a Mode a setting.
@@ -72,8 +72,8 @@ type Spec struct {
 
 // Longest texts that a spec may have: they are sent with each probe.
 const (
-	maxPath    = 1024
-	maxService = 253
+	maxPathLength    = 1024
+	maxServiceLength = 253
 )
 
 var hostPattern = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
@@ -81,19 +81,19 @@ var hostPattern = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,
 // Validate reports all that makes a spec unusable.
 func (s Spec) Validate() error {
 	var problems []error
-	if int(s.Mode) >= len(modes) {
+	if int(s.Mode) >= len(modeNames) {
 		problems = append(problems, fmt.Errorf("%v is unknown", s.Mode))
 	}
 	if s.Path != "" {
 		u, err := url.ParseRequestURI(s.Path)
-		if err != nil || u.IsAbs() || !strings.HasPrefix(s.Path, "/") || len(s.Path) > maxPath {
-			problems = append(problems, fmt.Errorf("probe path %.64q: want a path such as /healthz, of at most %d bytes", s.Path, maxPath))
+		if err != nil || u.IsAbs() || !strings.HasPrefix(s.Path, "/") || len(s.Path) > maxPathLength {
+			problems = append(problems, fmt.Errorf("probe path %.64q: want a path such as /healthz, of at most %d bytes", s.Path, maxPathLength))
 		}
 	}
 	if s.Host != "" && !hostPattern.MatchString(s.Host) {
 		problems = append(problems, fmt.Errorf("probe host %.64q: want a host name, with or without a port", s.Host))
 	}
-	if len(s.Service) > maxService || strings.ContainsFunc(s.Service, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if len(s.Service) > maxServiceLength || strings.ContainsFunc(s.Service, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		problems = append(problems, fmt.Errorf("probe service %.64q: want the name of a gRPC service such as shop.v1.Orders", s.Service))
 	}
 	if s.Interval < 0 || s.Timeout < 0 {
@@ -165,8 +165,8 @@ func (k Key) compare(other Key) int {
 	)
 }
 
-// hostName is a host without its port.
-func hostName(host string) string {
+// stripPort is a host without its port.
+func stripPort(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
 	}
@@ -178,22 +178,22 @@ type Health uint8
 
 // The words.
 const (
-	Unjudged Health = iota
+	Pending Health = iota
 	Passing
 	Failing
 )
 
-var healths = [...]string{Unjudged: "unjudged", Passing: "passing", Failing: "failing"}
+var healthNames = [...]string{Pending: "unjudged", Passing: "passing", Failing: "failing"}
 
-func (h Health) String() string { return healths[h] }
+func (h Health) String() string { return healthNames[h] }
 
-// Word is what the probes say of a key at present.
-type Word struct {
-	Health Health
-	Since  time.Time // when this word was first said; zero while not judged
-	Detail string    // why it fails, or cannot be probed, without numbers that change from probe to probe
-	Passed time.Time // when a probe last passed; zero: never
+// Status is what the probes say of a key at present.
+type Status struct {
+	Health       Health
+	Since        time.Time // when this word was first said; zero while not judged
+	Detail       string    // why it fails, or cannot be probed, without numbers that change from probe to probe
+	LastPassedAt time.Time // when a probe last passed; zero: never
 	// Expired: it is not judged since no probe came to a conclusion for three intervals. The prober cannot probe it.
-	Expired bool
-	Failed  time.Time // while failing: when the first of the failures ended that led to it
+	Expired       bool
+	FirstFailedAt time.Time // while failing: when the first of the failures ended that led to it
 }

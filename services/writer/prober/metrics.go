@@ -7,10 +7,10 @@ import (
 )
 
 type metrics struct {
-	probes   *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	targets  *prometheus.GaugeVec
-	inFlight prometheus.Gauge
+	probes    *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	endpoints *prometheus.GaugeVec
+	inFlight  prometheus.Gauge
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -24,7 +24,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help:    "Time from the start of a probe to its result.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"mode"}),
-		targets: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		endpoints: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slicefeed_writer_probe_targets",
 			Help: "What is probed (address, port and spec, however many Services share it), by the word on it.",
 		}, []string{"health"}),
@@ -33,18 +33,18 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Probes under way.",
 		}),
 	}
-	registerer.MustRegister(m.probes, m.duration, m.targets, m.inFlight)
+	registerer.MustRegister(m.probes, m.duration, m.endpoints, m.inFlight)
 	return m
 }
 
-func (m *metrics) finished(mode Mode, outcome Outcome, took time.Duration) {
-	m.probes.WithLabelValues(mode.String(), outcome.String()).Inc()
+func (m *metrics) observeProbe(mode Mode, result Result, took time.Duration) {
+	m.probes.WithLabelValues(mode.String(), result.String()).Inc()
 	m.duration.WithLabelValues(mode.String()).Observe(took.Seconds())
 }
 
-func (m *metrics) state(s *Schedule) {
-	for health, n := range s.counts {
-		m.targets.WithLabelValues(Health(health).String()).Set(float64(n))
+func (m *metrics) setState(s *Schedule) {
+	for health, n := range s.healthCounts {
+		m.endpoints.WithLabelValues(Health(health).String()).Set(float64(n))
 	}
 	m.inFlight.Set(float64(s.inFlight))
 }

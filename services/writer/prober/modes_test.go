@@ -24,24 +24,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// unstarted is a server that says nothing of the handshakes that it is to refuse.
-func unstarted(t *testing.T, handler http.Handler) *httptest.Server {
+// quietServer is a server that says nothing of the handshakes that it is to refuse.
+func quietServer(t *testing.T, handler http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.Close)
 	return s
 }
 
-func protocols(set func(*http.Protocols, bool)) *http.Protocols {
+func onlyProtocol(set func(*http.Protocols, bool)) *http.Protocols {
 	p := &http.Protocols{}
 	set(p, true)
 	return p
 }
 
-// secured is an HTTPS server with a certificate that it signed itself, for a name that is
+// tlsServer is an HTTPS server with a certificate that it signed itself, for a name that is
 // not its own.
-func secured(t *testing.T, config *tls.Config) string {
-	s := unstarted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func tlsServer(t *testing.T, config *tls.Config) string {
+	s := quietServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/moved":
 			http.Redirect(w, r, "/500", http.StatusFound)
@@ -56,8 +56,8 @@ func secured(t *testing.T, config *tls.Config) string {
 	return s.URL
 }
 
-// ownCertificate is one that httptest signed itself.
-func ownCertificate() []tls.Certificate {
+// selfSignedCert is one that httptest signed itself.
+func selfSignedCert() []tls.Certificate {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
 	defer s.Close()
@@ -65,18 +65,18 @@ func ownCertificate() []tls.Certificate {
 }
 
 // An HTTP/2 server without TLS takes the probe's HTTP/1.1 for noise.
-func TestHTTP2WithoutTLSIsProbedByGRPCOrTCPOnly(t *testing.T) {
-	s := unstarted(t, http.NotFoundHandler())
-	s.Config.Protocols = protocols((*http.Protocols).SetUnencryptedHTTP2)
+func TestHTTPProbeFailsOnPlaintextHTTP2(t *testing.T) {
+	s := quietServer(t, http.NotFoundHandler())
+	s.Config.Protocols = onlyProtocol((*http.Protocols).SetUnencryptedHTTP2)
 	s.Start()
-	probes(t, s.URL, Spec{Mode: HTTP}, Fail, noAnswer)
-	probes(t, s.URL, Spec{Mode: TCP}, Pass, "")
+	checkProbe(t, s.URL, Spec{Mode: HTTP}, Fail, noValidAnswer)
+	checkProbe(t, s.URL, Spec{Mode: TCP}, Pass, "")
 }
 
-func TestOneProbeOverTLS(t *testing.T) {
-	usual := secured(t, &tls.Config{})
-	http2Only := unstarted(t, http.NotFoundHandler())
-	http2Only.Config.Protocols, http2Only.EnableHTTP2 = protocols((*http.Protocols).SetHTTP2), true
+func TestHTTPSProbeResults(t *testing.T) {
+	usual := tlsServer(t, &tls.Config{})
+	http2Only := quietServer(t, http.NotFoundHandler())
+	http2Only.Config.Protocols, http2Only.EnableHTTP2 = onlyProtocol((*http.Protocols).SetHTTP2), true
 	http2Only.TLS = &tls.Config{NextProtos: []string{"h2"}}
 	http2Only.StartTLS()
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -84,34 +84,34 @@ func TestOneProbeOverTLS(t *testing.T) {
 	for _, row := range []struct {
 		name, address string
 		spec          Spec
-		outcome       Outcome
+		outcome       Result
 		detail        string
 	}{
 		{"a certificate that nobody we know signed", usual, Spec{}, Pass, ""},
-		{"TLS 1.2 only", secured(t, &tls.Config{MaxVersion: tls.VersionTLS12}), Spec{}, Pass, ""},
-		{"TLS 1.3 only", secured(t, &tls.Config{MinVersion: tls.VersionTLS13}), Spec{}, Pass, ""},
-		{"TLS 1.1 only", secured(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), Spec{}, Fail, "refuses the TLS handshake: protocol version not supported"},
+		{"TLS 1.2 only", tlsServer(t, &tls.Config{MaxVersion: tls.VersionTLS12}), Spec{}, Pass, ""},
+		{"TLS 1.3 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS13}), Spec{}, Pass, ""},
+		{"TLS 1.1 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), Spec{}, Fail, "refuses the TLS handshake: protocol version not supported"},
 		{"a redirect passes and is not followed", usual, Spec{Path: "/moved"}, Pass, ""},
 		{"500", usual, Spec{Path: "/500"}, Fail, "status 500"},
 		{"the answer hangs", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
-		{"the handshake hangs", raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
-		{"it hangs up in the handshake", raw(t, func(net.Conn) {}), Spec{}, Fail, noAnswer},
-		{"it refuses", refusing(t), Spec{}, Fail, "connection refused"},
+		{"the handshake hangs", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
+		{"it hangs up in the handshake", rawServer(t, func(net.Conn) {}), Spec{}, Fail, noValidAnswer},
+		{"it refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
 		{"no TLS", plain.URL, Spec{}, Fail, "does not speak TLS"},
-		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "does not speak TLS"},
-		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, noAnswer},
-		{"another protocol", secured(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "refuses the TLS handshake: it offers no HTTP/1.1"},
-		{"it wants a client certificate", secured(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "refuses the TLS handshake: handshake failure"},
+		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "does not speak TLS"},
+		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, noValidAnswer},
+		{"another protocol", tlsServer(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "refuses the TLS handshake: it offers no HTTP/1.1"},
+		{"it wants a client certificate", tlsServer(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "refuses the TLS handshake: handshake failure"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.spec.Mode = HTTPS
-			probes(t, row.address, row.spec, row.outcome, row.detail)
+			checkProbe(t, row.address, row.spec, row.outcome, row.detail)
 		})
 	}
 }
 
 // The names that a backend is asked by: the Host header as it is set, the SNI without a port.
-func TestTheHostIsTheSNIToo(t *testing.T) {
+func TestHostSetsSNI(t *testing.T) {
 	for _, row := range []struct{ set, host, sni string }{
 		{"web.example", "web.example", "web.example"},
 		{"web.example:8443", "web.example:8443", "web.example"},
@@ -123,11 +123,11 @@ func TestTheHostIsTheSNIToo(t *testing.T) {
 			t.Run(mode.String()+" "+row.set, func(t *testing.T) {
 				type names struct{ host, sni string }
 				got := make(chan names, 1)
-				s := unstarted(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- names{r.Host, r.TLS.ServerName} }))
+				s := quietServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- names{r.Host, r.TLS.ServerName} }))
 				s.EnableHTTP2 = true
 				s.StartTLS()
-				k := keyOf(t, s.URL, Spec{Mode: mode, Host: row.set, TLS: true, Timeout: 10 * time.Second})
-				newAsker().ask(context.Background(), k)
+				k := keyFor(t, s.URL, Spec{Mode: mode, Host: row.set, TLS: true, Timeout: 10 * time.Second})
+				newProbeClient().probe(context.Background(), k)
 				want := names{row.host, row.sni}
 				if row.set == "" {
 					want.host = k.hostPort()
@@ -140,24 +140,24 @@ func TestTheHostIsTheSNIToo(t *testing.T) {
 	}
 }
 
-// oddHealth answers as no sane server would.
-type oddHealth struct {
+// fakeHealth answers as no sane server would.
+type fakeHealth struct {
 	healthv1.UnimplementedHealthServer
 
 	answer func(context.Context) (*healthv1.HealthCheckResponse, error)
 }
 
-func (o oddHealth) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+func (o fakeHealth) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 	return o.answer(ctx)
 }
 
-// rpc is a real gRPC server.
-func rpc(t *testing.T, server healthv1.HealthServer, options ...grpc.ServerOption) string {
+// grpcServer is a real gRPC server.
+func grpcServer(t *testing.T, server healthv1.HealthServer, options ...grpc.ServerOption) string {
 	s := grpc.NewServer(options...)
 	if server != nil {
 		healthv1.RegisterHealthServer(s, server)
 	}
-	l := listen(t)
+	l := listenTCP(t)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -169,13 +169,13 @@ func rpc(t *testing.T, server healthv1.HealthServer, options ...grpc.ServerOptio
 	return l.Addr().String()
 }
 
-func TestOneProbeByGRPC(t *testing.T) {
+func TestGRPCProbeResults(t *testing.T) {
 	short := 200 * time.Millisecond
 	some := health.NewServer()
 	some.SetServingStatus("shop.v1.Orders", healthv1.HealthCheckResponse_NOT_SERVING)
 	some.SetServingStatus("shop.v1.Carts", healthv1.HealthCheckResponse_SERVING)
 	odd := func(f func(context.Context) (*healthv1.HealthCheckResponse, error)) string {
-		return rpc(t, oddHealth{answer: f})
+		return grpcServer(t, fakeHealth{answer: f})
 	}
 	says := func(code codes.Code) string {
 		return odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
@@ -183,15 +183,15 @@ func TestOneProbeByGRPC(t *testing.T) {
 		})
 	}
 	hangs := func(ctx context.Context) (*healthv1.HealthCheckResponse, error) { <-ctx.Done(); return nil, ctx.Err() }
-	own := ownCertificate()
-	overTLS := rpc(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own})))
-	overTLS12 := rpc(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own, MaxVersion: tls.VersionTLS12})))
+	own := selfSignedCert()
+	overTLS := grpcServer(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own})))
+	overTLS12 := grpcServer(t, some, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own, MaxVersion: tls.VersionTLS12})))
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	// HTTP/2 servers that are no gRPC servers.
 	h2 := func(handler http.HandlerFunc) string {
-		s := unstarted(t, handler)
-		s.Config.Protocols = protocols((*http.Protocols).SetUnencryptedHTTP2)
+		s := quietServer(t, handler)
+		s.Config.Protocols = onlyProtocol((*http.Protocols).SetUnencryptedHTTP2)
 		s.Start()
 		return s.URL
 	}
@@ -215,31 +215,31 @@ func TestOneProbeByGRPC(t *testing.T) {
 	for _, row := range []struct {
 		name, address string
 		spec          Spec
-		outcome       Outcome
+		outcome       Result
 		detail        string
 	}{
-		{"SERVING", rpc(t, some), Spec{}, Pass, ""},
-		{"a service that is SERVING", rpc(t, some), Spec{Service: "shop.v1.Carts"}, Pass, ""},
-		{"a service that is NOT_SERVING", rpc(t, some), Spec{Service: "shop.v1.Orders"}, Fail, "health is NOT_SERVING"},
-		{"a service that it does not know", rpc(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "its health service does not know the service asked for (NOT_FOUND)"},
+		{"SERVING", grpcServer(t, some), Spec{}, Pass, ""},
+		{"a service that is SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Carts"}, Pass, ""},
+		{"a service that is NOT_SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Orders"}, Fail, "health is NOT_SERVING"},
+		{"a service that it does not know", grpcServer(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "its health service does not know the service asked for (NOT_FOUND)"},
 		{"an unknown health", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: 77}, nil
 		}), Spec{}, Fail, "health is 77"},
 		{"SERVICE_UNKNOWN", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}), Spec{}, Fail, "health is SERVICE_UNKNOWN"},
-		{"no health service", rpc(t, nil), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
+		{"no health service", grpcServer(t, nil), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
 		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid answer (gRPC status Unauthenticated)"},
 		{"an error with a message", says(codes.Internal), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
 		{"it says that the time is up before we do", says(codes.DeadlineExceeded), Spec{}, Fail, "no answer within 10s"},
 		{"it hangs", odd(hangs), Spec{Timeout: short}, Fail, "no answer within 200ms"},
-		{"it accepts and is silent", raw(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no answer within 200ms"},
-		{"it hangs up", raw(t, func(net.Conn) {}), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
-		{"it refuses", refusing(t), Spec{}, Fail, "connection refused"},
+		{"it accepts and is silent", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no answer within 200ms"},
+		{"it hangs up", rawServer(t, func(net.Conn) {}), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
+		{"it refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
 		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
 		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
 		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
-		{"garbage", raw(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
+		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
 		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
 		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
 		{"what a health service would say", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Pass, ""},
@@ -250,23 +250,23 @@ func TestOneProbeByGRPC(t *testing.T) {
 		{"an answer without end", endless, Spec{}, Fail, "no valid answer (gRPC status Internal)"},
 		{"over TLS, unverified", overTLS, Spec{TLS: true}, Pass, ""},
 		{"over TLS 1.2", overTLS12, Spec{TLS: true}, Pass, ""},
-		{"over TLS, of what has none", rpc(t, some), Spec{TLS: true}, Fail, "does not speak TLS"},
+		{"over TLS, of what has none", grpcServer(t, some), Spec{TLS: true}, Fail, "does not speak TLS"},
 		{"without TLS, of what wants it", overTLS, Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
-		{"over TLS, without HTTP/2", secured(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "refuses the TLS handshake: it offers no HTTP/2"},
+		{"over TLS, without HTTP/2", tlsServer(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "refuses the TLS handshake: it offers no HTTP/2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.spec.Mode = GRPC
-			probes(t, row.address, row.spec, row.outcome, row.detail)
+			checkProbe(t, row.address, row.spec, row.outcome, row.detail)
 		})
 	}
 }
 
 // Whatever comes without end and is not asked for is cut off, before the timeout.
-func TestABackendThatSendsWithoutEndIsCutOff(t *testing.T) {
+func TestLimitsEndlessResponses(t *testing.T) {
 	for name, row := range map[string]struct {
 		greeting, forever string
 		spec              Spec
-		outcome           Outcome
+		outcome           Result
 		detail            string
 	}{
 		"http: continue":     {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
@@ -278,7 +278,7 @@ func TestABackendThatSendsWithoutEndIsCutOff(t *testing.T) {
 		"https: TLS records": {"", "\x14\x03\x03\x00\x01\x01", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := raw(t, func(c net.Conn) {
+			address := rawServer(t, func(c net.Conn) {
 				io.WriteString(c, row.greeting)
 				part := []byte(strings.Repeat(row.forever, 1+4096/len(row.forever)))
 				for {
@@ -287,23 +287,23 @@ func TestABackendThatSendsWithoutEndIsCutOff(t *testing.T) {
 					}
 				}
 			})
-			probes(t, address, row.spec, row.outcome, row.detail)
+			checkProbe(t, address, row.spec, row.outcome, row.detail)
 		})
 	}
 }
 
 // A server that takes the call and turns it away lets a client try again, elsewhere. To a
 // probe there is no elsewhere: it had its connection.
-func TestACallThatIsTurnedAwayIsNotMadeAgain(t *testing.T) {
+func TestGRPCProbeIsNotRetried(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		tls    bool
 		scheme byte
 	}{{"without TLS", false, 0x86}, {"over TLS", true, 0x87}} {
 		t.Run(row.name, func(t *testing.T) {
-			l := listen(t)
+			l := listenTCP(t)
 			if row.tls {
-				l = tls.NewListener(l, &tls.Config{Certificates: ownCertificate(), NextProtos: []string{"h2"}})
+				l = tls.NewListener(l, &tls.Config{Certificates: selfSignedCert(), NextProtos: []string{"h2"}})
 			}
 			defer l.Close()
 			post := []byte{0x83, row.scheme} // a call's first bytes, as HPACK has them
@@ -328,7 +328,7 @@ func TestACallThatIsTurnedAwayIsNotMadeAgain(t *testing.T) {
 					c.Close()
 				}
 			}()
-			probes(t, l.Addr().String(), Spec{Mode: GRPC, TLS: row.tls}, Fail, "no valid answer (gRPC status Unavailable)")
+			checkProbe(t, l.Addr().String(), Spec{Mode: GRPC, TLS: row.tls}, Fail, "no valid answer (gRPC status Unavailable)")
 			l.Close()
 			n := 0
 			for range calls {
@@ -342,7 +342,7 @@ func TestACallThatIsTurnedAwayIsNotMadeAgain(t *testing.T) {
 }
 
 // A client says goodbye, and waits for 5 s until that is written.
-func TestAProbeByGRPCIsOverWhenItsTimeIs(t *testing.T) {
+func TestGRPCProbeEndsAtTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		go func() {
@@ -360,7 +360,7 @@ func TestAProbeByGRPCIsOverWhenItsTimeIs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := newAsker().talk(ctx, ours, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
+		err := newProbeClient().probeConn(ctx, ours, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
 		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v after %v", err, took)
 		}

@@ -30,31 +30,31 @@ type Config struct {
 
 // Prober runs the probes. One goroutine keeps the schedule; each probe in flight has one.
 type Prober struct {
-	log     *slog.Logger
-	metrics *metrics
-	ask     func(context.Context, Key) (Outcome, string)
-	kick    chan struct{} // the schedule has changed: look at it again
-	changed chan struct{}
+	log       *slog.Logger
+	metrics   *metrics
+	runProbe  func(context.Context, Key) (Result, string)
+	wakeCh    chan struct{} // the schedule has changed: look at it again
+	changedCh chan struct{}
 
-	mu       sync.Mutex
-	schedule *Schedule
-	keys     map[string]map[Key]string // by target, with the source of each
-	targets  map[Key]map[string]struct{}
-	dirty    map[string]struct{} // targets with a word that changed since Take
+	mu           sync.Mutex
+	schedule     *Schedule
+	keysByTarget map[string]map[Key]string // by target, with the source of each
+	targetsByKey map[Key]map[string]struct{}
+	dirtyTargets map[string]struct{} // targets with a word that changed since Take
 }
 
 // New makes a Prober; nothing is probed until it runs.
 func New(c Config) *Prober {
 	return &Prober{
-		log:      c.Log,
-		metrics:  newMetrics(c.Registerer),
-		ask:      newAsker().ask,
-		kick:     make(chan struct{}, 1),
-		changed:  make(chan struct{}, 1),
-		schedule: NewSchedule(maxInFlight),
-		keys:     map[string]map[Key]string{},
-		targets:  map[Key]map[string]struct{}{},
-		dirty:    map[string]struct{}{},
+		log:          c.Log,
+		metrics:      newMetrics(c.Registerer),
+		runProbe:     newProbeClient().probe,
+		wakeCh:       make(chan struct{}, 1),
+		changedCh:    make(chan struct{}, 1),
+		schedule:     NewSchedule(maxInFlight),
+		keysByTarget: map[string]map[Key]string{},
+		targetsByKey: map[Key]map[string]struct{}{},
+		dirtyTargets: map[string]struct{}{},
 	}
 }
 
@@ -64,8 +64,8 @@ type Request struct {
 	Source string
 }
 
-// From are requests for endpoints of one source.
-func From(source string, keys ...Key) []Request {
+// RequestsFor are requests for endpoints of one source.
+func RequestsFor(source string, keys ...Key) []Request {
 	requests := make([]Request, len(keys))
 	for i, key := range keys {
 		requests[i] = Request{key, source}
@@ -79,78 +79,78 @@ func (p *Prober) Set(target string, requests []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	old := p.keys[target]
-	wanted := make(map[Key]string, len(requests))
+	old := p.keysByTarget[target]
+	requested := make(map[Key]string, len(requests))
 	for _, request := range requests {
 		if request.Key.Spec.Mode != Off {
-			wanted[request.Key.canonical()] = request.Source
+			requested[request.Key.canonical()] = request.Source
 		}
 	}
-	if len(wanted) == 0 {
-		delete(p.keys, target)
-		delete(p.dirty, target)
+	if len(requested) == 0 {
+		delete(p.keysByTarget, target)
+		delete(p.dirtyTargets, target)
 	} else {
-		p.keys[target] = wanted
+		p.keysByTarget[target] = requested
 	}
-	for key, source := range wanted {
-		if before, had := old[key]; had && before == source {
+	for key, source := range requested {
+		if oldSource, existed := old[key]; existed && oldSource == source {
 			continue
 		}
-		if p.targets[key] == nil {
-			p.targets[key] = map[string]struct{}{}
+		if p.targetsByKey[key] == nil {
+			p.targetsByKey[key] = map[string]struct{}{}
 			p.schedule.Add(key, Share{source, target}, now)
 		}
-		p.targets[key][target] = struct{}{}
-		p.assign(key)
+		p.targetsByKey[key][target] = struct{}{}
+		p.assignShare(key)
 	}
 	for key := range old {
-		if _, wants := wanted[key]; wants {
+		if _, ok := requested[key]; ok {
 			continue
 		}
-		delete(p.targets[key], target)
-		if len(p.targets[key]) == 0 {
-			delete(p.targets, key)
+		delete(p.targetsByKey[key], target)
+		if len(p.targetsByKey[key]) == 0 {
+			delete(p.targetsByKey, key)
 			p.schedule.Remove(key)
 			continue
 		}
-		p.assign(key)
+		p.assignShare(key)
 	}
-	p.metrics.state(p.schedule)
-	signal(p.kick)
+	p.metrics.setState(p.schedule)
+	signal(p.wakeCh)
 }
 
-// assign charges the probes of a key to the one of its targets that has the fewest keys: a small Service does not wait for a
+// assignShare charges the probes of a key to the one of its targets that has the fewest keys: a small Service does not wait for a
 // large one that it shares an endpoint with.
-func (p *Prober) assign(key Key) {
+func (p *Prober) assignShare(key Key) {
 	best := ""
-	for target := range p.targets[key] {
-		if best == "" || cmp.Or(cmp.Compare(len(p.keys[target]), len(p.keys[best])), cmp.Compare(target, best)) < 0 {
+	for target := range p.targetsByKey[key] {
+		if best == "" || cmp.Or(cmp.Compare(len(p.keysByTarget[target]), len(p.keysByTarget[best])), cmp.Compare(target, best)) < 0 {
 			best = target
 		}
 	}
-	p.schedule.Assign(key, Share{p.keys[best][key], best})
+	p.schedule.Assign(key, Share{p.keysByTarget[best][key], best})
 }
 
-// Word returns the present word on a key.
-func (p *Prober) Word(key Key) Word {
+// Status returns the present word on a key.
+func (p *Prober) Status(key Key) Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.schedule.Word(key.canonical())
+	return p.schedule.Status(key.canonical())
 }
 
 // Changed is signalled after the word on any key of any target has changed; then Take
 // says whose. One reader.
-func (p *Prober) Changed() <-chan struct{} { return p.changed }
+func (p *Prober) Changed() <-chan struct{} { return p.changedCh }
 
 // Take returns the targets with a word that changed since it was last called, sorted.
 func (p *Prober) Take() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	targets := make([]string, 0, len(p.dirty))
-	for target := range p.dirty {
+	targets := make([]string, 0, len(p.dirtyTargets))
+	for target := range p.dirtyTargets {
 		targets = append(targets, target)
 	}
-	clear(p.dirty)
+	clear(p.dirtyTargets)
 	slices.Sort(targets)
 	return targets
 }
@@ -162,7 +162,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if wake, due := p.start(ctx, &probes); due {
+		if wake, due := p.startDue(ctx, &probes); due {
 			timer.Reset(time.Until(wake))
 		} else {
 			timer.Stop()
@@ -171,35 +171,35 @@ func (p *Prober) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		case <-p.kick:
+		case <-p.wakeCh:
 		}
 	}
 }
 
-// start starts what is due and returns when to come back.
-func (p *Prober) start(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
+// startDue starts what is due and returns when to come back.
+func (p *Prober) startDue(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expire(ctx, time.Now())
+	p.expireStatuses(ctx, time.Now())
 	for {
 		attempt, due := p.schedule.Start(time.Now(), rand.Float64())
 		if !due {
 			break
 		}
-		probes.Go(func() { p.probe(ctx, attempt) })
+		probes.Go(func() { p.runAttempt(ctx, attempt) })
 	}
-	p.metrics.state(p.schedule)
+	p.metrics.setState(p.schedule)
 	return p.schedule.Wake()
 }
 
-// expire makes pending what cannot be probed.
-func (p *Prober) expire(ctx context.Context, now time.Time) {
+// expireStatuses makes pending what cannot be probed.
+func (p *Prober) expireStatuses(ctx context.Context, now time.Time) {
 	keys := p.schedule.Expire(now)
 	if len(keys) == 0 {
 		return
 	}
 	p.log.WarnContext(ctx, "probe statuses expired, no probe came to a conclusion", "backends", len(keys),
-		"first", keys[0].hostPort(), "reason", p.schedule.Word(keys[0]).Detail)
+		"first", keys[0].hostPort(), "reason", p.schedule.Status(keys[0]).Detail)
 	for _, key := range keys {
 		p.markDirty(key)
 	}
@@ -207,32 +207,32 @@ func (p *Prober) expire(ctx context.Context, now time.Time) {
 
 // markDirty says that the word on a key changed.
 func (p *Prober) markDirty(key Key) {
-	for target := range p.targets[key] {
-		p.dirty[target] = struct{}{}
+	for target := range p.targetsByKey[key] {
+		p.dirtyTargets[target] = struct{}{}
 	}
-	signal(p.changed)
+	signal(p.changedCh)
 }
 
-func (p *Prober) probe(ctx context.Context, attempt Attempt) {
+func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 	began := time.Now()
-	outcome, detail := p.ask(ctx, attempt.Key)
-	ended := time.Now()
-	p.metrics.finished(attempt.Key.Spec.Mode, outcome, ended.Sub(began))
-	if outcome == Void {
+	result, detail := p.runProbe(ctx, attempt.Key)
+	endedAt := time.Now()
+	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, endedAt.Sub(began))
+	if result == Inconclusive {
 		// Not louder: it may be each of thousands of probes. The metric says how many.
 		p.log.DebugContext(ctx, "a probe could not be sent", "reason", detail)
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.schedule.Word(attempt.Key)
-	if p.schedule.Finish(attempt, outcome, detail, ended) {
-		after := p.schedule.Word(attempt.Key)
+	old := p.schedule.Status(attempt.Key)
+	if p.schedule.Finish(attempt, result, detail, endedAt) {
+		status := p.schedule.Status(attempt.Key)
 		p.log.InfoContext(ctx, "the word on a backend changed", "address", attempt.Key.Address.String(), "port", attempt.Key.Port,
-			"mode", attempt.Key.Spec.Mode.String(), "was", before.Health.String(), "is", after.Health.String(), "detail", after.Detail)
+			"mode", attempt.Key.Spec.Mode.String(), "was", old.Health.String(), "is", status.Health.String(), "detail", status.Detail)
 		p.markDirty(attempt.Key)
 	}
-	signal(p.kick)
+	signal(p.wakeCh)
 }
 
 // signal makes ch say "look again", unless it already does.

@@ -25,8 +25,8 @@ func newProber() *Prober {
 	return New(Config{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 }
 
-// run runs a prober until the test is over, and then waits for it.
-func run(t testing.TB, p *Prober) {
+// runProber runs a prober until the test is over, and then waits for it.
+func runProber(t testing.TB, p *Prober) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -38,7 +38,7 @@ func run(t testing.TB, p *Prober) {
 	})
 }
 
-func keyOf(t *testing.T, address string, spec Spec) Key {
+func keyFor(t *testing.T, address string, spec Spec) Key {
 	t.Helper()
 	ap, err := netip.ParseAddrPort(address[strings.LastIndex(address, "/")+1:]) // a server's URL will do
 	if err != nil {
@@ -47,14 +47,14 @@ func keyOf(t *testing.T, address string, spec Spec) Key {
 	return Key{Address: ap.Addr(), Port: ap.Port(), Spec: spec}
 }
 
-// refusing returns an address that nobody listens on.
-func refusing(t *testing.T) string {
-	l := listen(t)
+// closedAddress returns an address that nobody listens on.
+func closedAddress(t *testing.T) string {
+	l := listenTCP(t)
 	defer l.Close()
 	return l.Addr().String()
 }
 
-func listen(t *testing.T) net.Listener {
+func listenTCP(t *testing.T) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,18 +62,18 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-func TestAWordReachesEveryTargetThatSharesIt(t *testing.T) {
-	l := listen(t)
+func TestStatusReachesAllSharingTargets(t *testing.T) {
+	l := listenTCP(t)
 	defer l.Close()
 	p := newProber()
-	up, down := keyOf(t, l.Addr().String(), Spec{Mode: TCP}), keyOf(t, refusing(t), Spec{Mode: TCP})
-	p.Set("web/b", From("blue", up))
-	p.Set("web/a", From("blue", up, down))
-	p.Set("web/c", From("blue", Key{Address: up.Address, Port: up.Port})) // off
-	run(t, p)
+	up, down := keyFor(t, l.Addr().String(), Spec{Mode: TCP}), keyFor(t, closedAddress(t), Spec{Mode: TCP})
+	p.Set("web/b", RequestsFor("blue", up))
+	p.Set("web/a", RequestsFor("blue", up, down))
+	p.Set("web/c", RequestsFor("blue", Key{Address: up.Address, Port: up.Port})) // off
+	runProber(t, p)
 
 	dirty := map[string]bool{}
-	for p.Word(up).Health != Passing || p.Word(down).Health != Failing {
+	for p.Status(up).Health != Passing || p.Status(down).Health != Failing {
 		<-p.Changed()
 		for _, target := range p.Take() {
 			dirty[target] = true
@@ -82,19 +82,19 @@ func TestAWordReachesEveryTargetThatSharesIt(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"web/a": true, "web/b": true}, dirty); diff != "" {
 		t.Errorf("dirty (-want +got):\n%s", diff)
 	}
-	if w := p.Word(down); w.Detail != "connection refused" || w.Since.IsZero() {
+	if w := p.Status(down); w.Detail != "connection refused" || w.Since.IsZero() {
 		t.Errorf("word on what refuses: %+v", w)
 	}
 
 	p.Set("web/b", nil)
-	if got := p.Word(up).Health; got != Passing {
+	if got := p.Status(up).Health; got != Passing {
 		t.Errorf("%v: what web/a still has lost its history", got)
 	}
-	p.Set("web/a", From("blue", down))
-	if got := p.Word(up).Health; got != Unjudged {
+	p.Set("web/a", RequestsFor("blue", down))
+	if got := p.Status(up).Health; got != Pending {
 		t.Errorf("%v: nobody has it any more", got)
 	}
-	if err := testutil.CollectAndCompare(p.metrics.targets, strings.NewReader(`
+	if err := testutil.CollectAndCompare(p.metrics.endpoints, strings.NewReader(`
 # HELP slicefeed_writer_probe_targets What is probed (address, port and spec, however many Services share it), by the word on it.
 # TYPE slicefeed_writer_probe_targets gauge
 slicefeed_writer_probe_targets{health="failing"} 1
@@ -109,7 +109,7 @@ slicefeed_writer_probe_targets{health="unjudged"} 0
 }
 
 // The whole prober in simulated time, with backends that die while it runs.
-func TestTheProberKeepsTheSchedulesBounds(t *testing.T) {
+func TestDetectsFailuresWithinBounds(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer, within time.Duration
 	}{
@@ -120,7 +120,7 @@ func TestTheProberKeepsTheSchedulesBounds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProber()
 				died := time.Now().Add(10 * time.Second)
-				p.ask = func(context.Context, Key) (Outcome, string) {
+				p.runProbe = func(context.Context, Key) (Result, string) {
 					if time.Now().Before(died) {
 						return Pass, ""
 					}
@@ -129,14 +129,14 @@ func TestTheProberKeepsTheSchedulesBounds(t *testing.T) {
 				}
 				var keys []Key
 				for n := range 200 {
-					keys = append(keys, key(n))
+					keys = append(keys, testKey(n))
 				}
-				p.Set("web/a", From("blue", keys...))
-				run(t, p)
+				p.Set("web/a", RequestsFor("blue", keys...))
+				runProber(t, p)
 				time.Sleep(time.Until(died.Add(row.within)))
 				synctest.Wait()
 				for _, k := range keys {
-					if p.Word(k).Health != Failing {
+					if p.Status(k).Health != Failing {
 						t.Errorf("%v is not noticed within %v", k.Address, row.within)
 					}
 				}
@@ -145,14 +145,14 @@ func TestTheProberKeepsTheSchedulesBounds(t *testing.T) {
 	}
 }
 
-func TestANewKeyIsProbedAtOnce(t *testing.T) {
+func TestProbesNewKeyImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		p.ask = func(context.Context, Key) (Outcome, string) { return Pass, "" }
-		run(t, p)
+		p.runProbe = func(context.Context, Key) (Result, string) { return Pass, "" }
+		runProber(t, p)
 		time.Sleep(time.Minute)
 		began := time.Now()
-		p.Set("web/a", From("blue", key(1)))
+		p.Set("web/a", RequestsFor("blue", testKey(1)))
 		<-p.Changed()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("judged after %v", took)
@@ -161,11 +161,11 @@ func TestANewKeyIsProbedAtOnce(t *testing.T) {
 }
 
 // Thousands of keys need no more sockets and goroutines than are in flight.
-func TestThousandsOfKeysStayWithinTheBounds(t *testing.T) {
+func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var now, most, asked atomic.Int64
-		p.ask = func(context.Context, Key) (Outcome, string) {
+		p.runProbe = func(context.Context, Key) (Result, string) {
 			asked.Add(1)
 			for n := now.Add(1); ; {
 				if old := most.Load(); old >= n || most.CompareAndSwap(old, n) {
@@ -180,12 +180,12 @@ func TestThousandsOfKeysStayWithinTheBounds(t *testing.T) {
 		for i := range targets {
 			var keys []Key
 			for n := range each {
-				keys = append(keys, key(i*each+n))
+				keys = append(keys, testKey(i*each+n))
 			}
-			p.Set(fmt.Sprint("web/", i), From("blue", keys...))
+			p.Set(fmt.Sprint("web/", i), RequestsFor("blue", keys...))
 		}
 		before := runtime.NumGoroutine()
-		run(t, p)
+		runProber(t, p)
 		time.Sleep(4 * time.Second)
 		if got := runtime.NumGoroutine() - before; got > maxInFlight+2 {
 			t.Errorf("%d goroutines", got)
@@ -198,23 +198,23 @@ func TestThousandsOfKeysStayWithinTheBounds(t *testing.T) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.schedule.counts[Passing] != targets*each {
-			t.Errorf("%d pass", p.schedule.counts[Passing])
+		if p.schedule.healthCounts[Passing] != targets*each {
+			t.Errorf("%d pass", p.schedule.healthCounts[Passing])
 		}
 	})
 }
 
-func TestRunWaitsForItsProbes(t *testing.T) {
+func TestRunWaitsForProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var ended atomic.Bool
-		p.ask = func(ctx context.Context, _ Key) (Outcome, string) {
+		p.runProbe = func(ctx context.Context, _ Key) (Result, string) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended.Store(true)
-			return Void, ""
+			return Inconclusive, ""
 		}
-		p.Set("web/a", From("blue", key(1)))
+		p.Set("web/a", RequestsFor("blue", testKey(1)))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- p.Run(ctx) }()
@@ -223,13 +223,13 @@ func TestRunWaitsForItsProbes(t *testing.T) {
 		if err := <-done; err != nil || !ended.Load() {
 			t.Errorf("%v, ended %v", err, ended.Load())
 		}
-		if p.Word(key(1)).Health != Unjudged {
+		if p.Status(testKey(1)).Health != Pending {
 			t.Error("a probe that our shutdown cut short judged its backend")
 		}
 	})
 }
 
-func TestModesAreSettings(t *testing.T) {
+func TestModesRoundTripAsText(t *testing.T) {
 	for _, m := range []Mode{Off, TCP, HTTP, HTTPS, GRPC} {
 		var back Mode
 		if text, err := m.MarshalText(); err != nil || back.UnmarshalText(text) != nil || back != m {
@@ -241,12 +241,12 @@ func TestModesAreSettings(t *testing.T) {
 	}
 }
 
-func TestSpecsThatCannotWork(t *testing.T) {
+func TestValidatesSpecs(t *testing.T) {
 	for _, bad := range []Spec{
 		{Mode: 9},
 		{Mode: HTTP, Path: "healthz"},
 		{Mode: HTTP, Path: "http://other.example/"},
-		{Mode: HTTP, Path: "/" + strings.Repeat("x", maxPath)},
+		{Mode: HTTP, Path: "/" + strings.Repeat("x", maxPathLength)},
 		{Mode: HTTP, Host: "two words"},
 		{Mode: HTTPS, Host: "web.example/path"},
 		{Mode: HTTPS, Host: "web.example\r\nX-More: 1"},
@@ -254,7 +254,7 @@ func TestSpecsThatCannotWork(t *testing.T) {
 		{Mode: GRPC, Host: "höst.example"},
 		{Mode: GRPC, Service: "two words"},
 		{Mode: GRPC, Service: "\x00"},
-		{Mode: GRPC, Service: strings.Repeat("x", maxService+1)},
+		{Mode: GRPC, Service: strings.Repeat("x", maxServiceLength+1)},
 		{Mode: TCP, Interval: -1},
 		{Mode: TCP, Timeout: -1},
 	} {
@@ -274,7 +274,7 @@ func TestSpecsThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestWhatTheModeUsesIsADifference(t *testing.T) {
+func TestUsedSpecFieldsDistinguishKeys(t *testing.T) {
 	for _, row := range []struct{ one, other Spec }{
 		{Spec{Mode: TCP}, Spec{Mode: HTTP}},
 		{Spec{Mode: TCP}, Spec{Mode: TCP, Timeout: time.Minute}},
@@ -285,7 +285,7 @@ func TestWhatTheModeUsesIsADifference(t *testing.T) {
 		{Spec{Mode: GRPC}, Spec{Mode: GRPC, Host: "web.example"}},
 		{Spec{Mode: GRPC}, Spec{Mode: GRPC, TLS: true}},
 	} {
-		one, other := key(1), key(1)
+		one, other := testKey(1), testKey(1)
 		one.Spec, other.Spec = row.one, row.other
 		one, other = one.canonical(), other.canonical()
 		if one == other || one.compare(other) == 0 || one.compare(other) != -other.compare(one) {
@@ -294,18 +294,18 @@ func TestWhatTheModeUsesIsADifference(t *testing.T) {
 	}
 }
 
-func TestWhatTheModeDoesNotUseIsNoDifference(t *testing.T) {
+func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		p := newProber()
-		p.ask = func(context.Context, Key) (Outcome, string) { asked.Add(1); return Pass, "" }
-		one, same, other := key(1), key(1), key(1)
+		p.runProbe = func(context.Context, Key) (Result, string) { asked.Add(1); return Pass, "" }
+		one, same, other := testKey(1), testKey(1), testKey(1)
 		same.Spec = Spec{Mode: TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: DefaultInterval, Timeout: DefaultTimeout}
-		p.Set("web/a", From("blue", one))
-		p.Set("web/b", From("blue", same))
-		run(t, p)
+		p.Set("web/a", RequestsFor("blue", one))
+		p.Set("web/b", RequestsFor("blue", same))
+		runProber(t, p)
 		synctest.Wait()
-		if got := p.Word(same).Health; asked.Load() != 1 || got != Passing {
+		if got := p.Status(same).Health; asked.Load() != 1 || got != Passing {
 			t.Errorf("%d probes at once for two targets of one key, which is %v", asked.Load(), got)
 		}
 		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.Take()); diff != "" {
@@ -314,13 +314,13 @@ func TestWhatTheModeDoesNotUseIsNoDifference(t *testing.T) {
 
 		// Another spec is another key: not judged yet, and probed at once.
 		other.Spec = Spec{Mode: HTTP}
-		if got := p.Word(other).Health; got != Unjudged {
+		if got := p.Status(other).Health; got != Pending {
 			t.Errorf("a changed spec is %v before it was ever used", got)
 		}
-		p.Set("web/b", From("blue", other))
+		p.Set("web/b", RequestsFor("blue", other))
 		synctest.Wait()
-		if p.Word(other).Health != Passing || p.Word(one).Health != Passing || asked.Load() != 2 {
-			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Word(other).Health, p.Word(one).Health, asked.Load())
+		if p.Status(other).Health != Passing || p.Status(one).Health != Passing || asked.Load() != 2 {
+			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Status(other).Health, p.Status(one).Health, asked.Load())
 		}
 	})
 }

@@ -13,23 +13,23 @@ import (
 // Any backend, any order: an endpoint fails only on three failures without a success that
 // started between them, passes again only on two successes, nothing exceeds the limit, what no probe comes to a conclusion
 // on becomes pending, and something is probed at least once in an interval while there is room.
-func TestPropertiesOfTheSchedule(t *testing.T) {
+func TestScheduleInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
-		s, now := NewSchedule(limit), start
+		s, now := NewSchedule(limit), startTime
 		type sent struct {
 			seq     uint64
-			outcome Outcome
+			outcome Result
 		}
 		known, words, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
 		var flying []Attempt
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
-				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
+				k := testKey(rapid.IntRange(0, 2).Draw(t, "node"))
 				s.Add(k, Share{}, now)
 			case 1:
-				k := key(rapid.IntRange(0, 2).Draw(t, "node"))
+				k := testKey(rapid.IntRange(0, 2).Draw(t, "node"))
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					s.Remove(k)
 					delete(known, k)
@@ -43,7 +43,7 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 				i := rapid.IntRange(0, len(flying)-1).Draw(t, "which")
 				a := flying[i]
 				flying = slices.Delete(flying, i, i+1)
-				o := Outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))
+				o := Result(rapid.IntRange(0, 2).Draw(t, "outcome"))
 				alive := s.records[a.Key] == a.record
 				changed := s.Finish(a, o, "why", now)
 				if !alive {
@@ -53,14 +53,14 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 					continue
 				}
 				known[a.Key] = append(known[a.Key], sent{a.seq, o})
-				word := s.Word(a.Key).Health
-				if lapsed := expired[a.Key]; lapsed != s.Word(a.Key).Expired {
+				word := s.Status(a.Key).Health
+				if lapsed := expired[a.Key]; lapsed != s.Status(a.Key).Expired {
 					expired[a.Key] = !lapsed
-					if !changed || lapsed == (o == Void) {
+					if !changed || lapsed == (o == Inconclusive) {
 						t.Fatalf("after %v it has expired: %t, changed: %t", o, !lapsed, changed)
 					}
-					if word == Unjudged {
-						words[a.Key] = Unjudged
+					if word == Pending {
+						words[a.Key] = Pending
 						continue
 					}
 				} else if changed != (word != words[a.Key]) {
@@ -69,7 +69,7 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 				if changed {
 					was, need, say := words[a.Key], 1, Pass
 					switch {
-					case word == Unjudged:
+					case word == Pending:
 						t.Fatal("unjudged again")
 					case word == Failing:
 						need, say = 3, Fail
@@ -83,7 +83,7 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 						switch r.outcome {
 						case say:
 							run++
-						case Void:
+						case Inconclusive:
 						default:
 							run = 0
 						}
@@ -102,10 +102,10 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 					t.Fatalf("%d in flight, counted as %d, limit %d", len(flying), s.inFlight, limit)
 				}
 				for _, k := range s.Expire(now) {
-					words[k], expired[k] = Unjudged, true
+					words[k], expired[k] = Pending, true
 				}
 				if wake, due := s.Wake(); due {
-					if len(s.ready) > 0 && wake.Sub(now) > 2*time.Second {
+					if len(s.readyLanes) > 0 && wake.Sub(now) > 2*time.Second {
 						t.Fatalf("nothing for %v", wake.Sub(now))
 					}
 					if rapid.Bool().Draw(t, "wait") && wake.After(now) {
@@ -113,15 +113,15 @@ func TestPropertiesOfTheSchedule(t *testing.T) {
 					}
 				}
 			}
-			var count [len(healths)]int
+			var count [len(healthNames)]int
 			for _, r := range s.records {
-				count[r.word.Health]++
-				if len(r.contrary) >= fall || !slices.IsSorted(r.contrary) {
-					t.Fatalf("contradictions %v", r.contrary)
+				count[r.status.Health]++
+				if len(r.contradicting) >= fall || !slices.IsSorted(r.contradicting) {
+					t.Fatalf("contradictions %v", r.contradicting)
 				}
 			}
-			if count != s.counts {
-				t.Fatalf("counts %v, want %v", s.counts, count)
+			if count != s.healthCounts {
+				t.Fatalf("counts %v, want %v", s.healthCounts, count)
 			}
 		}
 	})

@@ -29,38 +29,38 @@ const (
 	jitterShare = 0.1 // of the interval, at most, by which a probe comes sooner
 )
 
-// Outcome is how one probe ended.
-type Outcome uint8
+// Result is how one probe ended.
+type Result uint8
 
 // The outcomes. Void says nothing of the backend: we could not ask (no socket left, shutdown).
 const (
-	Void Outcome = iota
+	Inconclusive Result = iota
 	Pass
 	Fail
 )
 
-var outcomes = [...]string{Void: "void", Pass: "pass", Fail: "fail"}
+var resultNames = [...]string{Inconclusive: "void", Pass: "pass", Fail: "fail"}
 
-func (o Outcome) String() string { return outcomes[o] }
+func (o Result) String() string { return resultNames[o] }
 
 // Schedule decides when each key is probed and what its results make of it. It is pure:
 // it has no clock, no randomness and no socket of its own. Every attempt that Start
 // hands out must come back by Finish, once.
 type Schedule struct {
-	limit    int // probes in flight at most
-	inFlight int
-	bySource map[string]int // probes in flight
-	records  map[Key]*record
-	lanes    map[Share]*lane
-	ready    laneHeap
-	blocked  []*lane // those whose share is used up, until a probe ends
-	expiring expiryHeap
-	counts   [len(healths)]int // records by health
+	limit            int // probes in flight at most
+	inFlight         int
+	inFlightBySource map[string]int // probes in flight
+	records          map[Key]*record
+	lanes            map[Share]*lane
+	readyLanes       laneHeap
+	blockedLanes     []*lane // those whose share is used up, until a probe ends
+	expiryQueue      expiryHeap
+	healthCounts     [len(healthNames)]int // records by health
 }
 
 // NewSchedule makes a schedule that never has more than limit probes in flight.
 func NewSchedule(limit int) *Schedule {
-	return &Schedule{limit: limit, bySource: map[string]int{}, records: map[Key]*record{}, lanes: map[Share]*lane{}}
+	return &Schedule{limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*record{}, lanes: map[Share]*lane{}}
 }
 
 // Attempt is one probe in flight.
@@ -75,20 +75,20 @@ type Attempt struct {
 type record struct {
 	expiry
 
-	key     Key
-	word    Word
-	next    time.Time // when the next probe is due
-	regular time.Time // when it would be due if nothing contradicted the word
-	last    time.Time // when the last one started
-	doubted time.Time // when the word was first contradicted, if it is
-	lane    *lane
-	index   int // in the lane's heap
+	key                 Key
+	status              Status
+	nextDue             time.Time // when the next probe is due
+	regularDue          time.Time // when it would be due if nothing contradicted the word
+	lastStartedAt       time.Time // when the last one started
+	firstContradictedAt time.Time // when the word was first contradicted, if it is
+	lane                *lane
+	laneIndex           int // in the lane's heap
 
 	// Probes are numbered as they start, since they may finish in another order: what
 	// counts is what the younger one says.
-	started  uint64   // the last probe to start
-	agreed   uint64   // the last one known to agree with the word
-	contrary []uint64 // those since then that contradict it, ascending; fewer than fall
+	lastSeq       uint64   // the last probe to start
+	lastAgreeing  uint64   // the last one known to agree with the word
+	contradicting []uint64 // those since then that contradict it, ascending; fewer than fall
 }
 
 // Add begins to probe a key: at once, outside of the spread.
@@ -96,11 +96,11 @@ func (s *Schedule) Add(key Key, share Share, now time.Time) {
 	if _, known := s.records[key]; known {
 		return
 	}
-	r := &record{key: key, next: now}
+	r := &record{key: key, nextDue: now}
 	s.records[key] = r
-	s.counts[Unjudged]++
-	s.enter(s.lane(share), r)
-	s.concluded(r, now)
+	s.healthCounts[Pending]++
+	s.addToLane(s.laneFor(share), r)
+	s.noteConclusive(r, now)
 }
 
 // Assign charges a key's probes to another share, from the next one on.
@@ -109,8 +109,8 @@ func (s *Schedule) Assign(key Key, share Share) {
 	if !known || r.lane.share == share {
 		return
 	}
-	s.exit(r)
-	s.enter(s.lane(share), r)
+	s.removeFromLane(r)
+	s.addToLane(s.laneFor(share), r)
 }
 
 // Remove forgets a key. What is in flight for it will mean nothing.
@@ -120,136 +120,136 @@ func (s *Schedule) Remove(key Key) {
 		return
 	}
 	delete(s.records, key)
-	s.counts[r.word.Health]--
-	s.exit(r)
-	s.neverExpires(r)
+	s.healthCounts[r.status.Health]--
+	s.removeFromLane(r)
+	s.stopExpiry(r)
 }
 
 // Start returns one probe that is due, if there is any and room for it; random is from
 // [0, 1). Call it until there is none.
 func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
-	for len(s.ready) > 0 && !s.ready[0].due[0].next.After(now) && !s.admits(s.ready[0]) {
-		s.block()
+	for len(s.readyLanes) > 0 && !s.readyLanes[0].due[0].nextDue.After(now) && !s.hasCapacity(s.readyLanes[0]) {
+		s.blockFirstLane()
 	}
-	if len(s.ready) == 0 || s.ready[0].due[0].next.After(now) {
+	if len(s.readyLanes) == 0 || s.readyLanes[0].due[0].nextDue.After(now) {
 		return Attempt{}, false
 	}
-	r := s.ready[0].due[0]
-	r.started++
+	r := s.readyLanes[0].due[0]
+	r.lastSeq++
 	r.inFlight++
-	r.last = now
-	s.charge(r.lane)
+	r.lastStartedAt = now
+	s.countStart(r.lane)
 	interval := r.key.Spec.interval()
-	r.regular = now.Add(interval - time.Duration(float64(interval)*jitterShare*random))
-	if r.started == 1 {
+	r.regularDue = now.Add(interval - time.Duration(float64(interval)*jitterShare*random))
+	if r.lastSeq == 1 {
 		// Keys that came together would be probed together for ever: the second probe
 		// of each is where the spread begins.
-		r.regular = now.Add(time.Duration(float64(interval) * random))
+		r.regularDue = now.Add(time.Duration(float64(interval) * random))
 	}
-	r.next = r.regular
-	s.pace(r)
-	return Attempt{Key: r.key, record: r, lane: r.lane, seq: r.started}, true
+	r.nextDue = r.regularDue
+	s.reschedule(r)
+	return Attempt{Key: r.key, record: r, lane: r.lane, seq: r.lastSeq}, true
 }
 
 // Wake returns when Start or Expire has something next; false: not before a Finish or an Add.
-func (s *Schedule) Wake() (wake time.Time, some bool) {
-	if len(s.ready) > 0 {
-		wake, some = s.ready[0].due[0].next, true
+func (s *Schedule) Wake() (wake time.Time, ok bool) {
+	if len(s.readyLanes) > 0 {
+		wake, ok = s.readyLanes[0].due[0].nextDue, true
 	}
-	if len(s.expiring) > 0 && (!some || s.expiring[0].expires.Before(wake)) {
-		wake, some = s.expiring[0].expires, true
+	if len(s.expiryQueue) > 0 && (!ok || s.expiryQueue[0].checkExpiryAt.Before(wake)) {
+		wake, ok = s.expiryQueue[0].checkExpiryAt, true
 	}
-	return wake, some
+	return wake, ok
 }
 
 // Finish takes the outcome of an attempt and reports whether the key's word changed.
-func (s *Schedule) Finish(a Attempt, outcome Outcome, detail string, now time.Time) (changed bool) {
-	s.discharge(a.lane)
+func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time) (changed bool) {
+	s.countEnd(a.lane)
 	r := a.record
 	r.inFlight--
 	switch {
 	case s.records[a.Key] != r: // removed, and perhaps added again, meanwhile
 		return false
-	case outcome == Void:
-		r.trouble = detail
-		return s.expire(r, now)
+	case result == Inconclusive:
+		r.inconclusiveReason = detail
+		return s.expireRecord(r, now)
 	}
-	changed = s.concluded(r, now)
+	changed = s.noteConclusive(r, now)
 
-	said := Failing
-	if outcome == Pass {
-		said, r.word.Passed = Passing, now
+	health := Failing
+	if result == Pass {
+		health, r.status.LastPassedAt = Passing, now
 	}
 	switch {
-	case said == r.word.Health:
-		r.agreed = max(r.agreed, a.seq)
-		r.contrary = younger(r.contrary, a.seq)
-	case a.seq < r.agreed: // a younger probe has answered already, and agreed
+	case health == r.status.Health:
+		r.lastAgreeing = max(r.lastAgreeing, a.seq)
+		r.contradicting = seqsAfter(r.contradicting, a.seq)
+	case a.seq < r.lastAgreeing: // a younger probe has answered already, and agreed
 	default:
-		if len(r.contrary) == 0 {
-			r.doubted = now
+		if len(r.contradicting) == 0 {
+			r.firstContradictedAt = now
 		}
-		at, _ := slices.BinarySearch(r.contrary, a.seq)
-		r.contrary = slices.Insert(r.contrary, at, a.seq)
-		if len(r.contrary) < r.needed(said) {
+		at, _ := slices.BinarySearch(r.contradicting, a.seq)
+		r.contradicting = slices.Insert(r.contradicting, at, a.seq)
+		if len(r.contradicting) < r.threshold(health) {
 			break
 		}
 		changed = true
 		// Whatever contradicted the former word agrees with the new one, also what started after this
 		// probe. Only while nothing is judged both kinds are there: then younger failures go on to count.
-		r.agreed = a.seq
-		if r.word.Health != Unjudged || said == Failing {
-			r.agreed = r.contrary[len(r.contrary)-1]
+		r.lastAgreeing = a.seq
+		if r.status.Health != Pending || health == Failing {
+			r.lastAgreeing = r.contradicting[len(r.contradicting)-1]
 		}
-		s.counts[r.word.Health]--
-		s.counts[said]++
-		r.word = Word{Health: said, Since: now, Passed: r.word.Passed}
-		if said == Failing {
-			r.word.Detail, r.word.Failed = detail, r.doubted
+		s.healthCounts[r.status.Health]--
+		s.healthCounts[health]++
+		r.status = Status{Health: health, Since: now, LastPassedAt: r.status.LastPassedAt}
+		if health == Failing {
+			r.status.Detail, r.status.FirstFailedAt = detail, r.firstContradictedAt
 		}
-		r.contrary = younger(r.contrary, r.agreed)
+		r.contradicting = seqsAfter(r.contradicting, r.lastAgreeing)
 	}
-	r.next = r.regular
-	s.pace(r)
+	r.nextDue = r.regularDue
+	s.reschedule(r)
 	return changed
 }
 
-// needed is how many probes must say so before the word becomes said.
-func (r *record) needed(said Health) int {
+// threshold is how many probes must say so before the word becomes said.
+func (r *record) threshold(health Health) int {
 	switch {
-	case said == Failing:
+	case health == Failing:
 		return fall
-	case r.word.Health == Unjudged:
+	case r.status.Health == Pending:
 		return riseNew
 	default:
 		return riseAgain
 	}
 }
 
-// pace puts the next probe early while the word is contradicted and fewer probes are on
+// reschedule puts the next probe early while the word is contradicted and fewer probes are on
 // their way than it takes to change it.
-func (s *Schedule) pace(r *record) {
-	if len(r.contrary) > 0 {
+func (s *Schedule) reschedule(r *record) {
+	if len(r.contradicting) > 0 {
 		other := Failing
-		if r.word.Health == Failing {
+		if r.status.Health == Failing {
 			other = Passing
 		}
-		if enough := r.contrary[0] + uint64(r.needed(other)) - 1; r.started < enough {
-			early := r.doubted.Add(reprobeGap)
-			if r.last.After(r.doubted) {
-				early = r.last.Add(reprobeGap)
+		if enough := r.contradicting[0] + uint64(r.threshold(other)) - 1; r.lastSeq < enough {
+			early := r.firstContradictedAt.Add(reprobeGap)
+			if r.lastStartedAt.After(r.firstContradictedAt) {
+				early = r.lastStartedAt.Add(reprobeGap)
 			}
-			if early.Before(r.next) {
-				r.next = early
+			if early.Before(r.nextDue) {
+				r.nextDue = early
 			}
 		}
 	}
-	heap.Fix(&r.lane.due, r.index)
-	s.reorder(r.lane)
+	heap.Fix(&r.lane.due, r.laneIndex)
+	s.fixLaneOrder(r.lane)
 }
 
-// younger returns the numbers above seq.
-func younger(seqs []uint64, seq uint64) []uint64 {
+// seqsAfter returns the numbers above seq.
+func seqsAfter(seqs []uint64, seq uint64) []uint64 {
 	at, found := slices.BinarySearch(seqs, seq)
 	if found {
 		at++
@@ -257,19 +257,19 @@ func younger(seqs []uint64, seq uint64) []uint64 {
 	return slices.Delete(seqs, 0, at)
 }
 
-// Word returns the word on a key; one that is not probed is not judged.
-func (s *Schedule) Word(key Key) Word {
+// Status returns the word on a key; one that is not probed is not judged.
+func (s *Schedule) Status(key Key) Status {
 	if r, known := s.records[key]; known {
-		return r.word
+		return r.status
 	}
-	return Word{}
+	return Status{}
 }
 
-// before orders records, soonest first. Equal times go by key, so that the order of the probes never depends on that
+// dueBefore orders records, soonest first. Equal times go by key, so that the order of the probes never depends on that
 // of a map.
-func (r *record) before(other *record) bool {
-	if !r.next.Equal(other.next) {
-		return r.next.Before(other.next)
+func (r *record) dueBefore(other *record) bool {
+	if !r.nextDue.Equal(other.nextDue) {
+		return r.nextDue.Before(other.nextDue)
 	}
 	return r.key.compare(other.key) < 0
 }
@@ -278,16 +278,16 @@ func (r *record) before(other *record) bool {
 type dueHeap []*record //nolint:recvcheck // as container/heap has it
 
 func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h dueHeap) Less(i, j int) bool { return h[i].dueBefore(h[j]) }
 
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].laneIndex, h[j].laneIndex = i, j
 }
 
 func (h *dueHeap) Push(x any) {
 	r := x.(*record)
-	r.index = len(*h)
+	r.laneIndex = len(*h)
 	*h = append(*h, r)
 }
 

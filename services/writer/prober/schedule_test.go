@@ -11,46 +11,46 @@ import (
 	"time"
 )
 
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var startTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func key(n int) Key {
+func testKey(n int) Key {
 	return Key{Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), Port: 30080, Spec: Spec{Mode: TCP}}
 }
 
-// lab steps a schedule through simulated time: a backend answers each attempt after a
+// simulation steps a schedule through simulated time: a backend answers each attempt after a
 // while, as backend says.
-type lab struct {
+type simulation struct {
 	*Schedule
 
 	now     time.Time
 	random  func() float64
-	backend func(a Attempt, now time.Time) (Outcome, time.Duration)
+	backend func(a Attempt, now time.Time) (Result, time.Duration)
 
-	flying  []flight
-	starts  map[Key][]time.Time
-	changes map[Key][]Word
-	most    int // in flight
+	flying      []flight
+	starts      map[Key][]time.Time
+	changes     map[Key][]Status
+	maxInFlight int // in flight
 }
 
 type flight struct {
 	attempt Attempt
-	outcome Outcome
+	outcome Result
 	lands   time.Time
 }
 
-func newLab(limit int) *lab {
-	return &lab{
-		Schedule: NewSchedule(limit), now: start, random: func() float64 { return 0 },
-		backend: func(Attempt, time.Time) (Outcome, time.Duration) { return Pass, time.Millisecond },
-		starts:  map[Key][]time.Time{}, changes: map[Key][]Word{},
+func newSimulation(limit int) *simulation {
+	return &simulation{
+		Schedule: NewSchedule(limit), now: startTime, random: func() float64 { return 0 },
+		backend: func(Attempt, time.Time) (Result, time.Duration) { return Pass, time.Millisecond },
+		starts:  map[Key][]time.Time{}, changes: map[Key][]Status{},
 	}
 }
 
 // run steps until that time.
-func (l *lab) run(until time.Time) {
+func (l *simulation) run(until time.Time) {
 	for {
 		for _, k := range l.Expire(l.now) {
-			l.changes[k] = append(l.changes[k], l.Word(k))
+			l.changes[k] = append(l.changes[k], l.Status(k))
 		}
 		for {
 			a, due := l.Start(l.now, l.random())
@@ -58,13 +58,13 @@ func (l *lab) run(until time.Time) {
 				break
 			}
 			l.starts[a.Key] = append(l.starts[a.Key], l.now)
-			outcome, took := l.backend(a, l.now)
-			f := flight{a, outcome, l.now.Add(took)}
+			result, took := l.backend(a, l.now)
+			f := flight{a, result, l.now.Add(took)}
 			at, _ := slices.BinarySearchFunc(l.flying, f.lands, func(f flight, lands time.Time) int {
 				return cmp.Or(f.lands.Compare(lands), -1) // after those that land at the same time
 			})
 			l.flying = slices.Insert(l.flying, at, f)
-			l.most = max(l.most, len(l.flying))
+			l.maxInFlight = max(l.maxInFlight, len(l.flying))
 		}
 		next := until
 		if wake, due := l.Wake(); due && wake.Before(next) {
@@ -75,7 +75,7 @@ func (l *lab) run(until time.Time) {
 			l.flying = l.flying[1:]
 			l.now = f.lands
 			if l.Finish(f.attempt, f.outcome, "why", l.now) {
-				l.changes[f.attempt.Key] = append(l.changes[f.attempt.Key], l.Word(f.attempt.Key))
+				l.changes[f.attempt.Key] = append(l.changes[f.attempt.Key], l.Status(f.attempt.Key))
 			}
 			continue
 		}
@@ -85,10 +85,10 @@ func (l *lab) run(until time.Time) {
 	}
 }
 
-func (l *lab) offsets(k Key) string {
+func (l *simulation) offsets(k Key) string {
 	var out []float64
 	for _, at := range l.starts[k] {
-		out = append(out, at.Sub(start).Seconds())
+		out = append(out, at.Sub(startTime).Seconds())
 	}
 	return fmt.Sprint(out)
 }
@@ -111,11 +111,11 @@ func TestRiseAndFall(t *testing.T) {
 		{"what we could not ask says nothing", "VPVFVFVVP", "unjudged passing passing passing passing passing passing passing passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s, now := NewSchedule(1), start
-			s.Add(key(0), Share{}, now)
+			s, now := NewSchedule(1), startTime
+			s.Add(testKey(0), Share{}, now)
 			var words []string
 			if row.outcomes == "" {
-				words = append(words, s.Word(key(0)).Health.String())
+				words = append(words, s.Status(testKey(0)).Health.String())
 			}
 			for _, o := range row.outcomes {
 				a, due := s.Start(now, 0)
@@ -129,8 +129,8 @@ func TestRiseAndFall(t *testing.T) {
 				if !due {
 					t.Fatal("no probe is due when it should be")
 				}
-				s.Finish(a, map[rune]Outcome{'P': Pass, 'F': Fail, 'V': Void}[o], "why", now)
-				words = append(words, s.Word(key(0)).Health.String())
+				s.Finish(a, map[rune]Result{'P': Pass, 'F': Fail, 'V': Inconclusive}[o], "why", now)
+				words = append(words, s.Status(testKey(0)).Health.String())
 			}
 			if got := strings.Join(words, " "); got != row.words {
 				t.Errorf("%s gave\n %s, want\n %s", row.outcomes, got, row.words)
@@ -139,10 +139,10 @@ func TestRiseAndFall(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
-	died := func(at float64, answer time.Duration) func(Attempt, time.Time) (Outcome, time.Duration) {
-		return func(_ Attempt, now time.Time) (Outcome, time.Duration) {
-			if now.Sub(start).Seconds() >= at {
+func TestProbeStartTimes(t *testing.T) {
+	died := func(at float64, answer time.Duration) func(Attempt, time.Time) (Result, time.Duration) {
+		return func(_ Attempt, now time.Time) (Result, time.Duration) {
+			if now.Sub(startTime).Seconds() >= at {
 				return Fail, answer
 			}
 			return Pass, 0
@@ -151,7 +151,7 @@ func TestPace(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		random  float64
-		backend func(Attempt, time.Time) (Outcome, time.Duration)
+		backend func(Attempt, time.Time) (Result, time.Duration)
 		want    string
 	}{
 		{"at once, then spread, then an interval apart", 0.5, died(99, 0), "[0 1 2.9 4.8 6.7]"},
@@ -160,38 +160,38 @@ func TestPace(t *testing.T) {
 		{"one that is silent too: the re-probes do not wait for each other", 0, died(2, time.Second), "[0 0 2 3.2 3.4 5.4]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			l := newLab(10)
+			l := newSimulation(10)
 			l.random = func() float64 { return row.random }
 			l.backend = row.backend
-			l.Add(key(0), Share{}, start)
-			l.run(start.Add(6900 * time.Millisecond))
-			if got := l.offsets(key(0)); got != row.want {
+			l.Add(testKey(0), Share{}, startTime)
+			l.run(startTime.Add(6900 * time.Millisecond))
+			if got := l.offsets(testKey(0)); got != row.want {
 				t.Errorf("probes start at %s, want %s", got, row.want)
 			}
 		})
 	}
 }
 
-func TestAHiccupCallsTheReprobesOff(t *testing.T) {
-	l := newLab(10)
-	l.backend = func(_ Attempt, now time.Time) (Outcome, time.Duration) {
-		if now.Equal(start.Add(2 * time.Second)) {
+func TestSuccessCancelsReprobes(t *testing.T) {
+	l := newSimulation(10)
+	l.backend = func(_ Attempt, now time.Time) (Result, time.Duration) {
+		if now.Equal(startTime.Add(2 * time.Second)) {
 			return Fail, 0
 		}
 		return Pass, 0
 	}
-	l.Add(key(0), Share{}, start)
-	l.run(start.Add(5 * time.Second))
-	if got, want := l.offsets(key(0)), "[0 0 2 2.2 4.2]"; got != want {
+	l.Add(testKey(0), Share{}, startTime)
+	l.run(startTime.Add(5 * time.Second))
+	if got, want := l.offsets(testKey(0)), "[0 0 2 2.2 4.2]"; got != want {
 		t.Errorf("probes start at %s, want %s", got, want)
 	}
-	if n := len(l.changes[key(0)]); n != 1 {
+	if n := len(l.changes[testKey(0)]); n != 1 {
 		t.Errorf("%d changes, want the first judgement alone", n)
 	}
 }
 
 // What the worst case of the derivation in schedule.go says, over many deaths at random.
-func TestDetectionIsWithinItsBounds(t *testing.T) {
+func TestDetectionStaysWithinBounds(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer time.Duration
 		p99    time.Duration
@@ -203,20 +203,20 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const backends = 1000
 			random := rand.New(rand.NewPCG(1, 2))
-			l := newLab(backends * 6)
+			l := newSimulation(backends * 6)
 			l.random = random.Float64
 			deaths := map[Key]time.Time{}
 			for n := range backends {
-				l.Add(key(n), Share{}, start)
-				deaths[key(n)] = start.Add(10*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
+				l.Add(testKey(n), Share{}, startTime)
+				deaths[testKey(n)] = startTime.Add(10*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
 			}
-			l.backend = func(a Attempt, now time.Time) (Outcome, time.Duration) {
+			l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
 				if now.Before(deaths[a.Key]) {
 					return Pass, time.Millisecond
 				}
 				return Fail, row.answer
 			}
-			l.run(start.Add(25 * time.Second))
+			l.run(startTime.Add(25 * time.Second))
 			took := make([]time.Duration, 0, backends)
 			for k, died := range deaths {
 				if n := len(l.changes[k]); n != 2 {
@@ -236,46 +236,46 @@ func TestDetectionIsWithinItsBounds(t *testing.T) {
 
 // Probes of one backend overlap when its timeout is longer than the interval, so its return is noticed by the next
 // probe to start, and the late failures of older ones change nothing.
-func TestRecoveryIsNoticedWithinAnIntervalWhateverTheTimeout(t *testing.T) {
+func TestDetectsRecoveryWithinInterval(t *testing.T) {
 	const backends, timeout, bound = 1000, 10 * time.Second, 2500 * time.Millisecond
 	random := rand.New(rand.NewPCG(1, 2))
-	l := newLab(backends * 20)
+	l := newSimulation(backends * 20)
 	l.random = random.Float64
 	returns := map[Key]time.Time{}
 	for n := range backends {
-		k := key(n)
+		k := testKey(n)
 		k.Spec.Timeout = timeout
-		l.Add(k, Share{}, start)
-		returns[k] = start.Add(40*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
+		l.Add(k, Share{}, startTime)
+		returns[k] = startTime.Add(40*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
 	}
-	l.backend = func(a Attempt, now time.Time) (Outcome, time.Duration) {
+	l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
 		if now.Before(returns[a.Key]) {
 			return Fail, timeout
 		}
 		return Pass, time.Millisecond
 	}
-	l.run(start.Add(70 * time.Second))
+	l.run(startTime.Add(70 * time.Second))
 	for k, returned := range returns {
 		changes := l.changes[k]
 		if len(changes) != 2 || changes[1].Health != Passing || changes[1].Since.Sub(returned) > bound {
-			t.Fatalf("%v returned after %v and its words are %+v, want failing, then passing within %v", k.Address, returned.Sub(start), changes, bound)
+			t.Fatalf("%v returned after %v and its words are %+v, want failing, then passing within %v", k.Address, returned.Sub(startTime), changes, bound)
 		}
 	}
 }
 
-func TestProbesSpreadOverTheInterval(t *testing.T) {
+func TestSpreadsProbesOverInterval(t *testing.T) {
 	const backends = 1000
 	random := rand.New(rand.NewPCG(1, 2))
-	l := newLab(backends)
+	l := newSimulation(backends)
 	l.random = random.Float64
 	for n := range backends {
-		l.Add(key(n), Share{}, start)
+		l.Add(testKey(n), Share{}, startTime)
 	}
-	l.run(start.Add(12 * time.Second))
+	l.run(startTime.Add(12 * time.Second))
 	perTenth := map[int64]int{}
 	for _, starts := range l.starts {
 		for i, at := range starts {
-			if at.After(start.Add(4 * time.Second)) {
+			if at.After(startTime.Add(4 * time.Second)) {
 				perTenth[at.UnixMilli()/100]++
 			}
 			if i > 0 && at.Sub(starts[i-1]) > 2*time.Second {
@@ -290,29 +290,29 @@ func TestProbesSpreadOverTheInterval(t *testing.T) {
 	}
 }
 
-func TestTheLimitDelaysButLosesNothing(t *testing.T) {
-	l := newLab(10)
+func TestLimitDelaysProbesWithoutLoss(t *testing.T) {
+	l := newSimulation(10)
 	for n := range 100 {
-		l.Add(key(n), Share{}, start)
+		l.Add(testKey(n), Share{}, startTime)
 	}
-	l.backend = func(Attempt, time.Time) (Outcome, time.Duration) { return Pass, 100 * time.Millisecond }
-	l.run(start.Add(10 * time.Second))
-	if l.most != 6 { // all are of one Service, which leaves places for others
-		t.Errorf("%d in flight at most, want 6", l.most)
+	l.backend = func(Attempt, time.Time) (Result, time.Duration) { return Pass, 100 * time.Millisecond }
+	l.run(startTime.Add(10 * time.Second))
+	if l.maxInFlight != 6 { // all are of one Service, which leaves places for others
+		t.Errorf("%d in flight at most, want 6", l.maxInFlight)
 	}
 	for n := range 100 {
-		if len(l.starts[key(n)]) < 4 || l.Word(key(n)).Health != Passing {
-			t.Errorf("node %d was probed %d times", n, len(l.starts[key(n)]))
+		if len(l.starts[testKey(n)]) < 4 || l.Status(testKey(n)).Health != Passing {
+			t.Errorf("node %d was probed %d times", n, len(l.starts[testKey(n)]))
 		}
 	}
 }
 
-func TestTheYoungerProbeCounts(t *testing.T) {
+func TestLaterProbeCounts(t *testing.T) {
 	begin := func(t *testing.T, n int) (*Schedule, []Attempt) {
 		s := NewSchedule(10)
-		s.Add(key(0), Share{}, start)
-		a, _ := s.Start(start, 0)
-		s.Finish(a, Pass, "", start)
+		s.Add(testKey(0), Share{}, startTime)
+		a, _ := s.Start(startTime, 0)
+		s.Finish(a, Pass, "", startTime)
 		var attempts []Attempt
 		for range n {
 			at, _ := s.Wake()
@@ -326,28 +326,28 @@ func TestTheYoungerProbeCounts(t *testing.T) {
 	}
 	t.Run("failures that are older than a success are stale", func(t *testing.T) {
 		s, a := begin(t, 4)
-		s.Finish(a[3], Pass, "", start)
+		s.Finish(a[3], Pass, "", startTime)
 		for _, old := range a[:3] {
-			s.Finish(old, Fail, "why", start)
+			s.Finish(old, Fail, "why", startTime)
 		}
-		if got := s.Word(key(0)).Health; got != Passing {
+		if got := s.Status(testKey(0)).Health; got != Passing {
 			t.Error(got)
 		}
 	})
 	t.Run("a success does not excuse younger failures", func(t *testing.T) {
 		s, a := begin(t, 4)
 		for _, young := range a[1:3] {
-			s.Finish(young, Fail, "why", start)
+			s.Finish(young, Fail, "why", startTime)
 		}
-		s.Finish(a[0], Pass, "", start)
-		if !s.Finish(a[3], Fail, "why", start) || s.Word(key(0)).Health != Failing {
+		s.Finish(a[0], Pass, "", startTime)
+		if !s.Finish(a[3], Fail, "why", startTime) || s.Status(testKey(0)).Health != Failing {
 			t.Error("three failures in a row, by their start, are not enough")
 		}
 	})
 }
 
-func TestSuccessesThatRedeemInAnotherOrderContradictNothing(t *testing.T) {
-	s, now := NewSchedule(10), start
+func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
+	s, now := NewSchedule(10), startTime
 	probe := func() Attempt {
 		t.Helper()
 		for range 3 { // a wake-up may be for an expiry
@@ -362,13 +362,13 @@ func TestSuccessesThatRedeemInAnotherOrderContradictNothing(t *testing.T) {
 		t.Fatal("not due")
 		return Attempt{}
 	}
-	s.Add(key(0), Share{}, now)
+	s.Add(testKey(0), Share{}, now)
 	for range fall {
 		s.Finish(probe(), Fail, "why", now)
 	}
 	older, younger := probe(), probe() // the older one takes longer than an interval
 	s.Finish(younger, Pass, "", now)
-	if !s.Finish(older, Pass, "", now) || s.Word(key(0)).Health != Passing {
+	if !s.Finish(older, Pass, "", now) || s.Status(testKey(0)).Health != Passing {
 		t.Fatal("two successes do not redeem it")
 	}
 	if wake, _ := s.Wake(); wake.Before(now.Add(time.Second)) {
@@ -377,36 +377,36 @@ func TestSuccessesThatRedeemInAnotherOrderContradictNothing(t *testing.T) {
 	for range fall - 1 {
 		s.Finish(probe(), Fail, "why", now)
 	}
-	if got := s.Word(key(0)).Health; got != Passing {
+	if got := s.Status(testKey(0)).Health; got != Passing {
 		t.Errorf("%s after %d failures", got, fall-1)
 	}
 }
 
-func TestRemovedMeansForgotten(t *testing.T) {
+func TestForgetsRemovedKeys(t *testing.T) {
 	s := NewSchedule(1)
-	s.Add(key(0), Share{}, start)
-	a, _ := s.Start(start, 0)
-	s.Remove(key(0))
-	s.Add(key(0), Share{}, start)
-	if s.Finish(a, Pass, "", start) || s.Word(key(0)).Health != Unjudged {
+	s.Add(testKey(0), Share{}, startTime)
+	a, _ := s.Start(startTime, 0)
+	s.Remove(testKey(0))
+	s.Add(testKey(0), Share{}, startTime)
+	if s.Finish(a, Pass, "", startTime) || s.Status(testKey(0)).Health != Pending {
 		t.Error("a probe from before counts for a key that was added again")
 	}
-	if _, due := s.Start(start, 0); !due {
+	if _, due := s.Start(startTime, 0); !due {
 		t.Error("the slot of the old probe is not free")
 	}
-	changed := key(0)
+	changed := testKey(0)
 	changed.Spec.Timeout = 2 * time.Second
-	if s.Word(changed).Health != Unjudged {
+	if s.Status(changed).Health != Pending {
 		t.Error("another spec is judged already")
 	}
 }
 
-func TestAWordSaysWhenItLastPassedAndWhenItsFailuresBegan(t *testing.T) {
+func TestStatusRecordsLastPassAndFirstFailure(t *testing.T) {
 	s := NewSchedule(10)
-	s.Add(key(0), Share{}, start)
-	now := start
+	s.Add(testKey(0), Share{}, startTime)
+	now := startTime
 	for _, step := range []struct {
-		outcome        Outcome
+		outcome        Result
 		passed, failed time.Duration // since start; 0: never
 	}{
 		{Pass, time.Minute, 0},
@@ -425,12 +425,12 @@ func TestAWordSaysWhenItLastPassedAndWhenItsFailuresBegan(t *testing.T) {
 			t.Fatal("nothing is due")
 		}
 		s.Finish(a, step.outcome, "why", now)
-		word := s.Word(key(0))
+		word := s.Status(testKey(0))
 		for what, pair := range map[string][2]time.Time{
-			"passed": {word.Passed, start.Add(step.passed)}, "failed": {word.Failed, start.Add(step.failed)},
+			"passed": {word.LastPassedAt, startTime.Add(step.passed)}, "failed": {word.FirstFailedAt, startTime.Add(step.failed)},
 		} {
-			if got, want := pair[0], pair[1]; !got.Equal(want) && (!got.IsZero() || want.After(start)) {
-				t.Errorf("after %s: %s %v, want %v", now.Sub(start), what, got, want)
+			if got, want := pair[0], pair[1]; !got.Equal(want) && (!got.IsZero() || want.After(startTime)) {
+				t.Errorf("after %s: %s %v, want %v", now.Sub(startTime), what, got, want)
 			}
 		}
 	}

@@ -21,98 +21,98 @@ const (
 
 // lane holds the records of one share, and counts its probes in flight.
 type lane struct {
-	share    Share
-	due      dueHeap
-	inFlight int
-	index    int // in Schedule.ready; notReady when it is not there
+	share      Share
+	due        dueHeap
+	inFlight   int
+	readyIndex int // in Schedule.readyLanes; notReady when it is not there
 }
 
 const notReady = -1
 
-// admits reports whether a lane may have one more probe in flight.
-func (s *Schedule) admits(l *lane) bool {
+// hasCapacity reports whether a lane may have one more probe in flight.
+func (s *Schedule) hasCapacity(l *lane) bool {
 	free := s.limit - s.inFlight
-	room := min(free, sourceWeight*free-s.bySource[l.share.Source])
+	room := min(free, sourceWeight*free-s.inFlightBySource[l.share.Source])
 	if l.inFlight == 0 {
 		return room > 0
 	}
 	return l.inFlight < shareWeight*(room-max(1, s.limit/reserveShare))
 }
 
-// lane returns that of a share, and makes it if there is none.
-func (s *Schedule) lane(share Share) *lane {
+// laneFor returns that of a share, and makes it if there is none.
+func (s *Schedule) laneFor(share Share) *lane {
 	l := s.lanes[share]
 	if l == nil {
-		l = &lane{share: share, index: notReady}
+		l = &lane{share: share, readyIndex: notReady}
 		s.lanes[share] = l
 	}
 	return l
 }
 
-// enter puts a record into a lane.
-func (s *Schedule) enter(l *lane, r *record) {
+// addToLane puts a record into a lane.
+func (s *Schedule) addToLane(l *lane, r *record) {
 	r.lane = l
 	heap.Push(&l.due, r)
-	s.reorder(l)
+	s.fixLaneOrder(l)
 }
 
-// exit takes a record out of its lane.
-func (s *Schedule) exit(r *record) {
+// removeFromLane takes a record out of its lane.
+func (s *Schedule) removeFromLane(r *record) {
 	l := r.lane
-	heap.Remove(&l.due, r.index)
-	s.reorder(l)
-	s.release(l)
+	heap.Remove(&l.due, r.laneIndex)
+	s.fixLaneOrder(l)
+	s.dropUnusedLane(l)
 }
 
-// release forgets a lane that has no records, once its last probe has ended.
-func (s *Schedule) release(l *lane) {
+// dropUnusedLane forgets a lane that has no records, once its last probe has ended.
+func (s *Schedule) dropUnusedLane(l *lane) {
 	if len(l.due) == 0 && l.inFlight == 0 && s.lanes[l.share] == l {
 		delete(s.lanes, l.share)
 	}
 }
 
-// reorder puts a lane where its first record belongs. One that is blocked stays so.
-func (s *Schedule) reorder(l *lane) {
-	blocked := slices.Index(s.blocked, l)
+// fixLaneOrder puts a lane where its first record belongs. One that is blocked stays so.
+func (s *Schedule) fixLaneOrder(l *lane) {
+	blocked := slices.Index(s.blockedLanes, l)
 	switch {
 	case len(l.due) == 0 && blocked >= 0:
-		s.blocked = slices.Delete(s.blocked, blocked, blocked+1)
-	case len(l.due) == 0 && l.index != notReady:
-		heap.Remove(&s.ready, l.index)
+		s.blockedLanes = slices.Delete(s.blockedLanes, blocked, blocked+1)
+	case len(l.due) == 0 && l.readyIndex != notReady:
+		heap.Remove(&s.readyLanes, l.readyIndex)
 	case len(l.due) == 0, blocked >= 0:
-	case l.index == notReady:
-		heap.Push(&s.ready, l)
+	case l.readyIndex == notReady:
+		heap.Push(&s.readyLanes, l)
 	default:
-		heap.Fix(&s.ready, l.index)
+		heap.Fix(&s.readyLanes, l.readyIndex)
 	}
 }
 
-// block sets the first lane aside until a probe has ended.
-func (s *Schedule) block() {
-	s.blocked = append(s.blocked, heap.Pop(&s.ready).(*lane)) //nolint:forcetypeassert // nothing else is put there
+// blockFirstLane sets the first lane aside until a probe has ended.
+func (s *Schedule) blockFirstLane() {
+	s.blockedLanes = append(s.blockedLanes, heap.Pop(&s.readyLanes).(*lane)) //nolint:forcetypeassert // nothing else is put there
 }
 
-// charge counts a probe that starts.
-func (s *Schedule) charge(l *lane) {
+// countStart counts a probe that starts.
+func (s *Schedule) countStart(l *lane) {
 	s.inFlight++
-	s.bySource[l.share.Source]++
+	s.inFlightBySource[l.share.Source]++
 	l.inFlight++
 }
 
-// discharge counts a probe that has ended, and lets those start again for which there is room now.
-func (s *Schedule) discharge(l *lane) {
+// countEnd counts a probe that has ended, and lets those start again for which there is room now.
+func (s *Schedule) countEnd(l *lane) {
 	s.inFlight--
 	l.inFlight--
 	source := l.share.Source
-	if s.bySource[source]--; s.bySource[source] == 0 {
-		delete(s.bySource, source)
+	if s.inFlightBySource[source]--; s.inFlightBySource[source] == 0 {
+		delete(s.inFlightBySource, source)
 	}
-	s.release(l)
-	s.blocked = slices.DeleteFunc(s.blocked, func(l *lane) bool {
-		if !s.admits(l) {
+	s.dropUnusedLane(l)
+	s.blockedLanes = slices.DeleteFunc(s.blockedLanes, func(l *lane) bool {
+		if !s.hasCapacity(l) {
 			return false
 		}
-		heap.Push(&s.ready, l)
+		heap.Push(&s.readyLanes, l)
 		return true
 	})
 }
@@ -121,16 +121,16 @@ func (s *Schedule) discharge(l *lane) {
 type laneHeap []*lane //nolint:recvcheck // as container/heap has it
 
 func (h laneHeap) Len() int           { return len(h) }
-func (h laneHeap) Less(i, j int) bool { return h[i].due[0].before(h[j].due[0]) }
+func (h laneHeap) Less(i, j int) bool { return h[i].due[0].dueBefore(h[j].due[0]) }
 
 func (h laneHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].readyIndex, h[j].readyIndex = i, j
 }
 
 func (h *laneHeap) Push(x any) {
 	l := x.(*lane)
-	l.index = len(*h)
+	l.readyIndex = len(*h)
 	*h = append(*h, l)
 }
 
@@ -139,6 +139,6 @@ func (h *laneHeap) Pop() any {
 	l := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	l.index = notReady
+	l.readyIndex = notReady
 	return l
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestAShareLeavesPlacesFree(t *testing.T) {
+func TestShareLeavesCapacityForOthers(t *testing.T) {
 	greedy := func(sources, targets int) (s *Schedule, most map[Share]int) {
 		s = NewSchedule(512)
 		most = map[Share]int{}
@@ -19,14 +19,14 @@ func TestAShareLeavesPlacesFree(t *testing.T) {
 			for target := range targets {
 				share := Share{fmt.Sprint("source-", source), fmt.Sprint("web/", target)}
 				for n := range 350 {
-					k := key(n)
+					k := testKey(n)
 					k.Spec.Path = fmt.Sprint(share)
-					s.Add(k, share, start)
+					s.Add(k, share, startTime)
 				}
 			}
 		}
 		for {
-			a, due := s.Start(start, 0)
+			a, due := s.Start(startTime, 0)
 			if !due {
 				return s, most
 			}
@@ -56,10 +56,10 @@ func TestAShareLeavesPlacesFree(t *testing.T) {
 			}
 			// Whoever comes last, of any source, starts at once.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
-				k := key(0)
+				k := testKey(0)
 				k.Spec.Path = fmt.Sprint(share)
-				s.Add(k, share, start)
-				if a, due := s.Start(start, 0); !due || a.Key != k {
+				s.Add(k, share, startTime)
+				if a, due := s.Start(startTime, 0); !due || a.Key != k {
 					t.Errorf("a probe of %v does not start", share)
 				}
 			}
@@ -68,17 +68,17 @@ func TestAShareLeavesPlacesFree(t *testing.T) {
 }
 
 // A place that becomes free goes to whoever has waited longest among those whose share is not used up.
-func TestAShareThatWasUsedUpGoesOnWhenAProbeEnds(t *testing.T) {
+func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	s := NewSchedule(4)
 	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
 	var flying []Attempt
 	for n := range 8 {
-		s.Add(key(n), slow, start)
+		s.Add(testKey(n), slow, startTime)
 	}
 	begin := func() int {
 		began := 0
 		for {
-			a, due := s.Start(start, 0.5)
+			a, due := s.Start(startTime, 0.5)
 			if !due {
 				return began
 			}
@@ -89,39 +89,39 @@ func TestAShareThatWasUsedUpGoesOnWhenAProbeEnds(t *testing.T) {
 	if first == 0 || first >= 4 {
 		t.Fatalf("%d probes of one share are in flight", first)
 	}
-	s.Add(key(100), quick, start)
+	s.Add(testKey(100), quick, startTime)
 	if n := begin(); n != 1 {
 		t.Fatalf("%d probes of the other share start, want 1", n)
 	}
 	for range 4 * first {
 		a := flying[0]
 		flying = flying[1:]
-		s.Finish(a, Fail, "silent", start)
+		s.Finish(a, Fail, "silent", startTime)
 		begin()
 	}
 	for n := range 8 {
-		if s.records[key(n)].started == 0 {
+		if s.records[testKey(n)].lastSeq == 0 {
 			t.Errorf("key %d was never probed", n)
 		}
 	}
 	for n := range 8 {
-		s.Remove(key(n))
+		s.Remove(testKey(n))
 	}
-	s.Remove(key(100))
+	s.Remove(testKey(100))
 	for _, a := range flying {
-		s.Finish(a, Fail, "silent", start)
+		s.Finish(a, Fail, "silent", startTime)
 	}
-	if len(s.lanes) != 0 || len(s.bySource) != 0 || len(s.ready) != 0 || len(s.blocked) != 0 || len(s.expiring) != 0 || s.inFlight != 0 {
+	if len(s.lanes) != 0 || len(s.inFlightBySource) != 0 || len(s.readyLanes) != 0 || len(s.blockedLanes) != 0 || len(s.expiryQueue) != 0 || s.inFlight != 0 {
 		t.Errorf("with nothing to probe, there are %d lanes, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
-			len(s.lanes), len(s.bySource), len(s.ready), len(s.blocked), len(s.expiring), s.inFlight)
+			len(s.lanes), len(s.inFlightBySource), len(s.readyLanes), len(s.blockedLanes), len(s.expiryQueue), s.inFlight)
 	}
 }
 
 // What a neighbor that takes all it can get costs the detection of others.
-func TestANeighborDoesNotDelayDetection(t *testing.T) {
+func TestNeighborsDoNotDelayDetection(t *testing.T) {
 	silent := func(first, n int) (keys []Key) {
 		for i := range n {
-			k := key(10_000 + first + i)
+			k := testKey(10_000 + first + i)
 			k.Spec.Timeout = time.Minute
 			keys = append(keys, k)
 		}
@@ -129,28 +129,28 @@ func TestANeighborDoesNotDelayDetection(t *testing.T) {
 	}
 	for name, beside := range map[string]map[string][]Request{
 		"nobody": nil,
-		"a Service with a filtered probe port and a timeout of a minute": {"web/b": From("blue", silent(0, 600)...)},
+		"a Service with a filtered probe port and a timeout of a minute": {"web/b": RequestsFor("blue", silent(0, 600)...)},
 		"ten of them": func() map[string][]Request {
 			all := map[string][]Request{}
 			for i := range 10 {
-				all[fmt.Sprint("web/b", i)] = From("blue", silent(600*i, 600)...)
+				all[fmt.Sprint("web/b", i)] = RequestsFor("blue", silent(600*i, 600)...)
 			}
 			return all
 		}(),
-		"an inventory that lies within a wide CIDR, in the same Service": {"web/a": From("green", silent(0, 3000)...)},
+		"an inventory that lies within a wide CIDR, in the same Service": {"web/a": RequestsFor("green", silent(0, 3000)...)},
 		"an inventory that lies within a wide CIDR, in fifty Services": func() map[string][]Request {
 			all := map[string][]Request{}
 			for i := range 50 {
-				all[fmt.Sprint("web/b", i)] = From("green", silent(100*i, 100)...)
+				all[fmt.Sprint("web/b", i)] = RequestsFor("green", silent(100*i, 100)...)
 			}
 			return all
 		}(),
 	} {
-		t.Run(name, func(t *testing.T) { detectsBeside(t, beside) })
+		t.Run(name, func(t *testing.T) { checkDetectionBeside(t, beside) })
 	}
 }
 
-func detectsBeside(t *testing.T, beside map[string][]Request) {
+func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 	const bound = 2500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
@@ -158,10 +158,10 @@ func detectsBeside(t *testing.T, beside map[string][]Request) {
 		random := rand.New(rand.NewPCG(1, 2))
 		deaths := map[netip.Addr]time.Time{}
 		for n := range 100 {
-			keys = append(keys, key(n))
-			deaths[key(n).Address] = time.Now().Add(2*time.Minute + time.Duration(random.Float64()*float64(20*time.Second)))
+			keys = append(keys, testKey(n))
+			deaths[testKey(n).Address] = time.Now().Add(2*time.Minute + time.Duration(random.Float64()*float64(20*time.Second)))
 		}
-		p.ask = func(ctx context.Context, k Key) (Outcome, string) {
+		p.runProbe = func(ctx context.Context, k Key) (Result, string) {
 			died, ours := deaths[k.Address]
 			switch {
 			case !ours:
@@ -169,7 +169,7 @@ func detectsBeside(t *testing.T, beside map[string][]Request) {
 				case <-time.After(k.Spec.timeout()):
 					return Fail, "no answer"
 				case <-ctx.Done():
-					return Void, ""
+					return Inconclusive, ""
 				}
 			case time.Now().Before(died):
 				time.Sleep(5 * time.Millisecond)
@@ -177,17 +177,17 @@ func detectsBeside(t *testing.T, beside map[string][]Request) {
 			}
 			return Fail, "connection refused"
 		}
-		run(t, p)
+		runProber(t, p)
 		for target, requests := range beside {
 			p.Set(target, requests)
 		}
 		time.Sleep(time.Minute + time.Second)
-		p.Set("web/a", append(From("blue", keys...), beside["web/a"]...))
+		p.Set("web/a", append(RequestsFor("blue", keys...), beside["web/a"]...))
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		took := make([]time.Duration, 0, len(keys))
 		for _, k := range keys {
-			w := p.Word(k)
+			w := p.Status(k)
 			if w.Health != Failing {
 				t.Fatalf("the death of %v is not noticed: %+v", k.Address, w)
 			}
@@ -202,20 +202,20 @@ func detectsBeside(t *testing.T, beside map[string][]Request) {
 }
 
 // An endpoint that a small Service shares with a large one is charged to the small one.
-func TestASharedKeyIsChargedToTheSmallestOfItsTargets(t *testing.T) {
+func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	p := newProber()
-	shared := key(0)
+	shared := testKey(0)
 	share := func() Share { return p.schedule.records[shared.canonical()].lane.share }
-	large := []Key{shared, key(1), key(2)}
-	p.Set("web/large", From("green", large...))
+	large := []Key{shared, testKey(1), testKey(2)}
+	p.Set("web/large", RequestsFor("green", large...))
 	if got := share(); got != (Share{"green", "web/large"}) {
 		t.Errorf("alone: %v", got)
 	}
-	p.Set("web/small", From("blue", shared))
+	p.Set("web/small", RequestsFor("blue", shared))
 	if got := share(); got != (Share{"blue", "web/small"}) {
 		t.Errorf("beside a small one: %v", got)
 	}
-	p.Set("web/small", From("red", shared))
+	p.Set("web/small", RequestsFor("red", shared))
 	if got := share(); got != (Share{"red", "web/small"}) {
 		t.Errorf("when its source has changed: %v", got)
 	}

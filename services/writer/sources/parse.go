@@ -21,15 +21,15 @@ import (
 
 // problem is what is wrong at a line; 0: at none in particular.
 type problem struct {
-	line int
-	whom string // which source; empty: none in particular
-	text string
+	line   int
+	source string // which source; empty: none in particular
+	text   string
 }
 
 func (p *problem) Error() string {
-	where := p.whom
+	where := p.source
 	if p.line > 0 {
-		where = strings.TrimSuffix(fmt.Sprintf("line %d, %s", p.line, p.whom), ", ")
+		where = strings.TrimSuffix(fmt.Sprintf("line %d, %s", p.line, p.source), ", ")
 	}
 	return strings.TrimPrefix(where+": "+p.text, ": ")
 }
@@ -42,9 +42,9 @@ type parser struct {
 	problems  []*problem
 }
 
-func parse(text []byte, directory string, defaults Source) ([]Source, []error) {
-	if len(text) > maxFile {
-		return nil, []error{fmt.Errorf("want at most %d KiB", maxFile>>10)}
+func parseSources(text []byte, directory string, defaults Source) ([]Source, []error) {
+	if len(text) > maxFileSize {
+		return nil, []error{fmt.Errorf("want at most %d KiB", maxFileSize>>10)}
 	}
 	var document yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -55,7 +55,7 @@ func parse(text []byte, directory string, defaults Source) ([]Source, []error) {
 	if !errors.Is(d.Decode(new(yaml.Node)), io.EOF) {
 		p.addf(0, "holds more than one YAML document")
 	}
-	all := p.document(&document)
+	all := p.readDocument(&document)
 	if len(p.problems) == 0 {
 		slices.SortFunc(all, func(a, b Source) int { return cmp.Compare(a.Name, b.Name) })
 		return all, nil
@@ -72,13 +72,13 @@ func (p *parser) addf(line int, format string, args ...any) {
 	p.problems = append(p.problems, &problem{line: line, text: fmt.Sprintf(format, args...)})
 }
 
-func (p *parser) document(document *yaml.Node) []Source {
+func (p *parser) readDocument(readDocument *yaml.Node) []Source {
 	const want = `want "sources:" and for each a name, an address, a san and cidrs`
-	if len(document.Content) == 0 || isEmpty(document.Content[0]) {
+	if len(readDocument.Content) == 0 || isEmptyNode(readDocument.Content[0]) {
 		p.addf(0, "is empty: %s", want)
 		return nil
 	}
-	top, ok := p.mapping(document.Content[0], want, []string{"sources"})
+	top, ok := p.readMapping(readDocument.Content[0], want, []string{"sources"})
 	if !ok {
 		return nil
 	}
@@ -91,49 +91,49 @@ func (p *parser) document(document *yaml.Node) []Source {
 	names := map[string]int{}
 	for i, node := range list.Content {
 		before := len(p.problems)
-		s := p.source(node)
+		s := p.readSource(node)
 		if first, twice := names[s.Name]; twice && s.Name != "" {
 			p.addf(node.Line, "name: source %d has this name already", first)
 		} else {
 			names[s.Name] = i + 1
 		}
-		whom := fmt.Sprintf("source %d", i+1)
+		source := fmt.Sprintf("source %d", i+1)
 		if s.Name != "" {
-			whom = fmt.Sprintf("source %.80q", s.Name)
+			source = fmt.Sprintf("source %.80q", s.Name)
 		}
 		for _, found := range p.problems[before:] {
-			found.whom = whom
+			found.source = source
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// fields are those of a source, in the order of the documentation.
-var fields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports"}
+// sourceFields are those of a source, in the order of the documentation.
+var sourceFields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports"}
 
-func (p *parser) source(node *yaml.Node) Source {
+func (p *parser) readSource(node *yaml.Node) Source {
 	s := Source{CAFile: p.defaults.CAFile, Ports: p.defaults.Ports}
-	m, ok := p.mapping(node, "want a name, an address, a san and cidrs", fields)
+	m, ok := p.readMapping(node, "want a name, an address, a san and cidrs", sourceFields)
 	if !ok {
 		return s
 	}
-	p.one(m, "name", func(text string) string {
+	p.scalarField(m, "name", func(text string) string {
 		s.Name = text
-		return dnsLabel(text)
+		return checkDNSLabel(text)
 	})
-	p.one(m, "address", func(text string) string {
+	p.scalarField(m, "address", func(text string) string {
 		s.Address = text
-		return hostPort(text)
+		return checkHostPort(text)
 	})
-	p.one(m, "san", func(text string) string {
+	p.scalarField(m, "san", func(text string) string {
 		if s.SAN.UnmarshalText([]byte(text)) != nil {
 			return "a URI such as spiffe://example.org/inventory, or a lower-case DNS name"
 		}
 		return ""
 	})
-	if n := m.values["caFile"]; s.CAFile == "" || n != nil && !isEmpty(n) {
-		p.one(m, "caFile", func(text string) string {
+	if n := m.values["caFile"]; s.CAFile == "" || n != nil && !isEmptyNode(n) {
+		p.scalarField(m, "caFile", func(text string) string {
 			if text == "" {
 				return "a PEM file with the CAs that sign this inventory's certificate, or TLS_PEER_CA_FILE for all that name none"
 			}
@@ -143,55 +143,55 @@ func (p *parser) source(node *yaml.Node) Source {
 			return ""
 		})
 	}
-	p.many(m, "cidrs", func(text string) string {
+	p.listField(m, "cidrs", func(text string) string {
 		var subnet settings.Subnet
 		err := subnet.UnmarshalText([]byte(text))
 		if !strings.Contains(text, "/") { // it also takes octets alone, for settings that are older than this file
 			return "a CIDR such as 10.0.1.0/24"
 		}
 		s.CIDRs = append(s.CIDRs, subnet.Prefix)
-		return told(err)
+		return errorText(err)
 	})
 	if m.values["namespaces"] != nil {
-		p.many(m, "namespaces", func(text string) string {
+		p.listField(m, "namespaces", func(text string) string {
 			s.Namespaces = append(s.Namespaces, text)
-			return dnsLabel(text)
+			return checkDNSLabel(text)
 		})
 		slices.Sort(s.Namespaces)
 		s.Namespaces = slices.Compact(s.Namespaces)
 	}
 	if m.values["ports"] != nil {
 		s.Ports = nil
-		p.many(m, "ports", func(text string) string {
+		p.listField(m, "ports", func(text string) string {
 			var r PortRange
 			err := r.UnmarshalText([]byte(text))
 			s.Ports = append(s.Ports, r)
-			return told(err)
+			return errorText(err)
 		})
 	}
 	return s
 }
 
-func told(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return err.Error()
 }
 
-func dnsLabel(text string) string {
+func checkDNSLabel(text string) string {
 	if len(validation.IsDNS1123Label(text)) > 0 {
 		return "a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue"
 	}
 	return ""
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?$`)
+var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?$`)
 
-func hostPort(text string) string {
+func checkHostPort(text string) string {
 	host, port, err := net.SplitHostPort(text)
 	number, errPort := strconv.ParseUint(port, 10, 16)
-	if err != nil || errPort != nil || number == 0 || net.ParseIP(host) == nil && !hostName.MatchString(host) {
+	if err != nil || errPort != nil || number == 0 || net.ParseIP(host) == nil && !hostPattern.MatchString(host) {
 		return "host:port, such as inventory.blue.example:9443"
 	}
 	return ""

@@ -34,13 +34,13 @@ type Source struct {
 	Ports      []PortRange
 }
 
-// Allows reports whether a port may be written and probed for this source.
-func (s Source) Allows(port uint16) bool {
+// AllowsPort reports whether a port may be written and probed for this source.
+func (s Source) AllowsPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(r PortRange) bool { return r.Contains(port) })
 }
 
-// Serves reports whether Services of a namespace may have this source.
-func (s Source) Serves(namespace string) bool {
+// AllowsNamespace reports whether Services of a namespace may have this source.
+func (s Source) AllowsNamespace(namespace string) bool {
 	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
 }
 
@@ -72,34 +72,34 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxFile bounds SOURCES_FILE, in bytes: some hundred sources, each with a long list of CIDRs.
-const maxFile = 256 << 10
+// maxFileSize bounds SOURCES_FILE, in bytes: some hundred sources, each with a long list of CIDRs.
+const maxFileSize = 256 << 10
 
 // Read reads SOURCES_FILE, with the defaults of Parse. A relative caFile is looked for beside it.
 func Read(path string, defaults Source) ([]Source, error) {
-	text, err := read(path)
+	text, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("SOURCES_FILE=%q: %w", path, err)
 	}
-	all, problems := parse(text, filepath.Dir(path), defaults)
-	told := make([]error, len(problems))
+	all, problems := parseSources(text, filepath.Dir(path), defaults)
+	errs := make([]error, len(problems))
 	for i, p := range problems {
-		told[i] = fmt.Errorf("SOURCES_FILE=%q: %w", path, p)
+		errs[i] = fmt.Errorf("SOURCES_FILE=%q: %w", path, p)
 	}
-	return all, errors.Join(told...)
+	return all, errors.Join(errs...)
 }
 
-func read(path string) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err == nil {
 		defer file.Close() //nolint:errcheck // it was only read
 		var text []byte
-		if text, err = io.ReadAll(io.LimitReader(file, maxFile+1)); err == nil {
+		if text, err = io.ReadAll(io.LimitReader(file, maxFileSize+1)); err == nil {
 			return text, nil
 		}
 	}
-	if at := (*os.PathError)(nil); errors.As(err, &at) {
-		err = at.Err // the path is told already
+	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
+		err = pathErr.Err // the path is told already
 	}
 	return nil, fmt.Errorf("want a file with the sources: %w", err)
 }
@@ -108,6 +108,6 @@ func read(path string) ([]byte, error) {
 // no CA file or no ports has those of defaults; what else defaults has is not looked at. The
 // error joins all problems.
 func Parse(text []byte, directory string, defaults Source) ([]Source, error) {
-	all, problems := parse(text, directory, defaults)
+	all, problems := parseSources(text, directory, defaults)
 	return all, errors.Join(problems...)
 }

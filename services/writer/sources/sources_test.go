@@ -21,7 +21,7 @@ var defaults = Source{
 	Ports: []PortRange{{30000, 32767}},
 }
 
-const theFile = `
+const exampleFile = `
 sources:
 - name: green
   address: "[2001:db8::5]:9443"
@@ -37,7 +37,7 @@ sources:
   ports: ["30000-32767", 8080]
 `
 
-func TestTheFileIsReadAsItIsWritten(t *testing.T) {
+func TestParsesFile(t *testing.T) {
 	want := []Source{{
 		Name: "blue", Address: "inventory.blue.example:9443", SAN: "spiffe://example.org/slicefeed/inventory-blue",
 		CAFile: "/etc/slicefeed/blue-ca.pem", Namespaces: []string{"shop", "web"},
@@ -47,7 +47,7 @@ func TestTheFileIsReadAsItIsWritten(t *testing.T) {
 		Name: "green", Address: "[2001:db8::5]:9443", SAN: "inventory.green.example", CAFile: "peer-ca.pem",
 		CIDRs: []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/64")}, Ports: []PortRange{{30000, 32767}},
 	}}
-	got, err := Parse([]byte(theFile), "/etc/slicefeed", defaults)
+	got, err := Parse([]byte(exampleFile), "/etc/slicefeed", defaults)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +56,10 @@ func TestTheFileIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-// good is a source to which a test adds what is wrong.
-const good = "sources:\n- name: blue\n  address: a.example:1\n  san: a.example\n"
+// validSource is a source to which a test adds what is wrong.
+const validSource = "sources:\n- name: blue\n  address: a.example:1\n  san: a.example\n"
 
-func TestEveryProblemOfTheFileIsTold(t *testing.T) {
+func TestReportsAllProblems(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       []string
@@ -72,7 +72,7 @@ func TestEveryProblemOfTheFileIsTold(t *testing.T) {
 		{"no list", "sources:\n  blue: {}", []string{"line 1: lists no source"}},
 		{"a misspelt heading", "source: []", []string{`line 1: "source" is no field of it: is it sources?`, "lists no source"}},
 		{"no YAML", "\tsources", []string{"yaml"}},
-		{"two documents", good + "  cidrs: [10.0.0.0/24]\n---\nsources: []", []string{"more than one"}},
+		{"two documents", validSource + "  cidrs: [10.0.0.0/24]\n---\nsources: []", []string{"more than one"}},
 		{"a source that is a word", "sources: [blue]", []string{`line 1, source 1: want a name, an address, a san and cidrs, not "blue"`}},
 		{"a source that is nothing", "sources:\n-", []string{"source 1: want a name, an address, a san and cidrs, not nothing"}},
 		{"all that is mandatory", "sources:\n- {}", []string{
@@ -81,25 +81,25 @@ func TestEveryProblemOfTheFileIsTold(t *testing.T) {
 			"source 1: san: is not set: want a URI",
 			"source 1: cidrs: is not set: want a list, each a CIDR",
 		}},
-		{"a misspelt field does not widen a fence", good + "  cidrs: [10.0.0.0/24]\n  namespace: [web]\n  PORTS: [1]\n  colour: red", []string{
+		{"a misspelt field does not widen a fence", validSource + "  cidrs: [10.0.0.0/24]\n  namespace: [web]\n  PORTS: [1]\n  colour: red", []string{
 			`line 6, source "blue": "namespace" is no field of it: is it namespaces?`,
 			`line 7, source "blue": "PORTS" is no field of it: is it ports?`,
 			`line 8, source "blue": "colour" is no field of it: it takes name, address, san, caFile, cidrs, namespaces, ports`,
 		}},
-		{"a field that is there twice", good + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6, source "blue": cidrs: is there already, at line 5`}},
-		{"an emptied list does not widen a fence", good + "  cidrs: []\n  namespaces: []\n  ports:", []string{
+		{"a field that is there twice", validSource + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6, source "blue": cidrs: is there already, at line 5`}},
+		{"an emptied list does not widen a fence", validSource + "  cidrs: []\n  namespaces: []\n  ports:", []string{
 			"line 5, source \"blue\": cidrs: is empty", "line 6, source \"blue\": namespaces: is empty", "line 7, source \"blue\": ports: want a list", "not nothing",
 		}},
-		{"one value instead of a list", good + "  cidrs: 10.0.0.0/24\n  ports: 8080\n  namespaces: {web: shop}", []string{
+		{"one value instead of a list", validSource + "  cidrs: 10.0.0.0/24\n  ports: 8080\n  namespaces: {web: shop}", []string{
 			`cidrs: want a list, each a CIDR such as 10.0.1.0/24, not "10.0.0.0/24"`, `ports: want a list`, `namespaces: want a list, each a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue, not a mapping`,
 		}},
-		{"entries that are none", good + "  cidrs: [~, [10.0.0.0/24], \"\"]", []string{"cidrs: is empty: want a CIDR", "cidrs: want a CIDR such as 10.0.1.0/24, not a list"}},
+		{"entries that are none", validSource + "  cidrs: [~, [10.0.0.0/24], \"\"]", []string{"cidrs: is empty: want a CIDR", "cidrs: want a CIDR such as 10.0.1.0/24, not a list"}},
 		{"an alias", "sources:\n- &blue\n  name: blue\n  address: a.example:1\n  san: a.example\n  cidrs: [10.0.0.0/24]\n- *blue", []string{"source 2: want a name, an address, a san and cidrs, not an alias: write it out"}},
-		{"host bits", good + "  cidrs: [10.0.0.1/24]", []string{`line 5, source "blue": cidrs: "10.0.0.1/24": want a CIDR without host bits: 10.0.0.0/24, or the single address as 10.0.0.1/32`}},
-		{"what is no CIDR", good + "  cidrs: [10.0.0.1, \"10.0.1.\", 10.0.0.0/33, nodes/24]", []string{`"10.0.0.1": want a CIDR`, `"10.0.1.": want a CIDR`, `"10.0.0.0/33": want`, `"nodes/24": want`}},
-		{"an IPv4 CIDR in IPv6 form", good + "  cidrs: [\"::ffff:10.0.0.0/120\"]", []string{"want an IPv4 CIDR in IPv4 form"}},
-		{"ports", good + "  cidrs: [10.0.0.0/24]\n  ports: [0, 65536, 80-79, http, 0x50, -1]", []string{`ports: "0": want a port such as 8080`, `"65536": want`, `"80-79": want`, `"http": want`, `"0x50": want`, `"-1": want`}},
-		{"namespaces", good + "  cidrs: [10.0.0.0/24]\n  namespaces: [Web, \"*\", team/web]", []string{`namespaces: "Web": want a DNS label`, `"*": want`, `"team/web": want`}},
+		{"host bits", validSource + "  cidrs: [10.0.0.1/24]", []string{`line 5, source "blue": cidrs: "10.0.0.1/24": want a CIDR without host bits: 10.0.0.0/24, or the single address as 10.0.0.1/32`}},
+		{"what is no CIDR", validSource + "  cidrs: [10.0.0.1, \"10.0.1.\", 10.0.0.0/33, nodes/24]", []string{`"10.0.0.1": want a CIDR`, `"10.0.1.": want a CIDR`, `"10.0.0.0/33": want`, `"nodes/24": want`}},
+		{"an IPv4 CIDR in IPv6 form", validSource + "  cidrs: [\"::ffff:10.0.0.0/120\"]", []string{"want an IPv4 CIDR in IPv4 form"}},
+		{"ports", validSource + "  cidrs: [10.0.0.0/24]\n  ports: [0, 65536, 80-79, http, 0x50, -1]", []string{`ports: "0": want a port such as 8080`, `"65536": want`, `"80-79": want`, `"http": want`, `"0x50": want`, `"-1": want`}},
+		{"namespaces", validSource + "  cidrs: [10.0.0.0/24]\n  namespaces: [Web, \"*\", team/web]", []string{`namespaces: "Web": want a DNS label`, `"*": want`, `"team/web": want`}},
 		{"names that a slice's name would fold into one", "sources: [{name: Blue}, {name: blue_1}, {name: blue.1}, {name: -blue}]", []string{
 			`source "Blue": name: "Blue": want a DNS label`, `source "blue_1": name`, `source "blue.1": name`, `source "-blue": name`,
 		}},
@@ -109,7 +109,7 @@ func TestEveryProblemOfTheFileIsTold(t *testing.T) {
 			`source 1: address: "a.example": want host:port`, `":1": want`, `"a.example:http": want`, `"dns:///a.example:1": want`, `"a.example:0": want`, `"2001:db8::1:1": want`,
 		}},
 		{"sans", "sources: [{san: \"*.example\"}, {san: \"spiffe://example.org/x?y\"}, {san: [a.example]}]", []string{`source 1: san: "*.example": want a URI`, `source 2: san`, `source 3: san: want a URI such as spiffe://example.org/inventory, or a lower-case DNS name, not a list`}},
-		{"a file that is too long", "#" + strings.Repeat(" ", maxFile), []string{"want at most 256 KiB"}},
+		{"a file that is too long", "#" + strings.Repeat(" ", maxFileSize), []string{"want at most 256 KiB"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all, err := Parse([]byte(c.text), "", defaults)
@@ -128,7 +128,7 @@ func TestEveryProblemOfTheFileIsTold(t *testing.T) {
 	}
 }
 
-func TestProblemsAreToldInTheOrderOfTheFile(t *testing.T) {
+func TestReportsProblemsInFileOrder(t *testing.T) {
 	_, err := Parse([]byte("sources:\n- ports: [0]\n  name: Blue\n- name: green\n  san: \"*\"\n"), "", defaults)
 	if problems := strings.Count(err.Error(), "\n"); problems < 2 {
 		t.Fatalf("want several problems, to see their order: %v", err)
@@ -143,7 +143,7 @@ func TestProblemsAreToldInTheOrderOfTheFile(t *testing.T) {
 	}
 }
 
-func TestTheCAIsTheSourcesOwnOrThatOfAll(t *testing.T) {
+func TestCAFileDefaultsToSharedCA(t *testing.T) {
 	for _, c := range []struct{ name, field, peerCA, want string }{
 		{"beside the file", "caFile: ca/blue.pem", "peer.pem", "/etc/slicefeed/ca/blue.pem"},
 		{"elsewhere", "caFile: /tls/blue.pem", "peer.pem", "/tls/blue.pem"},
@@ -154,7 +154,7 @@ func TestTheCAIsTheSourcesOwnOrThatOfAll(t *testing.T) {
 		{"none at all, in so many words", `caFile: ""`, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all, err := Parse([]byte(good+"  cidrs: [10.0.0.0/24]\n  "+c.field), "/etc/slicefeed", Source{CAFile: c.peerCA})
+			all, err := Parse([]byte(validSource+"  cidrs: [10.0.0.0/24]\n  "+c.field), "/etc/slicefeed", Source{CAFile: c.peerCA})
 			if c.want == "" {
 				if err == nil || !strings.Contains(err.Error(), "TLS_PEER_CA_FILE") {
 					t.Errorf("without any CA: %v, %v", all, err)
@@ -168,10 +168,10 @@ func TestTheCAIsTheSourcesOwnOrThatOfAll(t *testing.T) {
 	}
 }
 
-func TestAFileIsReadWithWhatIsBesideIt(t *testing.T) {
+func TestResolvesPathsRelativeToFile(t *testing.T) {
 	directory := t.TempDir()
 	path := filepath.Join(directory, "sources.yaml")
-	if err := os.WriteFile(path, []byte(theFile), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(exampleFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	all, err := Read(path, defaults)
@@ -180,7 +180,7 @@ func TestAFileIsReadWithWhatIsBesideIt(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReadIsNamedOnEachLine(t *testing.T) {
+func TestErrorsNameFileOnce(t *testing.T) {
 	directory := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(directory, name)
@@ -216,24 +216,24 @@ func TestAFileThatCannotBeReadIsNamedOnEachLine(t *testing.T) {
 	}
 }
 
-func TestASourceAllowsItsPortsAndNamespaces(t *testing.T) {
+func TestAllowsPortsAndNamespaces(t *testing.T) {
 	s := Source{Ports: []PortRange{{8080, 8080}, {30000, 32767}}, Namespaces: []string{"shop", "web"}}
 	for port, want := range map[uint16]bool{0: false, 8079: false, 8080: true, 8081: false, 29999: false, 30000: true, 32767: true, 32768: false} {
-		if s.Allows(port) != want {
+		if s.AllowsPort(port) != want {
 			t.Errorf("port %d: %v", port, !want)
 		}
 	}
 	for namespace, want := range map[string]bool{"web": true, "shop": true, "sho": false, "": false} {
-		if s.Serves(namespace) != want {
+		if s.AllowsNamespace(namespace) != want {
 			t.Errorf("namespace %q: %v", namespace, !want)
 		}
 	}
-	if none := (Source{}); none.Allows(30000) || !none.Serves("web") {
+	if none := (Source{}); none.AllowsPort(30000) || !none.AllowsNamespace("web") {
 		t.Error("without ports none is allowed, without namespaces all are")
 	}
 }
 
-func TestAPortRangeReadsWhatItSays(t *testing.T) {
+func TestPortRangeRoundTrips(t *testing.T) {
 	for _, text := range []string{"1", "8080", "30000-32767", "65535", "80-81"} {
 		var r PortRange
 		if err := r.UnmarshalText([]byte(text)); err != nil || r.String() != text {
@@ -251,8 +251,8 @@ func TestAPortRangeReadsWhatItSays(t *testing.T) {
 // FuzzParse holds that whatever is accepted can be used as it is: as a label, in a name, for a
 // dial, in a fence.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(theFile))
-	f.Add([]byte(good + "  cidrs: [10.0.0.0/24]"))
+	f.Add([]byte(exampleFile))
+	f.Add([]byte(validSource + "  cidrs: [10.0.0.0/24]"))
 	f.Add([]byte("sources: &a [*a]"))
 	f.Add([]byte("sources: [{name: &n blue, address: *n}]\n---\n"))
 	f.Add([]byte("sources: [{<<: {name: blue}, ? [cidrs] : 10.0.0.0/8, cidrs: !!str 10.0.0.0/8}]"))
@@ -301,7 +301,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // The example that people copy.
-func TestTheExampleOfTheDocsIsRead(t *testing.T) {
+func TestParsesDocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/writer-sources.md")
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestTheExampleOfTheDocsIsRead(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%v, %v", all, err)
 	}
-	for _, field := range fields {
+	for _, field := range sourceFields {
 		if !strings.Contains(example, field+":") || !strings.Contains(string(page), "| `"+field+"` |") {
 			t.Errorf("the example or the table lacks %s", field)
 		}

@@ -16,8 +16,8 @@ func wireNodes(n int) []*wireNode {
 	return nodes
 }
 
-// wholeInChunks is a set as a server sends it: no message has more than the contract allows.
-func wholeInChunks(set []*wireNode) []*message {
+// completeSetInChunks is a set as a server sends it: no message has more than the contract allows.
+func completeSetInChunks(set []*wireNode) []*message {
 	var messages []*message
 	for rest := set; ; {
 		n := min(len(rest), inventoryv1.MaxChunk)
@@ -33,13 +33,13 @@ func wholeInChunks(set []*wireNode) []*message {
 	}
 }
 
-func sizes(b *testing.B, run func(b *testing.B, set []*wireNode)) {
+func forEachSize(b *testing.B, run func(b *testing.B, set []*wireNode)) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) { run(b, wireNodes(n)) })
 	}
 }
 
-func take(b *testing.B, v *View, messages ...*message) {
+func applyAll(b *testing.B, v *Mirror, messages ...*message) {
 	for _, m := range messages {
 		if _, err := v.Apply(noon, m); err != nil {
 			b.Fatal(err)
@@ -49,10 +49,10 @@ func take(b *testing.B, v *View, messages ...*message) {
 
 // One node of the set changes.
 func BenchmarkApplyChange(b *testing.B) {
-	sizes(b, func(b *testing.B, set []*wireNode) {
-		v := NewView()
-		v.Begin()
-		take(b, v, wholeInChunks(set)...)
+	forEachSize(b, func(b *testing.B, set []*wireNode) {
+		v := NewMirror()
+		v.BeginStream()
+		applyAll(b, v, completeSetInChunks(set)...)
 		was := set[len(set)/2]
 		other := node(was.GetName(), was.GetAddresses()[0], "changed")
 		to := func(n *wireNode) *message {
@@ -62,20 +62,20 @@ func BenchmarkApplyChange(b *testing.B) {
 		both := [2]*message{to(was), to(other)}
 		b.ReportAllocs()
 		for i := 1; b.Loop(); i++ {
-			take(b, v, both[i%2])
+			applyAll(b, v, both[i%2])
 		}
 	})
 }
 
 // The whole set is told anew.
 func BenchmarkApplyReset(b *testing.B) {
-	sizes(b, func(b *testing.B, set []*wireNode) {
-		v := NewView()
-		v.Begin()
-		messages := wholeInChunks(set)
+	forEachSize(b, func(b *testing.B, set []*wireNode) {
+		v := NewMirror()
+		v.BeginStream()
+		messages := completeSetInChunks(set)
 		b.ReportAllocs()
 		for b.Loop() {
-			take(b, v, messages...)
+			applyAll(b, v, messages...)
 		}
 	})
 }

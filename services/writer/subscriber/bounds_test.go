@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestNamesThatCameAndWentBeforeSyncedAreForgotten(t *testing.T) {
+func TestForgetsNodesRemovedBeforeSync(t *testing.T) {
 	for _, reset := range []bool{true, false} {
-		v := NewView()
-		v.Begin()
-		apply(t, v, whole("e", 1, a))
+		v := NewMirror()
+		v.BeginStream()
+		applyMessages(t, v, completeSet("e", 1, a))
 		for round := range 50 {
 			m := &message{Reset_: reset && round == 0, Status: sourceStatus(1)}
 			if round > 0 {
@@ -28,49 +28,49 @@ func TestNamesThatCameAndWentBeforeSyncedAreForgotten(t *testing.T) {
 			for i := range 500 {
 				m.Upserts = append(m.Upserts, node(fmt.Sprintf("node-%d-%d", round, i), fmt.Sprintf("10.1.%d.%d", i/250, i%250)))
 			}
-			apply(t, v, m)
+			applyMessages(t, v, m)
 		}
-		want(t, "names that are kept", len(v.staged.changed), 500)
+		checkEqual(t, "names that are kept", len(v.staged.changed), 500)
 	}
 }
 
-func TestASetThatTakesTooMuchIsABreach(t *testing.T) {
-	v := NewView()
-	v.Begin()
-	apply(t, v, whole("e", 1, a))
+func TestSetAboveMemoryLimitIsViolation(t *testing.T) {
+	v := NewMirror()
+	v.BeginStream()
+	applyMessages(t, v, completeSet("e", 1, a))
 	full := map[string]string{}
 	for i := range inventoryv1.MaxLabels {
 		full[fmt.Sprintf("%d%s", i, strings.Repeat("k", 300))] = strings.Repeat("v", inventoryv1.MaxLabelValueLength)
 	}
-	for i := range maxMembers {
+	for i := range maxNodes {
 		n := node(fmt.Sprintf("node-%d", i), fmt.Sprintf("10.1.%d.%d", i/250, i%250))
 		n.Labels = full
 		_, err := v.Apply(noon, &message{Reset_: i == 0, Status: sourceStatus(1), Upserts: []*wireNode{n}})
-		if b := (*Breach)(nil); errors.As(err, &b) {
-			want(t, "kind", b.Kind, OverLimit)
+		if b := (*Violation)(nil); errors.As(err, &b) {
+			checkEqual(t, "kind", b.Kind, LimitExceeded)
 			if i < 500 || i > 1000 { // 256 labels are about 110 KB
 				t.Errorf("%d such nodes fit", i)
 			}
-			want(t, "members", members(v), []string{"a 10.0.0.1"})
+			checkEqual(t, "members", memberLines(v), []string{"a 10.0.0.1"})
 			return
 		}
 	}
 	t.Fatal("any number of nodes with any number of labels fits")
 }
 
-func TestAMemberWeighsTheSameWhenItGoesAsWhenItCame(t *testing.T) {
-	v := NewView()
-	v.Begin()
-	apply(t, v, whole("e", 1, a, b))
-	both := v.weight
-	apply(t, v, synced("e", 2, []*wireNode{a}, removed("b")))
-	apply(t, v, synced("e", 3, []*wireNode{a, b}, upserts(b)))
-	want(t, "weight", v.weight, both)
-	apply(t, v, synced("e", 4, nil, removed("a", "b")))
-	want(t, "weight of nothing", v.weight, 0)
+func TestMemoryCostReturnsToZero(t *testing.T) {
+	v := NewMirror()
+	v.BeginStream()
+	applyMessages(t, v, completeSet("e", 1, a, b))
+	both := v.memoryCost
+	applyMessages(t, v, synced("e", 2, []*wireNode{a}, removed("b")))
+	applyMessages(t, v, synced("e", 3, []*wireNode{a, b}, upserts(b)))
+	checkEqual(t, "weight", v.memoryCost, both)
+	applyMessages(t, v, synced("e", 4, nil, removed("a", "b")))
+	checkEqual(t, "weight of nothing", v.memoryCost, 0)
 }
 
-func TestAMessageIsCountedBeforeItIsDecoded(t *testing.T) {
+func TestCountsFieldsBeforeDecoding(t *testing.T) {
 	repeat := func(number protowire.Number, n int) []byte {
 		var b []byte
 		for range n {
@@ -81,7 +81,7 @@ func TestAMessageIsCountedBeforeItIsDecoded(t *testing.T) {
 	in := func(number protowire.Number, inner []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
 	}
-	honest, err := proto.Marshal(whole("e", 1, a, b, both))
+	honest, err := proto.Marshal(completeSet("e", 1, a, b, dualStack))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,21 +102,21 @@ func TestAMessageIsCountedBeforeItIsDecoded(t *testing.T) {
 		{"257 labels", in(3, repeat(8, 257)), false},
 		{"17 ports", in(6, repeat(5, 17)), false},
 	} {
-		want(t, one.name, answer.fits(one.b), one.want)
+		checkEqual(t, one.name, responseLimits.allow(one.b), one.want)
 	}
 }
 
-func TestAMessageWithTooMuchInItIsABreach(t *testing.T) {
-	follow(t, func(h *harness) {
-		one := h.called()
-		h.say(one, first(whole("e", 1, a)))
-		h.say(one, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, inventoryv1.MaxChunk+1)})
+func TestMessageAboveFieldLimitsIsViolation(t *testing.T) {
+	runSubscriber(t, func(h *harness) {
+		one := h.nextCall()
+		h.deliver(one, withHeartbeat(completeSet("e", 1, a)))
+		h.deliver(one, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, inventoryv1.MaxChunk+1)})
 		select {
-		case <-one.over:
+		case <-one.done:
 		case <-time.After(time.Second):
 			t.Error("the stream goes on")
 		}
-		want(t, "breaches", testutil.ToFloat64(h.metrics.breaches.WithLabelValues("default", string(OverLimit))), 1.0)
-		want(t, "members", members(h.view), []string{"a 10.0.0.1"})
+		checkEqual(t, "breaches", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(LimitExceeded))), 1.0)
+		checkEqual(t, "members", memberLines(h.mirror), []string{"a 10.0.0.1"})
 	})
 }

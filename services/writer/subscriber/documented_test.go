@@ -9,18 +9,18 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 )
 
-func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+func TestDocumentedLimitsMatchCode(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for title, number := range map[string]string{
 		"message":               fmt.Sprintf("%d MiB", inventoryv1.MaxMessageSize>>20),
-		"nodes of a set":        fmt.Sprintf("%d,%03d", maxMembers/1000, maxMembers%1000),
-		"what a set takes here": fmt.Sprintf("%d MiB", maxWeight>>20),
+		"nodes of a set":        fmt.Sprintf("%d,%03d", maxNodes/1000, maxNodes%1000),
+		"what a set takes here": fmt.Sprintf("%d MiB", maxSetMemory>>20),
 		"upserts and removed names of a message, addresses and labels of a node, ports": fmt.Sprintf("%d, 2, %d, %d",
 			inventoryv1.MaxChunk, inventoryv1.MaxLabels, inventoryv1.MaxSourcePorts),
-		"lines of the log about its word": fmt.Sprintf("%d a second, %d at once", linesPace, linesBurst),
+		"lines of the log about its word": fmt.Sprintf("%d a second, %d at once", maxLogRate, maxLogBurst),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// stream2bytes puts messages behind each other, each after its length.
-func stream2bytes(messages ...*message) []byte {
+// encodeMessages puts messages behind each other, each after its length.
+func encodeMessages(messages ...*message) []byte {
 	var all []byte
 	for _, m := range messages {
 		b, err := proto.Marshal(m)
@@ -26,17 +26,17 @@ func stream2bytes(messages ...*message) []byte {
 // FuzzApply plays a hostile inventory: whatever it sends, what is in force is a set that
 // was checked, and a breach changes nothing.
 func FuzzApply(f *testing.F) {
-	start := whole("e", 10, a, b)
-	f.Add(stream2bytes(start, synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
-	f.Add(stream2bytes(start, synced("e", 11, []*wireNode{a}, removed("b")), synced("e", 11, []*wireNode{a})))
-	f.Add(stream2bytes(start, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}}, synced("f", 1, []*wireNode{c})))
-	f.Add(stream2bytes(start, synced("e", 9, []*wireNode{a, b})))
-	f.Add(stream2bytes(whole("e", 1, a, node("z", "10.0.0.1"))))
-	f.Add(stream2bytes(whole("e", 1, both), synced("e", 2, nil, removed("both"))))
+	start := completeSet("e", 10, a, b)
+	f.Add(encodeMessages(start, synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
+	f.Add(encodeMessages(start, synced("e", 11, []*wireNode{a}, removed("b")), synced("e", 11, []*wireNode{a})))
+	f.Add(encodeMessages(start, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}}, synced("f", 1, []*wireNode{c})))
+	f.Add(encodeMessages(start, synced("e", 9, []*wireNode{a, b})))
+	f.Add(encodeMessages(completeSet("e", 1, a, node("z", "10.0.0.1"))))
+	f.Add(encodeMessages(completeSet("e", 1, dualStack), synced("e", 2, nil, removed("both"))))
 	f.Add([]byte{1, 0xff, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v := NewView()
-		v.Begin()
+		v := NewMirror()
+		v.BeginStream()
 		for len(data) > 0 {
 			size, n := binary.Uvarint(data)
 			if n <= 0 || size > uint64(len(data)-n) {
@@ -54,21 +54,21 @@ func FuzzApply(f *testing.F) {
 				t.Fatalf("a message without a checked state changed the set: %v", err)
 			}
 			if err != nil {
-				v.Forget()
-				v.Begin()
+				v.ClearCursor()
+				v.BeginStream()
 			}
-			checkSet(t, v)
+			checkIndexes(t, v)
 		}
 	})
 }
 
-// checkSet holds the indexes of a view against its set.
-func checkSet(t *testing.T, v *View) {
+// checkIndexes holds the indexes of a view against its set.
+func checkIndexes(t *testing.T, v *Mirror) {
 	t.Helper()
 	var sum [16]byte
 	owners := map[netip.Addr]string{}
 	for i, m := range v.members {
-		toggle(&sum, m.fingerprint)
+		xorDigest(&sum, m.fingerprint)
 		if i > 0 && v.members[i-1].Name >= m.Name {
 			t.Fatal("members are not in order")
 		}
@@ -80,12 +80,12 @@ func checkSet(t *testing.T, v *View) {
 				t.Fatalf("%s of %q and %q", a, other, m.Name)
 			}
 			owners[a] = m.Name
-			if v.owner[a] != m.Name {
+			if v.nameByAddress[a] != m.Name {
 				t.Fatalf("index of addresses: %s", a)
 			}
 		}
 	}
-	if sum != v.digest || len(v.byName) != len(v.members) || len(v.owner) != len(owners) {
-		t.Fatalf("digest %x of %x, %d names of %d, %d addresses of %d", v.digest, sum, len(v.byName), len(v.members), len(v.owner), len(owners))
+	if sum != v.digest || len(v.byName) != len(v.members) || len(v.nameByAddress) != len(owners) {
+		t.Fatalf("digest %x of %x, %d names of %d, %d addresses of %d", v.digest, sum, len(v.byName), len(v.members), len(v.nameByAddress), len(owners))
 	}
 }

@@ -26,7 +26,7 @@ type steadyInventory struct {
 }
 
 func (steadyInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[message]) error {
-	m := first(whole("e", 10, a))
+	m := withHeartbeat(completeSet("e", 10, a))
 	for {
 		if err := stream.Send(m); err != nil {
 			return err
@@ -40,15 +40,15 @@ func (steadyInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.
 	}
 }
 
-// site is where an inventory runs, and at times does not.
-type site struct {
+// inventoryHost is where an inventory runs, and at times does not.
+type inventoryHost struct {
 	mu       sync.Mutex
 	listener *bufconn.Listener // nil: the inventory is away
 	silent   bool              // its host is away too: nothing answers a SYN
 }
 
 // start runs the inventory until stop is called.
-func (s *site) start() (stop func()) {
+func (s *inventoryHost) start() (stop func()) {
 	listener, server := bufconn.Listen(1<<20), grpc.NewServer()
 	inventoryv1.RegisterInventoryServiceServer(server, steadyInventory{})
 	served := make(chan error, 1)
@@ -61,20 +61,20 @@ func (s *site) start() (stop func()) {
 	}
 }
 
-func (s *site) set(listener *bufconn.Listener) {
+func (s *inventoryHost) set(listener *bufconn.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listener = listener
 }
 
-func (s *site) get() *bufconn.Listener {
+func (s *inventoryHost) get() *bufconn.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listener
 }
 
 // dial connects as TCP does: when nothing answers, its SYN is repeated after 1, 2 and 4 s.
-func (s *site) dial(ctx context.Context, _ string) (net.Conn, error) {
+func (s *inventoryHost) dial(ctx context.Context, _ string) (net.Conn, error) {
 	for wait := time.Second; ; wait *= 2 {
 		if listener := s.get(); listener != nil {
 			return listener.DialContext(ctx)
@@ -90,7 +90,7 @@ func (s *site) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 }
 
-func TestR14WritersSyncWithinFiveSecondsOfTheInventorysReturn(t *testing.T) {
+func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 	const writers = 100
 	for _, tt := range []struct {
 		name   string
@@ -98,7 +98,7 @@ func TestR14WritersSyncWithinFiveSecondsOfTheInventorysReturn(t *testing.T) {
 	}{{"its port is closed meanwhile", false}, {"its host is silent meanwhile", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				place := &site{silent: tt.silent}
+				place := &inventoryHost{silent: tt.silent}
 				stop := place.start()
 				ctx, end := context.WithCancel(t.Context())
 				var all []*Subscriber
@@ -148,7 +148,7 @@ func waitSynced(t *testing.T, all []*Subscriber) (took []time.Duration) {
 	synced := map[*Subscriber]bool{}
 	for len(synced) < len(all) {
 		for _, s := range all {
-			if snap := s.Snapshot(); !synced[s] && snap.Alive && snap.SyncedEpoch {
+			if snap := s.Snapshot(); !synced[s] && snap.Connected && snap.SyncedInStream {
 				synced[s] = true
 				took = append(took, time.Since(start))
 			}

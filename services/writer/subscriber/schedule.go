@@ -6,7 +6,7 @@ import "time"
 // above maxDelay and nothing else waits. One that violates the protocol gains nothing by being called often.
 const (
 	minDelay          = 500 * time.Millisecond
-	firstLimit        = time.Second
+	initialLimit      = time.Second
 	maxDelay          = 4 * time.Second
 	maxViolationDelay = 5 * time.Minute
 	stableAfter       = 30 * time.Second
@@ -26,11 +26,11 @@ func (s *Schedule) Next(synced time.Duration, violation bool, random float64) ti
 	if stable {
 		s.failures = 0
 	}
-	limit := doubled(s.failures, maxDelay)
+	limit := doubledLimit(s.failures, maxDelay)
 	s.failures++
 	switch {
 	case violation: // it counts though the stream was stable
-		limit = max(limit, doubled(s.violations, maxViolationDelay))
+		limit = max(limit, doubledLimit(s.violations, maxViolationDelay))
 		s.violations++
 	case stable:
 		s.violations = 0
@@ -38,8 +38,8 @@ func (s *Schedule) Next(synced time.Duration, violation bool, random float64) ti
 	return minDelay + time.Duration(random*float64(limit-minDelay))
 }
 
-// doubled is the first limit, doubled as many times, at most to the given one.
-func doubled(times int, most time.Duration) time.Duration {
-	const enough = 16 // far above every limit, and below what overflows
-	return min(firstLimit<<min(times, enough), most)
+// doubledLimit is the first limit, doubled as many times, at most to the given one.
+func doubledLimit(times int, limit time.Duration) time.Duration {
+	const maxDoublings = 16 // far above every limit, and below what overflows
+	return min(initialLimit<<min(times, maxDoublings), limit)
 }

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestR14DelaysGrowAndFallBackAfterAStableStream(t *testing.T) {
+func TestR14DelaysResetAfterStableStream(t *testing.T) {
 	type end struct {
 		synced    time.Duration
 		violation bool
@@ -66,7 +66,7 @@ func TestR14DelaysGrowAndFallBackAfterAStableStream(t *testing.T) {
 	}
 }
 
-func TestR14DelaysStayWithinTheirBounds(t *testing.T) {
+func TestR14DelaysStayWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s Schedule
 		for range rapid.IntRange(1, 100).Draw(t, "ends") {
@@ -98,7 +98,7 @@ func firstAttempts(random *rand.Rand, n int, outage, attempt time.Duration) (all
 	return all
 }
 
-func TestR14AHundredWritersAreBackSoonAfterAnOutageOfAnyLength(t *testing.T) {
+func TestR14HundredWritersReconnectQuickly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 14))
 		outage := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "outage"))
@@ -109,7 +109,7 @@ func TestR14AHundredWritersAreBackSoonAfterAnOutageOfAnyLength(t *testing.T) {
 	})
 }
 
-func TestR14AThousandWritersAreNoStorm(t *testing.T) {
+func TestR14ThousandWritersSpreadReconnects(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 14))
 	for _, outage := range []time.Duration{5 * time.Second, time.Minute, time.Hour} {
 		all := firstAttempts(random, 1000, outage, time.Millisecond)

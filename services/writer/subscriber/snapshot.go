@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// State is what the secured cluster's control plane says of a node.
-type State uint8
+// NodeState is what the secured cluster's control plane says of a node.
+type NodeState uint8
 
 // The states. Unknown is one that a newer inventory tells and we cannot read (rule R12).
 const (
-	Unknown State = iota
+	Unknown NodeState = iota
 	Ready
 	Draining
 	NotReady
 )
 
 // String is the state's name, as metrics label it.
-func (s State) String() string { return word(s, "unknown", "ready", "draining", "not_ready") }
+func (s NodeState) String() string { return stateName(s, "unknown", "ready", "draining", "not_ready") }
 
-// Sync is how far a part of the source can be believed.
-type Sync uint8
+// SyncState is how far a part of the source can be believed.
+type SyncState uint8
 
 // The states of a part. A value that we do not know is Degraded (rule R12), and
 // so is the zero value.
 const (
-	Degraded Sync = iota
+	Degraded SyncState = iota
 	Synced
 	Unsynced
 )
 
 // String is the name of the state of a part.
-func (s Sync) String() string { return word(s, "degraded", "synced", "unsynced") }
+func (s SyncState) String() string { return stateName(s, "degraded", "synced", "unsynced") }
 
-func word[T ~uint8](n T, words ...string) string {
-	if int(n) < len(words) {
-		return words[n]
+func stateName[T ~uint8](n T, names ...string) string {
+	if int(n) < len(names) {
+		return names[n]
 	}
-	return words[0]
+	return names[0]
 }
 
 // Member is a node as the inventory tells it. Members are immutable.
@@ -54,7 +54,7 @@ type Member struct {
 	// and no two members of a set share one.
 	Addresses []netip.Addr
 
-	State State
+	State NodeState
 	Since time.Time // when it entered the state, by our clock
 
 	Zone, Region string
@@ -69,15 +69,15 @@ type Cursor struct {
 	Revision uint64
 }
 
-// Part is the state of one part of the source.
-type Part struct {
-	State  Sync
+// PartStatus is the state of one part of the source.
+type PartStatus struct {
+	State  SyncState
 	Reason string    // for people, when not Synced; at most 1,024 bytes
 	Since  time.Time // when it entered the state, by our clock
 }
 
-// Port is a port of the source's own endpoints.
-type Port struct {
+// SourcePort is a port of the source's own endpoints.
+type SourcePort struct {
 	Name     string // empty: it has none
 	Protocol string // TCP, UDP or SCTP
 	Number   uint16
@@ -87,18 +87,18 @@ type Port struct {
 type Snapshot struct {
 	Source string
 
-	Synced      bool // there was a synced state since this process started
-	SyncedEpoch bool // there was one since the present stream started; false while there is no stream
-	Alive       bool // the present stream has been heard within three heartbeat intervals
+	EverSynced     bool // there was a synced state since this process started
+	SyncedInStream bool // there was one since the present stream started; false while there is no stream
+	Connected      bool // the present stream has been heard within three heartbeat intervals
 
 	// Members of the last synced state, sorted by name. The slice is shared with other
 	// snapshots: it is not to be altered. Generation grows when it changes, and only then.
 	Members    []*Member
 	Generation uint64
 
-	// Trusted are the members as last reported while the stream was synced and membership was Synced, of
+	// TrustedMembers are the members as last reported while the stream was synced and membership was Synced, of
 	// which TrustedGeneration was the Generation. While the source is trusted they are Members.
-	Trusted           []*Member
+	TrustedMembers    []*Member
 	TrustedGeneration uint64
 
 	// Cursor and Digest name the last synced state: of which inventory's life it is, too.
@@ -108,13 +108,13 @@ type Snapshot struct {
 
 	// Membership (which nodes there are) and Addresses (where they are) are as the last
 	// message said, whether it was synced or not.
-	Membership, Addresses Part
+	Membership, Addresses PartStatus
 
 	// Ports are those of the source's own endpoints, if it tells any, as the last message said.
-	Ports []Port
+	Ports []SourcePort
 
-	// WordAt is when a synced message last said that membership is Synced, by our clock.
-	WordAt time.Time
+	// MembershipSyncedAt is when a synced message last said that membership is Synced, by our clock.
+	MembershipSyncedAt time.Time
 
 	// Observation is the number of the last complete observation that a synced state told
 	// (0: none), in the epoch of the cursor then; ObservedAt when it was complete, and
@@ -125,14 +125,14 @@ type Snapshot struct {
 	ObservedAt            time.Time
 	ObservationReceivedAt time.Time
 
-	// NewsAt is when the message came that the snapshot differs by from the one before it, or
+	// ChangedAt is when the message came that the snapshot differs by from the one before it, or
 	// the stream ended; zero: nothing was heard yet.
-	NewsAt time.Time
+	ChangedAt time.Time
 }
 
 // Member finds a member by name, or returns nil.
 func (s Snapshot) Member(name string) *Member {
-	if i, ok := search(s.Members, name); ok {
+	if i, ok := searchByName(s.Members, name); ok {
 		return s.Members[i]
 	}
 	return nil
@@ -140,27 +140,27 @@ func (s Snapshot) Member(name string) *Member {
 
 // Differs reports whether two snapshots say different things, ages and times apart.
 func (s Snapshot) Differs(o Snapshot) bool {
-	same := func(a, b Part) bool { return a.State == b.State && a.Reason == b.Reason }
-	return s.Synced != o.Synced || s.SyncedEpoch != o.SyncedEpoch || s.Alive != o.Alive ||
+	equal := func(a, b PartStatus) bool { return a.State == b.State && a.Reason == b.Reason }
+	return s.EverSynced != o.EverSynced || s.SyncedInStream != o.SyncedInStream || s.Connected != o.Connected ||
 		s.Generation != o.Generation || s.Cursor.Epoch != o.Cursor.Epoch ||
 		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
-		!same(s.Membership, o.Membership) || !same(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
+		!equal(s.Membership, o.Membership) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
 }
 
-// Mute says how far an inventory has come that tells no set.
-func (s Snapshot) Mute() string {
-	if !s.Alive {
+// NotSyncedReason says how far an inventory has come that tells no set.
+func (s Snapshot) NotSyncedReason() string {
+	if !s.Connected {
 		return "the stream of nodes brings nothing"
 	}
-	return "it has no complete set yet: " + s.Parts()
+	return "it has no complete set yet: " + s.Summary()
 }
 
-// Parts says in words how much the snapshot is worth.
-func (s Snapshot) Parts() string {
+// Summary says in words how much the snapshot is worth.
+func (s Snapshot) Summary() string {
 	var all []string
 	for _, p := range []struct {
 		name string
-		part Part
+		part PartStatus
 	}{{"membership", s.Membership}, {"addresses", s.Addresses}} {
 		text := p.name + " " + p.part.State.String()
 		if p.part.State != Synced && p.part.Reason != "" {

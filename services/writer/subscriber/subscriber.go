@@ -44,24 +44,24 @@ type Conn interface {
 // Subscriber follows one inventory. Snapshot, Changed and ObserveNow may be used by any
 // goroutine, before and after Run too.
 type Subscriber struct {
-	cfg      Config
-	log      *slog.Logger
-	snapshot atomic.Pointer[Snapshot]
-	changed  chan struct{}
-	observe  chan struct{}
+	cfg       Config
+	log       *slog.Logger
+	snapshot  atomic.Pointer[Snapshot]
+	changedCh chan struct{}
+	observeCh chan struct{}
 
 	// What follows is Run's alone.
-	view     *View
-	schedule Schedule
-	closing  sync.WaitGroup // connections of earlier conversations
-	alive    bool
-	asked    time.Time      // when we last asked for a series of observations
-	lines    *rate.Limiter  // of the log, about what the inventory says: it may say another thing each moment
-	failures rate.Sometimes // limits log lines about an inventory that cannot be reached
+	mirror             *Mirror
+	schedule           Schedule
+	closing            sync.WaitGroup // connections of earlier conversations
+	connected          bool
+	observeRequestedAt time.Time      // when we last asked for a series of observations
+	logLimiter         *rate.Limiter  // of the log, about what the inventory says: it may say another thing each moment
+	failureLog         rate.Sometimes // limits log lines about an inventory that cannot be reached
 }
 
-// failuresPace is how often an attempt to connect that failed is logged: in an outage one fails every 2 s or so.
-const failuresPace = 30 * time.Second
+// failureLogInterval is how often an attempt to connect that failed is logged: in an outage one fails every 2 s or so.
+const failureLogInterval = 30 * time.Second
 
 // New returns a subscriber that holds nothing yet.
 func New(cfg Config) *Subscriber {
@@ -69,12 +69,12 @@ func New(cfg Config) *Subscriber {
 		cfg.Random = rand.Float64
 	}
 	s := &Subscriber{
-		cfg: cfg, log: cfg.Log.With("source", cfg.Source), view: NewView(),
-		changed: make(chan struct{}, 1), observe: make(chan struct{}, 1), lines: rate.NewLimiter(linesPace, linesBurst),
-		failures: rate.Sometimes{First: 1, Interval: failuresPace},
+		cfg: cfg, log: cfg.Log.With("source", cfg.Source), mirror: NewMirror(),
+		changedCh: make(chan struct{}, 1), observeCh: make(chan struct{}, 1), logLimiter: rate.NewLimiter(maxLogRate, maxLogBurst),
+		failureLog: rate.Sometimes{First: 1, Interval: failureLogInterval},
 	}
-	cfg.Metrics.begin(cfg.Source)
-	s.publish(time.Time{})
+	cfg.Metrics.initSource(cfg.Source)
+	s.publishSnapshot(time.Time{})
 	return s
 }
 
@@ -82,14 +82,14 @@ func New(cfg Config) *Subscriber {
 func (s *Subscriber) Snapshot() Snapshot { return *s.snapshot.Load() }
 
 // Changed delivers when the snapshot says something else than before; mere ages and
-// Snapshot.WordAt do not count. It has room for one: several changes may come as one.
-func (s *Subscriber) Changed() <-chan struct{} { return s.changed }
+// Snapshot.MembershipSyncedAt do not count. It has room for one: several changes may come as one.
+func (s *Subscriber) Changed() <-chan struct{} { return s.changedCh }
 
 // ObserveNow asks the inventory for a series of complete observations, as many as
 // Config.ConfirmObservations. It does not wait, and asking again at once asks once.
 func (s *Subscriber) ObserveNow() {
 	select {
-	case s.observe <- struct{}{}:
+	case s.observeCh <- struct{}{}:
 	default:
 	}
 }
@@ -99,14 +99,14 @@ func (s *Subscriber) ObserveNow() {
 func (s *Subscriber) Run(ctx context.Context) error {
 	defer s.closing.Wait()
 	for {
-		end := s.converse(ctx)
-		s.alive = false
-		s.view.Begin()
-		s.publish(time.Now())
+		end := s.runSession(ctx)
+		s.connected = false
+		s.mirror.BeginStream()
+		s.publishSnapshot(time.Now())
 		if ctx.Err() != nil {
 			return nil
 		}
-		wait := s.next(end)
+		wait := s.handleSessionEnd(end)
 		s.cfg.Metrics.reconnects.WithLabelValues(s.cfg.Source).Inc()
 		select {
 		case <-ctx.Done():
@@ -116,28 +116,28 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	}
 }
 
-// ended is how a conversation came to its end.
-type ended struct {
+// sessionEnd is how a conversation came to its end.
+type sessionEnd struct {
 	err    error
 	synced time.Duration // for how long it had been synced
 }
 
-// next draws the lesson from an end: what to start over with, and after which delay (rule R14).
-func (s *Subscriber) next(end ended) time.Duration {
-	b := asBreach(end.err)
+// handleSessionEnd draws the lesson from an end: what to start over with, and after which delay (rule R14).
+func (s *Subscriber) handleSessionEnd(end sessionEnd) time.Duration {
+	b := asViolation(end.err)
 	if b != nil {
-		s.view.Forget()
-		s.cfg.Metrics.breaches.WithLabelValues(s.cfg.Source, string(b.Kind)).Inc()
+		s.mirror.ClearCursor()
+		s.cfg.Metrics.violations.WithLabelValues(s.cfg.Source, string(b.Kind)).Inc()
 	}
 	wait := s.schedule.Next(end.synced, b != nil, s.cfg.Random())
 	log := s.log.With("error", end.err, "synced_for", end.synced, "again_in", wait)
 	code := status.Code(end.err)
 	if code == codes.InvalidArgument { // not to be repeated unchanged
-		s.view.Forget()
+		s.mirror.ClearCursor()
 	}
 	repeated := b == nil && end.synced == 0
 	if repeated {
-		s.failures.Do(func() { repeated = false })
+		s.failureLog.Do(func() { repeated = false })
 	}
 	switch {
 	case repeated:
@@ -156,89 +156,89 @@ func (s *Subscriber) next(end ended) time.Duration {
 	return wait
 }
 
-// asBreach finds the breach in an error. A message that is too large never gets past grpc,
+// asViolation finds the breach in an error. A message that is too large never gets past grpc,
 // nor one that has too much in it: their errors have no code of their own, and are known by their text.
-func asBreach(err error) *Breach {
-	if b := (*Breach)(nil); errors.As(err, &b) {
+func asViolation(err error) *Violation {
+	if b := (*Violation)(nil); errors.As(err, &b) {
 		return b
 	}
-	if code := status.Code(err); (code == codes.ResourceExhausted || code == codes.Internal) && oversized(status.Convert(err).Message()) {
-		return breach(OverLimit, "%s", status.Convert(err).Message())
+	if code := status.Code(err); (code == codes.ResourceExhausted || code == codes.Internal) && isOversized(status.Convert(err).Message()) {
+		return violationf(LimitExceeded, "%s", status.Convert(err).Message())
 	}
 	return nil
 }
 
 // Heartbeat intervals: what is assumed until the first message, and what is accepted (rule R9).
 const (
-	usualInterval    = 5 * time.Second
-	shortestInterval = time.Second
-	longestInterval  = time.Minute
-	silentIntervals  = 3
+	defaultHeartbeat  = 5 * time.Second
+	minHeartbeat      = time.Second
+	maxHeartbeat      = time.Minute
+	maxIdleHeartbeats = 3
 )
 
-// observePace is how far apart two requests for a series are at least: as far
+// minObserveInterval is how far apart two requests for a series are at least: as far
 // as two observations of one.
-const observePace = 5 * time.Second
+const minObserveInterval = 5 * time.Second
 
-// conversation is the life of a stream, and of those that took its place without a gap.
-type conversation struct {
-	current  *stream
-	next     *stream // asks for a series, and takes the place of current with its first message
-	interval time.Duration
-	heard    bool      // current has spoken
-	synced   time.Time // when the conversation was synced first
+// session is the life of a stream, and of those that took its place without a gap.
+type session struct {
+	current   *nodeStream
+	next      *nodeStream // asks for a series, and takes the place of current with its first message
+	heartbeat time.Duration
+	received  bool      // current has spoken
+	syncedAt  time.Time // when the conversation was synced first
 }
 
-func (s *Subscriber) converse(ctx context.Context) ended {
-	s.view.Begin()
+func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
+	s.mirror.BeginStream()
 	conn, err := s.cfg.Dial()
 	if err != nil {
-		return ended{err: err}
+		return sessionEnd{err: err}
 	}
 	// It may take a second, while grpc tries to say goodbye to a peer that reads nothing.
 	defer s.closing.Go(func() { conn.Close() }) //nolint:errcheck // all that it can say is that it is closed
-	c := &conversation{interval: usualInterval, current: s.open(ctx, conn, s.wanted())}
+	c := &session{heartbeat: defaultHeartbeat, current: s.openStream(ctx, conn, s.takeObserveRequest())}
 	defer func() {
 		c.current.close()
 		c.next.close()
 	}()
-	end := func(err error) ended {
-		e := ended{err: err}
-		if !c.synced.IsZero() {
-			e.synced = time.Since(c.synced)
+	end := func(err error) sessionEnd {
+		e := sessionEnd{err: err}
+		if !c.syncedAt.IsZero() {
+			e.synced = time.Since(c.syncedAt)
 		}
 		return e
 	}
-	silence := time.NewTimer(silentIntervals * c.interval)
-	defer silence.Stop()
+	idle := time.NewTimer(maxIdleHeartbeats * c.heartbeat)
+	defer idle.Stop()
 	for {
 		// While the next stream is about to take over, the current one is not read: the
 		// next one starts from what we hold now, and that must not move.
 		current, next := c.current.messages, (<-chan *inventoryv1.WatchNodesResponse)(nil)
-		observe, pace := s.observe, (<-chan time.Time)(nil)
-		switch wait := observePace - time.Since(s.asked); {
+		observe, observeDue := s.observeCh, (<-chan time.Time)(nil)
+		switch wait := minObserveInterval - time.Since(s.observeRequestedAt); {
 		case c.next != nil:
 			current, next, observe = nil, c.next.messages, nil
-		case !c.heard:
+		case !c.received:
 			observe = nil
 		case wait > 0:
-			observe, pace = nil, time.After(wait)
+			observe, observeDue = nil, time.After(wait)
 		}
 		var m *inventoryv1.WatchNodesResponse
 		select {
 		case <-ctx.Done():
 			return end(ctx.Err())
-		case <-silence.C:
+		case <-idle.C:
 			c.current.close()
-			if !c.heard { // what grpc says of the connection explains it better
-				return end(fmt.Errorf("no word from the inventory within %s: %w", silentIntervals*c.interval, c.current.err))
+			if !c.received { // what grpc says of the connection explains it better
+				return end(fmt.Errorf("no word from the inventory within %s: %w", maxIdleHeartbeats*c.heartbeat, c.current.err))
 			}
-			return end(fmt.Errorf("no word from the inventory for %s", silentIntervals*c.interval))
-		case <-pace:
+			return end(fmt.Errorf("no word from the inventory for %s", maxIdleHeartbeats*c.heartbeat))
+		case <-observeDue:
 			continue
 		case <-observe:
 			s.log.Info("asking the inventory for complete observations", "observations", s.cfg.ConfirmObservations)
-			c.next = s.open(ctx, conn, true)
+			c.next = s.openStream(ctx, conn, true)
 			continue
 		case got, ok := <-next:
 			if !ok {
@@ -248,92 +248,92 @@ func (s *Subscriber) converse(ctx context.Context) ended {
 				continue
 			}
 			c.current.close()
-			c.current, c.next, c.heard, m = c.next, nil, false, got
-			s.view.Begin()
+			c.current, c.next, c.received, m = c.next, nil, false, got
+			s.mirror.BeginStream()
 		case got, ok := <-current:
 			if !ok {
 				return end(c.current.err)
 			}
 			m = got
 		}
-		if err := s.take(c, m); err != nil {
+		if err := s.applyMessage(c, m); err != nil {
 			return end(err)
 		}
-		silence.Reset(silentIntervals * c.interval)
+		idle.Reset(maxIdleHeartbeats * c.heartbeat)
 	}
 }
 
-// take applies a message of the current stream.
-func (s *Subscriber) take(c *conversation, m *inventoryv1.WatchNodesResponse) error {
+// applyMessage applies a message of the current stream.
+func (s *Subscriber) applyMessage(c *session, m *inventoryv1.WatchNodesResponse) error {
 	now := time.Now()
 	s.cfg.Metrics.messages.WithLabelValues(s.cfg.Source).Inc()
-	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unix(now))
-	if !c.heard {
-		c.heard = true
-		c.interval = interval(m)
-		s.log.Info("stream opened", "heartbeat", c.interval)
+	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unixSeconds(now))
+	if !c.received {
+		c.received = true
+		c.heartbeat = heartbeatInterval(m)
+		s.log.Info("stream opened", "heartbeat", c.heartbeat)
 	}
-	synced, err := s.view.Apply(now, m)
+	synced, err := s.mirror.Apply(now, m)
 	if err != nil {
 		return err
 	}
-	if synced && c.synced.IsZero() {
-		c.synced = now
+	if synced && c.syncedAt.IsZero() {
+		c.syncedAt = now
 	}
-	s.alive = true
-	s.publish(now)
+	s.connected = true
+	s.publishSnapshot(now)
 	tracepoint.Log(tracepoint.Applied)
 	return nil
 }
 
-func interval(m *inventoryv1.WatchNodesResponse) time.Duration {
+func heartbeatInterval(m *inventoryv1.WatchNodesResponse) time.Duration {
 	if m.GetHeartbeatInterval() == nil {
-		return usualInterval
+		return defaultHeartbeat
 	}
-	return min(max(m.GetHeartbeatInterval().AsDuration(), shortestInterval), longestInterval)
+	return min(max(m.GetHeartbeatInterval().AsDuration(), minHeartbeat), maxHeartbeat)
 }
 
-// wanted takes the wish for a series of observations, if there is one.
-func (s *Subscriber) wanted() bool {
+// takeObserveRequest takes the wish for a series of observations, if there is one.
+func (s *Subscriber) takeObserveRequest() bool {
 	select {
-	case <-s.observe:
+	case <-s.observeCh:
 		return true
 	default:
 		return false
 	}
 }
 
-// publish makes what came at this time known.
-func (s *Subscriber) publish(now time.Time) {
-	snap := s.view.Snapshot()
-	snap.Source, snap.Alive, snap.NewsAt = s.cfg.Source, s.alive, now
+// publishSnapshot makes what came at this time known.
+func (s *Subscriber) publishSnapshot(now time.Time) {
+	snap := s.mirror.Snapshot()
+	snap.Source, snap.Connected, snap.ChangedAt = s.cfg.Source, s.connected, now
 	old := s.snapshot.Load()
-	news := old == nil || old.Differs(snap)
-	if !news {
-		snap.NewsAt = old.NewsAt
+	changed := old == nil || old.Differs(snap)
+	if !changed {
+		snap.ChangedAt = old.ChangedAt
 	}
 	s.snapshot.Store(&snap)
-	s.cfg.Metrics.show(snap)
-	if old == nil || !news {
+	s.cfg.Metrics.setSnapshot(snap)
+	if old == nil || !changed {
 		return
 	}
-	s.tell(*old, snap)
+	s.logChanges(*old, snap)
 	select {
-	case s.changed <- struct{}{}:
+	case s.changedCh <- struct{}{}:
 	default:
 	}
 }
 
-// tell logs what people want to know of a change, unless there is one after another.
-func (s *Subscriber) tell(old, now Snapshot) {
-	if now.SyncedEpoch && (!old.SyncedEpoch || old.Cursor.Epoch != now.Cursor.Epoch) && s.lines.Allow() {
+// logChanges logs what people want to know of a change, unless there is one after another.
+func (s *Subscriber) logChanges(old, now Snapshot) {
+	if now.SyncedInStream && (!old.SyncedInStream || old.Cursor.Epoch != now.Cursor.Epoch) && s.logLimiter.Allow() {
 		s.log.Info("in step with the inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
 	}
 	for _, p := range []struct {
 		name     string
-		old, now Part
+		old, now PartStatus
 	}{{"membership", old.Membership, now.Membership}, {"addresses", old.Addresses, now.Addresses}} {
-		if (p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero()) && s.lines.Allow() {
+		if (p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero()) && s.logLimiter.Allow() {
 			s.log.Info("inventory's word changed", "part", p.name, "state", p.now.State.String(), "reason", p.now.Reason)
 		}
 	}

@@ -45,7 +45,7 @@ func sourceStatus(observation uint64) *inventoryv1.SourceStatus {
 func synced(epoch string, revision uint64, set []*wireNode, alter ...func(*message)) *message {
 	m := &message{
 		Cursor: &inventoryv1.Cursor{Epoch: epoch, Revision: revision}, Synced: true, Status: sourceStatus(1),
-		Count: uint32(len(set)), Digest: digest(set),
+		Count: uint32(len(set)), Digest: digestOf(set),
 	}
 	for _, f := range alter {
 		f(m)
@@ -53,7 +53,7 @@ func synced(epoch string, revision uint64, set []*wireNode, alter ...func(*messa
 	return m
 }
 
-func digest(set []*wireNode) []byte {
+func digestOf(set []*wireNode) []byte {
 	d := make([]byte, 16)
 	for _, n := range set {
 		for i := range d {
@@ -70,20 +70,20 @@ func observed(number uint64) func(*message) {
 	return func(m *message) { m.Status = sourceStatus(number) }
 }
 
-func whole(epoch string, revision uint64, set ...*wireNode) *message {
+func completeSet(epoch string, revision uint64, set ...*wireNode) *message {
 	return synced(epoch, revision, set, reset, upserts(set...))
 }
 
-// holding returns a view in the midst of a stream, which holds these nodes at epoch e, revision 10.
-func holding(t *testing.T, set ...*wireNode) *View {
+// mirrorOf returns a view in the midst of a stream, which holds these nodes at epoch e, revision 10.
+func mirrorOf(t *testing.T, set ...*wireNode) *Mirror {
 	t.Helper()
-	v := NewView()
-	v.Begin()
-	apply(t, v, whole("e", 10, set...))
+	v := NewMirror()
+	v.BeginStream()
+	applyMessages(t, v, completeSet("e", 10, set...))
 	return v
 }
 
-func apply(t *testing.T, v *View, messages ...*message) {
+func applyMessages(t *testing.T, v *Mirror, messages ...*message) {
 	t.Helper()
 	for i, m := range messages {
 		if _, err := v.Apply(noon, m); err != nil {
@@ -92,7 +92,7 @@ func apply(t *testing.T, v *View, messages ...*message) {
 	}
 }
 
-func members(v *View) []string {
+func memberLines(v *Mirror) []string {
 	all := []string{}
 	for _, m := range v.Snapshot().Members {
 		texts := []string{m.Name}
@@ -104,88 +104,88 @@ func members(v *View) []string {
 	return all
 }
 
-func want[T any](t *testing.T, what string, got, want T) {
+func checkEqual[T any](t *testing.T, what string, got, checkEqual T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(checkEqual, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
 var a, b, c = node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "fd00::3")
 
-func TestR1OnlySyncedStatesCount(t *testing.T) {
-	v := holding(t, a, b)
+func TestR1AppliesOnlySyncedStates(t *testing.T) {
+	v := mirrorOf(t, a, b)
 	before := v.Snapshot()
-	apply(t, v, &message{Status: sourceStatus(1), Upserts: []*wireNode{c}, Removed: []string{"a"}})
-	want(t, "members while a change is staged", members(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
-	want(t, "cursor while a change is staged", v.Snapshot().Cursor, before.Cursor)
+	applyMessages(t, v, &message{Status: sourceStatus(1), Upserts: []*wireNode{c}, Removed: []string{"a"}})
+	checkEqual(t, "members while a change is staged", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	checkEqual(t, "cursor while a change is staged", v.Snapshot().Cursor, before.Cursor)
 
-	v.Begin() // the stream ended halfway
-	cursor, held, ok := v.Held()
-	want(t, "cursor for the next stream", cursor, Cursor{"e", 10})
-	want(t, "digest for the next stream", held[:], digest([]*wireNode{a, b}))
-	want(t, "there is a cursor", ok, true)
-	apply(t, v, synced("e", 10, []*wireNode{a, b}))
-	want(t, "members of the next stream", members(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	v.BeginStream() // the stream ended halfway
+	cursor, held, ok := v.ResumePoint()
+	checkEqual(t, "cursor for the next stream", cursor, Cursor{"e", 10})
+	checkEqual(t, "digest for the next stream", held[:], digestOf([]*wireNode{a, b}))
+	checkEqual(t, "there is a cursor", ok, true)
+	applyMessages(t, v, synced("e", 10, []*wireNode{a, b}))
+	checkEqual(t, "members of the next stream", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
 }
 
-func TestR2AResetIsStagedBesideTheOldSet(t *testing.T) {
-	v := holding(t, a, b)
-	apply(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}})
-	want(t, "members while a reset is staged", members(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+func TestR2StagesResetBesideCurrentSet(t *testing.T) {
+	v := mirrorOf(t, a, b)
+	applyMessages(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}})
+	checkEqual(t, "members while a reset is staged", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
 	// A second reset drops the first.
-	apply(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{b}})
-	apply(t, v, synced("f", 1, []*wireNode{b}))
-	want(t, "members", members(v), []string{"b 10.0.0.2"})
-	want(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 1})
+	applyMessages(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{b}})
+	applyMessages(t, v, synced("f", 1, []*wireNode{b}))
+	checkEqual(t, "members", memberLines(v), []string{"b 10.0.0.2"})
+	checkEqual(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 1})
 	// What was of the old set only must have left no trace in the index of addresses.
 	d := node("d", "10.0.0.1")
-	apply(t, v, synced("f", 2, []*wireNode{b, d}, upserts(d)))
-	want(t, "members", members(v), []string{"b 10.0.0.2", "d 10.0.0.1"})
+	applyMessages(t, v, synced("f", 2, []*wireNode{b, d}, upserts(d)))
+	checkEqual(t, "members", memberLines(v), []string{"b 10.0.0.2", "d 10.0.0.1"})
 }
 
-func TestR3ChunksLeadToOneState(t *testing.T) {
+func TestR3AppliesChunksTogether(t *testing.T) {
 	var set []*wireNode
 	for i := range 1201 {
 		set = append(set, node(fmt.Sprintf("n%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 	}
-	v := NewView()
-	v.Begin()
-	apply(t, v,
+	v := NewMirror()
+	v.BeginStream()
+	applyMessages(t, v,
 		&message{Status: sourceStatus(1), Reset_: true, Upserts: set[:500]},
 		&message{Status: sourceStatus(1), Upserts: set[500:1000]})
-	want(t, "members before the last chunk", len(v.Snapshot().Members), 0)
-	apply(t, v, synced("e", 1201, set, upserts(set[1000:]...)))
-	want(t, "members", len(v.Snapshot().Members), 1201)
-	if !slices.IsSortedFunc(v.Snapshot().Members, byName) {
+	checkEqual(t, "members before the last chunk", len(v.Snapshot().Members), 0)
+	applyMessages(t, v, synced("e", 1201, set, upserts(set[1000:]...)))
+	checkEqual(t, "members", len(v.Snapshot().Members), 1201)
+	if !slices.IsSortedFunc(v.Snapshot().Members, compareNames) {
 		t.Error("members are not sorted")
 	}
 	_, err := v.Apply(noon, synced("e", 1202, set, upserts(make([]*wireNode, 501)...)))
-	wantBreach(t, err, OverLimit)
+	checkViolation(t, err, LimitExceeded)
 }
 
-func TestR4XORsWhatItWasGiven(t *testing.T) {
-	v := holding(t, a, b)
+func TestR4DigestIsXOROfReceivedFingerprints(t *testing.T) {
+	v := mirrorOf(t, a, b)
 	changed := node("a", "10.0.0.1", "a field of a newer server")
-	apply(t, v,
+	applyMessages(t, v,
 		synced("e", 11, []*wireNode{changed, b}, upserts(changed)),
 		synced("e", 12, []*wireNode{changed, b, c}, upserts(c)),
 		synced("e", 13, []*wireNode{changed, c}, removed("b")),
 		synced("e", 14, nil, removed("a", "c")))
-	want(t, "members", members(v), []string{})
-	want(t, "digest of the empty set", v.Snapshot().Digest, [16]byte{})
+	checkEqual(t, "members", memberLines(v), []string{})
+	checkEqual(t, "digest of the empty set", v.Snapshot().Digest, [16]byte{})
 }
 
-func wantBreach(t *testing.T, err error, kind Kind) {
+func checkViolation(t *testing.T, err error, kind ViolationKind) {
 	t.Helper()
-	b := (*Breach)(nil)
+	b := (*Violation)(nil)
 	if !errors.As(err, &b) {
 		t.Fatalf("no breach of kind %s: %v", kind, err)
 	}
-	want(t, "kind of breach", b.Kind, kind)
+	checkEqual(t, "kind of breach", b.Kind, kind)
 }
 
-func TestR13EveryBreachIsNoticedAndTheSetStays(t *testing.T) {
+func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 	altered := func(f func(*wireNode)) *wireNode {
 		n := proto.Clone(c).(*wireNode)
 		f(n)
@@ -206,55 +206,55 @@ func TestR13EveryBreachIsNoticedAndTheSetStays(t *testing.T) {
 	next := []*wireNode{a, b, c}
 	type row struct {
 		name string
-		kind Kind
+		kind ViolationKind
 		m    *message
 	}
 	rows := []row{
-		{"an upsert without a name", BadName, with(func(n *wireNode) { n.Name = "" })},
-		{"a name that is too long", BadName, with(func(n *wireNode) { n.Name = strings.Repeat("n", 254) })},
-		{"an upsert without an address", BadAddress, addressed()},
-		{"two addresses of one family", BadAddress, addressed("10.0.0.8", "10.0.0.9")},
-		{"three addresses", BadAddress, addressed("10.0.0.8", "fd00::1", "fd00::2")},
-		{"no fingerprint", BadFingerprint, with(func(n *wireNode) { n.Fingerprint = nil })},
-		{"a long fingerprint", BadFingerprint, with(func(n *wireNode) { n.Fingerprint = make([]byte, 17) })},
-		{"more ports of the source than there may be", OverLimit, ported(make([]*inventoryv1.SourcePort, 17)...)},
-		{"a port of the source that is none", OverLimit, ported(&inventoryv1.SourcePort{Port: 65536})},
+		{"an upsert without a name", InvalidName, with(func(n *wireNode) { n.Name = "" })},
+		{"a name that is too long", InvalidName, with(func(n *wireNode) { n.Name = strings.Repeat("n", 254) })},
+		{"an upsert without an address", InvalidAddress, addressed()},
+		{"two addresses of one family", InvalidAddress, addressed("10.0.0.8", "10.0.0.9")},
+		{"three addresses", InvalidAddress, addressed("10.0.0.8", "fd00::1", "fd00::2")},
+		{"no fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = nil })},
+		{"a long fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = make([]byte, 17) })},
+		{"more ports of the source than there may be", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
+		{"a port of the source that is none", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
 		{"two nodes of one name in a message", DuplicateName, synced("e", 11, next, upserts(c, c))},
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},
 		{"a name removed and upserted", RemovedAndUpserted, synced("e", 11, []*wireNode{a, b}, upserts(a), removed("a"))},
 		{"removal of an unknown node", UnknownRemoval, synced("e", 11, []*wireNode{a, b}, removed("nobody"))},
 		{"removal of a node that a reset did not bring", UnknownRemoval, &message{Status: sourceStatus(1), Reset_: true, Removed: []string{"a"}}},
-		{"a count that is too high", BadCount, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 4 })},
-		{"a count that is too low", BadCount, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 2 })},
-		{"a wrong digest", BadDigest, synced("e", 11, next, upserts(c), func(m *message) { m.Digest[0] ^= 1 })},
-		{"no digest", BadDigest, synced("e", 11, next, upserts(c), func(m *message) { m.Digest = nil })},
-		{"a missed removal", BadCount, synced("e", 11, []*wireNode{a})},
-		{"a revision that goes back", RevisionBack, synced("e", 9, []*wireNode{a, b})},
-		{"a revision that goes back by a reset", RevisionBack, whole("e", 9, a)},
-		{"an observation that goes back", ObservationBack, synced("e", 11, []*wireNode{a, b}, observed(0))},
-		{"an observation that goes back in a status", ObservationBack, &message{Status: sourceStatus(0)}},
-		{"an observation that goes back by a reset", ObservationBack, synced("e", 11, []*wireNode{a}, reset, upserts(a), observed(0))},
+		{"a count that is too high", CountMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 4 })},
+		{"a count that is too low", CountMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 2 })},
+		{"a wrong digest", DigestMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Digest[0] ^= 1 })},
+		{"no digest", DigestMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Digest = nil })},
+		{"a missed removal", CountMismatch, synced("e", 11, []*wireNode{a})},
+		{"a revision that goes back", RevisionDecreased, synced("e", 9, []*wireNode{a, b})},
+		{"a revision that goes back by a reset", RevisionDecreased, completeSet("e", 9, a)},
+		{"an observation that goes back", ObservationDecreased, synced("e", 11, []*wireNode{a, b}, observed(0))},
+		{"an observation that goes back in a status", ObservationDecreased, &message{Status: sourceStatus(0)}},
+		{"an observation that goes back by a reset", ObservationDecreased, synced("e", 11, []*wireNode{a}, reset, upserts(a), observed(0))},
 		{"an epoch that changes without a reset", EpochChanged, synced("f", 11, []*wireNode{a, b})},
-		{"synced without status", Incomplete, synced("e", 11, []*wireNode{a, b}, func(m *message) { m.Status = nil })},
-		{"synced without cursor", Incomplete, synced("e", 11, []*wireNode{a, b}, func(m *message) { m.Cursor = nil })},
-		{"synced with an empty epoch", Incomplete, synced("", 11, []*wireNode{a, b})},
-		{"an epoch that is too long", OverLimit, whole(strings.Repeat("e", 65), 11, a)},
-		{"a UID that is too long", OverLimit, with(func(n *wireNode) { n.Uid = strings.Repeat("u", 129) })},
-		{"a zone that is too long", OverLimit, with(func(n *wireNode) { n.Zone = strings.Repeat("z", 64) })},
-		{"a label that is too long", OverLimit, with(func(n *wireNode) { n.Labels = map[string]string{"k": strings.Repeat("v", 64)} })},
-		{"too many labels", OverLimit, with(func(n *wireNode) {
+		{"synced without status", IncompleteSynced, synced("e", 11, []*wireNode{a, b}, func(m *message) { m.Status = nil })},
+		{"synced without cursor", IncompleteSynced, synced("e", 11, []*wireNode{a, b}, func(m *message) { m.Cursor = nil })},
+		{"synced with an empty epoch", IncompleteSynced, synced("", 11, []*wireNode{a, b})},
+		{"an epoch that is too long", LimitExceeded, completeSet(strings.Repeat("e", 65), 11, a)},
+		{"a UID that is too long", LimitExceeded, with(func(n *wireNode) { n.Uid = strings.Repeat("u", 129) })},
+		{"a zone that is too long", LimitExceeded, with(func(n *wireNode) { n.Zone = strings.Repeat("z", 64) })},
+		{"a label that is too long", LimitExceeded, with(func(n *wireNode) { n.Labels = map[string]string{"k": strings.Repeat("v", 64)} })},
+		{"too many labels", LimitExceeded, with(func(n *wireNode) {
 			n.Labels = map[string]string{}
 			for i := range 257 {
 				n.Labels[fmt.Sprint(i)] = ""
 			}
 		})},
-		{"too many removed names", OverLimit, &message{Status: sourceStatus(1), Removed: make([]string, 501)}},
-		{"a nil node", BadName, &message{Status: sourceStatus(1), Upserts: []*wireNode{nil}}},
+		{"too many removed names", LimitExceeded, &message{Status: sourceStatus(1), Removed: make([]string, 501)}},
+		{"a nil node", InvalidName, &message{Status: sourceStatus(1), Upserts: []*wireNode{nil}}},
 	}
 	for _, text := range []string{
 		"", "10.0.0", "010.0.0.1", "10.0.0.1/24", " 10.0.0.1", "::ffff:10.0.0.1", "fe80::1%eth0", "FD00::1", "fd00:0::1", "0.0.0.0", "::", "host",
 	} {
-		rows = append(rows, row{fmt.Sprintf("address %q", text), BadAddress, addressed(text)})
+		rows = append(rows, row{fmt.Sprintf("address %q", text), InvalidAddress, addressed(text)})
 	}
 	taken := node("c", "10.0.0.1")
 	rows = append(rows,
@@ -262,31 +262,31 @@ func TestR13EveryBreachIsNoticedAndTheSetStays(t *testing.T) {
 		row{"one address twice in a change", DuplicateAddress, synced("e", 11, []*wireNode{b, taken}, removed("a"),
 			func(m *message) {
 				d := node("d", "10.0.0.1")
-				m.Upserts, m.Count, m.Digest = []*wireNode{taken, d}, 3, digest([]*wireNode{b, taken, d})
+				m.Upserts, m.Count, m.Digest = []*wireNode{taken, d}, 3, digestOf([]*wireNode{b, taken, d})
 			})},
-		row{"one address twice in a reset", DuplicateAddress, whole("e", 11, a, taken)})
+		row{"one address twice in a reset", DuplicateAddress, completeSet("e", 11, a, taken)})
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			v := holding(t, a, b)
+			v := mirrorOf(t, a, b)
 			before := v.Snapshot()
 			_, err := v.Apply(noon, r.m)
-			wantBreach(t, err, r.kind)
-			want(t, "members afterwards", members(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
-			want(t, "generation afterwards", v.Snapshot().Generation, before.Generation)
+			checkViolation(t, err, r.kind)
+			checkEqual(t, "members afterwards", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+			checkEqual(t, "generation afterwards", v.Snapshot().Generation, before.Generation)
 
-			v.Forget()
-			if _, _, ok := v.Held(); ok {
+			v.ClearCursor()
+			if _, _, ok := v.ResumePoint(); ok {
 				t.Error("a cursor is left for the next stream")
 			}
-			want(t, "members after starting over", members(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+			checkEqual(t, "members after starting over", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
 			// Nothing that was compared with before binds the next stream.
-			apply(t, v, synced("e", 1, []*wireNode{c}, reset, upserts(c), observed(0)))
-			want(t, "members of the next state", members(v), []string{"c fd00::3"})
+			applyMessages(t, v, synced("e", 1, []*wireNode{c}, reset, upserts(c), observed(0)))
+			checkEqual(t, "members of the next state", memberLines(v), []string{"c fd00::3"})
 		})
 	}
 }
 
-func TestAllowsWhatIsNoBreach(t *testing.T) {
+func TestAcceptsUnusualButValidMessages(t *testing.T) {
 	swapA, swapB := node("a", "10.0.0.2"), node("b", "10.0.0.1")
 	for _, row := range []struct {
 		name     string
@@ -306,69 +306,69 @@ func TestAllowsWhatIsNoBreach(t *testing.T) {
 		{"another epoch with a reset, its numbers from the start", []*message{synced("f", 1, []*wireNode{c}, reset, upserts(c), observed(0))}, []string{"c fd00::3"}},
 		{"a status without synced", []*message{{Status: sourceStatus(1)}}, []string{"a 10.0.0.1", "b 10.0.0.2"}},
 		{"a message without anything", []*message{{}}, []string{"a 10.0.0.1", "b 10.0.0.2"}},
-		{"both families", []*message{synced("e", 12, []*wireNode{a, b, both}, upserts(both))}, []string{"a 10.0.0.1", "b 10.0.0.2", "both 10.0.0.7 fd00::7"}},
+		{"both families", []*message{synced("e", 12, []*wireNode{a, b, dualStack}, upserts(dualStack))}, []string{"a 10.0.0.1", "b 10.0.0.2", "both 10.0.0.7 fd00::7"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			v := holding(t, a, b)
-			apply(t, v, row.messages...)
-			want(t, "members", members(v), row.members)
+			v := mirrorOf(t, a, b)
+			applyMessages(t, v, row.messages...)
+			checkEqual(t, "members", memberLines(v), row.members)
 		})
 	}
 	t.Run("another replica's epoch and numbers at the start of a stream", func(t *testing.T) {
-		v := holding(t, a, b)
-		v.Begin()
-		apply(t, v, synced("f", 2, []*wireNode{a, b}, observed(0)))
-		want(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 2})
+		v := mirrorOf(t, a, b)
+		v.BeginStream()
+		applyMessages(t, v, synced("f", 2, []*wireNode{a, b}, observed(0)))
+		checkEqual(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 2})
 	})
 }
 
-var both = func() *wireNode {
+var dualStack = func() *wireNode {
 	n := node("both", "10.0.0.7")
 	n.Addresses = append(n.Addresses, "fd00::7")
 	return n
 }()
 
-func TestR12UnknownValuesAreNoBreach(t *testing.T) {
+func TestR12AcceptsUnknownValues(t *testing.T) {
 	n := node("n", "10.0.0.9")
 	n.State = 77
 	n.ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 0x01}) // field 2047, a varint
 	m := synced("e", 11, []*wireNode{a, b, n}, upserts(n))
 	m.Status.Membership = &inventoryv1.PartStatus{State: 42}
 	m.Status.Addresses = nil
-	v := holding(t, a, b)
-	apply(t, v, m)
+	v := mirrorOf(t, a, b)
+	applyMessages(t, v, m)
 	s := v.Snapshot()
-	want(t, "state of the node", s.Member("n").State, Unknown)
-	want(t, "membership", s.Membership.State, Degraded)
-	want(t, "addresses", s.Addresses.State, Degraded)
+	checkEqual(t, "state of the node", s.Member("n").State, Unknown)
+	checkEqual(t, "membership", s.Membership.State, Degraded)
+	checkEqual(t, "addresses", s.Addresses.State, Degraded)
 }
 
-func TestR8AnObservationCountsWithItsSyncedMessage(t *testing.T) {
-	v := holding(t, a, b)
-	apply(t, v, &message{Status: sourceStatus(7), Upserts: []*wireNode{c}})
-	want(t, "observation while a change is staged", v.Snapshot().Observation, uint64(1))
+func TestR8AppliesObservationWithSyncedMessage(t *testing.T) {
+	v := mirrorOf(t, a, b)
+	applyMessages(t, v, &message{Status: sourceStatus(7), Upserts: []*wireNode{c}})
+	checkEqual(t, "observation while a change is staged", v.Snapshot().Observation, uint64(1))
 	later := noon.Add(time.Minute)
 	if _, err := v.Apply(later, synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
 		t.Fatal(err)
 	}
 	s := v.Snapshot()
-	want(t, "observation", s.Observation, uint64(7))
-	want(t, "its epoch", s.ObservationEpoch, "e")
-	want(t, "received", s.ObservationReceivedAt, later)
-	want(t, "observed", s.ObservedAt, later.Add(-3*time.Second))
+	checkEqual(t, "observation", s.Observation, uint64(7))
+	checkEqual(t, "its epoch", s.ObservationEpoch, "e")
+	checkEqual(t, "received", s.ObservationReceivedAt, later)
+	checkEqual(t, "observed", s.ObservedAt, later.Add(-3*time.Second))
 	// A heartbeat does not make it any newer.
 	if _, err := v.Apply(later.Add(time.Hour), synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "received, after a heartbeat", v.Snapshot().ObservationReceivedAt, later)
+	checkEqual(t, "received, after a heartbeat", v.Snapshot().ObservationReceivedAt, later)
 }
 
-func TestTellsTimesByOurClock(t *testing.T) {
-	v := holding(t, a)
+func TestConvertsAgesToLocalClock(t *testing.T) {
+	v := mirrorOf(t, a)
 	s := v.Snapshot()
-	want(t, "member since", s.Members[0].Since, noon.Add(-time.Minute))
-	want(t, "membership since", s.Membership.Since, noon.Add(-time.Hour))
-	want(t, "word at", s.WordAt, noon)
+	checkEqual(t, "member since", s.Members[0].Since, noon.Add(-time.Minute))
+	checkEqual(t, "membership since", s.Membership.Since, noon.Add(-time.Hour))
+	checkEqual(t, "word at", s.MembershipSyncedAt, noon)
 
 	// The same moment told again, a little late; then a membership that is degraded.
 	m := synced("e", 10, []*wireNode{a})
@@ -376,62 +376,62 @@ func TestTellsTimesByOurClock(t *testing.T) {
 	if _, err := v.Apply(noon.Add(10*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "membership since, told late", v.Snapshot().Membership.Since, noon.Add(-time.Hour))
-	want(t, "word at", v.Snapshot().WordAt, noon.Add(10*time.Second))
+	checkEqual(t, "membership since, told late", v.Snapshot().Membership.Since, noon.Add(-time.Hour))
+	checkEqual(t, "word at", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
 	m = synced("e", 10, []*wireNode{a})
 	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: strings.Repeat("é", 600), Age: durationpb.New(-time.Hour)}
 	if _, err := v.Apply(noon.Add(20*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "word at, degraded", v.Snapshot().WordAt, noon.Add(10*time.Second))
-	want(t, "degraded since, by a peer's negative age", v.Snapshot().Membership.Since, noon.Add(20*time.Second))
-	want(t, "length of the reason", len(v.Snapshot().Membership.Reason), 1024)
+	checkEqual(t, "word at, degraded", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
+	checkEqual(t, "degraded since, by a peer's negative age", v.Snapshot().Membership.Since, noon.Add(20*time.Second))
+	checkEqual(t, "length of the reason", len(v.Snapshot().Membership.Reason), 1024)
 
 	// A replica that has seen the node for a shorter time does not make its state newer.
 	young := proto.Clone(a).(*wireNode)
 	young.StateAge = durationpb.New(time.Second)
-	v.Begin()
-	if _, err := v.Apply(noon.Add(30*time.Second), whole("f", 1, young)); err != nil {
+	v.BeginStream()
+	if _, err := v.Apply(noon.Add(30*time.Second), completeSet("f", 1, young)); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "member since, told by another replica", v.Snapshot().Members[0].Since, noon.Add(-time.Minute))
+	checkEqual(t, "member since, told by another replica", v.Snapshot().Members[0].Since, noon.Add(-time.Minute))
 }
 
-func TestPublishedSetsAreNeverAltered(t *testing.T) {
-	v := holding(t, a, b)
+func TestPublishedSetsAreImmutable(t *testing.T) {
+	v := mirrorOf(t, a, b)
 	before := v.Snapshot()
 	kept := slices.Clone(before.Members)
-	apply(t, v, synced("e", 11, []*wireNode{a, c}, removed("b"), upserts(c)))
+	applyMessages(t, v, synced("e", 11, []*wireNode{a, c}, removed("b"), upserts(c)))
 	if !slices.Equal(before.Members, kept) {
 		t.Error("a snapshot changed after it was published")
 	}
 	after := v.Snapshot()
-	apply(t, v, synced("e", 11, []*wireNode{a, c}))
-	want(t, "generation at rest", v.Snapshot().Generation, after.Generation)
-	want(t, "address", after.Member("c").Addresses, []netip.Addr{netip.MustParseAddr("fd00::3")})
+	applyMessages(t, v, synced("e", 11, []*wireNode{a, c}))
+	checkEqual(t, "generation at rest", v.Snapshot().Generation, after.Generation)
+	checkEqual(t, "address", after.Member("c").Addresses, []netip.Addr{netip.MustParseAddr("fd00::3")})
 }
 
-func TestTheLastTrustedMembersStayWhileMembershipIsDegraded(t *testing.T) {
+func TestKeepsTrustedMembersWhileDegraded(t *testing.T) {
 	degraded := func(m *message) {
 		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "the watch is away"}
 	}
-	trusted := func(v *View) (names []string) {
-		for _, m := range v.Snapshot().Trusted {
+	trusted := func(v *Mirror) (names []string) {
+		for _, m := range v.Snapshot().TrustedMembers {
 			names = append(names, m.Name)
 		}
 		return names
 	}
-	v := holding(t, a)
-	want(t, "trusted at first", trusted(v), []string{"a"})
-	apply(t, v, synced("e", 11, []*wireNode{a, b}, upserts(b)), synced("e", 12, []*wireNode{b}, removed("a"), degraded))
-	want(t, "members while degraded", members(v), []string{"b 10.0.0.2"})
-	want(t, "trusted while degraded", trusted(v), []string{"a", "b"})
-	v.Begin()
-	want(t, "trusted when the stream has ended", trusted(v), []string{"a", "b"})
-	apply(t, v, &message{Status: sourceStatus(1)})
-	want(t, "trusted before the next stream is synced", trusted(v), []string{"a", "b"})
-	apply(t, v, synced("e", 12, []*wireNode{b}))
+	v := mirrorOf(t, a)
+	checkEqual(t, "trusted at first", trusted(v), []string{"a"})
+	applyMessages(t, v, synced("e", 11, []*wireNode{a, b}, upserts(b)), synced("e", 12, []*wireNode{b}, removed("a"), degraded))
+	checkEqual(t, "members while degraded", memberLines(v), []string{"b 10.0.0.2"})
+	checkEqual(t, "trusted while degraded", trusted(v), []string{"a", "b"})
+	v.BeginStream()
+	checkEqual(t, "trusted when the stream has ended", trusted(v), []string{"a", "b"})
+	applyMessages(t, v, &message{Status: sourceStatus(1)})
+	checkEqual(t, "trusted before the next stream is synced", trusted(v), []string{"a", "b"})
+	applyMessages(t, v, synced("e", 12, []*wireNode{b}))
 	s := v.Snapshot()
-	want(t, "trusted when membership is synced again", trusted(v), []string{"b"})
-	want(t, "its generation", s.TrustedGeneration, s.Generation)
+	checkEqual(t, "trusted when membership is synced again", trusted(v), []string{"b"})
+	checkEqual(t, "its generation", s.TrustedGeneration, s.Generation)
 }

@@ -68,13 +68,13 @@ func TestEveryNameThatThePlannerMayMakeIsLookedFor(t *testing.T) {
 		d.MaxPerSlice = 1
 		var taken []*discoveryv1.EndpointSlice
 		for range rapid.IntRange(0, 3).Draw(t, "names taken") {
-			for _, made := range planner.Make(withEndpoints(d, source), taken).Create {
+			for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
 				other := slice(made.Name, "hand")
 				other.Labels[discoveryv1.LabelServiceName] = "somebody"
 				taken = append(taken, other)
 			}
 		}
-		for _, made := range planner.Make(withEndpoints(d, source), taken).Create {
+		for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
 			made.Labels = nil // all but the name could be another's
 			made.OwnerReferences = nil
 			if all := (concern{cfg.Named}).of(made); !slices.Contains(all, key.String()) {
