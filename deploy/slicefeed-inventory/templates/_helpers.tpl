@@ -17,7 +17,7 @@ labels:
   {{- include "slicefeed.labels" . | nindent 2 }}
 {{- end }}
 
-{{- /* Nine tenths of the container's limit, as Go writes it: the rest is for what Go does not count. */}}
+{{- /* 90% of the container's memory limit, in Go's notation: the rest is for memory that Go does not count. */}}
 {{- define "slicefeed.gomemlimit" -}}
 {{- with dig "limits" "memory" "" .Values.resources -}}
 {{- $mi := trimSuffix "Mi" . | trimSuffix "Gi" | int -}}
@@ -28,17 +28,17 @@ labels:
 
 {{- define "inventory.kind" -}}{{ .Values.settings.SOURCE_KIND | default "kubernetes" }}{{- end }}
 
-{{- /* "yes" while the secured cluster's API server is asked. */}}
+{{- /* "yes" if the inventory uses the API server of the secured cluster. */}}
 {{- define "inventory.cluster" -}}
 {{- if has (include "inventory.kind" .) (list "kubernetes" "service") }}yes{{ end -}}
 {{- end }}
 
-{{- /* "yes" while the cloud API is asked. */}}
+{{- /* "yes" if the inventory uses the IONOS API. */}}
 {{- define "inventory.cloud" -}}
 {{- if and (eq (include "inventory.kind" .) "kubernetes") (eq (.Values.settings.RESOLVER | default "ionos") "ionos") }}yes{{ end -}}
 {{- end }}
 
-{{- /* What no single value shows: all of it in one failure. The program would say the same, but from a Pod. */}}
+{{- /* Checks across several values, all reported in one failure. The program reports the same, but from a Pod. */}}
 {{- define "inventory.validate" -}}
 {{- $s := .Values.settings -}}
 {{- $kind := include "inventory.kind" . -}}
@@ -49,7 +49,7 @@ labels:
 {{- if include "inventory.cloud" . -}}
 {{- range $name, $what := dict "IONOS_DATACENTER_ID" "the UUID of the workers' datacenter" "IONOS_PRIVATE_LAN_ID" "the number of the workers' private LAN" -}}
 {{- if not (index $s $name) -}}
-{{- $wrong = append $wrong (printf "settings.%s is not set: want %s, or RESOLVER=node-address, which asks no cloud" $name $what) -}}
+{{- $wrong = append $wrong (printf "settings.%s is not set: want %s, or RESOLVER=node-address, which needs no cloud API" $name $what) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -65,10 +65,10 @@ labels:
 {{- $wrong = append $wrong "settings.INVENTORY_STATIC is not set: want the records as JSON, since SOURCE_KIND is static" -}}
 {{- end -}}
 {{- if not .Values.allowedClients -}}
-{{- $wrong = append $wrong "allowedClients is empty, so nobody could call: want a list with a san and a role each" -}}
+{{- $wrong = append $wrong "allowedClients is empty, so no client could connect: want a list with a san and a role each" -}}
 {{- end -}}
 {{- if and .Values.service.nodePort (ne .Values.service.type "NodePort") -}}
 {{- $wrong = append $wrong (printf "service.nodePort is set: it has no effect with service.type %s" .Values.service.type) -}}
 {{- end -}}
-{{- if $wrong }}{{ fail (printf "these values cannot work:\n- %s\n" (join "\n- " $wrong)) }}{{ end -}}
+{{- if $wrong }}{{ fail (printf "invalid values:\n- %s\n" (join "\n- " $wrong)) }}{{ end -}}
 {{- end }}

@@ -17,7 +17,7 @@ labels:
   {{- include "slicefeed.labels" . | nindent 2 }}
 {{- end }}
 
-{{- /* Nine tenths of the container's limit, as Go writes it: the rest is for what Go does not count. */}}
+{{- /* 90% of the container's memory limit, in Go's notation: the rest is for memory that Go does not count. */}}
 {{- define "slicefeed.gomemlimit" -}}
 {{- with dig "limits" "memory" "" .Values.resources -}}
 {{- $mi := trimSuffix "Mi" . | trimSuffix "Gi" | int -}}
@@ -39,14 +39,14 @@ labels:
 {{- if has "*" (include "writer.namespaces" . | fromJsonArray) }}yes{{ end -}}
 {{- end }}
 
-{{- /* What all sources may point to, as a JSON list of CIDRs: the fence, and the policy's. */}}
+{{- /* The CIDRs allowed for any source, as a JSON list: for the network policy and the admission policy. */}}
 {{- define "writer.cidrs" -}}
 {{- $all := splitList "," (.Values.settings.SECURED_SUBNET_CIDR | default "") -}}
 {{- range .Values.sources }}{{ $all = concat $all .cidrs }}{{ end -}}
 {{- $all | compact | uniq | toJson -}}
 {{- end }}
 
-{{- /* And the ports, as a JSON list of numbers and ranges. */}}
+{{- /* The allowed ports, as a JSON list of numbers and ranges. */}}
 {{- define "writer.ports" -}}
 {{- $usual := splitList "," (.Values.settings.ALLOWED_PORTS | default "30000-32767" | toString) -}}
 {{- $all := list -}}
@@ -62,8 +62,8 @@ labels:
 - apiGroups: [""]
   resources: [services]
   verbs: [list, watch]
-# RBAC cannot select them by label: that is the admission policy's part.
-# get reads one again whose last write met another one, or got no answer.
+# RBAC cannot select them by label; the admission policy does.
+# get reads a slice again after a conflict or a write without an answer.
 # delete also covers changing an owner reference where OwnerReferencesPermissionEnforcement is on.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
@@ -73,7 +73,7 @@ labels:
   verbs: [create, patch]
 {{- end }}
 
-{{- /* What no single value shows: all of it in one failure. The program would say the same, but from a Pod. */}}
+{{- /* Checks across several values, all reported in one failure. The program reports the same, but from a Pod. */}}
 {{- define "writer.validate" -}}
 {{- $s := .Values.settings -}}
 {{- $wrong := list -}}
@@ -81,13 +81,13 @@ labels:
 {{- if and (not (index $s $name)) (not $.Values.sources) -}}
 {{- $wrong = append $wrong (printf "settings.%s is not set: want %s, or sources" $name $what) -}}
 {{- else if and (index $s $name) $.Values.sources -}}
-{{- $wrong = append $wrong (printf "settings.%s is set: want none of it beside sources, where each has its own" $name) -}}
+{{- $wrong = append $wrong (printf "settings.%s is set: remove it, since each entry of sources has its own" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if or $s.TARGET_NAMESPACE $s.TARGET_SERVICE_NAME -}}
 {{- range list "TARGET_NAMESPACE" "TARGET_SERVICE_NAME" -}}
 {{- if not (index $s .) -}}
-{{- $wrong = append $wrong (printf "settings.%s is not set: the target given by name has both a namespace and a name" .) -}}
+{{- $wrong = append $wrong (printf "settings.%s is not set: a named target needs both a namespace and a name" .) -}}
 {{- end -}}
 {{- end -}}
 {{- else -}}
@@ -106,7 +106,7 @@ labels:
 {{- $wrong = append $wrong "policy.namespaces is set: it has no effect unless settings.WATCH_NAMESPACES is *" -}}
 {{- end -}}
 {{- if and .Values.tls.certificate.issuerRef (not .Values.tls.certificate.uris) (not .Values.tls.certificate.dnsNames) -}}
-{{- $wrong = append $wrong "tls.certificate has an issuerRef and no name: want the one in uris or dnsNames by which the inventory's ALLOWED_CLIENTS_FILE knows this writer" -}}
+{{- $wrong = append $wrong "tls.certificate has an issuerRef and no name: want the name from the inventory's ALLOWED_CLIENTS_FILE in uris or dnsNames" -}}
 {{- end -}}
-{{- if $wrong }}{{ fail (printf "these values cannot work:\n- %s\n" (join "\n- " $wrong)) }}{{ end -}}
+{{- if $wrong }}{{ fail (printf "invalid values:\n- %s\n" (join "\n- " $wrong)) }}{{ end -}}
 {{- end }}
