@@ -30,7 +30,7 @@ const asInventory = "HOSTILE_AS_INVENTORY"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asInventory) != "" {
-		os.Exit(app.Half("test").Main([]string{"serve"}, os.Stdout, os.Stderr))
+		os.Exit(app.Component("test").Main([]string{"serve"}, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

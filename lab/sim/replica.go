@@ -160,7 +160,7 @@ func (r *replica) deepen() {
 	}
 	if deepest != r.depth {
 		r.depth = deepest
-		r.intake.SetDoubtDepth(deepest)
+		r.intake.SetConfirmations(deepest)
 		r.poke()
 	}
 }

@@ -120,8 +120,8 @@ type link struct {
 
 type observations struct{}
 
-func (observations) Doubt(n int) int   { return n }
-func (observations) SetDoubtDepth(int) {}
+func (observations) RequestObservations(n int) int { return n }
+func (observations) SetConfirmations(int)          {}
 
 func linked(t *testing.T, p peer, test func(l *link)) {
 	synctest.Test(t, func(t *testing.T) {

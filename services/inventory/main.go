@@ -17,7 +17,7 @@ import (
 var version, commit string
 
 func main() {
-	half := app.Half(command.Version(version))
-	half.Commit = command.Commit(commit)
-	os.Exit(half.Main(os.Args[1:], os.Stdout, os.Stderr))
+	component := app.Component(command.Version(version))
+	component.Commit = command.Commit(commit)
+	os.Exit(component.Main(os.Args[1:], os.Stdout, os.Stderr))
 }

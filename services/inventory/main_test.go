@@ -11,14 +11,14 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-const alone = "SLICEFEED_TEST_WITHOUT_SYSTEM_ROOTS"
+const withoutRootsEnv = "SLICEFEED_TEST_WITHOUT_SYSTEM_ROOTS"
 
 // The roots of the system are read once per process, so this one starts itself again as it would
 // be in an image FROM scratch.
-func TestVerifiesPublicCertificatesWhereTheSystemHasNoRoots(t *testing.T) {
-	if os.Getenv(alone) == "" {
+func TestVerifiesPublicCertificatesWithoutSystemRoots(t *testing.T) {
+	if os.Getenv(withoutRootsEnv) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), alone+"=1", "SSL_CERT_FILE=/nonexistent", "SSL_CERT_DIR=/nonexistent")
+		cmd.Env = append(os.Environ(), withoutRootsEnv+"=1", "SSL_CERT_FILE=/nonexistent", "SSL_CERT_DIR=/nonexistent")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

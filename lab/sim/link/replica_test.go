@@ -46,14 +46,14 @@ type replica struct {
 	served  chan error
 }
 
-// Doubt counts what subscribers ask for.
-func (r *replica) Doubt(n int) int {
+// RequestObservations counts what subscribers ask for.
+func (r *replica) RequestObservations(n int) int {
 	r.doubts.Add(1)
 	return n
 }
 
-// SetDoubtDepth is of no matter here.
-func (r *replica) SetDoubtDepth(int) {}
+// SetConfirmations is of no matter here.
+func (r *replica) SetConfirmations(int) {}
 
 // start begins a life with a roster. Its clients' connections end at the age given.
 func start(life string, view feed.View, age time.Duration) *replica {

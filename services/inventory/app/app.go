@@ -29,20 +29,20 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Half is the inventory's command line.
-func Half(version string) command.Component[Config] {
+// Component is the inventory's command line.
+func Component(version string) command.Component[Config] {
 	return command.Component[Config]{
 		Name:         "slicefeed-inventory",
 		Short:        "Tells which workers of the secured cluster are where on the private network",
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
-		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return build(cfg, version, log) },
+		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildInventory(cfg, version, log) },
 		Subcommands: []command.Subcommand[Config]{
-			{Use: "explain NODE", Short: "Look once and say why a node would be told as it is, or left out", Run: func(ctx context.Context, call command.Invocation[Config]) error {
-				return explain(ctx, version, call)
+			{Use: "explain NODE", Short: "Look once and say why a node would be told as it is, or left out", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+				return runExplain(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, call command.Invocation[Config]) error {
-				return check(ctx, version, call)
+			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+				return runPreflight(ctx, version, inv)
 			}},
 		},
 		Standalone: []command.StandaloneCommand{statuspage.NewCommand("slicefeed-inventory", "NODE")},
@@ -51,7 +51,7 @@ func Half(version string) command.Component[Config] {
 
 // inventory is the half, built and not yet running.
 type inventory struct {
-	*lookout
+	*pipeline
 
 	cfg      *Config
 	version  string
@@ -62,49 +62,49 @@ type inventory struct {
 	health   *health.Server
 }
 
-// lookout is the part of it that looks at the outside and tells nobody.
-type lookout struct {
+// pipeline is the part of it that looks at the outside and tells nobody.
+type pipeline struct {
 	source    source
 	cloud     cloud // nil: none is needed
 	collector *collector
 	stores    *feed.Stores
 }
 
-// build makes all stages. It reads files and asks nobody; its error names all that is wrong.
-func build(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
+// buildInventory makes all stages. It reads files and asks nobody; its error names all that is wrong.
+func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		command.BuildInfo("inventory", version))
 
-	look, errLook := newLookout(cfg, version, log, registry)
-	end, errLink := link.NewServer(link.Config{
-		Component: "inventory", Name: "feed", Files: cfg.files(), Logger: log, Registerer: registry,
-	}, cfg.Clients)
-	if err := errors.Join(errLook, errLink); err != nil {
+	pipeline, errPipeline := newPipeline(cfg, version, log, registry)
+	linkServer, errLink := link.NewServer(link.Config{
+		Component: "inventory", Name: "feed", Files: cfg.tlsFiles(), Logger: log, Registerer: registry,
+	}, cfg.ClientsFile)
+	if err := errors.Join(errPipeline, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{lookout: look, cfg: cfg, version: version, log: log, registry: registry, link: end, health: health.NewServer()}
+	i := &inventory{pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer, health: health.NewServer()}
 	i.server = nodeserver.New(nodeserver.Config{
-		Stores: i.stores, Identify: identify, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
-		Observer: i.collector, OnDeltaSent: i.collector.metrics.sent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+		Stores: i.stores, Identify: identifyClient, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
+		Observer: i.collector, OnDeltaSent: i.collector.metrics.recordSent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
 	})
 	return i, nil
 }
 
-// newLookout makes the stages up to the stores of the feed.
-func newLookout(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*lookout, error) {
+// newPipeline makes the stages up to the stores of the feed.
+func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*pipeline, error) {
 	source, errSource := newSource(cfg, version, log, registry)
-	cloud, errCloud := cloudClient(cfg, version, log, registry)
+	cloud, errCloud := newCloudClient(cfg, version, log, registry)
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	l := &lookout{source: source, cloud: cloud, stores: feed.NewStores(rand.Text())}
-	l.collector = newCollector(source, cloud, rosterConfig(cfg), l.stores, newMetrics(registry), log)
-	return l, nil
+	p := &pipeline{source: source, cloud: cloud, stores: feed.NewStores(rand.Text())}
+	p.collector = newCollector(source, cloud, newRosterConfig(cfg), p.stores, newMetrics(registry), log)
+	return p, nil
 }
 
 // Run follows the source and collects until ctx is done.
-func (l *lookout) Run(ctx context.Context) error {
+func (l *pipeline) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.source.Run(ctx) })
 	g.Go(func() error { return l.collector.Run(ctx) })
@@ -116,7 +116,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	var listeners [3]net.Listener
 	var problems []error
 	for n, l := range []struct{ setting, address string }{
-		{"LISTEN_ADDRESS", i.cfg.Listen}, {"ADMIN_ADDRESS", i.cfg.Admin}, {"DEBUG_ADDRESS", i.cfg.Debug},
+		{"LISTEN_ADDRESS", i.cfg.ListenAddress}, {"ADMIN_ADDRESS", i.cfg.AdminAddress}, {"DEBUG_ADDRESS", i.cfg.DebugAddress},
 	} {
 		var err error
 		listeners[n], err = admin.Listen(ctx, l.setting, l.address)
@@ -130,42 +130,42 @@ func (i *inventory) Run(ctx context.Context) error {
 	inventoryv1.RegisterInventoryServiceServer(server, i.server)
 	grpc_health_v1.RegisterHealthServer(server, i.health)
 	reflection.Register(server)
-	doors := &admin.Server{
-		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusz(), Logger: i.log,
-		Ready: []admin.Check{{Name: "first-observation", Err: i.observed}},
+	adminServer := &admin.Server{
+		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Logger: i.log,
+		Ready: []admin.Check{{Name: "first-observation", Err: i.checkObserved}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return i.lookout.Run(ctx) })
+	g.Go(func() error { return i.pipeline.Run(ctx) })
 	g.Go(func() error { return i.server.Run(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
 	g.Go(func() error {
 		return i.link.Serve(ctx, link.ServeConfig{Server: server, Health: i.health, Listener: listeners[0], OnShutdown: i.server.Stop})
 	})
-	g.Go(func() error { return doors.Run(ctx) })
+	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()
 }
 
-// observed is the readiness: the first complete observation. What comes later may degrade
+// checkObserved is the readiness: the first complete observation. What comes later may degrade
 // the status, never the readiness: what is known is served on.
-func (l *lookout) observed() error {
+func (l *pipeline) checkObserved() error {
 	status, _ := l.stores.Status()
 	if status.Observation > 0 {
 		return nil
 	}
 	return fmt.Errorf("no complete observation yet: membership is %s, addresses are %s",
-		inWords(status.Membership), inWords(status.Addresses))
+		describePart(status.Membership), describePart(status.Addresses))
 }
 
-func inWords(p roster.Part) string {
+func describePart(p roster.Part) string {
 	if p.Reason == "" {
 		return p.Sync.String()
 	}
 	return fmt.Sprintf("%s (%s)", p.Sync, p.Reason)
 }
 
-// identify finds in a call what the link's list of clients grants.
-func identify(ctx context.Context) (nodeserver.Client, bool) {
+// identifyClient finds in a call what the link's list of clients grants.
+func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{
 		Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator,

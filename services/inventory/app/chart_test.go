@@ -7,10 +7,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-const label = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+const dnsLabel = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
-// chart is how deploy/slicefeed-inventory takes our settings.
-var chart = settings.Chart{
+// chartSettings is how deploy/slicefeed-inventory takes our settings.
+var chartSettings = settings.Chart{
 	SetByChart: map[string]string{
 		"SECURED_KUBECONFIG":      "the Pod's account",
 		"SECURED_KUBECTL_CONTEXT": "the Pod's account",
@@ -30,8 +30,8 @@ var chart = settings.Chart{
 	},
 	Enums: map[string][]string{"SOURCE_KIND": {"kubernetes", "service", "static"}},
 	Patterns: map[string]string{
-		"WORKLOAD":             label + `/.+`,
-		"SOURCE_SERVICE":       label + `/` + label,
+		"WORKLOAD":             dnsLabel + `/.+`,
+		"SOURCE_SERVICE":       dnsLabel + `/` + dnsLabel,
 		"SECURED_SUBNET_CIDR":  `[0-9a-fA-F.:]+/[0-9]{1,3}`,
 		"IONOS_DATACENTER_ID":  `[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`,
 		"IONOS_PRIVATE_LAN_ID": `[0-9]+`,
@@ -39,18 +39,18 @@ var chart = settings.Chart{
 	},
 }
 
-func TestTheChartHasTheSettings(t *testing.T) {
-	if err := chart.CheckSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
+func TestChartHasSettings(t *testing.T) {
+	if err := chartSettings.CheckSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// elsewhere are settings whose sample has no effect beside the others.
-var elsewhere = map[string]bool{"SOURCE_SERVICE": true, "INVENTORY_STATIC": true}
+// effectDependsOnOthers are settings whose sample has no effect beside the others.
+var effectDependsOnOthers = map[string]bool{"SOURCE_SERVICE": true, "INVENTORY_STATIC": true}
 
 // Whatever the chart's schema takes or refuses, we do too: so that nobody is kept from what works,
 // and a mistake is found before a Pod has to tell it.
-func TestTheChartTakesWhatWeTake(t *testing.T) {
+func TestChartAcceptsSameValues(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
 		"SOURCE_KIND":          {[]string{"service", "static"}, []string{"nodes"}},
 		"NODE_SELECTOR":        {[]string{"pool in (a,b),!spot"}, nil},
@@ -67,29 +67,29 @@ func TestTheChartTakesWhatWeTake(t *testing.T) {
 		"IONOS_POLL_INTERVAL":  {[]string{"90s", "1m30s"}, []string{"60", "1d"}},
 		"IONOS_REQUEST_BUDGET": {[]string{"2", "6000"}, []string{"1", "6001", "many"}},
 	}
-	judge := func(setting, value string) (schema, ours bool) {
-		schema, err := chart.Accepts(&Config{}, setting, value)
+	accepts := func(setting, value string) (schema, program bool) {
+		schema, err := chartSettings.Accepts(&Config{}, setting, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := valid()
+		env := validEnv()
 		env[setting] = value
 		err = settings.Load(nil, func(name string) string { return env[name] }, &Config{})
 		return schema, err == nil || !strings.Contains(err.Error(), "- "+setting+"=")
 	}
-	for setting, some := range samples {
-		for _, value := range some.good {
-			if schema, ours := judge(setting, value); !schema || (!ours && !elsewhere[setting]) {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, ours)
+	for setting, values := range samples {
+		for _, value := range values.good {
+			if schema, program := accepts(setting, value); !schema || (!program && !effectDependsOnOthers[setting]) {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, program)
 			}
 		}
-		for _, value := range some.bad {
-			if schema, ours := judge(setting, value); schema || ours {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, ours)
+		for _, value := range values.bad {
+			if schema, program := accepts(setting, value); schema || program {
+				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, program)
 			}
 		}
 	}
-	for setting := range chart.Patterns {
+	for setting := range chartSettings.Patterns {
 		if len(samples[setting].good) == 0 {
 			t.Errorf("no value of %s is tried", setting)
 		}

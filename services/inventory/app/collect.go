@@ -21,10 +21,10 @@ type collector struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	mu     sync.Mutex // the roster is also asked by operators' calls
-	intake feed.Intake
-	listed overview.Listing // the last one
-	wake   chan struct{}    // capacity 1: a subscriber has changed what the roster wants
+	mu          sync.Mutex // the roster is also asked by operators' calls
+	intake      feed.Intake
+	lastListing overview.Listing // the last one
+	wakeCh      chan struct{}    // capacity 1: a subscriber has changed what the roster wants
 }
 
 // cloud is a source of whole listings.
@@ -35,23 +35,23 @@ type cloud interface {
 func newCollector(s source, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
 	return &collector{
 		source: s, cloud: c, metrics: m, log: log,
-		intake: feed.Intake{Roster: roster.New(cfg), Stores: stores}, wake: make(chan struct{}, 1),
+		intake: feed.Intake{Roster: roster.New(cfg), Stores: stores}, wakeCh: make(chan struct{}, 1),
 	}
 }
 
-// answer takes what was asked for into the roster.
-type answer func(*roster.Roster)
+// rosterUpdate takes what was asked for into the roster.
+type rosterUpdate func(*roster.Roster)
 
 // Run collects until ctx is done, and waits for questions that are under way.
 func (c *collector) Run(ctx context.Context) error {
-	answers := make(chan answer)
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	ask := func(question func() answer) {
-		asking.Go(func() {
-			a := question()
+	updates := make(chan rosterUpdate)
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	startRequest := func(request func() rosterUpdate) {
+		requests.Go(func() {
+			update := request()
 			select {
-			case answers <- a:
+			case updates <- update:
 			case <-ctx.Done():
 			}
 		})
@@ -60,83 +60,83 @@ func (c *collector) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		var in answer
+		var update rosterUpdate
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.source.Changed():
-		case in = <-answers:
-		case <-c.wake:
+		case update = <-updates:
+		case <-c.wakeCh:
 		case <-timer.C:
 		}
-		next := c.step(in)
+		next := c.step(update)
 		if next.Look != roster.NoLook {
-			ask(func() answer { return c.look(ctx, next.Look) })
+			startRequest(func() rosterUpdate { return c.verifySource(ctx, next.Look) })
 		}
 		if next.List {
-			ask(func() answer { return c.list(ctx) })
+			startRequest(func() rosterUpdate { return c.listCloud(ctx) })
 		}
 		timer.Reset(time.Until(next.Wake))
 	}
 }
 
 // step brings the roster and then the stores up to date.
-func (c *collector) step(in answer) roster.Ask {
+func (c *collector) step(result rosterUpdate) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	news := c.source.Take()
-	changes := c.intake.Ingest(now, news, in)
+	update := c.source.Take()
+	changes := c.intake.Ingest(now, update, result)
 	if len(changes) > 0 {
-		c.metrics.seen(news.ChangedAt)
+		c.metrics.changeReceived(update.ChangedAt)
 	}
-	status, ask := c.intake.Publish(now, changes)
+	status, next := c.intake.Publish(now, changes)
 	if len(changes) > 0 {
 		tracepoint.Log(tracepoint.Stored)
-		c.metrics.stored()
+		c.metrics.recordStored()
 	}
-	c.metrics.set(c.intake.Roster.Counts(), status, news.HeardAt)
-	return ask
+	c.metrics.update(c.intake.Roster.Counts(), status, update.HeardAt)
+	return next
 }
 
-func (c *collector) look(ctx context.Context, look roster.Look) answer {
+func (c *collector) verifySource(ctx context.Context, verifySource roster.Look) rosterUpdate {
 	began := time.Now()
-	mark, err := c.source.Verify(ctx, look)
+	mark, err := c.source.Verify(ctx, verifySource)
 	if err != nil {
-		c.log.Warn("look at the source gave no answer", "look", look.String(), "error", err)
+		c.log.Warn("look at the source gave no answer", "look", verifySource.String(), "error", err)
 	}
-	return func(r *roster.Roster) { r.Looked(time.Now(), began, look, mark, err) }
+	return func(r *roster.Roster) { r.Looked(time.Now(), began, verifySource, mark, err) }
 }
 
-func (c *collector) list(ctx context.Context) answer {
+func (c *collector) listCloud(ctx context.Context) rosterUpdate {
 	began := time.Now()
 	listing, err := c.cloud.List(ctx)
-	after, _ := ionos.RetryAfter(err)
+	retryAfter, _ := ionos.RetryAfter(err)
 	if err != nil {
-		c.log.Warn("listing of the cloud failed, every known address stays", "error", err, "retryAfter", after)
+		c.log.Warn("listing of the cloud failed, every known address stays", "error", err, "retryAfter", retryAfter)
 	}
 	return func(r *roster.Roster) {
-		c.listed = overview.Listing{At: began, Took: time.Since(began), Servers: len(listing.Servers), Err: err}
-		r.Listed(time.Now(), began, listing, err, after)
+		c.lastListing = overview.Listing{StartedAt: began, Duration: time.Since(began), Servers: len(listing.Servers), Err: err}
+		r.Listed(time.Now(), began, listing, err, retryAfter)
 	}
 }
 
-// Doubt asks for a series of complete observations on behalf of a subscriber, and returns how many
+// RequestObservations asks for a series of complete observations on behalf of a subscriber, and returns how many
 // that adds to those that are going to be made anyway.
-func (c *collector) Doubt(observations int) (added int) {
+func (c *collector) RequestObservations(observations int) (added int) {
 	c.mu.Lock()
 	added = c.intake.Roster.Doubt(time.Now(), observations)
 	c.mu.Unlock()
-	c.rouse()
+	c.wakeUp()
 	return added
 }
 
-// SetDoubtDepth says how many observations subscribers want of a series.
-func (c *collector) SetDoubtDepth(observations int) {
+// SetConfirmations says how many observations subscribers want of a series.
+func (c *collector) SetConfirmations(observations int) {
 	c.mu.Lock()
-	c.intake.SetDoubtDepth(observations)
+	c.intake.SetConfirmations(observations)
 	c.mu.Unlock()
-	c.rouse()
+	c.wakeUp()
 }
 
 // Omitted are the Nodes that are left out at present.
@@ -153,9 +153,9 @@ func (c *collector) Explain(name string) (e roster.Explanation, known bool) {
 	return c.intake.Roster.Explain(name)
 }
 
-func (c *collector) rouse() {
+func (c *collector) wakeUp() {
 	select {
-	case c.wake <- struct{}{}:
+	case c.wakeCh <- struct{}{}:
 	default:
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
-func TestTheSettingsAreDocumented(t *testing.T) {
+func TestDocumentsSettings(t *testing.T) {
 	if err := settings.CheckDocs("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// valid is an environment that can work, as far as can be told without files.
-func valid() map[string]string {
+// validEnv is an environment that can work, as far as can be told without files.
+func validEnv() map[string]string {
 	return map[string]string{
 		"SECURED_SUBNET_CIDR": "10.0.1.0/24", "IONOS_TOKEN": "secret-token",
 		"IONOS_DATACENTER_ID": "7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90", "IONOS_PRIVATE_LAN_ID": "2",
@@ -28,8 +28,8 @@ func valid() map[string]string {
 	}
 }
 
-// onlySource is a source that is no cluster's workers, and no cloud.
-func onlySource(kind, setting, value string) map[string]string {
+// sourceEnv is a source that is no cluster's workers, and no cloud.
+func sourceEnv(kind, setting, value string) map[string]string {
 	env := map[string]string{"SOURCE_KIND": kind, "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": ""}
 	if setting != "" {
 		env[setting] = value
@@ -37,7 +37,7 @@ func onlySource(kind, setting, value string) map[string]string {
 	return env
 }
 
-func TestConfig(t *testing.T) {
+func TestValidatesConfig(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		set  map[string]string // empty: not set
@@ -48,15 +48,15 @@ func TestConfig(t *testing.T) {
 		{"node-address wants no cloud", map[string]string{
 			"RESOLVER": "node-address", "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
 		}, nil},
-		{"a file is enough", onlySource("file", "INVENTORY_FILE_PATH", "/nodes.json"), nil},
-		{"a static list is enough", onlySource("static", "INVENTORY_STATIC", "[]"), nil},
-		{"a Service is enough", onlySource("service", "SOURCE_SERVICE", "shop/web"), nil},
+		{"a file is enough", sourceEnv("file", "INVENTORY_FILE_PATH", "/nodes.json"), nil},
+		{"a static list is enough", sourceEnv("static", "INVENTORY_STATIC", "[]"), nil},
+		{"a Service is enough", sourceEnv("service", "SOURCE_SERVICE", "shop/web"), nil},
 		{"a workload counts Pods", map[string]string{"WORKLOAD": "ingress/app=gateway"}, nil},
 		{"a workload is a namespace and a selector", map[string]string{"WORKLOAD": "app=gateway"}, []string{"WORKLOAD", "ingress/app=gateway"}},
-		{"each kind wants what it reads", onlySource("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
-		{"what has no effect is a slip", onlySource("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
-		{"static records are judged at once", onlySource("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
-		{"a Service is a namespace and a name", onlySource("service", "SOURCE_SERVICE", "web"), []string{"SOURCE_SERVICE", "shop/web"}},
+		{"each kind wants what it reads", sourceEnv("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
+		{"what has no effect is a slip", sourceEnv("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
+		{"static records are judged at once", sourceEnv("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
+		{"a Service is a namespace and a name", sourceEnv("service", "SOURCE_SERVICE", "web"), []string{"SOURCE_SERVICE", "shop/web"}},
 		{"the old prefix of the subnet is understood", map[string]string{"SECURED_SUBNET_CIDR": "", "SECURED_SUBNET_PREFIX": "10.0.1."}, nil},
 		{"ionos wants a token, a datacenter and a LAN", map[string]string{
 			"IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
@@ -69,7 +69,7 @@ func TestConfig(t *testing.T) {
 		}, []string{"SECURED_SUBNET_CIDR", "NODE_SELECTOR", "CORDONED", "IONOS_POLL_INTERVAL", "TLS_CERT_FILE", "SOURCE_KIND"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			env := valid()
+			env := validEnv()
 			maps.Copy(env, tt.set)
 			err := settings.Load(nil, func(name string) string { return env[name] }, &Config{})
 			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {

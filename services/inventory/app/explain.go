@@ -21,30 +21,30 @@ import (
 )
 
 const (
-	patience = time.Minute // for the first complete observation
-	width    = 100         // of what people read
+	observationTimeout = time.Minute // for the first complete observation
+	outputWidth        = 100         // of what people read
 )
 
-// explain makes a look of its own and says why a node would be told as it is, or left out.
-func explain(ctx context.Context, version string, call command.Invocation[Config]) error {
-	look, err := newLookout(call.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+// runExplain makes a look of its own and says why a node would be told as it is, or left out.
+func runExplain(ctx context.Context, version string, inv command.Invocation[Config]) error {
+	pipeline, err := newPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	missing, err := look.glance(ctx, patience, func(what string) { fmt.Fprintln(call.Err, what) })
+	missing, err := pipeline.observeOnce(ctx, observationTimeout, func(what string) { fmt.Fprintln(inv.Err, what) })
 	if err != nil {
 		return err
 	}
-	name := call.Args[0]
+	name := inv.Args[0]
 	if missing != nil {
-		fmt.Fprintf(call.Err, "after %s something is still missing, so this is explained with what there is:\n  %v\n", patience, missing)
+		fmt.Fprintf(inv.Err, "after %s something is still missing, so this is explained with what there is:\n  %v\n", observationTimeout, missing)
 	}
-	e, known := look.collector.Explain(name)
-	write(call.Out, name, e)
+	e, known := pipeline.collector.Explain(name)
+	printExplanation(inv.Out, name, e)
 	if !known {
-		suggest(call.Out, name, look.collector.names())
+		printSuggestions(inv.Out, name, pipeline.collector.nodeNames())
 	}
-	advertise(call.Out, name)
+	printGrpcurlHint(inv.Out, name)
 	switch {
 	case missing != nil:
 		return missing
@@ -56,41 +56,41 @@ func explain(ctx context.Context, version string, call command.Invocation[Config
 	return nil
 }
 
-// glance runs the lookout until its first complete observation, or for as long as there is
+// observeOnce runs the lookout until its first complete observation, or for as long as there is
 // patience, and says on the way what it waits for. Afterwards nothing moves any more. What is
 // missing is not nil if there was no such observation; err is what ended it early.
-func (l *lookout) glance(ctx context.Context, patience time.Duration, say func(string)) (missing, err error) {
+func (l *pipeline) observeOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ran := make(chan error, 1)
-	go func() { ran <- l.Run(ctx) }()
-	timer := time.NewTimer(patience)
+	runErr := make(chan error, 1)
+	go func() { runErr <- l.Run(ctx) }()
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 
-	say("reading the nodes…")
-	said := map[string]bool{}
-	once := func(what string) {
-		if !said[what] {
-			said[what] = true
-			say(what)
+	report("reading the nodes…")
+	reported := map[string]bool{}
+	reportOnce := func(text string) {
+		if !reported[text] {
+			reported[text] = true
+			report(text)
 		}
 	}
 	for {
 		status, changed := l.stores.Status()
-		missing = l.observed()
+		missing = l.checkObserved()
 		if missing == nil {
 			break
 		}
 		if status.Membership.Sync == roster.Synced && l.cloud != nil {
-			once("listing the cloud…")
+			reportOnce("listing the cloud…")
 		}
 		for _, p := range []roster.Part{status.Membership, status.Addresses} {
-			if _, why, ok := strings.Cut(p.Reason, ": "); ok { // the part after it is an error
-				once("  not yet: " + display.Sanitize(why))
+			if _, reason, ok := strings.Cut(p.Reason, ": "); ok { // the part after it is an error
+				reportOnce("  not yet: " + display.Sanitize(reason))
 			}
 		}
 		select {
-		case err := <-ran:
+		case err := <-runErr:
 			return nil, cmp.Or(err, ctx.Err(), errors.New("the look ended early"))
 		case <-changed:
 			continue
@@ -99,11 +99,11 @@ func (l *lookout) glance(ctx context.Context, patience time.Duration, say func(s
 		break
 	}
 	cancel()
-	return missing, <-ran
+	return missing, <-runErr
 }
 
-// names are those of all nodes that the source knows.
-func (c *collector) names() []string {
+// nodeNames are those of all nodes that the source knows.
+func (c *collector) nodeNames() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
@@ -117,11 +117,11 @@ func (c *collector) names() []string {
 	return all
 }
 
-// marks are how results look.
-var marks = map[roster.Result]string{roster.Note: "  ", roster.Passed: "ok", roster.Failed: "no", roster.Skipped: "- "}
+// resultMarks are how results look.
+var resultMarks = map[roster.Result]string{roster.Note: "  ", roster.Passed: "ok", roster.Failed: "no", roster.Skipped: "- "}
 
-// write prints an explanation for people.
-func write(out io.Writer, name string, e roster.Explanation) {
+// printExplanation prints an explanation for people.
+func printExplanation(out io.Writer, name string, e roster.Explanation) {
 	fmt.Fprintf(out, "%s, as an inventory that starts now would see it\n", display.Sanitize(name))
 	stage := ""
 	for _, s := range e.Steps {
@@ -133,23 +133,23 @@ func write(out io.Writer, name string, e roster.Explanation) {
 		if !strings.HasSuffix(question, "?") {
 			question += ":"
 		}
-		fmt.Fprintf(out, "  %s  %s\n", marks[s.Result], display.Wrap(question+" "+s.Saw, width, 6))
+		fmt.Fprintf(out, "  %s  %s\n", resultMarks[s.Result], display.Wrap(question+" "+s.Saw, outputWidth, 6))
 	}
-	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Verdict, width, 0))
+	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Verdict, outputWidth, 0))
 }
 
-// suggest names those that are nearest to a name that is not known.
-func suggest(out io.Writer, name string, known []string) {
-	if near := similar(name, known); len(near) > 0 {
-		fmt.Fprintf(out, "\n%s\n", display.Wrap("Names like it: "+strings.Join(near, ", "), width, 0))
+// printSuggestions names those that are nearest to a name that is not known.
+func printSuggestions(out io.Writer, name string, known []string) {
+	if near := similarNames(name, known); len(near) > 0 {
+		fmt.Fprintf(out, "\n%s\n", display.Wrap("Names like it: "+strings.Join(near, ", "), outputWidth, 0))
 	} else {
 		fmt.Fprintf(out, "\nNone of the %d names that the source knows is like it.\n", len(known))
 	}
 }
 
-// advertise says where the running inventory's own word is.
-func advertise(out io.Writer, name string) {
-	question, err := json.Marshal(map[string]any{"names": []string{name}, "explain": true})
+// printGrpcurlHint says where the running inventory's own word is.
+func printGrpcurlHint(out io.Writer, name string) {
+	request, err := json.Marshal(map[string]any{"names": []string{name}, "explain": true})
 	if err != nil {
 		return
 	}
@@ -159,20 +159,20 @@ Its own word comes to a client with the role of operator by:
   grpcurl -cert operator.pem -key operator-key.pem -cacert inventory-ca.pem \
     -d '%s' \
     INVENTORY:9443 slicefeed.inventory.v1.InventoryService/ListNodes
-`, strings.ReplaceAll(string(question), "'", `'\''`))
+`, strings.ReplaceAll(string(request), "'", `'\''`))
 }
 
-// similar returns up to 5 of the names that are within a few letters of one, or contain it, the
+// similarNames returns up to 5 of the names that are within a few letters of one, or contain it, the
 // nearest first.
-func similar(name string, known []string) []string {
-	const most = 5
+func similarNames(name string, known []string) []string {
+	const maxNames = 5
 	names := display.Suggest(name, known, max(2, len(name)/3))
 	for _, k := range known {
 		if name != "" && strings.Contains(k, name) && !slices.Contains(names, k) {
 			names = append(names, k)
 		}
 	}
-	names = names[:min(len(names), most)]
+	names = names[:min(len(names), maxNames)]
 	for i, n := range names {
 		names[i] = display.Sanitize(n)
 	}

@@ -11,10 +11,10 @@ import (
 
 // metrics are what the roster is worth at a glance. The roster is pure, so its shell counts.
 type metrics struct {
-	nodes, omitted, parts, since *prometheus.GaugeVec
-	observation                  prometheus.Counter
-	observedAt, heardAt          prometheus.Gauge
-	last                         uint64
+	nodes, omitted, partSynced, partSince *prometheus.GaugeVec
+	observations                          prometheus.Counter
+	observedAt, lastContact               prometheus.Gauge
+	lastObservation                       uint64
 
 	propagation *prometheus.HistogramVec
 	changedAt   atomic.Pointer[time.Time] // when the last change came that the stores took in; zero: not known
@@ -25,11 +25,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		nodes:   gauge("nodes", "Nodes that are told to subscribers, by state.", "state"),
-		omitted: gauge("nodes_omitted", "Nodes of the cluster that are left out, by reason.", "reason"),
-		parts:   gauge("source_synced", "1 while this part of the source (membership, addresses) is fresh and complete, 0 otherwise.", "part"),
-		since:   gauge("source_state_since_timestamp_seconds", "Since when, in Unix time, this part of the source (membership, addresses) is in its present state.", "part"),
-		observation: prometheus.NewCounter(prometheus.CounterOpts{
+		nodes:      gauge("nodes", "Nodes that are told to subscribers, by state.", "state"),
+		omitted:    gauge("nodes_omitted", "Nodes of the cluster that are left out, by reason.", "reason"),
+		partSynced: gauge("source_synced", "1 while this part of the source (membership, addresses) is fresh and complete, 0 otherwise.", "part"),
+		partSince:  gauge("source_state_since_timestamp_seconds", "Since when, in Unix time, this part of the source (membership, addresses) is in its present state.", "part"),
+		observations: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "observations_total",
 			Help: "Complete, fresh observations of the cluster and the cloud.",
 		}),
@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "last_observation_timestamp_seconds",
 			Help: "When the last complete observation was made, in Unix time; 0: none yet.",
 		}),
-		heardAt: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastContact: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_heard_timestamp_seconds",
 			Help: "When the source last spoke, be it to say that nothing is new, in Unix time; 0: not yet.",
 		}),
@@ -54,10 +54,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.propagation.WithLabelValues(stage)
 	}
 	for _, part := range []string{"membership", "addresses"} {
-		m.parts.WithLabelValues(part)
-		m.since.WithLabelValues(part)
+		m.partSynced.WithLabelValues(part)
+		m.partSince.WithLabelValues(part)
 	}
-	reg.MustRegister(m.nodes, m.omitted, m.parts, m.since, m.observation, m.observedAt, m.heardAt, m.propagation)
+	reg.MustRegister(m.nodes, m.omitted, m.partSynced, m.partSince, m.observations, m.observedAt, m.lastContact, m.propagation)
 	return m
 }
 
@@ -67,24 +67,24 @@ const (
 	stageSent   = "sent"
 )
 
-// seen notes that the stores are about to take changes in that came at this time; zero: it is not
+// changeReceived notes that the stores are about to take changes in that came at this time; zero: it is not
 // known, as of addresses, which are asked for and do not come.
-func (m *metrics) seen(at time.Time) { m.changedAt.Store(&at) }
+func (m *metrics) changeReceived(at time.Time) { m.changedAt.Store(&at) }
 
-func (m *metrics) stored() { m.propagated(stageStored) }
+func (m *metrics) recordStored() { m.observePropagation(stageStored) }
 
-// sent notes that a subscriber was sent the last changes.
-func (m *metrics) sent() { m.propagated(stageSent) }
+// recordSent notes that a subscriber was sent the last changes.
+func (m *metrics) recordSent() { m.observePropagation(stageSent) }
 
-func (m *metrics) propagated(stage string) {
+func (m *metrics) observePropagation(stage string) {
 	if at := *m.changedAt.Load(); !at.IsZero() {
 		m.propagation.WithLabelValues(stage).Observe(time.Since(at).Seconds())
 	}
 }
 
-func (m *metrics) set(counts roster.Counts, status roster.Status, heardAt time.Time) {
-	if !heardAt.IsZero() {
-		m.heardAt.Set(unix(heardAt))
+func (m *metrics) update(counts roster.Counts, status roster.Status, lastContact time.Time) {
+	if !lastContact.IsZero() {
+		m.lastContact.Set(unixSeconds(lastContact))
 	}
 	for state, n := range counts.States {
 		m.nodes.WithLabelValues(state.String()).Set(float64(n))
@@ -97,16 +97,16 @@ func (m *metrics) set(counts roster.Counts, status roster.Status, heardAt time.T
 		if p.Sync == roster.Synced {
 			v = 1
 		}
-		m.parts.WithLabelValues(part).Set(v)
+		m.partSynced.WithLabelValues(part).Set(v)
 		if !p.Since.IsZero() {
-			m.since.WithLabelValues(part).Set(unix(p.Since))
+			m.partSince.WithLabelValues(part).Set(unixSeconds(p.Since))
 		}
 	}
-	if status.Observation > m.last {
-		m.observation.Add(float64(status.Observation - m.last))
-		m.last = status.Observation
-		m.observedAt.Set(unix(status.ObservedAt))
+	if status.Observation > m.lastObservation {
+		m.observations.Add(float64(status.Observation - m.lastObservation))
+		m.lastObservation = status.Observation
+		m.observedAt.Set(unixSeconds(status.ObservedAt))
 	}
 }
 
-func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

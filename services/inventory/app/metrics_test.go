@@ -17,7 +17,7 @@ import (
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
-func TestREADMEOfMetricsHasThoseOfTheInventory(t *testing.T) {
+func TestDocumentsMetrics(t *testing.T) {
 	files := metricstest.NewLinkFiles(t)
 	cluster := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
@@ -26,9 +26,9 @@ func TestREADMEOfMetricsHasThoseOfTheInventory(t *testing.T) {
 	var all []*prometheus.Registry
 	for _, source := range []map[string]string{
 		{"SECURED_KUBECONFIG": cluster},
-		onlySource("static", "INVENTORY_STATIC", "[]"),
+		sourceEnv("static", "INVENTORY_STATIC", "[]"),
 	} {
-		env := valid()
+		env := validEnv()
 		maps.Copy(env, source)
 		maps.Copy(env, map[string]string{
 			"TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
@@ -37,7 +37,7 @@ func TestREADMEOfMetricsHasThoseOfTheInventory(t *testing.T) {
 		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 			t.Fatal(err)
 		}
-		half, err := build(cfg, "1.2.3", slog.New(slog.DiscardHandler))
+		half, err := buildInventory(cfg, "1.2.3", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,25 +27,25 @@ import (
 )
 
 const (
-	dc      = "7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90"
-	server1 = "11111111-1111-4111-8111-111111111111"
-	server2 = "22222222-2222-4222-8222-222222222222"
+	datacenterID = "7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90"
+	server1      = "11111111-1111-4111-8111-111111111111"
+	server2      = "22222222-2222-4222-8222-222222222222"
 )
 
-// outside is what a command looks at: an API server and a cloud, both over HTTP.
-type outside struct {
-	nodes   []corev1.Node
-	allowed func(authorizationv1.ResourceAttributes) bool // nil: only what concerns nodes
-	late    time.Duration                                 // of the clocks outside
-	down    bool                                          // the API server answers 503
+// fakeAPIs is what a command looks at: an API server and a cloud, both over HTTP.
+type fakeAPIs struct {
+	nodes     []corev1.Node
+	isAllowed func(authorizationv1.ResourceAttributes) bool // nil: only what concerns nodes
+	clockLag  time.Duration                                 // of the clocks outside
+	apiDown   bool                                          // the API server answers 503
 
-	servers []string // of the cloud, as JSON
-	lan     string   // its answer about the LAN, as JSON
-	refuses bool     // the cloud answers 401
-	fails   bool     // the cloud's listing answers 503
+	servers       []string // of the cloud, as JSON
+	lanJSON       string   // its answer about the LAN, as JSON
+	tokenRejected bool     // the cloud answers 401
+	listingFails  bool     // the cloud's listing answers 503
 }
 
-func worker(name, server string, change ...func(*corev1.Node)) corev1.Node {
+func workerNode(name, server string, change ...func(*corev1.Node)) corev1.Node {
 	n := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-" + "1", ResourceVersion: "7"},
 		Spec:       corev1.NodeSpec{ProviderID: "ionos://" + server},
@@ -61,18 +61,18 @@ func controlPlane(n *corev1.Node) {
 	n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
 }
 
-func machine(id, name, address string) string {
+func serverJSON(id, name, address string) string {
 	return fmt.Sprintf(`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":%q},"entities":{"nics":{"id":"n","type":"collection","items":[`+
 		`{"id":"nic-%s","type":"nic","properties":{"lan":2,"ips":[%q]}}]}}}`, id, name, name, address)
 }
 
 const privateLAN = `{"id":"2","type":"lan","properties":{"name":"workers","public":false,"ipv4CidrBlock":"10.0.1.0/24"}}`
 
-func (o *outside) cluster(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Date", time.Now().Add(-o.late).UTC().Format(http.TimeFormat))
+func (o *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Date", time.Now().Add(-o.clockLag).UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case o.down:
+	case o.apiDown:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcd is away","code":503}`)
 	case r.URL.Path == "/version":
@@ -84,16 +84,16 @@ func (o *outside) cluster(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		asked := *review.Spec.ResourceAttributes
-		review.Status.Allowed = asked.Resource == "nodes" && (asked.Verb == "get" || asked.Verb == "list" || asked.Verb == "watch")
-		if o.allowed != nil {
-			review.Status.Allowed = o.allowed(asked)
+		requested := *review.Spec.ResourceAttributes
+		review.Status.Allowed = requested.Resource == "nodes" && (requested.Verb == "get" || requested.Verb == "list" || requested.Verb == "watch")
+		if o.isAllowed != nil {
+			review.Status.Allowed = o.isAllowed(requested)
 		}
 		review.TypeMeta = metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"}
 		w.WriteHeader(http.StatusCreated)
 		json.NewEncoder(w).Encode(review)
 	case r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "":
-		o.watch(w, r)
+		o.serveNodeWatch(w, r)
 	case r.URL.Path == "/api/v1/nodes":
 		json.NewEncoder(w).Encode(corev1.NodeList{
 			TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: o.nodes,
@@ -103,8 +103,8 @@ func (o *outside) cluster(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch tells all Nodes, if it is asked to, and that these are all, and stays open.
-func (o *outside) watch(w http.ResponseWriter, r *http.Request) {
+// serveNodeWatch tells all Nodes, if it is asked to, and that these are all, and stays open.
+func (o *fakeAPIs) serveNodeWatch(w http.ResponseWriter, r *http.Request) {
 	event := func(kind string, n corev1.Node) {
 		n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
 		json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": n})
@@ -121,20 +121,20 @@ func (o *outside) watch(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-func (o *outside) ionos(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Date", time.Now().Add(-o.late).UTC().Format(http.TimeFormat))
+func (o *fakeAPIs) serveIONOS(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Date", time.Now().Add(-o.clockLag).UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json")
-	path := strings.TrimPrefix(r.URL.Path, "/cloudapi/v6/datacenters/"+dc)
+	path := strings.TrimPrefix(r.URL.Path, "/cloudapi/v6/datacenters/"+datacenterID)
 	switch {
-	case o.refuses:
+	case o.tokenRejected:
 		w.WriteHeader(http.StatusUnauthorized)
 		io.WriteString(w, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`)
 	case path == "":
-		fmt.Fprintf(w, `{"id":%q,"type":"datacenter","properties":{"name":"prod","location":"de/fra"}}`, dc)
+		fmt.Fprintf(w, `{"id":%q,"type":"datacenter","properties":{"name":"prod","location":"de/fra"}}`, datacenterID)
 	case path == "/lans/2":
-		io.WriteString(w, o.lan)
-	case path == "/servers" && !o.fails:
-		fmt.Fprintf(w, `{"id":"%s/servers","type":"collection","items":[%s]}`, dc, strings.Join(o.servers, ","))
+		io.WriteString(w, o.lanJSON)
+	case path == "/servers" && !o.listingFails:
+		fmt.Fprintf(w, `{"id":"%s/servers","type":"collection","items":[%s]}`, datacenterID, strings.Join(o.servers, ","))
 	case path == "/servers":
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, `{"httpStatus":503,"messages":[{"message":"maintenance"}]}`)
@@ -144,20 +144,20 @@ func (o *outside) ionos(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token is a JWT that ends then.
-func token(ends time.Time) string {
+// newToken is a JWT that ends then.
+func newToken(expires time.Time) string {
 	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	return part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"exp":%d}`, ends.Unix())) + "." + part("signed")
+	return part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"exp":%d}`, expires.Unix())) + "." + part("signed")
 }
 
-// serve starts both, and returns an environment that leads to them.
-func (o *outside) serve(t *testing.T, set map[string]string) map[string]string {
+// start starts both, and returns an environment that leads to them.
+func (o *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string {
 	t.Helper()
-	if o.lan == "" {
-		o.lan = privateLAN
+	if o.lanJSON == "" {
+		o.lanJSON = privateLAN
 	}
-	api := httptest.NewServer(http.HandlerFunc(o.cluster))
-	cloud := httptest.NewUnstartedServer(http.HandlerFunc(o.ionos))
+	api := httptest.NewServer(http.HandlerFunc(o.serveKubernetes))
+	cloud := httptest.NewUnstartedServer(http.HandlerFunc(o.serveIONOS))
 	cloud.Config.ErrorLog = log.New(io.Discard, "", 0)
 	cloud.StartTLS()
 	t.Cleanup(func() { api.CloseClientConnections(); api.Close(); cloud.CloseClientConnections(); cloud.Close() })
@@ -171,20 +171,20 @@ func (o *outside) serve(t *testing.T, set map[string]string) map[string]string {
 			t.Fatal(err)
 		}
 	}
-	env := valid()
+	env := validEnv()
 	maps.Copy(env, map[string]string{
 		"SECURED_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "IONOS_API_URL": cloud.URL, "IONOS_CA_FILE": filepath.Join(dir, "cloud-ca.pem"),
-		"IONOS_TOKEN": token(time.Now().Add(200*24*time.Hour + time.Hour)), "IONOS_DATACENTER_ID": dc,
+		"IONOS_TOKEN": newToken(time.Now().Add(200*24*time.Hour + time.Hour)), "IONOS_DATACENTER_ID": datacenterID,
 	})
 	maps.Copy(env, set)
 	return env
 }
 
-// run runs the command line, and returns its exit code and what it says.
-func run(t *testing.T, env map[string]string, args ...string) (code int, out, errs string) {
+// runCommand runs the command line, and returns its exit code and what it says.
+func runCommand(t *testing.T, env map[string]string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := Half("v1.2.3").Command(func(name string) string { return env[name] })
+	cmd := Component("v1.2.3").Command(func(name string) string { return env[name] })
 	cmd.SetArgs(args)
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)

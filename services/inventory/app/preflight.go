@@ -19,62 +19,62 @@ import (
 
 // Names of checks that others need.
 const (
-	checkToken  = "IONOS token"
-	checkSource = "source"
+	tokenCheckName  = "IONOS token"
+	sourceCheckName = "source"
 )
 
-// check makes the checks before the flight.
-func check(ctx context.Context, version string, call command.Invocation[Config]) error {
-	f, err := newFlight(call.Config, version)
+// runPreflight makes the checks before the flight.
+func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
+	c, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	return preflight.Run(ctx, call.Out, f.checks())
+	return preflight.Run(ctx, inv.Out, c.checks())
 }
 
-// flight is a configuration, and who is asked whether it can work.
-type flight struct {
+// preflightChecker is a configuration, and who is asked whether it can work.
+type preflightChecker struct {
 	cfg     *Config
 	version string
 	cluster *kubeapi.Client  // nil: the source is none
 	host    string           // of the cluster's API server
 	clock   *preflight.Clock // of its answers
-	cloud   describer        // nil: none is needed
+	cloud   cloudDescriber   // nil: none is needed
 }
 
-func newFlight(cfg *Config, version string) (*flight, error) {
-	f := &flight{cfg: cfg, version: version, clock: &preflight.Clock{}}
+func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
+	c := &preflightChecker{cfg: cfg, version: version, clock: &preflight.Clock{}}
 	var problems []error
-	if cfg.inCluster() {
-		cluster, err := clusterConfig(cfg, version)
+	if cfg.usesCluster() {
+		cluster, err := loadClusterConfig(cfg, version)
 		if err == nil {
-			f.host = cluster.Host
-			cluster.Wrap(f.clock.Wrap)
-			f.cluster, err = kubeapi.New(cluster)
+			c.host = cluster.Host
+			cluster.Wrap(c.clock.Wrap)
+			c.cluster, err = kubeapi.New(cluster)
 		}
 		problems = append(problems, err)
 	}
-	cloud, err := cloudClient(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	f.cloud, _ = cloud.(describer)
-	return f, errors.Join(append(problems, err)...)
+	cloud, err := newCloudClient(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	c.cloud, _ = cloud.(cloudDescriber)
+	return c, errors.Join(append(problems, err)...)
 }
 
 // checks are those that the configuration asks for, in the order in which one would mend things.
-func (f *flight) checks() []preflight.Check {
-	all := preflight.Identity{Files: f.cfg.files(), Server: true}.Checks()
+func (f *preflightChecker) checks() []preflight.Check {
+	all := preflight.Identity{Files: f.cfg.tlsFiles(), Server: true}.Checks()
 	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) {
-		_, err := link.OpenClients(f.cfg.Clients)
+		_, err := link.OpenClients(f.cfg.ClientsFile)
 		return "the list can be used", err
 	}})
-	before := []string{checkSource} // what the first observation needs
+	required := []string{sourceCheckName} // what the first observation needs
 	if f.cluster != nil {
 		all = append(all, f.clusterChecks()...)
 	}
 	// A full look takes as long as its pages need: 15 s would fail a large fleet that serve can read.
-	source := preflight.Check{Name: checkSource, Timeout: patience + preflight.DefaultTimeout, Run: f.source}
+	source := preflight.Check{Name: sourceCheckName, Timeout: observationTimeout + preflight.DefaultTimeout, Run: f.readSource}
 	if f.cluster != nil {
 		source.DependsOn = []string{preflight.APIServer}
-		for _, p := range needed(f.cfg) {
+		for _, p := range requiredPermissions(f.cfg) {
 			source.DependsOn = append(source.DependsOn, p.String())
 		}
 	}
@@ -82,12 +82,12 @@ func (f *flight) checks() []preflight.Check {
 	if f.cloud != nil {
 		cloud := f.cloudChecks()
 		all = append(all, cloud...)
-		before = append(before, names(cloud)...)
+		required = append(required, checkNames(cloud)...)
 	}
-	return append(all, preflight.Check{Name: "first observation", DependsOn: before, Timeout: patience + preflight.DefaultTimeout, Run: f.observe})
+	return append(all, preflight.Check{Name: "first observation", DependsOn: required, Timeout: observationTimeout + preflight.DefaultTimeout, Run: f.observeNodes})
 }
 
-func names(checks []preflight.Check) []string {
+func checkNames(checks []preflight.Check) []string {
 	var all []string
 	for _, c := range checks {
 		all = append(all, c.Name)
@@ -95,35 +95,35 @@ func names(checks []preflight.Check) []string {
 	return all
 }
 
-// source reads the source once, whole, and counts what it tells.
-func (f *flight) source(ctx context.Context) (string, error) {
+// readSource reads the source once, whole, and counts what it tells.
+func (f *preflightChecker) readSource(ctx context.Context) (string, error) {
 	s, err := newSource(f.cfg, f.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ran := make(chan error, 1)
-	go func() { ran <- s.Run(ctx) }()
+	runErr := make(chan error, 1)
+	go func() { runErr <- s.Run(ctx) }()
 	_, err = s.Verify(ctx, roster.Full)
-	news := s.Take()
+	update := s.Take()
 	cancel()
-	if err = errors.Join(err, <-ran); err != nil {
+	if err = errors.Join(err, <-runErr); err != nil {
 		return "", fmt.Errorf("it cannot be read: %w", err)
 	}
-	return count(news)
+	return countNodes(update)
 }
 
-// count says how many nodes the source tells, and how many of them count.
-func count(news roster.News) (string, error) {
+// countNodes says how many nodes the source tells, and how many of them count.
+func countNodes(update roster.News) (string, error) {
 	var workers, selected, ready int
-	var bad []string
-	for _, c := range news.Changed {
+	var invalid []string
+	for _, c := range update.Changed {
 		if c.Excluded != roster.ControlPlane {
 			workers++
 		}
 		switch {
 		case c.Bad != "":
-			bad = append(bad, fmt.Sprintf("%s (%s)", c.Name, c.Bad))
+			invalid = append(invalid, fmt.Sprintf("%s (%s)", c.Name, c.Bad))
 		case c.Excluded == 0:
 			selected++
 			if c.State == roster.Ready {
@@ -131,61 +131,61 @@ func count(news roster.News) (string, error) {
 			}
 		}
 	}
-	saw := fmt.Sprintf("nodes: %d, workers: %d, selected: %d, ready of these: %d", len(news.Changed), workers, selected, ready)
+	detail := fmt.Sprintf("nodes: %d, workers: %d, selected: %d, ready of these: %d", len(update.Changed), workers, selected, ready)
 	switch {
 	case selected == 0:
-		return "", fmt.Errorf("no node is left to tell (%s): check NODE_SELECTOR, and that this is the right source", saw)
-	case len(bad) > 0:
-		return "", preflight.Warning("%s, and what is said of %d cannot be used: %s", saw, len(bad), strings.Join(bad, "; "))
-	case news.Flaw != "":
-		return "", preflight.Warning("%s; %s", saw, news.Flaw)
+		return "", fmt.Errorf("no node is left to tell (%s): check NODE_SELECTOR, and that this is the right source", detail)
+	case len(invalid) > 0:
+		return "", preflight.Warning("%s, and what is said of %d cannot be used: %s", detail, len(invalid), strings.Join(invalid, "; "))
+	case update.Flaw != "":
+		return "", preflight.Warning("%s; %s", detail, update.Flaw)
 	case ready == 0:
-		return "", preflight.Warning("%s: none is ready", saw)
+		return "", preflight.Warning("%s: none is ready", detail)
 	}
-	return saw, nil
+	return detail, nil
 }
 
-// observe makes a first observation, as serve does.
-func (f *flight) observe(ctx context.Context) (string, error) {
-	look, err := newLookout(f.cfg, f.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+// observeNodes makes a first observation, as serve does.
+func (f *preflightChecker) observeNodes(ctx context.Context) (string, error) {
+	pipeline, err := newPipeline(f.cfg, f.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
-	missing, err := look.glance(ctx, patience, func(string) {})
+	missing, err := pipeline.observeOnce(ctx, observationTimeout, func(string) {})
 	if err = errors.Join(err, missing); err != nil {
 		return "", err
 	}
-	told, left := look.collector.summary()
+	published, omitted := pipeline.collector.summarizeNodes()
 	switch {
-	case told == 0:
-		return "", fmt.Errorf("no node would be told; left out: %s; say why: slicefeed-inventory explain NODE", orNone(left))
-	case len(left) > 0:
-		return "", preflight.Warning("nodes that would be told: %d; left out, though they count: %s; say why: slicefeed-inventory explain NODE", told, orNone(left))
+	case published == 0:
+		return "", fmt.Errorf("no node would be told; left out: %s; say why: slicefeed-inventory explain NODE", abbreviate(omitted))
+	case len(omitted) > 0:
+		return "", preflight.Warning("nodes that would be told: %d; left out, though they count: %s; say why: slicefeed-inventory explain NODE", published, abbreviate(omitted))
 	}
-	return fmt.Sprintf("nodes that would be told: %d", told), nil
+	return fmt.Sprintf("nodes that would be told: %d", published), nil
 }
 
-// summary is how many nodes are in the roster, and which of those that count are not, and why.
-func (c *collector) summary() (told int, left []string) {
+// summarizeNodes is how many nodes are in the roster, and which of those that count are not, and why.
+func (c *collector) summarizeNodes() (published int, omitted []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.intake.Roster.Omitted() {
 		if o.Reason != roster.ControlPlane && o.Reason != roster.ExcludedByLabel && o.Reason != roster.NotSelected {
-			left = append(left, fmt.Sprintf("%s (%s)", o.Name, strings.ToUpper(o.Reason.String())))
+			omitted = append(omitted, fmt.Sprintf("%s (%s)", o.Name, strings.ToUpper(o.Reason.String())))
 		}
 	}
-	return len(c.intake.Roster.Nodes()), left
+	return len(c.intake.Roster.Nodes()), omitted
 }
 
-// orNone lists a few of many.
-func orNone(all []string) string {
-	const few = 3
+// abbreviate lists a few of many.
+func abbreviate(all []string) string {
+	const maxNames = 3
 	if len(all) == 0 {
 		return "none"
 	}
-	text := strings.Join(all[:min(len(all), few)], ", ")
-	if len(all) > few {
-		text += fmt.Sprintf(" and %d more", len(all)-few)
+	text := strings.Join(all[:min(len(all), maxNames)], ", ")
+	if len(all) > maxNames {
+		text += fmt.Sprintf(" and %d more", len(all)-maxNames)
 	}
 	return text
 }

@@ -5,10 +5,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 )
 
-// needed is what the inventory does in the secured cluster.
-func needed(cfg *Config) []preflight.Permission {
+// requiredPermissions is what the inventory does in the secured cluster.
+func requiredPermissions(cfg *Config) []preflight.Permission {
 	if cfg.SourceKind == "service" {
-		s, _ := parseService(cfg.Service) // its error is one of configuration, and told there
+		s, _ := parseServiceRef(cfg.SourceService) // its error is one of configuration, and told there
 		return []preflight.Permission{
 			{Verb: "get", Resource: "services", Namespace: s.namespace, Name: s.name},
 			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.namespace},
@@ -24,17 +24,17 @@ func needed(cfg *Config) []preflight.Permission {
 	return all
 }
 
-// excessive is what a thief of the credential would like, and the inventory never does.
-var excessive = []preflight.Permission{
+// excessPermissions is what a thief of the credential would like, and the inventory never does.
+var excessPermissions = []preflight.Permission{
 	{Verb: "patch", Resource: "nodes"},
 	{Verb: "delete", Resource: "nodes"},
 	{Verb: "list", Resource: "secrets"},
 	{Verb: "create", Resource: "pods"},
 }
 
-func (f *flight) clusterChecks() []preflight.Check {
+func (f *preflightChecker) clusterChecks() []preflight.Check {
 	return preflight.Cluster{
 		Client: f.cluster.RESTClient(), Reviews: f.cluster.AccessReviews(),
 		Host: f.host, Clock: f.clock, Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory",
-	}.Checks(needed(f.cfg), excessive)
+	}.Checks(requiredPermissions(f.cfg), excessPermissions)
 }

@@ -9,8 +9,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// seconds are what a stage's histogram has summed up.
-func (m *metrics) seconds(t *testing.T, stage string) (float64, uint64) {
+// propagationSum are what a stage's histogram has summed up.
+func (m *metrics) propagationSum(t *testing.T, stage string) (float64, uint64) {
 	t.Helper()
 	var out dto.Metric
 	if err := m.propagation.WithLabelValues(stage).(prometheus.Histogram).Write(&out); err != nil {
@@ -19,21 +19,21 @@ func (m *metrics) seconds(t *testing.T, stage string) (float64, uint64) {
 	return out.GetHistogram().GetSampleSum(), out.GetHistogram().GetSampleCount()
 }
 
-func TestPropagationIsCountedFromTheSourcesWord(t *testing.T) {
+func TestMeasuresPropagationFromSourceChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(prometheus.NewRegistry())
-		m.sent() // before anything has come
-		m.seen(time.Now())
+		m.recordSent() // before anything has come
+		m.changeReceived(time.Now())
 		time.Sleep(time.Second)
-		m.stored()
+		m.recordStored()
 		time.Sleep(time.Second)
-		m.sent()
-		m.seen(time.Time{}) // a listing of the cloud brought an address
+		m.recordSent()
+		m.changeReceived(time.Time{}) // a listing of the cloud brought an address
 		time.Sleep(time.Hour)
-		m.stored()
-		m.sent()
+		m.recordStored()
+		m.recordSent()
 		for stage, want := range map[string]float64{stageStored: 1, stageSent: 2} {
-			if sum, n := m.seconds(t, stage); sum != want || n != 1 {
+			if sum, n := m.propagationSum(t, stage); sum != want || n != 1 {
 				t.Errorf("%s: %d times, %v s in all, want once and %v s", stage, n, sum, want)
 			}
 		}

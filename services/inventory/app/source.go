@@ -36,10 +36,10 @@ type source interface {
 
 // newSource makes the source that the configuration names.
 func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source, error) {
-	if !cfg.inCluster() {
-		return recordsOf(cfg, log, registry)
+	if !cfg.usesCluster() {
+		return newRecordsSource(cfg, log, registry)
 	}
-	cluster, err := clusterConfig(cfg, version)
+	cluster, err := loadClusterConfig(cfg, version)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		return nil, fmt.Errorf("client of the secured cluster: %w", err)
 	}
 	if cfg.SourceKind == "service" {
-		s, err := parseService(cfg.Service)
+		s, err := parseServiceRef(cfg.SourceService)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 			Namespace: s.namespace, Name: s.name, Log: log, Registerer: registry,
 		}), nil
 	}
-	rules, err := rulesOf(cfg)
+	rules, err := newNodeRules(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 	return kubenodes.New(nodes), nil
 }
 
-func rulesOf(cfg *Config) (rules kubenodes.Rules, err error) {
-	if rules.Selector, err = labels.Parse(cfg.Selector); err != nil {
+func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
+	if rules.Selector, err = labels.Parse(cfg.NodeSelector); err != nil {
 		return rules, err
 	}
 	if cfg.Cordoned == "drain" {
@@ -82,15 +82,15 @@ func rulesOf(cfg *Config) (rules kubenodes.Rules, err error) {
 	return rules, err
 }
 
-func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (source, error) {
+func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (source, error) {
 	var reader records.Reader
 	var name string
 	var err error
 	switch cfg.SourceKind {
 	case "file":
-		reader, name = records.NewFileReader(cfg.File), "the file "+cfg.File
+		reader, name = records.NewFileReader(cfg.RecordsFile), "the file "+cfg.RecordsFile
 	case "command":
-		args, errArgs := records.ParseArgs(cfg.Args)
+		args, errArgs := records.ParseArgs(cfg.CommandArgs)
 		name = "the command " + cfg.Command
 		if reader, err = records.NewCommandReader(append([]string{cfg.Command}, args...), log); err != nil {
 			err = &settings.Problem{Setting: "INVENTORY_COMMAND", Value: cfg.Command, Expected: "a program that can be run: " + err.Error()}
@@ -98,7 +98,7 @@ func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (s
 		err = errors.Join(err, errArgs)
 	case "static":
 		name = "INVENTORY_STATIC"
-		reader, err = records.NewStaticReader(cfg.Static)
+		reader, err = records.NewStaticReader(cfg.StaticRecords)
 	}
 	if err != nil {
 		return nil, err
@@ -106,11 +106,11 @@ func recordsOf(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (s
 	return records.New(records.Config{Reader: reader, Name: name, Log: log, Registerer: registry}), nil
 }
 
-// rosterConfig says how the roster joins and paces the source and the cloud.
-func rosterConfig(cfg *Config) roster.Config {
-	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), Poll: cfg.PollInterval, Pace: cfg.Pace}
+// newRosterConfig says how the roster joins and paces the source and the cloud.
+func newRosterConfig(cfg *Config) roster.Config {
+	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), Poll: cfg.CloudPollInterval, Pace: cfg.SourcePollInterval}
 	switch {
-	case cfg.askCloud():
+	case cfg.usesCloud():
 		c.Resolver = roster.ByCloud
 	case cfg.SourceKind == "kubernetes":
 		c.Resolver = roster.ByNodeAddress
@@ -118,20 +118,20 @@ func rosterConfig(cfg *Config) roster.Config {
 		c.Resolver = roster.ByRecord
 	}
 	if cfg.SourceKind == "file" || cfg.SourceKind == "command" {
-		c.Rest = cfg.Pace // a look is a read, and nobody else reads
+		c.Rest = cfg.SourcePollInterval // a look is a read, and nobody else reads
 	}
 	return c
 }
 
-func clusterConfig(cfg *Config, version string) (*rest.Config, error) {
+func loadClusterConfig(cfg *Config, version string) (*rest.Config, error) {
 	var cluster *rest.Config
 	var err error
-	if cfg.Kubeconfig == "" && cfg.Context == "" {
+	if cfg.Kubeconfig == "" && cfg.KubeContext == "" {
 		cluster, err = rest.InClusterConfig()
 	} else {
 		cluster, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig},
-			&clientcmd.ConfigOverrides{CurrentContext: cfg.Context}).ClientConfig()
+			&clientcmd.ConfigOverrides{CurrentContext: cfg.KubeContext}).ClientConfig()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("SECURED_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
@@ -143,13 +143,13 @@ func clusterConfig(cfg *Config, version string) (*rest.Config, error) {
 	return cluster, nil
 }
 
-// cloudClient makes the client of the cloud, or nil where none is needed.
-func cloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
-	if !cfg.askCloud() {
+// newCloudClient makes the client of the cloud, or nil where none is needed.
+func newCloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
+	if !cfg.usesCloud() {
 		return nil, nil
 	}
 	client, err := ionos.New(ionos.Config{
-		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.pairs(), Budget: cfg.Budget,
+		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.lanPairs(), Budget: cfg.RequestBudget,
 		UserAgent: "slicefeed-inventory/" + version, Log: log, Registerer: registry,
 	})
 	if err != nil {

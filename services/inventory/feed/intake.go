@@ -37,8 +37,8 @@ func (i *Intake) Publish(now time.Time, changes []roster.Change) (roster.Status,
 	return status, i.Roster.Ask(now)
 }
 
-// SetDoubtDepth says how many observations subscribers want of a series.
-func (i *Intake) SetDoubtDepth(observations int) {
+// SetConfirmations says how many observations subscribers want of a series.
+func (i *Intake) SetConfirmations(observations int) {
 	i.confirmations = observations
 	i.Roster.SetDoubtDepth(observations)
 }

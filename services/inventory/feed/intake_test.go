@@ -72,7 +72,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 		t.Run(of.name, func(t *testing.T) {
 			o := newFakeSource(of.views...)
 			if of.depth > 0 {
-				o.SetDoubtDepth(of.depth)
+				o.SetConfirmations(of.depth)
 			}
 			checkEqual(t, "full looks at the start", o.runUntilIdle(all), of.first)
 			checkEqual(t, "full looks after it", o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), of.later)
@@ -83,7 +83,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 	for depth, later := range map[int]int{1: 1, 4: 4} {
 		o := newFakeSource()
-		o.SetDoubtDepth(depth)
+		o.SetConfirmations(depth)
 		o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
 		checkEqual(t, "full looks when all is gone", o.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
 	}

@@ -30,12 +30,12 @@ type Client struct {
 // observer looks at the outside when clients are in doubt. It is called by many goroutines
 // and must not wait for any of them.
 type observer interface {
-	// Doubt asks for a series of complete observations, of at least one, and returns how many
+	// RequestObservations asks for a series of complete observations, of at least one, and returns how many
 	// that adds to those that are going to be made anyway.
-	Doubt(observations int) (added int)
-	// SetDoubtDepth says how many the series have that the inventory begins by itself:
+	RequestObservations(observations int) (added int)
+	// SetConfirmations says how many the series have that the inventory begins by itself:
 	// the largest number that a connected client wants, at least one.
-	SetDoubtDepth(observations int)
+	SetConfirmations(observations int)
 }
 
 // Config is what a server needs. Durations and Streams have defaults, the rest is mandatory.
@@ -97,7 +97,7 @@ func (s *Server) addConfirmations(confirmations, by int) {
 	before := s.maxConfirmations()
 	s.streamsByConfirmations[confirmations] += by
 	if now := s.maxConfirmations(); now != before {
-		s.cfg.Observer.SetDoubtDepth(now)
+		s.cfg.Observer.SetConfirmations(now)
 	}
 }
 

@@ -67,14 +67,14 @@ type fakeObserver struct {
 	confirmations int
 }
 
-func (o *fakeObserver) Doubt(n int) int {
+func (o *fakeObserver) RequestObservations(n int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.requested = append(o.requested, n)
 	return n
 }
 
-func (o *fakeObserver) SetDoubtDepth(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.confirmations = n }
+func (o *fakeObserver) SetConfirmations(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.confirmations = n }
 
 type harness struct {
 	t        *testing.T

@@ -33,8 +33,8 @@ type rosterObserver struct {
 	*roster.Roster
 }
 
-func (o rosterObserver) Doubt(n int) int   { return o.Roster.Doubt(time.Now(), n) }
-func (rosterObserver) SetDoubtDepth(n int) {}
+func (o rosterObserver) RequestObservations(n int) int { return o.Roster.Doubt(time.Now(), n) }
+func (rosterObserver) SetConfirmations(n int)          {}
 
 // I7: one bad peer harms only itself.
 func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {

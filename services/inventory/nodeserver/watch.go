@@ -46,7 +46,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 
 // requestObservations asks for a series on behalf of a client, as far as its quota goes.
 func (s *Server) requestObservations(client string, observations int) {
-	if granted := s.quota.request(client, time.Now(), observations, s.cfg.Observer.Doubt); granted < observations {
+	if granted := s.quota.request(client, time.Now(), observations, s.cfg.Observer.RequestObservations); granted < observations {
 		s.logLimiter.Do(func() {
 			s.cfg.Log.Warn("client asks for more observations than it may cause", "client", client,
 				"requested", observations, "granted", granted)

@@ -10,66 +10,66 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// nodes is each node with the chain from what is said of it to what is told. Those that are left out
+// nodesSection is each node with the chain from what is said of it to what is told. Those that are left out
 // though they count come first, those that are left out on purpose last.
-func (m *model) nodes() statuspage.Section {
+func (m *pageBuilder) nodesSection() statuspage.Section {
 	s := statuspage.Section{Title: "Nodes"}
-	all, left, unready := m.omitted(), 0, 0
+	all, omitted, notReady := m.omittedItems(), 0, 0
 	for i := range all {
 		if all[i].Summary.Severity != statuspage.None {
-			left++
+			omitted++
 		}
 	}
 	for _, n := range m.Nodes {
 		if n.State == roster.NotReady {
-			unready++
+			notReady++
 		}
-		all = append(all, m.node(n))
+		all = append(all, m.nodeItem(n))
 	}
 	worst := statuspage.Warning
 	for i := range all {
 		worst = statuspage.MoreSevere(worst, all[i].Summary.Severity)
 	}
-	if left > 0 {
-		m.blamef(worst, "%s", statuspage.FormatCount(left, "node is left out though it counts", "nodes are left out though they count"))
+	if omitted > 0 {
+		m.addProblemf(worst, "%s", statuspage.FormatCount(omitted, "node is left out though it counts", "nodes are left out though they count"))
 	}
-	if unready > 0 {
-		m.blamef(statuspage.Warning, "%s not ready", areNodes(unready))
+	if notReady > 0 {
+		m.addProblemf(statuspage.Warning, "%s not ready", countNodes(notReady))
 	}
-	if m.asked == "" && m.Status.Observation > 0 && !slices.ContainsFunc(m.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
-		m.blamef(statuspage.Error, "no node is ready")
+	if m.filter == "" && m.Status.Observation > 0 && !slices.ContainsFunc(m.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
+		m.addProblemf(statuspage.Error, "no node is ready")
 	}
 	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
-		return cmp.Or(cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank()), cmp.Compare(b2i(aside(&a)), b2i(aside(&b))))
+		return cmp.Or(cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank()), cmp.Compare(boolToInt(isExcluded(&a)), boolToInt(isExcluded(&b))))
 	})
 	if len(all) == 0 {
 		text := "The source has told no node yet."
-		if m.asked != "" {
-			m.blamef(statuspage.Warning, "there is no node of this name here")
-			e, _ := m.Explain(m.asked)
+		if m.filter != "" {
+			m.addProblemf(statuspage.Warning, "there is no node of this name here")
+			e, _ := m.Explain(m.filter)
 			text = statuspage.SafeText(e.Verdict)
 		}
 		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
 	}
-	s.Items, s.Omitted = m.detailed(all)
+	s.Items, s.Omitted = m.addDetails(all)
 	return s
 }
 
-// detailed gives the first of the nodes their chains, as long as there is room.
-func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left string) {
-	room := statuspage.Budget{Bytes: maxDetails}
+// addDetails gives the first of the nodes their chains, as long as there is room.
+func (m *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item, left string) {
+	budget := statuspage.Budget{Bytes: maxDetails}
 	folded := 0
 	shown = all[:min(len(all), maxNodes)]
 	for n := range shown {
-		if room.Bytes > 0 {
-			whole := shown[n]
-			m.chain(&whole)
-			if m.asked != "" {
-				whole.Filter = "" // it is asked for already
+		if budget.Bytes > 0 {
+			item := shown[n]
+			m.addExplanation(&item)
+			if m.filter != "" {
+				item.Filter = "" // it is asked for already
 			}
-			whole.Expanded = m.asked != "" || n < maxOpen && (whole.Summary.Severity == statuspage.Error || whole.Summary.Severity == statuspage.Warning)
-			if room.Reserve(&whole) {
-				shown[n] = whole
+			item.Expanded = m.filter != "" || n < maxOpen && (item.Summary.Severity == statuspage.Error || item.Summary.Severity == statuspage.Warning)
+			if budget.Reserve(&item) {
+				shown[n] = item
 			}
 		}
 		if shown[n].Items == nil {
@@ -79,24 +79,24 @@ func (m *model) detailed(all []statuspage.Item) (shown []statuspage.Item, left s
 	return shown, statuspage.DescribeOmitted(folded, len(all)-len(shown), "nodes")
 }
 
-func (m *model) node(n *roster.Node) statuspage.Item {
+func (m *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	var addresses []string
 	for _, a := range n.Addresses {
 		addresses = append(addresses, a.String())
 	}
-	is := statuspage.Line{Severity: statuspage.OK, Text: "ready"}
+	summary := statuspage.Line{Severity: statuspage.OK, Text: "ready"}
 	switch n.State {
 	case roster.Draining:
-		is = statuspage.Line{Text: "draining"} // as nodes do that are about to be replaced
+		summary = statuspage.Line{Text: "draining"} // as nodes do that are about to be replaced
 	case roster.NotReady:
-		is = statuspage.Line{Severity: statuspage.Warning, Text: "not ready"}
+		summary = statuspage.Line{Severity: statuspage.Warning, Text: "not ready"}
 	}
-	is.Text += " at " + strings.Join(addresses, ", ")
-	also := "for " + statuspage.FormatAge(m.at, n.Since)
+	summary.Text += " at " + strings.Join(addresses, ", ")
+	detail := "for " + statuspage.FormatAge(m.at, n.Since)
 	if n.Zone != "" {
-		also += ", zone " + n.Zone
+		detail += ", zone " + n.Zone
 	}
-	i := statuspage.Item{Name: statuspage.SafeText(n.Name), Filter: statuspage.SafeText(n.Name), Summary: is, Detail: statuspage.SafeText(also)}
+	i := statuspage.Item{Name: statuspage.SafeText(n.Name), Filter: statuspage.SafeText(n.Name), Summary: summary, Detail: statuspage.SafeText(detail)}
 	if n.ServerID != "" {
 		i.Facts = []statuspage.Fact{{Name: "chain", Values: []statuspage.Line{{
 			Text: statuspage.SafeText("Node " + n.Name + " → server " + n.ServerID + " → " + strings.Join(addresses, ", ")),
@@ -105,17 +105,17 @@ func (m *model) node(n *roster.Node) statuspage.Item {
 	return i
 }
 
-const onPurpose = "left out on purpose: "
+const excludedPrefix = "left out on purpose: "
 
-// omitted are the nodes that are left out.
-func (m *model) omitted() []statuspage.Item {
+// omittedItems are the nodes that are left out.
+func (m *pageBuilder) omittedItems() []statuspage.Item {
 	all := make([]statuspage.Item, 0, len(m.Omitted)+len(m.Nodes))
 	for _, o := range m.Omitted {
 		why := strings.ToUpper(o.Reason.String())
 		i := statuspage.Item{Name: statuspage.SafeText(o.Name), Filter: statuspage.SafeText(o.Name)}
 		switch o.Reason {
 		case roster.ControlPlane, roster.ExcludedByLabel, roster.NotSelected:
-			i.Summary = statuspage.Line{Text: onPurpose + why}
+			i.Summary = statuspage.Line{Text: excludedPrefix + why}
 		case roster.NotResolvedYet:
 			i.Summary = statuspage.Line{Severity: statuspage.Warning, Text: "left out: " + why}
 		default:
@@ -129,11 +129,11 @@ func (m *model) omitted() []statuspage.Item {
 	return all
 }
 
-// aside reports whether a node is none of those that are to be told.
-func aside(i *statuspage.Item) bool { return strings.HasPrefix(i.Summary.Text, onPurpose) }
+// isExcluded reports whether a node is none of those that are to be told.
+func isExcluded(i *statuspage.Item) bool { return strings.HasPrefix(i.Summary.Text, excludedPrefix) }
 
-// chain adds how it came about that a node is told as it is, or left out.
-func (m *model) chain(i *statuspage.Item) {
+// addExplanation adds how it came about that a node is told as it is, or left out.
+func (m *pageBuilder) addExplanation(i *statuspage.Item) {
 	e, known := m.Explain(i.Filter)
 	if !known {
 		return // it has gone meanwhile
@@ -141,24 +141,24 @@ func (m *model) chain(i *statuspage.Item) {
 	if i.Lines == nil {
 		i.Lines = []statuspage.Line{{Text: statuspage.SafeText(e.Verdict)}}
 	}
-	whole := statuspage.Item{Name: "the whole chain", Expanded: m.asked != ""}
-	no := 0
+	steps := statuspage.Item{Name: "the whole chain", Expanded: m.filter != ""}
+	failed := 0
 	for n := range e.Steps {
 		s := &e.Steps[n]
 		if s.Result == roster.Failed {
-			no++
+			failed++
 		}
 		if n == 0 || s.Stage != e.Steps[n-1].Stage {
-			whole.Facts = append(whole.Facts, statuspage.Fact{Name: s.Stage})
+			steps.Facts = append(steps.Facts, statuspage.Fact{Name: s.Stage})
 		}
-		of := &whole.Facts[len(whole.Facts)-1]
-		of.Values = append(of.Values, step(s))
+		fact := &steps.Facts[len(steps.Facts)-1]
+		fact.Values = append(fact.Values, stepLine(s))
 	}
-	whole.Summary.Text = fmt.Sprintf("%s, %d of them no", statuspage.FormatCount(len(e.Steps), "step", "steps"), no)
-	i.Items = append(i.Items, whole)
+	steps.Summary.Text = fmt.Sprintf("%s, %d of them no", statuspage.FormatCount(len(e.Steps), "step", "steps"), failed)
+	i.Items = append(i.Items, steps)
 }
 
-func step(s *roster.Step) statuspage.Line {
+func stepLine(s *roster.Step) statuspage.Line {
 	line := statuspage.Line{Text: s.Question + ": " + s.Saw}
 	if strings.HasSuffix(s.Question, "?") {
 		line.Text = s.Question + " (" + s.Saw + ")"
@@ -175,7 +175,7 @@ func step(s *roster.Step) statuspage.Line {
 	return line
 }
 
-func b2i(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

@@ -22,7 +22,7 @@ type Config struct {
 	Version, Instance string // which replica this is
 	Kind              string // SOURCE_KIND
 
-	Look        func() Seen
+	ReadState   func() State
 	Explain     func(name string) (e roster.Explanation, known bool)
 	Subscribers func() []nodeserver.Subscriber
 	Cloud       Cloud // nil: none is needed
@@ -34,8 +34,8 @@ type Cloud interface {
 	TokenExpiry() (at time.Time, known bool, err error)
 }
 
-// Seen is what the roster says at a moment.
-type Seen struct {
+// State is what the roster says at a moment.
+type State struct {
 	Status  roster.Status
 	Nodes   []*roster.Node // by name
 	Omitted []roster.Omission
@@ -44,10 +44,10 @@ type Seen struct {
 
 // Listing is the last listing of the cloud.
 type Listing struct {
-	At      time.Time // when it began; zero: there was none
-	Took    time.Duration
-	Servers int
-	Err     error // why it gave nothing
+	StartedAt time.Time // when it began; zero: there was none
+	Duration  time.Duration
+	Servers   int
+	Err       error // why it gave nothing
 }
 
 // What a page shows at most. Beyond that it says how much is left out.
@@ -59,62 +59,62 @@ const (
 )
 
 // Page looks around. Asked is a node's name, to see that one alone, or empty.
-func (c *Config) Page(at time.Time, asked string) statuspage.Page {
-	m := model{Config: c, Seen: c.Look(), at: at, asked: asked}
-	if asked != "" {
-		m.Nodes = slices.DeleteFunc(m.Nodes, func(n *roster.Node) bool { return n.Name != asked })
-		m.Omitted = slices.DeleteFunc(m.Omitted, func(o roster.Omission) bool { return o.Name != asked })
+func (c *Config) Page(at time.Time, filter string) statuspage.Page {
+	b := pageBuilder{Config: c, State: c.ReadState(), at: at, filter: filter}
+	if filter != "" {
+		b.Nodes = slices.DeleteFunc(b.Nodes, func(n *roster.Node) bool { return n.Name != filter })
+		b.Omitted = slices.DeleteFunc(b.Omitted, func(o roster.Omission) bool { return o.Name != filter })
 	}
 	p := statuspage.Page{
-		Component: "slicefeed-inventory", Version: statuspage.SafeText(c.Version), Instance: statuspage.SafeText(c.Instance), At: at, Filter: statuspage.SafeText(asked),
+		Component: "slicefeed-inventory", Version: statuspage.SafeText(c.Version), Instance: statuspage.SafeText(c.Instance), At: at, Filter: statuspage.SafeText(filter),
 	}
-	source, nodes, subscribers := m.source(), m.nodes(), m.subscribers()
+	source, nodes, subscribers := b.sourceSection(), b.nodesSection(), b.subscribersSection()
 	p.Sections = []statuspage.Section{source, nodes, subscribers}
 	if c.Cloud != nil {
-		p.Sections = append(p.Sections, m.cloud())
+		p.Sections = append(p.Sections, b.cloudSection())
 	}
-	p.Summary = m.verdict()
+	p.Summary = b.headline()
 	return p
 }
 
-// model is a page in the making.
-type model struct {
+// pageBuilder is a page in the making.
+type pageBuilder struct {
 	*Config
-	Seen
+	State
 
-	at    time.Time
-	asked string
+	at     time.Time
+	filter string
 
-	wrong, look []string // what is to be said on top
+	problems, warnings []string // what is to be said on top
 }
 
-func (m *model) blamef(g statuspage.Severity, format string, args ...any) {
+func (m *pageBuilder) addProblemf(g statuspage.Severity, format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); g {
 	case statuspage.Error:
-		m.wrong = append(m.wrong, text)
+		m.problems = append(m.problems, text)
 	case statuspage.Warning:
-		m.look = append(m.look, text)
+		m.warnings = append(m.warnings, text)
 	}
 }
 
-// verdict says in a sentence whether all is well.
-func (m *model) verdict() statuspage.Line {
-	is := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("All is well: %s told.", areNodes(len(m.Nodes)))}
-	said := slices.Concat(m.wrong, m.look)
-	if len(said) > 0 {
-		is.Severity = statuspage.Warning
-		is.Text = strings.ToUpper(said[0][:1]) + strings.Join(said, ", ")[1:] + "."
+// headline says in a sentence whether all is well.
+func (m *pageBuilder) headline() statuspage.Line {
+	line := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("All is well: %s told.", countNodes(len(m.Nodes)))}
+	texts := slices.Concat(m.problems, m.warnings)
+	if len(texts) > 0 {
+		line.Severity = statuspage.Warning
+		line.Text = strings.ToUpper(texts[0][:1]) + strings.Join(texts, ", ")[1:] + "."
 	}
-	if len(m.wrong) > 0 {
-		is.Severity = statuspage.Error
+	if len(m.problems) > 0 {
+		line.Severity = statuspage.Error
 	}
-	return is
+	return line
 }
 
-func areNodes(n int) string { return statuspage.FormatCount(n, "node is", "nodes are") }
+func countNodes(n int) string { return statuspage.FormatCount(n, "node is", "nodes are") }
 
-// source says what the roster is worth.
-func (m *model) source() statuspage.Section {
+// sourceSection says what the roster is worth.
+func (m *pageBuilder) sourceSection() statuspage.Section {
 	s := statuspage.Section{Title: "Source"}
 	t := &statuspage.Table{Columns: []string{"part", "state", "for", "why"}}
 	parts := []struct {
@@ -128,7 +128,7 @@ func (m *model) source() statuspage.Section {
 			grade = statuspage.Error
 		}
 		if grade != statuspage.OK {
-			m.blamef(grade, "%s %s %s", p.name, p.is, p.part.Sync)
+			m.addProblemf(grade, "%s %s %s", p.name, p.is, p.part.Sync)
 		}
 		age := ""
 		if !p.part.Since.IsZero() {
@@ -163,20 +163,20 @@ func (m *model) source() statuspage.Section {
 	return s
 }
 
-// subscribers says who is told, and how far.
-func (m *model) subscribers() statuspage.Section {
+// subscribersSection says who is told, and how far.
+func (m *pageBuilder) subscribersSection() statuspage.Section {
 	s := statuspage.Section{Title: "Subscribers"}
 	all := m.Subscribers()
 	if len(all) == 0 {
-		m.blamef(statuspage.Warning, "nobody subscribes")
+		m.addProblemf(statuspage.Warning, "nobody subscribes")
 		s.Lines = []statuspage.Line{statuspage.Linef("Nobody subscribes at present. Is this inventory's address that of the writer's INVENTORY_ADDRESS, and its SAN in ALLOWED_CLIENTS_FILE?")}
 		return s
 	}
 	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}
 	slow := 0
 	for i := range all {
-		row, late := m.subscriber(&all[i])
-		if late {
+		row, isSlow := m.subscriberRow(&all[i])
+		if isSlow {
 			slow++
 		}
 		if len(t.Rows) < maxSubscribers {
@@ -184,7 +184,7 @@ func (m *model) subscribers() statuspage.Section {
 		}
 	}
 	if slow > 0 {
-		m.blamef(statuspage.Warning, "%s slow", statuspage.FormatCount(slow, "subscriber is", "subscribers are"))
+		m.addProblemf(statuspage.Warning, "%s slow", statuspage.FormatCount(slow, "subscriber is", "subscribers are"))
 	}
 	s.Table = t
 	if n := len(all) - len(t.Rows); n > 0 {
@@ -193,32 +193,32 @@ func (m *model) subscribers() statuspage.Section {
 	return s
 }
 
-// late is how long a subscriber may not have read anything: heartbeats come every 5 s.
-const late = 15 * time.Second
+// lagThreshold is how long a subscriber may not have read anything: heartbeats come every 5 s.
+const lagThreshold = 15 * time.Second
 
-func (m *model) subscriber(one *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {
+func (m *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {
 	view := "all nodes"
-	if sel := one.View.Selector; sel != nil && !sel.Empty() {
+	if sel := sub.View.Selector; sel != nil && !sel.Empty() {
 		view = statuspage.SafeText(sel.String())
 	}
-	if one.Operator {
+	if sub.Operator {
 		view += ", operator"
 	}
 	lag := statuspage.Line{Severity: statuspage.OK, Text: "none"}
-	read := cmp.Or(one.LastSentAt, one.Since)
-	silent := "has read nothing for " + statuspage.FormatAge(m.at, read)
+	read := cmp.Or(sub.LastSentAt, sub.Since)
+	idle := "has read nothing for " + statuspage.FormatAge(m.at, read)
 	switch {
-	case m.at.Sub(read) > late:
+	case m.at.Sub(read) > lagThreshold:
 		slow = true
-		lag = statuspage.Line{Severity: statuspage.Warning, Text: silent}
-	case !one.Synced:
+		lag = statuspage.Line{Severity: statuspage.Warning, Text: idle}
+	case !sub.Synced:
 		lag = statuspage.Line{Text: "waits for the first word"}
 	}
-	if one.Lag > 0 {
-		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(one.Lag, 1<<30)), "change", "changes")}
+	if sub.Lag > 0 {
+		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(sub.Lag, 1<<30)), "change", "changes")}
 	}
-	if slow && one.Lag > 0 {
-		lag.Text += ", " + silent
+	if slow && sub.Lag > 0 {
+		lag.Text += ", " + idle
 	}
-	return []statuspage.Line{{Text: statuspage.SafeText(one.Name)}, {Text: view}, {Text: statuspage.FormatAge(m.at, one.Since)}, lag}, slow
+	return []statuspage.Line{{Text: statuspage.SafeText(sub.Name)}, {Text: view}, {Text: statuspage.FormatAge(m.at, sub.Since)}, lag}, slow
 }

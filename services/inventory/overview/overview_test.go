@@ -20,15 +20,17 @@ import (
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-type costs struct {
+type fakeCloud struct {
 	budget  ionos.Budget
 	expires time.Time
 	err     error
 }
 
-func (c *costs) Budget() ionos.Budget { return c.budget }
+func (c *fakeCloud) Budget() ionos.Budget { return c.budget }
 
-func (c *costs) TokenExpiry() (time.Time, bool, error) { return c.expires, !c.expires.IsZero(), c.err }
+func (c *fakeCloud) TokenExpiry() (time.Time, bool, error) {
+	return c.expires, !c.expires.IsZero(), c.err
+}
 
 func node(name string, state roster.State, address string) *roster.Node {
 	return &roster.Node{
@@ -37,24 +39,24 @@ func node(name string, state roster.State, address string) *roster.Node {
 	}
 }
 
-// world is what a Config is made from, all of it well.
-type world struct {
-	seen        Seen
-	costs       *costs
+// fixture is what a Config is made from, all of it well.
+type fixture struct {
+	state       State
+	cloud       *fakeCloud
 	steps       []roster.Step
 	subscribers []nodeserver.Subscriber
 }
 
-func well() *world {
+func healthyFixture() *fixture {
 	synced := roster.Part{Sync: roster.Synced, Since: now.Add(-time.Hour)}
-	return &world{
-		seen: Seen{
+	return &fixture{
+		state: State{
 			Status:  roster.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Told: true},
 			Nodes:   []*roster.Node{node("worker-1", roster.Ready, "10.0.1.11"), node("worker-2", roster.Draining, "10.0.1.12")},
 			Omitted: []roster.Omission{{Name: "master", Reason: roster.ControlPlane}},
-			Listing: Listing{At: now.Add(-30 * time.Second), Took: 250 * time.Millisecond, Servers: 4},
+			Listing: Listing{StartedAt: now.Add(-30 * time.Second), Duration: 250 * time.Millisecond, Servers: 4},
 		},
-		costs: &costs{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90 * 24 * time.Hour)},
+		cloud: &fakeCloud{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90 * 24 * time.Hour)},
 		steps: []roster.Step{
 			{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no control plane label"},
 			{Stage: roster.StageMatch, Question: "Which server, by its provider ID?", Result: roster.Failed, Saw: "the node has none"},
@@ -65,17 +67,17 @@ func well() *world {
 	}
 }
 
-func (w *world) page(asked string) statuspage.Page {
+func (w *fixture) page(filter string) statuspage.Page {
 	c := &Config{
-		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: w.costs,
-		Look: func() Seen {
-			seen := w.seen
-			seen.Nodes, seen.Omitted = append([]*roster.Node(nil), seen.Nodes...), append([]roster.Omission(nil), seen.Omitted...)
-			return seen
+		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: w.cloud,
+		ReadState: func() State {
+			state := w.state
+			state.Nodes, state.Omitted = append([]*roster.Node(nil), state.Nodes...), append([]roster.Omission(nil), state.Omitted...)
+			return state
 		},
 		Explain: func(name string) (roster.Explanation, bool) {
 			e := roster.Explanation{Steps: w.steps, Verdict: "It is what " + name + " is."}
-			for _, o := range w.seen.Omitted {
+			for _, o := range w.state.Omitted {
 				if o.Name == name {
 					e.Left, e.Verdict = o.Reason, "Left out: "+o.Advice
 				}
@@ -84,10 +86,10 @@ func (w *world) page(asked string) statuspage.Page {
 		},
 		Subscribers: func() []nodeserver.Subscriber { return w.subscribers },
 	}
-	return c.Page(now, asked)
+	return c.Page(now, filter)
 }
 
-func text(t *testing.T, p statuspage.Page) string {
+func renderText(t *testing.T, p statuspage.Page) string {
 	t.Helper()
 	var b strings.Builder
 	if err := (statuspage.Terminal{Width: 100}).Write(&b, &p); err != nil {
@@ -96,14 +98,14 @@ func text(t *testing.T, p statuspage.Page) string {
 	return b.String()
 }
 
-func TestShowsEachNodesChainAndTheWorstOnTop(t *testing.T) {
-	w := well()
-	w.seen.Nodes = append(w.seen.Nodes, node("worker-3", roster.NotReady, "10.0.1.13"))
-	w.seen.Omitted = append(w.seen.Omitted,
+func TestShowsNodesWorstFirst(t *testing.T) {
+	w := healthyFixture()
+	w.state.Nodes = append(w.state.Nodes, node("worker-3", roster.NotReady, "10.0.1.13"))
+	w.state.Omitted = append(w.state.Omitted,
 		roster.Omission{Name: "worker-8", Reason: roster.NotResolvedYet, Advice: "Wait."},
 		roster.Omission{Name: "worker-9", Reason: roster.NoAddressOnLAN, Advice: "Give its server a NIC on LAN 2."})
-	w.seen.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "listing of the cloud: 503"}
-	if diff := cmp.Diff(golden, text(t, w.page(""))); diff != "" {
+	w.state.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "listing of the cloud: 503"}
+	if diff := cmp.Diff(golden, renderText(t, w.page(""))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -147,83 +149,83 @@ token           it expires in 90d, on 2026-05-30
 More of one alone: slicefeed-inventory status NAME
 `
 
-func TestSaysOnTopWhatIsNotAsItShouldBe(t *testing.T) {
+func TestHeadlineNamesProblems(t *testing.T) {
 	for name, c := range map[string]struct {
-		alter func(*world)
+		alter func(*fixture)
 		grade statuspage.Severity
 		says  []string
 	}{
-		"all is well": {func(*world) {}, statuspage.OK, []string{"All is well: 2 nodes are told.", "OK     worker-1  ready at 10.0.1.11", "left out on purpose: CONTROL_PLANE"}},
-		"membership is degraded": {func(w *world) {
-			w.seen.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "the source is silent"}
+		"all is well": {func(*fixture) {}, statuspage.OK, []string{"All is well: 2 nodes are told.", "OK     worker-1  ready at 10.0.1.11", "left out on purpose: CONTROL_PLANE"}},
+		"membership is degraded": {func(w *fixture) {
+			w.state.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "the source is silent"}
 		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   the source is silent"}},
-		"addresses are unsynced": {func(w *world) { w.seen.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
-		"the start": {func(w *world) { w.seen = Seen{} }, statuspage.Error, []string{
+		"addresses are unsynced": {func(w *fixture) { w.state.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
+		"the start": {func(w *fixture) { w.state = State{} }, statuspage.Error, []string{
 			"There was no complete observation yet", "The source has told no node yet.", "there was none yet",
 		}},
-		"a first word that is not given":  {func(w *world) { w.seen.Status.Told = false }, statuspage.OK, []string{"The first word is not given yet"}},
-		"no node is ready":                {func(w *world) { w.seen.Nodes = w.seen.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
-		"a node that is left out":         {func(w *world) { w.seen.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
-		"a node that is new":              {func(w *world) { w.seen.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 node is left out though it counts."}},
-		"nobody subscribes":               {func(w *world) { w.subscribers = nil }, statuspage.Warning, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
-		"a subscriber that reads nothing": {func(w *world) { w.subscribers[0].LastSentAt, w.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
-		"a subscriber that never did":     {func(w *world) { w.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
-		"a subscriber with a view": {func(w *world) {
+		"a first word that is not given":  {func(w *fixture) { w.state.Status.Told = false }, statuspage.OK, []string{"The first word is not given yet"}},
+		"no node is ready":                {func(w *fixture) { w.state.Nodes = w.state.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
+		"a node that is left out":         {func(w *fixture) { w.state.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
+		"a node that is new":              {func(w *fixture) { w.state.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 node is left out though it counts."}},
+		"nobody subscribes":               {func(w *fixture) { w.subscribers = nil }, statuspage.Warning, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
+		"a subscriber that reads nothing": {func(w *fixture) { w.subscribers[0].LastSentAt, w.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
+		"a subscriber that never did":     {func(w *fixture) { w.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
+		"a subscriber with a view": {func(w *fixture) {
 			w.subscribers[0].Operator, w.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 		}, statuspage.OK, []string{"pool=blue, operator"}},
-		"a listing that failed":       {func(w *world) { w.seen.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, and it failed: 503"}},
-		"a budget that is used up":    {func(w *world) { w.costs.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits for 9s"}},
-		"a token that ends in weeks":  {func(w *world) { w.costs.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
-		"a token that ends in days":   {func(w *world) { w.costs.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
-		"a token that has ended":      {func(w *world) { w.costs.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"it expired on 2026-03-01 02:00:00 UTC"}},
-		"a token that cannot be read": {func(w *world) { w.costs.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
-		"a token that says nothing":   {func(w *world) { w.costs.expires = time.Time{} }, statuspage.OK, []string{"it does not say when it expires"}},
-		"ports of a Service":          {func(w *world) { w.seen.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"have the ports http 80/TCP."}},
+		"a listing that failed":       {func(w *fixture) { w.state.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, and it failed: 503"}},
+		"a budget that is used up":    {func(w *fixture) { w.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits for 9s"}},
+		"a token that ends in weeks":  {func(w *fixture) { w.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
+		"a token that ends in days":   {func(w *fixture) { w.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
+		"a token that has ended":      {func(w *fixture) { w.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"it expired on 2026-03-01 02:00:00 UTC"}},
+		"a token that cannot be read": {func(w *fixture) { w.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
+		"a token that says nothing":   {func(w *fixture) { w.cloud.expires = time.Time{} }, statuspage.OK, []string{"it does not say when it expires"}},
+		"ports of a Service":          {func(w *fixture) { w.state.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"have the ports http 80/TCP."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := well()
+			w := healthyFixture()
 			c.alter(w)
 			p := w.page("")
 			if p.Summary.Severity != c.grade {
 				t.Errorf("it is %s: %s", p.Summary.Severity, p.Summary.Text)
 			}
-			for _, says := range c.says {
-				if texts := text(t, p); !strings.Contains(texts, says) {
-					t.Errorf("no %q in:\n%s", says, texts)
+			for _, want := range c.says {
+				if texts := renderText(t, p); !strings.Contains(texts, want) {
+					t.Errorf("no %q in:\n%s", want, texts)
 				}
 			}
 		})
 	}
 }
 
-func TestOneNodeIsShownAloneWithItsWholeChain(t *testing.T) {
-	p := well().page("worker-1")
+func TestFilterShowsOneNodeExpanded(t *testing.T) {
+	p := healthyFixture().page("worker-1")
 	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Expanded || p.Filter != "worker-1" || p.Summary.Severity != statuspage.OK {
 		t.Errorf("%+v", p)
 	}
-	if texts := text(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no: Which server, by its provider ID? (the node has none)") {
+	if texts := renderText(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no: Which server, by its provider ID? (the node has none)") {
 		t.Errorf("no chain in:\n%s", texts)
 	}
-	p = well().page("nobody")
-	if texts := text(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(texts, "It is what nobody is.") || !strings.Contains(texts, "There is no node of this name here.") {
+	p = healthyFixture().page("nobody")
+	if texts := renderText(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(texts, "It is what nobody is.") || !strings.Contains(texts, "There is no node of this name here.") {
 		t.Errorf("of one that is not there:\n%s", texts)
 	}
 }
 
-func TestAPageIsBoundedAndItsWordsAreWords(t *testing.T) {
+func TestPageIsBoundedAndEscaped(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[31m"
 	long := strings.Repeat(`"`, 1<<12)
-	w := well()
+	w := healthyFixture()
 	w.steps = append(w.steps, roster.Step{Stage: "claim", Question: evil, Result: roster.Failed, Saw: long})
 	for range 20 {
 		w.steps = append(w.steps, w.steps[len(w.steps)-1])
 	}
-	w.seen.Status.Membership.Reason, w.seen.Listing.Err = evil+long, errors.New(evil)
+	w.state.Status.Membership.Reason, w.state.Listing.Err = evil+long, errors.New(evil)
 	for n := range 3000 {
 		one := node(fmt.Sprintf("worker-%d", n), roster.Ready, "10.0.0.1")
 		one.Zone, one.ServerID = evil, evil
-		w.seen.Nodes = append(w.seen.Nodes, one)
-		w.seen.Omitted = append(w.seen.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.InvalidRecord, Advice: evil + long})
+		w.state.Nodes = append(w.state.Nodes, one)
+		w.state.Omitted = append(w.state.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.InvalidRecord, Advice: evil + long})
 		w.subscribers = append(w.subscribers, nodeserver.Subscriber{Name: evil})
 	}
 	p := w.page("")
@@ -237,9 +239,9 @@ func TestAPageIsBoundedAndItsWordsAreWords(t *testing.T) {
 	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "\x1b") {
 		t.Error("markup came in")
 	}
-	for _, says := range []string{"5003 more nodes are left out.", "are left out: choose one", "2801 more are left out.", "&lt;script&gt;"} {
-		if !strings.Contains(page.String(), says) {
-			t.Errorf("it does not say %q", says)
+	for _, want := range []string{"5003 more nodes are left out.", "are left out: choose one", "2801 more are left out.", "&lt;script&gt;"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("it does not say %q", want)
 		}
 	}
 }
