@@ -112,7 +112,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	client.PrependReactor("*", "endpointslices", w.note)
 	followed, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"}, Logger: log,
-		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListOut: true, MaxStaleness: 15 * time.Minute},
+		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListUnready: true, MaxStaleness: 15 * time.Minute},
 		Sources:  []targets.Source{{Name: "default"}},
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	controls := control.New(control.Config{
 		Sources: []control.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
-		Board: endpoints.NewBoard("life"), Told: told, Logger: log, Registerer: w.registry,
+		Board: endpoints.NewStore("life"), Told: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Reporter: told, Logger: log, Metrics: written})
 		},

@@ -83,9 +83,9 @@ func (r *rig) serve(service writerv1.WriterServiceServer) (stop func()) {
 }
 
 // writer is the real service on a board.
-func (r *rig) writer(board *endpoints.Board) (stop func()) {
+func (r *rig) writer(board *endpoints.Store) (stop func()) {
 	service := endpointserver.New(endpointserver.Config{
-		Board: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
+		Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
 		Identify: func(context.Context) (endpointserver.Client, error) {
 			return endpointserver.Client{Name: "proxy"}, nil
 		},
@@ -162,12 +162,12 @@ func follow(t *testing.T, test func(r *rig)) {
 
 func TestFollowsWhatTheWriterDecides(t *testing.T) {
 	follow(t, func(r *rig) {
-		board := endpoints.NewBoard("life")
+		board := endpoints.NewStore("life")
 		defer r.writer(board)()
 		board.Put(shop("10.0.0.1"))
 		time.Sleep(20 * time.Second)
 		want(t, "before the first decisions are complete", len(r.told), 0)
-		board.Synced()
+		board.MarkSynced()
 		want(t, "then", r.programmed(), at("10.0.0.1:30080"))
 		board.Put(shop("10.0.0.1", "10.0.0.2"))
 		want(t, "one more", r.programmed(), at("10.0.0.1:30080", "10.0.0.2:30080"))
@@ -183,8 +183,8 @@ func TestFollowsWhatTheWriterDecides(t *testing.T) {
 
 func TestR5AndR6ResumesWhereItWas(t *testing.T) {
 	follow(t, func(r *rig) {
-		board := endpoints.NewBoard("life")
-		board.Synced()
+		board := endpoints.NewStore("life")
+		board.MarkSynced()
 		board.Put(shop("10.0.0.1"))
 		stop := r.writer(board)
 		time.Sleep(time.Minute)
@@ -195,8 +195,8 @@ func TestR5AndR6ResumesWhereItWas(t *testing.T) {
 		time.Sleep(time.Minute)
 		want(t, "when it is back", r.programmed(), at("10.0.0.2:30080"))
 		stop()
-		another := endpoints.NewBoard("another life")
-		another.Synced()
+		another := endpoints.NewStore("another life")
+		another.MarkSynced()
 		another.Put(shop("10.0.0.2"))
 		defer r.writer(another)()
 		time.Sleep(time.Minute)

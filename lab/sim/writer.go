@@ -109,7 +109,7 @@ func (w *writer) start() {
 		Class: "default", Writer: "writers", Namespaces: []string{namespace}, Logger: log,
 		Defaults: targets.Settings{
 			Probe: prober.Spec{Mode: prober.TCP, Interval: w.script.Setup.ProbeInterval}, MaxStaleness: w.script.Setup.MaxStaleness,
-			ShrinkWindow: w.script.Setup.ShrinkWindow, EmptyThreshold: w.script.Setup.EmptyThreshold, ListOut: w.script.Setup.ListOut,
+			ShrinkWindow: w.script.Setup.ShrinkWindow, EmptyThreshold: w.script.Setup.EmptyThreshold, ListUnready: w.script.Setup.ListOut,
 		},
 	}
 	if !w.script.Setup.Probing {
@@ -207,7 +207,7 @@ func (w *writer) planned() uint64 {
 	view := w.catalog.Get(target)
 	current := w.applier.Current(view.Slices, view.ResourceVersion)
 	writes := len(current)
-	if !view.Leaving {
+	if !view.OptedOut {
 		desired := view.Target.Desired()
 		for _, e := range w.stepper.Decision(target).Endpoints {
 			if e.Listed {
@@ -302,11 +302,11 @@ func newCatalog(w *writer, cfg targets.Config) *catalog {
 }
 
 // Get judges the Service.
-func (c *catalog) Get(key targets.Key) targets.View {
+func (c *catalog) Get(key targets.Key) targets.Resolution {
 	if !c.synced {
-		return targets.View{}
+		return targets.Resolution{}
 	}
-	found := targets.Found{Key: key, Before: c.memory, Now: time.Now()}
+	found := targets.Input{Key: key, Previous: c.memory, Now: time.Now()}
 	for _, name := range slices.Sorted(maps.Keys(c.known)) {
 		switch o := c.known[name].(type) {
 		case *corev1.Service:
@@ -322,8 +322,8 @@ func (c *catalog) Get(key targets.Key) targets.View {
 	return view
 }
 
-// Take returns nothing: the writer is poked.
-func (c *catalog) Take() []targets.Key { return nil }
+// TakeChanged returns nothing: the writer is poked.
+func (c *catalog) TakeChanged() []targets.Key { return nil }
 
 // Changed delivers nothing, for the same reason.
 func (c *catalog) Changed() <-chan struct{} { return nil }
@@ -337,8 +337,8 @@ func (c *catalog) confide() {
 	view := c.Get(target)
 	s := view.Target.Settings
 	is := oracle.Configured{
-		Writer: c.w.name, Target: target.String(), Out: !view.Ours || view.Leaving || view.Refusal != nil && !view.ProbesOnly, Paused: view.Paused,
-		Sources: s.Sources, Probe: probeName(s.Probe), NoOut: !s.ListOut, IPv4: true,
+		Writer: c.w.name, Target: target.String(), Out: !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly, Paused: view.Paused,
+		Sources: s.Sources, Probe: probeName(s.Probe), NoOut: !s.ListUnready, IPv4: true,
 		ShrinkWindow: s.ShrinkWindow, EmptyThreshold: s.EmptyThreshold, MaxStaleness: s.MaxStaleness,
 	}
 	if s.NodeSelector != nil && !s.NodeSelector.Empty() {

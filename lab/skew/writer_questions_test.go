@@ -57,7 +57,7 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 	for _, row := range writerQuestions {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				board := endpoints.NewBoard("life")
+				board := endpoints.NewStore("life")
 				shop := target("shop", "10.0.0.1", "10.0.0.2")
 				for i := range shop.Decision.Endpoints {
 					e := &shop.Decision.Endpoints[i]
@@ -65,9 +65,9 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 				}
 				shop.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 2, Message: "Two stay for now."}}
 				board.Put(shop)
-				board.Synced()
+				board.MarkSynced()
 				server := endpointserver.New(endpointserver.Config{
-					Board: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
+					Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
 					Identify: func(context.Context) (endpointserver.Client, error) {
 						return endpointserver.Client{Name: "person", Operator: true}, nil
 					},

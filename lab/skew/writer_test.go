@@ -132,9 +132,9 @@ func TestWhatAProxyHoldsIsWhatTheWriterDecidedWhateverTheirVersions(t *testing.T
 	for _, row := range writers {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				board := endpoints.NewBoard("life")
+				board := endpoints.NewStore("life")
 				server := endpointserver.New(endpointserver.Config{
-					Board: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
+					Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
 					Identify: func(context.Context) (endpointserver.Client, error) { return endpointserver.Client{Name: "proxy"}, nil },
 				})
 				conn := host(t, func(s registrar) { writerv1.RegisterWriterServiceServer(s, server) })
@@ -173,7 +173,7 @@ func TestWhatAProxyHoldsIsWhatTheWriterDecidedWhateverTheirVersions(t *testing.T
 				board.Put(target("shop", many...))
 				board.Put(target("other", "10.0.0.1", "10.0.0.2"))
 				board.Put(target("nobody"))
-				board.Synced()
+				board.MarkSynced()
 				same("the first set", 510)
 				board.Put(target("shop", many[5:]...))
 				paused := target("other")

@@ -77,8 +77,8 @@ func (c *Config) installation() Installation {
 	return i
 }
 
-// client goes by client-go's standard rules, as kubectl does.
-func (c *Config) client() (kubernetes.Interface, string, error) {
+// newClient goes by client-go's standard rules, as kubectl does.
+func (c *Config) newClient() (kubernetes.Interface, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	switch files := filepath.SplitList(c.Kubeconfig); len(files) {
 	case 0:
@@ -96,24 +96,24 @@ func (c *Config) client() (kubernetes.Interface, string, error) {
 	return client, cluster.Host, err
 }
 
-// Tool is the command.
-func Tool() command.StandaloneCommand {
+// NewCommand is the command.
+func NewCommand() command.StandaloneCommand {
 	return command.NewStandalone("adopt NAMESPACE/SLICE", "Make an EndpointSlice of somebody else's the writer's, with your own kubeconfig: only a label changes",
 		func(ctx context.Context, call command.Invocation[Config]) error {
-			name, err := parse(call.Args[0])
+			name, err := parseSliceName(call.Args[0])
 			if err != nil {
 				return settings.FlagError(err)
 			}
-			client, host, err := call.Config.client()
+			client, host, err := call.Config.newClient()
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(call.Err, "at %s\n", host)
-			return adopt(ctx, client, name, call)
+			return adoptSlice(ctx, client, name, call)
 		})
 }
 
-func parse(text string) (types.NamespacedName, error) {
+func parseSliceName(text string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return types.NamespacedName{}, fmt.Errorf("%q: want a namespace, a slash and the name of an EndpointSlice", text)
@@ -121,7 +121,7 @@ func parse(text string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-func adopt(ctx context.Context, client kubernetes.Interface, name types.NamespacedName, call command.Invocation[Config]) error {
+func adoptSlice(ctx context.Context, client kubernetes.Interface, name types.NamespacedName, call command.Invocation[Config]) error {
 	slice, err := client.DiscoveryV1().EndpointSlices(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read EndpointSlice %s: %w", name, err)
@@ -133,36 +133,36 @@ func adopt(ctx context.Context, client kubernetes.Interface, name types.Namespac
 		case apierrors.IsNotFound(err):
 			service = nil
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("read Service %s/%s%s: %w", name.Namespace, of, withYourOwn, err)
+			return fmt.Errorf("read Service %s/%s%s: %w", name.Namespace, of, ownCredentialHint, err)
 		case err != nil:
 			return fmt.Errorf("read Service %s/%s: %w", name.Namespace, of, err)
 		}
 	}
-	verdict, err := Judge(call.Config.installation(), slice, service)
+	adoption, err := Check(call.Config.installation(), slice, service)
 	if err != nil {
 		return fmt.Errorf("EndpointSlice %s is not adopted: %w", name, err)
 	}
-	if verdict.ManagedBy == "" {
+	if adoption.ManagedBy == "" {
 		fmt.Fprintf(call.Out, "EndpointSlice %s is the writer's already, managed by %q: nothing to do\n", name, slice.Labels[discoveryv1.LabelManagedBy])
 		return nil
 	}
-	for _, warning := range verdict.Warnings {
+	for _, warning := range adoption.Warnings {
 		fmt.Fprintf(call.Err, "warning: %s\n", warning)
 	}
-	after, err := relabel(ctx, client, slice, verdict.ManagedBy, call.Config.DryRun)
+	after, err := relabelSlice(ctx, client, slice, adoption.ManagedBy, call.Config.DryRun)
 	if err != nil {
 		return err
 	}
-	show(call.Out, slice, after, call.Config.DryRun)
+	printChanges(call.Out, slice, after, call.Config.DryRun)
 	return nil
 }
 
-// withYourOwn is for whoever takes the writer's, which may do neither.
-const withYourOwn = " (it takes a credential of your own that may get services and patch endpointslices: the writer's may not)"
+// ownCredentialHint is for whoever takes the writer's, which may do neither.
+const ownCredentialHint = " (it takes a credential of your own that may get services and patch endpointslices: the writer's may not)"
 
-// relabel changes the label of the very slice that was judged: whatever was written since makes
+// relabelSlice changes the label of the very slice that was judged: whatever was written since makes
 // the API server refuse.
-func relabel(ctx context.Context, client kubernetes.Interface, slice *discoveryv1.EndpointSlice, managedBy string, dry bool) (*discoveryv1.EndpointSlice, error) {
+func relabelSlice(ctx context.Context, client kubernetes.Interface, slice *discoveryv1.EndpointSlice, managedBy string, dry bool) (*discoveryv1.EndpointSlice, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": slice.UID, "resourceVersion": slice.ResourceVersion,
 		"labels": map[string]string{discoveryv1.LabelManagedBy: managedBy},
@@ -180,7 +180,7 @@ func relabel(ctx context.Context, client kubernetes.Interface, slice *discoveryv
 	case apierrors.IsConflict(err):
 		hint = " (it was changed meanwhile; if that happens again, somebody still writes it: stop that first)"
 	case apierrors.IsForbidden(err):
-		hint = withYourOwn
+		hint = ownCredentialHint
 	}
 	if err != nil {
 		return nil, fmt.Errorf("relabel EndpointSlice %s/%s%s: %w", slice.Namespace, slice.Name, hint, err)
@@ -188,8 +188,8 @@ func relabel(ctx context.Context, client kubernetes.Interface, slice *discoveryv
 	return after, nil
 }
 
-// show says what is different, of the two as the API server has them.
-func show(out io.Writer, before, after *discoveryv1.EndpointSlice, dry bool) {
+// printChanges says what is different, of the two as the API server has them.
+func printChanges(out io.Writer, before, after *discoveryv1.EndpointSlice, dry bool) {
 	title := "adopted"
 	if dry {
 		title = "would be adopted (dry run)"
@@ -201,15 +201,15 @@ func show(out io.Writer, before, after *discoveryv1.EndpointSlice, dry bool) {
 	}
 	maps.Copy(both, after.Labels)
 	for _, label := range slices.Sorted(maps.Keys(both)) {
-		was, had := before.Labels[label]
-		is, has := after.Labels[label]
+		oldValue, inOld := before.Labels[label]
+		newValue, inNew := after.Labels[label]
 		switch {
-		case !had:
-			fmt.Fprintf(out, "  + label %s %s\n", label, is)
-		case !has:
-			fmt.Fprintf(out, "  - label %s %s\n", label, was)
-		case was != is:
-			fmt.Fprintf(out, "  ~ label %s %s -> %s\n", label, was, is)
+		case !inOld:
+			fmt.Fprintf(out, "  + label %s %s\n", label, newValue)
+		case !inNew:
+			fmt.Fprintf(out, "  - label %s %s\n", label, oldValue)
+		case oldValue != newValue:
+			fmt.Fprintf(out, "  ~ label %s %s -> %s\n", label, oldValue, newValue)
 		}
 	}
 	if equality.Semantic.DeepEqual(before.Endpoints, after.Endpoints) && equality.Semantic.DeepEqual(before.Ports, after.Ports) {

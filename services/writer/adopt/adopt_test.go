@@ -23,20 +23,20 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// tried is what the command did to a cluster, and said.
-type tried struct {
-	err       error
-	out, said string
-	patches   []clienttesting.PatchActionImpl
-	now       *discoveryv1.EndpointSlice
+// adoptResult is what the command did to a cluster, and said.
+type adoptResult struct {
+	err            error
+	stdout, stderr string
+	patches        []clienttesting.PatchActionImpl
+	now            *discoveryv1.EndpointSlice
 }
 
-func try(t *testing.T, client *fake.Clientset, cfg Config) tried {
+func runAdopt(t *testing.T, client *fake.Clientset, cfg Config) adoptResult {
 	t.Helper()
 	var out, said bytes.Buffer
 	cfg.Class = "default"
-	err := adopt(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Invocation[Config]{Config: &cfg, Out: &out, Err: &said})
-	result := tried{err: err, out: out.String(), said: said.String()}
+	err := adoptSlice(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Invocation[Config]{Config: &cfg, Out: &out, Err: &said})
+	result := adoptResult{err: err, stdout: out.String(), stderr: said.String()}
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchActionImpl); ok {
 			result.patches = append(result.patches, patch)
@@ -48,11 +48,11 @@ func try(t *testing.T, client *fake.Clientset, cfg Config) tried {
 	return result
 }
 
-func TestAdoptingChangesOneLabelOfTheSliceThatWasJudged(t *testing.T) {
-	slice := byHand()
+func TestAdoptionChangesOneLabelOfCheckedSlice(t *testing.T) {
+	slice := foreignSlice()
 	slice.Labels[discoveryv1.LabelManagedBy] = "endpoint-updater"
 	slice.Annotations = map[string]string{"theirs": "stays"}
-	got := try(t, fake.NewClientset(slice, shop()), Config{})
+	got := runAdopt(t, fake.NewClientset(slice, shop()), Config{})
 	if got.err != nil || len(got.patches) != 1 {
 		t.Fatalf("%v; patches: %v", got.err, got.patches)
 	}
@@ -71,27 +71,27 @@ func TestAdoptingChangesOneLabelOfTheSliceThatWasJudged(t *testing.T) {
 		t.Errorf("the patch (-want +got):\n%s", diff)
 	}
 	for _, part := range []string{"web/by-hand of Service shop adopted", "~ label endpointslice.kubernetes.io/managed-by endpoint-updater -> slicefeed-default", "endpoints (2) and ports (1) are as they were"} {
-		if !strings.Contains(got.out, part) {
-			t.Errorf("it does not say %q:\n%s", part, got.out)
+		if !strings.Contains(got.stdout, part) {
+			t.Errorf("it does not say %q:\n%s", part, got.stdout)
 		}
 	}
-	if !strings.Contains(got.said, `warning: it was managed by "endpoint-updater"`) {
-		t.Errorf("it does not warn:\n%s", got.said)
+	if !strings.Contains(got.stderr, `warning: it was managed by "endpoint-updater"`) {
+		t.Errorf("it does not warn:\n%s", got.stderr)
 	}
 }
 
-func TestADryRunIsOneForTheAPIServerToo(t *testing.T) {
-	got := try(t, fake.NewClientset(byHand(), shop()), Config{DryRun: true})
+func TestDryRunIsSentToAPIServer(t *testing.T) {
+	got := runAdopt(t, fake.NewClientset(foreignSlice(), shop()), Config{DryRun: true})
 	if got.err != nil || len(got.patches) != 1 || !cmp.Equal(got.patches[0].PatchOptions.DryRun, []string{metav1.DryRunAll}) {
 		t.Errorf("%v; patches: %+v", got.err, got.patches)
 	}
-	if !strings.Contains(got.out, "would be adopted (dry run)\n  + label endpointslice.kubernetes.io/managed-by slicefeed-default") {
-		t.Errorf("it says:\n%s", got.out)
+	if !strings.Contains(got.stdout, "would be adopted (dry run)\n  + label endpointslice.kubernetes.io/managed-by slicefeed-default") {
+		t.Errorf("it says:\n%s", got.stdout)
 	}
 }
 
-func TestNothingIsWrittenThatNeedNotOrMustNot(t *testing.T) {
-	ours, of, gone := byHand(), shop(), byHand()
+func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
+	ours, of, gone := foreignSlice(), shop(), foreignSlice()
 	ours.Labels[discoveryv1.LabelManagedBy] = "slicefeed-default"
 	of.Spec.Selector = map[string]string{"app": "shop"}
 	gone.Name = "another"
@@ -101,14 +101,14 @@ func TestNothingIsWrittenThatNeedNotOrMustNot(t *testing.T) {
 		says    string
 	}{
 		"ours already":           {[]runtime.Object{ours, shop()}, "", "nothing to do"},
-		"refused":                {[]runtime.Object{byHand(), of}, "web/by-hand is not adopted: its Service web/shop has a selector", ""},
+		"refused":                {[]runtime.Object{foreignSlice(), of}, "web/by-hand is not adopted: its Service web/shop has a selector", ""},
 		"no such slice":          {[]runtime.Object{gone, shop()}, "read EndpointSlice web/by-hand: ", ""},
-		"a Service that is gone": {[]runtime.Object{byHand()}, "there is no Service web/shop", ""},
+		"a Service that is gone": {[]runtime.Object{foreignSlice()}, "there is no Service web/shop", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := try(t, fake.NewClientset(tc.objects...), Config{})
-			if (got.err == nil) != (tc.err == "") || got.err != nil && !strings.Contains(got.err.Error(), tc.err) || !strings.Contains(got.out, tc.says) {
-				t.Errorf("%v\n%s", got.err, got.out)
+			got := runAdopt(t, fake.NewClientset(tc.objects...), Config{})
+			if (got.err == nil) != (tc.err == "") || got.err != nil && !strings.Contains(got.err.Error(), tc.err) || !strings.Contains(got.stdout, tc.says) {
+				t.Errorf("%v\n%s", got.err, got.stdout)
 			}
 			if len(got.patches) != 0 {
 				t.Errorf("patches: %v", got.patches)
@@ -117,7 +117,7 @@ func TestNothingIsWrittenThatNeedNotOrMustNot(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerRefusesSaysWhatToDo(t *testing.T) {
+func TestAPIServerErrorsGiveAdvice(t *testing.T) {
 	resource := discoveryv1.Resource("endpointslices")
 	for name, tc := range map[string]struct {
 		answer error
@@ -134,20 +134,20 @@ func TestWhatTheAPIServerRefusesSaysWhatToDo(t *testing.T) {
 				continue
 			}
 			t.Run(name+", "+of, func(t *testing.T) {
-				client := fake.NewClientset(byHand(), shop())
+				client := fake.NewClientset(foreignSlice(), shop())
 				client.PrependReactor(tc.verb, of, func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, tc.answer
 				})
-				got := try(t, client, Config{})
-				if got.err == nil || !strings.Contains(got.err.Error(), tc.says) || got.out != "" {
-					t.Errorf("%v\n%s", got.err, got.out)
+				got := runAdopt(t, client, Config{})
+				if got.err == nil || !strings.Contains(got.err.Error(), tc.says) || got.stdout != "" {
+					t.Errorf("%v\n%s", got.err, got.stdout)
 				}
 			})
 		}
 	}
 }
 
-func TestTheCommandLineIsJudgedBeforeAnybodyIsAsked(t *testing.T) {
+func TestValidatesCommandLineBeforeRequests(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestTheCommandLineIsJudgedBeforeAnybodyIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			half := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{Tool()}}
+			half := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{NewCommand()}}
 			cmd := half.Command(func(name string) string { return tc.env[name] })
 			cmd.SetArgs(append([]string{"adopt"}, tc.args...))
 			cmd.SetOut(&out)
@@ -184,7 +184,7 @@ func TestTheCommandLineIsJudgedBeforeAnybodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestTheClusterIsFoundAsKubectlFindsIt(t *testing.T) {
+func TestFindsClusterLikeKubectl(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, current string) string {
 		path := filepath.Join(dir, name)
@@ -209,7 +209,7 @@ func TestTheClusterIsFoundAsKubectlFindsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Kubeconfig: tc.kubeconfig, Context: tc.context}
-			_, host, err := cfg.client()
+			_, host, err := cfg.newClient()
 			if err != nil || host != tc.host {
 				t.Errorf("%q, %v; want %q", host, err, tc.host)
 			}
@@ -221,7 +221,7 @@ func TestTheClusterIsFoundAsKubectlFindsIt(t *testing.T) {
 		"a context of nothing":        {Kubeconfig: first, Context: "nowhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, host, err := cfg.client(); settings.ExitCode(err) != 2 {
+			if _, host, err := cfg.newClient(); settings.ExitCode(err) != 2 {
 				t.Errorf("%q, %v", host, err)
 			}
 		})

@@ -16,8 +16,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// byHand is a slice as a person makes it: conditions and protocol left to their defaults.
-func byHand() *discoveryv1.EndpointSlice {
+// foreignSlice is a slice as a person makes it: conditions and protocol left to their defaults.
+func foreignSlice() *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "by-hand", UID: "slice-1", ResourceVersion: "7",
@@ -35,11 +35,11 @@ func shop() *corev1.Service {
 	}}
 }
 
-func managed(by string) func(*discoveryv1.EndpointSlice, *corev1.Service) {
+func withManager(by string) func(*discoveryv1.EndpointSlice, *corev1.Service) {
 	return func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.Labels[discoveryv1.LabelManagedBy] = by }
 }
 
-func TestSlicesThatMayBeAdopted(t *testing.T) {
+func TestAcceptsSlices(t *testing.T) {
 	classed := Installation{Class: "default"}
 	named := Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "shop"}, ManagedBy: "endpoint-updater"}
 	unlabelled := func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil }
@@ -50,13 +50,13 @@ func TestSlicesThatMayBeAdopted(t *testing.T) {
 		warns []string // parts of the warnings, one each
 	}{
 		"made by hand, without the label":           {classed, func(*discoveryv1.EndpointSlice, *corev1.Service) {}, "slicefeed-default", nil},
-		"with an empty label":                       {classed, managed(""), "slicefeed-default", nil},
-		"somebody's, who may still be there":        {classed, managed("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater": stop`}},
+		"with an empty label":                       {classed, withManager(""), "slicefeed-default", nil},
+		"somebody's, who may still be there":        {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater": stop`}},
 		"of the target given by name":               {named, unlabelled, "endpoint-updater", nil},
 		"of that target, under the installation's":  {Installation{Class: "blue", Target: named.Target}, unlabelled, "slicefeed-blue", nil},
-		"of a labelled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, managed(""), "slicefeed-default", nil},
-		"ours already":                              {classed, managed("slicefeed-default"), "", nil},
-		"the named target's already":                {named, managed("endpoint-updater"), "", nil},
+		"of a labelled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
+		"ours already":                              {classed, withManager("slicefeed-default"), "", nil},
+		"the named target's already":                {named, withManager("endpoint-updater"), "", nil},
 		"IPv6":                                      {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeIPv6 }, "slicefeed-default", nil},
 		"headless, which is no shape that is wrong": {classed, func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Spec.ClusterIP = "None" }, "slicefeed-default", nil},
 		"applied by kubectl on the client's side": {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
@@ -75,10 +75,10 @@ func TestSlicesThatMayBeAdopted(t *testing.T) {
 		}, "slicefeed-default", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slice, service := byHand(), shop()
+			slice, service := foreignSlice(), shop()
 			tc.alter(slice, service)
 			before := slice.DeepCopy()
-			got, err := Judge(tc.to, slice, service)
+			got, err := Check(tc.to, slice, service)
 			if err != nil || got.ManagedBy != tc.label || len(got.Warnings) != len(tc.warns) {
 				t.Fatalf("%+v, refused: %v; want %q and %d warnings", got, err, tc.label, len(tc.warns))
 			}
@@ -94,14 +94,14 @@ func TestSlicesThatMayBeAdopted(t *testing.T) {
 	}
 }
 
-func TestSlicesThatAreRefusedSayWhatToDo(t *testing.T) {
+func TestRejectedSlicesGiveAdvice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		alter  func(*discoveryv1.EndpointSlice, *corev1.Service)
 		advice string
 	}{
-		"of a selector":             {managed(controller), "Remove spec.selector"},
-		"a mirror":                  {managed(mirroring), "endpointslice.kubernetes.io/managed-by=slicefeed-default, then delete the Endpoints object"},
-		"of another of Kubernetes'": {managed("something.k8s.io"), "leave it alone"},
+		"of a selector":             {withManager(selectorController), "Remove spec.selector"},
+		"a mirror":                  {withManager(mirroringController), "endpointslice.kubernetes.io/managed-by=slicefeed-default, then delete the Endpoints object"},
+		"of another of Kubernetes'": {withManager("something.k8s.io"), "leave it alone"},
 		"of host names":             {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeFQDN }, "delete this one"},
 		"of no Service":             {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.Labels = nil }, "endpointslice by-hand kubernetes.io/service-name=SERVICE"},
 		"of a Service with a selector": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) {
@@ -122,16 +122,16 @@ func TestSlicesThatAreRefusedSayWhatToDo(t *testing.T) {
 		}, "kubectl -n web label endpointslice by-hand slicefeed.dev/writer-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slice, service := byHand(), shop()
+			slice, service := foreignSlice(), shop()
 			tc.alter(slice, service)
-			got, err := Judge(Installation{Class: "default"}, slice, service)
+			got, err := Check(Installation{Class: "default"}, slice, service)
 			if err == nil || !strings.Contains(err.Error(), tc.advice) {
 				t.Errorf("%+v, refused: %v; want %q", got, err, tc.advice)
 			}
 		})
 	}
 	t.Run("of a Service that is not there", func(t *testing.T) {
-		_, err := Judge(Installation{Class: "default"}, byHand(), nil)
+		_, err := Check(Installation{Class: "default"}, foreignSlice(), nil)
 		if err == nil || !strings.Contains(err.Error(), "there is no Service web/shop") {
 			t.Errorf("refused: %v", err)
 		}
@@ -139,9 +139,9 @@ func TestSlicesThatAreRefusedSayWhatToDo(t *testing.T) {
 }
 
 // What is adopted is the planner's from then on: in place, and not a byte of it written anew.
-func TestWhatIsAdoptedIsTakenOverInPlace(t *testing.T) {
+func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		slice, service := byHand(), shop()
+		slice, service := foreignSlice(), shop()
 		label := func(name string, values ...string) {
 			if value := rapid.SampledFrom(append(values, "absent")).Draw(t, name); value != "absent" {
 				slice.Labels[name] = value
@@ -149,7 +149,7 @@ func TestWhatIsAdoptedIsTakenOverInPlace(t *testing.T) {
 				delete(slice.Labels, name)
 			}
 		}
-		label(discoveryv1.LabelManagedBy, "", "hand", "slicefeed-default", "slicefeed-blue", "endpoint-updater", controller, mirroring)
+		label(discoveryv1.LabelManagedBy, "", "hand", "slicefeed-default", "slicefeed-blue", "endpoint-updater", selectorController, mirroringController)
 		label(discoveryv1.LabelServiceName, "shop", "")
 		label(planner.LabelWriter, "", "elsewhere")
 		service.Labels[targets.LabelClass] = rapid.SampledFrom([]string{"default", "blue"}).Draw(t, "class")
@@ -157,16 +157,16 @@ func TestWhatIsAdoptedIsTakenOverInPlace(t *testing.T) {
 		if rapid.Bool().Draw(t, "named") {
 			to.Target, to.ManagedBy = types.NamespacedName{Namespace: "web", Name: "shop"}, rapid.SampledFrom([]string{"", "endpoint-updater"}).Draw(t, "as")
 		}
-		verdict, err := Judge(to, slice, service)
+		verdict, err := Check(to, slice, service)
 		if err != nil || verdict.ManagedBy == "" {
 			return
 		}
 		slice.Labels[discoveryv1.LabelManagedBy] = verdict.ManagedBy
-		if again, err := Judge(to, slice, service); err != nil || again.ManagedBy != "" {
+		if again, err := Check(to, slice, service); err != nil || again.ManagedBy != "" {
 			t.Errorf("judged again: %+v, %v", again, err)
 		}
 		desired := planner.Desired{
-			Namespace: "web", Service: "shop", ManagedBy: to.managedBy(types.NamespacedName{Namespace: "web", Name: "shop"}),
+			Namespace: "web", Service: "shop", ManagedBy: to.managedByFor(types.NamespacedName{Namespace: "web", Name: "shop"}),
 			Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "service-1"}, Writer: "web", FirstName: "shop-slicefeed",
 			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: slice.Ports,
 		}

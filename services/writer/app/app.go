@@ -57,7 +57,7 @@ func Component(version string) command.Component[Config] {
 				return runPreflight(ctx, version, inv)
 			}},
 		},
-		Standalone: append(asking.Tools(), adopt.Tool(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
+		Standalone: append(asking.NewCommands(), adopt.NewCommand(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}
 }
 
@@ -73,8 +73,8 @@ type writer struct {
 	targets          *targets.Targets
 	prober           *prober.Prober
 	controllerConfig control.Config
-	lease            *applier.Lease       // nil in a dry run
-	endpointListener *endpointserver.Door // nil: nobody may ask
+	lease            *applier.Lease           // nil in a dry run
+	endpointListener *endpointserver.Listener // nil: nobody may ask
 }
 
 // dryRunLease decides as a leader would. What it decides is never sent.
@@ -104,7 +104,7 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 	cluster, namespace, errCluster := loadClusterConfig(cfg, version)
 	configured, errSources := cfg.loadSources()
 	openedSources, errLinks := openSources(cfg, configured, log, registry)
-	board := endpoints.NewBoard(rand.Text())
+	board := endpoints.NewStore(rand.Text())
 	listener, errDoor := newEndpointListener(cfg, board, log, registry)
 	if err := errors.Join(errCluster, errSources, errLinks, errDoor); err != nil {
 		return nil, err
@@ -133,12 +133,12 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 }
 
 // newEndpointListener makes the listener for those who may ask; nil without LISTEN_ADDRESS.
-func newEndpointListener(cfg *Config, board *endpoints.Board, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Door, error) {
+func newEndpointListener(cfg *Config, board *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
-	return endpointserver.NewDoor(endpointserver.DoorConfig{
-		Board: board, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
+	return endpointserver.NewListener(endpointserver.ListenerConfig{
+		Store: board, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
 		Logger: log, Registerer: registry,
 	})
 }
@@ -146,7 +146,7 @@ func newEndpointListener(cfg *Config, board *endpoints.Board, log *slog.Logger, 
 // statusHandler is the page for people, on the debug listener.
 func (w *writer) statusHandler() http.Handler {
 	page := overview.Config{
-		Board: w.controllerConfig.Board, History: w.history, Leading: w.controllerConfig.Lease.Leading, Version: w.version, Writer: w.identity,
+		Store: w.controllerConfig.Board, History: w.history, Leading: w.controllerConfig.Lease.Leading, Version: w.version, Instance: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
 			for _, src := range w.sources {
 				all = append(all, src.Snapshot())
@@ -219,16 +219,16 @@ func (c *Config) targetsConfig(namespace string, configured []sources.Source) (t
 		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
 		Defaults: targets.Settings{
 			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
-			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListOut: true,
+			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,
 		},
 	}
 	if c.Service != "" {
-		all.Named = targets.Named{
+		all.NamedTarget = targets.NamedTarget{
 			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedByLabel(), FirstName: c.firstSliceName(), Port: c.Port,
 		}
 	}
 	for _, s := range configured {
-		all.Sources = append(all.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, Allows: s.AllowsPort})
+		all.Sources = append(all.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})
 	}
 	return all, nil
 }

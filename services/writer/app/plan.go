@@ -54,11 +54,11 @@ func printPlans(out io.Writer, results []control.Act) error {
 	printed := 0
 	for i := range results {
 		result := &results[i]
-		if !result.View.Ours {
+		if !result.View.Relevant {
 			continue
 		}
-		if result.View.Refusal != nil {
-			rejected = append(rejected, fmt.Errorf("the Service %s is not served, and nothing is added to its slices: %s", result.Key, result.View.Refusal.Message))
+		if result.View.Rejection != nil {
+			rejected = append(rejected, fmt.Errorf("the Service %s is not served, and nothing is added to its slices: %s", result.Key, result.View.Rejection.Message))
 			continue
 		}
 		if printed++; printed > 1 {
@@ -77,7 +77,7 @@ func printPlan(b *strings.Builder, result *control.Act) {
 	fmt.Fprintf(b, "Service %s\n\n", result.Key)
 	plan := planner.Plan{}
 	switch {
-	case result.View.Leaving:
+	case result.View.OptedOut:
 		b.WriteString("It is none of our targets any more.\n\n")
 		plan.Delete = result.View.Slices
 	case result.Decision.Write:
@@ -87,12 +87,12 @@ func printPlan(b *strings.Builder, result *control.Act) {
 	switch {
 	case result.View.Paused:
 		b.WriteString("paused by its annotation: nothing of this is written\n\n")
-	case !result.Decision.Write && !result.View.Leaving:
+	case !result.Decision.Write && !result.View.OptedOut:
 		b.WriteString("nothing may be written, see below\n\n")
 	case plan.Empty():
 		b.WriteString("nothing to write\n\n")
 	}
-	if result.View.Leaving {
+	if result.View.OptedOut {
 		return
 	}
 	b.WriteString(formatVerdicts(result.Decision.Endpoints))

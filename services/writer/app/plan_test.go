@@ -93,9 +93,9 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 	client := fake.NewClientset(objects...)
 	watched, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
-		Named:    targets.Named{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
-		Defaults: targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListOut: true},
-		Sources:  []targets.Source{{Name: defaultSourceName}}, Logger: log,
+		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
+		Defaults:    targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},
+		Sources:     []targets.Source{{Name: defaultSourceName}}, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ type preflightChecker struct {
 	cluster   preflight.Cluster
 	namespace string // our own, of the Lease
 
-	resolutions []targets.View // of the Services that are ours, as a check has found them
+	resolutions []targets.Resolution // of the Services that are ours, as a check has found them
 }
 
 func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
@@ -143,8 +143,8 @@ func (f *preflightChecker) watchedNamespaces() []string {
 		return []string{allNamespaces}
 	}
 	all := slices.Clone(f.targets.Namespaces)
-	if f.targets.Named.Service != "" {
-		all = append(all, f.targets.Named.Namespace)
+	if f.targets.NamedTarget.Service != "" {
+		all = append(all, f.targets.NamedTarget.Namespace)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

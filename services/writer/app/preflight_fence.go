@@ -60,7 +60,7 @@ func (o *sourceCheck) allowsAddress(a netip.Addr) bool {
 // allowsPort reports whether the fence lets a port be written and probed. TARGET_PORT is
 // let through for the Service given by name.
 func (o *sourceCheck) allowsPort(port uint16) bool {
-	return o.AllowsPort(port) || port != 0 && port == o.checker.targets.Named.Port
+	return o.AllowsPort(port) || port != 0 && port == o.checker.targets.NamedTarget.Port
 }
 
 func (o *sourceCheck) describeAllowlist() string {

@@ -24,7 +24,7 @@ type sliceScope struct{ namespace, managedBy string }
 // and where the others were found.
 func (f *preflightChecker) scopes() []sliceScope {
 	var all []sliceScope
-	if named := f.targets.Named; named.Service != "" {
+	if named := f.targets.NamedTarget; named.Service != "" {
 		all = append(all, sliceScope{named.Namespace, cmp.Or(named.ManagedBy, f.managedByLabel())})
 	}
 	for _, view := range f.resolutions {
@@ -119,7 +119,7 @@ const maxSampleSize = 100
 func (f *preflightChecker) sampleSlices(p sliceScope) []*discoveryv1.EndpointSlice {
 	var addresses []netip.Addr
 	var ports []uint16
-	if named := f.targets.Named; named.Port != 0 && named.Namespace == p.namespace {
+	if named := f.targets.NamedTarget; named.Port != 0 && named.Namespace == p.namespace {
 		ports = append(ports, named.Port)
 	}
 	for _, o := range f.sources {

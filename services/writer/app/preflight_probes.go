@@ -72,7 +72,7 @@ func (o *sourceCheck) portChecks() []*portCheck {
 	seen := map[netip.AddrPort]bool{}
 	for _, view := range o.checker.resolutions {
 		t := view.Target
-		if view.Refusal != nil || view.Leaving || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, o.Name) {
+		if view.Rejection != nil || view.OptedOut || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, o.Name) {
 			continue
 		}
 		p := byPort[t.ProbePort]

@@ -18,8 +18,8 @@ import (
 )
 
 // probedService is a Service of these sources that is probed at a port.
-func probedService(name string, port uint16, from ...string) targets.View {
-	return targets.View{Ours: true, Target: targets.Target{
+func probedService(name string, port uint16, from ...string) targets.Resolution {
+	return targets.Resolution{Relevant: true, Target: targets.Target{
 		Key: targets.Key{Namespace: "web", Name: name}, ProbePort: port, Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Settings: targets.Settings{Sources: from, Probe: prober.Spec{Mode: prober.TCP}},
 	}}
@@ -62,7 +62,7 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 			f, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": "127.0.0.0/24"})
 			src := f.sources[0]
 			src.snapshot.Members = tt.members
-			f.resolutions = []targets.View{probedService("shop", port, "default")}
+			f.resolutions = []targets.Resolution{probedService("shop", port, "default")}
 			saw, err := src.probeCheck().Run(t.Context())
 			wantOutcome(t, tt.want, saw, err)
 		})
@@ -75,8 +75,8 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 		blue.snapshot.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1")}
 		off, refused, leaving := probedService("off", 4, "blue"), probedService("refused", 5, "blue"), probedService("leaving", 6, "blue")
 		off.Target.Settings.Probe.Mode = prober.Off
-		refused.Refusal, leaving.Leaving = &targets.Refusal{}, true
-		f.resolutions = []targets.View{
+		refused.Rejection, leaving.OptedOut = &targets.Rejection{}, true
+		f.resolutions = []targets.Resolution{
 			off, refused, leaving,
 			probedService("a", port, "blue", "green"), probedService("b", port, "blue"), probedService("c", 1, "blue"), probedService("d", 2, "blue"),
 		}
@@ -93,7 +93,7 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 	t.Run("Services that share a port are asked for once", func(t *testing.T) {
 		f, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": "127.0.0.0/24"})
 		f.sources[0].snapshot.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1", "127.1.0.1")}
-		f.resolutions = []targets.View{probedService("a", port, "default"), probedService("b", port, "default")}
+		f.resolutions = []targets.Resolution{probedService("a", port, "default"), probedService("b", port, "default")}
 		wantPrefixes(t, []string{"WARN probes 1 of 1 addresses accept connections at port " + strconv.Itoa(int(port)) + "; 1 others"}, runCheck(t, f.sources[0].probeCheck()))
 	})
 
@@ -102,7 +102,7 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 		here, there := member(subscriber.Ready, "127.0.0.1"), member(subscriber.Ready, "127.0.0.2")
 		here.Labels = map[string]string{"pool": "blue"}
 		f.sources[0].snapshot.Members = []*subscriber.Member{there, here}
-		f.resolutions = []targets.View{probedService("a", port, "default")}
+		f.resolutions = []targets.Resolution{probedService("a", port, "default")}
 		f.resolutions[0].Target.Settings.NodeSelector = labels.SelectorFromSet(labels.Set{"pool": "blue"})
 		wantPrefixes(t, []string{"ok probes 1 of 1 addresses"}, runCheck(t, f.sources[0].probeCheck()))
 	})

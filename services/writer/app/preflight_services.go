@@ -47,7 +47,7 @@ func (f *preflightChecker) findServices(ctx context.Context) ([]finding, error) 
 			return nil, fmt.Errorf("list EndpointSlices: %w", err)
 		}
 		for _, found := range f.targetInputs(namespace, services.Items, existing.Items) {
-			if view, _ := targets.Resolve(f.targets, found); view.Ours {
+			if view, _ := targets.Resolve(f.targets, found); view.Relevant {
 				f.resolutions = append(f.resolutions, view)
 			}
 		}
@@ -81,31 +81,31 @@ func (f finding) withName() finding {
 
 // targetInputs are all Services of a namespace (or of all), and the one given by name even if
 // it is not there, sorted.
-func (f *preflightChecker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Found {
+func (f *preflightChecker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Input {
 	slicesByNamespace := map[string][]*discoveryv1.EndpointSlice{}
 	for i := range existing {
 		slicesByNamespace[existing[i].Namespace] = append(slicesByNamespace[existing[i].Namespace], &existing[i])
 	}
 	byKey := map[targets.Key]*corev1.Service{}
-	if named := f.targets.Named; named.Service != "" && (named.Namespace == namespace || namespace == metav1.NamespaceAll) {
+	if named := f.targets.NamedTarget; named.Service != "" && (named.Namespace == namespace || namespace == metav1.NamespaceAll) {
 		byKey[targets.Key{Namespace: named.Namespace, Name: named.Service}] = nil
 	}
 	for i := range services {
 		byKey[targets.Key{Namespace: services[i].Namespace, Name: services[i].Name}] = &services[i]
 	}
-	var all []targets.Found
+	var all []targets.Input
 	now := time.Now()
 	for key, service := range byKey {
-		all = append(all, targets.Found{Key: key, Service: service, Slices: slicesByNamespace[key.Namespace], Now: now})
+		all = append(all, targets.Input{Key: key, Service: service, Slices: slicesByNamespace[key.Namespace], Now: now})
 	}
-	slices.SortFunc(all, func(a, b targets.Found) int {
+	slices.SortFunc(all, func(a, b targets.Input) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	return all
 }
 
 // evaluateService says whether a Service can be served, and what someone should know of it.
-func evaluateService(view targets.View) finding {
+func evaluateService(view targets.Resolution) finding {
 	t := view.Target
 	found := finding{name: t.String()}
 	owned := 0
@@ -115,18 +115,18 @@ func evaluateService(view targets.View) finding {
 		}
 	}
 	switch {
-	case view.Leaving:
+	case view.OptedOut:
 		found.warning = fmt.Sprintf("it has left this writer, which deletes its slices of it: %d", owned)
-	case view.Departing != nil:
-		found.warning = view.Departing.Message
-	case view.Refusal != nil:
-		found.failure = view.Refusal.Message
+	case view.PendingOptOut != nil:
+		found.warning = view.PendingOptOut.Message
+	case view.Rejection != nil:
+		found.failure = view.Rejection.Message
 	case view.Paused:
 		found.warning = "it is paused: nothing is written for it"
-	case view.Mistake != nil:
-		found.warning = view.Mistake.Message
-	case len(t.Foreign)+len(t.OtherClasses) > 0:
-		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", abbreviate(slices.Concat(t.Foreign, t.OtherClasses)))
+	case view.AnnotationError != nil:
+		found.warning = view.AnnotationError.Message
+	case len(t.ForeignSlices)+len(t.OtherClassSlices) > 0:
+		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", abbreviate(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
 	}
 	var ports []string
 	for _, p := range t.Ports {

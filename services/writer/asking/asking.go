@@ -35,54 +35,54 @@ type Settings struct {
 	WriterCA  string   `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
 }
 
-// Tools are the commands.
-func Tools() []command.StandaloneCommand {
+// NewCommands are the commands.
+func NewCommands() []command.StandaloneCommand {
 	return []command.StandaloneCommand{
 		command.NewStandalone("endpoints NAMESPACE/SERVICE", "Ask a running writer which endpoints a Service has", func(ctx context.Context, call command.Invocation[Settings]) error {
-			return ask(ctx, call, list)
+			return run(ctx, call, listEndpoints)
 		}),
 		command.NewStandalone("explain NAMESPACE/SERVICE ADDRESS", "Ask a running writer why an address is an endpoint of a Service, or is not", func(ctx context.Context, call command.Invocation[Settings]) error {
-			return ask(ctx, call, explain)
+			return run(ctx, call, explainEndpoint)
 		}),
 	}
 }
 
-// patience is how long a writer has for its whole answer.
-const patience = 15 * time.Second
+// timeout is how long a writer has for its whole answer.
+const timeout = 15 * time.Second
 
-// question is what is asked, and where the answer goes.
-type question struct {
-	of      *writerv1.ServiceSelector
+// request is what is asked, and where the answer goes.
+type request struct {
+	service *writerv1.ServiceSelector
 	address netip.Addr // of explain
 	writer  writerv1.WriterServiceClient
 	out     io.Writer
 }
 
-func ask(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, question) error) error {
-	q, err := parse(call.Args)
+func run(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, request) error) error {
+	q, err := parseArgs(call.Args)
 	if err != nil {
 		return err
 	}
-	conn, err := dial(call.Config)
+	conn, err := dialWriter(call.Config)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
 	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
 	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
 		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("ask the writer at %s: %s: %s%s", call.Config.Writer, s.Code(), display.Sanitize(s.Message()), advice(s.Message()))
+			return fmt.Errorf("ask the writer at %s: %s: %s%s", call.Config.Writer, s.Code(), display.Sanitize(s.Message()), connectionAdvice(s.Message()))
 		}
 		return err
 	}
 	return nil
 }
 
-// advice is for a connection that comes about and is cut: with TLS 1.3 a client's handshake is over
+// connectionAdvice is for a connection that comes about and is cut: with TLS 1.3 a client's handshake is over
 // before its certificate is judged.
-func advice(failure string) string {
+func connectionAdvice(failure string) string {
 	for _, cut := range []string{"remote error: tls", "broken pipe", "reset by peer", "server preface"} {
 		if strings.Contains(failure, cut) && !strings.Contains(failure, "while dialing") {
 			return ": the writer refuses CLIENT_CERT_FILE, and its log says why: its CLIENT_CA_FILE must hold the CA that signs it, and its list of clients one of its names"
@@ -91,15 +91,15 @@ func advice(failure string) string {
 	return ""
 }
 
-// parse reads NAMESPACE/SERVICE, and ADDRESS if there is one.
-func parse(args []string) (question, error) {
-	var q question
+// parseArgs reads NAMESPACE/SERVICE, and ADDRESS if there is one.
+func parseArgs(args []string) (request, error) {
+	var q request
 	var problems []error
 	namespace, service, ok := strings.Cut(args[0], "/")
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(service)) > 0 {
 		problems = append(problems, fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))
 	}
-	q.of = &writerv1.ServiceSelector{Namespace: namespace, Service: service}
+	q.service = &writerv1.ServiceSelector{Namespace: namespace, Service: service}
 	if len(args) > 1 {
 		var err error
 		if q.address, err = netip.ParseAddr(args[1]); err != nil || q.address.Zone() != "" {
@@ -112,7 +112,7 @@ func parse(args []string) (question, error) {
 	return q, nil
 }
 
-func dial(s *Settings) (*grpc.ClientConn, error) {
+func dialWriter(s *Settings) (*grpc.ClientConn, error) {
 	end, err := link.NewClient(link.Config{
 		Component: "writer", Name: "question", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		Files: link.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},

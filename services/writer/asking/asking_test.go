@@ -80,14 +80,14 @@ func shop() endpoints.Target {
 	return t
 }
 
-// asked is what a command prints of a board, and how it ends.
-func asked(t *testing.T, put func(*endpoints.Board), operator bool, answer func(context.Context, question) error, args ...string) (text string, err error) {
+// runCommand is what a command prints of a board, and how it ends.
+func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer func(context.Context, request) error, args ...string) (text string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		board := endpoints.NewBoard("life")
+		board := endpoints.NewStore("life")
 		put(board)
 		service := endpointserver.New(endpointserver.Config{
-			Board: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
+			Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
 			Identify: func(context.Context) (endpointserver.Client, error) {
 				return endpointserver.Client{Name: "me", Operator: operator}, nil
 			},
@@ -102,8 +102,8 @@ func asked(t *testing.T, put func(*endpoints.Board), operator bool, answer func(
 		if errDial != nil {
 			t.Fatal(errDial)
 		}
-		var q question
-		if q, err = parse(args); err == nil {
+		var q request
+		if q, err = parseArgs(args); err == nil {
 			var out bytes.Buffer
 			q.writer, q.out = writerv1.NewWriterServiceClient(conn), &out
 			err = answer(t.Context(), q)
@@ -117,16 +117,16 @@ func asked(t *testing.T, put func(*endpoints.Board), operator bool, answer func(
 	return text, err
 }
 
-func synced(targets ...endpoints.Target) func(*endpoints.Board) {
-	return func(b *endpoints.Board) {
+func synced(targets ...endpoints.Target) func(*endpoints.Store) {
+	return func(b *endpoints.Store) {
 		for _, t := range targets {
 			b.Put(t)
 		}
-		b.Synced()
+		b.MarkSynced()
 	}
 }
 
-func TestListsTheEndpointsOfAService(t *testing.T) {
+func TestListsEndpoints(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		operator bool
@@ -165,7 +165,7 @@ held back at present: 1; a client with the role of operator is told by what
 source green: not heard since this writer started
 `},
 		{"refused, and without slices", true, func(t *endpoints.Target) {
-			*t = endpoints.Target{Namespace: "web", Service: "shop", State: endpoints.Refused, Reason: "ServiceHasSelector", Message: "Remove it."}
+			*t = endpoints.Target{Namespace: "web", Service: "shop", State: endpoints.Rejected, Reason: "ServiceHasSelector", Message: "Remove it."}
 		}, `
 web/shop: refused (ServiceHasSelector: Remove it.), says a writer that does not lead
 ports: none
@@ -176,12 +176,12 @@ ADDRESS  STATE  ZONE  SOURCE
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := asked(t, func(b *endpoints.Board) {
+			got, err := runCommand(t, func(b *endpoints.Store) {
 				target := shop()
 				c.alter(&target)
 				b.Put(target)
-				b.Synced()
-			}, c.operator, list, "web/shop")
+				b.MarkSynced()
+			}, c.operator, listEndpoints, "web/shop")
 			if diff := cmp.Diff(c.want[1:], got); diff != "" || err != nil {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
@@ -189,7 +189,7 @@ ADDRESS  STATE  ZONE  SOURCE
 	}
 }
 
-func TestExplainsAnAddress(t *testing.T) {
+func TestExplainsEndpoint(t *testing.T) {
 	for address, c := range map[string]struct {
 		err  error
 		want string
@@ -304,7 +304,7 @@ to its inventory.
 `},
 	} {
 		t.Run(address, func(t *testing.T) {
-			got, err := asked(t, func(b *endpoints.Board) { b.Put(shop()) }, true, explain, "web/shop", address)
+			got, err := runCommand(t, func(b *endpoints.Store) { b.Put(shop()) }, true, explainEndpoint, "web/shop", address)
 			if diff := cmp.Diff(c.want[1:], got); diff != "" || !errors.Is(err, c.err) {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
@@ -312,27 +312,27 @@ to its inventory.
 	}
 }
 
-func TestAQuestionWithoutAnAnswerEndsWithWhatToDo(t *testing.T) {
+func TestFailedRequestsGiveAdvice(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		put      func(*endpoints.Board)
+		put      func(*endpoints.Store)
 		operator bool
-		answer   func(context.Context, question) error
+		answer   func(context.Context, request) error
 		args     []string
 		says     string
 		code     int
 	}{
-		{"a writer that has not decided yet", func(*endpoints.Board) {}, true, list, []string{"web/shop"}, "has no answer yet", 1},
-		{"a Service that is no target", synced(), true, list, []string{"web/shop"}, "slicefeed.dev/class", 1},
-		{"an address of a Service that is no target", synced(), true, explain, []string{"web/shop", "10.0.0.1"}, "is no target of this writer", 1},
-		{"an explanation for a subscriber", synced(), false, explain, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
-		{"a name without a namespace", synced(), true, list, []string{"shop"}, "NAMESPACE/SERVICE", 2},
-		{"a name that is none", synced(), true, list, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
-		{"an address that is none", synced(), true, explain, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},
-		{"an address with a zone", synced(), true, explain, []string{"web/shop", "fe80::1%eth0"}, "10.0.0.11", 2},
+		{"a writer that has not decided yet", func(*endpoints.Store) {}, true, listEndpoints, []string{"web/shop"}, "has no answer yet", 1},
+		{"a Service that is no target", synced(), true, listEndpoints, []string{"web/shop"}, "slicefeed.dev/class", 1},
+		{"an address of a Service that is no target", synced(), true, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "is no target of this writer", 1},
+		{"an explanation for a subscriber", synced(), false, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"a name without a namespace", synced(), true, listEndpoints, []string{"shop"}, "NAMESPACE/SERVICE", 2},
+		{"a name that is none", synced(), true, listEndpoints, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
+		{"an address that is none", synced(), true, explainEndpoint, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},
+		{"an address with a zone", synced(), true, explainEndpoint, []string{"web/shop", "fe80::1%eth0"}, "10.0.0.11", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := asked(t, c.put, c.operator, c.answer, c.args...)
+			got, err := runCommand(t, c.put, c.operator, c.answer, c.args...)
 			if err == nil || !strings.Contains(err.Error(), c.says) || settings.ExitCode(err) != c.code || got != "" {
 				t.Errorf("it prints %q and ends with %v, code %d: want one that says %q, code %d", got, err, settings.ExitCode(err), c.says, c.code)
 			}

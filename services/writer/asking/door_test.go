@@ -25,25 +25,25 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 )
 
-// ca signs certificates into a directory.
-type ca struct {
+// testCA signs certificates into a directory.
+type testCA struct {
 	t    *testing.T
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newCA(t *testing.T) *ca {
-	c := &ca{t: t, dir: t.TempDir()}
+func newTestCA(t *testing.T) *testCA {
+	c := &testCA{t: t, dir: t.TempDir()}
 	c.cert, c.key = c.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return c
 }
 
 // path is that of a file that sign has written.
-func (c *ca) path(name string) string { return filepath.Join(c.dir, name) }
+func (c *testCA) path(name string) string { return filepath.Join(c.dir, name) }
 
 // sign writes NAME.pem and NAME-key.pem.
-func (c *ca) sign(name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (c *testCA) sign(name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	c.t.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -68,8 +68,8 @@ func (c *ca) sign(name string, cert *x509.Certificate) (*x509.Certificate, *ecds
 	return signed, key
 }
 
-func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
-	c := newCA(t)
+func TestQueriesListener(t *testing.T) {
+	c := newTestCA(t)
 	c.sign("writer", &x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	for _, name := range []string{"operator", "proxy", "viewer", "stranger"} {
 		c.sign(name, &x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -82,12 +82,12 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 	if err := os.WriteFile(c.path("clients.yaml"), []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	board := endpoints.NewBoard("life")
+	board := endpoints.NewStore("life")
 	board.Put(shop())
-	board.Synced()
-	cfg := endpointserver.DoorConfig{Clients: c.path("clients.yaml"), Board: board, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	board.MarkSynced()
+	cfg := endpointserver.ListenerConfig{Clients: c.path("clients.yaml"), Store: board, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = c.path("writer.pem"), c.path("writer-key.pem"), c.path("ca.pem")
-	door, err := endpointserver.NewDoor(cfg)
+	door, err := endpointserver.NewListener(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,22 +101,22 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 
 	for _, q := range []struct {
 		name, as string
-		ask      func(context.Context, question) error
+		ask      func(context.Context, request) error
 		args     []string
 		says     string
 		code     int
 	}{
-		{"an operator", "operator", explain, []string{"web/shop", "10.0.0.1"}, "as worker-1", 0},
-		{"an operator, about one that is out", "operator", explain, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
-		{"a subscriber", "proxy", list, []string{"web/shop"}, "10.0.0.3  draining", 0},
-		{"a subscriber who wants to know why", "proxy", explain, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
-		{"one with a view of nodes", "viewer", list, []string{"web/shop"}, "view of nodes", 1},
-		{"a stranger", "stranger", list, []string{"web/shop"}, "the writer refuses CLIENT_CERT_FILE", 1},
-		{"one without a certificate", "nobody", list, []string{"web/shop"}, "nobody.pem", 2},
+		{"an operator", "operator", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "as worker-1", 0},
+		{"an operator, about one that is out", "operator", explainEndpoint, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
+		{"a subscriber", "proxy", listEndpoints, []string{"web/shop"}, "10.0.0.3  draining", 0},
+		{"a subscriber who wants to know why", "proxy", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"one with a view of nodes", "viewer", listEndpoints, []string{"web/shop"}, "view of nodes", 1},
+		{"a stranger", "stranger", listEndpoints, []string{"web/shop"}, "the writer refuses CLIENT_CERT_FILE", 1},
+		{"one without a certificate", "nobody", listEndpoints, []string{"web/shop"}, "nobody.pem", 2},
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := ask(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Config: &Settings{
+			err := run(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Config: &Settings{
 				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.path("ca.pem"),
 				CertFile: c.path(q.as + ".pem"), KeyFile: c.path(q.as + "-key.pem"),
 			}}, q.ask)
@@ -134,10 +134,10 @@ func TestAsksARunningWriterThroughItsDoor(t *testing.T) {
 	}
 }
 
-func TestADoorSaysEverythingThatIsWrongWithItsFiles(t *testing.T) {
-	cfg := endpointserver.DoorConfig{Clients: "no-clients.yaml", Board: endpoints.NewBoard("life"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+func TestListenerReportsAllFileErrors(t *testing.T) {
+	cfg := endpointserver.ListenerConfig{Clients: "no-clients.yaml", Store: endpoints.NewStore("life"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = "no-cert.pem", "no-key.pem", "no-ca.pem"
-	_, err := endpointserver.NewDoor(cfg)
+	_, err := endpointserver.NewListener(cfg)
 	for _, file := range []string{"no-cert.pem", "no-ca.pem", "no-clients.yaml"} {
 		if err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%v does not name %s", err, file)
@@ -145,7 +145,7 @@ func TestADoorSaysEverythingThatIsWrongWithItsFiles(t *testing.T) {
 	}
 }
 
-func TestTheCommandsSayWhichSettingsTheyMiss(t *testing.T) {
+func TestReportsMissingSettings(t *testing.T) {
 	for use, args := range map[string][]string{"endpoints": {"web/shop"}, "explain": {"web/shop", "10.0.0.1"}} {
 		for name, c := range map[string]struct {
 			args []string
@@ -154,7 +154,7 @@ func TestTheCommandsSayWhichSettingsTheyMiss(t *testing.T) {
 			"settings":  {args, []string{"WRITER_ADDRESS", "WRITER_SAN", "WRITER_CA_FILE", "CLIENT_CERT_FILE", "CLIENT_KEY_FILE"}},
 			"arguments": {nil, []string{"NAMESPACE/SERVICE"}},
 		} {
-			cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: Tools()}.Command(func(string) string { return "" })
+			cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: NewCommands()}.Command(func(string) string { return "" })
 			cmd.SetArgs(append([]string{use}, c.args...))
 			err := cmd.ExecuteContext(t.Context())
 			for _, says := range c.says {

@@ -12,9 +12,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// list prints the endpoints of a Service, and what they are worth.
-func list(ctx context.Context, q question) error {
-	of := []*writerv1.ServiceSelector{q.of}
+// listEndpoints prints the endpoints of a Service, and what they are worth.
+func listEndpoints(ctx context.Context, q request) error {
+	of := []*writerv1.ServiceSelector{q.service}
 	targets, err := q.writer.ListTargets(ctx, &writerv1.ListTargetsRequest{Services: of})
 	if err != nil {
 		return err
@@ -24,23 +24,23 @@ func list(ctx context.Context, q question) error {
 	}
 	if len(targets.GetTargets()) != 1 {
 		return fmt.Errorf("%s/%s is no target of this writer: does the Service bear the label slicefeed.dev/class with this writer's class, and does the writer watch its namespace?",
-			q.of.GetNamespace(), q.of.GetService())
+			q.service.GetNamespace(), q.service.GetService())
 	}
-	set, err := present(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, GroupByPort: true})
+	set, err := currentSet(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, GroupByPort: true})
 	if err != nil {
 		return err
 	}
 	target := targets.GetTargets()[0]
-	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), state(target.GetTarget()), who(targets.GetStatus().GetLeading()))
-	fmt.Fprintf(q.out, "ports: %s\n\n", ports(target.GetTarget().GetPorts()))
-	table(q.out, set)
+	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading()))
+	fmt.Fprintf(q.out, "ports: %s\n\n", describePorts(target.GetTarget().GetPorts()))
+	printBackends(q.out, set)
 	fmt.Fprintf(q.out, "%d ready, %d draining, %d out\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
-	worth(q.out, target, targets.GetStatus())
+	printStatus(q.out, target, targets.GetStatus())
 	return nil
 }
 
-// present reads a stream up to its first synced message.
-func present(ctx context.Context, writer writerv1.WriterServiceClient, req *writerv1.WatchEndpointsRequest) ([]*writerv1.Entry, error) {
+// currentSet reads a stream up to its first synced message.
+func currentSet(ctx context.Context, writer writerv1.WriterServiceClient, req *writerv1.WatchEndpointsRequest) ([]*writerv1.Entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := writer.WatchEndpoints(ctx, req)
@@ -66,8 +66,8 @@ func present(ctx context.Context, writer writerv1.WriterServiceClient, req *writ
 	}
 }
 
-// table prints the backends. They are the same for every port: what is decided on is an address.
-func table(out io.Writer, set []*writerv1.Entry) {
+// printBackends prints the backends. They are the same for every port: what is decided on is an address.
+func printBackends(out io.Writer, set []*writerv1.Entry) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ADDRESS\tSTATE\tZONE\tSOURCE")
 	for _, e := range set {
@@ -76,7 +76,7 @@ func table(out io.Writer, set []*writerv1.Entry) {
 			continue
 		}
 		for _, b := range group.GetBackends() {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", display.Sanitize(b.GetAddress()), conditions(b), display.Sanitize(b.GetZone()), display.Sanitize(b.GetSource()))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", display.Sanitize(b.GetAddress()), describeConditions(b), display.Sanitize(b.GetZone()), display.Sanitize(b.GetSource()))
 		}
 		if n := group.GetOmitted(); n > 0 {
 			fmt.Fprintf(w, "… and %d more\n", n)
@@ -87,48 +87,48 @@ func table(out io.Writer, set []*writerv1.Entry) {
 	fmt.Fprintln(out)
 }
 
-// worth prints what holds back, and which sources do not speak. A source's silence that holds nothing
+// printStatus prints what holds back, and which sources do not speak. A source's silence that holds nothing
 // back is told too: it will.
-func worth(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
+func printStatus(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
 	for _, g := range target.GetGuards() {
-		fmt.Fprintf(out, "\n%s\n", display.Wrap("held back by "+guard(g)+": "+g.GetMessage(), width, 2))
+		fmt.Fprintf(out, "\n%s\n", display.Wrap("held back by "+describeGuard(g)+": "+g.GetMessage(), textWidth, 2))
 	}
 	if n := is.GetHeld(); n > 0 && len(target.GetGuards()) == 0 {
 		fmt.Fprintf(out, "\nheld back at present: %d; a client with the role of operator is told by what\n", n)
 	}
 	if in := target.GetNextDecisionIn(); in != nil {
-		fmt.Fprintf(out, "decides again by itself in %s\n", age(in))
+		fmt.Fprintf(out, "decides again by itself in %s\n", formatAge(in))
 	}
 	for _, s := range is.GetSources() {
 		if s.GetReason() != "" {
-			fmt.Fprintf(out, "\n%s\n", display.Wrap("source "+s.GetName()+": "+s.GetReason(), width, 2))
+			fmt.Fprintf(out, "\n%s\n", display.Wrap("source "+s.GetName()+": "+s.GetReason(), textWidth, 2))
 		}
 	}
 }
 
-func state(t *writerv1.Target) string {
+func describeState(t *writerv1.Target) string {
 	words := map[writerv1.TargetState]string{
 		writerv1.TargetState_TARGET_STATE_MANAGED: "managed", writerv1.TargetState_TARGET_STATE_PAUSED: "paused",
 		writerv1.TargetState_TARGET_STATE_REJECTED: "refused",
 	}
-	word, ok := words[t.GetState()]
+	text, ok := words[t.GetState()]
 	if !ok {
-		word = t.GetState().String()
+		text = t.GetState().String()
 	}
 	if t.GetMessage() != "" {
-		word += " (" + display.Sanitize(t.GetReason()) + ": " + display.Sanitize(t.GetMessage()) + ")"
+		text += " (" + display.Sanitize(t.GetReason()) + ": " + display.Sanitize(t.GetMessage()) + ")"
 	}
-	return word
+	return text
 }
 
-func who(leading bool) string {
+func roleName(leading bool) string {
 	if leading {
 		return "says the writer that leads"
 	}
 	return "says a writer that does not lead"
 }
 
-func ports(all []*writerv1.Port) string {
+func describePorts(all []*writerv1.Port) string {
 	if len(all) == 0 {
 		return "none"
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-const width = 100 // of what people read
+const textWidth = 100 // of what people read
 
-func conditions(b *writerv1.Backend) string {
+func describeConditions(b *writerv1.Backend) string {
 	switch {
 	case b.GetReady():
 		return "ready"
@@ -23,7 +23,7 @@ func conditions(b *writerv1.Backend) string {
 	}
 }
 
-func guard(g *writerv1.Guard) string {
+func describeGuard(g *writerv1.Guard) string {
 	said := "the guard " + display.Sanitize(g.GetRule())
 	if g.GetSource() != "" {
 		said += ", source " + display.Sanitize(g.GetSource())
@@ -31,8 +31,8 @@ func guard(g *writerv1.Guard) string {
 	return fmt.Sprintf("%s, %d in all", said, g.GetHeld())
 }
 
-// age is a duration as people read it.
-func age(d *durationpb.Duration) string {
+// formatAge is a duration as people read it.
+func formatAge(d *durationpb.Duration) string {
 	is := d.AsDuration()
 	if is < time.Second {
 		return is.Round(time.Millisecond).String()

@@ -94,7 +94,7 @@ func (*herd) ObserveNow()              {}
 type shelf struct {
 	applier.Store
 
-	view    targets.View
+	view    targets.Resolution
 	version int
 	writes  int
 	looks   int // at the cache
@@ -107,7 +107,7 @@ type abreast struct {
 	of *shelf
 }
 
-func (a abreast) Get(targets.Key) targets.View {
+func (a abreast) Get(targets.Key) targets.Resolution {
 	a.of.looks++
 	return a.of.view
 }
@@ -168,20 +168,20 @@ func newShop(b testing.TB, mode prober.Mode, nodes int) *shop {
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	port, protocol, name := int32(30080), corev1.ProtocolTCP, "http"
 	from := newHerd(b, nodes)
-	api := &shelf{view: targets.View{
-		Synced: true, Ours: true, ResourceVersion: "0",
-		Service: corev1.ObjectReference{Namespace: key.Namespace, Name: key.Name, UID: "uid"},
+	api := &shelf{view: targets.Resolution{
+		Synced: true, Relevant: true, ResourceVersion: "0",
+		ServiceRef: corev1.ObjectReference{Namespace: key.Namespace, Name: key.Name, UID: "uid"},
 		Target: targets.Target{
 			Key: key, UID: "uid", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed",
 			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 			Ports:    []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
-			Settings: targets.Settings{Sources: []string{"default"}, Probe: prober.Spec{Mode: mode}, ListOut: true},
+			Settings: targets.Settings{Sources: []string{"default"}, Probe: prober.Spec{Mode: mode}, ListUnready: true},
 		},
 	}}
 	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
 	s := NewStepper(Config{
 		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
-		Targets: abreast{of: api}, Prober: answered{}, Lease: &elected{}, Told: told, Logger: log, Registerer: registry, Board: endpoints.NewBoard("life"),
+		Targets: abreast{of: api}, Prober: answered{}, Lease: &elected{}, Told: told, Logger: log, Registerer: registry, Board: endpoints.NewStore("life"),
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{
 				Store: api, Leading: func() bool { return true }, Reporter: told, Logger: log, Metrics: written, History: &history.Log{},

@@ -41,12 +41,12 @@ func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			lead, probed := &alternate{term: 1}, &statuses{now: prober.Status{Health: prober.Passing}}
 			s := NewStepper(Config{
-				Targets: &only{view: targets.View{
-					Synced: true, Ours: true, Slices: []*discoveryv1.EndpointSlice{slice},
+				Targets: &only{view: targets.Resolution{
+					Synced: true, Relevant: true, Slices: []*discoveryv1.EndpointSlice{slice},
 					Target: targets.Target{
 						Key: key, UID: "uid", ManagedBy: "ours", FirstName: "shop-slicefeed", ProbePort: 30080,
 						Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
-						Settings: targets.Settings{Probe: prober.Spec{Mode: prober.TCP}, ListOut: true},
+						Settings: targets.Settings{Probe: prober.Spec{Mode: prober.TCP}, ListUnready: true},
 					},
 				}},
 				Prober: probed, Lease: lead, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),

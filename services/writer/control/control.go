@@ -152,27 +152,27 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 	if !view.Synced {
 		return nil, time.Time{}
 	}
-	if view.Service.UID != c.uid { // deleted, or created again: what we knew is of another Service
+	if view.ServiceRef.UID != c.uid { // deleted, or created again: what we knew is of another Service
 		c.told.Now(corev1.ObjectReference{UID: c.uid}, nil)
-		c.uid, c.memory, c.began = view.Service.UID, verdict.Memory{}, nil
+		c.uid, c.memory, c.began = view.ServiceRef.UID, verdict.Memory{}, nil
 		c.stimuli.forget()
 	}
 	var warnings []applier.Warning
-	if !view.Ours || view.Leaving || view.Refusal != nil && !view.ProbesOnly {
+	if !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly {
 		write = c.aside(view)
 	} else {
 		write, wake, warnings = c.judge(view, now)
 	}
 	warnings = append(warnings, notices(view)...)
-	wake = sooner(wake, view.Wake)
+	wake = sooner(wake, view.RecheckAt)
 	if !leading || write == nil {
 		c.stimuli.drop()
 	}
 	if !leading {
-		c.told.End(view.Service, warnings)
+		c.told.End(view.ServiceRef, warnings)
 		return nil, wake
 	}
-	c.told.Now(view.Service, warnings)
+	c.told.Now(view.ServiceRef, warnings)
 	if c.mend.After(now) {
 		wake = sooner(wake, c.mend)
 	}
@@ -202,13 +202,13 @@ func (c *control) tell() {
 
 // aside is what there is to do for a Service that is not served: nothing, but for the slices
 // that it leaves behind when it opts out.
-func (c *control) aside(view targets.View) func(context.Context) error {
+func (c *control) aside(view targets.Resolution) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil, nil)
 	c.hears.Store(&[]string{})
 	c.stimuli.forget()
 	c.untold = func() {
 		c.metrics.forget(c.key)
-		if view.Refusal != nil || view.Leaving && view.Paused {
+		if view.Rejection != nil || view.OptedOut && view.Paused {
 			c.metrics.aside(c.key, view.Paused, c.health.of(time.Now(), ailments(view, verdict.Input{}, verdict.Decision{}, 0)))
 			c.show(view, verdict.Input{}, verdict.Decision{})
 		} else {
@@ -217,21 +217,21 @@ func (c *control) aside(view targets.View) func(context.Context) error {
 		}
 		c.audience.heard(c.key, verdict.Decision{})
 	}
-	c.over = !view.Ours && !c.writing
-	if !view.Leaving || view.Paused {
+	c.over = !view.Relevant && !c.writing
+	if !view.OptedOut || view.Paused {
 		return nil
 	}
 	ours := c.applier.Current(view.Slices, view.ResourceVersion)
-	return func(ctx context.Context) error { return c.applier.Withdraw(ctx, view.Service, ours) }
+	return func(ctx context.Context) error { return c.applier.Withdraw(ctx, view.ServiceRef, ours) }
 }
 
 // judge decides on the endpoints of a target. What is to be written is nil while nothing may be.
-func (c *control) judge(view targets.View, now time.Time) (write func(context.Context) error, wake time.Time, warnings []applier.Warning) {
+func (c *control) judge(view targets.Resolution, now time.Time) (write func(context.Context) error, wake time.Time, warnings []applier.Warning) {
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
-	rejected, lists := view.Refusal != nil, current
+	rejected, lists := view.Rejection != nil, current
 	if !rejected { // what others did to the slices of a Service that is rejected stays
-		lists = c.applier.Held(view.Service, current)
+		lists = c.applier.Held(view.ServiceRef, current)
 	}
 	held := c.holding.of(desired, lists)
 	// Before any snapshot is read: a source that reports in between must wake this target.
@@ -266,7 +266,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 		write = func(ctx context.Context) error {
 			desired.Endpoints = listed(decision.Endpoints)
 			order := applier.Order{
-				Service: view.Service, Desired: desired, Current: current, Adjust: rejected,
+				Service: view.ServiceRef, Desired: desired, Current: current, Adjust: rejected,
 				Why: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 			}
 			plan, err := c.applier.Apply(ctx, order)
@@ -279,7 +279,7 @@ func (c *control) judge(view targets.View, now time.Time) (write func(context.Co
 }
 
 // show lets others see the decision.
-func (c *control) show(view targets.View, in verdict.Input, decision verdict.Decision) {
+func (c *control) show(view targets.Resolution, in verdict.Input, decision verdict.Decision) {
 	if c.board == nil {
 		return
 	}
@@ -289,8 +289,8 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 		Input: in, Decision: decision,
 	}
 	switch {
-	case view.Refusal != nil:
-		t.State, t.Reason, t.Message = endpoints.Refused, view.Refusal.Reason, view.Refusal.Message
+	case view.Rejection != nil:
+		t.State, t.Reason, t.Message = endpoints.Rejected, view.Rejection.Reason, view.Rejection.Message
 		t.FollowsProbes = view.ProbesOnly && !view.Paused
 	case view.Paused:
 		t.State = endpoints.Paused
@@ -300,7 +300,7 @@ func (c *control) show(view targets.View, in verdict.Input, decision verdict.Dec
 }
 
 // snapshots are what the target's sources say.
-func (c *control) snapshots(view targets.View) (all []subscriber.Snapshot) {
+func (c *control) snapshots(view targets.Resolution) (all []subscriber.Snapshot) {
 	for _, name := range view.Target.Settings.Sources {
 		if s, ours := c.sources[name]; ours {
 			all = append(all, s.Snapshot())

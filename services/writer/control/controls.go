@@ -105,7 +105,7 @@ func relay(ctx context.Context, s Source, said chan<- string) {
 }
 
 func (c *Controls) attendAll(ctx context.Context, group *sync.WaitGroup) {
-	for _, key := range c.targets.Take() {
+	for _, key := range c.targets.TakeChanged() {
 		c.attend(ctx, group, key)
 	}
 }
@@ -116,7 +116,7 @@ func (c *Controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 		one.poke()
 		return
 	}
-	if !c.targets.Get(key).Ours {
+	if !c.targets.Get(key).Relevant {
 		return
 	}
 	one := c.control(key, c)
@@ -165,7 +165,7 @@ func (c *Controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
 			return
 		}
 	}
-	c.board.Synced()
+	c.board.MarkSynced()
 	c.shown = true
 }
 

@@ -45,7 +45,7 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 	client := fake.NewClientset(objects...)
 	followed, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
-		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListOut: true},
+		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListUnready: true},
 		Sources:  []targets.Source{{Name: "default"}}, Logger: log,
 	})
 	if err != nil {
@@ -57,7 +57,7 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 			Name: "default", Feed: subscriber.New(subscriber.Config{Source: "default", Log: log, Metrics: subscriber.NewMetrics(registry)}),
 		}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lead,
-		Board: endpoints.NewBoard("life"), Told: told, Logger: log, Registerer: registry,
+		Board: endpoints.NewStore("life"), Told: told, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
 		},

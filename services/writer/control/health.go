@@ -44,16 +44,16 @@ func (h *health) of(now time.Time, wrong map[problem]bool) health {
 }
 
 // ailments are the problems of a target. Failed is how many writes failed in a row.
-func ailments(view targets.View, in verdict.Input, d verdict.Decision, failed int) map[problem]bool {
+func ailments(view targets.Resolution, in verdict.Input, d verdict.Decision, failed int) map[problem]bool {
 	wrong := map[problem]bool{}
 	if view.Paused {
 		wrong[problemPaused] = true
 	}
-	if view.Refusal != nil {
+	if view.Rejection != nil {
 		wrong[problemRefused] = true
 		return wrong // nothing is decided
 	}
-	if view.Leaving {
+	if view.OptedOut {
 		return wrong
 	}
 	if len(d.Guards) > 0 {

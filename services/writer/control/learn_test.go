@@ -51,7 +51,7 @@ func TestNothingIsWrittenForAServiceThatIsPaused(t *testing.T) {
 	o := newOffice(t, &elected{})
 	key := targets.Key{Namespace: "web", Name: "blue"}
 	for _, paused := range []bool{false, true} {
-		view := targets.View{Ours: true, Paused: paused, Target: targets.Target{Key: key, Settings: targets.Settings{Sources: []string{"default"}}}}
+		view := targets.Resolution{Relevant: true, Paused: paused, Target: targets.Target{Key: key, Settings: targets.Settings{Sources: []string{"default"}}}}
 		if write, _, _ := o.control(key, o).judge(view, time.Now()); (write == nil) != paused {
 			t.Errorf("paused: %t; there is something to write: %t", paused, write != nil)
 		}

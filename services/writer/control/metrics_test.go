@@ -103,7 +103,7 @@ func TestAilments(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		view   targets.View
+		view   targets.Resolution
 		in     verdict.Input
 		d      verdict.Decision
 		failed int
@@ -116,8 +116,8 @@ func TestAilments(t *testing.T) {
 		{name: "a write that fails, though endpoints are alike", in: held, d: served, failed: 1, want: []problem{problemUnwritten}},
 		{name: "a guard that acts", in: held, d: with(func(d *verdict.Decision) { d.Guards = []verdict.Guard{{Rule: verdict.RuleShrink}} }), want: []problem{problemHeldBack}},
 		{name: "what may not be written is not late", d: with(func(d *verdict.Decision) { d.Write = false }), want: []problem{problemForbidden}},
-		{name: "what somebody keeps from being written is not late", view: targets.View{Paused: true}, d: served, want: []problem{problemPaused}},
-		{name: "of a refused one nothing is decided", view: targets.View{Refusal: &targets.Refusal{}}, want: []problem{problemRefused}},
+		{name: "what somebody keeps from being written is not late", view: targets.Resolution{Paused: true}, d: served, want: []problem{problemPaused}},
+		{name: "of a refused one nothing is decided", view: targets.Resolution{Rejection: &targets.Rejection{}}, want: []problem{problemRefused}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := slices.Sorted(maps.Keys(ailments(tt.view, tt.in, tt.d, tt.failed)))

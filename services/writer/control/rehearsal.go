@@ -19,9 +19,9 @@ import (
 // Act is what would be done about one target by a writer that takes over now.
 type Act struct {
 	Key      targets.Key
-	View     targets.View     // that it rests upon
-	Desired  planner.Desired  // for a target that is served, as the next two
-	Decision verdict.Decision // with no memory of earlier ones, as after a start
+	View     targets.Resolution // that it rests upon
+	Desired  planner.Desired    // for a target that is served, as the next two
+	Decision verdict.Decision   // with no memory of earlier ones, as after a start
 	Remarks  []applier.Warning
 
 	Unjudged int           // endpoints that no probe has judged in time
@@ -126,7 +126,7 @@ func (r *rehearsal) step(now time.Time) (unheard string) {
 	if err := r.targets.Synced(); err != nil {
 		return err.Error()
 	}
-	for _, key := range r.targets.Take() {
+	for _, key := range r.targets.TakeChanged() {
 		if r.acts[key] == nil {
 			r.acts[key] = &act{control: r.control(key, nobody{})}
 		}
@@ -169,7 +169,7 @@ func (r *rehearsal) longest() (most time.Duration) {
 }
 
 // serves is whether there is anything to decide.
-func (a *act) serves() bool { return a.View.Ours && !a.View.Leaving && a.View.Refusal == nil }
+func (a *act) serves() bool { return a.View.Relevant && !a.View.OptedOut && a.View.Rejection == nil }
 
 // step is control.judge without a write, and with no memory of earlier decisions, as after
 // a start.

@@ -46,16 +46,16 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 	}
 	for _, rejected := range []bool{true, false} {
 		o := newOffice(t, &elected{})
-		view := targets.View{
-			Synced: true, Ours: true, Slices: []*discoveryv1.EndpointSlice{listed.DeepCopy()},
+		view := targets.Resolution{
+			Synced: true, Relevant: true, Slices: []*discoveryv1.EndpointSlice{listed.DeepCopy()},
 			Target: targets.Target{
 				Key: key, ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed", Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-				Settings: targets.Settings{Sources: []string{"default"}, ListOut: true},
+				Settings: targets.Settings{Sources: []string{"default"}, ListUnready: true},
 			},
-			Service: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
+			ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
 		}
 		if rejected {
-			view.Refusal, view.ProbesOnly = &targets.Refusal{Reason: "ServiceHasSelector", Message: "Remove it."}, true
+			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
 		}
 		c, wrote := o.control(key, o), &updated{is: listed}
 		c.applier = applier.New(applier.Config{Store: wrote, Leading: func() bool { return true }, Reporter: o.told, Logger: o.log, Metrics: applier.NewMetrics(prometheus.NewRegistry())})
@@ -73,7 +73,7 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 		if (wrote.slice == nil) != rejected {
 			t.Errorf("rejected %t: written is %v", rejected, wrote.slice)
 		}
-		views, _ := o.board.Look(nil)
+		views, _ := o.board.Views(nil)
 		if len(views) != 1 || views[0].FollowsProbes != rejected {
 			t.Errorf("rejected %t: others are told of %+v", rejected, views)
 		}

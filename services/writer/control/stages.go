@@ -27,7 +27,7 @@ type Config struct {
 	Lease   Lease
 	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
 	Told    *applier.Reporter
-	Board   *endpoints.Board        // nil: nobody is told, as in a rehearsal
+	Board   *endpoints.Store        // nil: nobody is told, as in a rehearsal
 	DryRun  bool                    // it decides as a leader does, and what it decides is not sent
 	Applier func() *applier.Applier // makes one for a target
 
@@ -52,10 +52,10 @@ type Feed interface {
 
 // services are the Services that are ours.
 type services interface {
-	Get(key targets.Key) targets.View
-	Take() []targets.Key      // those that may have changed since it was called last
-	Changed() <-chan struct{} // Take may have some; one reader
-	Synced() error            // nil: all that was there at the start is known
+	Get(key targets.Key) targets.Resolution
+	TakeChanged() []targets.Key // those that may have changed since it was called last
+	Changed() <-chan struct{}   // Take may have some; one reader
+	Synced() error              // nil: all that was there at the start is known
 }
 
 // probes are the words of the probes.
@@ -92,7 +92,7 @@ type stages struct {
 	lease   Lease
 	zones   map[string]string
 	told    *applier.Reporter
-	board   *endpoints.Board
+	board   *endpoints.Store
 	dryRun  bool
 	applier func() *applier.Applier
 	metrics *metrics

@@ -27,7 +27,7 @@ func NewStepper(cfg Config) *Stepper {
 func (s *Stepper) Step(key targets.Key, now time.Time) (write func(context.Context) error, wake time.Time) {
 	one := s.controls.running[key.String()]
 	if one == nil {
-		if !s.controls.targets.Get(key).Ours {
+		if !s.controls.targets.Get(key).Relevant {
 			return nil, time.Time{}
 		}
 		one = s.controls.control(key, s)

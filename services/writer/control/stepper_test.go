@@ -21,10 +21,10 @@ import (
 type only struct {
 	services
 
-	view targets.View
+	view targets.Resolution
 }
 
-func (o *only) Get(targets.Key) targets.View { return o.view }
+func (o *only) Get(targets.Key) targets.Resolution { return o.view }
 
 // alternate is a Lease that is taken and lost as the test says.
 type alternate struct {
@@ -42,9 +42,9 @@ func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
 		key := targets.Key{Namespace: "web", Name: "shop"}
 		log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 		lead := &alternate{}
-		followed := &only{view: targets.View{
-			Synced: true, Ours: true, Target: targets.Target{Key: key, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
-			Service: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
+		followed := &only{view: targets.Resolution{
+			Synced: true, Relevant: true, Target: targets.Target{Key: key, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
+			ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
 		}}
 		told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
 		s := NewStepper(Config{
@@ -75,7 +75,7 @@ func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
 		if step() == nil {
 			t.Error("a write that failed is not tried again")
 		}
-		followed.view.Ours = false
+		followed.view.Relevant = false
 		if write, _ := s.Wrote(key, time.Now(), nil); write != nil || step() != nil {
 			t.Error("a Service that is none of ours is written")
 		}
@@ -86,8 +86,8 @@ func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
 // had written for edits of its own slices.
 func TestATermThatEndedUnseenIsOverAllTheSame(t *testing.T) {
 	lead := &alternate{term: 1}
-	followed := &only{view: targets.View{
-		Synced: true, Ours: true, Target: targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
+	followed := &only{view: targets.Resolution{
+		Synced: true, Relevant: true, Target: targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
 	}}
 	s := NewStepper(Config{
 		Targets: followed, Prober: &asked{}, Lease: lead, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
@@ -124,8 +124,8 @@ func (l *listener) stir()                               { l.stirs++ }
 
 func TestADecisionIsToldWhenItsWriteMayHaveBegun(t *testing.T) {
 	for _, ours := range []bool{true, false} {
-		followed := &only{view: targets.View{
-			Synced: true, Ours: ours, Target: targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
+		followed := &only{view: targets.Resolution{
+			Synced: true, Relevant: ours, Target: targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
 		}}
 		shared := newStages(Config{
 			Targets: followed, Prober: &asked{}, Lease: &alternate{term: 1}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),

@@ -40,7 +40,7 @@ func TestReportThatArrivesDuringADecisionWakesTheTarget(t *testing.T) {
 			c.poke()
 		}
 	}}}
-	c.judge(targets.View{Ours: true, Target: targets.Target{Key: c.key, Settings: targets.Settings{Sources: []string{"default"}}}}, time.Now())
+	c.judge(targets.Resolution{Relevant: true, Target: targets.Target{Key: c.key, Settings: targets.Settings{Sources: []string{"default"}}}}, time.Now())
 	select {
 	case <-c.news:
 	default:

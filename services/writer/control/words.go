@@ -25,12 +25,12 @@ import (
 func limits(s targets.Settings) verdict.Limits {
 	return verdict.Limits{
 		MaxStaleness: s.MaxStaleness, EmptyThreshold: s.EmptyThreshold, ShrinkWindow: s.ShrinkWindow,
-		ListOut: s.ListOut, Probing: s.Probe.Mode != prober.Off, Resync: s.Resync,
+		ListOut: s.ListUnready, Probing: s.Probe.Mode != prober.Off, Resync: s.Resync,
 	}
 }
 
 // witnesses are the target's sources as the verdict hears them, sorted by name.
-func (c *control) witnesses(view targets.View, heard []subscriber.Snapshot) []verdict.Source {
+func (c *control) witnesses(view targets.Resolution, heard []subscriber.Snapshot) []verdict.Source {
 	all := make([]verdict.Source, 0, len(heard))
 	for _, snapshot := range heard {
 		from, ours := c.sources[snapshot.Source], c.members[snapshot.Source]
@@ -182,20 +182,20 @@ var paused = applier.Warning{
 }
 
 // notices say why a Service is rejected, and that its label does not name this class any more.
-func notices(view targets.View) (all []applier.Warning) {
-	if view.Refusal != nil {
-		all = append(all, applier.Warning{Reason: view.Refusal.Reason, Action: "Refuse", Note: view.Refusal.Message})
+func notices(view targets.Resolution) (all []applier.Warning) {
+	if view.Rejection != nil {
+		all = append(all, applier.Warning{Reason: view.Rejection.Reason, Action: "Refuse", Note: view.Rejection.Message})
 	}
-	if view.Departing != nil && view.Departing != view.Refusal {
-		all = append(all, applier.Warning{Reason: view.Departing.Reason, Action: "KeepForAMinute", Note: view.Departing.Message})
+	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
+		all = append(all, applier.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
 	}
 	return all
 }
 
 // remarks are what else a person should know about a target.
-func (c *control) remarks(view targets.View) []applier.Warning {
+func (c *control) remarks(view targets.Resolution) []applier.Warning {
 	all := neighbours(view)
-	if view.Target.PublishesNotReady && view.Target.Settings.ListOut {
+	if view.Target.PublishNotReadyAddresses && view.Target.Settings.ListUnready {
 		all = append(all, publishesNotReady)
 	}
 	if view.Target.TrafficDistribution != "" {
@@ -204,8 +204,8 @@ func (c *control) remarks(view targets.View) []applier.Warning {
 	for _, name := range view.Target.Settings.Sources {
 		all = append(all, otherPorts(c.sources[name].Snapshot(), view.Target)...)
 	}
-	if view.Mistake != nil {
-		all = append(all, applier.Warning{Reason: view.Mistake.Reason, Action: "KeepSettings", Note: view.Mistake.Message})
+	if view.AnnotationError != nil {
+		all = append(all, applier.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
 	}
 	if view.Paused {
 		all = append(all, paused)
@@ -230,20 +230,20 @@ func distributesTraffic(preference string) applier.Warning {
 }
 
 // neighbours warns of slices of the same Service that are not ours: consumers add them.
-func neighbours(view targets.View) (all []applier.Warning) {
+func neighbours(view targets.Resolution) (all []applier.Warning) {
 	t := view.Target
-	if len(t.Foreign) > 0 {
+	if len(t.ForeignSlices) > 0 {
 		all = append(all, applier.Warning{
 			Reason: "ForeignSlices", Action: "LeaveAlone",
 			Note: fmt.Sprintf("Slices that others manage belong to this Service too, and consumers add their endpoints to ours: %s. Delete them unless that is meant.",
-				strings.Join(t.Foreign, ", ")),
+				strings.Join(t.ForeignSlices, ", ")),
 		})
 	}
-	if len(t.OtherClasses) > 0 && view.Departing == nil {
+	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
 		all = append(all, applier.Warning{
 			Reason: "OtherClass", Action: "LeaveAlone",
 			Note: fmt.Sprintf("Slices of another class belong to this Service too: %s. Its writer deletes them within a minute of a change of class. Delete them if that writer does not run any more.",
-				strings.Join(t.OtherClasses, ", ")),
+				strings.Join(t.OtherClassSlices, ", ")),
 		})
 	}
 	return all

@@ -195,12 +195,12 @@ func TestRemarksSayWhatAServiceAsksForInVain(t *testing.T) {
 	}{
 		"nothing":                            {targets.Target{}, nil},
 		"trafficDistribution":                {targets.Target{TrafficDistribution: "PreferClose"}, []string{"TrafficDistribution"}},
-		"publishNotReadyAddresses":           {targets.Target{PublishesNotReady: true, Settings: targets.Settings{ListOut: true}}, []string{"PublishNotReadyAddresses"}},
-		"publishNotReadyAddresses, unlisted": {targets.Target{PublishesNotReady: true}, nil},
+		"publishNotReadyAddresses":           {targets.Target{PublishNotReadyAddresses: true, Settings: targets.Settings{ListUnready: true}}, []string{"PublishNotReadyAddresses"}},
+		"publishNotReadyAddresses, unlisted": {targets.Target{PublishNotReadyAddresses: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range (&control{}).remarks(targets.View{Target: c.target}) {
+			for _, w := range (&control{}).remarks(targets.Resolution{Target: c.target}) {
 				got = append(got, w.Reason)
 			}
 			if !slices.Equal(got, c.want) {

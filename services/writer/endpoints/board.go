@@ -11,119 +11,119 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
-// Board is where decisions are posted for others to see. It may be used by any number of
+// Store is where decisions are posted for others to see. It may be used by any number of
 // goroutines. A nil Board takes everything and keeps nothing: the one of a rehearsal.
-type Board struct {
-	mu       sync.Mutex
-	life     string
-	window   int
-	gathered *deltaset.Set[*Entry] // an entry for each port, once somebody has asked: it is as large as the target
-	single   *deltaset.Set[*Entry] // an entry for each address, likewise: there may be very many
-	targets  map[string]*posted    // by group
-	sources  map[string]Source
-	leading  bool
-	synced   bool
-	changed  chan struct{}
+type Store struct {
+	mu         sync.Mutex
+	instanceID string
+	window     int
+	grouped    *deltaset.Set[*Entry]    // an entry for each port, once somebody has asked: it is as large as the target
+	individual *deltaset.Set[*Entry]    // an entry for each address, likewise: there may be very many
+	targets    map[string]*storedTarget // by group
+	sources    map[string]SourceStatus
+	leading    bool
+	synced     bool
+	changed    chan struct{}
 }
 
-// posted is a target as it was last put.
-type posted struct {
-	target Target
-	told   told // but for a managed target's backends, unless it is whole
-	whole  bool
-	held   int // what guards hold back
+// storedTarget is a target as it was last put.
+type storedTarget struct {
+	target    Target
+	published published // but for a managed target's backends, unless it is whole
+	complete  bool
+	held      int // what guards hold back
 
-	otherPorts bool // see View
+	portsDiffer bool // see View
 }
 
-// Source is what a source is worth.
-type Source struct {
-	Name   string
-	Alive  bool   // its link is up, and was in step since
-	Reason string // when it is not, or does not see its own cluster
+// SourceStatus is what a source is worth.
+type SourceStatus struct {
+	Name      string
+	Connected bool   // its link is up, and was in step since
+	Reason    string // when it is not, or does not see its own cluster
 }
 
-// NewBoard returns an empty board. The life names this run of this process: random, at most 48 bytes.
-func NewBoard(life string) *Board { return newBoard(life, deltaset.Window) }
+// NewStore returns an empty board. The life names this run of this process: random, at most 48 bytes.
+func NewStore(instanceID string) *Store { return newStore(instanceID, deltaset.Window) }
 
-func newBoard(life string, window int) *Board {
-	return &Board{
-		life: life, window: window,
-		targets: map[string]*posted{}, sources: map[string]Source{}, changed: make(chan struct{}),
+func newStore(instanceID string, window int) *Store {
+	return &Store{
+		instanceID: instanceID, window: window,
+		targets: map[string]*storedTarget{}, sources: map[string]SourceStatus{}, changed: make(chan struct{}),
 	}
 }
 
-// all is what is told, with all backends.
-func (p *posted) all() told {
-	if !p.whole {
-		p.told.backends, p.whole = p.target.backends(), true
+// publishedBackends is what is told, with all backends.
+func (p *storedTarget) publishedBackends() published {
+	if !p.complete {
+		p.published.backends, p.complete = p.target.desiredBackends(), true
 	}
-	return p.told
+	return p.published
 }
 
 // Put posts what is known of a target now. It costs little when that is what was known, or while
 // nobody has ever asked to follow it.
-func (b *Board) Put(t Target) {
+func (b *Store) Put(t Target) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	group := Name{t.Namespace, t.Service}.group()
-	was := b.targets[group]
-	if was == nil {
-		was = &posted{}
-		b.targets[group] = was
+	group := ServiceName{t.Namespace, t.Service}.groupKey()
+	old := b.targets[group]
+	if old == nil {
+		old = &storedTarget{}
+		b.targets[group] = old
 	}
-	now := posted{told: t.told(), whole: t.State != Managed}
-	news := !was.told.sameTarget(now.told)
-	if b.gathered != nil || b.single != nil {
-		now.target = t
-		if news = !was.all().same(now.all()); news {
-			b.tell(&t, was.told, now.told)
+	updated := storedTarget{published: t.published(), complete: t.State != Managed}
+	changed := !old.published.equalTarget(updated.published)
+	if b.grouped != nil || b.individual != nil {
+		updated.target = t
+		if changed = !old.publishedBackends().equal(updated.publishedBackends()); changed {
+			b.updateSets(&t, old.published, updated.published)
 		}
 	}
 	held := 0
 	for _, g := range t.Decision.Guards {
 		held += g.Held
 	}
-	news = news || held != was.held || t.Leading != b.leading
-	now.otherPorts, now.held = t.otherPorts(now.told), held
+	changed = changed || held != old.held || t.Leading != b.leading
+	updated.portsDiffer, updated.held = t.portsDiffer(updated.published), held
 	t.Slices = nil // what they list is in told
-	now.target = t
-	*was, b.leading = now, t.Leading
+	updated.target = t
+	*old, b.leading = updated, t.Leading
 	for i := range t.Sources {
-		s := Worth(&t.Sources[i])
-		news = news || b.sources[s.Name] != s
+		s := NewSourceStatus(&t.Sources[i])
+		changed = changed || b.sources[s.Name] != s
 		b.sources[s.Name] = s
 	}
-	if news {
+	if changed {
 		b.broadcast()
 	}
 }
 
 // Remove takes a target away that is ours no more.
-func (b *Board) Remove(namespace, service string) {
+func (b *Store) Remove(namespace, service string) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	group := Name{namespace, service}.group()
-	was := b.targets[group]
-	if was == nil {
+	group := ServiceName{namespace, service}.groupKey()
+	old := b.targets[group]
+	if old == nil {
 		return
 	}
 	delete(b.targets, group)
-	if b.gathered != nil || b.single != nil {
-		b.tell(&was.target, was.all(), told{})
+	if b.grouped != nil || b.individual != nil {
+		b.updateSets(&old.target, old.publishedBackends(), published{})
 	}
 	b.broadcast()
 }
 
-// Synced says that all targets that were there at the start have been put: from now on the
+// MarkSynced says that all targets that were there at the start have been put: from now on the
 // absence of one means something (rule R8).
-func (b *Board) Synced() {
+func (b *Store) MarkSynced() {
 	if b == nil {
 		return
 	}
@@ -135,80 +135,80 @@ func (b *Board) Synced() {
 	}
 }
 
-// Told reports whether Synced was called, and returns a channel that is closed at the next change.
-func (b *Board) Told() (synced bool, changed <-chan struct{}) {
+// SyncState reports whether Synced was called, and returns a channel that is closed at the next change.
+func (b *Store) SyncState() (synced bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.synced, b.changed
 }
 
-// tell has the ledgers follow a target from what was told of it to what is. What was not told
+// updateSets has the ledgers follow a target from what was told of it to what is. What was not told
 // has no state.
-func (b *Board) tell(t *Target, was, is told) {
-	key := Name{t.Namespace, t.Service}.group()
-	entry := func(kind Kind, key string) *Entry {
+func (b *Store) updateSets(t *Target, was, is published) {
+	key := ServiceName{t.Namespace, t.Service}.groupKey()
+	entry := func(kind EntryKind, key string) *Entry {
 		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
 	}
 	if is.state == 0 {
-		b.each(func(set *deltaset.Set[*Entry]) { set.Remove(key, key) })
-	} else if !was.sameTarget(is) {
+		b.forEachSet(func(set *deltaset.Set[*Entry]) { set.Remove(key, key) })
+	} else if !was.equalTarget(is) {
 		e := entry(KindTarget, key)
 		e.State, e.Reason, e.Message, e.Ports = is.state, is.reason, is.message, is.ports
-		e.sealed()
-		b.each(func(set *deltaset.Set[*Entry]) { set.Put(e) })
+		e.withFingerprint()
+		b.forEachSet(func(set *deltaset.Set[*Entry]) { set.Put(e) })
 	}
-	merge(was.ports, is.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(old, port *Port) {
+	mergeSorted(was.ports, is.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(oldPort, port *Port) {
 		var before, after []Backend
-		of := cmp.Or(port, old)
-		if old != nil {
+		of := cmp.Or(port, oldPort)
+		if oldPort != nil {
 			before = was.backends
 		}
 		if port != nil {
 			after = is.backends
 		}
 		at := key + "/" + of.Name
-		renumbered := old != nil && port != nil && *old != *port
-		altered := (old == nil) != (port == nil) || renumbered
-		merge(before, after, func(a, b Backend) int { return a.Address.Compare(b.Address) }, func(had, has *Backend) {
-			if had != nil && has != nil && *had == *has && !renumbered {
+		renumbered := oldPort != nil && port != nil && *oldPort != *port
+		altered := (oldPort == nil) != (port == nil) || renumbered
+		mergeSorted(before, after, func(a, b Backend) int { return a.Address.Compare(b.Address) }, func(oldBackend, newBackend *Backend) {
+			if oldBackend != nil && newBackend != nil && *oldBackend == *newBackend && !renumbered {
 				return
 			}
 			altered = true
 			switch {
-			case b.single == nil:
-			case has == nil:
-				b.single.Remove(key, at+"/"+had.Address.String())
+			case b.individual == nil:
+			case newBackend == nil:
+				b.individual.Remove(key, at+"/"+oldBackend.Address.String())
 			default:
-				e := entry(KindEndpoint, at+"/"+has.Address.String())
-				e.Port, e.Backends = *port, []Backend{*has}
-				b.single.Put(e.sealed())
+				e := entry(KindEndpoint, at+"/"+newBackend.Address.String())
+				e.Port, e.Backends = *port, []Backend{*newBackend}
+				b.individual.Put(e.withFingerprint())
 			}
 		})
 		switch {
-		case b.gathered == nil:
+		case b.grouped == nil:
 		case port == nil:
-			b.gathered.Remove(key, at)
+			b.grouped.Remove(key, at)
 		case altered:
 			e := entry(KindGroup, at)
 			e.Port, e.Backends = *port, after[:min(len(after), MaxBackends)]
-			e.LeftOut = len(after) - len(e.Backends)
-			b.gathered.Put(e.sealed())
+			e.Omitted = len(after) - len(e.Backends)
+			b.grouped.Put(e.withFingerprint())
 		}
 	})
 }
 
-// each calls f with the ledgers that there are.
-func (b *Board) each(f func(*deltaset.Set[*Entry])) {
-	for _, set := range []*deltaset.Set[*Entry]{b.gathered, b.single} {
+// forEachSet calls f with the ledgers that there are.
+func (b *Store) forEachSet(f func(*deltaset.Set[*Entry])) {
+	for _, set := range []*deltaset.Set[*Entry]{b.grouped, b.individual} {
 		if set != nil {
 			f(set)
 		}
 	}
 }
 
-// merge walks along two sorted lists and calls f with what they have of each item: nil where
+// mergeSorted walks along two sorted lists and calls f with what they have of each item: nil where
 // one of them has nothing.
-func merge[T any](a, b []T, order func(T, T) int, f func(a, b *T)) {
+func mergeSorted[T any](a, b []T, order func(T, T) int, f func(a, b *T)) {
 	for len(a)+len(b) > 0 {
 		switch {
 		case len(b) == 0 || len(a) > 0 && order(a[0], b[0]) < 0:
@@ -224,14 +224,14 @@ func merge[T any](a, b []T, order func(T, T) int, f func(a, b *T)) {
 	}
 }
 
-func (b *Board) broadcast() {
+func (b *Store) broadcast() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
 // Changed returns a channel that is closed at the next change of anything that is told. Take it
 // before Since, so that nothing falls in between.
-func (b *Board) Changed() <-chan struct{} {
+func (b *Store) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.changed
@@ -239,15 +239,15 @@ func (b *Board) Changed() <-chan struct{} {
 
 // Status is what the entries of a selection are worth.
 type Status struct {
-	Synced   bool
-	Leading  bool
-	HeldBack int
-	Sources  []Source // by name
+	Synced  bool
+	Leading bool
+	Held    int
+	Sources []SourceStatus // by name
 }
 
-// SameWord reports whether two statuses say the same.
-func SameWord(a, b Status) bool {
-	return a.Synced == b.Synced && a.Leading == b.Leading && a.HeldBack == b.HeldBack && slices.Equal(a.Sources, b.Sources)
+// EqualStatus reports whether two statuses say the same.
+func EqualStatus(a, b Status) bool {
+	return a.Synced == b.Synced && a.Leading == b.Leading && a.Held == b.Held && slices.Equal(a.Sources, b.Sources)
 }
 
 // Update is what leads a reader to the present. Before Synced there is nothing but the status.
@@ -257,63 +257,63 @@ type Update struct {
 	Status Status
 }
 
-// Name is that of a Service; without a Service it stands for a namespace.
-type Name struct{ Namespace, Service string }
+// ServiceName is that of a Service; without a Service it stands for a namespace.
+type ServiceName struct{ Namespace, Service string }
 
-func (n Name) group() string { return n.Namespace + "/" + n.Service }
+func (n ServiceName) groupKey() string { return n.Namespace + "/" + n.Service }
 
-// Select returns the selection of some Services; of all if none is named.
-func Select(services []Name) deltaset.Filter {
+// SelectServices returns the selection of some Services; of all if none is named.
+func SelectServices(services []ServiceName) deltaset.Filter {
 	if len(services) == 0 {
 		return nil
 	}
-	wanted := make(map[string]struct{}, len(services))
+	requested := make(map[string]struct{}, len(services))
 	for _, n := range services {
-		wanted[n.group()] = struct{}{}
+		requested[n.groupKey()] = struct{}{}
 	}
 	return func(group string) bool {
-		if _, one := wanted[group]; one {
+		if _, byName := requested[group]; byName {
 			return true
 		}
-		_, all := wanted[group[:strings.IndexByte(group, '/')+1]]
-		return all
+		_, byNamespace := requested[group[:strings.IndexByte(group, '/')+1]]
+		return byNamespace
 	}
 }
 
 // Since returns what leads a reader of a selection from a position to the present; nil: from
 // nothing. Gathered, an entry is a port with all of its addresses.
-func (b *Board) Since(from *deltaset.Position, selects deltaset.Filter, gathered bool) Update {
+func (b *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped bool) Update {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := Update{Status: b.status(selects)}
+	u := Update{Status: b.status(filter)}
 	switch {
 	case !b.synced:
-	case gathered:
-		u.Delta = b.kept(&b.gathered, ".g").Since(from, selects)
+	case grouped:
+		u.Delta = b.setFor(&b.grouped, ".g").Since(from, filter)
 	default:
-		u.Delta = b.kept(&b.single, ".e").Since(from, selects)
+		u.Delta = b.setFor(&b.individual, ".e").Since(from, filter)
 	}
 	return u
 }
 
-// kept returns a ledger. It is kept from the first time on: made anew it would number other
+// setFor returns a ledger. It is kept from the first time on: made anew it would number other
 // changes alike.
-func (b *Board) kept(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
+func (b *Store) setFor(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
 	if *set == nil {
-		*set = deltaset.New[*Entry](b.life+kind, b.window)
+		*set = deltaset.New[*Entry](b.instanceID+kind, b.window)
 		for _, group := range slices.Sorted(maps.Keys(b.targets)) {
 			p := b.targets[group]
-			b.tell(&p.target, told{}, p.all())
+			b.updateSets(&p.target, published{}, p.publishedBackends())
 		}
 	}
 	return *set
 }
 
-func (b *Board) status(selects deltaset.Filter) Status {
+func (b *Store) status(filter deltaset.Filter) Status {
 	s := Status{Synced: b.synced, Leading: b.leading}
 	for name, p := range b.targets {
-		if selects == nil || selects(name) {
-			s.HeldBack += p.held
+		if filter == nil || filter(name) {
+			s.Held += p.held
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.sources)) {
@@ -323,37 +323,37 @@ func (b *Board) status(selects deltaset.Filter) Status {
 }
 
 // Revision is the number of changes that there were since somebody first asked to follow them.
-func (b *Board) Revision() (n uint64) {
+func (b *Store) Revision() (n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.gathered != nil {
-		n = b.gathered.Revision()
+	if b.grouped != nil {
+		n = b.grouped.Revision()
 	}
 	return n
 }
 
 // List returns the targets of a selection as they were last put, sorted by namespace and
 // name, and what they are worth.
-func (b *Board) List(selects deltaset.Filter) ([]Listing, Status) {
+func (b *Store) List(filter deltaset.Filter) ([]Summary, Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var all []Listing
+	var all []Summary
 	for group, p := range b.targets {
-		if selects == nil || selects(group) {
-			all = append(all, p.listing())
+		if filter == nil || filter(group) {
+			all = append(all, p.summary())
 		}
 	}
-	slices.SortFunc(all, func(a, b Listing) int {
+	slices.SortFunc(all, func(a, b Summary) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
 	})
-	return all, b.status(selects)
+	return all, b.status(filter)
 }
 
 // Explain says why an address is, or is not, an endpoint of a Service; false: that is no target.
-func (b *Board) Explain(of Name, address netip.Addr) (Explanation, bool) {
+func (b *Store) Explain(of ServiceName, address netip.Addr) (Explanation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.targets[of.group()]
+	p := b.targets[of.groupKey()]
 	if p == nil {
 		return Explanation{}, false
 	}

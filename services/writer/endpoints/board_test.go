@@ -66,26 +66,26 @@ func keys(u Update) (all []string) {
 	return all
 }
 
-func synced() *Board {
-	b := NewBoard("life")
-	b.Synced()
+func newSyncedStore() *Store {
+	b := NewStore("life")
+	b.MarkSynced()
 	return b
 }
 
-func TestR8SaysNothingButTheStatusBeforeEveryTargetOfTheStartWasDecided(t *testing.T) {
-	b := NewBoard("life")
+func TestR8PublishesOnlyStatusBeforeInitialSync(t *testing.T) {
+	b := NewStore("life")
 	b.Put(managed("a", ready, "10.0.0.1"))
 	if u := b.Since(nil, nil, false); u.Status.Synced || !u.Empty() || !u.Status.Leading {
 		t.Errorf("before: %+v", u)
 	}
 	changed := b.Changed()
-	b.Synced()
+	b.MarkSynced()
 	<-changed
 	want(t, "after", keys(b.Since(nil, nil, false)), []string{"web/a", "web/a/http/10.0.0.1"})
 }
 
-func TestTellsEachPortAndAddressOrEachPort(t *testing.T) {
-	b := synced()
+func TestPublishesEndpointsOrGroups(t *testing.T) {
+	b := newSyncedStore()
 	target := managed("a", draining, "10.0.0.1", "fd00::1")
 	target.Ports = append(target.Ports, port("admin", 30081), discoveryv1.EndpointPort{Name: new("of any number")})
 	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: addr("10.0.0.9"), Verdict: verdict.Gone})
@@ -105,8 +105,8 @@ func TestTellsEachPortAndAddressOrEachPort(t *testing.T) {
 	b.Remove("web", "nobody")
 }
 
-func TestTellsOnlyWhatHasChanged(t *testing.T) {
-	b := synced()
+func TestPublishesOnlyChanges(t *testing.T) {
+	b := newSyncedStore()
 	b.Put(managed("a", ready, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	b.Put(managed("b", ready, "10.0.0.1"))
 	at := b.Since(nil, nil, false).At
@@ -118,9 +118,9 @@ func TestTellsOnlyWhatHasChanged(t *testing.T) {
 	want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.2"})
 }
 
-func TestAPausedOrRefusedTargetIsToldAsItsSlicesAre(t *testing.T) {
-	for _, state := range []State{Paused, Refused} {
-		b := synced()
+func TestPausedOrRejectedTargetIsPublishedFromSlices(t *testing.T) {
+	for _, state := range []State{Paused, Rejected} {
+		b := newSyncedStore()
 		target := managed("a", ready, "10.0.0.1", "10.0.0.2")
 		b.Put(target)
 		target.State, target.Reason, target.Message, target.ManagedBy = state, "Because", "See there.", "slicefeed-default"
@@ -134,7 +134,7 @@ func TestAPausedOrRefusedTargetIsToldAsItsSlicesAre(t *testing.T) {
 		want(t, "upserts", keys(u), []string{"web/a", "web/a/http/10.0.0.3"})
 		want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
 		want(t, "state", u.Upserts[0].State, state)
-		if state == Refused {
+		if state == Rejected {
 			want(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
 		} else {
 			want(t, "reason", u.Upserts[0].Reason, "Paused")
@@ -142,8 +142,8 @@ func TestAPausedOrRefusedTargetIsToldAsItsSlicesAre(t *testing.T) {
 	}
 }
 
-func TestASelectionIsToldOfItsServicesAlone(t *testing.T) {
-	b := synced()
+func TestFilterSelectsServices(t *testing.T) {
+	b := newSyncedStore()
 	b.Put(managed("a", ready, "10.0.0.1"))
 	other := managed("b", ready, "10.0.0.1")
 	other.Namespace = "mail"
@@ -151,23 +151,23 @@ func TestASelectionIsToldOfItsServicesAlone(t *testing.T) {
 	b.Put(other)
 	for _, c := range []struct {
 		name     string
-		services []Name
+		services []ServiceName
 		keys     []string
 		held     int
 	}{
 		{"all", nil, []string{"mail/b", "mail/b/http/10.0.0.1", "web/a", "web/a/http/10.0.0.1"}, 3},
-		{"one", []Name{{"web", "a"}}, []string{"web/a", "web/a/http/10.0.0.1"}, 0},
-		{"a namespace", []Name{{Namespace: "mail"}}, []string{"mail/b", "mail/b/http/10.0.0.1"}, 3},
-		{"one of another namespace", []Name{{"web", "b"}}, nil, 0},
-		{"part of a name", []Name{{"we", "b/a"}, {Namespace: "w"}}, nil, 0},
+		{"one", []ServiceName{{"web", "a"}}, []string{"web/a", "web/a/http/10.0.0.1"}, 0},
+		{"a namespace", []ServiceName{{Namespace: "mail"}}, []string{"mail/b", "mail/b/http/10.0.0.1"}, 3},
+		{"one of another namespace", []ServiceName{{"web", "b"}}, nil, 0},
+		{"part of a name", []ServiceName{{"we", "b/a"}, {Namespace: "w"}}, nil, 0},
 	} {
-		u := b.Since(nil, Select(c.services), false)
+		u := b.Since(nil, SelectServices(c.services), false)
 		want(t, c.name, keys(u), c.keys)
-		want(t, c.name+": held back", u.Status.HeldBack, c.held)
+		want(t, c.name+": held back", u.Status.Held, c.held)
 	}
 }
 
-func TestWakesReadersWhenThereIsSomethingToTell(t *testing.T) {
+func TestWakesReadersOnChange(t *testing.T) {
 	source := func(alive bool, membership subscriber.SyncState, reason string) []subscriber.Snapshot {
 		return []subscriber.Snapshot{{
 			Source: "default", EverSynced: true, SyncedInStream: true, Connected: alive,
@@ -190,7 +190,7 @@ func TestWakesReadersWhenThereIsSomethingToTell(t *testing.T) {
 		{"a source that doubts itself", func(t *Target) { t.Sources = source(true, subscriber.Degraded, "503") }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := synced()
+			b := newSyncedStore()
 			target := managed("a", ready, "10.0.0.1")
 			target.Sources = source(true, subscriber.Synced, "")
 			b.Put(target)
@@ -210,8 +210,8 @@ func TestWakesReadersWhenThereIsSomethingToTell(t *testing.T) {
 	}
 }
 
-func TestAGroupTellsAsManyBackendsAsAMessageHolds(t *testing.T) {
-	b := synced()
+func TestGroupIsLimitedToMaxBackends(t *testing.T) {
+	b := newSyncedStore()
 	target := managed("a", ready)
 	for i := range MaxBackends + 5 {
 		target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{
@@ -221,12 +221,12 @@ func TestAGroupTellsAsManyBackendsAsAMessageHolds(t *testing.T) {
 	b.Put(target)
 	group := b.Since(nil, nil, true).Upserts[1]
 	want(t, "backends", len(group.Backends), MaxBackends)
-	want(t, "left out", group.LeftOut, 5)
+	want(t, "left out", group.Omitted, 5)
 }
 
-func TestANilBoardTakesEverything(*testing.T) {
-	var b *Board
+func TestNilStoreIgnoresCalls(*testing.T) {
+	var b *Store
 	b.Put(managed("a", ready))
 	b.Remove("web", "a")
-	b.Synced()
+	b.MarkSynced()
 }

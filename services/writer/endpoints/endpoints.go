@@ -25,7 +25,7 @@ type State uint8
 const (
 	Managed State = iota + 1
 	Paused
-	Refused
+	Rejected
 )
 
 // Target is all that is known of one target at a moment: what its loop has at hand when it
@@ -75,21 +75,21 @@ type Backend struct {
 // MaxBackends is how many backends a group tells at most: a message has to hold it.
 const MaxBackends = 10_000
 
-// Kind is what an Entry tells.
-type Kind uint8
+// EntryKind is what an Entry tells.
+type EntryKind uint8
 
 // The kinds.
 const (
-	KindTarget   Kind = iota + 1 // the Service itself
-	KindEndpoint                 // one address of one port
-	KindGroup                    // one port with all of its addresses
+	KindTarget   EntryKind = iota + 1 // the Service itself
+	KindEndpoint                      // one address of one port
+	KindGroup                         // one port with all of its addresses
 )
 
 // Entry is what readers are told. Entries are immutable.
 type Entry struct {
 	Key                string
 	Namespace, Service string
-	Kind               Kind
+	Kind               EntryKind
 	Fingerprint        deltaset.Digest
 
 	// Of a target.
@@ -100,7 +100,7 @@ type Entry struct {
 	// Of an endpoint, which has one backend, or of a group.
 	Port     Port
 	Backends []Backend
-	LeftOut  int // backends that a group does not tell
+	Omitted  int // backends that a group does not tell
 }
 
 // Identity is that of a ledger's entry.
@@ -108,7 +108,7 @@ func (e *Entry) Identity() (group, key string, fingerprint deltaset.Digest) {
 	return e.Namespace + "/" + e.Service, e.Key, e.Fingerprint
 }
 
-func (e *Entry) sealed() *Entry {
+func (e *Entry) withFingerprint() *Entry {
 	c := make(deltaset.Hasher, 0, 256)
 	port := func(p Port) {
 		c.AddString(p.Name)
@@ -137,29 +137,29 @@ func (e *Entry) sealed() *Entry {
 			c.AddString(b.Source)
 			c.AddString(b.Zone)
 		}
-		c.AddUint(uint64(e.LeftOut))
+		c.AddUint(uint64(e.Omitted))
 	}
 	e.Fingerprint = c.Fingerprint()
 	return e
 }
 
-// told is what is told of a target.
-type told struct {
+// published is what is told of a target.
+type published struct {
 	state           State
 	reason, message string
 	ports           []Port    // by name, each name once
 	backends        []Backend // by address, each address once
 }
 
-// told is all that is told, but for the backends of a target that is managed.
-func (t *Target) told() told {
-	is := told{state: t.State, reason: t.Reason, message: t.Message}
+// published is all that is told, but for the backends of a target that is managed.
+func (t *Target) published() published {
+	is := published{state: t.State, reason: t.Reason, message: t.Message}
 	switch t.State {
 	case Paused:
 		is.reason = "Paused"
 		is.message = `The Service is annotated slicefeed.dev/paused: "true", so nothing at all is written to it: remove the annotation when what was done by hand is done.`
 	case Managed:
-		is.ports = ports(t.Ports)
+		is.ports = convertPorts(t.Ports)
 		return is
 	}
 	ours := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
@@ -169,7 +169,7 @@ func (t *Target) told() told {
 			listed = append(listed, slice.Ports...)
 		}
 	}
-	is.ports = ports(listed)
+	is.ports = convertPorts(listed)
 	for _, e := range planner.CurrentEndpoints(ours, t.Slices) {
 		// What was written by hand may be ready and not serving, which would make no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
@@ -178,8 +178,8 @@ func (t *Target) told() told {
 	return is
 }
 
-// backends are those of a target that is managed.
-func (t *Target) backends() []Backend {
+// desiredBackends are those of a target that is managed.
+func (t *Target) desiredBackends() []Backend {
 	all := make([]Backend, 0, len(t.Decision.Endpoints))
 	for i := range t.Decision.Endpoints {
 		if e := &t.Decision.Endpoints[i]; e.Listed {
@@ -189,7 +189,7 @@ func (t *Target) backends() []Backend {
 	return all
 }
 
-func ports(listed []discoveryv1.EndpointPort) []Port {
+func convertPorts(listed []discoveryv1.EndpointPort) []Port {
 	var all []Port
 	text := func(s *string) string {
 		if s == nil {
@@ -211,10 +211,10 @@ func ports(listed []discoveryv1.EndpointPort) []Port {
 	return slices.CompactFunc(all, func(a, b Port) bool { return a.Name == b.Name })
 }
 
-func (a told) same(b told) bool {
-	return a.sameTarget(b) && slices.Equal(a.backends, b.backends)
+func (a published) equal(b published) bool {
+	return a.equalTarget(b) && slices.Equal(a.backends, b.backends)
 }
 
-func (a told) sameTarget(b told) bool {
+func (a published) equalTarget(b published) bool {
 	return a.state == b.state && a.reason == b.reason && a.message == b.message && slices.Equal(a.ports, b.ports)
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// Listing is a target and what became of its endpoints.
-type Listing struct {
-	Namespace, Service   string
-	State                State
-	Reason, Message      string
-	Ports                []Port
-	Ready, Draining, Out int
-	Sources              []string // by name
-	Guards               []verdict.Guard
-	DecidesAt            time.Time // by itself; zero: with the next change
-	FollowsProbes        bool      // see Target
+// Summary is a target and what became of its endpoints.
+type Summary struct {
+	Namespace, Service        string
+	State                     State
+	Reason, Message           string
+	Ports                     []Port
+	Ready, Draining, NotReady int
+	Sources                   []string // by name
+	Guards                    []verdict.Guard
+	NextDecisionAt            time.Time // by itself; zero: with the next change
+	FollowsProbes             bool      // see Target
 }
 
-func (p *posted) listing() Listing {
-	l := Listing{
+func (p *storedTarget) summary() Summary {
+	l := Summary{
 		Namespace: p.target.Namespace, Service: p.target.Service,
-		State: p.told.state, Reason: p.told.reason, Message: p.told.message, Ports: p.told.ports,
-		Guards: p.target.Decision.Guards, DecidesAt: p.target.Decision.Wake,
+		State: p.published.state, Reason: p.published.reason, Message: p.published.message, Ports: p.published.ports,
+		Guards: p.target.Decision.Guards, NextDecisionAt: p.target.Decision.Wake,
 		FollowsProbes: p.target.FollowsProbes,
 	}
-	for _, b := range p.all().backends {
+	for _, b := range p.publishedBackends().backends {
 		switch {
 		case b.Conditions.Ready:
 			l.Ready++
 		case b.Conditions.Serving:
 			l.Draining++
 		default:
-			l.Out++
+			l.NotReady++
 		}
 	}
 	for i := range p.target.Sources {
@@ -48,10 +48,10 @@ func (p *posted) listing() Listing {
 	return l
 }
 
-// Worth is what a source is worth. What it is not believed for is for guards to say: this is
+// NewSourceStatus is what a source is worth. What it is not believed for is for guards to say: this is
 // about the link, and about what the source says of itself.
-func Worth(s *subscriber.Snapshot) Source {
-	w := Source{Name: s.Source, Alive: s.Connected && s.SyncedInStream}
+func NewSourceStatus(s *subscriber.Snapshot) SourceStatus {
+	w := SourceStatus{Name: s.Source, Connected: s.Connected && s.SyncedInStream}
 	switch {
 	case !s.EverSynced:
 		w.Reason = "not heard since this writer started"
@@ -69,26 +69,26 @@ func Worth(s *subscriber.Snapshot) Source {
 
 // Explanation is the chain from what is known of an address to what is listed.
 type Explanation struct {
-	Listing
+	Summary
 
 	Address netip.Addr
 	Leading bool
 
-	Witnesses []Witness      // the sources, by name
-	Probe     *verdict.Probe // nil: this address is not probed
-	Held      *Backend       // what the slices list; nil: they do not
-	Told      *Backend       // what is listed by this decision; nil: it is not
+	Reports []SourceReport // the sources, by name
+	Probe   *verdict.Probe // nil: this address is not probed
+	Current *Backend       // what the slices list; nil: they do not
+	Desired *Backend       // what is listed by this decision; nil: it is not
 
-	Judged verdict.Endpoint // zero: nothing was decided about the address
-	Guard  *verdict.Guard   // that holds this endpoint back; nil: none does
+	Endpoint verdict.Endpoint // zero: nothing was decided about the address
+	Guard    *verdict.Guard   // that holds this endpoint back; nil: none does
 
 	Conclusion string // what is made of it, in a sentence or two
 	Advice     string // what to do about it; may be empty
 }
 
-// Witness is the word of one source.
-type Witness struct {
-	Source
+// SourceReport is the word of one source.
+type SourceReport struct {
+	SourceStatus
 
 	Heard       bool            // since this writer started
 	Member      *verdict.Member // nil: it does not list the address
@@ -96,53 +96,53 @@ type Witness struct {
 	ObservedAt  time.Time       // when we heard of it; zero: never
 }
 
-func (p *posted) explain(address netip.Addr) Explanation {
+func (p *storedTarget) explain(address netip.Addr) Explanation {
 	t := &p.target
-	e := Explanation{Listing: p.listing(), Address: address, Leading: t.Leading}
+	e := Explanation{Summary: p.summary(), Address: address, Leading: t.Leading}
 	for i := range t.Input.Sources {
-		e.Witnesses = append(e.Witnesses, t.witness(&t.Input.Sources[i], address))
+		e.Reports = append(e.Reports, t.sourceReport(&t.Input.Sources[i], address))
 	}
 	if probe, probed := t.Input.Probes[address]; probed && t.Input.Limits.Probing {
 		e.Probe = &probe
 	}
-	if b, ok := find(p.all().backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
-		e.Told = &b
+	if b, ok := findAddress(p.publishedBackends().backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
+		e.Desired = &b
 	}
-	e.Held = e.Told
+	e.Current = e.Desired
 	if t.State == Managed {
-		e.Held = nil
-		if h, ok := find(t.Input.Held, address, func(h verdict.Held) netip.Addr { return h.Address }); ok {
-			e.Held = &Backend{h.Address, h.Conditions, cmp.Or(h.Source, verdict.DefaultSource), h.Zone}
+		e.Current = nil
+		if h, ok := findAddress(t.Input.Held, address, func(h verdict.Held) netip.Addr { return h.Address }); ok {
+			e.Current = &Backend{h.Address, h.Conditions, cmp.Or(h.Source, verdict.DefaultSource), h.Zone}
 		}
 	}
-	judged, ok := find(t.Decision.Endpoints, address, func(j verdict.Endpoint) netip.Addr { return j.Address })
+	decided, ok := findAddress(t.Decision.Endpoints, address, func(j verdict.Endpoint) netip.Addr { return j.Address })
 	if ok {
-		e.Judged = judged
+		e.Endpoint = decided
 		for i, g := range t.Decision.Guards {
-			if g.Rule == judged.Rule && (g.Source == "" || g.Source == judged.Source) {
+			if g.Rule == decided.Rule && (g.Source == "" || g.Source == decided.Source) {
 				e.Guard = &t.Decision.Guards[i]
 			}
 		}
 	}
-	e.Conclusion, e.Advice = e.conclude()
+	e.Conclusion, e.Advice = e.describe()
 	return e
 }
 
-func (t *Target) witness(s *verdict.Source, address netip.Addr) Witness {
-	w := Witness{Source: Source{Name: s.Name, Alive: s.Alive}, Heard: s.Heard, Observation: s.Observation, ObservedAt: s.ObservationAt}
+func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {
+	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Alive}, Heard: s.Heard, Observation: s.Observation, ObservedAt: s.ObservationAt}
 	for i := range t.Sources {
 		if t.Sources[i].Source == s.Name {
-			w.Source = Worth(&t.Sources[i])
+			w.SourceStatus = NewSourceStatus(&t.Sources[i])
 		}
 	}
-	if m, ok := find(s.Members, address, func(m verdict.Member) netip.Addr { return m.Address }); ok && s.Heard {
+	if m, ok := findAddress(s.Members, address, func(m verdict.Member) netip.Addr { return m.Address }); ok && s.Heard {
 		w.Member = &m
 	}
 	return w
 }
 
-// find finds the item of an address among those sorted by address; there is one at most.
-func find[T any](items []T, address netip.Addr, of func(T) netip.Addr) (item T, ok bool) {
+// findAddress finds the item of an address among those sorted by address; there is one at most.
+func findAddress[T any](items []T, address netip.Addr, of func(T) netip.Addr) (item T, ok bool) {
 	i, ok := slices.BinarySearchFunc(items, address, func(x T, a netip.Addr) int { return of(x).Compare(a) })
 	if !ok {
 		return item, false

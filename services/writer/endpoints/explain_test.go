@@ -12,18 +12,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func TestR4FingerprintIsTheSameInEveryProcess(t *testing.T) {
+func TestR4FingerprintIsStableAcrossProcesses(t *testing.T) {
 	e := &Entry{
 		Key: "web/a/http/10.0.0.1", Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 30080, "h2c"},
 		Backends: []Backend{{addr("10.0.0.1"), ready, "default", "z"}},
 	}
 	// A golden value: writers of two versions that differ here make every client read its
 	// whole set again when it changes between them.
-	f := e.sealed().Fingerprint
+	f := e.withFingerprint().Fingerprint
 	want(t, "fingerprint", hex.EncodeToString(f[:]), "86317503ebecaf0ac227553add42bbd8")
 }
 
-func TestR4FingerprintTellsApartWhateverAClientIsTold(t *testing.T) {
+func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 	seen := map[deltaset.Digest]string{}
 	for what, alter := range map[string]func(*Entry){
 		"nothing":      func(*Entry) {},
@@ -41,7 +41,7 @@ func TestR4FingerprintTellsApartWhateverAClientIsTold(t *testing.T) {
 		"terminating":  func(e *Entry) { e.Backends[0].Conditions.Terminating = true },
 		"source":       func(e *Entry) { e.Backends[0].Source = "x" },
 		"zone":         func(e *Entry) { e.Backends[0].Zone = "x" },
-		"left out":     func(e *Entry) { e.LeftOut = 1 },
+		"left out":     func(e *Entry) { e.Omitted = 1 },
 		"a target":     func(e *Entry) { e.Kind = KindTarget },
 		"its state":    func(e *Entry) { e.Kind, e.State = KindTarget, Paused },
 		"its reason":   func(e *Entry) { e.Kind, e.Reason = KindTarget, "x" },
@@ -50,7 +50,7 @@ func TestR4FingerprintTellsApartWhateverAClientIsTold(t *testing.T) {
 	} {
 		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, ""}, Backends: []Backend{{addr("10.0.0.1"), ready, "s", ""}}}
 		alter(e)
-		f := e.sealed().Fingerprint
+		f := e.withFingerprint().Fingerprint
 		if other, twice := seen[f]; twice {
 			t.Errorf("%s and %s have one fingerprint", what, other)
 		}
@@ -60,7 +60,7 @@ func TestR4FingerprintTellsApartWhateverAClientIsTold(t *testing.T) {
 
 // Each case is one address of a target with one source, that is heard, alive and lists it as
 // ready unless the case says otherwise.
-func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
+func TestExplainsAddressWithAdvice(t *testing.T) {
 	address := addr("10.0.0.1")
 	type world struct {
 		target Target
@@ -119,10 +119,10 @@ func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
 		}, "Nobody speaks of this address", "Source default was not heard"},
 		{"paused", func(w *world) { w.target.State = Paused }, "The Service is paused: nothing is written, and its slices do not list the address.", "slicefeed.dev/paused"},
 		{"refused", func(w *world) {
-			w.target.State, w.target.Reason, w.target.Message = Refused, "ServiceHasSelector", "Remove it."
+			w.target.State, w.target.Reason, w.target.Message = Rejected, "ServiceHasSelector", "Remove it."
 		}, "The Service is refused (ServiceHasSelector): nothing is written, and its slices do not list the address.", "Remove it."},
 		{"refused, and its endpoints follow their probes", func(w *world) {
-			w.target.State, w.target.Reason, w.target.Message, w.target.FollowsProbes = Refused, "ServiceHasSelector", "Remove it.", true
+			w.target.State, w.target.Reason, w.target.Message, w.target.FollowsProbes = Rejected, "ServiceHasSelector", "Remove it.", true
 		}, "The Service is refused (ServiceHasSelector): nothing is added, and its probes go on taking out dead endpoints. Its slices do not list the address.", "Remove it."},
 		{"a standby", func(w *world) { w.target.Leading = false }, "This writer does not lead", ""},
 	} {
@@ -140,15 +140,15 @@ func TestExplainsWhatIsMadeOfAnAddressAndWhatToDo(t *testing.T) {
 			w.target.Input = verdict.Input{
 				Sources: sources, Limits: verdict.Limits{Probing: true}, Probes: map[netip.Addr]verdict.Probe{address: w.probe},
 			}
-			b := NewBoard("life")
+			b := NewStore("life")
 			b.Put(w.target)
-			e, known := b.Explain(Name{"web", "a"}, address)
+			e, known := b.Explain(ServiceName{"web", "a"}, address)
 			if !known || !strings.Contains(e.Conclusion, c.says) || !strings.Contains(e.Advice, c.advice) || (c.advice == "") != (e.Advice == "") {
 				t.Errorf("known %t, it says:\n%s\n%s\nwant:\n%s\n%s", known, e.Conclusion, e.Advice, c.says, c.advice)
 			}
 		})
 	}
-	if _, known := NewBoard("life").Explain(Name{"web", "a"}, address); known {
+	if _, known := NewStore("life").Explain(ServiceName{"web", "a"}, address); known {
 		t.Error("a Service that is no target is explained")
 	}
 }

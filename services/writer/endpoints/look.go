@@ -11,102 +11,102 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// View is a target with all of its addresses: what is decided of each, and what the slices list.
-type View struct {
-	Listing
+// TargetView is a target with all of its addresses: what is decided of each, and what the slices list.
+type TargetView struct {
+	Summary
 
-	Addresses  []Entered // by address
-	Forbidden  bool      // nothing may be written at all: its guards say why
-	OtherPorts bool      // some slice of a managed target lists other ports than are decided
+	Addresses     []AddressView // by address
+	WritesBlocked bool          // nothing may be written at all: its guards say why
+	PortsDiffer   bool          // some slice of a managed target lists other ports than are decided
 
-	of posted
+	stored storedTarget
 }
 
-// Entered is an address that somebody speaks of, or that the slices list.
-type Entered struct {
+// AddressView is an address that somebody speaks of, or that the slices list.
+type AddressView struct {
 	Address netip.Addr
-	Decided *Backend // as it is to be listed; nil: it is not, or nothing is decided since the target is refused and does not follow its probes
-	Listed  *Backend // as the slices list it; nil: they do not
+	Desired *Backend // as it is to be listed; nil: it is not, or nothing is decided since the target is refused and does not follow its probes
+	Current *Backend // as the slices list it; nil: they do not
 }
 
-// AsDecided reports whether the slices list the address as is decided.
-func (e *Entered) AsDecided() bool {
-	if e.Decided == nil || e.Listed == nil {
-		return e.Decided == e.Listed
+// InSync reports whether the slices list the address as is decided.
+func (e *AddressView) InSync() bool {
+	if e.Desired == nil || e.Current == nil {
+		return e.Desired == e.Current
 	}
-	return *e.Decided == *e.Listed
+	return *e.Desired == *e.Current
 }
 
 // Explain says of an address what Board.Explain would have said when the View was taken.
-func (v *View) Explain(address netip.Addr) Explanation { return v.of.explain(address) }
+func (v *TargetView) Explain(address netip.Addr) Explanation { return v.stored.explain(address) }
 
-// Look returns the targets of a selection with all of their addresses, sorted by namespace and
+// Views returns the targets of a selection with all of their addresses, sorted by namespace and
 // name, and what they are worth. The loops wait only while their last words are copied.
-func (b *Board) Look(selects deltaset.Filter) ([]View, Status) {
+func (b *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
 	b.mu.Lock()
-	var all []View
+	var all []TargetView
 	for group, p := range b.targets {
-		if selects == nil || selects(group) {
-			all = append(all, View{of: *p})
+		if filter == nil || filter(group) {
+			all = append(all, TargetView{stored: *p})
 		}
 	}
-	status := b.status(selects)
+	status := b.status(filter)
 	b.mu.Unlock()
 	for i := range all {
-		all[i].look()
+		all[i].fill()
 	}
-	slices.SortFunc(all, func(a, b View) int {
+	slices.SortFunc(all, func(a, b TargetView) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
 	})
 	return all, status
 }
 
-func (v *View) look() {
-	t, told := &v.of.target, v.of.all()
-	v.Listing, v.OtherPorts = v.of.listing(), v.of.otherPorts
-	v.Forbidden = t.State == Managed && !t.Decision.Write
-	listed := told.backends
+func (v *TargetView) fill() {
+	t, published := &v.stored.target, v.stored.publishedBackends()
+	v.Summary, v.PortsDiffer = v.stored.summary(), v.stored.portsDiffer
+	v.WritesBlocked = t.State == Managed && !t.Decision.Write
+	listed := published.backends
 	if t.State == Managed {
 		listed = make([]Backend, 0, len(t.Input.Held))
 		for _, h := range t.Input.Held {
 			listed = append(listed, Backend{h.Address, h.Conditions, h.Source, h.Zone})
 		}
 	}
-	decided := make([]Entered, 0, len(t.Decision.Endpoints))
+	desired := make([]AddressView, 0, len(t.Decision.Endpoints))
 	for _, e := range t.Decision.Endpoints {
-		one := Entered{Address: e.Address}
+		address := AddressView{Address: e.Address}
 		if e.Listed {
-			one.Decided = named(Backend{e.Address, e.Conditions, e.Source, e.Zone})
+			address.Desired = withSourceName(Backend{e.Address, e.Conditions, e.Source, e.Zone})
 		}
-		decided = append(decided, one)
+		desired = append(desired, address)
 	}
-	held := make([]Entered, 0, len(listed))
+	current := make([]AddressView, 0, len(listed))
 	for _, b := range listed {
-		held = append(held, Entered{Address: b.Address, Listed: named(b)})
+		current = append(current, AddressView{Address: b.Address, Current: withSourceName(b)})
 	}
-	merge(decided, held, func(a, b Entered) int { return a.Address.Compare(b.Address) }, func(d, h *Entered) {
+	mergeSorted(desired, current, func(a, b AddressView) int { return a.Address.Compare(b.Address) }, func(d, h *AddressView) {
 		switch {
 		case d == nil:
 			v.Addresses = append(v.Addresses, *h)
 		case h == nil:
 			v.Addresses = append(v.Addresses, *d)
 		default:
-			v.Addresses = append(v.Addresses, Entered{d.Address, d.Decided, h.Listed})
+			v.Addresses = append(v.Addresses, AddressView{d.Address, d.Desired, h.Current})
 		}
 	})
 }
 
-// named is a backend whose source has a name also where its slice has no label.
-func named(b Backend) *Backend {
+// withSourceName is a backend whose source has a name also where its slice has no label.
+func withSourceName(b Backend) *Backend {
 	b.Source = cmp.Or(b.Source, planner.DefaultSource)
 	return &b
 }
 
-// otherPorts reports whether a slice with endpoints of a managed target lists other ports than
+// portsDiffer reports whether a slice with endpoints of a managed target lists other ports than
 // are told.
-func (t *Target) otherPorts(is told) bool {
-	ours := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
+func (t *Target) portsDiffer(published published) bool {
+	desired := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {
-		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && ours.Owns(s) && !slices.Equal(ports(s.Ports), is.ports)
+		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), published.ports)
 	})
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func TestLooksAtWhatIsDecidedBesideWhatTheSlicesList(t *testing.T) {
-	right := func(w *world) {
+func TestViewsCompareDesiredWithCurrent(t *testing.T) {
+	right := func(w *viewCase) {
 		w.target.Input.Held = []verdict.Held{{Address: addr("10.0.0.1"), Conditions: ready}, {Address: addr("10.0.0.2"), Conditions: ready, Source: "default"}}
 	}
-	listed := func(number int32, endpoints ...discoveryv1.Endpoint) func(*world) {
-		return func(w *world) {
+	listed := func(number int32, endpoints ...discoveryv1.Endpoint) func(*viewCase) {
+		return func(w *viewCase) {
 			w.target.ManagedBy = "slicefeed-default"
 			w.target.Slices = append(w.target.Slices, slice(w.target, []discoveryv1.EndpointPort{port("http", number)}, endpoints...))
 		}
@@ -22,83 +22,83 @@ func TestLooksAtWhatIsDecidedBesideWhatTheSlicesList(t *testing.T) {
 	one := endpoint(addr("10.0.0.1"), ready)
 	for _, c := range []struct {
 		name   string
-		alter  func(*world)
+		alter  func(*viewCase)
 		differ []string // addresses
 		ports  bool
 		never  bool // nothing may be written
 	}{
-		{"all is as decided", func(*world) {}, nil, false, false},
-		{"nothing is written yet", func(w *world) { w.target.Input.Held = nil }, []string{"10.0.0.1", "10.0.0.2"}, false, false},
-		{"other conditions", func(w *world) { w.target.Input.Held[1].Conditions = draining }, []string{"10.0.0.2"}, false, false},
-		{"another source", func(w *world) { w.target.Input.Held[0].Source = "blue" }, []string{"10.0.0.1"}, false, false},
-		{"another zone", func(w *world) { w.target.Input.Held[0].Zone = "z" }, []string{"10.0.0.1"}, false, false},
-		{"one too many", func(w *world) { w.target.Decision.Endpoints[0].Listed = false }, []string{"10.0.0.1"}, false, false},
-		{"one that nothing was decided about", func(w *world) { w.target.Decision.Endpoints = w.target.Decision.Endpoints[1:] }, []string{"10.0.0.1"}, false, false},
+		{"all is as decided", func(*viewCase) {}, nil, false, false},
+		{"nothing is written yet", func(w *viewCase) { w.target.Input.Held = nil }, []string{"10.0.0.1", "10.0.0.2"}, false, false},
+		{"other conditions", func(w *viewCase) { w.target.Input.Held[1].Conditions = draining }, []string{"10.0.0.2"}, false, false},
+		{"another source", func(w *viewCase) { w.target.Input.Held[0].Source = "blue" }, []string{"10.0.0.1"}, false, false},
+		{"another zone", func(w *viewCase) { w.target.Input.Held[0].Zone = "z" }, []string{"10.0.0.1"}, false, false},
+		{"one too many", func(w *viewCase) { w.target.Decision.Endpoints[0].Listed = false }, []string{"10.0.0.1"}, false, false},
+		{"one that nothing was decided about", func(w *viewCase) { w.target.Decision.Endpoints = w.target.Decision.Endpoints[1:] }, []string{"10.0.0.1"}, false, false},
 		{"other ports", listed(1, one), nil, true, false},
 		{"the same ports", listed(30080, one), nil, false, false},
 		{"other ports, of a slice without endpoints", listed(1), nil, false, false},
-		{"other ports, of a slice that is another's", func(w *world) { listed(1, one)(w); w.target.ManagedBy = "another" }, nil, false, false},
-		{"the fence forbids to write", func(w *world) { w.target.Decision.Write = false }, nil, false, true},
-		{"paused, and by hand one is drained", func(w *world) {
+		{"other ports, of a slice that is another's", func(w *viewCase) { listed(1, one)(w); w.target.ManagedBy = "another" }, nil, false, false},
+		{"the fence forbids to write", func(w *viewCase) { w.target.Decision.Write = false }, nil, false, true},
+		{"paused, and by hand one is drained", func(w *viewCase) {
 			w.target.State = Paused
 			listed(1, endpoint(addr("10.0.0.1"), draining), endpoint(addr("10.0.0.2"), ready))(w)
 		}, []string{"10.0.0.1"}, false, false},
-		{"refused", func(w *world) {
-			w.target.State, w.target.Decision, w.target.Input = Refused, verdict.Decision{}, verdict.Input{}
+		{"refused", func(w *viewCase) {
+			w.target.State, w.target.Decision, w.target.Input = Rejected, verdict.Decision{}, verdict.Input{}
 			listed(1, one)(w)
 		}, []string{"10.0.0.1"}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := world{target: managed("a", ready, "10.0.0.1", "10.0.0.2")}
+			w := viewCase{target: managed("a", ready, "10.0.0.1", "10.0.0.2")}
 			w.target.Decision.Write = true
 			right(&w)
 			c.alter(&w)
-			b := synced()
+			b := newSyncedStore()
 			b.Put(w.target)
-			views, status := b.Look(nil)
+			views, status := b.Views(nil)
 			if len(views) != 1 || !status.Synced {
 				t.Fatalf("%d views, status %+v", len(views), status)
 			}
 			v := views[0]
 			var differ []string
 			for i := range v.Addresses {
-				if !v.Addresses[i].AsDecided() {
+				if !v.Addresses[i].InSync() {
 					differ = append(differ, v.Addresses[i].Address.String())
 				}
 			}
 			want(t, "differ", differ, c.differ)
-			want(t, "other ports", v.OtherPorts, c.ports)
-			want(t, "forbidden", v.Forbidden, c.never)
+			want(t, "other ports", v.PortsDiffer, c.ports)
+			want(t, "forbidden", v.WritesBlocked, c.never)
 		})
 	}
 }
 
-// world is a target before it is put.
-type world struct{ target Target }
+// viewCase is a target before it is put.
+type viewCase struct{ target Target }
 
-func TestAViewSaysWhatTheBoardSaysAndStaysAsItWas(t *testing.T) {
+func TestViewMatchesStoreAndIsImmutable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := synced()
+		b := newSyncedStore()
 		for range rapid.IntRange(0, 4).Draw(t, "targets") {
-			b.Put(drawn(t))
+			b.Put(drawTarget(t))
 		}
-		selects := Select(rapid.SampledFrom([][]Name{nil, {{"web", "s1"}}, {{Namespace: "mail"}}}).Draw(t, "selects"))
-		views, status := b.Look(selects)
-		listings, same := b.List(selects)
-		want(t, "status", SameWord(status, same), true)
-		var seen []Listing
+		filter := SelectServices(rapid.SampledFrom([][]ServiceName{nil, {{"web", "s1"}}, {{Namespace: "mail"}}}).Draw(t, "selects"))
+		views, status := b.Views(filter)
+		listings, same := b.List(filter)
+		want(t, "status", EqualStatus(status, same), true)
+		var seen []Summary
 		for i := range views {
 			v := &views[i]
-			seen = append(seen, v.Listing)
+			seen = append(seen, v.Summary)
 			for n, e := range v.Addresses {
 				if n > 0 && v.Addresses[n-1].Address.Compare(e.Address) >= 0 {
 					t.Errorf("%s is not after %s", e.Address, v.Addresses[n-1].Address)
 				}
-				board, _ := b.Explain(Name{v.Namespace, v.Service}, e.Address)
+				board, _ := b.Explain(ServiceName{v.Namespace, v.Service}, e.Address)
 				want(t, "explanation", v.Explain(e.Address), board)
 			}
 			b.Remove(v.Namespace, v.Service)
-			if n := v.Ready + v.Draining + v.Out; len(v.Addresses) < n {
+			if n := v.Ready + v.Draining + v.NotReady; len(v.Addresses) < n {
 				t.Errorf("%d addresses of %d are left", len(v.Addresses), n)
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// drawn is any target of a few names, ports and addresses.
-func drawn(t *rapid.T) Target {
+// drawTarget is any target of a few names, ports and addresses.
+func drawTarget(t *rapid.T) Target {
 	target := Target{Namespace: "web", Service: fmt.Sprintf("s%d", rapid.IntRange(0, 2).Draw(t, "service")), ManagedBy: "slicefeed-default"}
 	target.State = State(rapid.IntRange(1, 3).Draw(t, "state"))
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "a", "b"}), 0, 2, rapid.ID).Draw(t, "ports") {
@@ -41,10 +41,10 @@ func drawn(t *rapid.T) Target {
 
 // Whatever is put in whatever order, any reader from anywhere ends with what a board would tell
 // that was only ever given what is true now.
-func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
+func TestR10EveryReaderConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBoard("life", 16)
-		b.Synced()
+		b := newStore("life", 16)
+		b.MarkSynced()
 		truth := map[string]Target{}
 		type reader struct {
 			deltasettest.Reader
@@ -52,11 +52,11 @@ func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
 			selects  deltaset.Filter
 			gathered bool
 		}
-		some := Select([]Name{{"web", "s1"}, {"web", "s7"}})
-		readers := []*reader{{}, {gathered: true}, {selects: some}, {selects: some, gathered: true}, {selects: Select([]Name{{Namespace: "web"}})}}
+		some := SelectServices([]ServiceName{{"web", "s1"}, {"web", "s7"}})
+		readers := []*reader{{}, {gathered: true}, {selects: some}, {selects: some, gathered: true}, {selects: SelectServices([]ServiceName{{Namespace: "web"}})}}
 		check := func(t *rapid.T, r *reader) {
-			fresh := newBoard("fresh", 16)
-			fresh.Synced()
+			fresh := newStore("fresh", 16)
+			fresh.MarkSynced()
 			for _, name := range slices.Sorted(maps.Keys(truth)) {
 				fresh.Put(truth[name])
 			}
@@ -74,7 +74,7 @@ func TestR10AnyReaderFromAnywhereEndsWithWhatIsTrueNow(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				target := drawn(t)
+				target := drawTarget(t)
 				truth[target.Service] = target
 				revision := b.Revision()
 				b.Put(target)

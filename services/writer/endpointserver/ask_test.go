@@ -16,8 +16,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// listing is a slice of ours of the Service web/a.
-func listing(n int) *discoveryv1.EndpointSlice {
+// ownedSlice is a slice of ours of the Service web/a.
+func ownedSlice(n int) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a-slicefeed", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "a", discoveryv1.LabelManagedBy: "slicefeed-default",
@@ -31,9 +31,9 @@ func listing(n int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// judged is a target of which the first address is held back by a guard, and the second not
+// decidedTarget is a target of which the first address is held back by a guard, and the second not
 // probed yet.
-func judged() endpoints.Target {
+func decidedTarget() endpoints.Target {
 	now := time.Now()
 	t := managed("a", 1)
 	t.Input = verdict.Input{
@@ -61,10 +61,10 @@ func judged() endpoints.Target {
 	return t
 }
 
-func TestListsTargetsAndToOperatorsWhatIsHeldBack(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestListsGuardsToOperatorsOnly(t *testing.T) {
+	serve(t, func(r *testServer) {
 		list := func(name string, services ...*writerv1.ServiceSelector) (*writerv1.ListTargetsResponse, error) {
-			return r.client.ListTargets(as(r.t.Context(), name), &writerv1.ListTargetsRequest{Services: services})
+			return r.client.ListTargets(withClientName(r.t.Context(), name), &writerv1.ListTargetsRequest{Services: services})
 		}
 		early, err := list("proxy")
 		want(t, "error before the first decisions", err, nil)
@@ -74,9 +74,9 @@ func TestListsTargetsAndToOperatorsWhatIsHeldBack(t *testing.T) {
 		_, err = list("proxy", &writerv1.ServiceSelector{})
 		want(t, "an empty selector", status.Code(err), codes.InvalidArgument)
 
-		r.board.Put(judged())
+		r.board.Put(decidedTarget())
 		r.board.Put(managed("b", 2))
-		r.board.Synced()
+		r.board.MarkSynced()
 		l, err := list("proxy")
 		if err != nil {
 			t.Fatal(err)
@@ -104,12 +104,12 @@ func TestListsTargetsAndToOperatorsWhatIsHeldBack(t *testing.T) {
 	})
 }
 
-func TestExplainsToOperatorsBothWitnessesAndWhatIsHeldBack(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestExplainsToOperatorsOnly(t *testing.T) {
+	serve(t, func(r *testServer) {
 		explain := func(name, service, address string) (*writerv1.ExplainEndpointResponse, error) {
-			return r.client.ExplainEndpoint(as(r.t.Context(), name), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address})
+			return r.client.ExplainEndpoint(withClientName(r.t.Context(), name), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address})
 		}
-		r.board.Put(judged())
+		r.board.Put(decidedTarget())
 		for what, c := range map[string]struct {
 			name, service, address string
 			code                   codes.Code
@@ -149,10 +149,10 @@ func TestExplainsToOperatorsBothWitnessesAndWhatIsHeldBack(t *testing.T) {
 	})
 }
 
-func TestR12EveryStateAndVerdictHasItsNumberOnTheWire(t *testing.T) {
+func TestR12StatesAndVerdictsHaveWireNumbers(t *testing.T) {
 	for ours, wire := range map[endpoints.State]writerv1.TargetState{
 		endpoints.Managed: writerv1.TargetState_TARGET_STATE_MANAGED, endpoints.Paused: writerv1.TargetState_TARGET_STATE_PAUSED,
-		endpoints.Refused: writerv1.TargetState_TARGET_STATE_REJECTED,
+		endpoints.Rejected: writerv1.TargetState_TARGET_STATE_REJECTED,
 	} {
 		want(t, wire.String(), writerv1.TargetState(ours), wire)
 	}

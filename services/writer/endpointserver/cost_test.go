@@ -9,8 +9,8 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 )
 
-// live is the memory of objects and stacks in use, after a collection.
-func live() float64 {
+// heapInUse is the memory of objects and stacks in use, after a collection.
+func heapInUse() float64 {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -19,15 +19,15 @@ func live() float64 {
 
 // What a stream of all endpoints costs does not depend on how many there are. Both ends of it are in this
 // process, so the writer's part is less; the connection comes on top. docs/limits.md has the bound.
-func TestWhatAnAskerCosts(t *testing.T) {
+func TestMemoryPerClient(t *testing.T) {
 	const askers = 30
-	serve(t, func(r *rig) {
+	serve(t, func(r *testServer) {
 		for i := range 200 {
 			r.board.Put(managed(fmt.Sprint("service-", i), 5))
 		}
-		r.board.Synced()
+		r.board.MarkSynced()
 		come := func(i int) {
-			s, err := r.client.WatchEndpoints(as(r.t.Context(), fmt.Sprint("asker-", i)), &writerv1.WatchEndpointsRequest{})
+			s, err := r.client.WatchEndpoints(withClientName(r.t.Context(), fmt.Sprint("asker-", i)), &writerv1.WatchEndpointsRequest{})
 			for synced := false; !synced; {
 				if err != nil {
 					t.Fatal(err)
@@ -38,11 +38,11 @@ func TestWhatAnAskerCosts(t *testing.T) {
 			}
 		}
 		come(0)
-		before := live()
+		before := heapInUse()
 		for i := range askers {
 			come(1 + i)
 		}
-		each := (live() - before) / askers / 1024
+		each := (heapInUse() - before) / askers / 1024
 		t.Logf("a stream of 1,000 endpoints costs %.0f KB at both ends together", each)
 		if each > 128 {
 			t.Errorf("it costs %.0f KB, want at most 128", each)

@@ -15,13 +15,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
+func TestDocumentedLimitsMatchCode(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	board := endpoints.NewBoard("life")
-	defaults := New(Config{Board: board, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), board)}).streams
+	store := endpoints.NewStore("life")
+	defaults := New(Config{Store: store, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), store)}).streams
 	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
 	for title, number := range map[string]string{
 		"live streams of WatchEndpoints":       fmt.Sprint(defaults.MaxPerClient),
@@ -37,7 +37,7 @@ func TestTheDocumentedLimitsAreTheOnesInForce(t *testing.T) {
 }
 
 // A group is never cut, so the largest has to fit: one that did not would end each stream again.
-func TestTheLargestGroupIsOneMessage(t *testing.T) {
+func TestLargestGroupFitsIntoMessage(t *testing.T) {
 	long := strings.Repeat("n", writerv1.MaxNameLength)
 	e := &endpoints.Entry{
 		Key: strings.Repeat("k", writerv1.MaxKeyLength), Namespace: long, Service: long, Kind: endpoints.KindGroup,
@@ -47,7 +47,7 @@ func TestTheLargestGroupIsOneMessage(t *testing.T) {
 		address := netip.AddrFrom16([16]byte{0xfd, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, byte(i>>8) | 0x10, byte(i)})
 		e.Backends = append(e.Backends, endpoints.Backend{Address: address, Conditions: ready, Source: long, Zone: long})
 	}
-	if size := proto.Size(wireEntry(e)); size >= 2<<20 {
+	if size := proto.Size(encodeEntry(e)); size >= 2<<20 {
 		t.Errorf("%d bytes, want less than the 2 MB of docs/limits.md", size)
 	}
 }

@@ -19,43 +19,43 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-// DoorConfig is what the listener of the service needs.
-type DoorConfig struct {
+// ListenerConfig is what the listener of the service needs.
+type ListenerConfig struct {
 	Files      link.Files // certificate and key of the listener, CAs of its clients
 	Clients    string     // file with the list of those who may call
-	Board      *endpoints.Board
+	Store      *endpoints.Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Door is the service behind mutual TLS, with gRPC health and reflection.
-type Door struct {
+// Listener is the service behind mutual TLS, with gRPC health and reflection.
+type Listener struct {
 	link   *link.Server
 	server *Server
 	health *health.Server
 }
 
-// linkName is that of this listener in metrics and logs. No source can have it, because of the slash.
-const linkName = "listener/endpoints"
+// listenerLinkName is that of this listener in metrics and logs. No source can have it, because of the slash.
+const listenerLinkName = "listener/endpoints"
 
-// NewDoor reads the files. Bad or missing ones are an error that names them all.
-func NewDoor(cfg DoorConfig) (*Door, error) {
+// NewListener reads the files. Bad or missing ones are an error that names them all.
+func NewListener(cfg ListenerConfig) (*Listener, error) {
 	end, err := link.NewServer(link.Config{
-		Component: "writer", Name: linkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Component: "writer", Name: listenerLinkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	}, cfg.Clients)
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{link: end, health: health.NewServer()}
+	d := &Listener{link: end, health: health.NewServer()}
 	d.server = New(Config{
-		Board: cfg.Board, Identify: identify, Health: d.health,
-		Metrics: NewMetrics(cfg.Registerer, cfg.Board),
+		Store: cfg.Store, Identify: identifyClient, Health: d.health,
+		Metrics: NewMetrics(cfg.Registerer, cfg.Store),
 	})
 	return d, nil
 }
 
 // Run serves until ctx is done.
-func (d *Door) Run(ctx context.Context, on net.Listener) error {
+func (d *Listener) Run(ctx context.Context, on net.Listener) error {
 	server := grpc.NewServer(d.link.Options()...)
 	writerv1.RegisterWriterServiceServer(server, d.server)
 	grpc_health_v1.RegisterHealthServer(server, d.health)
@@ -69,9 +69,9 @@ func (d *Door) Run(ctx context.Context, on net.Listener) error {
 	return g.Wait()
 }
 
-// identify finds in a call what the link's list of clients grants. A view of nodes means nothing
+// identifyClient finds in a call what the link's list of clients grants. A view of nodes means nothing
 // here; to ignore it would be to ignore what was meant as a restriction.
-func identify(ctx context.Context) (Client, error) {
+func identifyClient(ctx context.Context) (Client, error) {
 	grant, ok := link.GrantFrom(ctx)
 	switch {
 	case !ok:

@@ -26,7 +26,7 @@ type Client struct {
 
 // Config is what a server needs. Streams has a default, the rest is mandatory.
 type Config struct {
-	Board    *endpoints.Board
+	Store    *endpoints.Store
 	Identify func(context.Context) (Client, error) // who calls; the error is told to the client
 	Health   *health.Server                        // told SERVING from the first synced state on
 	Metrics  *stream.Metrics
@@ -51,7 +51,7 @@ func New(cfg Config) *Server {
 }
 
 // Run tells health when there is something to tell, and ends all streams when ctx is done.
-func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Board.Told) }
+func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Store.SyncState) }
 
 // Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
 // ones are refused from then on. It may be called more than once.
@@ -66,11 +66,11 @@ func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsReque
 	if err != nil {
 		return nil, err
 	}
-	listings, is := s.cfg.Board.List(selection(req.GetServices()))
-	list := &writerv1.ListTargetsResponse{Status: wireStatus(is)}
+	summaries, is := s.cfg.Store.List(newFilter(req.GetServices()))
+	list := &writerv1.ListTargetsResponse{Status: encodeStatus(is)}
 	now := time.Now()
-	for i := range listings {
-		t := wireListing(&listings[i], now)
+	for i := range summaries {
+		t := encodeSummary(&summaries[i], now)
 		if !client.Operator {
 			t.Sources, t.Guards, t.NextDecisionIn = nil, nil, nil
 		}
@@ -91,10 +91,10 @@ func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpo
 	if !client.Operator {
 		return nil, status.Error(codes.PermissionDenied, "explanations are for clients with the role of operator")
 	}
-	of := endpoints.Name{Namespace: req.GetNamespace(), Service: req.GetService()}
-	e, known := s.cfg.Board.Explain(of, netip.MustParseAddr(req.GetAddress()).Unmap()) // it has been validated
+	of := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
+	e, known := s.cfg.Store.Explain(of, netip.MustParseAddr(req.GetAddress()).Unmap()) // it has been validated
 	if !known {
 		return nil, status.Errorf(codes.NotFound, "%s/%s is no target of this writer: does the Service bear its class, and is its namespace watched?", of.Namespace, of.Service)
 	}
-	return wireExplanation(&e, time.Now()), nil
+	return encodeExplanation(&e, time.Now()), nil
 }

@@ -21,16 +21,16 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	board := endpoints.NewBoard("life")
-	board.Put(managed("a", 3))
-	board.Put(managed("b", 2))
-	board.Synced()
-	at := board.Since(nil, nil, false).At
-	board.Put(managed("b", 1))
+	store := endpoints.NewStore("life")
+	store.Put(managed("a", 3))
+	store.Put(managed("b", 2))
+	store.MarkSynced()
+	at := store.Since(nil, nil, false).At
+	store.Put(managed("b", 1))
 	held := &writerv1.Cursor{Epoch: at.Epoch, Revision: at.Revision}
-	seed(everything())
-	seed(only("a"))
-	seed(only(""))
+	seed(allServices())
+	seed(oneService("a"))
+	seed(oneService(""))
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:]})
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:], GroupByPort: true})
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: make([]byte, 16), Services: []*writerv1.ServiceSelector{{Namespace: "/", Service: "/"}}})
@@ -40,7 +40,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		if proto.Unmarshal(text, &req) != nil || req.Validate() != nil {
 			return
 		}
-		r := &reader{board: board, selects: selection(req.GetServices()), gather: req.GetGroupByPort(), at: position(&req), interval: time.Second}
+		r := &endpointReader{store: store, filter: newFilter(req.GetServices()), groupByPort: req.GetGroupByPort(), position: resumePosition(&req), heartbeatInterval: time.Second}
 		_, messages := r.Next()
 		n := 0
 		for message := range messages {
@@ -50,7 +50,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 				t.Fatalf("a message of %d bytes", size)
 			}
 			for _, e := range m.GetUpserts() {
-				if problem := wrong(e); problem != "" {
+				if problem := findViolation(e); problem != "" {
 					t.Fatalf("%v: %s", e, problem)
 				}
 			}
@@ -59,7 +59,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 			t.Fatal("no answer")
 		}
 		r.Sent()
-		if after := board.Since(r.at, r.selects, r.gather); !after.Empty() {
+		if after := store.Since(r.position, r.filter, r.groupByPort); !after.Empty() {
 			t.Fatalf("it was not led to the present: %+v", after)
 		}
 	})
@@ -71,18 +71,18 @@ func FuzzExplainEndpointRequest(f *testing.F) {
 		f.Add("web", "a", address)
 	}
 	f.Add("", "a/b", "::")
-	board := endpoints.NewBoard("life")
-	board.Put(judged())
+	store := endpoints.NewStore("life")
+	store.Put(decidedTarget())
 	f.Fuzz(func(t *testing.T, namespace, service, address string) {
 		req := &writerv1.ExplainEndpointRequest{Namespace: namespace, Service: service, Address: address}
 		if req.Validate() != nil {
 			return
 		}
-		e, known := board.Explain(endpoints.Name{Namespace: namespace, Service: service}, netip.MustParseAddr(address).Unmap())
+		e, known := store.Explain(endpoints.ServiceName{Namespace: namespace, Service: service}, netip.MustParseAddr(address).Unmap())
 		if !known {
 			return
 		}
-		w := wireExplanation(&e, time.Now())
+		w := encodeExplanation(&e, time.Now())
 		if _, err := proto.Marshal(w); err != nil || w.GetConclusion() == "" {
 			t.Fatal(errors.Join(err, errors.New(w.String())))
 		}

@@ -8,6 +8,6 @@ import (
 )
 
 // NewMetrics registers the metrics of a server that tells what is on the board.
-func NewMetrics(reg prometheus.Registerer, board *endpoints.Board) *stream.Metrics {
-	return stream.NewMetrics(reg, "writer", "WatchEndpoints", board.Revision)
+func NewMetrics(reg prometheus.Registerer, store *endpoints.Store) *stream.Metrics {
+	return stream.NewMetrics(reg, "writer", "WatchEndpoints", store.Revision)
 }

@@ -53,18 +53,18 @@ func managed(service string, n int) endpoints.Target {
 	return t
 }
 
-// rig is the service in a bubble of its own time.
-type rig struct {
+// testServer is the service in a bubble of its own time.
+type testServer struct {
 	t       *testing.T
-	board   *endpoints.Board
+	board   *endpoints.Store
 	server  *Server
 	health  *health.Server
 	metrics *stream.Metrics
 	client  writerv1.WriterServiceClient
 }
 
-// called takes the client's name from the metadata; one called nobody is unknown.
-func called(ctx context.Context) (Client, error) {
+// identifyByMetadata takes the client's name from the metadata; one called nobody is unknown.
+func identifyByMetadata(ctx context.Context) (Client, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "proxy")[0]
 	if name == "nobody" {
@@ -73,15 +73,15 @@ func called(ctx context.Context) (Client, error) {
 	return Client{Name: name, Operator: name == "operator"}, nil
 }
 
-func as(ctx context.Context, name string) context.Context {
+func withClientName(ctx context.Context, name string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "name", name)
 }
 
-func serve(t *testing.T, test func(r *rig)) {
+func serve(t *testing.T, test func(r *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, board: endpoints.NewBoard("life"), health: health.NewServer()}
+		r := &testServer{t: t, board: endpoints.NewStore("life"), health: health.NewServer()}
 		r.metrics = NewMetrics(prometheus.NewRegistry(), r.board)
-		r.server = New(Config{Board: r.board, Identify: called, Health: r.health, Metrics: r.metrics, Streams: 4})
+		r.server = New(Config{Store: r.board, Identify: identifyByMetadata, Health: r.health, Metrics: r.metrics, Streams: 4})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
 		writerv1.RegisterWriterServiceServer(srv, r.server)
@@ -108,9 +108,9 @@ func serve(t *testing.T, test func(r *rig)) {
 	})
 }
 
-// client is a strict one: it folds messages as the contract says, and fails at anything
+// testClient is a strict one: it folds messages as the contract says, and fails at anything
 // that rule R13 rules out.
-type client struct {
+type testClient struct {
 	t        *testing.T
 	stream   grpc.ServerStreamingClient[writerv1.WatchEndpointsResponse]
 	leave    context.CancelFunc
@@ -121,25 +121,25 @@ type client struct {
 	received int
 }
 
-func (r *rig) watch(req *writerv1.WatchEndpointsRequest, name string) *client {
+func (r *testServer) watch(req *writerv1.WatchEndpointsRequest, name string) *testClient {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(as(r.t.Context(), name))
+	ctx, cancel := context.WithCancel(withClientName(r.t.Context(), name))
 	s, err := r.client.WatchEndpoints(ctx, req)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &client{t: r.t, stream: s, leave: cancel, set: map[string]*writerv1.Entry{}}
+	return &testClient{t: r.t, stream: s, leave: cancel, set: map[string]*writerv1.Entry{}}
 }
 
-// again watches with what an earlier client holds.
-func (r *rig) again(c *client, req *writerv1.WatchEndpointsRequest) *client {
+// resume watches with what an earlier client holds.
+func (r *testServer) resume(c *testClient, req *writerv1.WatchEndpointsRequest) *testClient {
 	req.Cursor, req.Digest = c.cursor, c.digest
 	next := r.watch(req, "proxy")
 	next.set, next.cursor, next.digest = c.set, c.cursor, c.digest
 	return next
 }
 
-func (c *client) next() *writerv1.WatchEndpointsResponse {
+func (c *testClient) next() *writerv1.WatchEndpointsResponse {
 	c.t.Helper()
 	m, err := c.stream.Recv()
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *client) next() *writerv1.WatchEndpointsResponse {
 		delete(c.staged, key)
 	}
 	for _, e := range m.GetUpserts() {
-		if problem := wrong(e); problem != "" || slices.Contains(m.GetRemoved(), e.GetKey()) {
+		if problem := findViolation(e); problem != "" || slices.Contains(m.GetRemoved(), e.GetKey()) {
 			c.t.Fatalf("upsert %v: %s", e, problem)
 		}
 		c.staged[e.GetKey()] = e
@@ -191,8 +191,8 @@ func (c *client) next() *writerv1.WatchEndpointsResponse {
 	return m
 }
 
-// wrong says what rule R13 rules out about an entry.
-func wrong(e *writerv1.Entry) string {
+// findViolation says what rule R13 rules out about an entry.
+func findViolation(e *writerv1.Entry) string {
 	port := func(p *writerv1.Port) bool { return p.GetNumber() >= 1 && p.GetNumber() <= 65535 }
 	backend := func(b *writerv1.Backend) bool {
 		a, err := netip.ParseAddr(b.GetAddress())
@@ -224,7 +224,7 @@ func wrong(e *writerv1.Entry) string {
 	return ""
 }
 
-func (c *client) untilSynced() (messages int) {
+func (c *testClient) untilSynced() (messages int) {
 	c.t.Helper()
 	for messages = 1; !c.next().GetSynced(); {
 		messages++
@@ -232,9 +232,9 @@ func (c *client) untilSynced() (messages int) {
 	return messages
 }
 
-func (c *client) keys() []string { return slices.Sorted(maps.Keys(c.set)) }
+func (c *testClient) keys() []string { return slices.Sorted(maps.Keys(c.set)) }
 
-func (c *client) ends() codes.Code {
+func (c *testClient) waitForEnd() codes.Code {
 	for {
 		if _, err := c.stream.Recv(); err != nil {
 			return status.Code(err)

@@ -17,17 +17,17 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func everything() *writerv1.WatchEndpointsRequest { return &writerv1.WatchEndpointsRequest{} }
+func allServices() *writerv1.WatchEndpointsRequest { return &writerv1.WatchEndpointsRequest{} }
 
-func only(service string) *writerv1.WatchEndpointsRequest {
+func oneService(service string) *writerv1.WatchEndpointsRequest {
 	return &writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Namespace: "web", Service: service}}}
 }
 
-func TestR1To4AWholeSetComesInCheckedChunks(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR1To4SnapshotArrivesInChunks(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 1201))
-		r.board.Synced()
-		c := r.watch(everything(), "proxy")
+		r.board.MarkSynced()
+		c := r.watch(allServices(), "proxy")
 		m := c.next()
 		want(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
 		want(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
@@ -46,17 +46,17 @@ func TestR1To4AWholeSetComesInCheckedChunks(t *testing.T) {
 	})
 }
 
-func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR5ReconnectWithSameSetSendsNothing(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 501))
-		r.board.Synced()
-		c := r.watch(everything(), "proxy")
+		r.board.MarkSynced()
+		c := r.watch(allServices(), "proxy")
 		resets := float64(c.untilSynced())
 		synctest.Wait() // the last is counted
 		c.leave()
 		c.cursor = &writerv1.Cursor{Epoch: "another writer", Revision: 999}
 		for range 20 {
-			next := r.again(c, everything())
+			next := r.resume(c, allServices())
 			next.cursor = nil
 			m := next.next()
 			if !m.GetSynced() || m.GetReset_() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 {
@@ -69,12 +69,12 @@ func TestR5AStormOfReconnectsWithTheSameSetCostsNothing(t *testing.T) {
 	})
 }
 
-func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR6ResumesByCursorR7ResetsOtherwise(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 5))
 		r.board.Put(managed("b", 2))
-		r.board.Synced()
-		c := r.watch(only("a"), "proxy")
+		r.board.MarkSynced()
+		c := r.watch(oneService("a"), "proxy")
 		c.untilSynced()
 		c.leave()
 		synctest.Wait() // until its stream is no longer counted
@@ -83,31 +83,31 @@ func TestR6ResumesByCursorAndR7ResetsOtherwise(t *testing.T) {
 		r.board.Put(altered)
 		r.board.Put(managed("b", 1))
 
-		m := r.again(c, only("a")).next()
+		m := r.resume(c, oneService("a")).next()
 		want(t, "reset", m.GetReset_(), false)
 		want(t, "removed", m.GetRemoved(), []string{"web/a/http/10.0.0.4"})
 		want(t, "upserts", len(m.GetUpserts()), 1)
 		want(t, "conditions", m.GetUpserts()[0].GetEndpoint().GetBackend().GetTerminating(), true)
 
-		other := r.again(c, only("b"))
+		other := r.resume(c, oneService("b"))
 		want(t, "reset for another selection", other.next().GetReset_(), true)
 		want(t, "its set", other.keys(), []string{"web/b", "web/b/http/10.0.0.0"})
-		gathered := r.again(c, &writerv1.WatchEndpointsRequest{Services: only("a").GetServices(), GroupByPort: true})
+		gathered := r.resume(c, &writerv1.WatchEndpointsRequest{Services: oneService("a").GetServices(), GroupByPort: true})
 		want(t, "reset when it is to be gathered", gathered.next().GetReset_(), true)
 		want(t, "its set", gathered.keys(), []string{"web/a", "web/a/http"})
 		want(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
 		future := r.watch(&writerv1.WatchEndpointsRequest{
-			Services: only("a").GetServices(), Cursor: &writerv1.Cursor{Epoch: c.cursor.GetEpoch(), Revision: 1 << 40}, Digest: c.digest,
+			Services: oneService("a").GetServices(), Cursor: &writerv1.Cursor{Epoch: c.cursor.GetEpoch(), Revision: 1 << 40}, Digest: c.digest,
 		}, "proxy")
 		want(t, "reset for a revision of the future", future.next().GetReset_(), true)
 	})
 }
 
-func TestR6AClientAtRestStaysWithinTheWindowWhileOthersChange(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR6IdleClientStaysInsideWindow(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 1))
-		r.board.Synced()
-		c := r.watch(only("a"), "proxy")
+		r.board.MarkSynced()
+		c := r.watch(oneService("a"), "proxy")
 		c.untilSynced()
 		for i := range 3 * deltaset.Window / 2 {
 			r.board.Put(managed("b", 1+i%2))
@@ -122,9 +122,9 @@ func TestR6AClientAtRestStaysWithinTheWindowWhileOthersChange(t *testing.T) {
 	})
 }
 
-func TestR8NoSetBeforeTheFirstDecisionsAndStatusAtOnce(t *testing.T) {
-	serve(t, func(r *rig) {
-		c := r.watch(everything(), "proxy")
+func TestR8SendsOnlyStatusBeforeInitialSync(t *testing.T) {
+	serve(t, func(r *testServer) {
+		c := r.watch(allServices(), "proxy")
 		m := c.next()
 		want(t, "synced before the first decisions", m.GetSynced() || m.GetReset_(), false)
 		want(t, "why", m.GetStatus().GetReason() != "", true)
@@ -140,7 +140,7 @@ func TestR8NoSetBeforeTheFirstDecisionsAndStatusAtOnce(t *testing.T) {
 		at := time.Now()
 		r.board.Put(managed("a", 2))
 		want(t, "synced after one of them", c.next().GetSynced(), false)
-		r.board.Synced()
+		r.board.MarkSynced()
 		c.untilSynced()
 		want(t, "entries", len(c.set), 3)
 		want(t, "health after them", check(), grpc_health_v1.HealthCheckResponse_SERVING)
@@ -157,15 +157,15 @@ func TestR8NoSetBeforeTheFirstDecisionsAndStatusAtOnce(t *testing.T) {
 	})
 }
 
-func TestR8ARefusalNeverShrinksTheSet(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR8RejectionNeverShrinksSet(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 2))
-		r.board.Synced()
-		c := r.watch(everything(), "proxy")
+		r.board.MarkSynced()
+		c := r.watch(allServices(), "proxy")
 		c.untilSynced()
 		refused := managed("a", 0)
-		refused.State, refused.Reason, refused.Message, refused.ManagedBy = endpoints.Refused, "ServiceHasSelector", "Remove it.", "slicefeed-default"
-		refused.Slices = append(refused.Slices, listing(2))
+		refused.State, refused.Reason, refused.Message, refused.ManagedBy = endpoints.Rejected, "ServiceHasSelector", "Remove it.", "slicefeed-default"
+		refused.Slices = append(refused.Slices, ownedSlice(2))
 		r.board.Put(refused)
 		c.untilSynced()
 		want(t, "entries", c.keys(), []string{"web/a", "web/a/http/10.0.0.0", "web/a/http/10.0.0.1"})
@@ -175,15 +175,15 @@ func TestR8ARefusalNeverShrinksTheSet(t *testing.T) {
 	})
 }
 
-func TestR9HeartbeatsComeWhenThereIsNothingToSay(t *testing.T) {
-	serve(t, func(r *rig) {
-		c := r.watch(only("a"), "proxy")
+func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
+	serve(t, func(r *testServer) {
+		c := r.watch(oneService("a"), "proxy")
 		c.next()
 		at := time.Now()
 		want(t, "a heartbeat before the first decisions is synced", c.next().GetSynced(), false)
 		want(t, "its time", time.Since(at), 5*time.Second)
 		r.board.Put(managed("a", 3))
-		r.board.Synced()
+		r.board.MarkSynced()
 		c.untilSynced()
 		cursor := c.cursor
 		r.board.Put(managed("b", 1)) // which it is not told of
@@ -203,11 +203,11 @@ func TestR9HeartbeatsComeWhenThereIsNothingToSay(t *testing.T) {
 
 // A reader that stops reading gets, when it reads again, what it lacks and nothing of
 // what was in between; others are not delayed; one that stays away is ended.
-func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR10SlowReadersSkipStatesAndDelayNoOthers(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 3000)) // more than flow control lets through unread
-		r.board.Synced()
-		quick, slow, asleep := r.watch(everything(), "proxy"), r.watch(everything(), "slow"), r.watch(everything(), "asleep")
+		r.board.MarkSynced()
+		quick, slow, asleep := r.watch(allServices(), "proxy"), r.watch(allServices(), "slow"), r.watch(allServices(), "asleep")
 		quick.untilSynced()
 		synctest.Wait()
 		for i := range 25 {
@@ -226,42 +226,42 @@ func TestR10SlowReadersSkipStatesAndDelayNobody(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		want(t, "stalled", testutil.ToFloat64(r.metrics.Ended.WithLabelValues("stalled")), 1.0)
-		want(t, "what it finds when it wakes", asleep.ends(), codes.ResourceExhausted)
+		want(t, "what it finds when it wakes", asleep.waitForEnd(), codes.ResourceExhausted)
 	})
 }
 
-func TestR11EndsStreamsWithUnavailableWhenItStops(t *testing.T) {
-	serve(t, func(r *rig) {
+func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
+	serve(t, func(r *testServer) {
 		r.board.Put(managed("a", 3000))
-		r.board.Synced()
-		c, asleep := r.watch(everything(), "proxy"), r.watch(everything(), "asleep")
+		r.board.MarkSynced()
+		c, asleep := r.watch(allServices(), "proxy"), r.watch(allServices(), "asleep")
 		c.untilSynced()
 		synctest.Wait()
 		r.server.Stop() // also with a message under way that nobody reads
-		want(t, "end", c.ends(), codes.Unavailable)
-		want(t, "end of the sleeper", asleep.ends(), codes.Unavailable)
-		want(t, "a new stream", r.watch(everything(), "proxy").ends(), codes.Unavailable)
+		want(t, "end", c.waitForEnd(), codes.Unavailable)
+		want(t, "end of the sleeper", asleep.waitForEnd(), codes.Unavailable)
+		want(t, "a new stream", r.watch(allServices(), "proxy").waitForEnd(), codes.Unavailable)
 		h, err := r.health.Check(r.t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		want(t, "health", h.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 		want(t, "error", err, nil)
 	})
 }
 
-func TestRefusesWhatIsNotAllowed(t *testing.T) {
-	serve(t, func(r *rig) {
-		want(t, "a stranger", r.watch(everything(), "nobody").ends(), codes.PermissionDenied)
-		want(t, "a digest without a cursor", r.watch(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").ends(), codes.InvalidArgument)
-		want(t, "a cursor without a digest", r.watch(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").ends(), codes.InvalidArgument)
-		want(t, "a Service without a namespace", r.watch(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").ends(), codes.InvalidArgument)
+func TestRejectsInvalidRequests(t *testing.T) {
+	serve(t, func(r *testServer) {
+		want(t, "a stranger", r.watch(allServices(), "nobody").waitForEnd(), codes.PermissionDenied)
+		want(t, "a digest without a cursor", r.watch(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").waitForEnd(), codes.InvalidArgument)
+		want(t, "a cursor without a digest", r.watch(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").waitForEnd(), codes.InvalidArgument)
+		want(t, "a Service without a namespace", r.watch(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").waitForEnd(), codes.InvalidArgument)
 		many := make([]*writerv1.ServiceSelector, 101)
 		for i := range many {
 			many[i] = &writerv1.ServiceSelector{Namespace: "web"}
 		}
-		want(t, "too many Services", r.watch(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").ends(), codes.InvalidArgument)
+		want(t, "too many Services", r.watch(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").waitForEnd(), codes.InvalidArgument)
 		for range 4 {
-			r.watch(everything(), "proxy").next()
+			r.watch(allServices(), "proxy").next()
 		}
-		want(t, "a fifth stream", r.watch(everything(), "proxy").ends(), codes.ResourceExhausted)
-		r.watch(everything(), "another").next()
+		want(t, "a fifth stream", r.watch(allServices(), "proxy").waitForEnd(), codes.ResourceExhausted)
+		r.watch(allServices(), "another").next()
 	})
 }

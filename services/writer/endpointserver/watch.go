@@ -24,26 +24,26 @@ func (s *Server) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.Ser
 	if err != nil {
 		return err
 	}
-	leave, err := s.streams.Admit(client.Name)
+	release, err := s.streams.Admit(client.Name)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	return stream.Serve(s.streams, to, &reader{
-		board: s.cfg.Board, selects: selection(req.GetServices()), gather: req.GetGroupByPort(),
-		at: position(req), interval: s.streams.Heartbeat,
+	defer release()
+	return stream.Serve(s.streams, to, &endpointReader{
+		store: s.cfg.Store, filter: newFilter(req.GetServices()), groupByPort: req.GetGroupByPort(),
+		position: resumePosition(req), heartbeatInterval: s.streams.Heartbeat,
 	})
 }
 
-func selection(services []*writerv1.ServiceSelector) deltaset.Filter {
-	names := make([]endpoints.Name, 0, len(services))
+func newFilter(services []*writerv1.ServiceSelector) deltaset.Filter {
+	names := make([]endpoints.ServiceName, 0, len(services))
 	for _, s := range services {
-		names = append(names, endpoints.Name{Namespace: s.GetNamespace(), Service: s.GetService()})
+		names = append(names, endpoints.ServiceName{Namespace: s.GetNamespace(), Service: s.GetService()})
 	}
-	return endpoints.Select(names)
+	return endpoints.SelectServices(names)
 }
 
-func position(req *writerv1.WatchEndpointsRequest) *deltaset.Position {
+func resumePosition(req *writerv1.WatchEndpointsRequest) *deltaset.Position {
 	if req.GetCursor() == nil {
 		return nil
 	}
@@ -53,43 +53,43 @@ func position(req *writerv1.WatchEndpointsRequest) *deltaset.Position {
 	}
 }
 
-// reader is one client: what it is told of, the position that it was led to, and what it was
+// endpointReader is one client: what it is told of, the position that it was led to, and what it was
 // told that it is worth.
-type reader struct {
-	board    *endpoints.Board
-	selects  deltaset.Filter
-	gather   bool
-	at       *deltaset.Position
-	word     endpoints.Status
-	interval time.Duration // to be stated; 0: it has been
+type endpointReader struct {
+	store             *endpoints.Store
+	filter            deltaset.Filter
+	groupByPort       bool
+	position          *deltaset.Position
+	sentStatus        endpoints.Status
+	heartbeatInterval time.Duration // to be stated; 0: it has been
 
-	next endpoints.Update
+	pending endpoints.Update
 }
 
 // Changed is that of the board.
-func (r *reader) Changed() <-chan struct{} { return r.board.Changed() }
+func (r *endpointReader) Changed() <-chan struct{} { return r.store.Changed() }
 
 // Next looks up what the client lacks.
-func (r *reader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.WatchEndpointsResponse]]) {
-	r.next = r.board.Since(r.at, r.selects, r.gather)
-	kind := kindOf(r.next, r.word)
-	if kind == stream.Heartbeat && r.next.Status.Synced {
+func (r *endpointReader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.WatchEndpointsResponse]]) {
+	r.pending = r.store.Since(r.position, r.filter, r.groupByPort)
+	kind := messageKind(r.pending, r.sentStatus)
+	if kind == stream.Heartbeat && r.pending.Status.Synced {
 		r.advance() // what others are told of has changed: that must not push this one out of the window
 	}
 	return kind, func(yield func(*stream.Message[writerv1.WatchEndpointsResponse]) bool) {
-		for chunk := range stream.Chunks(r.next.Removed, r.next.Upserts, wireEntry) {
+		for chunk := range stream.Chunks(r.pending.Removed, r.pending.Upserts, encodeEntry) {
 			m := &writerv1.WatchEndpointsResponse{
-				Reset_: r.next.Reset && chunk.First, Status: wireStatus(r.next.Status),
+				Reset_: r.pending.Reset && chunk.First, Status: encodeStatus(r.pending.Status),
 				Removed: chunk.Removed, Upserts: chunk.Upserts,
 			}
-			if chunk.Last && r.next.Status.Synced {
+			if chunk.Last && r.pending.Status.Synced {
 				m.Synced = true
-				m.Cursor = &writerv1.Cursor{Epoch: r.next.At.Epoch, Revision: r.next.At.Revision}
-				m.Digest = r.next.At.Digest[:]
-				m.Count = uint32(r.next.Count)
+				m.Cursor = &writerv1.Cursor{Epoch: r.pending.At.Epoch, Revision: r.pending.At.Revision}
+				m.Digest = r.pending.At.Digest[:]
+				m.Count = uint32(r.pending.Count)
 			}
-			if r.interval > 0 {
-				m.HeartbeatInterval, r.interval = durationpb.New(r.interval), 0
+			if r.heartbeatInterval > 0 {
+				m.HeartbeatInterval, r.heartbeatInterval = durationpb.New(r.heartbeatInterval), 0
 			}
 			if !yield(&stream.Message[writerv1.WatchEndpointsResponse]{Content: m}) {
 				return
@@ -99,25 +99,25 @@ func (r *reader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.WatchEnd
 }
 
 // Sent leads the client on.
-func (r *reader) Sent() {
-	if r.next.Status.Synced {
+func (r *endpointReader) Sent() {
+	if r.pending.Status.Synced {
 		r.advance()
 	}
-	r.word, r.next = r.next.Status, endpoints.Update{}
+	r.sentStatus, r.pending = r.pending.Status, endpoints.Update{}
 }
 
-func (r *reader) advance() {
-	led := r.next.At // not a pointer into the update: that would keep all of it
-	r.at = &led
+func (r *endpointReader) advance() {
+	position := r.pending.At // not a pointer into the update: that would keep all of it
+	r.position = &position
 }
 
-func kindOf(u endpoints.Update, word endpoints.Status) stream.Kind {
+func messageKind(u endpoints.Update, sent endpoints.Status) stream.Kind {
 	switch {
 	case u.Reset:
 		return stream.Reset
 	case !u.Empty():
 		return stream.Delta
-	case !endpoints.SameWord(u.Status, word):
+	case !endpoints.EqualStatus(u.Status, sent):
 		return stream.Status
 	default:
 		return stream.Heartbeat

@@ -15,14 +15,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// sources says what the sources are worth, and names those that are not believed.
-func (m *model) sources() (s statuspage.Section, unheard []string) {
+// sourceSection says what the sources are worth, and names those that are not believed.
+func (m *pageModel) sourceSection() (s statuspage.Section, untrusted []string) {
 	s = statuspage.Section{Title: "Sources"}
 	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "saw its cluster", "last observation", "why"}}
 	for i := range m.Sources {
-		row := m.source(&m.Sources[i])
+		row := m.sourceRow(&m.Sources[i])
 		if row[1].Severity == statuspage.Error {
-			unheard = append(unheard, row[0].Text)
+			untrusted = append(untrusted, row[0].Text)
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -35,11 +35,11 @@ func (m *model) sources() (s statuspage.Section, unheard []string) {
 	if len(t.Rows) > 0 {
 		s.Table = t
 	}
-	return s, unheard
+	return s, untrusted
 }
 
-func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
-	worth := endpoints.Worth(s)
+func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
+	status := endpoints.NewSourceStatus(s)
 	trust := statuspage.Line{Severity: statuspage.OK, Text: "believed"}
 	word, observed := "never", "none yet"
 	if !s.MembershipSyncedAt.IsZero() {
@@ -49,24 +49,24 @@ func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.FormatAge(m.At, s.ObservationReceivedAt))
 	}
 	var reasons []string
-	if worth.Reason != "" {
+	if status.Reason != "" {
 		trust = statuspage.Line{Severity: statuspage.Warning, Text: "in doubt"}
-		reasons = append(reasons, worth.Reason)
+		reasons = append(reasons, status.Reason)
 	}
-	if !worth.Alive {
+	if !status.Connected {
 		trust = statuspage.Line{Severity: statuspage.Error, Text: "not heard"}
 	}
-	silenced := 0
+	ignoring := 0
 	for i := range m.Services {
 		if slices.ContainsFunc(m.Services[i].Guards, func(g verdict.Guard) bool {
 			return g.Source == s.Source && (g.Rule == verdict.RuleTrust || g.Rule == verdict.RuleGate)
 		}) {
-			silenced++
+			ignoring++
 		}
 	}
-	if silenced > 0 {
+	if ignoring > 0 {
 		trust = statuspage.Line{Severity: statuspage.Error, Text: "not believed"}
-		reasons = append(reasons, fmt.Sprintf("its word changes nothing at present for %s here", statuspage.FormatCount(silenced, "Service", "Services")))
+		reasons = append(reasons, fmt.Sprintf("its word changes nothing at present for %s here", statuspage.FormatCount(ignoring, "Service", "Services")))
 	}
 	return []statuspage.Line{
 		{Text: statuspage.SafeText(s.Source)},
@@ -78,55 +78,55 @@ func (m *model) source(s *subscriber.Snapshot) []statuspage.Line {
 	}
 }
 
-// writes are the last ones, with what they changed and why.
-func (m *model) writes() statuspage.Section {
+// writeSection are the last ones, with what they changed and why.
+func (m *pageModel) writeSection() statuspage.Section {
 	s := statuspage.Section{Title: "Last writes"}
-	if m.Dry {
+	if m.DryRun {
 		s.Title = "Last writes, rehearsed and not sent"
 	}
 	switch {
 	case len(m.Writes) > 0:
-	case m.Dry:
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer would have written nothing%s since it started.", m.about())}
-	case m.Asked != "": // it remembers the last writes only, and may have made others
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no write%s.", m.about())}
+	case m.DryRun:
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer would have written nothing%s since it started.", m.filterSuffix())}
+	case m.Filter != "": // it remembers the last writes only, and may have made others
+		s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no write%s.", m.filterSuffix())}
 	case m.Leading:
 		s.Lines = []statuspage.Line{statuspage.Linef("This writer has written nothing since it started.")}
 	default:
 		s.Lines = []statuspage.Line{statuspage.Linef("This writer has written nothing since it started: the page of the one that leads has the last writes.")}
 	}
 	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
-		s.Items = append(s.Items, m.write(&m.Writes[i]))
-		s.Items[i].Expanded = m.Asked != "" || i == 0 && m.At.Sub(m.Writes[i].At) < fresh
+		s.Items = append(s.Items, m.writeItem(&m.Writes[i]))
+		s.Items[i].Expanded = m.Filter != "" || i == 0 && m.At.Sub(m.Writes[i].At) < maxExpandedAge
 	}
-	s.Omitted = earlier(len(m.Writes) - len(s.Items))
+	s.Omitted = describeEarlier(len(m.Writes) - len(s.Items))
 	return s
 }
 
-// about names the Service that was asked for, if one was.
-func (m *model) about() string {
-	if m.Asked == "" {
+// filterSuffix names the Service that was asked for, if one was.
+func (m *pageModel) filterSuffix() string {
+	if m.Filter == "" {
 		return ""
 	}
-	return " for " + statuspage.SafeText(m.Asked)
+	return " for " + statuspage.SafeText(m.Filter)
 }
 
-// fresh is how old the last write may be to be shown unfolded: it may be what somebody came for.
-const fresh = 15 * time.Minute
+// maxExpandedAge is how old the last write may be to be shown unfolded: it may be what somebody came for.
+const maxExpandedAge = 15 * time.Minute
 
-func earlier(n int) string {
+func describeEarlier(n int) string {
 	if n <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d earlier ones are left out.", n)
 }
 
-var past = map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
+var pastTense = map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
 
-func (m *model) write(w *history.Write) statuspage.Item {
+func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 	i := statuspage.Item{
 		Name: statuspage.SafeText(w.Namespace + "/" + w.Slice), Detail: statuspage.FormatTime(m.At, w.At),
-		Summary: statuspage.Line{Text: cmp.Or(past[w.Verb], statuspage.SafeText(w.Verb))},
+		Summary: statuspage.Line{Text: cmp.Or(pastTense[w.Verb], statuspage.SafeText(w.Verb))},
 	}
 	if w.Result != "ok" {
 		i.Summary = statuspage.Line{Severity: statuspage.Error, Text: statuspage.SafeText(w.Verb + " " + w.Result)}
@@ -163,22 +163,22 @@ func (m *model) write(w *history.Write) statuspage.Item {
 	return i
 }
 
-// events are the last Events.
-func (m *model) events() statuspage.Section {
+// eventSection are the last Events.
+func (m *pageModel) eventSection() statuspage.Section {
 	s := statuspage.Section{Title: "Recent events"}
 	if len(m.Events) == 0 {
 		s.Lines = []statuspage.Line{statuspage.Linef("This writer has told no Event since it started.")}
-		if m.Asked != "" {
-			s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no Event%s.", m.about())}
+		if m.Filter != "" {
+			s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no Event%s.", m.filterSuffix())}
 		}
 	}
 	for i := range m.Events[:min(len(m.Events), maxHistory)] {
 		e := &m.Events[i]
 		s.Items = append(s.Items, statuspage.Item{
 			Name: statuspage.SafeText(e.Namespace + "/" + e.Service), Summary: statuspage.Line{Text: statuspage.SafeText(e.Reason)},
-			Detail: statuspage.FormatTime(m.At, e.At), Expanded: m.Asked != "", Lines: []statuspage.Line{{Text: statuspage.SafeText(e.Note)}},
+			Detail: statuspage.FormatTime(m.At, e.At), Expanded: m.Filter != "", Lines: []statuspage.Line{{Text: statuspage.SafeText(e.Note)}},
 		})
 	}
-	s.Omitted = earlier(len(m.Events) - len(s.Items))
+	s.Omitted = describeEarlier(len(m.Events) - len(s.Items))
 	return s
 }

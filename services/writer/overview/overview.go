@@ -19,48 +19,48 @@ import (
 
 // Config is what the overview is made from.
 type Config struct {
-	Board   *endpoints.Board
-	History *history.Log
-	Sources func() []subscriber.Snapshot
-	Leading func() bool
-	Holder  func() string // who holds the Lease, as far as is known; nil: there is no Lease, and nothing is sent
-	Version string
-	Writer  string // which replica this is
+	Store    *endpoints.Store
+	History  *history.Log
+	Sources  func() []subscriber.Snapshot
+	Leading  func() bool
+	Holder   func() string // who holds the Lease, as far as is known; nil: there is no Lease, and nothing is sent
+	Version  string
+	Instance string // which replica this is
 }
 
 // Page looks around. Asked is NAMESPACE/SERVICE, to see that one alone, NAMESPACE/, or empty.
-func (c Config) Page(at time.Time, asked string) statuspage.Page {
-	m := model{
-		At: at, Version: c.Version, Writer: c.Writer, Leading: c.Leading(), Dry: c.Holder == nil, Asked: asked, Sources: c.Sources(),
+func (c Config) Page(at time.Time, filter string) statuspage.Page {
+	m := pageModel{
+		At: at, Version: c.Version, Instance: c.Instance, Leading: c.Leading(), DryRun: c.Holder == nil, Filter: filter, Sources: c.Sources(),
 	}
 	slices.SortFunc(m.Sources, func(a, b subscriber.Snapshot) int { return cmp.Compare(a.Source, b.Source) })
-	var name endpoints.Name
-	var names []endpoints.Name
-	if asked != "" {
-		name.Namespace, name.Service, _ = strings.Cut(asked, "/")
-		names = []endpoints.Name{name}
+	var name endpoints.ServiceName
+	var names []endpoints.ServiceName
+	if filter != "" {
+		name.Namespace, name.Service, _ = strings.Cut(filter, "/")
+		names = []endpoints.ServiceName{name}
 	}
-	m.Services, m.Status = c.Board.Look(endpoints.Select(names))
+	m.Services, m.Status = c.Store.Views(endpoints.SelectServices(names))
 	m.Writes, m.Events = c.History.Recent(func(namespace, service string) bool {
-		return asked == "" || namespace == name.Namespace && (name.Service == "" || service == name.Service)
+		return filter == "" || namespace == name.Namespace && (name.Service == "" || service == name.Service)
 	})
-	if !m.Dry {
+	if !m.DryRun {
 		m.Holder = c.Holder()
 	}
 	return m.Page()
 }
 
-// model is what there is to show at a moment.
-type model struct {
-	At      time.Time
-	Version string
-	Writer  string // which replica this is
-	Leading bool
-	Holder  string // who holds the Lease; empty: not known
-	Dry     bool   // what is decided is never sent
-	Asked   string // NAMESPACE/SERVICE, the only one that is shown; empty: all
+// pageModel is what there is to show at a moment.
+type pageModel struct {
+	At       time.Time
+	Version  string
+	Instance string // which replica this is
+	Leading  bool
+	Holder   string // who holds the Lease; empty: not known
+	DryRun   bool   // what is decided is never sent
+	Filter   string // NAMESPACE/SERVICE, the only one that is shown; empty: all
 
-	Services []endpoints.View
+	Services []endpoints.TargetView
 	Status   endpoints.Status
 	Sources  []subscriber.Snapshot // by name
 	Writes   []history.Write       // newest first
@@ -71,27 +71,27 @@ type model struct {
 const (
 	maxRows      = 1000    // Services
 	maxAddresses = 100     // of a Service
-	maxWitnesses = 4       // of an address
+	maxReports   = 4       // of an address
 	maxGuards    = 20      // of a Service
-	maxOpen      = 5       // Services that are unfolded, and addresses of each
+	maxExpanded  = 5       // Services that are unfolded, and addresses of each
 	maxHistory   = 20      // writes, and Events
 	maxDetails   = 4 << 20 // bytes of the Services' details
 )
 
 // Page is the model as it is shown: the same each time.
-func (m *model) Page() statuspage.Page {
-	rows, wrong, looks := m.rows()
-	sources, unheard := m.sources()
+func (m *pageModel) Page() statuspage.Page {
+	rows, wrong, looks := m.serviceRows()
+	sources, untrusted := m.sourceSection()
 	p := statuspage.Page{
-		Component: "slicefeed-writer", Version: statuspage.SafeText(m.Version), Instance: statuspage.SafeText(m.Writer), At: m.At, Filter: statuspage.SafeText(m.Asked),
-		Summary: m.verdict(len(rows), wrong, looks, unheard), Lines: m.leads(),
-		Sections: []statuspage.Section{m.services(rows), sources, m.writes(), m.events()},
+		Component: "slicefeed-writer", Version: statuspage.SafeText(m.Version), Instance: statuspage.SafeText(m.Instance), At: m.At, Filter: statuspage.SafeText(m.Filter),
+		Summary: m.headline(len(rows), wrong, looks, untrusted), Lines: m.roleLines(),
+		Sections: []statuspage.Section{m.serviceSection(rows), sources, m.writeSection(), m.eventSection()},
 	}
 	return p
 }
 
-// verdict says in a sentence whether all is well.
-func (m *model) verdict(total, wrong, looks int, unheard []string) statuspage.Line {
+// headline says in a sentence whether all is well.
+func (m *pageModel) headline(total, wrong, looks int, untrusted []string) statuspage.Line {
 	is := statuspage.Line{Severity: statuspage.OK}
 	var said []string
 	if wrong > 0 {
@@ -102,17 +102,17 @@ func (m *model) verdict(total, wrong, looks int, unheard []string) statuspage.Li
 		is.Severity = statuspage.MoreSevere(is.Severity, statuspage.Warning)
 		said = append(said, fmt.Sprintf("%d to look at", looks))
 	}
-	if n := m.Status.HeldBack; n > 0 {
+	if n := m.Status.Held; n > 0 {
 		said = append(said, statuspage.FormatCount(n, "change", "changes")+" held back")
 	}
-	for _, name := range unheard {
+	for _, name := range untrusted {
 		is.Severity = statuspage.Error
 		said = append(said, "source "+name+" is not believed")
 	}
 	switch {
 	case len(said) > 0:
 		is.Text = strings.ToUpper(said[0][:1]) + strings.Join(said, ", ")[1:] + "."
-	case total == 0 && m.Asked != "":
+	case total == 0 && m.Filter != "":
 		is = statuspage.Line{Severity: statuspage.Warning, Text: "There is no such Service here."}
 	case total == 0:
 		is = statuspage.Line{Severity: statuspage.Warning, Text: "There is no Service to keep."}
@@ -132,11 +132,11 @@ func areServices(n, total int) string {
 	return of + " are"
 }
 
-// leads says what this writer's word is worth.
-func (m *model) leads() []statuspage.Line {
+// roleLines says what this writer's word is worth.
+func (m *pageModel) roleLines() []statuspage.Line {
 	var all []statuspage.Line
 	switch {
-	case m.Dry:
+	case m.DryRun:
 		all = append(all, statuspage.Linef("This writer only rehearses: what it decides is sent to nobody."))
 	case m.Leading:
 		all = append(all, statuspage.Linef("This writer leads: what it decides it writes."))
@@ -153,12 +153,12 @@ func (m *model) leads() []statuspage.Line {
 	return all
 }
 
-// services is each Service with its details as long as there is room for them.
-func (m *model) services(rows []row) statuspage.Section {
+// serviceSection is each Service with its details as long as there is room for them.
+func (m *pageModel) serviceSection(rows []serviceRow) statuspage.Section {
 	s := statuspage.Section{Title: "Services"}
 	if len(rows) == 0 {
 		text := "None bears this writer's class, or no cache has been filled yet."
-		if m.Asked != "" {
+		if m.Filter != "" {
 			text = "This writer has no such Service: does it bear its class, and is its namespace watched?"
 		}
 		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
@@ -168,7 +168,7 @@ func (m *model) services(rows []row) statuspage.Section {
 	for nth := range rows[:min(len(rows), maxRows)] {
 		item := rows[nth].item
 		if room.Bytes > 0 {
-			if whole := m.service(&rows[nth], nth); room.Reserve(&whole) {
+			if whole := m.serviceItem(&rows[nth], nth); room.Reserve(&whole) {
 				item = whole
 			}
 		}

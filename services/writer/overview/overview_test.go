@@ -38,7 +38,7 @@ func shop(service string, addresses ...string) endpoints.Target {
 			Probes:  map[netip.Addr]verdict.Probe{},
 		},
 		Decision: verdict.Decision{Write: true},
-		Sources:  []subscriber.Snapshot{heard("blue")},
+		Sources:  []subscriber.Snapshot{syncedSnapshot("blue")},
 	}
 	for i, text := range addresses {
 		a := netip.MustParseAddr(text)
@@ -52,7 +52,7 @@ func shop(service string, addresses ...string) endpoints.Target {
 	return t
 }
 
-func heard(name string) subscriber.Snapshot {
+func syncedSnapshot(name string) subscriber.Snapshot {
 	return subscriber.Snapshot{
 		Source: name, EverSynced: true, SyncedInStream: true, Connected: true, MembershipSyncedAt: now.Add(-5 * time.Second),
 		Observation: 7, ObservationReceivedAt: now.Add(-2 * time.Second),
@@ -60,19 +60,19 @@ func heard(name string) subscriber.Snapshot {
 	}
 }
 
-func pageOf(targets ...endpoints.Target) model {
-	b := endpoints.NewBoard("life")
+func newPageModel(targets ...endpoints.Target) pageModel {
+	b := endpoints.NewStore("life")
 	for _, t := range targets {
 		b.Put(t)
 	}
-	b.Synced()
-	m := model{At: now, Version: "v1.2.3", Writer: "writer-1_x", Leading: true, Holder: "writer-1_x", Sources: []subscriber.Snapshot{heard("blue")}}
-	m.Services, m.Status = b.Look(nil)
+	b.MarkSynced()
+	m := pageModel{At: now, Version: "v1.2.3", Instance: "writer-1_x", Leading: true, Holder: "writer-1_x", Sources: []subscriber.Snapshot{syncedSnapshot("blue")}}
+	m.Services, m.Status = b.Views(nil)
 	return m
 }
 
-// text is a model's page as a terminal shows it that is wide enough.
-func text(t *testing.T, m model) string {
+// renderText is a model's page as a terminal shows it that is wide enough.
+func renderText(t *testing.T, m pageModel) string {
 	t.Helper()
 	p := m.Page()
 	var b strings.Builder
@@ -82,8 +82,8 @@ func text(t *testing.T, m model) string {
 	return regexp.MustCompile(` {2,}`).ReplaceAllString(b.String(), "  ")
 }
 
-// troubled is a target with an address of each kind: one that is out, one that is held back and one that is new.
-func troubled() endpoints.Target {
+// unhealthyTarget is a target with an address of each kind: one that is out, one that is held back and one that is new.
+func unhealthyTarget() endpoints.Target {
 	t := shop("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 	members, judged := t.Input.Sources[0].Members, t.Decision.Endpoints
 	t.Input.Held = t.Input.Held[:3]
@@ -98,8 +98,8 @@ func troubled() endpoints.Target {
 	return t
 }
 
-func TestShowsBothWitnessesTheRuleAndWhatIsHeldBackUntilWhen(t *testing.T) {
-	m := pageOf(shop("mail", "10.0.0.1"), troubled())
+func TestShowsReportProbeRuleAndGuard(t *testing.T) {
+	m := newPageModel(shop("mail", "10.0.0.1"), unhealthyTarget())
 	m.Writes = []history.Write{
 		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "refused", Message: "quota", Attempts: 3},
 		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Attempts: 1, Changes: []history.Change{
@@ -107,7 +107,7 @@ func TestShowsBothWitnessesTheRuleAndWhatIsHeldBackUntilWhen(t *testing.T) {
 		}},
 	}
 	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "Shrink", Note: "One stays for now."}}
-	if diff := cmp.Diff(golden, text(t, m)); diff != "" {
+	if diff := cmp.Diff(golden, renderText(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -151,7 +151,7 @@ RECENT EVENTS
 More of one alone: slicefeed-writer status NAME
 `
 
-func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
+func TestListsUnhealthyServicesFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		alter func(*endpoints.Target)
 		says  string
@@ -169,17 +169,17 @@ func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
 			t.State, t.Slices = endpoints.Paused, nil
 		}, "paused, nothing is written; 1 address would change", true, true},
 		"refused": {func(t *endpoints.Target) {
-			t.State, t.Reason, t.Message = endpoints.Refused, "ServiceHasSelector", "Remove the selector."
+			t.State, t.Reason, t.Message = endpoints.Rejected, "ServiceHasSelector", "Remove the selector."
 		}, "refused: ServiceHasSelector; nothing is written", true, true},
 		"refused, and its endpoints follow their probes": {func(t *endpoints.Target) {
-			t.State, t.Reason, t.Message, t.FollowsProbes = endpoints.Refused, "ServiceHasSelector", "Remove the selector.", true
+			t.State, t.Reason, t.Message, t.FollowsProbes = endpoints.Rejected, "ServiceHasSelector", "Remove the selector.", true
 		}, "refused: ServiceHasSelector; nothing is added, its probes go on taking out dead endpoints", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := shop("z", "10.0.0.1")
 			c.alter(&target)
-			m := pageOf(shop("a", "10.0.0.1"), target)
-			texts, services := text(t, m), m.Page().Sections[0].Items
+			m := newPageModel(shop("a", "10.0.0.1"), target)
+			texts, services := renderText(t, m), m.Page().Sections[0].Items
 			if !strings.Contains(texts, "web/z  "+c.says+"  ") {
 				t.Errorf("no %q in:\n%s", c.says, texts)
 			}
@@ -199,36 +199,36 @@ func TestSaysOfEachServiceWhetherItIsRightAndPutsTheWorstOnTop(t *testing.T) {
 	}
 }
 
-func TestSaysWhoLeadsAndWhatTheSourcesAreWorth(t *testing.T) {
-	silenced := shop("shop", "10.0.0.1")
-	silenced.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 1}}
+func TestShowsLeaderAndSourceStatus(t *testing.T) {
+	ignoring := shop("shop", "10.0.0.1")
+	ignoring.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 1}}
 	for name, c := range map[string]struct {
-		alter func(*model)
+		alter func(*pageModel)
 		says  string
 	}{
-		"a standby":                         {func(m *model) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
-		"a standby of nobody":               {func(m *model) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
-		"a rehearsal":                       {func(m *model) { m.Dry = true }, "only rehearses"},
-		"before the start":                  {func(m *model) { m.Status.Synced = false }, "It has not decided yet on all Services"},
-		"no Services":                       {func(m *model) { m.Services = nil }, "None bears this writer's class"},
-		"a Service of no name":              {func(m *model) { m.Services, m.Asked = nil, "web/x" }, "This writer has no such Service"},
-		"writes of a Service that has none": {func(m *model) { m.Writes, m.Asked = nil, "web/nope" }, "This writer remembers no write for web/nope."},
-		"Events of a Service that has none": {func(m *model) { m.Events, m.Asked = nil, "web/nope" }, "This writer remembers no Event for web/nope."},
-		"no write at all":                   {func(m *model) { m.Writes = nil }, "This writer has written nothing since it started."},
-		"a rehearsal without a write":       {func(m *model) { m.Dry, m.Writes = true, nil }, "This writer would have written nothing since it started."},
-		"a rehearsal's writes":              {func(m *model) { m.Dry = true }, "REHEARSED AND NOT SENT"},
-		"a silent source":                   {func(m *model) { m.Sources[0].Connected = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
-		"a new source":                      {func(m *model) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
-		"one that doubts":                   {func(m *model) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  in doubt  "},
-		"one not believed": {func(m *model) {
-			b := endpoints.NewBoard("life")
-			b.Put(silenced)
-			m.Services, m.Status = b.Look(nil)
+		"a standby":                         {func(m *pageModel) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
+		"a standby of nobody":               {func(m *pageModel) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
+		"a rehearsal":                       {func(m *pageModel) { m.DryRun = true }, "only rehearses"},
+		"before the start":                  {func(m *pageModel) { m.Status.Synced = false }, "It has not decided yet on all Services"},
+		"no Services":                       {func(m *pageModel) { m.Services = nil }, "None bears this writer's class"},
+		"a Service of no name":              {func(m *pageModel) { m.Services, m.Filter = nil, "web/x" }, "This writer has no such Service"},
+		"writes of a Service that has none": {func(m *pageModel) { m.Writes, m.Filter = nil, "web/nope" }, "This writer remembers no write for web/nope."},
+		"Events of a Service that has none": {func(m *pageModel) { m.Events, m.Filter = nil, "web/nope" }, "This writer remembers no Event for web/nope."},
+		"no write at all":                   {func(m *pageModel) { m.Writes = nil }, "This writer has written nothing since it started."},
+		"a rehearsal without a write":       {func(m *pageModel) { m.DryRun, m.Writes = true, nil }, "This writer would have written nothing since it started."},
+		"a rehearsal's writes":              {func(m *pageModel) { m.DryRun = true }, "REHEARSED AND NOT SENT"},
+		"a silent source":                   {func(m *pageModel) { m.Sources[0].Connected = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
+		"a new source":                      {func(m *pageModel) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
+		"one that doubts":                   {func(m *pageModel) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  in doubt  "},
+		"one not believed": {func(m *pageModel) {
+			b := endpoints.NewStore("life")
+			b.Put(ignoring)
+			m.Services, m.Status = b.Views(nil)
 		}, "its word changes nothing at present for 1 Service here"},
 	} {
-		m := pageOf(shop("shop", "10.0.0.1"))
+		m := newPageModel(shop("shop", "10.0.0.1"))
 		c.alter(&m)
-		texts := text(t, m)
+		texts := renderText(t, m)
 		if !strings.Contains(texts, c.says) {
 			t.Errorf("%s: no %q in:\n%s", name, c.says, texts)
 		}
@@ -238,9 +238,9 @@ func TestSaysWhoLeadsAndWhatTheSourcesAreWorth(t *testing.T) {
 	}
 }
 
-func TestAStrangersTextStaysText(t *testing.T) {
+func TestEscapesForeignText(t *testing.T) {
 	const evil = "\"'><script>alert(1)</script><img src=x onerror=alert(2)></style></details><a href=https://evil.example>`{{.}}\x00\x1b[31m\xff"
-	target := troubled()
+	target := unhealthyTarget()
 	target.Reason, target.Message = evil, evil
 	target.Ports[0].Name = new(evil)
 	for i := range target.Decision.Endpoints {
@@ -250,9 +250,9 @@ func TestAStrangersTextStaysText(t *testing.T) {
 	}
 	target.Decision.Guards[0].Message = evil
 	refused := shop(evil)
-	refused.Namespace, refused.State, refused.Reason, refused.Message = evil, endpoints.Refused, evil, evil
-	m := pageOf(target, refused)
-	m.Writer, m.Version, m.Asked, m.Holder, m.Leading = evil, evil, evil, evil, false
+	refused.Namespace, refused.State, refused.Reason, refused.Message = evil, endpoints.Rejected, evil, evil
+	m := newPageModel(target, refused)
+	m.Instance, m.Version, m.Filter, m.Holder, m.Leading = evil, evil, evil, evil, false
 	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.PartStatus{Reason: evil}
 	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "refused", Message: evil, Changes: []history.Change{{Field: evil, New: evil, Reason: evil}}}}
 	m.Events = []history.Event{{Namespace: evil, Reason: evil, Note: evil}}
@@ -272,7 +272,7 @@ func TestAStrangersTextStaysText(t *testing.T) {
 	}
 }
 
-func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
+func TestPageIsBounded(t *testing.T) {
 	long := strings.Repeat(`"`, 1<<12)
 	var many []endpoints.Target
 	var addresses []string
@@ -296,8 +296,8 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 		}
 		many = append(many, target)
 	}
-	m := pageOf(many...)
-	m.Asked = "x"
+	m := newPageModel(many...)
+	m.Filter = "x"
 	for range 100 {
 		m.Writes = append(m.Writes, history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{Field: long, New: long}}, 50)})
 		m.Events = append(m.Events, history.Event{Reason: long, Note: long})
@@ -311,13 +311,13 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 		t.Errorf("it has %d bytes", page.Len())
 	}
 	texts := page.String()
-	for _, says := range []string{
+	for _, reports := range []string{
 		"30 of 1007 Services are wrong", "7 more Services are left out.", "80 earlier ones are left out.", "200 more addresses are left out", "30 more guards are left out", "57 more sources are left out",
 		" are left out: choose one to see it alone.",
 		"10.0.0.200</h3> <span class=\"is wrong\">draining, to be ready", // whose turn by its address would be the 201st
 	} {
-		if !strings.Contains(texts, says) {
-			t.Errorf("it does not say %q", says)
+		if !strings.Contains(texts, reports) {
+			t.Errorf("it does not say %q", reports)
 		}
 	}
 	open := 0
@@ -326,22 +326,24 @@ func TestAPageIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 			open++
 		}
 	}
-	if open != maxOpen {
+	if open != maxExpanded {
 		t.Errorf("%d are open", open)
 	}
 }
 
-func TestAnOverviewIsOfWhatWasAskedFor(t *testing.T) {
-	b := endpoints.NewBoard("life")
+func TestPageShowsFilteredServices(t *testing.T) {
+	b := endpoints.NewStore("life")
 	b.Put(shop("a", "10.0.0.1"))
-	b.Put(troubled())
-	b.Synced()
+	b.Put(unhealthyTarget())
+	b.MarkSynced()
 	var log history.Log
 	log.AddWrite(history.Write{Namespace: "web", Service: "a", Slice: "of-a", Verb: "update", Result: "ok"})
 	log.AddEvent(history.Event{Namespace: "web", Service: "shop", Reason: "OfShop"})
 	c := Config{
-		Board: b, History: &log, Leading: func() bool { return false }, Holder: func() string { return "writer-2" },
-		Sources: func() []subscriber.Snapshot { return []subscriber.Snapshot{heard("green"), heard("blue")} },
+		Store: b, History: &log, Leading: func() bool { return false }, Holder: func() string { return "writer-2" },
+		Sources: func() []subscriber.Snapshot {
+			return []subscriber.Snapshot{syncedSnapshot("green"), syncedSnapshot("blue")}
+		},
 	}
 	for asked, want := range map[string][4]bool{ // web/a, web/shop, its write, its event
 		"": {true, true, true, true}, "web/a": {true, false, true, false}, "web/shop": {false, true, false, true},

@@ -11,19 +11,19 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// row is a Service in a line.
-type row struct {
+// serviceRow is a Service in a line.
+type serviceRow struct {
 	item statuspage.Item
-	view *endpoints.View
+	view *endpoints.TargetView
 }
 
-// rows are all Services, the worst first.
-func (m *model) rows() (all []row, wrong, looks int) {
+// serviceRows are all Services, the worst first.
+func (m *pageModel) serviceRows() (all []serviceRow, wrong, looks int) {
 	for i := range m.Services {
 		v := &m.Services[i]
 		name := statuspage.SafeText(v.Namespace + "/" + v.Service)
-		r := row{view: v, item: statuspage.Item{
-			Name: name, Filter: name, Summary: is(v), Detail: fmt.Sprintf("%d ready, %d draining, %d out", v.Ready, v.Draining, v.Out),
+		r := serviceRow{view: v, item: statuspage.Item{
+			Name: name, Filter: name, Summary: serviceStatus(v), Detail: fmt.Sprintf("%d ready, %d draining, %d out", v.Ready, v.Draining, v.NotReady),
 		}}
 		switch r.item.Summary.Severity {
 		case statuspage.Error:
@@ -33,15 +33,17 @@ func (m *model) rows() (all []row, wrong, looks int) {
 		}
 		all = append(all, r)
 	}
-	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.item.Summary.Severity.Rank(), b.item.Summary.Severity.Rank()) })
+	slices.SortStableFunc(all, func(a, b serviceRow) int {
+		return cmp.Compare(a.item.Summary.Severity.Rank(), b.item.Summary.Severity.Rank())
+	})
 	return all, wrong, looks
 }
 
-// is says whether a Service is right.
-func is(v *endpoints.View) statuspage.Line {
+// serviceStatus says whether a Service is right.
+func serviceStatus(v *endpoints.TargetView) statuspage.Line {
 	differ, held := 0, 0
 	for i := range v.Addresses {
-		if !v.Addresses[i].AsDecided() {
+		if !v.Addresses[i].InSync() {
 			differ++
 		}
 	}
@@ -55,19 +57,19 @@ func is(v *endpoints.View) statuspage.Line {
 		return statuspage.Line{Severity: statuspage.Warning, Text: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case v.State == endpoints.Refused && v.FollowsProbes:
+	case v.State == endpoints.Rejected && v.FollowsProbes:
 		return wrong("refused: %s; nothing is added, its probes go on taking out dead endpoints", statuspage.SafeText(v.Reason))
-	case v.State == endpoints.Refused:
+	case v.State == endpoints.Rejected:
 		return wrong("refused: %s; nothing is written", statuspage.SafeText(v.Reason))
 	case v.State == endpoints.Paused && differ > 0:
 		return look("paused, nothing is written; %s would change", statuspage.FormatCount(differ, "address", "addresses"))
 	case v.State == endpoints.Paused:
 		return look("paused, nothing is written")
-	case v.Forbidden:
+	case v.WritesBlocked:
 		return wrong("nothing may be written, see its guards")
 	case differ > 0:
 		return wrong("%s not written as decided", statuspage.FormatCount(differ, "address is", "addresses are"))
-	case v.OtherPorts:
+	case v.PortsDiffer:
 		return wrong("its slices list other ports than are decided")
 	case v.Ready == 0:
 		return wrong("nothing is ready; written as decided")
@@ -80,19 +82,19 @@ func is(v *endpoints.View) statuspage.Line {
 	}
 }
 
-// service is a Service with all that is known of it.
-func (m *model) service(r *row, nth int) statuspage.Item {
+// serviceItem is a Service with all that is known of it.
+func (m *pageModel) serviceItem(r *serviceRow, nth int) statuspage.Item {
 	v, s := r.view, r.item
 	alone := len(m.Services) == 1
-	if m.Asked == v.Namespace+"/"+v.Service {
+	if m.Filter == v.Namespace+"/"+v.Service {
 		s.Filter = "" // it is asked for already
 	}
-	s.Expanded = alone || s.Summary.Severity != statuspage.OK && nth < maxOpen
+	s.Expanded = alone || s.Summary.Severity != statuspage.OK && nth < maxExpanded
 	if v.Message != "" {
 		s.Lines = append(s.Lines, statuspage.Line{Text: statuspage.SafeText(v.Message)})
 	}
 	for i := range v.Guards[:min(len(v.Guards), maxGuards)] {
-		s.Lines = append(s.Lines, held(&v.Guards[i]))
+		s.Lines = append(s.Lines, guardLine(&v.Guards[i]))
 	}
 	if n := len(v.Guards) - maxGuards; n > 0 {
 		s.Lines = append(s.Lines, statuspage.Linef("%d more guards are left out.", n))
@@ -101,37 +103,37 @@ func (m *model) service(r *row, nth int) statuspage.Item {
 		s.Lines = append(s.Lines, statuspage.Linef("No source lists an address for it: is its node selector, if it has one, as it should be?"))
 	}
 	if len(v.Ports) > 0 {
-		s.Facts = append(s.Facts, fact("ports", ports(v)))
+		s.Facts = append(s.Facts, newFact("ports", describePorts(v)))
 	}
-	if v.OtherPorts {
+	if v.PortsDiffer {
 		s.Facts = append(s.Facts, statuspage.Fact{Name: "ports now", Values: []statuspage.Line{{Severity: statuspage.Error, Text: "its slices list others"}}})
 	}
-	if !v.DecidesAt.IsZero() {
+	if !v.NextDecisionAt.IsZero() {
 		again := "by itself at once"
-		if in := v.DecidesAt.Sub(m.At); in > 0 {
-			again = "by itself in " + statuspage.FormatDuration(in) + ", at " + v.DecidesAt.UTC().Format("15:04:05 UTC")
+		if in := v.NextDecisionAt.Sub(m.At); in > 0 {
+			again = "by itself in " + statuspage.FormatDuration(in) + ", at " + v.NextDecisionAt.UTC().Format("15:04:05 UTC")
 		}
-		s.Facts = append(s.Facts, fact("decided again", again))
+		s.Facts = append(s.Facts, newFact("decided again", again))
 	}
-	entered := slices.Clone(v.Addresses)
-	slices.SortStableFunc(entered, func(a, b endpoints.Entered) int {
-		return cmp.Compare(gradeOf(v, &a).Rank(), gradeOf(v, &b).Rank())
+	addresses := slices.Clone(v.Addresses)
+	slices.SortStableFunc(addresses, func(a, b endpoints.AddressView) int {
+		return cmp.Compare(addressSeverity(v, &a).Rank(), addressSeverity(v, &b).Rank())
 	})
-	for i := range entered[:min(len(entered), maxAddresses)] {
-		a := m.address(v, &entered[i])
-		a.Expanded = s.Expanded && i < maxOpen && (a.Summary.Severity == statuspage.Error || alone && a.Summary.Severity == statuspage.Warning)
+	for i := range addresses[:min(len(addresses), maxAddresses)] {
+		a := m.addressItem(v, &addresses[i])
+		a.Expanded = s.Expanded && i < maxExpanded && (a.Summary.Severity == statuspage.Error || alone && a.Summary.Severity == statuspage.Warning)
 		s.Items = append(s.Items, a)
 	}
 	slices.SortStableFunc(s.Items, func(a, b statuspage.Item) int {
 		return cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank())
 	})
-	if n := len(entered) - len(s.Items); n > 0 {
+	if n := len(addresses) - len(s.Items); n > 0 {
 		s.Omitted = fmt.Sprintf("%d more addresses are left out, none of them more urgent than these.", n)
 	}
 	return s
 }
 
-func ports(v *endpoints.View) string {
+func describePorts(v *endpoints.TargetView) string {
 	var all []string
 	for _, p := range v.Ports {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
@@ -139,11 +141,11 @@ func ports(v *endpoints.View) string {
 	return statuspage.SafeText(strings.Join(all, ", "))
 }
 
-func fact(name, text string) statuspage.Fact {
+func newFact(name, text string) statuspage.Fact {
 	return statuspage.Fact{Name: name, Values: []statuspage.Line{{Text: text}}}
 }
 
-func held(g *verdict.Guard) statuspage.Line {
+func guardLine(g *verdict.Guard) statuspage.Line {
 	by := "Held back by the guard " + string(g.Rule)
 	if g.Source != "" {
 		by += ", source " + statuspage.SafeText(g.Source)
@@ -151,30 +153,30 @@ func held(g *verdict.Guard) statuspage.Line {
 	return statuspage.Line{Severity: statuspage.Warning, Text: by + ", " + statuspage.FormatCount(g.Held, "address", "addresses") + ": " + statuspage.SafeText(g.Message)}
 }
 
-// gradeOf grades an address: a difference is wrong only where it should be written.
-func gradeOf(v *endpoints.View, e *endpoints.Entered) statuspage.Severity {
+// addressSeverity grades an address: a difference is wrong only where it should be written.
+func addressSeverity(v *endpoints.TargetView, e *endpoints.AddressView) statuspage.Severity {
 	switch {
-	case !e.AsDecided() && v.State == endpoints.Managed:
+	case !e.InSync() && v.State == endpoints.Managed:
 		return statuspage.Error
-	case !e.AsDecided() || e.Listed == nil || !e.Listed.Conditions.Ready:
+	case !e.InSync() || e.Current == nil || !e.Current.Conditions.Ready:
 		return statuspage.Warning
 	default:
 		return statuspage.OK
 	}
 }
 
-// address is the chain of one address, from the witnesses' words to the slices.
-func (m *model) address(v *endpoints.View, entered *endpoints.Entered) statuspage.Item {
-	e := v.Explain(entered.Address)
-	decided := listed(entered.Decided)
-	if v.State == endpoints.Refused && !v.FollowsProbes {
+// addressItem is the chain of one address, from the witnesses' words to the slices.
+func (m *pageModel) addressItem(v *endpoints.TargetView, addresses *endpoints.AddressView) statuspage.Item {
+	e := v.Explain(addresses.Address)
+	decided := describeBackend(addresses.Desired)
+	if v.State == endpoints.Rejected && !v.FollowsProbes {
 		decided = "nothing"
 	}
-	a := statuspage.Item{Name: e.Address.String(), Summary: statuspage.Line{Severity: gradeOf(v, entered), Text: listed(entered.Listed)}}
+	a := statuspage.Item{Name: e.Address.String(), Summary: statuspage.Line{Severity: addressSeverity(v, addresses), Text: describeBackend(addresses.Current)}}
 	switch {
 	case a.Summary.Severity == statuspage.Error:
 		a.Summary.Text += ", to be " + decided
-	case v.State == endpoints.Paused && !entered.AsDecided():
+	case v.State == endpoints.Paused && !addresses.InSync():
 		a.Summary.Text += ", would be " + decided
 	case e.Guard != nil:
 		a.Summary = statuspage.Line{Severity: statuspage.Warning, Text: a.Summary.Text + ", held back"}
@@ -183,41 +185,41 @@ func (m *model) address(v *endpoints.View, entered *endpoints.Entered) statuspag
 	switch {
 	case e.Guard != nil && e.Advice == e.Guard.Message: // it is on the page already
 	case e.Guard != nil:
-		a.Lines = append(a.Lines, held(e.Guard))
+		a.Lines = append(a.Lines, guardLine(e.Guard))
 	}
 	if e.Advice != "" && e.Advice != v.Message && (e.Guard == nil || e.Advice != e.Guard.Message) {
 		a.Lines = append(a.Lines, statuspage.Line{Severity: statuspage.Warning, Text: statuspage.SafeText(e.Advice)})
 	}
-	slices.SortStableFunc(e.Witnesses, func(x, y endpoints.Witness) int { return b2i(x.Member == nil) - b2i(y.Member == nil) })
-	says := statuspage.Fact{Name: "first witness"}
-	for i := range e.Witnesses[:min(len(e.Witnesses), maxWitnesses)] {
-		says.Values = append(says.Values, statuspage.Line{Text: m.witness(&e.Witnesses[i])})
+	slices.SortStableFunc(e.Reports, func(x, y endpoints.SourceReport) int { return boolToInt(x.Member == nil) - boolToInt(y.Member == nil) })
+	reports := statuspage.Fact{Name: "first witness"}
+	for i := range e.Reports[:min(len(e.Reports), maxReports)] {
+		reports.Values = append(reports.Values, statuspage.Line{Text: m.describeReport(&e.Reports[i])})
 	}
-	if n := len(e.Witnesses) - maxWitnesses; n > 0 {
-		says.Values = append(says.Values, statuspage.Linef("%d more sources are left out", n))
+	if n := len(e.Reports) - maxReports; n > 0 {
+		reports.Values = append(reports.Values, statuspage.Linef("%d more sources are left out", n))
 	}
-	if len(e.Witnesses) == 0 {
-		says.Values = []statuspage.Line{statuspage.Linef("no source has a say")}
+	if len(e.Reports) == 0 {
+		reports.Values = []statuspage.Line{statuspage.Linef("no source has a say")}
 	}
-	a.Facts = append(a.Facts, says, fact("second witness", "probe: "+m.probe(e.Probe)))
-	if e.Judged.Rule != "" {
-		a.Facts = append(a.Facts, fact("rule", string(e.Judged.Rule)+": "+statuspage.SafeText(e.Judged.Reason)))
+	a.Facts = append(a.Facts, reports, newFact("second witness", "probe: "+m.describeProbe(e.Probe)))
+	if e.Endpoint.Rule != "" {
+		a.Facts = append(a.Facts, newFact("rule", string(e.Endpoint.Rule)+": "+statuspage.SafeText(e.Endpoint.Reason)))
 	}
 	name := "decided"
 	if v.State == endpoints.Paused {
 		name = "would be"
 	}
-	a.Facts = append(a.Facts, fact(name, decided), fact("in the slices", listed(entered.Listed)))
-	a.Detail = m.inShort(&e)
+	a.Facts = append(a.Facts, newFact(name, decided), newFact("in the slices", describeBackend(addresses.Current)))
+	a.Detail = m.summarizeReports(&e)
 	return a
 }
 
-// inShort is both witnesses' words in a few.
-func (m *model) inShort(e *endpoints.Explanation) string {
+// summarizeReports is both witnesses' words in a few.
+func (m *pageModel) summarizeReports(e *endpoints.Explanation) string {
 	var said []string
-	for i := range e.Witnesses {
-		if w := &e.Witnesses[i]; w.Member != nil {
-			said = append(said, statuspage.SafeText(w.Member.Name)+" "+states[w.Member.State])
+	for i := range e.Reports {
+		if w := &e.Reports[i]; w.Member != nil {
+			said = append(said, statuspage.SafeText(w.Member.Name)+" "+stateText[w.Member.State])
 			break
 		}
 	}
@@ -231,12 +233,12 @@ func (m *model) inShort(e *endpoints.Explanation) string {
 	return strings.Join(said, ", ")
 }
 
-var states = [...]string{
+var stateText = [...]string{
 	verdict.Unknown: "in a state unknown to this version", verdict.Ready: "ready", verdict.Draining: "draining", verdict.NotReady: "not ready",
 }
 
-// witness is the first witness's word.
-func (m *model) witness(w *endpoints.Witness) string {
+// describeReport is the first witness's word.
+func (m *pageModel) describeReport(w *endpoints.SourceReport) string {
 	said := "source " + w.Name + ": "
 	switch {
 	case !w.Heard:
@@ -244,7 +246,7 @@ func (m *model) witness(w *endpoints.Witness) string {
 	case w.Member == nil:
 		said += "does not list it"
 	default:
-		said += states[w.Member.State] + " for " + statuspage.FormatAge(m.At, w.Member.Since) + ", as " + w.Member.Name
+		said += stateText[w.Member.State] + " for " + statuspage.FormatAge(m.At, w.Member.Since) + ", as " + w.Member.Name
 	}
 	if !w.ObservedAt.IsZero() {
 		said += fmt.Sprintf(" (observation %d, heard of %s ago)", w.Observation, statuspage.FormatAge(m.At, w.ObservedAt))
@@ -255,8 +257,8 @@ func (m *model) witness(w *endpoints.Witness) string {
 	return statuspage.SafeText(said)
 }
 
-// probe is the second witness's word.
-func (m *model) probe(p *verdict.Probe) string {
+// describeProbe is the second witness's word.
+func (m *pageModel) describeProbe(p *verdict.Probe) string {
 	if p == nil {
 		return "none: it is not probed"
 	}
@@ -277,14 +279,14 @@ func (m *model) probe(p *verdict.Probe) string {
 	}
 }
 
-func listed(b *endpoints.Backend) string {
+func describeBackend(b *endpoints.Backend) string {
 	if b == nil {
 		return "not listed"
 	}
-	return endpoints.InWords(b.Conditions)
+	return endpoints.DescribeConditions(b.Conditions)
 }
 
-func b2i(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

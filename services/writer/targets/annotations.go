@@ -14,12 +14,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// prefix of our annotations and labels.
-const prefix = "slicefeed.dev/"
+// annotationPrefix of our annotations and labels.
+const annotationPrefix = "slicefeed.dev/"
 
-// paused is read apart from the others: a person at night must be able to pause whatever
+// pausedAnnotation is read apart from the others: a person at night must be able to pause whatever
 // else is wrong.
-const paused = "paused"
+const pausedAnnotation = "paused"
 
 // Bounds of what annotations may set; those of the settings of the same meaning.
 const (
@@ -33,15 +33,15 @@ const (
 
 // annotation is one that a Service may bear.
 type annotation struct {
-	name  string // without the prefix
-	takes string // for people
-	unset string // what holds without it, for people
-	means string // for people
-	set   func(s *Settings, text string) bool
+	name        string // without the prefix
+	accepts     string // for people
+	defaultText string // what holds without it, for people
+	description string // for people
+	set         func(s *Settings, text string) bool
 }
 
-// known are all annotations, in the order of the documentation's table.
-var known = []annotation{
+// knownAnnotations are all annotations, in the order of the documentation's table.
+var knownAnnotations = []annotation{
 	{
 		"source", "the name of a source, or several with commas between", "the only source there is", "where its endpoints come from",
 		func(s *Settings, text string) bool {
@@ -99,10 +99,10 @@ var known = []annotation{
 			return prober.Spec{Service: text}.Validate() == nil
 		},
 	},
-	flag("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
-	duration("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is checked", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	duration("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a check waits for its answer; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
-	duration("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old a source's word that it sees the cluster's members may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
+	boolAnnotation("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
+	durationAnnotation("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is checked", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	durationAnnotation("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a check waits for its answer; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	durationAnnotation("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old a source's word that it sees the cluster's members may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
 	{
 		"empty-threshold", fmt.Sprintf("a number from %d to %d", minThreshold, maxThreshold), "`EMPTY_RESULT_THRESHOLD`", "complete observations in a row that make an empty source believed",
 		func(s *Settings, text string) bool {
@@ -111,8 +111,8 @@ var known = []annotation{
 			return err == nil && minThreshold <= n && n <= maxThreshold
 		},
 	},
-	duration("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "in which at most half of a source's ready endpoints leave on its word alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
-	flag("list-out", "true", "whether endpoints that are out are listed, so that people see them", func(s *Settings) *bool { return &s.ListOut }),
+	durationAnnotation("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "in which at most half of a source's ready endpoints leave on its word alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
+	boolAnnotation("list-out", "true", "whether endpoints that are out are listed, so that people see them", func(s *Settings) *bool { return &s.ListUnready }),
 	{
 		"resync", "a time such as 2026-01-02T15:04:05Z", "never", "within ten minutes of it, once per leader, and while every source is trusted: what the sources do not list leaves at once, whatever the shrink and floor guards and an unconfirmed emptiness say",
 		func(s *Settings, text string) bool {
@@ -121,10 +121,10 @@ var known = []annotation{
 			return err == nil
 		},
 	},
-	flag(paused, "false", "nothing at all is written, while someone acts by hand", func(s *Settings) *bool { return &s.Paused }),
+	boolAnnotation(pausedAnnotation, "false", "nothing at all is written, while someone acts by hand", func(s *Settings) *bool { return &s.Paused }),
 }
 
-func flag(name, unset, means string, of func(*Settings) *bool) annotation {
+func boolAnnotation(name, unset, means string, of func(*Settings) *bool) annotation {
 	return annotation{name, "true or false", unset, means, func(s *Settings, text string) bool {
 		value, err := strconv.ParseBool(text)
 		*of(s) = value
@@ -132,35 +132,35 @@ func flag(name, unset, means string, of func(*Settings) *bool) annotation {
 	}}
 }
 
-func duration(name string, least, most time.Duration, unset, means string, of func(*Settings) *time.Duration) annotation {
-	takes := fmt.Sprintf("a duration from %s to %s", short(least), short(most))
+func durationAnnotation(name string, lower, upper time.Duration, unset, means string, of func(*Settings) *time.Duration) annotation {
+	takes := fmt.Sprintf("a duration from %s to %s", formatDuration(lower), formatDuration(upper))
 	return annotation{name, takes, unset, means, func(s *Settings, text string) bool {
 		d, err := time.ParseDuration(text)
 		*of(s) = d
-		return err == nil && least <= d && d <= most
+		return err == nil && lower <= d && d <= upper
 	}}
 }
 
-// read makes settings of a Service's annotations. Each problem names the annotation, its
+// parseAnnotations makes settings of a Service's annotations. Each problem names the annotation, its
 // value and what it takes; with any, only Paused counts.
-func read(defaults Settings, annotations map[string]string) (Settings, []string) {
+func parseAnnotations(defaults Settings, annotations map[string]string) (Settings, []string) {
 	s := defaults
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
-		name, ours := strings.CutPrefix(name, prefix)
-		if !ours {
+		name, owned := strings.CutPrefix(name, annotationPrefix)
+		if !owned {
 			continue
 		}
-		text := strings.TrimSpace(annotations[prefix+name])
-		at := slices.IndexFunc(known, func(a annotation) bool { return a.name == name })
+		text := strings.TrimSpace(annotations[annotationPrefix+name])
+		at := slices.IndexFunc(knownAnnotations, func(a annotation) bool { return a.name == name })
 		switch {
 		case at < 0:
-			problems = append(problems, unknown(name))
-		case text == "" || !known[at].set(&s, text):
-			problems = append(problems, fmt.Sprintf("%s%s is %.40q: want %s", prefix, name, text, known[at].takes))
+			problems = append(problems, describeUnknown(name))
+		case text == "" || !knownAnnotations[at].set(&s, text):
+			problems = append(problems, fmt.Sprintf("%s%s is %.40q: want %s", annotationPrefix, name, text, knownAnnotations[at].accepts))
 		}
 	}
-	if text, given := annotations[prefix+paused]; given {
+	if text, given := annotations[annotationPrefix+pausedAnnotation]; given {
 		// Whoever sets it wants us to stop, whatever the word for it.
 		value, err := strconv.ParseBool(strings.TrimSpace(text))
 		s.Paused = err != nil || value
@@ -168,11 +168,11 @@ func read(defaults Settings, annotations map[string]string) (Settings, []string)
 	return s, problems
 }
 
-// unknown says so of an annotation, and which one may have been meant.
-func unknown(name string) string {
+// describeUnknown says so of an annotation, and which one may have been meant.
+func describeUnknown(name string) string {
 	const near = 2 // letters to change
-	names := make([]string, len(known))
-	for i, a := range known {
+	names := make([]string, len(knownAnnotations))
+	for i, a := range knownAnnotations {
 		names[i] = a.name
 	}
 	nearest := display.Suggest(name, names, near)
@@ -183,17 +183,17 @@ func unknown(name string) string {
 		}
 		return r
 	}, name)
-	problem := fmt.Sprintf("%s%.63s is unknown", prefix, shown)
+	problem := fmt.Sprintf("%s%.63s is unknown", annotationPrefix, shown)
 	switch {
-	case prefix+name == LabelClass:
+	case annotationPrefix+name == LabelClass:
 		return problem + " as an annotation: it is a label"
 	case len(nearest) > 0:
-		return problem + ": did you mean " + prefix + nearest[0] + "?"
+		return problem + ": did you mean " + annotationPrefix + nearest[0] + "?"
 	}
 	return problem
 }
 
-// short is a duration as people write it: 5m, not 5m0s.
-func short(d time.Duration) string {
+// formatDuration is a duration as people write it: 5m, not 5m0s.
+func formatDuration(d time.Duration) string {
 	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
 }

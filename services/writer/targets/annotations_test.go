@@ -45,13 +45,13 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"max-staleness":   {"24h", func(s *Settings) { s.MaxStaleness = 24 * time.Hour }},
 		"empty-threshold": {"10", func(s *Settings) { s.EmptyThreshold = 10 }},
 		"shrink-window":   {"0s", func(s *Settings) { s.ShrinkWindow = 0 }},
-		"list-out":        {"false", func(s *Settings) { s.ListOut = false }},
+		"list-out":        {"false", func(s *Settings) { s.ListUnready = false }},
 		"paused":          {"true", func(s *Settings) { s.Paused = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := defaults()
 			tc.alter(&want)
-			got, problems := read(defaults(), map[string]string{"slicefeed.dev/" + name: tc.value})
+			got, problems := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/" + name: tc.value})
 			if diff := cmp.Diff(want, got, selectors); diff != "" || problems != nil {
 				t.Errorf("%v\n%s", problems, diff)
 			}
@@ -65,13 +65,13 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 
 var unread = func() map[string]bool {
 	all := map[string]bool{}
-	for _, a := range known {
+	for _, a := range knownAnnotations {
 		all[a.name] = true
 	}
 	return all
 }()
 
-func TestAMistakeNamesTheAnnotationItsValueAndWhatItTakes(t *testing.T) {
+func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 	for _, tc := range []struct{ name, value, want string }{
 		{"source", "", `slicefeed.dev/source is "": want the name of a source, or several with commas between`},
 		{"source", "blue,,green", `slicefeed.dev/source is "blue,,green": want the name of a source, or several with commas between`},
@@ -104,7 +104,7 @@ func TestAMistakeNamesTheAnnotationItsValueAndWhatItTakes(t *testing.T) {
 		{"class", "default", `slicefeed.dev/class is unknown as an annotation: it is a label`},
 	} {
 		t.Run(tc.name+"="+tc.value[:min(len(tc.value), 20)], func(t *testing.T) {
-			_, problems := read(defaults(), map[string]string{"slicefeed.dev/" + tc.name: tc.value})
+			_, problems := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/" + tc.name: tc.value})
 			if got := strings.Join(problems, "|"); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
@@ -112,7 +112,7 @@ func TestAMistakeNamesTheAnnotationItsValueAndWhatItTakes(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreToldAtOnceAndInOrder(t *testing.T) {
+func TestReportsAllAnnotationErrorsInOrder(t *testing.T) {
 	svc := service()
 	svc.Annotations = map[string]string{
 		"slicefeed.dev/probe": "ping", "slicefeed.dev/probe-port": "x", "slicefeed.dev/list-uot": "true",
@@ -120,44 +120,44 @@ func TestAllMistakesAreToldAtOnceAndInOrder(t *testing.T) {
 	}
 	want := `The Service is not served, since annotations cannot be read: slicefeed.dev/list-uot is unknown: did you mean slicefeed.dev/list-out?` +
 		`; slicefeed.dev/probe is "ping": want off, tcp, http, https or grpc; slicefeed.dev/probe-port is "x": want a port from 1 to 65535.`
-	if view := judge(config(), svc); view.Refusal == nil || view.Refusal.Message != want {
-		t.Errorf("got  %v\nwant %s", view.Refusal, want)
+	if resolution := resolve(config(), svc); resolution.Rejection == nil || resolution.Rejection.Message != want {
+		t.Errorf("got  %v\nwant %s", resolution.Rejection, want)
 	}
 }
 
-func TestAMessageOfManyMistakesFitsIntoAnEvent(t *testing.T) {
+func TestManyAnnotationErrorsFitIntoEvent(t *testing.T) {
 	svc := service()
-	for _, a := range known {
+	for _, a := range knownAnnotations {
 		svc.Annotations["slicefeed.dev/"+a.name] = strings.Repeat("ü\x00", 200)
 	}
-	view := judge(config(), svc)
-	if view.Refusal == nil || len(view.Refusal.Message) > maxNote || !strings.HasSuffix(view.Refusal.Message, " more.") {
-		t.Errorf("%d bytes: %v", len(view.Refusal.Message), view.Refusal)
+	resolution := resolve(config(), svc)
+	if resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote || !strings.HasSuffix(resolution.Rejection.Message, " more.") {
+		t.Errorf("%d bytes: %v", len(resolution.Rejection.Message), resolution.Rejection)
 	}
 }
 
-func TestATextIsCutBetweenLetters(t *testing.T) {
+func TestTruncateKeepsValidUTF8(t *testing.T) {
 	for most, want := range map[int]string{9: "aüüüü", 8: "aüü…", 7: "aü…", 6: "aü…"} {
-		if got := clip("aüüüü", most); got != want {
+		if got := truncate("aüüüü", most); got != want {
 			t.Errorf("to %d: %q", most, got)
 		}
 	}
 }
 
-func TestWhoeverPausesIsUnderstood(t *testing.T) {
+func TestEveryPausedValueExceptFalsePauses(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "false": false, "0": false, "yes": true, "": true} {
-		got, _ := read(defaults(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})
+		got, _ := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})
 		if got.Paused != want {
 			t.Errorf("%q: paused is %t", value, got.Paused)
 		}
 	}
 }
 
-func TestReadingLeavesTheDefaultsAsTheyAre(t *testing.T) {
+func TestParsingKeepsDefaultsUnchanged(t *testing.T) {
 	base := defaults()
 	base.Sources = []string{"z", "a"}
 	before := base.Sources[0]
-	if _, problems := read(base, map[string]string{"slicefeed.dev/source": "b,a"}); problems != nil || base.Sources[0] != before {
+	if _, problems := parseAnnotations(base, map[string]string{"slicefeed.dev/source": "b,a"}); problems != nil || base.Sources[0] != before {
 		t.Errorf("the defaults were changed: %v, %v", base.Sources, problems)
 	}
 }
@@ -169,24 +169,24 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add("empty-threshold", "1e3", "shrink-window", "1h0.1s", "max-staleness", "-9223372036854775808ns")
 	f.Add("", "", "slicefeed.dev/", "\xff", "probe-port", "+80")
 	f.Fuzz(func(t *testing.T, a, av, b, bv, c, cv string) {
-		annotations := map[string]string{prefix + a: av, prefix + b: bv, prefix + c: cv}
+		annotations := map[string]string{annotationPrefix + a: av, annotationPrefix + b: bv, annotationPrefix + c: cv}
 		svc := service()
 		svc.Annotations = annotations
-		got, problems := read(defaults(), annotations)
+		got, problems := parseAnnotations(defaults(), annotations)
 		if len(problems) == 0 {
-			within(t, got)
+			checkBounds(t, got)
 		}
-		view, memory := Resolve(config(), Found{Key: shop, Service: svc})
-		if accepted := view.Refusal == nil; accepted != (memory.Settings != nil) || accepted && len(problems) > 0 {
-			t.Errorf("problems %v, rejected %v, remembered %v", problems, view.Refusal, memory.Settings)
+		resolution, memory := Resolve(config(), Input{Key: shop, Service: svc})
+		if accepted := resolution.Rejection == nil; accepted != (memory.Settings != nil) || accepted && len(problems) > 0 {
+			t.Errorf("problems %v, rejected %v, remembered %v", problems, resolution.Rejection, memory.Settings)
 		}
-		if r := view.Refusal; r != nil && (len(r.Message) > maxNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
+		if r := resolution.Rejection; r != nil && (len(r.Message) > maxEventNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
 			t.Errorf("%d bytes: %q", len(r.Message), r.Message)
 		}
 	})
 }
 
-func within(t *testing.T, s Settings) {
+func checkBounds(t *testing.T, s Settings) {
 	t.Helper()
 	inside := func(what string, d, least, most time.Duration) {
 		if d < least || d > most {

@@ -19,36 +19,36 @@ import (
 
 // Names of the indexes: slices by whom they concern, Services by their UID.
 const (
-	byConcern = "concern"
-	byOwner   = "uid"
+	indexByService = "concern"
+	indexByUID     = "uid"
 )
 
-// area is the two caches of one namespace, or of all.
-type area struct {
+// namespaceInformers is the two caches of one namespace, or of all.
+type namespaceInformers struct {
 	namespace string
-	concern   concern
+	index     sliceIndex
 	services  cache.SharedIndexInformer
 	slices    cache.SharedIndexInformer
 	// Handlers that have seen all of the first listing: only then is anything known whole.
 	handlers []cache.ResourceEventHandlerRegistration
 
-	mu     sync.Mutex
-	causes map[string]string // why a watch was last interrupted, by resource
+	mu          sync.Mutex
+	watchErrors map[string]string // why a watch was last interrupted, by resource
 }
 
-func newArea(t *Targets, namespace string) (*area, error) {
-	a := &area{namespace: namespace, concern: concern{t.cfg.Named}, causes: map[string]string{}}
-	a.services = coreinformers.NewServiceInformer(t.cfg.Client, namespace, 0, cache.Indexers{byOwner: func(obj any) ([]string, error) {
+func newNamespaceInformers(t *Targets, namespace string) (*namespaceInformers, error) {
+	a := &namespaceInformers{namespace: namespace, index: sliceIndex{t.cfg.NamedTarget}, watchErrors: map[string]string{}}
+	a.services = coreinformers.NewServiceInformer(t.cfg.Client, namespace, 0, cache.Indexers{indexByUID: func(obj any) ([]string, error) {
 		if svc, ok := obj.(*corev1.Service); ok {
-			return []string{byUID(svc.Namespace, svc.UID)}, nil
+			return []string{uidKey(svc.Namespace, svc.UID)}, nil
 		}
 		return nil, nil
 	}})
 	// All slices: one of ours whose labels someone altered is still ours to mend, and names
 	// that others have are not ours to take.
-	a.slices = discoveryinformers.NewEndpointSliceInformer(t.cfg.Client, namespace, 0, cache.Indexers{byConcern: func(obj any) ([]string, error) {
+	a.slices = discoveryinformers.NewEndpointSliceInformer(t.cfg.Client, namespace, 0, cache.Indexers{indexByService: func(obj any) ([]string, error) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return a.concern.of(slice), nil
+			return a.index.indexKeys(slice), nil
 		}
 		return nil, nil
 	}})
@@ -58,8 +58,8 @@ func newArea(t *Targets, namespace string) (*area, error) {
 		trim     cache.TransformFunc
 		handle   func(before, after any)
 	}{
-		{"Services", a.services, t.trimService, func(before, after any) { a.serviceChanged(t, before, after) }},
-		{"EndpointSlices", a.slices, t.trimSlice, func(before, after any) { a.sliceChanged(t, before, after) }},
+		{"Services", a.services, t.trimService, func(before, after any) { a.onServiceChange(t, before, after) }},
+		{"EndpointSlices", a.slices, t.trimSlice, func(before, after any) { a.onSliceChange(t, before, after) }},
 	} {
 		if err := watch.informer.SetTransform(watch.trim); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func newArea(t *Targets, namespace string) (*area, error) {
 				slog.String("resource", watch.resource), slog.String("namespace", namespace), slog.Any("error", err))
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.causes[watch.resource] = err.Error()
+			a.watchErrors[watch.resource] = err.Error()
 		})
 		if err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func newArea(t *Targets, namespace string) (*area, error) {
 		handler, err := watch.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(after any) { watch.handle(nil, after) },
 			UpdateFunc: func(before, after any) {
-				if !same(before, after) {
+				if !equalVersions(before, after) {
 					watch.handle(before, after)
 				}
 			},
@@ -96,40 +96,40 @@ func newArea(t *Targets, namespace string) (*area, error) {
 	return a, nil
 }
 
-// same reports whether nothing changed: a new listing repeats what is known already.
-func same(before, after any) bool {
+// equalVersions reports whether nothing changed: a new listing repeats what is known already.
+func equalVersions(before, after any) bool {
 	b, okB := before.(metav1.Object)
 	a, okA := after.(metav1.Object)
 	return okB && okA && a.GetResourceVersion() != "" && a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-func (a *area) synced() bool {
+func (a *namespaceInformers) synced() bool {
 	return !slices.ContainsFunc(a.handlers, func(h cache.ResourceEventHandlerRegistration) bool { return !h.HasSynced() })
 }
 
-func (a *area) wait(ctx context.Context) bool {
+func (a *namespaceInformers) waitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), a.synced)
 }
 
 // String names the area, and why it could not be read.
-func (a *area) String() string {
+func (a *namespaceInformers) String() string {
 	name := "namespace " + a.namespace
 	if a.namespace == metav1.NamespaceAll {
 		name = "all namespaces"
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.causes) == 0 {
+	if len(a.watchErrors) == 0 {
 		return name
 	}
 	var causes []string
-	for _, resource := range slices.Sorted(maps.Keys(a.causes)) {
-		causes = append(causes, clip(a.causes[resource], 256))
+	for _, resource := range slices.Sorted(maps.Keys(a.watchErrors)) {
+		causes = append(causes, truncate(a.watchErrors[resource], 256))
 	}
 	return name + " (" + strings.Join(causes, "; ") + ")"
 }
 
-func (a *area) service(key Key) *corev1.Service {
+func (a *namespaceInformers) getService(key Key) *corev1.Service {
 	obj, found, err := a.services.GetStore().GetByKey(key.String())
 	if err != nil || !found {
 		return nil
@@ -138,15 +138,15 @@ func (a *area) service(key Key) *corev1.Service {
 	return svc
 }
 
-// concerning returns the slices that matter to a Service, by name.
-func (a *area) concerning(key Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
+// slicesFor returns the slices that matter to a Service, by name.
+func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	values := []string{key.String()}
 	if svc != nil {
-		values = append(values, byUID(svc.Namespace, svc.UID))
+		values = append(values, uidKey(svc.Namespace, svc.UID))
 	}
 	var all []*discoveryv1.EndpointSlice
 	for _, value := range values {
-		found, err := a.slices.GetIndexer().ByIndex(byConcern, value)
+		found, err := a.slices.GetIndexer().ByIndex(indexByService, value)
 		if err != nil {
 			continue // there is no such index: a mistake that every test would show
 		}
@@ -160,30 +160,30 @@ func (a *area) concerning(key Key, svc *corev1.Service) []*discoveryv1.EndpointS
 	return slices.CompactFunc(all, func(a, b *discoveryv1.EndpointSlice) bool { return keyOf(a) == keyOf(b) })
 }
 
-func (a *area) serviceChanged(t *Targets, before, after any) {
+func (a *namespaceInformers) onServiceChange(t *Targets, before, after any) {
 	if svc, ok := after.(*corev1.Service); ok {
-		t.use(keyOf(svc), clusterIPs(&svc.Spec))
-		t.touch(keyOf(svc))
+		t.recordClusterIPs(keyOf(svc), parseClusterIPs(&svc.Spec))
+		t.markDirty(keyOf(svc))
 	} else if svc, ok := before.(*corev1.Service); ok {
-		t.use(keyOf(svc), []netip.Addr(nil))
-		t.touch(keyOf(svc))
+		t.recordClusterIPs(keyOf(svc), []netip.Addr(nil))
+		t.markDirty(keyOf(svc))
 	}
 }
 
-// sliceChanged touches whom the slice concerned, and whom it does now.
-func (a *area) sliceChanged(t *Targets, before, after any) {
+// onSliceChange touches whom the slice concerned, and whom it does now.
+func (a *namespaceInformers) onSliceChange(t *Targets, before, after any) {
 	var keys []Key
 	for _, obj := range []any{before, after} {
 		slice, ok := obj.(*discoveryv1.EndpointSlice)
 		if !ok {
 			continue
 		}
-		for _, value := range a.concern.of(slice) {
+		for _, value := range a.index.indexKeys(slice) {
 			if namespace, name, isKey := strings.Cut(value, "/"); isKey {
 				keys = append(keys, Key{namespace, name})
 				continue
 			}
-			owners, err := a.services.GetIndexer().ByIndex(byOwner, value)
+			owners, err := a.services.GetIndexer().ByIndex(indexByUID, value)
 			for _, obj := range owners {
 				if svc, ok := obj.(*corev1.Service); ok && err == nil {
 					keys = append(keys, keyOf(svc))
@@ -192,6 +192,6 @@ func (a *area) sliceChanged(t *Targets, before, after any) {
 		}
 	}
 	if len(keys) > 0 {
-		t.touch(keys...)
+		t.markDirty(keys...)
 	}
 }

@@ -12,16 +12,16 @@ func BenchmarkResolve(b *testing.B) {
 	for _, n := range []int{1, 50} {
 		b.Run(fmt.Sprint("slices=", n), func(b *testing.B) {
 			cfg := config()
-			found := Found{Key: shop, Service: service()}
+			found := Input{Key: shop, Service: service()}
 			for i := range n {
-				found.Slices = append(found.Slices, ours(fmt.Sprint("shop-", i), "svc-1"))
+				found.Slices = append(found.Slices, ownedSlice(fmt.Sprint("shop-", i), "svc-1"))
 			}
 			// One that others manage, whose endpoints would be added to ours.
 			found.Slices = append(found.Slices, &discoveryv1.EndpointSlice{ObjectMeta: slice("theirs", "another").ObjectMeta})
 			b.ReportAllocs()
 			for b.Loop() {
-				if view, _ := Resolve(cfg, found); view.Refusal != nil || len(view.Target.Foreign) != 1 {
-					b.Fatalf("%+v", view)
+				if resolution, _ := Resolve(cfg, found); resolution.Rejection != nil || len(resolution.Target.ForeignSlices) != 1 {
+					b.Fatalf("%+v", resolution)
 				}
 			}
 		})

@@ -9,54 +9,54 @@ import (
 )
 
 const (
-	firstSuffix = "-slicefeed" // of the first slice of a labelled Service
-	// maxMinted is what the planner may take from a first name to have room for its endings:
+	firstNameSuffix = "-slicefeed" // of the first slice of a labelled Service
+	// maxNameEnding is what the planner may take from a first name to have room for its endings:
 	// a source, a family and a number.
-	maxMinted = 93
-	maxName   = 253
+	maxNameEnding = 93
+	maxName       = 253
 )
 
-// concern says which Services a slice matters to, so that to look at one Service is not to
+// sliceIndex says which Services a slice matters to, so that to look at one Service is not to
 // look at the whole namespace.
-type concern struct{ named Named }
+type sliceIndex struct{ namedTarget NamedTarget }
 
-// of lists the Services, by Key and by UID: the one that the slice says it belongs to, those
+// indexKeys lists the Services, by Key and by UID: the one that the slice says it belongs to, those
 // that own it, and those whose planner might want its name.
-func (c concern) of(slice *discoveryv1.EndpointSlice) []string {
+func (c sliceIndex) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 	var all []string
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
 		all = append(all, Key{slice.Namespace, service}.String())
 	}
 	for _, owner := range slice.OwnerReferences {
-		if isService(owner) {
-			all = append(all, byUID(slice.Namespace, owner.UID))
+		if isServiceOwner(owner) {
+			all = append(all, uidKey(slice.Namespace, owner.UID))
 		}
 	}
 	// The planner's names are the first one, alone or with a dash and more behind it.
 	for from := 0; ; {
-		at := strings.Index(slice.Name[from:], firstSuffix)
+		at := strings.Index(slice.Name[from:], firstNameSuffix)
 		if at < 0 {
 			break
 		}
 		at += from
-		if rest := slice.Name[at+len(firstSuffix):]; at > 0 && (rest == "" || rest[0] == '-') {
+		if rest := slice.Name[at+len(firstNameSuffix):]; at > 0 && (rest == "" || rest[0] == '-') {
 			all = append(all, Key{slice.Namespace, slice.Name[:at]}.String())
 		}
 		from = at + 1
 	}
-	if slice.Namespace == c.named.Namespace && c.named.FirstName != "" && strings.HasPrefix(slice.Name, c.stem()) {
-		all = append(all, c.named.key().String())
+	if slice.Namespace == c.namedTarget.Namespace && c.namedTarget.FirstName != "" && strings.HasPrefix(slice.Name, c.namedPrefix()) {
+		all = append(all, c.namedTarget.key().String())
 	}
 	return all
 }
 
-// stem is what all names begin with that the planner may make of the named target's first one.
-func (c concern) stem() string {
-	name := c.named.FirstName
-	return strings.TrimRight(name[:min(len(name), maxName-maxMinted)], "-.")
+// namedPrefix is what all names begin with that the planner may make of the named target's first one.
+func (c sliceIndex) namedPrefix() string {
+	name := c.namedTarget.FirstName
+	return strings.TrimRight(name[:min(len(name), maxName-maxNameEnding)], "-.")
 }
 
-// byUID is how an owner is listed among Keys: no name contains the sign.
-func byUID(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
+// uidKey is how an owner is listed among Keys: no name contains the sign.
+func uidKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
 
 func keyOf(object metav1.Object) Key { return Key{object.GetNamespace(), object.GetName()} }

@@ -14,8 +14,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-func TestASliceConcernsWhomItBelongsToAndWhoMightWantItsName(t *testing.T) {
-	c := concern{Named{Namespace: "web", Service: "front", FirstName: "nodes"}}
+func TestIndexKeysNameEveryAffectedService(t *testing.T) {
+	c := sliceIndex{NamedTarget{Namespace: "web", Service: "front", FirstName: "nodes"}}
 	for name, want := range map[string][]string{
 		"shop-x7k2p":               {"web/shop"},
 		"cart-slicefeed":           {"web/shop", "web/cart"},
@@ -28,26 +28,26 @@ func TestASliceConcernsWhomItBelongsToAndWhoMightWantItsName(t *testing.T) {
 		"node":                     {"web/shop"},
 		"nodes-slicefeed-ipv6-a-b": {"web/shop", "web/nodes", "web/front"},
 	} {
-		if diff := cmp.Diff(want, c.of(slice(name, "hand"))); diff != "" {
+		if diff := cmp.Diff(want, c.indexKeys(slice(name, "hand"))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	owned := ours("cart-slicefeed", "svc-7")
+	owned := ownedSlice("cart-slicefeed", "svc-7")
 	owned.OwnerReferences = append(owned.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", UID: "d"})
 	delete(owned.Labels, discoveryv1.LabelServiceName)
-	if diff := cmp.Diff([]string{"web#svc-7", "web/cart"}, c.of(owned)); diff != "" {
+	if diff := cmp.Diff([]string{"web#svc-7", "web/cart"}, c.indexKeys(owned)); diff != "" {
 		t.Error(diff)
 	}
 	elsewhere := slice("nodes", "hand")
 	elsewhere.Namespace = "api"
-	if diff := cmp.Diff([]string{"api/shop"}, c.of(elsewhere)); diff != "" {
+	if diff := cmp.Diff([]string{"api/shop"}, c.indexKeys(elsewhere)); diff != "" {
 		t.Errorf("names count in their namespace: %s", diff)
 	}
 }
 
 // Whatever name the planner makes, a slice that has it is among those that the view of the
 // Service shows: else it would try that name for ever.
-func TestEveryNameThatThePlannerMayMakeIsLookedFor(t *testing.T) {
+func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := config()
 		name := rapid.StringMatching(`[a-z]([a-z0-9-]{0,61}[a-z0-9])?`).Draw(t, "service")
@@ -58,10 +58,10 @@ func TestEveryNameThatThePlannerMayMakeIsLookedFor(t *testing.T) {
 				rapid.StringMatching(`[a-z0-9][-.]{240,251}[a-z0-9]`),
 				rapid.StringMatching(`[a-z0-9]{253}`),
 			).Draw(t, "first name")
-			cfg.Named = Named{Namespace: "web", Service: name, FirstName: first}
+			cfg.NamedTarget = NamedTarget{Namespace: "web", Service: name, FirstName: first}
 		}
 		source := rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?`)).Draw(t, "source")
-		desired := cfg.target(key)
+		desired := cfg.newTarget(key)
 		desired.UID, desired.Owner.UID = "u", "u"
 		d := desired.Desired()
 		d.Families = []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
@@ -77,7 +77,7 @@ func TestEveryNameThatThePlannerMayMakeIsLookedFor(t *testing.T) {
 		for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
 			made.Labels = nil // all but the name could be another's
 			made.OwnerReferences = nil
-			if all := (concern{cfg.Named}).of(made); !slices.Contains(all, key.String()) {
+			if all := (sliceIndex{cfg.NamedTarget}).indexKeys(made); !slices.Contains(all, key.String()) {
 				t.Fatalf("%s does not concern %s, only %v", made.Name, key, all)
 			}
 		}
@@ -91,9 +91,9 @@ func withEndpoints(d planner.Desired, source string) planner.Desired {
 	return d
 }
 
-func TestALongNameIsLookedForByWhatIsLeftOfIt(t *testing.T) {
-	c := concern{Named{Namespace: "web", Service: "front", FirstName: "a" + strings.Repeat("-", 251) + "b"}}
-	if got := c.of(slice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
+func TestIndexKeysCoverTruncatedNames(t *testing.T) {
+	c := sliceIndex{NamedTarget{Namespace: "web", Service: "front", FirstName: "a" + strings.Repeat("-", 251) + "b"}}
+	if got := c.indexKeys(slice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
 		t.Errorf("the planner cuts trailing dashes off: %v", got)
 	}
 }

@@ -13,66 +13,66 @@ import (
 )
 
 const (
-	// departureGrace is how long a Service whose label no longer names this class stays managed.
+	// optOutGracePeriod is how long a Service whose label no longer names this class stays managed.
 	// kubectl replace of an old manifest removes the label by accident, and the writer of another
 	// class needs time to list its first endpoints.
-	departureGrace = time.Minute
+	optOutGracePeriod = time.Minute
 	// classNone is the label's value that opts out at once.
 	classNone = "none"
-	// classPrefix begins the managed-by label of each class.
-	classPrefix = "slicefeed-"
+	// managedByPrefix begins the managed-by label of each class.
+	managedByPrefix = "slicefeed-"
 )
 
-// departure is what becomes of a Service that does not belong to this class, as far as slices of
+// optOut is what becomes of a Service that does not belong to this class, as far as slices of
 // this class are left of it.
-type departure struct {
-	slices []*discoveryv1.EndpointSlice // owned slices that are left of it
-	leaves bool                         // they are deleted now
-	until  time.Time                    // else they stay until then; zero: until someone decides
-	memory Memory
+type optOut struct {
+	leftovers []*discoveryv1.EndpointSlice // owned slices that are left of it
+	deleteNow bool                         // they are deleted now
+	keepUntil time.Time                    // else they stay until then; zero: until someone decides
+	memory    Memory
 }
 
-// depart decides that. Slices are deleted only if it is certain that someone opted out: the label
+// evaluateOptOut decides that. Slices are deleted only if it is certain that someone opted out: the label
 // was seen and has been absent for a minute, or it names another class. Otherwise a mistyped
 // TARGET_SERVICE_NAME would empty the Service that it used to name. Nil: the Service does not
 // concern this class.
-func (cfg *Config) depart(svc *corev1.Service, found Found) *departure {
-	d := &departure{slices: slices.DeleteFunc(slices.Clone(found.Slices), func(slice *discoveryv1.EndpointSlice) bool {
-		return !cfg.left(slice, svc)
+func (cfg *Config) evaluateOptOut(svc *corev1.Service, in Input) *optOut {
+	d := &optOut{leftovers: slices.DeleteFunc(slices.Clone(in.Slices), func(slice *discoveryv1.EndpointSlice) bool {
+		return !cfg.isLeftover(slice, svc)
 	})}
-	before, class := found.Before, svc.Labels[LabelClass]
-	if class == "" && !before.Labelled {
-		if len(d.slices) == 0 {
+	before, class := in.Previous, svc.Labels[LabelClass]
+	if class == "" && !before.Labeled {
+		if len(d.leftovers) == 0 {
 			return nil
 		}
 		return d
 	}
-	since := before.Unlabelled
+	since := before.UnlabeledSince
 	if since.IsZero() {
-		since = found.Now
+		since = in.Now
 	}
-	over := !found.Now.Before(since.Add(departureGrace))
+	expired := !in.Now.Before(since.Add(optOutGracePeriod))
 	// The cache may not show yet what was written just before the label was removed.
-	if len(d.slices) == 0 && (class != "" || over) {
+	if len(d.leftovers) == 0 && (class != "" || expired) {
 		return nil
 	}
-	d.memory = Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labelled: true, Unlabelled: since}
-	d.leaves = over || class == classNone || class != "" && cfg.replaced(d.slices, class, svc, found.Slices)
-	if !d.leaves {
-		d.until = since.Add(departureGrace)
+	d.memory = Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
+	d.deleteNow = expired || class == classNone || class != "" && cfg.isReplaced(d.leftovers, class, svc, in.Slices)
+	if !d.deleteNow {
+		d.keepUntil = since.Add(optOutGracePeriod)
 	}
 	return d
 }
 
-// replaced reports whether slices of another class list a ready endpoint for each family in which
+// isReplaced reports whether slices of another class list a ready endpoint for each family in which
 // the owned slices list one that consumers may use. Until then their deletion empties the Service:
 // kube-proxy applies a delete at once, and what is created after it up to a second later.
-func (cfg *Config) replaced(owned []*discoveryv1.EndpointSlice, class string, svc *corev1.Service, existing []*discoveryv1.EndpointSlice) bool {
+func (cfg *Config) isReplaced(owned []*discoveryv1.EndpointSlice, class string, svc *corev1.Service, existing []*discoveryv1.EndpointSlice) bool {
 	return !slices.ContainsFunc(owned, func(mine *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(mine.Endpoints, usable) && !slices.ContainsFunc(existing, func(theirs *discoveryv1.EndpointSlice) bool {
-			return theirs.Namespace == svc.Namespace && theirs.DeletionTimestamp == nil && theirs.AddressType == mine.AddressType &&
-				theirs.Labels[discoveryv1.LabelManagedBy] == classPrefix+class && theirs.Labels[discoveryv1.LabelServiceName] == svc.Name &&
-				slices.ContainsFunc(theirs.Endpoints, isReady)
+		return slices.ContainsFunc(mine.Endpoints, isUsable) && !slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
+			return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == mine.AddressType &&
+				other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[discoveryv1.LabelServiceName] == svc.Name &&
+				slices.ContainsFunc(other.Endpoints, isReady)
 		})
 	})
 }
@@ -80,40 +80,40 @@ func (cfg *Config) replaced(owned []*discoveryv1.EndpointSlice, class string, sv
 // isReady and usable read unset conditions as the API defines them.
 func isReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
-func usable(e discoveryv1.Endpoint) bool {
+func isUsable(e discoveryv1.Endpoint) bool {
 	return isReady(e) || e.Conditions.Serving == nil || *e.Conditions.Serving
 }
 
-// notice says that a Service stays managed for a while, and how to decide.
-func (cfg *Config) notice(svc *corev1.Service) *Refusal {
-	again := fmt.Sprintf("kubectl label service -n %s %s --overwrite %s=", svc.Namespace, svc.Name, LabelClass)
+// optOutNotice says that a Service stays managed for a while, and how to decide.
+func (cfg *Config) optOutNotice(svc *corev1.Service) *Rejection {
+	relabel := fmt.Sprintf("kubectl label service -n %s %s --overwrite %s=", svc.Namespace, svc.Name, LabelClass)
 	if class := svc.Labels[LabelClass]; class != "" {
-		return refuse(ReasonClassChanged, "The label %s names class %s: this writer's slices are deleted once that one's list a ready endpoint, after a minute at the latest. To keep them: %s%s", LabelClass, class, again, cfg.Class)
+		return newRejection(ReasonClassChanged, "The label %s names class %s: this writer's slices are deleted once that one's list a ready endpoint, after a minute at the latest. To keep them: %s%s", LabelClass, class, relabel, cfg.Class)
 	}
-	return refuse(ReasonLabelRemoved, "The label %s was removed: the Service is managed as before for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, again, cfg.Class, again, classNone)
+	return newRejection(ReasonLabelRemoved, "The label %s was removed: the Service is managed as before for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, relabel, cfg.Class, relabel, classNone)
 }
 
-// leftBehind rejects a Service at which slices of this class were found for no known reason.
-func (cfg *Config) leftBehind(left []*discoveryv1.EndpointSlice) *Refusal {
+// rejectOrphanedSlices rejects a Service at which slices of this class were found for no known reason.
+func (cfg *Config) rejectOrphanedSlices(left []*discoveryv1.EndpointSlice) *Rejection {
 	names := make([]string, len(left))
 	for i, slice := range left {
 		names[i] = slice.Name
 	}
 	slices.Sort(names)
-	return &Refusal{ReasonSlicesLeftBehind, list(fmt.Sprintf(
+	return &Rejection{ReasonOrphanedSlices, formatList(fmt.Sprintf(
 		"Slices of ours are left of this Service, which is not ours: label it %s: %s to have them kept up again, or %s: %s to have them deleted", LabelClass, cfg.Class, LabelClass, classNone), names)}
 }
 
-// left reports whether a slice is one that we wrote for this very Service. One whose
+// isLeftover reports whether a slice is one that we wrote for this very Service. One whose
 // service-name label was altered to another Service's may be that one's by now.
-func (cfg *Config) left(slice *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
+func (cfg *Config) isLeftover(slice *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	if slice.Namespace != svc.Namespace || slice.DeletionTimestamp != nil ||
 		slice.Labels[discoveryv1.LabelManagedBy] != cfg.managedBy() || slice.Labels[planner.LabelWriter] != cfg.Writer {
 		return false
 	}
 	owned, byUs := false, false
 	for _, owner := range slice.OwnerReferences {
-		if isService(owner) {
+		if isServiceOwner(owner) {
 			owned, byUs = true, byUs || owner.UID == svc.UID
 		}
 	}
@@ -126,7 +126,7 @@ func (cfg *Config) left(slice *discoveryv1.EndpointSlice, svc *corev1.Service) b
 	return false
 }
 
-// ofAnotherClass reports whether another installation writes a slice.
-func ofAnotherClass(slice *discoveryv1.EndpointSlice) bool {
-	return strings.HasPrefix(slice.Labels[discoveryv1.LabelManagedBy], classPrefix)
+// isOtherClass reports whether another installation writes a slice.
+func isOtherClass(slice *discoveryv1.EndpointSlice) bool {
+	return strings.HasPrefix(slice.Labels[discoveryv1.LabelManagedBy], managedByPrefix)
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-func page(t *testing.T) string {
+func readPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/targets.md")
 	if err != nil {
@@ -27,21 +27,21 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-func TestTheDocumentedAnnotationsAreThoseOfTheCode(t *testing.T) {
+func TestDocumentedAnnotationsMatchCode(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
-	for _, a := range known {
-		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", a.name, a.takes, a.unset, a.means)
+	for _, a := range knownAnnotations {
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", a.name, a.accepts, a.defaultText, a.description)
 	}
-	_, rest, _ := strings.Cut(page(t), "<!-- annotations -->\n")
+	_, rest, _ := strings.Cut(readPage(t), "<!-- annotations -->\n")
 	got, _, found := strings.Cut(rest, "<!-- /annotations -->")
 	if diff := cmp.Diff(want.String(), got); diff != "" || !found {
 		t.Errorf("docs/targets.md should have between its marks:\n%s\n%s", want.String(), diff)
 	}
 }
 
-// reasons are the values of all Reason constants.
-func reasons(t *testing.T) []string {
+// allReasons are the values of all Reason constants.
+func allReasons(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, 0)
 	if err != nil {
@@ -62,33 +62,33 @@ func reasons(t *testing.T) []string {
 	return all
 }
 
-func TestTheDocumentedReasonsAreThoseOfTheCode(t *testing.T) {
-	_, table, _ := strings.Cut(page(t), "## What is refused")
+func TestDocumentedReasonsMatchCode(t *testing.T) {
+	_, table, _ := strings.Cut(readPage(t), "## What is refused")
 	var got []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
 		got = append(got, row[1])
 	}
-	if diff := cmp.Diff(reasons(t), got); diff != "" {
+	if diff := cmp.Diff(allReasons(t), got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestEveryReasonHasATestOfWhatItAdvises(t *testing.T) {
+func TestEveryReasonIsTested(t *testing.T) {
 	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OtherWriter", "SlicesLeftBehind", "LabelRemoved", "ClassChanged"} // need more than a Service
-	for _, tc := range refusals {
+	for _, tc := range rejections {
 		tested = append(tested, tc.reason)
 	}
-	for _, reason := range reasons(t) {
+	for _, reason := range allReasons(t) {
 		if !slices.Contains(tested, reason) {
 			t.Errorf("%s is not tested", reason)
 		}
 	}
 }
 
-func TestTheDocumentedServiceIsServedAsItStands(t *testing.T) {
+func TestDocumentedServiceIsAccepted(t *testing.T) {
 	cfg := config()
 	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readPage(t), -1)
 	if len(blocks) == 0 {
 		t.Fatal("there is no YAML")
 	}
@@ -97,16 +97,16 @@ func TestTheDocumentedServiceIsServedAsItStands(t *testing.T) {
 		if err := yaml.NewYAMLOrJSONDecoder(strings.NewReader(block[1]), 4096).Decode(&svc); err != nil {
 			t.Fatal(err)
 		}
-		view := judge(cfg, &svc)
-		if !view.Ours || view.Refusal != nil || view.Mistake != nil || view.Target.ProbePort != 30080 || view.Target.FirstName != "shop-slicefeed" {
-			t.Errorf("%+v: refused %v", view.Target, view.Refusal)
+		resolution := resolve(cfg, &svc)
+		if !resolution.Relevant || resolution.Rejection != nil || resolution.AnnotationError != nil || resolution.Target.ProbePort != 30080 || resolution.Target.FirstName != "shop-slicefeed" {
+			t.Errorf("%+v: refused %v", resolution.Target, resolution.Rejection)
 		}
 	}
 }
 
 // What an annotation may set is what the setting of the same meaning may: their bounds are
 // tags there, so only a test can hold them together.
-func TestAnnotationsHaveTheBoundsOfTheSettings(t *testing.T) {
+func TestAnnotationBoundsMatchSettings(t *testing.T) {
 	files, err := filepath.Glob("../app/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no code of the settings: %v", err)
@@ -120,10 +120,10 @@ func TestAnnotationsHaveTheBoundsOfTheSettings(t *testing.T) {
 		code.Write(text)
 	}
 	for flag, want := range map[string][2]string{
-		"health-check-interval":  {short(minInterval), short(maxInterval)},
-		"health-check-timeout":   {short(minTimeout), short(maxTimeout)},
-		"max-staleness":          {short(minStaleness), short(maxStaleness)},
-		"shrink-window":          {short(minShrink), short(maxShrink)},
+		"health-check-interval":  {formatDuration(minInterval), formatDuration(maxInterval)},
+		"health-check-timeout":   {formatDuration(minTimeout), formatDuration(maxTimeout)},
+		"max-staleness":          {formatDuration(minStaleness), formatDuration(maxStaleness)},
+		"shrink-window":          {formatDuration(minShrink), formatDuration(maxShrink)},
 		"empty-result-threshold": {strconv.Itoa(minThreshold), strconv.Itoa(maxThreshold)},
 	} {
 		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" max:\"([^\"]*)\"").FindStringSubmatch(code.String())

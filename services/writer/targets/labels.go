@@ -19,12 +19,12 @@ const (
 // are true.
 var reservedDomains = []string{"kubernetes.io", "k8s.io", "slicefeed.dev"}
 
-// copiedLabels are the labels of a Service that its slices get, in the order of their keys as long as there is room.
-func copiedLabels(labels map[string]string) map[string]string {
+// copyLabels are the labels of a Service that its slices get, in the order of their keys as long as there is room.
+func copyLabels(labels map[string]string) map[string]string {
 	var copied map[string]string
 	room := maxLabelBytes
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if isReserved(key) {
+		if isReservedLabel(key) {
 			continue
 		}
 		if room -= len(key) + len(labels[key]); room < 0 || len(copied) == maxLabels {
@@ -38,13 +38,13 @@ func copiedLabels(labels map[string]string) map[string]string {
 	return copied
 }
 
-func isReserved(key string) bool {
+func isReservedLabel(key string) bool {
 	domain, _, prefixed := strings.Cut(key, "/")
 	return prefixed && slices.ContainsFunc(reservedDomains, func(reserved string) bool {
 		return domain == reserved || strings.HasSuffix(domain, "."+reserved)
 	})
 }
 
-// headless reports whether the Service has no cluster IP. The in-tree controller takes an empty one for none too,
+// isHeadless reports whether the Service has no cluster IP. The in-tree controller takes an empty one for none too,
 // which only Services of type ExternalName have, and those are rejected.
-func headless(svc *corev1.ServiceSpec) bool { return svc.ClusterIP == corev1.ClusterIPNone }
+func isHeadless(svc *corev1.ServiceSpec) bool { return svc.ClusterIP == corev1.ClusterIPNone }

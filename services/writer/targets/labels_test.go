@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestServiceLabelsAreCopiedUpToTheirLimits(t *testing.T) {
+func TestCopiesServiceLabelsUpToLimits(t *testing.T) {
 	many, long := map[string]string{}, map[string]string{}
 	for i := range maxLabels + 5 {
 		many[fmt.Sprintf("l-%02d", i)] = "x"
@@ -30,7 +30,7 @@ func TestServiceLabelsAreCopiedUpToTheirLimits(t *testing.T) {
 		"8 KiB of them": {long, slices.Sorted(maps.Keys(long))[:maxLabelBytes/(240+len(".example/l-00")+60)]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := copiedLabels(c.labels)
+			got := copyLabels(c.labels)
 			if diff := cmp.Diff(c.want, slices.Sorted(maps.Keys(got))); diff != "" {
 				t.Errorf("copied (-want +got):\n%s", diff)
 			}

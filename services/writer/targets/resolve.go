@@ -16,88 +16,88 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// mirroring manages the slices that Kubernetes makes of a legacy Endpoints object.
-const mirroring = "endpointslicemirroring-controller.k8s.io"
+// mirroringController manages the slices that Kubernetes makes of a legacy Endpoints object.
+const mirroringController = "endpointslicemirroring-controller.k8s.io"
 
-// maxNote is the longest note that an Event may have.
-const maxNote = 1024
+// maxEventNote is the longest note that an Event may have.
+const maxEventNote = 1024
 
-// Found is what the consuming cluster has of one target.
-type Found struct {
-	Key     Key
-	Service *corev1.Service              // nil: there is none
-	Slices  []*discoveryv1.EndpointSlice // at least those that concern it; see View
-	Before  Memory
-	Now     time.Time
+// Input is what the consuming cluster has of one target.
+type Input struct {
+	Key      Key
+	Service  *corev1.Service              // nil: there is none
+	Slices   []*discoveryv1.EndpointSlice // at least those that concern it; see View
+	Previous Memory
+	Now      time.Time
 }
 
 // Memory is what a View rests upon besides the cluster. It may be lost: then less is
 // forgiven and nothing is deleted on doubt.
 type Memory struct {
-	Settings   *Settings // accepted last; nil: none yet
-	ProbePort  uint16    // that followed from them
-	Labelled   bool      // the Service was seen with our label
-	Unlabelled time.Time // since when the label does not name our class; zero: it does
+	Settings       *Settings // accepted last; nil: none yet
+	ProbePort      uint16    // that followed from them
+	Labeled        bool      // the Service was seen with our label
+	UnlabeledSince time.Time // since when the label does not name our class; zero: it does
 }
 
 // Resolve judges a Service: all of a View but Synced, ResourceVersion and ClusterIPs, and
 // what is to be remembered. It is pure. Of the Config, only what describes our own settings
 // matters.
-func Resolve(cfg Config, found Found) (View, Memory) {
-	key, svc := found.Key, found.Service
-	view := View{
-		Service: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name},
-		Target:  cfg.target(key),
-		Slices:  found.Slices,
+func Resolve(cfg Config, in Input) (Resolution, Memory) {
+	key, svc := in.Key, in.Service
+	resolution := Resolution{
+		ServiceRef: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name},
+		Target:     cfg.newTarget(key),
+		Slices:     in.Slices,
 	}
 	if svc == nil {
 		// The slices of a Service that is gone go with it, by their owner reference.
-		if view.Ours = cfg.names(key); view.Ours {
-			view.Refusal = refuse(ReasonServiceNotFound, "There is no Service %s in the namespace %s: create it, without a selector.", key.Name, key.Namespace)
+		if resolution.Relevant = cfg.isNamedTarget(key); resolution.Relevant {
+			resolution.Rejection = newRejection(ReasonServiceNotFound, "There is no Service %s in the namespace %s: create it, without a selector.", key.Name, key.Namespace)
 		}
-		return view, Memory{}
+		return resolution, Memory{}
 	}
-	view.Service.UID, view.Target.UID = svc.UID, svc.UID
-	view.Target.Owner = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}
-	settings, problems := read(cfg.Defaults, svc.Annotations)
-	view.Paused = settings.Paused
-	view.Ours = true
-	if !cfg.belongs(svc) {
-		return cfg.resolveDeparture(view, svc, found)
+	resolution.ServiceRef.UID, resolution.Target.UID = svc.UID, svc.UID
+	resolution.Target.Owner = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}
+	settings, problems := parseAnnotations(cfg.Defaults, svc.Annotations)
+	resolution.Paused = settings.Paused
+	resolution.Relevant = true
+	if !cfg.isTarget(svc) {
+		return cfg.resolveOptOut(resolution, svc, in)
 	}
-	o := offer{given: &settings, problems: problems, last: found.Before.accepted(settings.Paused)}
+	o := settingsCandidates{annotated: &settings, problems: problems, accepted: in.Previous.acceptedSettings(settings.Paused)}
 	if len(problems) > 0 {
-		o.given = nil
+		o.annotated = nil
 	}
-	memory := cfg.serve(&view, svc, found, o)
-	memory.Labelled = svc.Labels[LabelClass] == cfg.Class
-	return view, memory
+	memory := cfg.resolveService(&resolution, svc, in, o)
+	memory.Labeled = svc.Labels[LabelClass] == cfg.Class
+	return resolution, memory
 }
 
-// resolveDeparture is Resolve for a Service that does not belong to this class.
-func (cfg *Config) resolveDeparture(view View, svc *corev1.Service, found Found) (View, Memory) {
-	d := cfg.depart(svc, found)
+// resolveOptOut is Resolve for a Service that does not belong to this class.
+func (cfg *Config) resolveOptOut(resolution Resolution, svc *corev1.Service, in Input) (Resolution, Memory) {
+	d := cfg.evaluateOptOut(svc, in)
 	switch {
 	case d == nil:
-		view.Ours = false
-		return view, Memory{}
-	case d.leaves:
-		view.Leaving, view.Slices = true, d.slices
-	case d.until.IsZero():
-		view.Refusal, view.Slices = cfg.leftBehind(d.slices), d.slices
+		resolution.Relevant = false
+		return resolution, Memory{}
+	case d.deleteNow:
+		resolution.OptedOut, resolution.Slices = true, d.leftovers
+	case d.keepUntil.IsZero():
+		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(d.leftovers), d.leftovers
 	default:
-		view.Wake, view.Departing = d.until, cfg.notice(svc)
-		if last := found.Before.accepted(view.Paused); last != nil {
-			cfg.serve(&view, svc, found, offer{last: last})
+		resolution.RecheckAt, resolution.PendingOptOut = d.keepUntil, cfg.optOutNotice(svc)
+		if last := in.Previous.acceptedSettings(resolution.Paused); last != nil {
+			cfg.resolveService(&resolution, svc, in, settingsCandidates{accepted: last})
 		} else { // nothing says how it was managed
-			view.Refusal = view.Departing
+			resolution.Rejection = resolution.PendingOptOut
 		}
 	}
-	return view, d.memory
+	return resolution, d.memory
 }
 
-// accepted are the settings accepted last, but for whether the Service is paused; nil: none.
-func (m Memory) accepted(paused bool) *Settings {
+// acceptedSettings are the settings accepted last, but for whether the Service is paused; nil: none.
+func (m Memory) acceptedSettings(paused bool) *Settings {
 	if m.Settings == nil {
 		return nil
 	}
@@ -106,74 +106,74 @@ func (m Memory) accepted(paused bool) *Settings {
 	return &last
 }
 
-// offer is what a Service could be served with.
-type offer struct {
-	given    *Settings // by its annotations; nil: they cannot be read, or do not count
-	problems []string  // why they cannot be read
-	last     *Settings // accepted last; nil: none
+// settingsCandidates is what a Service could be served with.
+type settingsCandidates struct {
+	annotated *Settings // by its annotations; nil: they cannot be read, or do not count
+	problems  []string  // why they cannot be read
+	accepted  *Settings // accepted last; nil: none
 }
 
-// serve completes the view of a Service that is managed, or rejects it. It returns what is accepted.
-func (cfg *Config) serve(view *View, svc *corev1.Service, found Found, o offer) Memory {
-	accepted := Memory{Settings: found.Before.Settings, ProbePort: found.Before.ProbePort}
-	settings, mistake, refusal := cfg.choose(&view.Target, svc, o)
-	view.Target.PublishesNotReady = svc.Spec.PublishNotReadyAddresses
+// resolveService completes the view of a Service that is managed, or rejects it. It returns what is accepted.
+func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, in Input, o settingsCandidates) Memory {
+	accepted := Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
+	settings, annotationError, rejection := cfg.chooseSettings(&resolution.Target, svc, o)
+	resolution.Target.PublishNotReadyAddresses = svc.Spec.PublishNotReadyAddresses
 	if d := svc.Spec.TrafficDistribution; d != nil {
-		view.Target.TrafficDistribution = *d
+		resolution.Target.TrafficDistribution = *d
 	}
-	view.Target.Labels, view.Target.Headless = copiedLabels(svc.Labels), headless(&svc.Spec)
-	if refusal == nil && mistake == nil && o.given != nil {
-		accepted.Settings, accepted.ProbePort = settings, view.Target.ProbePort
+	resolution.Target.Labels, resolution.Target.Headless = copyLabels(svc.Labels), isHeadless(&svc.Spec)
+	if rejection == nil && annotationError == nil && o.annotated != nil {
+		accepted.Settings, accepted.ProbePort = settings, resolution.Target.ProbePort
 	}
-	if shape := refuseShape(svc); shape != nil {
-		refusal = shape
+	if invalid := validateService(svc); invalid != nil {
+		rejection = invalid
 	}
-	if refusal == nil {
-		refusal = neighbours(&view.Target, found.Slices)
+	if rejection == nil {
+		rejection = checkOtherSlices(&resolution.Target, in.Slices)
 	}
-	if refusal == nil {
-		view.Mistake = mistake
+	if rejection == nil {
+		resolution.AnnotationError = annotationError
 		return accepted
 	}
-	view.Refusal = refusal
-	if refusal.Reason != ReasonServiceTerminating && refusal.Reason != ReasonOtherWriter {
-		view.ProbesOnly = cfg.followsProbes(&view.Target, found, o)
+	resolution.Rejection = rejection
+	if rejection.Reason != ReasonServiceTerminating && rejection.Reason != ReasonOwnedByOtherWriter {
+		resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, o)
 	}
 	return accepted
 }
 
-// choose completes a target with the first settings that can be used: those given, or else those
+// chooseSettings completes a target with the first settings that can be used: those given, or else those
 // accepted last. A mistake says why the former cannot. Whatever was accepted is checked again, so
 // that the operator's limits of now count.
-func (cfg *Config) choose(target *Target, svc *corev1.Service, o offer) (chosen *Settings, mistake, refusal *Refusal) {
+func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, o settingsCandidates) (chosen *Settings, annotationError, rejection *Rejection) {
 	switch {
-	case o.given != nil:
-		target.Settings = cfg.withOnlySource(*o.given)
-		if refusal = cfg.complete(target, svc); refusal == nil {
+	case o.annotated != nil:
+		target.Settings = cfg.withOnlySource(*o.annotated)
+		if rejection = cfg.resolveTarget(target, svc); rejection == nil {
 			return &target.Settings, nil, nil
 		}
-		mistake = &Refusal{refusal.Reason, clip(refusal.Message, maxNote-len(keeps)) + keeps}
+		annotationError = &Rejection{rejection.Reason, truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
 	case len(o.problems) > 0:
-		refusal = &Refusal{ReasonInvalidAnnotation, list("The Service is not served, since annotations cannot be read", o.problems)}
-		mistake = &Refusal{ReasonInvalidAnnotation, list("Annotations that cannot be read, so the Service keeps the settings that it had", o.problems)}
+		rejection = &Rejection{ReasonInvalidAnnotation, formatList("The Service is not served, since annotations cannot be read", o.problems)}
+		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Annotations that cannot be read, so the Service keeps the settings that it had", o.problems)}
 	}
-	if o.last == nil {
-		return nil, nil, refusal
+	if o.accepted == nil {
+		return nil, nil, rejection
 	}
-	kept := cfg.target(target.Key)
-	kept.UID, kept.Owner, kept.Settings = target.UID, target.Owner, *o.last
-	if unusable := cfg.complete(&kept, svc); unusable != nil {
-		if o.given == nil {
-			*target, refusal = kept, unusable
+	kept := cfg.newTarget(target.Key)
+	kept.UID, kept.Owner, kept.Settings = target.UID, target.Owner, *o.accepted
+	if problem := cfg.resolveTarget(&kept, svc); problem != nil {
+		if o.annotated == nil {
+			*target, rejection = kept, problem
 		}
-		return nil, nil, refusal
+		return nil, nil, rejection
 	}
 	*target = kept
-	return &target.Settings, mistake, nil
+	return &target.Settings, annotationError, nil
 }
 
-// keeps ends the message of a mistake.
-const keeps = " Until then the Service keeps the settings that it had."
+// settingsKept ends the message of a mistake.
+const settingsKept = " Until then the Service keeps the settings that it had."
 
 // withOnlySource has a Service use the only source that there is, unless it names one.
 func (cfg *Config) withOnlySource(s Settings) Settings {
@@ -183,18 +183,18 @@ func (cfg *Config) withOnlySource(s Settings) Settings {
 	return s
 }
 
-// followsProbes completes the target of a Service that is rejected so far that what its slices list
+// resolveProbesOnly completes the target of a Service that is rejected so far that what its slices list
 // can follow its probes: with the first usable settings, and at a port that the slices list.
-func (cfg *Config) followsProbes(target *Target, found Found, o offer) bool {
-	for _, settings := range []*Settings{o.given, o.last} {
+func (cfg *Config) resolveProbesOnly(target *Target, in Input, o settingsCandidates) bool {
+	for _, settings := range []*Settings{o.annotated, o.accepted} {
 		if settings == nil || settings.Probe.Mode == prober.Off {
 			continue
 		}
 		t := *target
 		t.Settings = cfg.withOnlySource(*settings)
-		sources, refusal := cfg.sources(&t)
-		t.ProbePort = t.listedPort(found)
-		if _, refused := cfg.allows(t.Key, sources).refuses(t.ProbePort); refusal == nil && !refused && t.ProbePort != 0 {
+		sources, rejection := cfg.resolveSources(&t)
+		t.ProbePort = t.listedProbePort(in)
+		if _, denied := cfg.allowedPorts(t.Key, sources).deniedBy(t.ProbePort); rejection == nil && !denied && t.ProbePort != 0 {
 			*target = t
 			return true
 		}
@@ -202,11 +202,11 @@ func (cfg *Config) followsProbes(target *Target, found Found, o offer) bool {
 	return false
 }
 
-// listedPort is where endpoints that the owned slices list are probed: at the port of the settings,
+// listedProbePort is where endpoints that the owned slices list are probed: at the port of the settings,
 // or at the TCP port that was probed before, or at the first one. Zero: nowhere.
-func (t Target) listedPort(found Found) (port uint16) {
+func (t Target) listedProbePort(in Input) (port uint16) {
 	desired, owned := t.Desired(), false
-	for _, slice := range found.Slices {
+	for _, slice := range in.Slices {
 		if !desired.Owns(slice) || slice.DeletionTimestamp != nil {
 			continue
 		}
@@ -215,7 +215,7 @@ func (t Target) listedPort(found Found) (port uint16) {
 			if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
 				continue
 			}
-			if number := uint16(*p.Port); port == 0 || number == found.Before.ProbePort {
+			if number := uint16(*p.Port); port == 0 || number == in.Previous.ProbePort {
 				port = number
 			}
 		}
@@ -226,87 +226,87 @@ func (t Target) listedPort(found Found) (port uint16) {
 	return port
 }
 
-// belongs reports whether the Service is ours: by its label, or as the one named.
-func (cfg *Config) belongs(svc *corev1.Service) bool {
-	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || cfg.names(Key{svc.Namespace, svc.Name})
+// isTarget reports whether the Service is ours: by its label, or as the one named.
+func (cfg *Config) isTarget(svc *corev1.Service) bool {
+	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || cfg.isNamedTarget(Key{svc.Namespace, svc.Name})
 }
 
-// names reports whether the Service is the one given by name.
-func (cfg *Config) names(key Key) bool { return key.Name != "" && key == cfg.Named.key() }
+// isNamedTarget reports whether the Service is the one given by name.
+func (cfg *Config) isNamedTarget(key Key) bool { return key.Name != "" && key == cfg.NamedTarget.key() }
 
-func (cfg *Config) managedBy() string { return classPrefix + cfg.Class }
+func (cfg *Config) managedBy() string { return managedByPrefix + cfg.Class }
 
-// target is what can be said without having seen the Service.
-func (cfg *Config) target(key Key) Target {
-	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.Name + firstSuffix}
-	if cfg.names(key) {
-		t.ManagedBy = cmp.Or(cfg.Named.ManagedBy, t.ManagedBy)
-		t.FirstName = cmp.Or(cfg.Named.FirstName, t.FirstName)
+// newTarget is what can be said without having seen the Service.
+func (cfg *Config) newTarget(key Key) Target {
+	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.Name + firstNameSuffix}
+	if cfg.isNamedTarget(key) {
+		t.ManagedBy = cmp.Or(cfg.NamedTarget.ManagedBy, t.ManagedBy)
+		t.FirstName = cmp.Or(cfg.NamedTarget.FirstName, t.FirstName)
 	}
 	return t
 }
 
-func isService(owner metav1.OwnerReference) bool {
+func isServiceOwner(owner metav1.OwnerReference) bool {
 	return owner.Kind == "Service" && owner.APIVersion == "v1"
 }
 
-// complete fills in what a target is served with by its settings, or rejects it.
-func (cfg *Config) complete(t *Target, svc *corev1.Service) *Refusal {
-	sources, refusal := cfg.sources(t)
-	if refusal != nil {
-		return refusal
+// resolveTarget fills in what a target is served with by its settings, or rejects it.
+func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
+	sources, rejection := cfg.resolveSources(t)
+	if rejection != nil {
+		return rejection
 	}
-	fence := cfg.allows(t.Key, sources)
-	t.Families = families(&svc.Spec)
-	if t.Ports, refusal = ports(svc.Spec.Ports, fence); refusal != nil {
-		return refusal
+	fence := cfg.allowedPorts(t.Key, sources)
+	t.Families = addressTypes(&svc.Spec)
+	if t.Ports, rejection = resolvePorts(svc.Spec.Ports, fence); rejection != nil {
+		return rejection
 	}
-	t.ProbePort, refusal = probePort(t.Settings, t.Ports, fence)
-	return refusal
+	t.ProbePort, rejection = resolveProbePort(t.Settings, t.Ports, fence)
+	return rejection
 }
 
-// allows is which ports a target of these sources may have.
-func (cfg *Config) allows(key Key, sources []Source) fence {
-	f := fence{sources: sources}
-	if cfg.names(key) {
-		f.written = cfg.Named.Port
+// allowedPorts is which ports a target of these sources may have.
+func (cfg *Config) allowedPorts(key Key, sources []Source) portAllowlist {
+	f := portAllowlist{sources: sources}
+	if cfg.isNamedTarget(key) {
+		f.targetPort = cfg.NamedTarget.Port
 	}
 	return f
 }
 
-// sources are those that the target is fed by.
-func (cfg *Config) sources(t *Target) ([]Source, *Refusal) {
+// resolveSources are those that the target is fed by.
+func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	all := make([]string, len(cfg.Sources))
 	for i, source := range cfg.Sources {
 		all[i] = source.Name
 	}
 	slices.Sort(all)
 	if len(t.Settings.Sources) == 0 {
-		return nil, &Refusal{ReasonSourceNotGiven, list(fmt.Sprintf("There are several sources: annotate the Service %ssource with one of them, or several with commas between", prefix), all)}
+		return nil, &Rejection{ReasonSourceRequired, formatList(fmt.Sprintf("There are several sources: annotate the Service %ssource with one of them, or several with commas between", annotationPrefix), all)}
 	}
 	var given []Source
 	for _, name := range t.Settings.Sources {
 		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
 		if at < 0 {
-			return nil, &Refusal{ReasonUnknownSource, list(fmt.Sprintf("There is no source %.64q: mend the annotation %ssource, or add it to SOURCES_FILE; there are", name, prefix), all)}
+			return nil, &Rejection{ReasonUnknownSource, formatList(fmt.Sprintf("There is no source %.64q: mend the annotation %ssource, or add it to SOURCES_FILE; there are", name, annotationPrefix), all)}
 		}
 		source := cfg.Sources[at]
 		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
-			return nil, refuse(ReasonNamespaceOutsideFence, "Services of the namespace %s may not point to source %s: use another source, or allow the namespace among that source's namespaces in SOURCES_FILE.", t.Namespace, name)
+			return nil, newRejection(ReasonNamespaceNotAllowed, "Services of the namespace %s may not point to source %s: use another source, or allow the namespace among that source's namespaces in SOURCES_FILE.", t.Namespace, name)
 		}
 		given = append(given, source)
 	}
 	return given, nil
 }
 
-// neighbours looks at the Service's other slices: those that would be mixed with ours, and
+// checkOtherSlices looks at the Service's other slices: those that would be mixed with ours, and
 // ours if another installation writes them.
-func neighbours(t *Target, existing []*discoveryv1.EndpointSlice) *Refusal {
+func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejection {
 	desired := t.Desired()
 	for _, slice := range existing {
 		if desired.Owns(slice) {
 			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
-				return refuse(ReasonOtherWriter, "EndpointSlice %s is written by the installation in namespace %s, under the same managed-by label: give one of the two another CLASS.", slice.Name, writer)
+				return newRejection(ReasonOwnedByOtherWriter, "EndpointSlice %s is written by the installation in namespace %s, under the same managed-by label: give one of the two another CLASS.", slice.Name, writer)
 			}
 			continue
 		}
@@ -314,23 +314,23 @@ func neighbours(t *Target, existing []*discoveryv1.EndpointSlice) *Refusal {
 			continue
 		}
 		switch {
-		case slice.Labels[discoveryv1.LabelManagedBy] == mirroring && slice.DeletionTimestamp == nil:
-			return refuse(ReasonLegacyEndpoints, "The Service has a legacy Endpoints object, whose mirrored slice %s would be mixed with ours: delete the Endpoints object %s.", slice.Name, t.Name)
-		case ofAnotherClass(slice):
-			t.OtherClasses = append(t.OtherClasses, slice.Name)
+		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
+			return newRejection(ReasonLegacyEndpoints, "The Service has a legacy Endpoints object, whose mirrored slice %s would be mixed with ours: delete the Endpoints object %s.", slice.Name, t.Name)
+		case isOtherClass(slice):
+			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
 		default:
-			t.Foreign = append(t.Foreign, slice.Name)
+			t.ForeignSlices = append(t.ForeignSlices, slice.Name)
 		}
 	}
 	return nil
 }
 
-func refuse(reason, format string, args ...any) *Refusal {
-	return &Refusal{Reason: reason, Message: clip(fmt.Sprintf(format, args...), maxNote)}
+func newRejection(reason, format string, args ...any) *Rejection {
+	return &Rejection{Reason: reason, Message: truncate(fmt.Sprintf(format, args...), maxEventNote)}
 }
 
-// list is a sentence that ends with as many of the parts as a note has room for.
-func list(head string, parts []string) string {
+// formatList is a sentence that ends with as many of the parts as a note has room for.
+func formatList(head string, parts []string) string {
 	const room = len("; and 1000000 more.")
 	text, n := head+": ", 0
 	for ; n < len(parts); n++ {
@@ -338,7 +338,7 @@ func list(head string, parts []string) string {
 		if n > 0 {
 			part = "; " + part
 		}
-		if len(text)+len(part)+room > maxNote {
+		if len(text)+len(part)+room > maxEventNote {
 			break
 		}
 		text += part
@@ -349,16 +349,16 @@ func list(head string, parts []string) string {
 	if !strings.HasSuffix(text, "?") {
 		text += "."
 	}
-	return clip(text, maxNote)
+	return truncate(text, maxEventNote)
 }
 
-// clip shortens a text to so many bytes, never within a letter.
-func clip(text string, most int) string {
-	if len(text) <= most {
+// truncate shortens a text to so many bytes, never within a letter.
+func truncate(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	const end = "…"
-	cut := most - len(end)
+	cut := limit - len(end)
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

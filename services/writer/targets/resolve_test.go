@@ -14,20 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// judge resolves a Service that is seen for the first time.
-func judge(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) View {
+// resolve resolves a Service that is seen for the first time.
+func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) Resolution {
 	key := shop
 	if svc != nil {
 		key = keyOf(svc)
 	}
-	view, _ := Resolve(cfg, Found{Key: key, Service: svc, Slices: existing})
-	return view
+	resolution, _ := Resolve(cfg, Input{Key: key, Service: svc, Slices: existing})
+	return resolution
 }
 
-func TestAServiceIsResolvedToAllThatItsSlicesNeed(t *testing.T) {
-	view := judge(config(), service())
-	if view.Refusal != nil || view.Mistake != nil || !view.Ours || view.Leaving || view.Paused {
-		t.Fatalf("%+v", view)
+func TestResolvesTargetOfService(t *testing.T) {
+	resolution := resolve(config(), service())
+	if resolution.Rejection != nil || resolution.AnnotationError != nil || !resolution.Relevant || resolution.OptedOut || resolution.Paused {
+		t.Fatalf("%+v", resolution)
 	}
 	settings := defaults()
 	settings.Sources = []string{"default"}
@@ -40,45 +40,45 @@ func TestAServiceIsResolvedToAllThatItsSlicesNeed(t *testing.T) {
 		ProbePort: 30080,
 		Settings:  settings,
 	}
-	if diff := cmp.Diff(want, view.Target); diff != "" {
+	if diff := cmp.Diff(want, resolution.Target); diff != "" {
 		t.Error(diff)
 	}
-	desired := view.Target.Desired()
+	desired := resolution.Target.Desired()
 	if desired.Namespace != "web" || desired.Service != "shop" || desired.FirstName != "shop-slicefeed" || len(desired.Ports) != 1 {
 		t.Errorf("%+v", desired)
 	}
 }
 
-func TestTheNamedServiceIsOursWhateverItsLabel(t *testing.T) {
-	cfg := naming()
-	cfg.Named.ManagedBy = "custom"
+func TestNamedServiceIsTargetWithAnyLabel(t *testing.T) {
+	cfg := configWithNamedTarget()
+	cfg.NamedTarget.ManagedBy = "custom"
 	for _, class := range []string{"", "default", "another"} {
 		svc := service()
 		svc.Labels = map[string]string{LabelClass: class}
-		view := judge(cfg, svc)
-		if !view.Ours || view.Leaving || view.Refusal != nil || view.Target.ManagedBy != "custom" || view.Target.FirstName != "shop-nodes" {
-			t.Errorf("with the class %q: %+v", class, view)
+		resolution := resolve(cfg, svc)
+		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.Target.ManagedBy != "custom" || resolution.Target.FirstName != "shop-nodes" {
+			t.Errorf("with the class %q: %+v", class, resolution)
 		}
 	}
-	if view := judge(cfg, named("cart", "svc-2")); view.Target.ManagedBy != "slicefeed-default" || view.Target.FirstName != "cart-slicefeed" {
-		t.Errorf("a labelled one has the managed-by of the class: %+v", view.Target)
+	if resolution := resolve(cfg, namedService("cart", "svc-2")); resolution.Target.ManagedBy != "slicefeed-default" || resolution.Target.FirstName != "cart-slicefeed" {
+		t.Errorf("a labelled one has the managed-by of the class: %+v", resolution.Target)
 	}
 }
 
-func TestShapesThatWork(t *testing.T) {
+func TestAcceptsValidServices(t *testing.T) {
 	for name, tc := range map[string]struct {
 		alter func(*Config, *corev1.Service)
 		check func(Target) bool
 	}{
 		"TARGET_PORT is written for the only port, whatever its targetPort says": {
 			func(c *Config, svc *corev1.Service) {
-				c.Named.Port, svc.Spec.Ports[0].TargetPort = 31000, intstr.FromString("http")
+				c.NamedTarget.Port, svc.Spec.Ports[0].TargetPort = 31000, intstr.FromString("http")
 			},
 			func(t Target) bool { return *t.Ports[0].Port == 31000 && t.ProbePort == 31000 },
 		},
 		"TARGET_PORT is allowed whatever the fence says": {
 			func(c *Config, _ *corev1.Service) {
-				c.Named.Port, c.Sources[0].Allows = 8080, func(uint16) bool { return false }
+				c.NamedTarget.Port, c.Sources[0].AllowsPort = 8080, func(uint16) bool { return false }
 			},
 			func(t Target) bool { return *t.Ports[0].Port == 8080 },
 		},
@@ -146,7 +146,7 @@ func TestShapesThatWork(t *testing.T) {
 		},
 		"publishNotReadyAddresses, which the target knows": {
 			func(_ *Config, svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true },
-			func(t Target) bool { return t.PublishesNotReady },
+			func(t Target) bool { return t.PublishNotReadyAddresses },
 		},
 		"trafficDistribution, which the target knows": {
 			func(_ *Config, svc *corev1.Service) { svc.Spec.TrafficDistribution = new("PreferClose") },
@@ -172,11 +172,11 @@ func TestShapesThatWork(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, svc := naming(), service()
+			cfg, svc := configWithNamedTarget(), service()
 			tc.alter(&cfg, svc)
-			view := judge(cfg, svc)
-			if view.Refusal != nil || view.Mistake != nil || !tc.check(view.Target) {
-				t.Errorf("%+v, refused: %v, mistake: %v", view.Target, view.Refusal, view.Mistake)
+			resolution := resolve(cfg, svc)
+			if resolution.Rejection != nil || resolution.AnnotationError != nil || !tc.check(resolution.Target) {
+				t.Errorf("%+v, refused: %v, mistake: %v", resolution.Target, resolution.Rejection, resolution.AnnotationError)
 			}
 		})
 	}
@@ -190,9 +190,9 @@ func manyPorts(n int) []corev1.ServicePort {
 	return all
 }
 
-// refusals are all the shapes and settings that are refused. The reasons that need slices
+// rejections are all the shapes and settings that are refused. The reasons that need slices
 // or a Service that is not there have tests of their own.
-var refusals = map[string]struct {
+var rejections = map[string]struct {
 	alter  func(*Config, *corev1.Service)
 	reason string
 	advice string
@@ -211,23 +211,23 @@ var refusals = map[string]struct {
 	"a named targetPort":    {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") }, "NamedTargetPort", "use the number"},
 	"a port number of none": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) }, "InvalidTargetPort", "from 1 to 65535"},
 	"a port outside the fence": {func(c *Config, _ *corev1.Service) {
-		c.Sources[0].Allows = func(p uint16) bool { return p == 1 }
+		c.Sources[0].AllowsPort = func(p uint16) bool { return p == 1 }
 	}, "PortOutsideFence", "ALLOWED_PORTS"},
 	"a probe port outside it": {func(c *Config, svc *corev1.Service) {
-		svc.Annotations["slicefeed.dev/probe-port"], c.Sources[0].Allows = "22", func(p uint16) bool { return p != 22 }
+		svc.Annotations["slicefeed.dev/probe-port"], c.Sources[0].AllowsPort = "22", func(p uint16) bool { return p != 22 }
 	}, "PortOutsideFence", "ALLOWED_PORTS"},
 	"a port that one of its sources does not allow": {func(c *Config, svc *corev1.Service) {
-		c.Sources = []Source{{Name: "blue"}, {Name: "green", Allows: func(p uint16) bool { return p == 1 }}}
+		c.Sources = []Source{{Name: "blue"}, {Name: "green", AllowsPort: func(p uint16) bool { return p == 1 }}}
 		svc.Annotations["slicefeed.dev/source"] = "green,blue"
 	}, "PortOutsideFence", "source green"},
 	"TARGET_PORT of the named one at another": {func(c *Config, svc *corev1.Service) {
-		c.Named.Port, svc.Name, c.Sources[0].Allows = 30080, "cart", func(p uint16) bool { return p == 1 }
+		c.NamedTarget.Port, svc.Name, c.Sources[0].AllowsPort = 30080, "cart", func(p uint16) bool { return p == 1 }
 	}, "PortOutsideFence", "ALLOWED_PORTS"},
 	"nothing to probe": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "NoProbePort", "slicefeed.dev/probe-port"},
 	"no port at all":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = nil }, "NoProbePort", "slicefeed.dev/probe-port"},
 	"being deleted":    {func(_ *Config, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "ServiceTerminating", "being deleted"},
 	"TARGET_PORT with several ports": {func(c *Config, svc *corev1.Service) {
-		c.Named.Port = 31000
+		c.NamedTarget.Port = 31000
 		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81})
 	}, "TargetPortAmbiguous", "unset TARGET_PORT"},
 	"an annotation that was never readable": {func(_ *Config, svc *corev1.Service) {
@@ -244,69 +244,69 @@ var refusals = map[string]struct {
 	}, "NamespaceOutsideFence", "use another source, or allow the namespace"},
 }
 
-func TestShapesThatAreRefusedSayWhatToDo(t *testing.T) {
-	for name, tc := range refusals {
+func TestRejectsInvalidServices(t *testing.T) {
+	for name, tc := range rejections {
 		t.Run(name, func(t *testing.T) {
-			cfg, svc := naming(), service()
+			cfg, svc := configWithNamedTarget(), service()
 			tc.alter(&cfg, svc)
-			view := judge(cfg, svc)
-			if view.Refusal == nil || view.Refusal.Reason != tc.reason || !strings.Contains(view.Refusal.Message, tc.advice) {
-				t.Errorf("refused: %+v", view.Refusal)
+			resolution := resolve(cfg, svc)
+			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || !strings.Contains(resolution.Rejection.Message, tc.advice) {
+				t.Errorf("refused: %+v", resolution.Rejection)
 			}
-			if !view.Ours || view.Service.UID != "svc-1" {
-				t.Errorf("a refused Service is ours, and told: %+v", view)
+			if !resolution.Relevant || resolution.ServiceRef.UID != "svc-1" {
+				t.Errorf("a refused Service is ours, and told: %+v", resolution)
 			}
 		})
 	}
 }
 
-func TestAServiceThatIsNotThere(t *testing.T) {
-	if view := judge(naming(), nil); !view.Ours || view.Refusal == nil || view.Refusal.Reason != "ServiceNotFound" || view.Service.UID != "" {
-		t.Errorf("by name: %+v", view)
+func TestRejectsMissingNamedService(t *testing.T) {
+	if resolution := resolve(configWithNamedTarget(), nil); !resolution.Relevant || resolution.Rejection == nil || resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
+		t.Errorf("by name: %+v", resolution)
 	}
-	if view := judge(config(), nil, ours("shop-slicefeed", "svc-1")); view.Ours || view.Leaving || view.Refusal != nil {
-		t.Errorf("a labelled one that is gone takes its slices with it: %+v", view)
+	if resolution := resolve(config(), nil, ownedSlice("shop-slicefeed", "svc-1")); resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil {
+		t.Errorf("a labelled one that is gone takes its slices with it: %+v", resolution)
 	}
 }
 
-func TestSlicesOfOthersAreToldOrRefused(t *testing.T) {
-	mine, foreign, mirrored := slice("shop-slicefeed", "slicefeed-default"), slice("by-hand", "hand"), slice("shop-m", mirroring)
-	elsewhere := slice("cart-m", mirroring)
+func TestReportsOrRejectsForeignSlices(t *testing.T) {
+	mine, foreign, mirrored := slice("shop-slicefeed", "slicefeed-default"), slice("by-hand", "hand"), slice("shop-m", mirroringController)
+	elsewhere := slice("cart-m", mirroringController)
 	elsewhere.Labels[discoveryv1.LabelServiceName] = "cart"
 	t.Run("foreign ones are named", func(t *testing.T) {
-		view := judge(config(), service(), mine, foreign, elsewhere)
-		if view.Refusal != nil || !cmp.Equal(view.Target.Foreign, []string{"by-hand"}) {
-			t.Errorf("%v, refused: %v", view.Target.Foreign, view.Refusal)
+		resolution := resolve(config(), service(), mine, foreign, elsewhere)
+		if resolution.Rejection != nil || !cmp.Equal(resolution.Target.ForeignSlices, []string{"by-hand"}) {
+			t.Errorf("%v, refused: %v", resolution.Target.ForeignSlices, resolution.Rejection)
 		}
 	})
 	t.Run("a mirrored one refuses the Service", func(t *testing.T) {
-		view := judge(config(), service(), mine, mirrored)
-		if view.Refusal == nil || view.Refusal.Reason != "LegacyEndpoints" || !strings.Contains(view.Refusal.Message, "delete the Endpoints object shop") {
-			t.Errorf("refused: %v", view.Refusal)
+		resolution := resolve(config(), service(), mine, mirrored)
+		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" || !strings.Contains(resolution.Rejection.Message, "delete the Endpoints object shop") {
+			t.Errorf("refused: %v", resolution.Rejection)
 		}
 	})
 	t.Run("ours under another installation's name refuses it", func(t *testing.T) {
 		theirs := slice("shop-slicefeed", "slicefeed-default")
 		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
-		view := judge(config(), service(), theirs)
-		if view.Refusal == nil || view.Refusal.Reason != "OtherWriter" || !strings.Contains(view.Refusal.Message, "another CLASS") {
-			t.Errorf("refused: %v", view.Refusal)
+		resolution := resolve(config(), service(), theirs)
+		if resolution.Rejection == nil || resolution.Rejection.Reason != "OtherWriter" || !strings.Contains(resolution.Rejection.Message, "another CLASS") {
+			t.Errorf("refused: %v", resolution.Rejection)
 		}
 	})
 }
 
-func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
-	foreign, theirs, unlabelled := slice("by-hand", "hand"), ours("theirs", "svc-1"), ours("unlabelled", "svc-1")
+func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
+	foreign, theirs, unlabelled := slice("by-hand", "hand"), ownedSlice("theirs", "svc-1"), ownedSlice("unlabelled", "svc-1")
 	theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 	delete(unlabelled.Labels, discoveryv1.LabelServiceName)
-	relabelled, recreated, ending, orphan := ours("cart-has-it", "svc-1"), ours("of-the-one-before", "svc-0"), ours("ending", "svc-1"), ours("orphan", "")
+	relabelled, recreated, ending, orphan := ownedSlice("cart-has-it", "svc-1"), ownedSlice("of-the-one-before", "svc-0"), ownedSlice("ending", "svc-1"), ownedSlice("orphan", "")
 	relabelled.Labels[discoveryv1.LabelServiceName] = "cart"
 	ending.DeletionTimestamp = &metav1.Time{}
 	orphan.OwnerReferences = nil
-	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabelled, relabelled, recreated, ending, orphan, ours("shop-slicefeed", "svc-1")}
+	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabelled, relabelled, recreated, ending, orphan, ownedSlice("shop-slicefeed", "svc-1")}
 
 	now := time.Unix(1_000_000, 0)
-	seen := Memory{Labelled: true, Unlabelled: now.Add(-time.Minute)}
+	seen := Memory{Labeled: true, UnlabeledSince: now.Add(-time.Minute)}
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		before Memory
@@ -314,7 +314,7 @@ func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
 	}{
 		"the label is gone for a minute":                 {nil, seen, true},
 		"another class for a minute":                     {map[string]string{LabelClass: "blue"}, seen, true},
-		"class none":                                     {map[string]string{LabelClass: "none"}, Memory{Labelled: true}, true},
+		"class none":                                     {map[string]string{LabelClass: "none"}, Memory{Labeled: true}, true},
 		"class none, and we have just started":           {map[string]string{LabelClass: "none"}, Memory{}, true},
 		"no label, and nobody saw that there was one":    {nil, Memory{}, false},
 		"another label, and nobody saw that it was ours": {map[string]string{"a": "b"}, Memory{}, false},
@@ -322,66 +322,66 @@ func TestOptingOutLeavesOurSlicesAndNothingElseToDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			svc := service()
 			svc.Labels = tc.labels
-			view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: tc.before, Now: now})
-			if !view.Ours || view.Leaving != tc.leaves {
-				t.Fatalf("%+v", view)
+			resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Slices: all, Previous: tc.before, Now: now})
+			if !resolution.Relevant || resolution.OptedOut != tc.leaves {
+				t.Fatalf("%+v", resolution)
 			}
-			if diff := cmp.Diff([]string{"unlabelled", "orphan", "shop-slicefeed"}, names(view.Slices)); diff != "" {
+			if diff := cmp.Diff([]string{"unlabelled", "orphan", "shop-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
 				t.Error(diff)
 			}
 			if tc.leaves {
-				if view.Refusal != nil || !after.Labelled {
-					t.Errorf("%+v, remembered %+v", view.Refusal, after)
+				if resolution.Rejection != nil || !after.Labeled {
+					t.Errorf("%+v, remembered %+v", resolution.Rejection, after)
 				}
-			} else if view.Refusal == nil || view.Refusal.Reason != "SlicesLeftBehind" ||
-				!strings.HasSuffix(view.Refusal.Message, "to have them deleted: orphan; shop-slicefeed; unlabelled.") {
-				t.Errorf("%+v", view.Refusal)
+			} else if resolution.Rejection == nil || resolution.Rejection.Reason != "SlicesLeftBehind" ||
+				!strings.HasSuffix(resolution.Rejection.Message, "to have them deleted: orphan; shop-slicefeed; unlabelled.") {
+				t.Errorf("%+v", resolution.Rejection)
 			}
 		})
 	}
 	t.Run("nothing is left", func(t *testing.T) {
 		svc := service()
 		svc.Labels = nil
-		view, after := Resolve(config(), Found{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Before: seen, Now: now})
-		if view.Ours || view.Leaving || view.Refusal != nil || after != (Memory{}) {
-			t.Errorf("%+v", view)
+		resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Previous: seen, Now: now})
+		if resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || after != (Memory{}) {
+			t.Errorf("%+v", resolution)
 		}
 	})
 	t.Run("pausing holds the deletion up", func(t *testing.T) {
 		svc := service()
 		svc.Labels, svc.Annotations = nil, map[string]string{"slicefeed.dev/paused": "true", "slicefeed.dev/prob": "?"}
-		view, _ := Resolve(config(), Found{Key: shop, Service: svc, Slices: all, Before: seen, Now: now})
-		if !view.Leaving || !view.Paused {
-			t.Errorf("%+v", view)
+		resolution, _ := Resolve(config(), Input{Key: shop, Service: svc, Slices: all, Previous: seen, Now: now})
+		if !resolution.OptedOut || !resolution.Paused {
+			t.Errorf("%+v", resolution)
 		}
 	})
 }
 
-func TestAMistakeKeepsTheSettingsThatTheServiceHad(t *testing.T) {
+func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	svc := service()
 	svc.Annotations["slicefeed.dev/probe-interval"] = "3s"
-	_, before := Resolve(config(), Found{Key: shop, Service: svc})
+	_, before := Resolve(config(), Input{Key: shop, Service: svc})
 
 	svc.Annotations["slicefeed.dev/probe-interval"] = "3"
 	svc.Annotations["slicefeed.dev/paused"] = "true"
-	view, after := Resolve(config(), Found{Key: shop, Service: svc, Before: before})
-	if view.Refusal != nil || view.Target.Settings.Probe.Interval.String() != "3s" || view.Target.ProbePort != 30080 {
-		t.Errorf("refused %v, settings %+v", view.Refusal, view.Target.Settings)
+	resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Previous: before})
+	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
+		t.Errorf("refused %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
 	}
-	if view.Mistake == nil || view.Mistake.Reason != "InvalidAnnotation" || !strings.HasPrefix(view.Mistake.Message, "Annotations that cannot be read, so the Service keeps the settings that it had: slicefeed.dev/probe-interval") {
-		t.Errorf("mistake: %v", view.Mistake)
+	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" || !strings.HasPrefix(resolution.AnnotationError.Message, "Annotations that cannot be read, so the Service keeps the settings that it had: slicefeed.dev/probe-interval") {
+		t.Errorf("mistake: %v", resolution.AnnotationError)
 	}
-	if !view.Paused || !view.Target.Settings.Paused {
+	if !resolution.Paused || !resolution.Target.Settings.Paused {
 		t.Error("to pause must work whatever else is wrong")
 	}
 
 	delete(svc.Annotations, "slicefeed.dev/paused")
-	if view, _ := Resolve(config(), Found{Key: shop, Service: svc, Before: after}); view.Paused || view.Target.Settings.Paused {
+	if resolution, _ := Resolve(config(), Input{Key: shop, Service: svc, Previous: after}); resolution.Paused || resolution.Target.Settings.Paused {
 		t.Error("and so must going on")
 	}
 }
 
-func TestNamesAtTheirLimitsFit(t *testing.T) {
+func TestMaximumLengthNamesFit(t *testing.T) {
 	long := strings.Repeat("s", 63)
 	svc := service()
 	svc.Namespace, svc.Name = strings.Repeat("n", 63), long
@@ -391,14 +391,14 @@ func TestNamesAtTheirLimitsFit(t *testing.T) {
 	svc.Labels[LabelClass] = cfg.Class
 	cfg.Sources = []Source{{Name: strings.Repeat("a", 63)}, {Name: strings.Repeat("b", 63)}}
 	svc.Annotations["slicefeed.dev/source"] = cfg.Sources[0].Name + "," + cfg.Sources[1].Name
-	view := judge(cfg, svc)
-	if view.Refusal != nil {
-		t.Fatal(view.Refusal)
+	resolution := resolve(cfg, svc)
+	if resolution.Rejection != nil {
+		t.Fatal(resolution.Rejection)
 	}
-	if wrong := validation.IsDNS1123Subdomain(view.Target.FirstName); wrong != nil {
+	if wrong := validation.IsDNS1123Subdomain(resolution.Target.FirstName); wrong != nil {
 		t.Errorf("the first name: %v", wrong)
 	}
-	for _, value := range []string{view.Target.ManagedBy, view.Target.Writer} {
+	for _, value := range []string{resolution.Target.ManagedBy, resolution.Target.Writer} {
 		if wrong := validation.IsValidLabelValue(value); wrong != nil {
 			t.Errorf("a label: %v", wrong)
 		}
@@ -406,7 +406,7 @@ func TestNamesAtTheirLimitsFit(t *testing.T) {
 	cfg.Sources = cfg.Sources[:1]
 	cfg.Sources[0].Namespaces = []string{"web"}
 	svc.Annotations = nil
-	if view := judge(cfg, svc); view.Refusal == nil || len(view.Refusal.Message) > maxNote {
-		t.Errorf("refused: %v", view.Refusal)
+	if resolution := resolve(cfg, svc); resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote {
+		t.Errorf("refused: %v", resolution.Rejection)
 	}
 }

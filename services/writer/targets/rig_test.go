@@ -24,7 +24,7 @@ var shop = Key{"web", "shop"}
 func defaults() Settings {
 	return Settings{
 		Probe:        prober.Spec{Mode: prober.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
-		MaxStaleness: 15 * time.Minute, ShrinkWindow: time.Minute, EmptyThreshold: 3, ListOut: true,
+		MaxStaleness: 15 * time.Minute, ShrinkWindow: time.Minute, EmptyThreshold: 3, ListUnready: true,
 	}
 }
 
@@ -36,10 +36,10 @@ func config() Config {
 	}
 }
 
-// naming is of one that has a target by name besides.
-func naming() Config {
+// configWithNamedTarget is of one that has a target by name besides.
+func configWithNamedTarget() Config {
 	cfg := config()
-	cfg.Named = Named{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
+	cfg.NamedTarget = NamedTarget{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
 	return cfg
 }
 
@@ -58,8 +58,8 @@ func service() *corev1.Service {
 	}
 }
 
-// named is a Service of that name.
-func named(name string, uid types.UID) *corev1.Service {
+// namedService is a Service of that name.
+func namedService(name string, uid types.UID) *corev1.Service {
 	svc := service()
 	svc.Name, svc.UID = name, uid
 	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
@@ -77,15 +77,15 @@ func slice(name, manager string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// ours is one that we wrote for the Service shop of that UID.
-func ours(name string, owner types.UID) *discoveryv1.EndpointSlice {
+// ownedSlice is one that we wrote for the Service shop of that UID.
+func ownedSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
 	s := slice(name, "slicefeed-default")
 	s.Labels["slicefeed.dev/writer"] = "slicefeed"
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: owner}}
 	return s
 }
 
-func names(list []*discoveryv1.EndpointSlice) []string {
+func sliceNames(list []*discoveryv1.EndpointSlice) []string {
 	var all []string
 	for _, s := range list {
 		all = append(all, s.Name)
@@ -93,18 +93,18 @@ func names(list []*discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// rig is Targets that run over a fake cluster.
-type rig struct {
+// testCluster is Targets that run over a fake cluster.
+type testCluster struct {
 	*Targets
 
-	t        *testing.T
-	client   *fake.Clientset
-	taken    []Key
-	watching chan struct{} // a signal for each watch that has begun
-	lacking  int           // how many have not, as far as we know
+	t              *testing.T
+	client         *fake.Clientset
+	taken          []Key
+	watching       chan struct{} // a signal for each watch that has begun
+	missingWatches int           // how many have not, as far as we know
 }
 
-func run(t *testing.T, cfg Config, client *fake.Clientset) *rig {
+func run(t *testing.T, cfg Config, client *fake.Clientset) *testCluster {
 	t.Helper()
 	cfg.Client = client
 	targets, err := New(cfg)
@@ -114,9 +114,9 @@ func run(t *testing.T, cfg Config, client *fake.Clientset) *rig {
 	return start(t, targets, client)
 }
 
-func start(t *testing.T, targets *Targets, client *fake.Clientset) *rig {
+func start(t *testing.T, targets *Targets, client *fake.Clientset) *testCluster {
 	t.Helper()
-	r := &rig{Targets: targets, t: t, client: client, lacking: 2 * len(targets.areas), watching: make(chan struct{}, 100)}
+	r := &testCluster{Targets: targets, t: t, client: client, missingWatches: 2 * len(targets.informers), watching: make(chan struct{}, 100)}
 	client.PrependWatchReactor("*", func(a k8stesting.Action) (bool, watch.Interface, error) {
 		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		r.watching <- struct{}{}
@@ -134,32 +134,32 @@ func start(t *testing.T, targets *Targets, client *fake.Clientset) *rig {
 	return r
 }
 
-// watched waits until everything is watched: what changes between list and watch is lost on the fake.
-func (r *rig) watched() {
+// waitForWatches waits until everything is watched: what changes between list and watch is lost on the fake.
+func (r *testCluster) waitForWatches() {
 	r.t.Helper()
-	for ; r.lacking > 0; r.lacking-- {
+	for ; r.missingWatches > 0; r.missingWatches-- {
 		select {
 		case <-r.watching:
 		case <-time.After(20 * time.Second):
-			r.t.Fatalf("%d watches have not begun", r.lacking)
+			r.t.Fatalf("%d watches have not begun", r.missingWatches)
 		}
 	}
 }
 
 // await takes until it was told of the Service and sees what it waits for.
-func (r *rig) await(key Key, what string, ok func(View) bool) View {
+func (r *testCluster) await(key Key, what string, ok func(Resolution) bool) Resolution {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
 		select {
 		case <-r.Changed():
-			taken := r.Take()
+			taken := r.TakeChanged()
 			r.taken = append(r.taken, taken...)
 			if !slices.Contains(taken, key) {
 				continue
 			}
-			if view := r.Get(key); ok(view) {
-				return view
+			if resolution := r.Get(key); ok(resolution) {
+				return resolution
 			}
 		case <-limit:
 			r.t.Fatalf("never told: %s; now %+v", what, r.Get(key))
@@ -167,8 +167,8 @@ func (r *rig) await(key Key, what string, ok func(View) bool) View {
 	}
 }
 
-// told takes until it was told of so many Services, and returns them sorted.
-func (r *rig) told(n int) []Key {
+// takeAll takes until it was told of so many Services, and returns them sorted.
+func (r *testCluster) takeAll(n int) []Key {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -179,16 +179,16 @@ func (r *rig) told(n int) []Key {
 		}
 		select {
 		case <-r.Changed():
-			r.taken = append(r.taken, r.Take()...)
+			r.taken = append(r.taken, r.TakeChanged()...)
 		case <-limit:
 			r.t.Fatalf("told of %d, not of %d", len(r.taken), n)
 		}
 	}
 }
 
-func (r *rig) apply(svc *corev1.Service) {
+func (r *testCluster) apply(svc *corev1.Service) {
 	r.t.Helper()
-	r.watched()
+	r.waitForWatches()
 	services := r.client.CoreV1().Services(svc.Namespace)
 	if _, err := services.Update(r.t.Context(), svc, metav1.UpdateOptions{}); err == nil {
 		return
@@ -198,9 +198,9 @@ func (r *rig) apply(svc *corev1.Service) {
 	}
 }
 
-func (r *rig) applySlice(s *discoveryv1.EndpointSlice) {
+func (r *testCluster) applySlice(s *discoveryv1.EndpointSlice) {
 	r.t.Helper()
-	r.watched()
+	r.waitForWatches()
 	all := r.client.DiscoveryV1().EndpointSlices(s.Namespace)
 	if _, err := all.Update(r.t.Context(), s, metav1.UpdateOptions{}); err == nil {
 		return
@@ -210,17 +210,17 @@ func (r *rig) applySlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-func (r *rig) remove(key Key) {
+func (r *testCluster) remove(key Key) {
 	r.t.Helper()
-	r.watched()
+	r.waitForWatches()
 	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *rig) removeSlice(namespace, name string) {
+func (r *testCluster) removeSlice(namespace, name string) {
 	r.t.Helper()
-	r.watched()
+	r.waitForWatches()
 	if err := r.client.DiscoveryV1().EndpointSlices(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}

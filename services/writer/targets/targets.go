@@ -35,29 +35,29 @@ type Config struct {
 	// Writer is our own namespace, the value of slicefeed.dev/writer.
 	Writer string
 	// Namespaces are watched, besides that of the one named; a single "*": all.
-	Namespaces []string
-	Named      Named
-	Defaults   Settings // without Sources: the only source there is
-	Sources    []Source
-	Logger     *slog.Logger
+	Namespaces  []string
+	NamedTarget NamedTarget
+	Defaults    Settings // without Sources: the only source there is
+	Sources     []Source
+	Logger      *slog.Logger
 }
 
 // Targets follows the consuming cluster. Make one with New.
 type Targets struct {
-	cfg     Config
-	areas   map[string]*area // by namespace; "" is all of them
-	changed chan struct{}
+	cfg       Config
+	informers map[string]*namespaceInformers // by namespace; "" is all of them
+	changed   chan struct{}
 
-	mu       sync.Mutex
-	touched  map[Key]struct{}        // since Take last gave them
-	given    map[Key]struct{}        // by Take, and ours then
-	memories map[Key]memory          // of Services that are ours
-	used     map[Key][]netip.Addr    // ClusterIPs of all Services
-	union    map[netip.Addr]struct{} // of used; nil: to be made anew. Never changed once it was given
+	mu                  sync.Mutex
+	dirty               map[Key]struct{}        // since Take last gave them
+	returned            map[Key]struct{}        // by Take, and ours then
+	memories            map[Key]serviceMemory   // of Services that are ours
+	clusterIPsByService map[Key][]netip.Addr    // ClusterIPs of all Services
+	clusterIPUnion      map[netip.Addr]struct{} // of used; nil: to be made anew. Never changed once it was given
 }
 
-// memory is of one Service: another one of its name begins anew.
-type memory struct {
+// serviceMemory is of one Service: another one of its name begins anew.
+type serviceMemory struct {
 	Memory
 
 	uid types.UID
@@ -66,10 +66,10 @@ type memory struct {
 // New prepares the watches; Run starts them.
 func New(cfg Config) (*Targets, error) {
 	t := &Targets{
-		cfg: cfg, areas: map[string]*area{}, changed: make(chan struct{}, 1),
-		touched: map[Key]struct{}{}, given: map[Key]struct{}{}, memories: map[Key]memory{}, used: map[Key][]netip.Addr{},
+		cfg: cfg, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
+		dirty: map[Key]struct{}{}, returned: map[Key]struct{}{}, memories: map[Key]serviceMemory{}, clusterIPsByService: map[Key][]netip.Addr{},
 	}
-	namespaces := slices.DeleteFunc(append(slices.Clone(cfg.Namespaces), cfg.Named.Namespace), func(n string) bool { return n == "" })
+	namespaces := slices.DeleteFunc(append(slices.Clone(cfg.Namespaces), cfg.NamedTarget.Namespace), func(n string) bool { return n == "" })
 	if slices.Contains(namespaces, "*") {
 		namespaces = []string{metav1.NamespaceAll}
 	}
@@ -77,16 +77,16 @@ func New(cfg Config) (*Targets, error) {
 		return nil, errors.New("no namespace to watch Services in")
 	}
 	for _, namespace := range namespaces {
-		if t.areas[namespace] != nil {
+		if t.informers[namespace] != nil {
 			continue
 		}
-		a, err := newArea(t, namespace)
+		a, err := newNamespaceInformers(t, namespace)
 		if err != nil {
 			return nil, err
 		}
-		t.areas[namespace] = a
+		t.informers[namespace] = a
 	}
-	t.touch(cfg.Named.key()) // it may not be there: then nothing would tell of it
+	t.markDirty(cfg.NamedTarget.key()) // it may not be there: then nothing would tell of it
 	return t, nil
 }
 
@@ -94,14 +94,14 @@ func New(cfg Config) (*Targets, error) {
 func (t *Targets) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, a := range t.areas {
+	for _, a := range t.informers {
 		wg.Go(func() { a.services.RunWithContext(ctx) })
 		wg.Go(func() { a.slices.RunWithContext(ctx) })
 		wg.Go(func() {
-			if !a.wait(ctx) {
+			if !a.waitForSync(ctx) {
 				return
 			}
-			t.touch() // what was touched before waits to be taken
+			t.markDirty() // what was touched before waits to be taken
 		})
 	}
 	<-ctx.Done()
@@ -111,38 +111,38 @@ func (t *Targets) Run(ctx context.Context) error {
 // Changed has a value whenever Take may have something. It is for one reader.
 func (t *Targets) Changed() <-chan struct{} { return t.changed }
 
-// Take returns the Services that may have changed since it was last called, sorted: those
+// TakeChanged returns the Services that may have changed since it was last called, sorted: those
 // that are ours, and once more those that no longer are. Namespaces that were never read
 // through are left for later.
-func (t *Targets) Take() []Key {
+func (t *Targets) TakeChanged() []Key {
 	t.mu.Lock()
 	var touched []Key
-	for key := range t.touched {
-		if a := t.area(key.Namespace); a == nil || a.synced() {
+	for key := range t.dirty {
+		if a := t.informersFor(key.Namespace); a == nil || a.synced() {
 			touched = append(touched, key)
-			delete(t.touched, key)
+			delete(t.dirty, key)
 		}
 	}
 	t.mu.Unlock()
 	slices.SortFunc(touched, Key.compare)
 	return slices.DeleteFunc(touched, func(key Key) bool {
-		ours := t.Get(key).Ours
+		owned := t.Get(key).Relevant
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		_, given := t.given[key]
-		if ours {
-			t.given[key] = struct{}{}
+		_, given := t.returned[key]
+		if owned {
+			t.returned[key] = struct{}{}
 		} else {
-			delete(t.given, key)
+			delete(t.returned, key)
 		}
-		return !ours && !given
+		return !owned && !given
 	})
 }
 
 // Synced is nil once all namespaces were read through; else it says which not yet.
 func (t *Targets) Synced() error {
 	var missing []string
-	for _, a := range t.areas {
+	for _, a := range t.informers {
 		if !a.synced() {
 			missing = append(missing, a.String())
 		}
@@ -156,48 +156,48 @@ func (t *Targets) Synced() error {
 
 // Get looks at the caches and judges one Service. What it costs does not depend on what
 // else there is in the namespace.
-func (t *Targets) Get(key Key) View {
-	a := t.area(key.Namespace)
+func (t *Targets) Get(key Key) Resolution {
+	a := t.informersFor(key.Namespace)
 	if a == nil || !a.synced() {
-		return View{}
+		return Resolution{}
 	}
 	// The version first: the slices are that new, or newer.
 	version := a.slices.GetStore().LastStoreSyncResourceVersion()
-	found := Found{Key: key, Service: a.service(key), Now: time.Now()}
-	found.Slices = a.concerning(key, found.Service)
+	in := Input{Key: key, Service: a.getService(key), Now: time.Now()}
+	in.Slices = a.slicesFor(key, in.Service)
 	var uid types.UID
-	if found.Service != nil {
-		uid = found.Service.UID
+	if in.Service != nil {
+		uid = in.Service.UID
 	}
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if before := t.memories[key]; before.uid == uid {
-		found.Before = before.Memory
+		in.Previous = before.Memory
 	}
-	view, after := Resolve(t.cfg, found)
+	resolution, after := Resolve(t.cfg, in)
 	if after == (Memory{}) {
 		delete(t.memories, key)
 	} else {
-		t.memories[key] = memory{after, uid}
+		t.memories[key] = serviceMemory{after, uid}
 	}
-	view.Synced, view.ResourceVersion, view.ClusterIPs = true, version, t.clusterIPs()
-	return view
+	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, t.allClusterIPs()
+	return resolution
 }
 
-// area is the one that a namespace lies in.
-func (t *Targets) area(namespace string) *area {
-	if all := t.areas[metav1.NamespaceAll]; all != nil {
+// informersFor is the one that a namespace lies in.
+func (t *Targets) informersFor(namespace string) *namespaceInformers {
+	if all := t.informers[metav1.NamespaceAll]; all != nil {
 		return all
 	}
-	return t.areas[namespace]
+	return t.informers[namespace]
 }
 
-// touch notes that Services may have changed.
-func (t *Targets) touch(keys ...Key) {
+// markDirty notes that Services may have changed.
+func (t *Targets) markDirty(keys ...Key) {
 	t.mu.Lock()
 	for _, key := range keys {
-		t.touched[key] = struct{}{}
+		t.dirty[key] = struct{}{}
 	}
 	t.mu.Unlock()
 	select {
@@ -206,31 +206,31 @@ func (t *Targets) touch(keys ...Key) {
 	}
 }
 
-// use notes the ClusterIPs of a Service; none: it is gone.
-func (t *Targets) use(key Key, ips []netip.Addr) {
+// recordClusterIPs notes the ClusterIPs of a Service; none: it is gone.
+func (t *Targets) recordClusterIPs(key Key, ips []netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if slices.Equal(t.used[key], ips) {
+	if slices.Equal(t.clusterIPsByService[key], ips) {
 		return
 	}
-	t.union = nil
+	t.clusterIPUnion = nil
 	if len(ips) == 0 {
-		delete(t.used, key)
+		delete(t.clusterIPsByService, key)
 	} else {
-		t.used[key] = ips
+		t.clusterIPsByService[key] = ips
 	}
 }
 
-func (t *Targets) clusterIPs() map[netip.Addr]struct{} {
-	if t.union == nil {
-		t.union = make(map[netip.Addr]struct{}, len(t.used))
-		for _, ips := range t.used {
+func (t *Targets) allClusterIPs() map[netip.Addr]struct{} {
+	if t.clusterIPUnion == nil {
+		t.clusterIPUnion = make(map[netip.Addr]struct{}, len(t.clusterIPsByService))
+		for _, ips := range t.clusterIPsByService {
 			for _, ip := range ips {
-				t.union[ip] = struct{}{}
+				t.clusterIPUnion[ip] = struct{}{}
 			}
 		}
 	}
-	return t.union
+	return t.clusterIPUnion
 }
 
 // trimService drops what is never looked at: of Services not ours, there may be many, all
@@ -241,7 +241,7 @@ func (t *Targets) trimService(obj any) (any, error) {
 		return obj, nil
 	}
 	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
-	if t.noteLabel(svc) || t.cfg.belongs(svc) {
+	if t.recordLabel(svc) || t.cfg.isTarget(svc) {
 		return svc, nil
 	}
 	small := &corev1.Service{}
@@ -250,28 +250,28 @@ func (t *Targets) trimService(obj any) (any, error) {
 	if class, labelled := svc.Labels[LabelClass]; labelled {
 		small.Labels = map[string]string{LabelClass: class}
 	}
-	if text, given := svc.Annotations[prefix+paused]; given {
-		small.Annotations = map[string]string{prefix + paused: text}
+	if text, given := svc.Annotations[annotationPrefix+pausedAnnotation]; given {
+		small.Annotations = map[string]string{annotationPrefix + pausedAnnotation: text}
 	}
 	small.Spec.ClusterIP, small.Spec.ClusterIPs = svc.Spec.ClusterIP, svc.Spec.ClusterIPs
 	return small, nil
 }
 
-// noteLabel notes that the Service belongs to this class by its label, before anyone asks for it: the
+// recordLabel notes that the Service belongs to this class by its label, before anyone asks for it: the
 // label may be removed at once. It reports whether it does or did, so that it may stay managed for a while.
-func (t *Targets) noteLabel(svc *corev1.Service) bool {
+func (t *Targets) recordLabel(svc *corev1.Service) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := keyOf(svc)
 	before := t.memories[key]
 	if before.uid != svc.UID {
-		before = memory{uid: svc.UID}
+		before = serviceMemory{uid: svc.UID}
 	}
 	if t.cfg.Class != "" && svc.Labels[LabelClass] == t.cfg.Class {
-		before.Labelled, before.Unlabelled = true, time.Time{}
+		before.Labeled, before.UnlabeledSince = true, time.Time{}
 		t.memories[key] = before
 	}
-	return before.Labelled
+	return before.Labeled
 }
 
 // trimSlice drops what is never looked at of slices that others manage. Of another class's it
@@ -281,10 +281,10 @@ func (t *Targets) trimSlice(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	if by := slice.Labels[discoveryv1.LabelManagedBy]; by != t.cfg.managedBy() && (by == "" || by != t.cfg.Named.ManagedBy) {
+	if by := slice.Labels[discoveryv1.LabelManagedBy]; by != t.cfg.managedBy() && (by == "" || by != t.cfg.NamedTarget.ManagedBy) {
 		endpoints := slice.Endpoints
 		slice.Endpoints, slice.Ports, slice.ManagedFields, slice.Annotations = nil, nil, nil, nil
-		if at := slices.IndexFunc(endpoints, isReady); at >= 0 && ofAnotherClass(slice) {
+		if at := slices.IndexFunc(endpoints, isReady); at >= 0 && isOtherClass(slice) {
 			slice.Endpoints = []discoveryv1.Endpoint{*endpoints[at].DeepCopy()}
 		}
 	}

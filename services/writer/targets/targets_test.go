@@ -19,121 +19,121 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func served(v View) bool { return v.Synced && v.Ours && v.Refusal == nil && !v.Leaving }
+func isServed(v Resolution) bool { return v.Synced && v.Relevant && v.Rejection == nil && !v.OptedOut }
 
-func TestTheNamedTargetIsFollowedThroughItsLife(t *testing.T) {
-	r := run(t, naming(), fake.NewClientset(slice("by-hand", "hand")))
+func TestFollowsNamedTarget(t *testing.T) {
+	r := run(t, configWithNamedTarget(), fake.NewClientset(slice("by-hand", "hand")))
 	unlabelled := service()
 	unlabelled.Labels = nil
-	view := r.await(shop, "no Service", func(v View) bool { return v.Synced && v.Refusal != nil })
-	if view.Refusal.Reason != "ServiceNotFound" || view.Service.UID != "" {
-		t.Errorf("refused: %v", view.Refusal)
+	resolution := r.await(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
+	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
+		t.Errorf("refused: %v", resolution.Rejection)
 	}
 	r.apply(unlabelled)
-	view = r.await(shop, "the Service", served)
-	if view.Target.UID != "svc-1" || view.Service.UID != "svc-1" {
-		t.Errorf("UID is %s", view.Target.UID)
+	resolution = r.await(shop, "the Service", isServed)
+	if resolution.Target.UID != "svc-1" || resolution.ServiceRef.UID != "svc-1" {
+		t.Errorf("UID is %s", resolution.Target.UID)
 	}
-	if len(view.Slices) != 1 || view.Slices[0].Endpoints != nil {
-		t.Errorf("a foreign slice should come without endpoints: %+v", view.Slices)
+	if len(resolution.Slices) != 1 || resolution.Slices[0].Endpoints != nil {
+		t.Errorf("a foreign slice should come without endpoints: %+v", resolution.Slices)
 	}
 	selecting := unlabelled.DeepCopy()
 	selecting.Spec.Selector = map[string]string{"app": "shop"}
 	r.apply(selecting)
-	r.await(shop, "the selector", func(v View) bool {
-		return v.Refusal != nil && v.Refusal.Reason == "ServiceHasSelector" && v.Service.UID == "svc-1"
+	r.await(shop, "the selector", func(v Resolution) bool {
+		return v.Rejection != nil && v.Rejection.Reason == "ServiceHasSelector" && v.ServiceRef.UID == "svc-1"
 	})
 	r.remove(shop)
-	r.await(shop, "the Service's end", func(v View) bool { return v.Refusal != nil && v.Refusal.Reason == "ServiceNotFound" })
+	r.await(shop, "the Service's end", func(v Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" })
 	again := unlabelled.DeepCopy()
 	again.UID = "svc-2"
 	r.apply(again)
-	r.await(shop, "the Service created again", func(v View) bool { return served(v) && v.Target.Owner.UID == "svc-2" })
+	r.await(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
 	r.applySlice(slice("shop-nodes", "slicefeed-default"))
-	view = r.await(shop, "our slice, whole", func(v View) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 })
-	if diff := cmp.Diff([]string{"by-hand", "shop-nodes"}, names(view.Slices)); diff != "" {
+	resolution = r.await(shop, "our slice, whole", func(v Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 })
+	if diff := cmp.Diff([]string{"by-hand", "shop-nodes"}, sliceNames(resolution.Slices)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestALabelledServiceIsFollowedFromItsLabelToItsOptingOut(t *testing.T) {
+func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	plain := service()
 	plain.Labels = nil
 	r := run(t, config(), fake.NewClientset(plain))
-	if view := r.Get(shop); view.Synced && view.Ours {
+	if resolution := r.Get(shop); resolution.Synced && resolution.Relevant {
 		t.Error("ours without a label")
 	}
 	r.apply(service())
-	r.await(shop, "the label", served)
-	r.applySlice(ours("shop-slicefeed", "svc-1"))
-	r.await(shop, "our slice", func(v View) bool { return served(v) && len(v.Slices) == 1 })
+	r.await(shop, "the label", isServed)
+	r.applySlice(ownedSlice("shop-slicefeed", "svc-1"))
+	r.await(shop, "our slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
 	r.apply(plain)
-	r.await(shop, "the label's removal", func(v View) bool { return served(v) && v.Departing != nil })
+	r.await(shop, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
 	without := plain.DeepCopy()
 	without.Labels = map[string]string{LabelClass: "none"}
 	r.apply(without)
-	r.await(shop, "the opting out", func(v View) bool { return v.Ours && v.Leaving && len(v.Slices) == 1 && !v.Paused })
+	r.await(shop, "the opting out", func(v Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused })
 	paused := without.DeepCopy()
 	paused.Annotations["slicefeed.dev/paused"] = "true"
 	r.apply(paused)
-	r.await(shop, "the pause", func(v View) bool { return v.Leaving && v.Paused })
+	r.await(shop, "the pause", func(v Resolution) bool { return v.OptedOut && v.Paused })
 	r.removeSlice("web", "shop-slicefeed")
-	r.await(shop, "the end", func(v View) bool { return v.Synced && !v.Ours && !v.Leaving })
-	if len(r.memories) != 0 || len(r.given) != 0 {
-		t.Errorf("something is remembered of a Service that is not ours: %v, %v", r.memories, r.given)
+	r.await(shop, "the end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
+	if len(r.memories) != 0 || len(r.returned) != 0 {
+		t.Errorf("something is remembered of a Service that is not ours: %v, %v", r.memories, r.returned)
 	}
 	r.applySlice(slice("shop-of-others", "hand"))
-	r.apply(named("cart", "svc-9"))
-	r.await(Key{"web", "cart"}, "another Service", served)
+	r.apply(namedService("cart", "svc-9"))
+	r.await(Key{"web", "cart"}, "another Service", isServed)
 	if at := slices.Index(r.taken, Key{"web", "cart"}); slices.Contains(r.taken[at:], shop) {
 		t.Errorf("told of a Service that is not ours any more: %v", r.taken)
 	}
 }
 
-func TestADeletedServiceEndsItsControl(t *testing.T) {
-	r := run(t, config(), fake.NewClientset(service(), ours("shop-slicefeed", "svc-1")))
-	r.await(shop, "the Service", served)
+func TestDeletedServiceIsIrrelevant(t *testing.T) {
+	r := run(t, config(), fake.NewClientset(service(), ownedSlice("shop-slicefeed", "svc-1")))
+	r.await(shop, "the Service", isServed)
 	r.remove(shop)
-	r.await(shop, "its end", func(v View) bool { return v.Synced && !v.Ours && !v.Leaving && v.Refusal == nil })
+	r.await(shop, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut && v.Rejection == nil })
 }
 
-func TestARecreatedServiceBeginsAnew(t *testing.T) {
+func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	first := service()
-	r := run(t, config(), fake.NewClientset(first, ours("shop-slicefeed", "svc-1")))
-	r.await(shop, "the Service", served)
+	r := run(t, config(), fake.NewClientset(first, ownedSlice("shop-slicefeed", "svc-1")))
+	r.await(shop, "the Service", isServed)
 	mistaken := service()
 	mistaken.Annotations["slicefeed.dev/probe"] = "ping"
 	r.apply(mistaken)
-	r.await(shop, "the mistake", func(v View) bool { return served(v) && v.Mistake != nil })
+	r.await(shop, "the mistake", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
 	// Deleted and created again between two looks.
 	again := mistaken.DeepCopy()
 	again.UID = "svc-2"
 	r.apply(again)
-	view := r.await(shop, "the new one", func(v View) bool { return v.Service.UID == "svc-2" })
-	if view.Refusal == nil || view.Refusal.Reason != "InvalidAnnotation" {
-		t.Errorf("the settings of the one before are not its own: %v", view.Refusal)
+	resolution := r.await(shop, "the new one", func(v Resolution) bool { return v.ServiceRef.UID == "svc-2" })
+	if resolution.Rejection == nil || resolution.Rejection.Reason != "InvalidAnnotation" {
+		t.Errorf("the settings of the one before are not its own: %v", resolution.Rejection)
 	}
 	again.Annotations = nil
 	r.apply(again)
-	view = r.await(shop, "the mended one", served)
-	if desired := view.Target.Desired(); len(view.Slices) != 1 || !desired.Owns(view.Slices[0]) || desired.Owner.UID != "svc-2" {
-		t.Errorf("the old slice is ours to put right: %+v", view.Slices)
+	resolution = r.await(shop, "the mended one", isServed)
+	if desired := resolution.Target.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) || desired.Owner.UID != "svc-2" {
+		t.Errorf("the old slice is ours to put right: %+v", resolution.Slices)
 	}
 }
 
-func TestASliceWhoseLabelsWereAlteredStillConcernsItsOwner(t *testing.T) {
-	r := run(t, config(), fake.NewClientset(service(), ours("renamed", "svc-1")))
-	r.await(shop, "the slice", func(v View) bool { return served(v) && len(v.Slices) == 1 })
-	altered := ours("renamed", "svc-1")
+func TestRelabeledSliceStillAffectsOwner(t *testing.T) {
+	r := run(t, config(), fake.NewClientset(service(), ownedSlice("renamed", "svc-1")))
+	r.await(shop, "the slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+	altered := ownedSlice("renamed", "svc-1")
 	altered.Labels["kubernetes.io/service-name"] = "cart"
 	altered.ResourceVersion = "7"
 	r.applySlice(altered)
-	r.await(shop, "the alteration", func(v View) bool {
+	r.await(shop, "the alteration", func(v Resolution) bool {
 		return len(v.Slices) == 1 && v.Slices[0].Labels["kubernetes.io/service-name"] == "cart" && v.Target.Desired().Owns(v.Slices[0])
 	})
 }
 
-func TestNamespacesAreWatchedAsConfigured(t *testing.T) {
+func TestWatchesConfiguredNamespaces(t *testing.T) {
 	in := func(namespace string) *corev1.Service {
 		svc := service()
 		svc.Namespace = namespace
@@ -153,11 +153,11 @@ func TestNamespacesAreWatchedAsConfigured(t *testing.T) {
 			cfg := config()
 			cfg.Namespaces = tc.namespaces
 			if tc.named != "" {
-				cfg.Named = Named{Namespace: tc.named, Service: "shop"}
+				cfg.NamedTarget = NamedTarget{Namespace: tc.named, Service: "shop"}
 			}
 			r := run(t, cfg, fake.NewClientset(in("a"), in("b"), in("c")))
 			var got []string
-			for _, key := range r.told(len(tc.want)) {
+			for _, key := range r.takeAll(len(tc.want)) {
 				got = append(got, key.Namespace)
 			}
 			if err := r.Synced(); err != nil {
@@ -173,18 +173,18 @@ func TestNamespacesAreWatchedAsConfigured(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
 	client := fake.NewClientset(service())
 	client.PrependReactor("list", "endpointslices", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		return action.GetNamespace() == "secret", nil, errors.New("endpointslices is forbidden")
 	})
 	cfg := config()
 	cfg.Namespaces = []string{"web", "secret"}
-	cfg.Named = Named{Namespace: "secret", Service: "shop"}
+	cfg.NamedTarget = NamedTarget{Namespace: "secret", Service: "shop"}
 	r := run(t, cfg, client)
-	r.await(shop, "the Service of the other namespace", served)
-	if view := r.Get(Key{"secret", "shop"}); view.Synced {
-		t.Errorf("%+v", view)
+	r.await(shop, "the Service of the other namespace", isServed)
+	if resolution := r.Get(Key{"secret", "shop"}); resolution.Synced {
+		t.Errorf("%+v", resolution)
 	}
 	if slices.ContainsFunc(r.taken, func(k Key) bool { return k.Namespace == "secret" }) {
 		t.Errorf("told of what nobody can judge: %v", r.taken)
@@ -203,12 +203,12 @@ func TestANamespaceThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestTheClusterIPsOfAllWatchedServicesAreForbidden(t *testing.T) {
-	other := named("cart", "svc-2")
+func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
+	other := namedService("cart", "svc-2")
 	other.Labels = nil
 	other.Spec.ClusterIP, other.Spec.ClusterIPs = "10.96.0.10", []string{"10.96.0.10", "fd00::10"}
 	r := run(t, config(), fake.NewClientset(service(), other))
-	before := r.await(shop, "the Service", served).ClusterIPs
+	before := r.await(shop, "the Service", isServed).ClusterIPs
 	want := map[netip.Addr]struct{}{}
 	for _, a := range []string{"10.96.0.9", "10.96.0.10", "fd00::10"} {
 		want[netip.MustParseAddr(a)] = struct{}{}
@@ -221,49 +221,49 @@ func TestTheClusterIPsOfAllWatchedServicesAreForbidden(t *testing.T) {
 	mine := service()
 	mine.Annotations["slicefeed.dev/list-out"] = "false"
 	r.apply(mine)
-	after := r.await(shop, "a change after that", func(v View) bool { return !v.Target.Settings.ListOut }).ClusterIPs
+	after := r.await(shop, "a change after that", func(v Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
 	if len(after) != 1 || len(before) != 3 {
 		t.Errorf("now %v; what was given before must not change: %v", after, before)
 	}
 }
 
-// counting is a cache that counts what it hands out.
-type counting struct {
+// countingIndexer is a cache that counts what it hands out.
+type countingIndexer struct {
 	cache.Indexer
 
 	t      *testing.T
 	looked int
 }
 
-func (c *counting) ByIndex(index, value string) ([]any, error) {
+func (c *countingIndexer) ByIndex(index, value string) ([]any, error) {
 	found, err := c.Indexer.ByIndex(index, value)
 	c.looked += len(found)
 	return found, err
 }
 
-func (c *counting) List() []any {
+func (c *countingIndexer) List() []any {
 	c.t.Error("the whole namespace was listed")
 	return c.Indexer.List()
 }
 
-// indexed puts a counting cache in front of an informer's.
-type indexed struct {
+// countingInformer puts a counting cache in front of an informer's.
+type countingInformer struct {
 	cache.SharedIndexInformer
 
-	counting *counting
+	counting *countingIndexer
 }
 
-func (i indexed) GetIndexer() cache.Indexer { return i.counting }
+func (i countingInformer) GetIndexer() cache.Indexer { return i.counting }
 
-func TestAChangeOfOneAmongManyLooksAtNoOther(t *testing.T) {
+func TestGetReadsOneServiceOnly(t *testing.T) {
 	const many = 500
 	var objects []runtime.Object
 	for i := range many {
 		name := fmt.Sprintf("svc-%03d", i)
 		uid := types.UID("uid-" + name)
-		mine, pods := ours(name+"-slicefeed", uid), slice(name+"-pods", "endpointslice-controller.k8s.io")
+		mine, pods := ownedSlice(name+"-slicefeed", uid), slice(name+"-pods", "endpointslice-controller.k8s.io")
 		mine.Labels["kubernetes.io/service-name"], pods.Labels["kubernetes.io/service-name"] = name, name
-		objects = append(objects, named(name, uid), mine, pods)
+		objects = append(objects, namedService(name, uid), mine, pods)
 	}
 	cfg, client := config(), fake.NewClientset(objects...)
 	cfg.Client = client
@@ -271,22 +271,22 @@ func TestAChangeOfOneAmongManyLooksAtNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := targets.areas["web"]
-	c := &counting{Indexer: a.slices.GetIndexer(), t: t}
-	a.slices = indexed{a.slices, c}
+	a := targets.informers["web"]
+	c := &countingIndexer{Indexer: a.slices.GetIndexer(), t: t}
+	a.slices = countingInformer{a.slices, c}
 	r := start(t, targets, client)
-	r.told(many)
+	r.takeAll(many)
 	r.taken, c.looked = nil, 0
 	key := Key{"web", "svc-123"}
-	changed := ours("svc-123-slicefeed", "uid-svc-123")
+	changed := ownedSlice("svc-123-slicefeed", "uid-svc-123")
 	changed.Labels["kubernetes.io/service-name"] = "svc-123"
 	changed.Endpoints[0].Addresses[0] = "10.0.0.2"
 	r.applySlice(changed)
-	view := r.await(key, "the change", served)
+	resolution := r.await(key, "the change", isServed)
 	if diff := cmp.Diff([]Key{key}, r.taken); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"svc-123-pods", "svc-123-slicefeed"}, names(view.Slices)); diff != "" {
+	if diff := cmp.Diff([]string{"svc-123-pods", "svc-123-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
 		t.Error(diff)
 	}
 	// Two slices by the name and one by the owner, for Take and for the await's Get.
@@ -295,29 +295,29 @@ func TestAChangeOfOneAmongManyLooksAtNoOther(t *testing.T) {
 	}
 
 	r.taken = nil
-	another := named("svc-321", "uid-svc-321")
+	another := namedService("svc-321", "uid-svc-321")
 	another.Annotations["slicefeed.dev/list-out"] = "false"
 	r.apply(another)
-	r.await(keyOf(another), "the change of a Service", func(v View) bool { return !v.Target.Settings.ListOut })
+	r.await(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Target.Settings.ListUnready })
 	if diff := cmp.Diff([]Key{keyOf(another)}, r.taken); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestANewListingOfWhatIsKnownTellsNothing(t *testing.T) {
+func TestRelistWithoutChangesIsIgnored(t *testing.T) {
 	a, b, c := service(), service(), service()
 	a.ResourceVersion, b.ResourceVersion, c.ResourceVersion = "5", "5", "6"
-	if !same(a, b) || same(a, c) || same(metav1.Object(a), nil) {
+	if !equalVersions(a, b) || equalVersions(a, c) || equalVersions(metav1.Object(a), nil) {
 		t.Error("only the version tells whether anything changed")
 	}
 }
 
-func TestWhatIsNeverLookedAtIsNotKept(t *testing.T) {
-	targets, err := New(naming())
+func TestDropsUnusedFields(t *testing.T) {
+	targets, err := New(configWithNamedTarget())
 	if err != nil {
 		t.Fatal(err)
 	}
-	fat := named("cart", "svc-2")
+	fat := namedService("cart", "svc-2")
 	fat.Labels = map[string]string{"a": "b", LabelClass: "blue"}
 	fat.Annotations = map[string]string{"kubectl": "much", "slicefeed.dev/paused": "true", "slicefeed.dev/probe": "tcp"}
 	got, err := targets.trimService(fat)

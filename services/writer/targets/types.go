@@ -20,26 +20,26 @@ const LabelClass = "slicefeed.dev/class"
 
 // Reasons of refusals and mistakes, as Events have them.
 const (
-	ReasonServiceNotFound       = "ServiceNotFound"
-	ReasonServiceTerminating    = "ServiceTerminating"
-	ReasonServiceHasSelector    = "ServiceHasSelector"
-	ReasonExternalName          = "ExternalName"
-	ReasonLocalTrafficPolicy    = "LocalTrafficPolicy"
-	ReasonTooManyPorts          = "TooManyPorts"
-	ReasonNamedTargetPort       = "NamedTargetPort"
-	ReasonInvalidTargetPort     = "InvalidTargetPort"
-	ReasonTargetPortAmbiguous   = "TargetPortAmbiguous"
-	ReasonNoProbePort           = "NoProbePort"
-	ReasonLegacyEndpoints       = "LegacyEndpoints"
-	ReasonOtherWriter           = "OtherWriter"
-	ReasonSlicesLeftBehind      = "SlicesLeftBehind"
-	ReasonInvalidAnnotation     = "InvalidAnnotation"
-	ReasonSourceNotGiven        = "SourceNotGiven"
-	ReasonUnknownSource         = "UnknownSource"
-	ReasonNamespaceOutsideFence = "NamespaceOutsideFence"
-	ReasonPortOutsideFence      = "PortOutsideFence"
-	ReasonLabelRemoved          = "LabelRemoved"
-	ReasonClassChanged          = "ClassChanged"
+	ReasonServiceNotFound     = "ServiceNotFound"
+	ReasonServiceTerminating  = "ServiceTerminating"
+	ReasonServiceHasSelector  = "ServiceHasSelector"
+	ReasonExternalName        = "ExternalName"
+	ReasonLocalTrafficPolicy  = "LocalTrafficPolicy"
+	ReasonTooManyPorts        = "TooManyPorts"
+	ReasonNamedTargetPort     = "NamedTargetPort"
+	ReasonInvalidTargetPort   = "InvalidTargetPort"
+	ReasonAmbiguousTargetPort = "TargetPortAmbiguous"
+	ReasonNoProbePort         = "NoProbePort"
+	ReasonLegacyEndpoints     = "LegacyEndpoints"
+	ReasonOwnedByOtherWriter  = "OtherWriter"
+	ReasonOrphanedSlices      = "SlicesLeftBehind"
+	ReasonInvalidAnnotation   = "InvalidAnnotation"
+	ReasonSourceRequired      = "SourceNotGiven"
+	ReasonUnknownSource       = "UnknownSource"
+	ReasonNamespaceNotAllowed = "NamespaceOutsideFence"
+	ReasonPortNotAllowed      = "PortOutsideFence"
+	ReasonLabelRemoved        = "LabelRemoved"
+	ReasonClassChanged        = "ClassChanged"
 )
 
 // Key names a Service.
@@ -55,7 +55,7 @@ func (k Key) compare(other Key) int {
 type Source struct {
 	Name       string
 	Namespaces []string               // in which Services may point to it; empty: all that are watched
-	Allows     func(port uint16) bool // ports that may be written and probed; nil: all
+	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
 }
 
 // Settings are what a Service's annotations may change.
@@ -68,13 +68,13 @@ type Settings struct {
 	ShrinkWindow time.Duration
 	// EmptyThreshold is how many observations make an empty source believed.
 	EmptyThreshold int
-	ListOut        bool      // endpoints that are out are listed
+	ListUnready    bool      // endpoints that are out are listed
 	Paused         bool      // no write of any kind
 	Resync         time.Time // when a person asked for a resync; zero: never
 }
 
-// Named is the one target given by name; the zero value is none.
-type Named struct {
+// NamedTarget is the one target given by name; the zero value is none.
+type NamedTarget struct {
 	Namespace, Service string
 	ManagedBy          string // marks its slices as ours; empty: as those of labelled Services
 	FirstName          string // of its first slice; empty: as of labelled Services
@@ -83,27 +83,27 @@ type Named struct {
 	Port uint16
 }
 
-func (n Named) key() Key { return Key{n.Namespace, n.Service} }
+func (n NamedTarget) key() Key { return Key{n.Namespace, n.Service} }
 
 // Target is a Service that can be served. Of one that is refused or being left, only what
 // names it and its slices is sure to be set, and the settings if they could be read.
 type Target struct {
 	Key
 
-	UID       types.UID
-	Owner     metav1.OwnerReference // to the Service, without blockOwnerDeletion: some clusters forbid it
-	ManagedBy string                // marks slices as ours
-	Writer    string                // value of slicefeed.dev/writer
-	FirstName string                // of the first slice
-	Families  []discoveryv1.AddressType
-	Ports     []discoveryv1.EndpointPort
-	ProbePort uint16   // 0: none, which only happens while probing is off
-	Foreign   []string // slices of this Service that others manage; consumers add them to ours
-	// OtherClasses are slices of this Service that writers of other classes left or write now.
-	OtherClasses []string
-	Settings     Settings
-	// PublishesNotReady: the Service asks consumers to send to endpoints that are not ready too.
-	PublishesNotReady bool
+	UID           types.UID
+	Owner         metav1.OwnerReference // to the Service, without blockOwnerDeletion: some clusters forbid it
+	ManagedBy     string                // marks slices as ours
+	Writer        string                // value of slicefeed.dev/writer
+	FirstName     string                // of the first slice
+	Families      []discoveryv1.AddressType
+	Ports         []discoveryv1.EndpointPort
+	ProbePort     uint16   // 0: none, which only happens while probing is off
+	ForeignSlices []string // slices of this Service that others manage; consumers add them to ours
+	// OtherClassSlices are slices of this Service that writers of other classes left or write now.
+	OtherClassSlices []string
+	Settings         Settings
+	// PublishNotReadyAddresses: the Service asks consumers to send to endpoints that are not ready too.
+	PublishNotReadyAddresses bool
 	// TrafficDistribution is the Service's own; empty: none.
 	TrafficDistribution string
 	// Labels are those of the Service that its slices get too.
@@ -120,46 +120,46 @@ func (t Target) Desired() planner.Desired {
 	}
 }
 
-// Refusal is why a Service is not served. Nothing is written while it lasts, and nothing
+// Rejection is why a Service is not served. Nothing is written while it lasts, and nothing
 // is deleted either: what the slices say stays until someone decides.
-type Refusal struct {
+type Rejection struct {
 	Reason  string // CamelCase, as an Event's reason
 	Message string // at most an Event's note: what was seen and what to do
 }
 
 // Error makes a Refusal usable as one.
-func (r *Refusal) Error() string { return r.Message }
+func (r *Rejection) Error() string { return r.Message }
 
-// View is what is known of a target at one moment. Its objects are shared with the cache
+// Resolution is what is known of a target at one moment. Its objects are shared with the cache
 // and must not be changed.
-type View struct {
+type Resolution struct {
 	// Synced is whether the caches of its namespace were filled once; before, nothing else
 	// means anything.
 	Synced bool
-	// Ours is whether the Service has anything to do with us: it is to be served, or slices
+	// Relevant is whether the Service has anything to do with us: it is to be served, or slices
 	// of ours are left of it. When it no longer is, its control ends.
-	Ours bool
+	Relevant bool
 	// Leaving: the Service is there and was opted out. Slices are those of ours that are left
 	// of it, all to be deleted, unless Paused.
-	Leaving bool
+	OptedOut bool
 	// Paused: someone acts by hand, so nothing at all is written. It is known whatever else
 	// could not be read.
 	Paused bool
 	// Target is served unless Refusal says why not.
-	Target  Target
-	Refusal *Refusal
+	Target    Target
+	Rejection *Rejection
 	// ProbesOnly: the Service is rejected, but what its slices list goes on following its probes,
 	// for which the Target has the settings and the port. Nothing else is written.
 	ProbesOnly bool
-	// Mistake is of annotations that cannot be used; the target keeps the settings accepted last.
-	Mistake *Refusal
+	// AnnotationError is of annotations that cannot be used; the target keeps the settings accepted last.
+	AnnotationError *Rejection
 	// Departing: the label does not name this class any more. The Service is managed as before
 	// until Wake, or rejected with the same notice if nothing says how it was managed.
-	Departing *Refusal
-	// Wake is when to look again though nothing changes; zero: only on a change.
-	Wake time.Time
-	// Service names the Service for Events; its UID is empty if there is none.
-	Service corev1.ObjectReference
+	PendingOptOut *Rejection
+	// RecheckAt is when to look again though nothing changes; zero: only on a change.
+	RecheckAt time.Time
+	// ServiceRef names the Service for Events; its UID is empty if there is none.
+	ServiceRef corev1.ObjectReference
 	// Slices are all that the planner has to see for this target; those that others manage
 	// come without endpoints.
 	Slices []*discoveryv1.EndpointSlice
