@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// item is an entry of a benchmark.
+// item is a benchmark entry.
 type item struct {
 	key   string
 	state uint64
@@ -34,7 +34,7 @@ func benchmarkSizes(b *testing.B, run func(b *testing.B, entries int)) {
 	}
 }
 
-// One entry changes, and one reader who was up to date is led on.
+// BenchmarkChange changes one entry and updates one reader that was up to date.
 func BenchmarkChange(b *testing.B) {
 	benchmarkSizes(b, func(b *testing.B, n int) {
 		s, items := newFilledSet(n)
@@ -43,33 +43,33 @@ func BenchmarkChange(b *testing.B) {
 		b.ReportAllocs()
 		for i := 1; b.Loop(); i++ {
 			s.Put(both[i%2])
-			a := s.Since(&at, nil)
-			if len(a.Upserts) != 1 {
-				b.Fatal("it is no change")
+			d := s.Since(&at, nil)
+			if len(d.Upserts) != 1 {
+				b.Fatal("not one upsert")
 			}
-			at = a.At
+			at = d.At
 		}
 	})
 }
 
-// A reader comes back from 100 changes ago.
+// BenchmarkResume resumes a reader that is 100 changes behind.
 func BenchmarkResume(b *testing.B) {
 	benchmarkSizes(b, func(b *testing.B, n int) {
 		s, items := newFilledSet(n)
 		at := s.Since(nil, nil).At
-		for i, one := range items[:100] {
-			s.Put(&item{key: one.key, state: uint64(i + 1)})
+		for i, e := range items[:100] {
+			s.Put(&item{key: e.key, state: uint64(i + 1)})
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			if a := s.Since(&at, nil); len(a.Upserts) != 100 {
-				b.Fatal("it is led elsewhere")
+			if d := s.Since(&at, nil); len(d.Upserts) != 100 {
+				b.Fatal("not 100 upserts")
 			}
 		}
 	})
 }
 
-// A reader comes who knows nothing, after a change.
+// BenchmarkReset sends the complete set to a new reader after each change.
 func BenchmarkReset(b *testing.B) {
 	benchmarkSizes(b, func(b *testing.B, n int) {
 		s, items := newFilledSet(n)
@@ -77,8 +77,8 @@ func BenchmarkReset(b *testing.B) {
 		b.ReportAllocs()
 		for i := 1; b.Loop(); i++ {
 			s.Put(both[i%2])
-			if a := s.Since(nil, nil); len(a.Upserts) != n {
-				b.Fatal("it is not the whole set")
+			if d := s.Since(nil, nil); len(d.Upserts) != n {
+				b.Fatal("not the complete set")
 			}
 		}
 	})

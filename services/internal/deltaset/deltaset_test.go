@@ -9,22 +9,22 @@ func (n named) Identity() (group, key string, fingerprint Digest) {
 }
 
 func TestDeltaWithoutChangesIsEmpty(t *testing.T) {
-	for name, of := range map[string]struct {
-		answer Delta[named]
-		want   bool
+	for name, tc := range map[string]struct {
+		delta Delta[named]
+		want  bool
 	}{
-		"nothing":          {Delta[named]{Count: 3}, true},
-		"a reset to none":  {Delta[named]{Reset: true}, false},
-		"one that is new":  {Delta[named]{Upserts: []named{"a"}}, false},
-		"one that is gone": {Delta[named]{Removed: []string{"a"}}, false},
+		"nothing":         {Delta[named]{Count: 3}, true},
+		"a reset to none": {Delta[named]{Reset: true}, false},
+		"an upsert":       {Delta[named]{Upserts: []named{"a"}}, false},
+		"a removal":       {Delta[named]{Removed: []string{"a"}}, false},
 	} {
-		if got := of.answer.Empty(); got != of.want {
-			t.Errorf("%s: got %t, want %t", name, got, of.want)
+		if got := tc.delta.Empty(); got != tc.want {
+			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
 	}
 }
 
-// Groups come and go with the Services that they are of: the set must not grow with all there ever were.
+// Groups come and go with their Services: the set must not retain every group that ever existed.
 func TestRemoveDeletesEmptyGroups(t *testing.T) {
 	s := New[named]("e", 4)
 	for _, n := range []named{"a", "b"} {
@@ -32,18 +32,18 @@ func TestRemoveDeletesEmptyGroups(t *testing.T) {
 	}
 	s.Remove("g-a", "a")
 	if _, there := s.groups["g-a"]; there || len(s.groups) != 1 {
-		t.Errorf("after its last entry was removed the group is there: %v", s.groups)
+		t.Errorf("the empty group still exists: %v", s.groups)
 	}
 }
 
 func TestHasherEncodesBoolsInOrder(t *testing.T) {
 	seen := map[Digest][]bool{}
-	for _, answers := range [][]bool{{}, {true}, {false}, {true, false}, {false, true}} {
+	for _, values := range [][]bool{{}, {true}, {false}, {true, false}, {false, true}} {
 		var c Hasher
-		c.AddBools(answers...)
+		c.AddBools(values...)
 		if other, twice := seen[c.Fingerprint()]; twice {
-			t.Errorf("%v has the fingerprint of %v", answers, other)
+			t.Errorf("%v has the fingerprint of %v", values, other)
 		}
-		seen[c.Fingerprint()] = answers
+		seen[c.Fingerprint()] = values
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 )
 
-// item says a number.
+// item is an entry with a number as its content.
 type item struct {
 	group, key string
 	value      int
@@ -24,8 +24,8 @@ func (i item) Identity() (group, key string, fingerprint deltaset.Digest) {
 	return i.group, i.key, c.Fingerprint()
 }
 
-// Readers of any selection come and go at random, each as far behind as it likes, some with cursors
-// of another replica or with a digest that no set ever had; each ends with the truth in one answer.
+// Readers with any filter come and go at random, each as far behind as it likes, some with cursors of
+// another replica or with an invented digest. A single delta takes each to the current set.
 func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
@@ -52,20 +52,20 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "changes") {
 					group := rapid.IntRange(0, 2).Draw(t, "group")
 					i := item{fmt.Sprintf("g%d", group), fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")), rapid.IntRange(0, 2).Draw(t, "says")}
-					was, existed := truth[i.key]
+					previous, existed := truth[i.key]
 					if rapid.Bool().Draw(t, "gone") {
 						delete(truth, i.key)
 						for _, s := range replicas {
 							if s.Remove(i.group, i.key) != existed {
-								t.Fatalf("removing %s, which is there: %t, is reported otherwise", i.key, existed)
+								t.Fatalf("Remove(%s) did not return %t", i.key, existed)
 							}
 						}
 						continue
 					}
 					truth[i.key] = i
 					for _, s := range replicas {
-						if s.Put(i) != (!existed || was != i) {
-							t.Fatalf("putting %v in the place of %v (there: %t) is reported otherwise", i, was, existed)
+						if s.Put(i) != (!existed || previous != i) {
+							t.Fatalf("Put(%v) returned the wrong result; before: %v (existed: %t)", i, previous, existed)
 						}
 					}
 				}
@@ -73,31 +73,31 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 			"read": func(t *rapid.T) {
 				r, s := rapid.SampledFrom(readers).Draw(t, "reader"), rapid.SampledFrom(replicas).Draw(t, "replica")
 				before := r.Position
-				a := s.Since(before, r.selects)
-				if err := deltasettest.Apply(&r.Reader, a); err != nil {
+				d := s.Since(before, r.selects)
+				if err := deltasettest.Apply(&r.Reader, d); err != nil {
 					t.Fatal(err)
 				}
 				if !maps.Equal(r.Set, want(r.selects)) {
-					t.Fatalf("after a read the reader has %v, the truth is %v", r.Set, want(r.selects))
+					t.Fatalf("the reader has %v, want %v", r.Set, want(r.selects))
 				}
-				if before != nil && before.Epoch == a.At.Epoch {
-					behind := a.At.Revision - before.Revision
-					if entries := uint64(len(a.Upserts) + len(a.Removed)); !a.Reset && entries > behind {
+				if before != nil && before.Epoch == d.At.Epoch {
+					behind := d.At.Revision - before.Revision
+					if entries := uint64(len(d.Upserts) + len(d.Removed)); !d.Reset && entries > behind {
 						t.Fatalf("%d entries for %d changes", entries, behind)
 					}
-					if a.Reset && behind <= window {
-						t.Fatalf("a reset for a reader who is %d changes behind", behind)
+					if d.Reset && behind <= window {
+						t.Fatalf("a reset for a reader that is only %d changes behind", behind)
 					}
 				}
 			},
-			"select otherwise": func(t *rapid.T) {
+			"change filter": func(t *rapid.T) {
 				r := rapid.SampledFrom(readers).Draw(t, "reader")
 				r.selects = rapid.SampledFrom([]deltaset.Filter{nil, only("g0"), only("g2")}).Draw(t, "selection")
 				if err := deltasettest.Apply(&r.Reader, replicas[0].Since(r.Position, r.selects)); err != nil {
 					t.Fatal(err)
 				}
 				if !maps.Equal(r.Set, want(r.selects)) {
-					t.Fatalf("after another selection the reader has %v, the truth is %v", r.Set, want(r.selects))
+					t.Fatalf("with another filter the reader has %v, want %v", r.Set, want(r.selects))
 				}
 			},
 			"forge": func(t *rapid.T) {
@@ -114,14 +114,14 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 				case 2:
 					forged.Epoch = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "epoch")
 				}
-				// Whatever the answer to a forged position is, it leads to the truth or is the
-				// reset: never a change that would not fit.
-				a := replicas[0].Since(&forged, r.selects)
-				if !a.Reset && forged.Digest != r.Position.Digest {
-					t.Fatalf("a forged digest was answered as if it were known: %+v", a)
+				// A forged position must give the current set or a reset, never changes that do not
+				// apply to the reader's set.
+				d := replicas[0].Since(&forged, r.selects)
+				if !d.Reset && forged.Digest != r.Position.Digest {
+					t.Fatalf("a forged digest was accepted: %+v", d)
 				}
 				fresh := deltasettest.Reader{Set: r.Set}
-				if err := deltasettest.Apply(&fresh, a); err != nil {
+				if err := deltasettest.Apply(&fresh, d); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -132,7 +132,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 						t.Fatal(err)
 					}
 					if !maps.Equal(fresh.Set, want(nil)) {
-						t.Fatalf("the set has %v, the truth is %v", fresh.Set, want(nil))
+						t.Fatalf("the set has %v, want %v", fresh.Set, want(nil))
 					}
 				}
 			},

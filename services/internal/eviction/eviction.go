@@ -1,6 +1,7 @@
-// Package eviction bounds how many things of anonymous peers are kept at a time. It guarantees that
-// a full set gives up the oldest thing of the source address that has the most of them, so that a
-// flood from few addresses displaces only itself. It does not know what is kept, nor how that ends.
+// Package eviction limits how much is kept for anonymous peers, such as unfinished handshakes. It
+// guarantees that a full set evicts the oldest item of the source address that has the most items, so
+// that a flood from few addresses displaces only itself. It does not know what the items are, nor how
+// they end.
 package eviction
 
 import (
@@ -10,37 +11,37 @@ import (
 	"sync"
 )
 
-// Set keeps things by the address that they came from.
+// Set holds items by the source address that they came from.
 //
-// Evicting the oldest thing of all was rejected: whoever opens more than others then displaces the
-// others, and those that are farthest away first, since theirs take longest. Refusing the newest was
-// rejected too: whoever merely holds things locks everyone else out.
+// Evicting the oldest item of all was rejected: whoever opens more than others would displace the
+// others, and first of all the most distant peers, whose handshakes take longest. Rejecting the newest
+// was rejected too: whoever merely holds items open would lock everyone else out.
 type Set[T any] struct {
 	limit int
 	evict func(T)
 
 	mu      sync.Mutex
-	sources map[netip.Addr]*list.List // of *Kept[T], the oldest first
+	sources map[netip.Addr]*list.List // of *Item[T], oldest first
 	size    int
 	added   uint64
 }
 
-// Item is a thing in a set.
+// Item is one value in a set.
 type Item[T any] struct {
 	set      *Set[T]
 	value    T
 	source   netip.Addr
-	sequence uint64        // in which it was added
-	element  *list.Element // nil: it is no longer kept
+	sequence uint64        // numbers items in the order in which they were added
+	element  *list.Element // nil: no longer in the set
 }
 
-// NewSet returns a set of at most limit things. It calls evict under its lock, so that evict never
-// meets a thing that was removed; evict must not wait, nor call the set.
+// NewSet returns a set of at most limit items. It calls evict with its lock held, so that evict never
+// sees an item that was removed before. evict must neither block nor call the set.
 func NewSet[T any](limit int, evict func(T)) *Set[T] {
 	return &Set[T]{limit: limit, evict: evict, sources: map[netip.Addr]*list.List{}}
 }
 
-// Add keeps a thing, and evicts another one if there are too many then.
+// Add adds a value, and evicts another one if the set is full.
 func (s *Set[T]) Add(source netip.Addr, value T) *Item[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +61,8 @@ func (s *Set[T]) Add(source netip.Addr, value T) *Item[T] {
 	return item
 }
 
-// pickVictim is the oldest thing of the source that has the most; of several such sources, the oldest
-// of all. A set has some hundred sources at most, so looking at each costs microseconds.
+// pickVictim returns the oldest item of the largest source; if several are equally large, the oldest
+// of all of these. There are a few hundred sources at most, so that the loop takes microseconds.
 func (s *Set[T]) pickVictim() *Item[T] {
 	var victim *Item[T]
 	maxItems := 0
@@ -84,7 +85,7 @@ func (s *Set[T]) removeItem(item *Item[T]) {
 	}
 }
 
-// Remove ends the keeping of a thing. It reports whether the thing had not been evicted.
+// Remove removes the item. It returns false if the item was evicted before.
 func (i *Item[T]) Remove() bool {
 	i.set.mu.Lock()
 	defer i.set.mu.Unlock()
@@ -95,15 +96,16 @@ func (i *Item[T]) Remove() bool {
 	return true
 }
 
-// Len is how many things are kept.
+// Len returns the number of items.
 func (s *Set[T]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.size
 }
 
-// SourceAddr is the address that counts for a peer: an IPv4 address, or the /64 network of an IPv6
-// address, of which a single machine has 2^64. Peers without either share the zero address.
+// SourceAddr returns the address by which a peer is counted: its IPv4 address, or the /64 network of
+// its IPv6 address, because a single machine can use all 2^64 addresses of one. Peers that have neither
+// share the zero address.
 func SourceAddr(peer net.Addr) netip.Addr {
 	tcp, ok := peer.(*net.TCPAddr)
 	if !ok {
@@ -112,7 +114,7 @@ func SourceAddr(peer net.Addr) netip.Addr {
 	return SourceNetwork(tcp.AddrPort().Addr())
 }
 
-// SourceNetwork is Source of an address.
+// SourceNetwork is SourceAddr for an address.
 func SourceNetwork(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {

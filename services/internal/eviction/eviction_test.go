@@ -25,9 +25,9 @@ func TestEvictsOldestItemOfLargestSource(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var evicted []string
-			s := NewSet(4, func(thing string) { evicted = append(evicted, thing) })
-			for _, thing := range c.added {
-				s.Add(netip.AddrFrom4([4]byte{10, 0, 0, thing[0]}), thing)
+			s := NewSet(4, func(value string) { evicted = append(evicted, value) })
+			for _, value := range c.added {
+				s.Add(netip.AddrFrom4([4]byte{10, 0, 0, value[0]}), value)
 			}
 			if diff := cmp.Diff(c.evicted, evicted); diff != "" {
 				t.Error(diff)
@@ -40,30 +40,30 @@ func TestNeverExceedsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
 		var evicted []int
-		s := NewSet(limit, func(thing int) { evicted = append(evicted, thing) })
-		kept := map[int]*Item[int]{}
+		s := NewSet(limit, func(value int) { evicted = append(evicted, value) })
+		items := map[int]*Item[int]{}
 		for n := range rapid.IntRange(0, 60).Draw(t, "steps") {
-			if len(kept) > 0 && rapid.Bool().Draw(t, "remove") {
+			if len(items) > 0 && rapid.Bool().Draw(t, "remove") {
 				all := slices.Sorted(func(yield func(int) bool) {
-					for thing := range kept {
-						if !yield(thing) {
+					for value := range items {
+						if !yield(value) {
 							return
 						}
 					}
 				})
-				thing := rapid.SampledFrom(all).Draw(t, "which")
-				if was := !slices.Contains(evicted, thing); kept[thing].Remove() != was {
-					t.Fatalf("Remove of %d reports %v", thing, !was)
+				value := rapid.SampledFrom(all).Draw(t, "which")
+				if was := !slices.Contains(evicted, value); items[value].Remove() != was {
+					t.Fatalf("Remove of %d reports %v", value, !was)
 				}
-				delete(kept, thing)
+				delete(items, value)
 				continue
 			}
-			kept[n] = s.Add(netip.AddrFrom4([4]byte{10, 0, 0, rapid.Byte().Draw(t, "source") % 4}), n)
+			items[n] = s.Add(netip.AddrFrom4([4]byte{10, 0, 0, rapid.Byte().Draw(t, "source") % 4}), n)
 			for _, gone := range evicted {
-				delete(kept, gone)
+				delete(items, gone)
 			}
-			if s.Len() != len(kept) || s.Len() > limit {
-				t.Fatalf("%d are kept, want %d of at most %d", s.Len(), len(kept), limit)
+			if s.Len() != len(items) || s.Len() > limit {
+				t.Fatalf("%d items, want %d (limit %d)", s.Len(), len(items), limit)
 			}
 		}
 		if sorted := slices.Compact(slices.Sorted(slices.Values(evicted))); len(sorted) != len(evicted) {

@@ -6,31 +6,31 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What a message may carry.
+// Limits of one message.
 const (
-	// PayloadBudget is what upserts and removed keys may take of a message, unless a single upsert takes
-	// more: far below the limit of rule R3, since a thousand readers may be told the whole
-	// set at once, and each may have a few messages under way. A message is one frame of HTTP/2
-	// then, and fits grpc's pooled buffers of 16 KB; one that did not fit those of 32 KB would
-	// take a buffer of 1 MB.
+	// PayloadBudget is the size of the upserts and removed keys in a message; only a single upsert
+	// may be larger. It is far below the limit of rule R3, because a thousand subscribers may receive
+	// the complete set at the same time, with several messages in flight for each. A message of this
+	// size is one HTTP/2 frame and fits into the pooled 16 KB buffers of grpc. Above 32 KB, grpc
+	// would use a buffer of 1 MB.
 	PayloadBudget = 16<<10 - 1<<10
 
 	maxChunkEntries = 500 // upserts, or removed keys (rule R3)
-	entryOverhead   = 8   // of one of them: tag and length
+	entryOverhead   = 8   // tag and length of an entry
 )
 
-// Chunk is what one message carries of a change.
+// Chunk is the part of a delta that one message carries.
 type Chunk[W proto.Message] struct {
 	First, Last bool
 	Removed     []string
 	Upserts     []W
 }
 
-// Size is how many entries of the change it has.
+// Size is the number of upserts and removed keys.
 func (c *Chunk[W]) Size() int { return len(c.Removed) + len(c.Upserts) }
 
-// NextChunk returns what a message carries of a change, after so many entries of it that others
-// carry: removed ones first (rule R3).
+// NextChunk returns the chunk that starts at an offset, counted in entries. Removed keys come before
+// upserts (rule R3).
 func NextChunk[E any, W proto.Message](removed []string, upserts []E, offset int, encode func(E) W) Chunk[W] {
 	c := Chunk[W]{First: offset == 0}
 	upserts = upserts[max(offset-len(removed), 0):]
@@ -54,8 +54,8 @@ func NextChunk[E any, W proto.Message](removed []string, upserts []E, offset int
 	return c
 }
 
-// Chunks cuts a change into what messages carry: one at least. Each is made when the
-// one before has been taken, so that a slow reader of a large set does not hold it twice.
+// Chunks splits a delta into at least one chunk. Each chunk is built after the previous one was
+// consumed, so that sending a large set to a slow client does not hold an encoded copy of it.
 func Chunks[E any, W proto.Message](removed []string, upserts []E, encode func(E) W) iter.Seq[Chunk[W]] {
 	return func(yield func(Chunk[W]) bool) {
 		for offset := 0; ; {

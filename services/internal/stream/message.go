@@ -7,8 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Message is one to be sent, to any number of readers: it is encoded once. Nothing of it may be
-// altered any more.
+// Message is encoded once and may be sent to any number of subscribers. Its content must not change.
 type Message[M any] struct {
 	Content *M
 
@@ -17,7 +16,8 @@ type Message[M any] struct {
 	err     error
 }
 
-// send takes the first reader's codec for all of them: there is one, and no compressor.
+// send encodes the message with the codec of the first stream. All streams have the same one, and
+// none has a compressor.
 func (m *Message[M]) send(to grpc.ServerStream) error {
 	m.once.Do(func() { m.err = m.encoded.Encode(to, m.Content) })
 	if m.err != nil {
@@ -27,23 +27,22 @@ func (m *Message[M]) send(to grpc.ServerStream) error {
 }
 
 const (
-	// shareFor is how long a message is told to others, too. It may say for how long something has
-	// been so: that is by no more than this out of date.
+	// shareFor is how long a message is shared. Ages in a message are out of date by at most this.
 	shareFor = 100 * time.Millisecond
 
-	maxCachedMessages = 256 // messages kept: of as many views, or of readers that were left behind
+	maxCachedMessages = 256 // enough for this many views, or positions of slow subscribers
 )
 
-// MessageCache has readers that lack the same share the message that leads them on. Its zero value is
-// ready. Messages are kept until one is asked for a moment later, which heartbeats see to.
+// MessageCache lets subscribers at the same position share one message. The zero value is ready to
+// use. Messages are dropped by the first call after shareFor; heartbeats make sure that it comes.
 type MessageCache[K comparable, M any] struct {
 	mu        sync.Mutex
 	startedAt time.Time
 	messages  map[K]*Message[M]
 }
 
-// GetOrBuild returns the message that has been made for a key a moment ago, or makes it. The key has to
-// tell apart what differs in more than a moment's age.
+// GetOrBuild returns the recent message of a key, or builds it. Keys may be equal only if their
+// messages differ in nothing but ages.
 func (c *MessageCache[K, M]) GetOrBuild(key K, build func() *M) *Message[M] {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,7 +2,7 @@ package stream
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Kind is what is foremost in a message.
+// Kind classifies a message by the most important thing in it.
 type Kind string
 
 // The kinds of messages.
@@ -10,40 +10,40 @@ const (
 	Reset     Kind = "reset"
 	Delta     Kind = "delta"
 	Status    Kind = "status"
-	Heartbeat Kind = "heartbeat" // nothing is new
+	Heartbeat Kind = "heartbeat" // nothing has changed
 )
 
-// The ends of a stream.
+// Reasons why a stream ends.
 const (
-	endClient         = "client" // it went away, or its connection came of age
+	endClient         = "client" // the client left, or its connection reached its maximum age
 	endStopping       = "stopping"
 	endStalled        = "stalled"
 	endTooManyStreams = "too_many_streams"
 	endFailed         = "send_failed"
 )
 
-// Metrics are those of the streams of a service.
+// Metrics are the metrics of a service's streams.
 type Metrics struct {
 	Subscribers prometheus.Gauge
 	Messages    *prometheus.CounterVec // by kind
 	Ended       *prometheus.CounterVec // by reason
 }
 
-// NewMetrics registers the metrics of the streams of a half's method, and the number of changes
-// that there were of what it tells.
+// NewMetrics registers the metrics of a component's streaming method. revision returns the number of
+// changes so far.
 func NewMetrics(reg prometheus.Registerer, component, method string, revision func() uint64) *Metrics {
 	m := &Metrics{
 		Subscribers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "subscribers",
-			Help: "Live streams of " + method + ".",
+			Help: "Number of active streams of " + method + ".",
 		}),
 		Messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "stream_messages_total",
-			Help: "Messages sent to subscribers, by what is foremost in them.",
+			Help: "Number of messages sent to subscribers, by kind.",
 		}, []string{"kind"}),
 		Ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "streams_ended_total",
-			Help: "Streams of " + method + " that ended, by reason.",
+			Help: "Number of streams of " + method + " that ended, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, kind := range []Kind{Reset, Delta, Status, Heartbeat} {
@@ -54,7 +54,7 @@ func NewMetrics(reg prometheus.Registerer, component, method string, revision fu
 	}
 	reg.MustRegister(m.Subscribers, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: "slicefeed", Subsystem: component, Name: "feed_changes_total",
-		Help: "Changes of what " + method + " tells since the start, summed over all views that clients have.",
+		Help: "Number of changes that " + method + " published since the start, over all client views.",
 	}, func() float64 { return float64(revision()) }))
 	return m
 }

@@ -1,8 +1,8 @@
-// Package stream is the server's side of the streams that slicefeed.inventory.v1 describes,
-// whatever they tell. It promises heartbeats (rule R9), that no reader delays another or makes
-// the server hold more than the message it is being sent (R10), an end with UNAVAILABLE when the
-// server stops (R11), and messages of a bounded size (R3). It refuses to know what is told, and
-// who may be told it.
+// Package stream implements the server's side of the streams that slicefeed.inventory.v1 describes,
+// whatever their content. It guarantees heartbeats (rule R9), that no subscriber delays another or
+// makes the server hold more than the message being sent to it (R10), an end with UNAVAILABLE when
+// the server stops (R11), and messages of limited size (R3). It does not know what is sent, nor who
+// may receive it.
 package stream
 
 import (
@@ -21,19 +21,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config is what the streams of a service need. Durations and MaxPerClient have defaults, the
-// rest is mandatory.
+// Config configures the streams of a service. Durations and MaxPerClient have defaults, the rest is
+// mandatory.
 type Config struct {
 	Service string         // full name, for gRPC health
-	Health  *health.Server // told NOT_SERVING until Serving, and when the streams stop
+	Health  *health.Server // NOT_SERVING until Run finds the service ready, and after Stop
 	Metrics *Metrics
 
-	Heartbeat    time.Duration // between messages at rest; 0: 5 s
-	SendTimeout  time.Duration // how long one message may wait for its reader; 0: 60 s
-	MaxPerClient int           // streams of one client at a time; 0: 64
+	Heartbeat    time.Duration // longest time between two messages; 0: 5 s
+	SendTimeout  time.Duration // how long a client may take to read one message; 0: 60 s
+	MaxPerClient int           // concurrent streams of one client name; 0: 64
 }
 
-// Streams are those of one service.
+// Streams manages the streams of one service.
 type Streams struct {
 	Config
 
@@ -41,16 +41,16 @@ type Streams struct {
 
 	mu              sync.Mutex
 	stopped         bool
-	streamsByClient map[string]int // live streams by the client's name
-	active          sync.WaitGroup // streams, and what still sends for them
+	streamsByClient map[string]int // active streams by client name
+	active          sync.WaitGroup // handlers and send loops
 }
 
-// New returns a service's streams: none. It is NOT_SERVING.
+// New returns a service without streams, whose health is NOT_SERVING.
 func New(cfg Config) *Streams {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 5*time.Second)
 	cfg.SendTimeout = cmp.Or(cfg.SendTimeout, time.Minute)
-	// Clients that share a name, each with two streams for a moment, and those that a bad
-	// network left behind and nobody has found dead yet.
+	// Several clients may share a name, each briefly has two streams when it reconnects, and a bad
+	// network leaves dead streams behind that are only detected later.
 	cfg.MaxPerClient = cmp.Or(cfg.MaxPerClient, 64)
 	s := &Streams{Config: cfg, stopping: make(chan struct{}), streamsByClient: map[string]int{}}
 	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -62,7 +62,7 @@ func (s *Streams) setHealth(servingStatus grpc_health_v1.HealthCheckResponse_Ser
 	s.Health.SetServingStatus(s.Service, servingStatus)
 }
 
-// markServing reports SERVING by gRPC health, unless the streams were stopped.
+// markServing sets the gRPC health to SERVING, unless the streams were stopped.
 func (s *Streams) markServing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,14 +71,14 @@ func (s *Streams) markServing() {
 	}
 }
 
-// Run tells health once there is something to tell, and ends all streams when ctx is done.
-// told says whether there is, and on what to ask again.
+// Run sets the health to SERVING once isReady returns true, and ends all streams when ctx is done.
+// The channel that isReady returns is closed when its result may have changed.
 func (s *Streams) Run(ctx context.Context, isReady func() (bool, <-chan struct{})) error {
 	for {
 		ready, changed := isReady()
 		if ready {
 			s.markServing()
-			changed = nil // for good: what is known is told whatever comes
+			changed = nil // a service that was ready once stays SERVING, even while its data is degraded
 		}
 		select {
 		case <-ctx.Done():
@@ -89,8 +89,8 @@ func (s *Streams) Run(ctx context.Context, isReady func() (bool, <-chan struct{}
 	}
 }
 
-// Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
-// ones are refused from then on. It may be called more than once.
+// Stop sets the health to NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule
+// R11). New streams are rejected from then on. It may be called more than once.
 func (s *Streams) Stop() {
 	s.mu.Lock()
 	if !s.stopped {
@@ -103,11 +103,12 @@ func (s *Streams) Stop() {
 }
 
 var (
-	errStopping = status.Error(codes.Unavailable, "the server is shutting down")
-	errStalled  = status.Error(codes.ResourceExhausted, "nothing was read for too long: resume when there is somebody to read")
+	errStopping = status.Error(codes.Unavailable, "server is shutting down")
+	errStalled  = status.Error(codes.ResourceExhausted, "client read nothing for too long; resume when it can read")
 )
 
-// Admit counts a stream of a client in; the function that it returns counts it out.
+// Admit registers a stream of a client, unless the client has too many. The caller calls release when
+// the stream ends.
 func (s *Streams) Admit(client string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +118,7 @@ func (s *Streams) Admit(client string) (release func(), err error) {
 	}
 	if s.streamsByClient[client] >= s.MaxPerClient {
 		s.Metrics.Ended.WithLabelValues(endTooManyStreams).Inc()
-		return nil, status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d streams already: end one, or give each client a name of its own", s.MaxPerClient)
+		return nil, status.Errorf(codes.ResourceExhausted, "clients of this name already have %d streams; close one, or give each client its own name", s.MaxPerClient)
 	}
 	s.active.Add(1)
 	s.streamsByClient[client]++
@@ -133,30 +134,32 @@ func (s *Streams) Admit(client string) (release func(), err error) {
 	}, nil
 }
 
-// Reader is one client of a stream: where it stands, and what leads it on.
+// Reader is the state of one subscriber: its position, and the messages that take it to the current
+// state.
 type Reader[M any] interface {
-	// Changed returns a channel that is closed at the next change of anything that there is to
-	// tell. It is taken before Next, so that nothing falls in between.
+	// Changed returns a channel that is closed when there is something new to send. Callers take it
+	// before they call Next, so that they miss no change in between.
 	Changed() <-chan struct{}
-	// Next says what the reader lacks at this moment: a Heartbeat if nothing, whose messages say
-	// just that. Each is made when the one before has been sent.
+	// Next returns the messages that take the subscriber from its position to the current state. If
+	// it is there already, the kind is Heartbeat and the messages are a heartbeat. Each message is
+	// built after the previous one was sent.
 	Next() (Kind, iter.Seq[*Message[M]])
-	// Sent is called when all of them were sent: the reader stands elsewhere now.
+	// Sent moves the position. It is called after all messages of Next were sent.
 	Sent()
 }
 
-// Serve tells one client what it lacks, again and again, until the stream ends. The client has
-// been admitted. All that is kept of it is where it stands; what changes while a message
-// waits to be read is found afterwards, newest state only.
+// Serve sends messages to an admitted client until the stream ends. Of the client it keeps only its
+// position. There is no queue: after each message the reader looks up the newest state, so that a slow
+// client skips the states in between.
 //
-// A Send that the reader does not take can be ended in one way alone, by returning from the
-// handler: so another goroutine tells, and the handler is free to go. Once it has, grpc makes
-// Send return.
+// The only way to abort a Send that blocks is to return from the handler. Another goroutine
+// therefore sends, while the handler waits for it or for a reason to end the stream. Once the handler
+// has returned, grpc makes Send return.
 func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 	sendTimer := time.NewTimer(s.SendTimeout)
-	sendTimer.Stop() // until something is sent
+	sendTimer.Stop() // it runs only during a Send
 	done, panicked := make(chan error, 1), make(chan string, 1)
-	s.active.Go(func() { // the stream itself is counted, so Stop has not stopped waiting
+	s.active.Go(func() { // Stop is still waiting, because Admit counted the stream
 		defer func() {
 			if p := recover(); p != nil {
 				panicked <- fmt.Sprintf("%v\n%s", p, debug.Stack())
@@ -172,7 +175,7 @@ func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 			reason = endFailed
 		}
 	case p := <-panicked:
-		panic(p) // here, where it is recovered from
+		panic(p) // in the handler's goroutine, where an interceptor recovers it
 	case <-to.Context().Done():
 	case <-sendTimer.C:
 		reason, err = endStalled, errStalled
@@ -186,8 +189,8 @@ func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 	return err
 }
 
-// sendLoop returns when a message could not be sent, or when the client has gone. While one is being
-// sent, the timer runs.
+// sendLoop sends until a message cannot be sent or the client is gone. sendTimer runs while a message
+// is being sent.
 func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *time.Timer) error {
 	heartbeat := time.NewTimer(s.Heartbeat)
 	defer heartbeat.Stop()
@@ -211,7 +214,7 @@ func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *t
 			r.Sent()
 			first, heartbeatDue = false, false
 			heartbeat.Reset(s.Heartbeat)
-			continue // what changed meanwhile is told at once
+			continue // send what has changed in the meantime
 		}
 		select {
 		case <-changed:

@@ -22,7 +22,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The rules are tested where they are promised, at the two services that are made of this package.
+// The rules are tested in the packages of the two services, nodeserver and endpointserver.
 
 func TestAdmitRejectsAfterStop(t *testing.T) {
 	s := New(Config{
@@ -41,9 +41,9 @@ func TestAdmitRejectsAfterStop(t *testing.T) {
 	if _, err := s.Admit("a"); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the stop: %v", err)
 	}
-	for reason, want := range map[string]float64{endTooManyStreams: 1, endStopping: 1} { // docs/metrics.md alerts on the first
+	for reason, want := range map[string]float64{endTooManyStreams: 1, endStopping: 1} { // docs/metrics.md names the first
 		if got := testutil.ToFloat64(s.Metrics.Ended.WithLabelValues(reason)); got != want {
-			t.Errorf("%v refusals count as %s, want %v", got, reason, want)
+			t.Errorf("%v streams ended with %s, want %v", got, reason, want)
 		}
 	}
 	s.Stop()
@@ -62,7 +62,7 @@ func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 		first, done := true, false
 		for c := range Chunks(removed, upserts, wrapperspb.String) {
 			if done || c.First != first {
-				t.Fatal("something comes after the last chunk, or another than the first says that it is that")
+				t.Fatal("a chunk follows the last one, or First is wrong")
 			}
 			first = false
 			size := 0
@@ -80,7 +80,7 @@ func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 			done = c.Last
 		}
 		if !done || !slices.Equal(gotRemoved, removed) || !slices.Equal(gotUpserts, upserts) {
-			t.Fatalf("%d of %d removed and %d of %d upserts were told, the last chunk was seen: %t", len(gotRemoved), len(removed), len(gotUpserts), len(upserts), done)
+			t.Fatalf("got %d of %d removed keys and %d of %d upserts, last chunk: %t", len(gotRemoved), len(removed), len(gotUpserts), len(upserts), done)
 		}
 	})
 }
@@ -91,12 +91,12 @@ func TestTruncateTextIsBoundedAndValidUTF8(t *testing.T) {
 			t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))
 		}
 	}
-	if got := TruncateText("told as it is", 1024); got != "told as it is" {
+	if got := TruncateText("as it is", 1024); got != "as it is" {
 		t.Errorf("a short text became %q", got)
 	}
 }
 
-// panickingReader is a reader of which nothing can be told.
+// panickingReader panics in Next.
 type panickingReader struct{}
 
 func (panickingReader) Changed() <-chan struct{} { return nil }
@@ -120,8 +120,8 @@ func TestReaderPanicReachesHandler(t *testing.T) {
 	})
 	defer s.Stop()
 	defer func() {
-		if p := fmt.Sprint(recover()); !strings.Contains(p, "on purpose") || !strings.Contains(p, "bad.Next") {
-			t.Errorf("the handler panicked with %s, want what the reader did, and where", p)
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "on purpose") || !strings.Contains(p, "panickingReader.Next") {
+			t.Errorf("the handler panicked with %s, want the panic of the reader with its stack", p)
 		}
 	}()
 	Serve(s, fakeStream{ctx: t.Context()}, panickingReader{})
@@ -137,19 +137,19 @@ func TestMessageCacheSharesRecentMessages(t *testing.T) {
 		first := get(1)
 		time.Sleep(shareFor - 1)
 		if get(1) != first || get(2) == first || built != 2 {
-			t.Errorf("%d messages were made for two keys", built)
+			t.Errorf("%d messages were built for two keys", built)
 		}
 		time.Sleep(time.Nanosecond)
 		if get(1) == first {
-			t.Error("an old message is told")
+			t.Error("an expired message was shared")
 		}
 		for i := range 2 * maxCachedMessages {
 			if m := get(i); m.Content.GetValue() != fmt.Sprint(i) {
-				t.Errorf("key %d gets %v", i, m.Content)
+				t.Errorf("key %d: got %v", i, m.Content)
 			}
 		}
 		if len(cache.messages) > maxCachedMessages {
-			t.Errorf("%d messages are kept", len(cache.messages))
+			t.Errorf("%d cached messages", len(cache.messages))
 		}
 	})
 }

@@ -2,7 +2,8 @@ package stream
 
 import "strings"
 
-// TruncateText makes a text fit to be sent: bounded, and UTF-8, or the whole message is refused.
+// TruncateText limits a text to a number of bytes and makes it valid UTF-8: protobuf rejects a
+// message with an invalid string.
 func TruncateText(text string, maxBytes int) string {
 	if len(text) > maxBytes {
 		text = text[:maxBytes-len("…")] + "…"

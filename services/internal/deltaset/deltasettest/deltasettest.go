@@ -48,7 +48,7 @@ func Apply[E deltaset.Entry](r *Reader, d deltaset.Delta[E]) error {
 		sum.XOR(f)
 	}
 	if sum != d.At.Digest || len(staged) != d.Count {
-		return fmt.Errorf("the reader has %d entries and digest %x, the delta says %d and %x", len(staged), sum, d.Count, d.At.Digest)
+		return fmt.Errorf("the reader has %d entries and digest %x, the delta has %d and %x", len(staged), sum, d.Count, d.At.Digest)
 	}
 	if r.Position != nil && r.Position.Epoch == d.At.Epoch && d.At.Revision < r.Position.Revision {
 		return fmt.Errorf("the revision goes back from %d to %d", r.Position.Revision, d.At.Revision)
