@@ -16,14 +16,14 @@ func inventory() []Mutant {
 		{
 			Name:   "cordon-drains",
 			Harm:   "A cordon drains the node though CORDONED is keep: kubectl cordon on all nodes takes the Service down.",
-			File:   inKubeNodes + "/judge.go",
+			File:   inKubeNodes + "/evaluate.go",
 			Edits:  one("s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned\n", "s.signals.scaleDownTaint || s.signals.cordoned\n"),
 			Suites: []string{inKubeNodes},
 		},
 		{
 			Name:   "full-look-compares-nothing",
 			Harm:   "A full look finds every set equal to the API server's, so a watch that has missed a delete is believed for ever.",
-			File:   inKubeWatch + "/look.go",
+			File:   inKubeWatch + "/verify.go",
 			Edits:  one("if !t.confirms(name, listed, rv) {", "if t.confirms(name, listed, rv) && name == \"\" {"),
 			Suites: []string{inKubeWatch},
 		},
@@ -58,7 +58,7 @@ func inventory() []Mutant {
 		{
 			Name:   "nameless-records-remove",
 			Harm:   "A record that has lost its name counts as a node that is gone.",
-			File:   inRecords + "/told.go",
+			File:   inRecords + "/changes.go",
 			Edits:  one("\t\tif nameless > 0 {", "\t\tif nameless > 1 {"),
 			Suites: []string{inRecords},
 		},

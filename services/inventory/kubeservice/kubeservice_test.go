@@ -226,7 +226,7 @@ func TestReportsPorts(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	t.Run("unreachable: the API server refuses", func(t *testing.T) {
+	t.Run("unreachable: the API server rejects requests", func(t *testing.T) {
 		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
@@ -241,7 +241,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("removed %v", news.Removed)
 		}
 	})
-	t.Run("contradictory: the Service is not there", func(t *testing.T) {
+	t.Run("contradictory: the Service does not exist", func(t *testing.T) {
 		w := startService(t)
 		w.awaitMembers(map[string]string{})
 		if err := w.client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
@@ -263,7 +263,7 @@ func TestBadInput(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("contradictory: two slices list an endpoint in two states", func(t *testing.T) {
+	t.Run("contradictory: two slices list one endpoint in different states", func(t *testing.T) {
 		w := startService(t,
 			newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.NotReady), newEndpoint("b", "10.0.0.2", roster.Ready)),
 			newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.2", roster.Draining)))
@@ -276,7 +276,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("flaw %q, bad %q", w.lastUpdate.Flaw, w.members["web.example.org"].Bad)
 		}
 	})
-	t.Run("half right: one address of many cannot be read", func(t *testing.T) {
+	t.Run("partial: one of several addresses is invalid", func(t *testing.T) {
 		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.300", roster.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "bad"})
 		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.3", roster.Ready)))

@@ -1,7 +1,7 @@
-// Package kubewatch follows the objects of one kind at an API server and checks that what
-// it is told can be believed. It promises that what the watch tells is told on in order,
-// coalesced by name, with the resourceVersion reached, and that a look compares with exactly
-// that. It refuses to know what the objects mean, and to keep more of one than it is told to.
+// Package kubewatch lists and watches the objects of one kind at an API server and verifies
+// that the watch is current. It guarantees that changes are reported in order, coalesced by
+// name, with the resourceVersion reached, and that a verification compares exactly what was
+// reported. It does not interpret the objects, and keeps only what Kind.Extract returns.
 package kubewatch
 
 import (
@@ -17,42 +17,44 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Kind is what is followed: objects of one kind, of one namespace or of none, so that their
-// names tell them apart. T is what is kept of an object.
+// Kind describes the objects to watch: one kind, cluster-scoped or in one namespace, so that
+// names are unique. T is what is kept of an object.
 type Kind[T any] struct {
-	Resource string         // such as nodes: for messages and metrics
+	Resource string         // such as nodes; used in messages and metrics
 	Example  runtime.Object // an empty object of the kind
 
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 
-	Extract func(runtime.Object) T // what is kept of an object; it never fails
-	Equal   func(a, b T) bool      // whether two are worth telling apart
+	Extract func(runtime.Object) T // returns what is kept of an object; it never fails
+	Equal   func(a, b T) bool      // objects whose values are equal are not reported as changed
 }
 
-// Config is what a watch needs beside the kind. All fields are mandatory.
+// Config is what a watch needs besides the kind. All fields are mandatory.
 type Config struct {
-	Client  any // behind List and Watch; client-go asks it whether a watch can tell a whole list: a fake one cannot
+	// Client is the client behind List and Watch. client-go checks whether it supports
+	// WatchList, which a fake client does not.
+	Client  any
 	Log     *slog.Logger
 	Metrics *Metrics
-	Changed chan<- struct{} // of capacity 1: is sent to after anything was told, unless a signal waits there
+	Changed chan<- struct{} // of capacity 1; receives a signal after every update, unless one is pending
 }
 
-// Watch follows the objects of a kind. Its methods are safe for concurrent use.
+// Watch keeps track of the objects of a kind. Its methods are safe for concurrent use.
 type Watch[T any] struct {
 	kind    Kind[T]
 	cfg     Config
 	tracker *tracker[T]
-	relist  chan struct{} // capacity 1: read all objects anew
+	relist  chan struct{} // capacity 1: list all objects again
 }
 
-// New returns a watch that has read nothing yet: see Run.
+// New returns a watch that has no objects yet; Run fills it.
 func New[T any](kind Kind[T], cfg Config) *Watch[T] {
 	cfg.Metrics.initSeries(kind.Resource)
 	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), relist: make(chan struct{}, 1)}
 }
 
-// Run follows the objects until ctx is done; its error is then nil.
+// Run lists and watches the objects until ctx is done, and then returns nil.
 func (w *Watch[T]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		w.listAndWatch(ctx)
@@ -60,14 +62,14 @@ func (w *Watch[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// newBackoff is how the reflector tries again. client-go's own pauses grow to a minute, meant for
-// thousands of kubelets: after an outage of the API server the feed would stay
-// behind for as long. There are but a few inventories.
+// newBackoff returns the reflector's backoff. client-go's default grows to a minute, meant for
+// thousands of kubelets: after an outage of the API server the inventory would lag by as much.
+// A cluster has few inventories, so that they can retry sooner.
 func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 5 * time.Second}
 }
 
-// listAndWatch reads all objects and watches them until ctx is done or they are to be read anew.
+// listAndWatch lists all objects and watches them until ctx is done or a relist is requested.
 func (w *Watch[T]) listAndWatch(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	reflector := cache.NewReflectorWithOptions(w.listerWatcher(), w.kind.Example, w.tracker,
@@ -80,15 +82,15 @@ func (w *Watch[T]) listAndWatch(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-w.relist:
-		w.cfg.Log.Warn("reading all objects anew: the watch disagreed with the API server, or is dead", "resource", w.kind.Resource)
+		w.cfg.Log.Warn("relisting: watch inconsistent or idle", "resource", w.kind.Resource)
 		w.cfg.Metrics.relists.WithLabelValues(w.kind.Resource).Inc()
 	}
 	cancel()
 	<-done
 }
 
-// listerWatcher notes what lists and watches fail with: the reflector itself only logs it.
-// Events and bookmarks come to the tracker in order, once what led there was taken in.
+// listerWatcher returns the reflector's client. It records failed requests, which the reflector
+// itself only logs.
 func (w *Watch[T]) listerWatcher() cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -112,7 +114,7 @@ func (w *Watch[T]) recordError(ctx context.Context, verb string, err error) {
 	w.tracker.setFailure(verb + " " + w.kind.Resource + ": " + err.Error())
 }
 
-// requestRelist has Run read all objects anew.
+// requestRelist makes Run list all objects again.
 func (w *Watch[T]) requestRelist() {
 	select {
 	case w.relist <- struct{}{}:
@@ -120,10 +122,10 @@ func (w *Watch[T]) requestRelist() {
 	}
 }
 
-// Take returns what the watch has told since the last Take.
+// Take returns the changes since the previous Take.
 func (w *Watch[T]) Take() Changes[T] { return w.tracker.takeChanges() }
 
-// Metrics count what all watches of a process do, by resource.
+// Metrics count the requests of all watches of a process, by resource.
 type Metrics struct {
 	verifications, relists, failures *prometheus.CounterVec
 }
@@ -136,15 +138,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, labels)
 	}
 	m := &Metrics{
-		verifications: counter("looks_total", "Looks at the API server that check a watch, by kind (light, full) and result (ok, failed, disagreed).", "resource", "look", "result"),
-		relists:       counter("relists_total", "Times that all objects were read anew because the watch disagreed with the API server, or was silent for too long.", "resource"),
-		failures:      counter("watch_failures_total", "Lists and watches that could not be begun, by verb.", "resource", "verb"),
+		verifications: counter("source_verifications_total", "Number of verifications of a watch, by mode (light, full) and result (ok, failed, inconsistent).", "resource", "mode", "result"),
+		relists:       counter("relists_total", "Number of relists because a watch was inconsistent with the API server, or idle for too long.", "resource"),
+		failures:      counter("watch_failures_total", "Number of lists and watches that could not be started, by verb.", "resource", "verb"),
 	}
 	reg.MustRegister(m.verifications, m.relists, m.failures)
 	return m
 }
 
-// initSeries makes the series of a resource, so that a rate of its first failure is seen.
+// initSeries creates the series of a resource at 0, so that a rate includes the first failure.
 func (m *Metrics) initSeries(resource string) {
 	m.relists.WithLabelValues(resource)
 	for _, verb := range []string{"list", "watch"} {

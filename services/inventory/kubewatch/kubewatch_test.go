@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newNode is a Node, for no other reason than that some kind has to be watched.
+// newNode returns a Node: the tests need objects of some kind.
 func newNode(name string, edit ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-1", ResourceVersion: "1"}}
 	for _, e := range edit {
@@ -41,7 +41,7 @@ func newNode(name string, edit ...func(*corev1.Node)) *corev1.Node {
 
 func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
-// nodeKind keeps of a Node whether it is cordoned.
+// nodeKind extracts whether a Node is cordoned.
 func nodeKind(client kubernetes.Interface) Kind[bool] {
 	return Kind[bool]{
 		Resource: "nodes", Example: &corev1.Node{},
@@ -58,7 +58,7 @@ func nodeKind(client kubernetes.Interface) Kind[bool] {
 
 func newTestTracker() *tracker[bool] { return newTracker(nodeKind(nil), make(chan struct{}, 1)) }
 
-// runningWatch is a watch that runs until the test ends.
+// runningWatch is a watch that runs until the end of the test.
 type runningWatch struct {
 	*Watch[bool]
 	*Verifier
@@ -85,7 +85,7 @@ func startWatch(t *testing.T, client kubernetes.Interface) *runningWatch {
 	return &runningWatch{Watch: w, Verifier: NewVerifier(w), changed: changed}
 }
 
-// awaitChanges takes what is told, gathered, until it satisfies.
+// awaitChanges takes changes and returns their sum once it satisfies ok.
 func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(Changes[bool]) bool) Changes[bool] {
 	t.Helper()
 	var all Changes[bool]
@@ -94,14 +94,14 @@ func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(Changes[bo
 		select {
 		case <-w.changed:
 		case <-deadline:
-			t.Fatalf("was not told %s; had %+v", what, all)
+			t.Fatalf("timed out waiting for %s, got %+v", what, all)
 		}
-		told := w.Take()
-		all.Changed = append(all.Changed, told.Changed...)
-		all.Removed = append(all.Removed, told.Removed...)
-		all.ResourceVersion, all.LastContact = told.ResourceVersion, told.LastContact
-		if told.Failure != "" {
-			all.Failure = told.Failure
+		changes := w.Take()
+		all.Changed = append(all.Changed, changes.Changed...)
+		all.Removed = append(all.Removed, changes.Removed...)
+		all.ResourceVersion, all.LastContact = changes.ResourceVersion, changes.LastContact
+		if changes.Failure != "" {
+			all.Failure = changes.Failure
 		}
 		if ok(all) {
 			return all
@@ -114,7 +114,7 @@ func TestFollowsObjects(t *testing.T) {
 	watching := make(chan struct{}, 10)
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		watching <- struct{}{} // what changes between list and watch is lost on the fake
+		watching <- struct{}{} // the fake client loses changes between list and watch
 		return true, stream, err
 	})
 	n := startWatch(t, client)
@@ -124,8 +124,8 @@ func TestFollowsObjects(t *testing.T) {
 	if _, err := n.Verify(ctx, roster.Full); err != nil {
 		t.Fatal(err)
 	}
-	if mark, err := n.Verify(ctx, roster.Light); err != nil || mark != 2 {
-		t.Fatal(mark, err)
+	if number, err := n.Verify(ctx, roster.Light); err != nil || number != 2 {
+		t.Fatal(number, err)
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, newNode("c"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -136,11 +136,11 @@ func TestFollowsObjects(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	told := awaitChanges(t, n, "three changes", func(n Changes[bool]) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
-	if told.Removed[0] != "a" {
-		t.Errorf("removed %v", told.Removed)
+	changes := awaitChanges(t, n, "three changes", func(n Changes[bool]) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
+	if changes.Removed[0] != "a" {
+		t.Errorf("removed %v", changes.Removed)
 	}
-	for _, o := range told.Changed {
+	for _, o := range changes.Changed {
 		if want := map[string]bool{"b": true, "c": false}[o.Name]; o.Value != want {
 			t.Errorf("%s is %v, want %v", o.Name, o.Value, want)
 		}
@@ -155,19 +155,19 @@ func TestIrrelevantUpdateOnlyAdvances(t *testing.T) {
 	if err := tr.Replace([]any{newNode("a")}, "5"); err != nil {
 		t.Fatal(err)
 	}
-	if news := tr.takeChanges(); len(news.Changed) != 1 || news.ResourceVersion != 5 {
-		t.Fatalf("got %+v", news)
+	if changes := tr.takeChanges(); len(changes.Changed) != 1 || changes.ResourceVersion != 5 {
+		t.Fatalf("got %+v", changes)
 	}
-	beat := newNode("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
-	if err := tr.Update(beat); err != nil {
+	heartbeat := newNode("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
+	if err := tr.Update(heartbeat); err != nil {
 		t.Fatal(err)
 	}
-	news := tr.takeChanges()
-	if len(news.Changed) != 0 || news.ResourceVersion != 9 || news.LastContact.IsZero() {
-		t.Errorf("got %+v", news)
+	changes := tr.takeChanges()
+	if len(changes.Changed) != 0 || changes.ResourceVersion != 9 || changes.LastContact.IsZero() {
+		t.Errorf("got %+v", changes)
 	}
-	if news = tr.takeChanges(); len(news.Changed) != 0 {
-		t.Errorf("told twice: %+v", news)
+	if changes = tr.takeChanges(); len(changes.Changed) != 0 {
+		t.Errorf("reported twice: %+v", changes)
 	}
 }
 
@@ -176,10 +176,10 @@ func TestRelistReportsMissedChanges(t *testing.T) {
 	_ = tr.Replace([]any{newNode("a"), newNode("b")}, "5")
 	tr.takeChanges()
 	_ = tr.Replace([]any{newNode("b", setCordoned), newNode("c"), newNode("")}, "3")
-	news := tr.takeChanges()
-	if len(news.Changed) != 2 || news.Changed[0].Name != "b" || news.Changed[1].Name != "c" ||
-		len(news.Removed) != 1 || news.Removed[0] != "a" || news.ResourceVersion != 3 {
-		t.Errorf("got %+v", news)
+	changes := tr.takeChanges()
+	if len(changes.Changed) != 2 || changes.Changed[0].Name != "b" || changes.Changed[1].Name != "c" ||
+		len(changes.Removed) != 1 || changes.Removed[0] != "a" || changes.ResourceVersion != 3 {
+		t.Errorf("got %+v", changes)
 	}
 }
 
@@ -189,9 +189,9 @@ func TestCoalescesDeleteAndRecreate(t *testing.T) {
 	tr.takeChanges()
 	_ = tr.Delete(newNode("a"))
 	_ = tr.Add(newNode("a", func(n *corev1.Node) { n.UID = "uid-2" }))
-	news := tr.takeChanges()
-	if len(news.Changed) != 1 || len(news.Removed) != 0 {
-		t.Errorf("got %+v", news)
+	changes := tr.takeChanges()
+	if len(changes.Changed) != 1 || len(changes.Removed) != 0 {
+		t.Errorf("got %+v", changes)
 	}
 }
 
@@ -200,18 +200,18 @@ func TestFindsMismatchesWithListing(t *testing.T) {
 		return newNode(name, func(n *corev1.Node) { n.UID, n.ResourceVersion = types.UID(uid), rv })
 	}
 	for _, tc := range []struct {
-		name string
-		tell func(*tracker[bool])
-		same bool
+		name    string
+		deliver func(*tracker[bool])
+		equal   bool
 	}{
-		{"the same", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10")}, "20") }, true},
+		{"equal", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10")}, "20") }, true},
 		{"changed since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "21")}, "21") }, true},
-		{"made again since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "2", "21")}, "21") }, true},
+		{"recreated since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "2", "21")}, "21") }, true},
 		{"deleted since", func(t *tracker[bool]) {
 			_ = t.Replace([]any{at("a", "1", "10")}, "20")
 			_ = t.Delete(at("a", "1", "21"))
 		}, true},
-		{"another created since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "22")}, "22") }, true},
+		{"another object created since", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "22")}, "22") }, true},
 		{"older than listed", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "9")}, "19") }, false},
 		{"another UID", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "2", "10")}, "20") }, false},
 		{"missing", func(t *tracker[bool]) { _ = t.Replace(nil, "20") }, false},
@@ -219,34 +219,34 @@ func TestFindsMismatchesWithListing(t *testing.T) {
 			_ = t.Replace([]any{at("a", "1", "5")}, "6")
 			_ = t.Delete(at("a", "1", "7"))
 		}, false},
-		{"one that is not listed", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "12")}, "20") }, false},
+		{"an object that is not listed", func(t *tracker[bool]) { _ = t.Replace([]any{at("a", "1", "10"), at("b", "1", "12")}, "20") }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tr := newTestTracker()
 			tr.beginVerification()
 			defer tr.endVerification()
-			tc.tell(tr)
+			tc.deliver(tr)
 			differ := tr.mismatches(map[string]version{"a": {"1", 10}}, 20, nil)
-			if (len(differ) == 0) != tc.same {
-				t.Errorf("differing: %v", differ)
+			if (len(differ) == 0) != tc.equal {
+				t.Errorf("mismatches: %v", differ)
 			}
 		})
 	}
 	if d := newTestTracker().mismatches(nil, 1, nil); d != nil {
-		t.Errorf("before the first list: %v, want no comparison", d)
+		t.Errorf("before the first list: %v, want nil", d)
 	}
 }
 
-// TestBadInput has a row for each way in which an API server can go wrong: those of
-// docs/sources/kubernetes.md, which hold for every source that watches.
+// TestBadInput has a subtest for each failure of an API server in docs/sources/kubernetes.md,
+// which applies to every source that watches.
 func TestBadInput(t *testing.T) {
-	t.Run("unreachable: the API server refuses", testListRejected)
+	t.Run("unreachable: the API server rejects requests", testListRejected)
 	t.Run("slow: the API server does not answer", testNoResponse)
 	t.Run("malformed: an answer that is no list", testMalformedList)
-	t.Run("half right: the pages of a LIST expire between them", testPagesExpire)
-	t.Run("half right: the watch expires, and changes were missed", testWatchExpires)
+	t.Run("partial: the pages of a LIST expire between them", testPagesExpire)
+	t.Run("partial: the watch expires and changes are missed", testWatchExpires)
 	t.Run("empty: all are gone", testEmptyList)
-	t.Run("contradictory: the watch is silent while a LIST says otherwise", testIdleWatchMissesChange)
+	t.Run("contradictory: the watch is idle while a LIST differs", testIdleWatchMissesChange)
 }
 
 func testNoResponse(t *testing.T) {
@@ -261,13 +261,13 @@ func testNoResponse(t *testing.T) {
 			return 500
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of 5 s
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of requestTimeout
 	defer cancel()
 	if _, err := n.Verify(ctx, roster.Light); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if told := n.Take(); len(told.Removed) > 0 {
-		t.Errorf("removed %v", told.Removed)
+	if changes := n.Take(); len(changes.Removed) > 0 {
+		t.Errorf("removed %v", changes.Removed)
 	}
 }
 
@@ -282,8 +282,8 @@ func testMalformedList(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
-		if mark, err := l.Verify(t.Context(), roster.Light); err == nil {
-			t.Errorf("%q was taken for an answer, mark %d", answer, mark)
+		if number, err := l.Verify(t.Context(), roster.Light); err == nil {
+			t.Errorf("%q was accepted, number %d", answer, number)
 		}
 		srv.Close()
 	}
@@ -294,20 +294,20 @@ func testEmptyList(t *testing.T) {
 	_ = w.Replace([]any{newNode("a")}, "5")
 	w.takeChanges()
 	_ = w.Replace(nil, "6")
-	if told := w.takeChanges(); len(told.Removed) != 1 || told.ResourceVersion != 6 {
-		t.Errorf("got %+v", told)
+	if changes := w.takeChanges(); len(changes.Removed) != 1 || changes.ResourceVersion != 6 {
+		t.Errorf("got %+v", changes)
 	}
 }
 
-// apiServer speaks just enough of the API to misbehave: lists what it is given, watches
-// what it is told to say.
+// apiServer implements just enough of the API to inject faults: it lists its nodes and sends
+// its events to watches.
 type apiServer struct {
 	mu     sync.Mutex
 	nodes  []corev1.Node
 	rv     int
-	lists  []string               // queries
-	fail   func(q string) int     // status for a list, 0: none
-	events chan metav1.WatchEvent // what the watch says
+	lists  []string               // query of each LIST
+	fail   func(q string) int     // HTTP status of a LIST; 0: success
+	events chan metav1.WatchEvent // sent to the watch
 	pages  bool
 }
 
@@ -411,9 +411,9 @@ func TestBookmarkAdvancesResourceVersion(t *testing.T) {
 	n := startWatch(t, client)
 	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
 	s.events <- watchEvent(t, "BOOKMARK", newNode("", setResourceVersion("77")))
-	news := awaitChanges(t, n, "the bookmark", func(n Changes[bool]) bool { return n.ResourceVersion == 77 })
-	if news.LastContact.IsZero() || len(news.Changed) != 0 {
-		t.Errorf("got %+v", news)
+	changes := awaitChanges(t, n, "the bookmark", func(n Changes[bool]) bool { return n.ResourceVersion == 77 })
+	if changes.LastContact.IsZero() || len(changes.Changed) != 0 {
+		t.Errorf("got %+v", changes)
 	}
 }
 
@@ -434,12 +434,12 @@ func testListRejected(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	s.locked(func() { s.fail = func(string) int { return 403 } })
 	n := startWatch(t, client)
-	news := awaitChanges(t, n, "the failure", func(n Changes[bool]) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
-	if !news.LastContact.IsZero() {
-		t.Errorf("got %+v", news)
+	changes := awaitChanges(t, n, "the failure", func(n Changes[bool]) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
+	if !changes.LastContact.IsZero() {
+		t.Errorf("got %+v", changes)
 	}
 	if _, err := n.Verify(t.Context(), roster.Light); err == nil {
-		t.Error("a light look succeeded")
+		t.Error("a light verification succeeded")
 	}
 }
 
@@ -463,7 +463,7 @@ func testPagesExpire(t *testing.T) {
 	}
 	s.locked(func() {
 		if got := strings.Join(s.lists, " "); got != "limit=500 continue=more&limit=500 limit=500 continue=more&limit=500" {
-			t.Errorf("asked %s", got)
+			t.Errorf("requested %s", got)
 		}
 	})
 }
@@ -480,7 +480,7 @@ func testIdleWatchMissesChange(t *testing.T) {
 	if !errors.Is(err, errInconsistent) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}
-	awaitChanges(t, n, "what was missed", func(n Changes[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
+	awaitChanges(t, n, "the missed change", func(n Changes[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
 	if _, err = n.Verify(t.Context(), roster.Full); err != nil {
 		t.Error(err)
 	}
@@ -490,7 +490,7 @@ func TestRetriesWithinSecondsAfterOutage(t *testing.T) {
 	backoff := newBackoff()
 	for i := range 50 {
 		if pause := backoff.Step(); pause > 10*time.Second {
-			t.Fatalf("pause %d is %s: the feed would stay behind for as long", i, pause)
+			t.Fatalf("pause %d is %s: the inventory would lag by as much", i, pause)
 		}
 	}
 }
@@ -505,21 +505,21 @@ func TestVerificationWaitsForEveryWatch(t *testing.T) {
 	}
 	l := &Verifier{pending: []pendingVerification{{1, []uint64{10, 20}}, {2, []uint64{12, 22}}}, lastNumber: 2}
 	for _, tc := range []struct {
-		name  string
-		at    []time.Time
-		rvs   []uint64
-		heard int // 0: nothing new
-		mark  uint64
+		name    string
+		at      []time.Time
+		rvs     []uint64
+		contact int // 0: no new contact
+		number  uint64
 	}{
-		{"one is behind", at(1, 2), []uint64{11, 19}, 1, 0},
-		{"nothing was heard since", at(1, 2), []uint64{11, 19}, 0, 0},
-		{"both are there", at(1, 3), []uint64{11, 20}, 1, 1},
-		{"the silent one counts", at(4, 3), []uint64{12, 20}, 3, 1},
-		{"both reached the second", at(4, 5), []uint64{12, 30}, 4, 2},
+		{"one watch is behind", at(1, 2), []uint64{11, 19}, 1, 0},
+		{"no contact since", at(1, 2), []uint64{11, 19}, 0, 0},
+		{"both have caught up", at(1, 3), []uint64{11, 20}, 1, 1},
+		{"the idle one counts", at(4, 3), []uint64{12, 20}, 3, 1},
+		{"both have reached the second", at(4, 5), []uint64{12, 30}, 4, 2},
 	} {
-		heard, mark := l.Progress(tc.at, tc.rvs)
-		if mark != tc.mark || heard.IsZero() != (tc.heard == 0) || tc.heard != 0 && !heard.Equal(time.Unix(int64(tc.heard), 0)) {
-			t.Errorf("%s: heard at %v, reached %d", tc.name, heard, mark)
+		contact, number := l.Progress(tc.at, tc.rvs)
+		if number != tc.number || contact.IsZero() != (tc.contact == 0) || tc.contact != 0 && !contact.Equal(time.Unix(int64(tc.contact), 0)) {
+			t.Errorf("%s: last contact %v, verified %d", tc.name, contact, number)
 		}
 	}
 }
@@ -527,11 +527,11 @@ func TestVerificationWaitsForEveryWatch(t *testing.T) {
 func TestVerificationCompletesAfterRestoreFromBackup(t *testing.T) {
 	now := []time.Time{time.Unix(1, 0)}
 	l := &Verifier{pending: []pendingVerification{{1, []uint64{1000}}, {2, []uint64{8}}}, lastNumber: 2}
-	if _, mark := l.Progress(now, []uint64{7}); mark != 0 {
-		t.Errorf("reached %d", mark)
+	if _, number := l.Progress(now, []uint64{7}); number != 0 {
+		t.Errorf("verified %d", number)
 	}
-	if _, mark := l.Progress(now, []uint64{8}); mark != 2 || len(l.pending) != 0 {
-		t.Errorf("reached %d, %v are open", mark, l.pending)
+	if _, number := l.Progress(now, []uint64{8}); number != 2 || len(l.pending) != 0 {
+		t.Errorf("verified %d, pending %v", number, l.pending)
 	}
 }
 
@@ -544,7 +544,7 @@ func TestPendingVerificationsAreBounded(t *testing.T) {
 		}
 	}
 	if len(l.pending) != maxPending || l.pending[0].number != 1 || l.pending[maxPending-1].number != 3*maxPending {
-		t.Errorf("%d are open: %v", len(l.pending), l.pending)
+		t.Errorf("%d pending: %v", len(l.pending), l.pending)
 	}
 }
 
@@ -556,20 +556,20 @@ func TestFullVerificationRestartsIdleWatch(t *testing.T) {
 		s.locked(func() { count = len(s.lists) })
 		return count
 	}
-	for _, silent := range []time.Duration{time.Minute, maxIdle + time.Second} {
+	for _, idle := range []time.Duration{time.Minute, maxIdle + time.Second} {
 		n.tracker.mu.Lock()
-		n.tracker.lastContact = time.Now().Add(-silent)
+		n.tracker.lastContact = time.Now().Add(-idle)
 		n.tracker.mu.Unlock()
 		before := lists()
 		if _, err := n.Verify(t.Context(), roster.Full); err != nil {
 			t.Fatal(err)
 		}
-		if silent < maxIdle {
+		if idle < maxIdle {
 			if n := lists() - before; n != 1 {
-				t.Errorf("%d lists for one look at a watch that lives", n)
+				t.Errorf("%d lists for one verification of a live watch", n)
 			}
 			continue
 		}
-		awaitChanges(t, n, "that it lives", func(n Changes[bool]) bool { return time.Since(n.LastContact) < time.Minute })
+		awaitChanges(t, n, "the watch to deliver again", func(n Changes[bool]) bool { return time.Since(n.LastContact) < time.Minute })
 	}
 }

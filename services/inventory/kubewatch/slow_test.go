@@ -18,12 +18,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// slowServer lists a fleet page by page, and takes its time for each.
+// slowServer lists nodes page by page, with a delay per page.
 type slowServer struct {
 	nodes   []*corev1.Node
 	perPage time.Duration
 	pages   int
-	endless bool // every page names a next one
+	endless bool // every page has a continue token
 	lists   int
 }
 
@@ -58,21 +58,21 @@ func newNodes(n int) []*corev1.Node {
 	return all
 }
 
-// newSlowWatch is a watch of the server whose own list arrives, whole, after a while; 0: at once,
+// newSlowWatch returns a watch of the server whose own list arrives after a delay; 0: immediately,
 // below 0: never.
 func newSlowWatch(s *slowServer, arrives time.Duration) *Watch[bool] {
 	k := nodeKind(nil)
 	k.List = s.list
 	w := New(k, Config{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)})
-	told := make([]any, len(s.nodes))
+	listed := make([]any, len(s.nodes))
 	for i, n := range s.nodes {
-		told[i] = n
+		listed[i] = n
 	}
 	switch {
 	case arrives == 0:
-		_ = w.tracker.Replace(told, "10")
+		_ = w.tracker.Replace(listed, "10")
 	case arrives > 0:
-		time.AfterFunc(arrives, func() { _ = w.tracker.Replace(told, "10") })
+		time.AfterFunc(arrives, func() { _ = w.tracker.Replace(listed, "10") })
 	}
 	return w
 }
@@ -83,15 +83,15 @@ func TestFullVerificationWaitsForAllPages(t *testing.T) {
 		server  slowServer
 		arrives time.Duration // the watch's own list
 		took    time.Duration
-		says    string // in the error; empty: it succeeds
+		wantErr string // substring; empty: success
 	}{
 		{"one quick page", slowServer{pages: 1}, 0, 0, ""},
 		{"ten slow pages", slowServer{pages: 10, perPage: 1200 * time.Millisecond}, 0, 12 * time.Second, ""},
 		{"fifty slow pages", slowServer{pages: 50, perPage: 1200 * time.Millisecond}, 0, time.Minute, ""},
 		{"the watch is as slow as the listing", slowServer{pages: 50, perPage: 1200 * time.Millisecond}, 110 * time.Second, 110 * time.Second, ""},
 		{"the watch needs a moment", slowServer{pages: 1}, 9 * time.Second, 9 * time.Second, ""},
-		{"the watch says nothing", slowServer{pages: 1}, -1, 10 * time.Second, "has told nothing yet"},
-		{"the watch says nothing while pages are slow", slowServer{pages: 10, perPage: 1500 * time.Millisecond}, -1, 30 * time.Second, "has told nothing yet"},
+		{"the watch receives nothing", slowServer{pages: 1}, -1, 10 * time.Second, "has not received a list yet"},
+		{"the watch receives nothing while pages are slow", slowServer{pages: 10, perPage: 1500 * time.Millisecond}, -1, 30 * time.Second, "has not received a list yet"},
 		{"the first page hangs", slowServer{pages: 2, perPage: time.Hour}, 0, 10 * time.Second, "list all nodes: context deadline exceeded"},
 		{"pages without end", slowServer{pages: 1, perPage: 1300 * time.Millisecond, endless: true}, 0, 2 * time.Minute, "in 92 pages"},
 	} {
@@ -99,14 +99,14 @@ func TestFullVerificationWaitsForAllPages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tc.server.nodes = newNodes(100)
 				w := newSlowWatch(&tc.server, tc.arrives)
-				began := time.Now()
+				startedAt := time.Now()
 				_, err := NewVerifier(w).Verify(t.Context(), roster.Full)
-				took := time.Since(began)
+				took := time.Since(startedAt)
 				if off := took - tc.took; off < 0 || off > 2*recheckInterval {
 					t.Errorf("took %s, want %s", took, tc.took)
 				}
-				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("got %v, want %q", err, tc.says)
+				if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
+					t.Errorf("got %v, want %q", err, tc.wantErr)
 				}
 			})
 		})
@@ -117,7 +117,7 @@ func TestCanceledFullVerificationDoesNotRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &slowServer{pages: 1, nodes: newNodes(3)}
 		w := newSlowWatch(server, 0)
-		_ = w.tracker.Delete(newNode("n-001", setResourceVersion("5"))) // the watch disagrees
+		_ = w.tracker.Delete(newNode("n-001", setResourceVersion("5"))) // makes the watch inconsistent
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := NewVerifier(w).Verify(ctx, roster.Full)

@@ -85,7 +85,7 @@ func New(cfg Config) *Source {
 		tracker:       newChangeTracker(cfg.Name),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_inventory_source_reads_total",
-			Help: "Reads of the source, by cause (look, change) and result (ok, failed). A read that a change provoked may catch it half written: it is repeated.",
+			Help: "Number of reads of the source, by cause (verify, change) and result (ok, failed). A read after a change may see a partly written file; it is repeated.",
 		}, []string{"cause", "result"}),
 	}
 	cfg.Registerer.MustRegister(s.reads)
@@ -173,7 +173,7 @@ func (s *Source) Verify(ctx context.Context, _ roster.Look) (mark uint64, err er
 type cause string
 
 const (
-	causeVerify cause = "look"
+	causeVerify cause = "verify"
 	causeChange cause = "change"
 )
 

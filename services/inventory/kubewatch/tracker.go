@@ -16,15 +16,15 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 )
 
-// Changes is what a watch has told since it was asked last.
+// Changes is what a watch has received since the previous Take.
 type Changes[T any] struct {
 	Changed []Object[T] // new or changed, sorted by name
 	Removed []string    // names, sorted; none of them is in Changed
 
-	ChangedAt       time.Time // when the first of them came; zero: there is none
-	LastContact     time.Time // when the watch last spoke, by an event or bookmark; zero: never yet
-	ResourceVersion uint64    // what it has reached by then
-	Failure         string    // what the list or watch failed with, if it has not spoken since; told once
+	ChangedAt       time.Time // when the first change arrived; zero: there is none
+	LastContact     time.Time // of the last list, event or bookmark; zero: none yet
+	ResourceVersion uint64    // reached at LastContact
+	Failure         string    // of a list or watch since LastContact; reported once
 }
 
 // Object is what is kept of an object.
@@ -33,41 +33,42 @@ type Object[T any] struct {
 	Value T
 }
 
-// tracker is what the watch has told, as the store of a reflector. A shared informer would
-// put a queue and goroutines of its own between the watch and us; then "the watch has reached
-// this resourceVersion" would not mean that we have seen what led there. Here both
-// happen under one lock, in the order of the events.
+// tracker is the store behind the reflector. A shared informer was rejected: its queue and
+// goroutines sit between the watch and the reader, so that a resourceVersion which the watch has
+// reached would not imply that the changes before it are visible. Here one lock covers both,
+// in the order of the events.
 type tracker[T any] struct {
 	kind    Kind[T]
 	changed chan<- struct{}
 
 	mu         sync.Mutex
-	synced     bool                        // a whole list was taken in
+	synced     bool                        // a complete list was received
 	objects    map[string]trackedObject[T] // by name
-	dirty      map[string]struct{}         // names to tell of
-	dirtySince time.Time                   // since when there is any
-	deleted    map[string]uint64           // while a full look runs: names that were deleted, and at which resourceVersion
-	verifying  int                         // full looks that run
+	dirty      map[string]struct{}         // names that changed since the previous Take
+	dirtySince time.Time                   // of the first of them
+	deleted    map[string]uint64           // by name, during a full verification: the resourceVersion of the deletion
+	verifying  int                         // number of full verifications in progress
 
 	lastContact     time.Time
 	resourceVersion uint64
 	failure         string
 }
 
-// trackedObject is an object as the watch told it last.
+// trackedObject is an object as the watch last delivered it.
 type trackedObject[T any] struct {
 	version
 
 	value T
 }
 
-// version is what tells an object from itself at another time.
+// version identifies one state of an object.
 type version struct {
 	uid string
 	rv  uint64
 }
 
-// trimmedObject is an object with nothing but what is kept of it, while a list is gathered.
+// trimmedObject replaces an object while the reflector reads a list, so that the list costs
+// little memory.
 type trimmedObject[T any] struct {
 	metav1.ObjectMeta
 
@@ -86,16 +87,16 @@ func newTracker[T any](kind Kind[T], changed chan<- struct{}) *tracker[T] {
 	}
 }
 
-// Add takes in an object that the watch tells.
+// Add stores an object that was added.
 func (t *tracker[T]) Add(obj any) error { return t.put(obj) }
 
-// Update takes in an object that the watch tells.
+// Update stores an object that was modified.
 func (t *tracker[T]) Update(obj any) error { return t.put(obj) }
 
 func (t *tracker[T]) put(obj any) error {
 	o, ok := t.trim(obj)
 	if !ok || o.Name == "" {
-		return fmt.Errorf("take in an object of %s: got a %T without a name", t.kind.Resource, obj)
+		return fmt.Errorf("store object of %s: %T without a name", t.kind.Resource, obj)
 	}
 	tracepoint.Log(tracepoint.Reported)
 	t.mu.Lock()
@@ -105,11 +106,11 @@ func (t *tracker[T]) put(obj any) error {
 	return nil
 }
 
-// Delete takes out an object that the watch tells as deleted.
+// Delete removes an object that was deleted.
 func (t *tracker[T]) Delete(obj any) error {
 	o, err := meta.Accessor(obj)
 	if err != nil {
-		return fmt.Errorf("take out an object of %s: %w", t.kind.Resource, err)
+		return fmt.Errorf("delete object of %s: %w", t.kind.Resource, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +120,7 @@ func (t *tracker[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes in a whole list: at start, and after the watch was lost.
+// Replace stores a complete list: at the start, and after the watch was lost.
 func (t *tracker[T]) Replace(list []any, resourceVersion string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,12 +138,12 @@ func (t *tracker[T]) Replace(list []any, resourceVersion string) error {
 		}
 	}
 	t.synced = true
-	t.advance(rv) // as it is: a store that was restored from a backup goes back
+	t.advance(rv) // possibly backward: an API server may have been restored from a backup
 	return nil
 }
 
-// Bookmark takes in that the watch has reached a resourceVersion. All events before
-// it have been taken in by then.
+// Bookmark records that the watch has reached a resourceVersion. All events before it have
+// been stored by then.
 func (t *tracker[T]) Bookmark(resourceVersion string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,10 +151,10 @@ func (t *tracker[T]) Bookmark(resourceVersion string) error {
 	return nil
 }
 
-// Resync is of no use here: nothing is lost between watch and tracker.
+// Resync does nothing: nothing is lost between the reflector and the tracker.
 func (t *tracker[T]) Resync() error { return nil }
 
-// Transformer trims objects while a list is gathered.
+// Transformer trims objects while the reflector reads a list.
 func (t *tracker[T]) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := t.trim(obj); ok {
@@ -163,7 +164,7 @@ func (t *tracker[T]) Transformer() cache.TransformFunc {
 	}
 }
 
-// trim keeps of an object what is to be kept. Objects that are trimmed already stay so.
+// trim reduces an object to its version and value. It returns trimmed objects unchanged.
 func (t *tracker[T]) trim(obj any) (*trimmedObject[T], bool) {
 	if o, ok := obj.(*trimmedObject[T]); ok {
 		return o, true
@@ -172,25 +173,25 @@ func (t *tracker[T]) trim(obj any) (*trimmedObject[T], bool) {
 	if !ok {
 		return nil, false
 	}
-	of, err := meta.Accessor(o)
+	metadata, err := meta.Accessor(o)
 	if err != nil {
 		return nil, false
 	}
 	return &trimmedObject[T]{
-		ObjectMeta: metav1.ObjectMeta{Name: of.GetName(), UID: of.GetUID(), ResourceVersion: of.GetResourceVersion()},
+		ObjectMeta: metav1.ObjectMeta{Name: metadata.GetName(), UID: metadata.GetUID(), ResourceVersion: metadata.GetResourceVersion()},
 		value:      t.kind.Extract(o),
 	}, true
 }
 
 func (t *tracker[T]) upsert(o *trimmedObject[T]) {
-	now := trackedObject[T]{version{string(o.UID), parseResourceVersion(o.ResourceVersion)}, o.value}
-	before, ok := t.objects[o.Name]
-	if ok && before.uid == now.uid && t.kind.Equal(before.value, now.value) {
-		now.value = before.value
+	updated := trackedObject[T]{version{string(o.UID), parseResourceVersion(o.ResourceVersion)}, o.value}
+	old, ok := t.objects[o.Name]
+	if ok && old.uid == updated.uid && t.kind.Equal(old.value, updated.value) {
+		updated.value = old.value
 	} else {
 		t.markDirty(o.Name)
 	}
-	t.objects[o.Name] = now
+	t.objects[o.Name] = updated
 	delete(t.deleted, o.Name)
 }
 
@@ -205,7 +206,7 @@ func (t *tracker[T]) remove(name string, rv uint64) {
 	}
 }
 
-// markDirty notes that an object is to be told of.
+// markDirty includes an object in the next Take.
 func (t *tracker[T]) markDirty(name string) {
 	if len(t.dirty) == 0 {
 		t.dirtySince = time.Now()
@@ -213,49 +214,50 @@ func (t *tracker[T]) markDirty(name string) {
 	t.dirty[name] = struct{}{}
 }
 
+// advance records contact with the API server and the resourceVersion reached.
 func (t *tracker[T]) advance(rv uint64) {
 	t.lastContact, t.resourceVersion, t.failure = time.Now(), rv, ""
 	t.signal()
 }
 
-// setFailure takes in what a list or watch failed with.
-func (t *tracker[T]) setFailure(what string) {
+// setFailure records why a list or watch failed.
+func (t *tracker[T]) setFailure(reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.failure = what
+	t.failure = reason
 	t.signal()
 }
 
 func (t *tracker[T]) signal() {
 	select {
 	case t.changed <- struct{}{}:
-	default: // one is waiting, and stands for this one too
+	default: // the pending signal stands for this one too
 	}
 }
 
-// takeChanges returns what was told since the last time.
+// takeChanges returns the changes since the previous call.
 func (t *tracker[T]) takeChanges() Changes[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	told := Changes[T]{LastContact: t.lastContact, ResourceVersion: t.resourceVersion, Failure: t.failure}
+	changes := Changes[T]{LastContact: t.lastContact, ResourceVersion: t.resourceVersion, Failure: t.failure}
 	if len(t.dirty) > 0 {
-		told.ChangedAt = t.dirtySince
+		changes.ChangedAt = t.dirtySince
 	}
 	for name := range t.dirty {
-		if k, ok := t.objects[name]; ok {
-			told.Changed = append(told.Changed, Object[T]{name, k.value})
+		if o, ok := t.objects[name]; ok {
+			changes.Changed = append(changes.Changed, Object[T]{name, o.value})
 		} else {
-			told.Removed = append(told.Removed, name)
+			changes.Removed = append(changes.Removed, name)
 		}
 	}
-	slices.SortFunc(told.Changed, func(a, b Object[T]) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(told.Removed)
+	slices.SortFunc(changes.Changed, func(a, b Object[T]) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(changes.Removed)
 	clear(t.dirty)
 	t.failure = ""
-	return told
+	return changes
 }
 
-// parseResourceVersion reads a resourceVersion; 0 when it is none.
+// parseResourceVersion returns 0 if the text is not a number.
 func parseResourceVersion(resourceVersion string) uint64 {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {

@@ -15,90 +15,91 @@ import (
 )
 
 const (
-	maxIdle         = 150 * time.Second // an idle watch speaks at least every 120s
+	maxIdle         = 150 * time.Second // an idle watch delivers something at least every 120s
 	recheckInterval = 20 * time.Millisecond
 	pageSize        = 500
 )
 
-// A full look takes as long as its pages need: a fixed time would fail for ever where a fleet is
-// large or its API server slow. What is bounded is each step.
+// Each step of a full verification has a timeout, but not their sum: a fixed total would fail
+// on every attempt where a cluster is large or its API server slow.
 const (
 	requestTimeout = 5 * time.Second  // for one object
 	pageTimeout    = 10 * time.Second // for a page of many
-	listTimeout    = 2 * time.Minute  // for all pages: a continue token lives for about 5 minutes
+	listTimeout    = 2 * time.Minute  // for all pages: a continue token expires after about 5 minutes
 	minCatchUp     = 10 * time.Second
 )
 
-// catchUpTimeout is how long a watch may take to agree with a listing that took so long: its own list,
-// which it may have to read first, takes about as long.
+// catchUpTimeout is how long a watch may take to agree with a listing that took this long: the
+// watch may still be reading its own list, which takes about as long.
 func catchUpTimeout(listing time.Duration) time.Duration { return max(listing, minCatchUp) }
 
-// errInconsistent: the API server answered, and the watch does not come to say the same.
-var errInconsistent = errors.New("the watch disagrees with the API server")
+// errInconsistent means that the API server answered, and that the watch does not catch up
+// with the answer.
+var errInconsistent = errors.New("watch is inconsistent with the API server")
 
-// verifyLight returns the resourceVersion of a quorum LIST with limit=1.
+// verifyLight returns the resourceVersion of a quorum LIST with limit=1, which the watch has to reach.
 func (w *Watch[T]) verifyLight(ctx context.Context) (uint64, error) {
 	list, err := w.listPage(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return 0, fmt.Errorf("list one of the %s: %w", w.kind.Resource, err)
+		return 0, fmt.Errorf("list one object of %s: %w", w.kind.Resource, err)
 	}
 	rv := parseResourceVersion(list.GetResourceVersion())
 	if rv == 0 {
-		return 0, fmt.Errorf("list one of the %s: %.40q is no resourceVersion", w.kind.Resource, list.GetResourceVersion())
+		return 0, fmt.Errorf("list one object of %s: invalid resourceVersion %.40q", w.kind.Resource, list.GetResourceVersion())
 	}
 	return rv, nil
 }
 
-// verifyFull reads all objects in pages by quorum, and returns nil once what the watch has told
-// equals them. If that does not come about in time (see settling), or the watch was silent for too
-// long, they are read anew.
+// verifyFull reads all objects with quorum, and returns nil once the reported objects equal
+// them. If they still differ after catchUpTimeout, or if the watch has been idle for too long,
+// it requests a relist.
 func (w *Watch[T]) verifyFull(ctx context.Context) error {
 	w.tracker.beginVerification()
 	defer w.tracker.endVerification()
-	began := time.Now()
+	startedAt := time.Now()
 	listed, rv, err := w.listAll(ctx)
 	if err != nil {
 		return fmt.Errorf("list all %s: %w", w.kind.Resource, err)
 	}
-	late := time.NewTimer(catchUpTimeout(time.Since(began)))
-	defer late.Stop()
-	var open map[string]struct{} // nil: nothing compared yet
+	deadline := time.NewTimer(catchUpTimeout(time.Since(startedAt)))
+	defer deadline.Stop()
+	var differ map[string]struct{} // nil: not compared yet
 	for {
-		if open = w.tracker.mismatches(listed, rv, open); len(open) == 0 && open != nil {
+		if differ = w.tracker.mismatches(listed, rv, differ); len(differ) == 0 && differ != nil {
 			if w.tracker.idleFor() > maxIdle {
-				w.requestRelist() // nothing was missed yet, by a watch that is dead
+				w.requestRelist() // the watch is dead, although it has missed nothing yet
 			}
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-late.C:
-			if open == nil {
-				return fmt.Errorf("compare %s: %w: it has told nothing yet", w.kind.Resource, errInconsistent)
+		case <-deadline.C:
+			if differ == nil {
+				return fmt.Errorf("compare %s: %w: the watch has not received a list yet", w.kind.Resource, errInconsistent)
 			}
 			w.requestRelist()
-			return fmt.Errorf("compare %s: %w about %d of them, among them %.80q",
-				w.kind.Resource, errInconsistent, len(open), slices.Min(slices.Collect(maps.Keys(open))))
+			return fmt.Errorf("compare %s: %w: %d differ, for example %.80q",
+				w.kind.Resource, errInconsistent, len(differ), slices.Min(slices.Collect(maps.Keys(differ))))
 		case <-time.After(recheckInterval):
 		}
 	}
 }
 
 // listAll reads all objects page by page. The first page names no resourceVersion, which makes
-// it a quorum read, and the others continue its snapshot.
+// it a quorum read; the others continue its snapshot.
 func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	listed := map[string]version{}
 	options := metav1.ListOptions{Limit: pageSize}
-	again, pages := false, 0
+	restarted, pages := false, 0
 	for {
 		page, err := w.listPage(ctx, options)
-		if apierrors.IsResourceExpired(err) && options.Continue != "" && !again {
-			// The snapshot is gone: once more from the start. Without end, a server that always
-			// forgets would be asked hundreds of times a second; the next look comes anyhow.
-			again = true
+		if apierrors.IsResourceExpired(err) && options.Continue != "" && !restarted {
+			// The snapshot has expired: start over, once. Without this limit, an API server whose
+			// tokens always expire would get hundreds of requests per second.
+			restarted = true
 			clear(listed)
 			pages, options.Continue = 0, ""
 			continue
@@ -111,9 +112,9 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 		}
 		pages++
 		err = meta.EachListItem(page.object, func(o runtime.Object) error {
-			of, err := meta.Accessor(o)
-			if err == nil && of.GetName() != "" {
-				listed[of.GetName()] = version{string(of.GetUID()), parseResourceVersion(of.GetResourceVersion())}
+			item, err := meta.Accessor(o)
+			if err == nil && item.GetName() != "" {
+				listed[item.GetName()] = version{string(item.GetUID()), parseResourceVersion(item.GetResourceVersion())}
 			}
 			return err
 		})
@@ -127,7 +128,7 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 	}
 }
 
-// page is an answer to a LIST.
+// page is a response to a LIST.
 type page struct {
 	metav1.ListInterface
 
@@ -145,8 +146,8 @@ func (w *Watch[T]) listPage(ctx context.Context, options metav1.ListOptions) (pa
 	if err != nil {
 		return page{}, err
 	}
-	of, err := meta.ListAccessor(list)
-	return page{of, list}, err
+	metadata, err := meta.ListAccessor(list)
+	return page{metadata, list}, err
 }
 
 func (t *tracker[T]) idleFor() time.Duration {
@@ -169,10 +170,11 @@ func (t *tracker[T]) endVerification() {
 	}
 }
 
-// mismatches returns the names about which the tracker does not bear out a listing of this
-// resourceVersion: of all, or of those still open; nil when nothing was told yet. What the
-// tracker knows to be newer than the listing bears it out: a busy cluster never stands still to be compared.
-func (t *tracker[T]) mismatches(listed map[string]version, rv uint64, open map[string]struct{}) map[string]struct{} {
+// mismatches compares the tracked objects with a listing at resourceVersion rv, and returns the
+// names that differ: among all names, or among those of previous if it is not nil. It returns
+// nil if the watch has not received a list yet. An object that the watch has seen change after
+// the listing does not count as different: a busy cluster never stands still to be compared.
+func (t *tracker[T]) mismatches(listed map[string]version, rv uint64, previous map[string]struct{}) map[string]struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.synced {
@@ -184,8 +186,8 @@ func (t *tracker[T]) mismatches(listed map[string]version, rv uint64, open map[s
 			differ[name] = struct{}{}
 		}
 	}
-	if open != nil {
-		for name := range open {
+	if previous != nil {
+		for name := range previous {
 			check(name)
 		}
 		return differ
@@ -201,13 +203,13 @@ func (t *tracker[T]) mismatches(listed map[string]version, rv uint64, open map[s
 
 func (t *tracker[T]) confirms(name string, listed map[string]version, rv uint64) bool {
 	want, isListed := listed[name]
-	have, isKnown := t.objects[name]
+	have, isTracked := t.objects[name]
 	switch {
-	case isListed && isKnown:
+	case isListed && isTracked:
 		return have.version == want || have.rv > want.rv && have.rv > rv
 	case isListed:
 		return t.deleted[name] > rv // deleted since
-	case isKnown:
+	case isTracked:
 		return have.rv > rv // created since
 	}
 	return true
