@@ -14,7 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// What clusters say about nodes by convention.
+// Labels and taints that clusters use by convention.
 const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
 	labelMaster       = "node-role.kubernetes.io/master"
@@ -23,7 +23,7 @@ const (
 	taintShutdown     = "node.cloudprovider.kubernetes.io/shutdown"
 )
 
-// Bounds of what is taken over; a real API server stays below them.
+// Limits of what is copied from a Node; a real API server stays below them.
 const (
 	maxLabels     = 500
 	maxLabelKey   = 253 + 1 + 63
@@ -32,36 +32,36 @@ const (
 	maxAddresses  = 64
 )
 
-// CordonPolicy is what a cordon means.
+// CordonPolicy is the effect of a cordon on the state of a node.
 type CordonPolicy uint8
 
-// Keep: a cordon changes nothing (draining on cordon has caused outages). Drain: a
-// cordoned node is draining.
+// KeepCordoned: a cordon has no effect, because draining on cordon has caused outages.
+// DrainCordoned: a cordoned node is draining.
 const (
 	KeepCordoned CordonPolicy = iota
 	DrainCordoned
 )
 
-// Rules are what makes a Node a worker that counts. The zero value selects every worker.
+// Rules decide whether a Node is eligible, and its state. The zero value selects every worker.
 type Rules struct {
 	Selector labels.Selector // nil: every worker
 	Cordoned CordonPolicy
-	Workload *Workload // nil: a node needs no Pod to be ready
+	Workload *Workload // nil: the state of a node does not depend on Pods
 }
 
-// nodeSummary is a Node, reduced to what is judged by. Its candidate lacks the state, which the Pods
-// of a workload may decide.
+// nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
+// Pods of a workload.
 type nodeSummary struct {
 	candidate roster.Candidate
 	signals   signals
 }
 
-// signals are what a Node bears that its state is judged by.
+// signals are the properties of a Node that determine its state.
 type signals struct {
-	ready          bool // the kubelet's own word
-	deleting       bool // it has a deletion timestamp
-	shutdown       bool // the cloud has shut the machine down
-	scaleDownTaint bool // the autoscaler is about to delete it
+	ready          bool // the kubelet reports it
+	deleting       bool // the Node has a deletion timestamp
+	shutdown       bool // the cloud provider has shut the machine down
+	scaleDownTaint bool // the autoscaler is about to delete the machine
 	cordoned       bool
 }
 
@@ -69,8 +69,8 @@ func (s nodeSummary) equal(o nodeSummary) bool {
 	return s.signals == o.signals && equalCandidates(s.candidate, o.candidate)
 }
 
-// EvaluateNode reduces a Node to what the roster judges by, given no Pod of a workload. It never
-// fails: what cannot be read of a Node is left out of the candidate.
+// EvaluateNode returns the candidate for a Node on which no Pod of a workload runs. It never
+// fails: the candidate omits invalid fields of the Node.
 func EvaluateNode(node *corev1.Node, rules Rules) roster.Candidate {
 	s := summarizeNode(node, rules)
 	state, steps := s.evaluateState(rules, podCounts{})
@@ -110,18 +110,18 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 	return s
 }
 
-// checkEligibility says whether the labels keep a node out, and why. It judges by all labels,
-// also those that are too odd to be told on. The first rule that fails decides.
-func checkEligibility(all map[string]string, selector labels.Selector) (out roster.Reason, advice string, trail []roster.Step) {
-	rule := func(question string, failed bool, reason roster.Reason, saw, tell string) {
-		step := roster.Step{Stage: roster.StageEligibility, Question: question, Result: roster.Passed, Saw: saw}
+// checkEligibility returns why the labels exclude a node, or 0. It evaluates all labels, including
+// invalid ones, which are not published. The first rule that fails decides.
+func checkEligibility(all map[string]string, selector labels.Selector) (excluded roster.Reason, advice string, steps []roster.Step) {
+	rule := func(question string, failed bool, reason roster.Reason, detail, adviceIfFailed string) {
+		step := roster.Step{Stage: roster.StageEligibility, Question: question, Result: roster.Passed, Saw: detail}
 		if failed {
 			step.Result = roster.Failed
-			if out == 0 {
-				out, advice = reason, tell
+			if excluded == 0 {
+				excluded, advice = reason, adviceIfFailed
 			}
 		}
-		trail = append(trail, step)
+		steps = append(steps, step)
 	}
 	role, isControl := "", false
 	for _, label := range []string{labelControlPlane, labelMaster} {
@@ -129,42 +129,43 @@ func checkEligibility(all map[string]string, selector labels.Selector) (out rost
 			role, isControl = label, true
 		}
 	}
-	rule("Is it a worker?", isControl, roster.ControlPlane, choose(isControl, "it has the label "+role, "no label of a control plane node"),
-		fmt.Sprintf("The Node has the label %s, and only workers count: remove the label if it is a worker.", role))
+	rule("Is it a worker?", isControl, roster.ControlPlane, choose(isControl, "label "+role, "no control plane label"),
+		fmt.Sprintf("The Node has the label %s, so it is not a worker. Remove the label if it is one.", role))
 
 	value, isExcluded := all[labelExclude]
-	saw := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, validOrEmpty(value, maxLabelValue)), "no label "+labelExclude)
-	rule("May load balancers send to it?", isExcluded && value != "false", roster.ExcludedByLabel, saw,
-		fmt.Sprintf("The Node has the label %s: remove it, or set it to \"false\", to count the node.", labelExclude))
+	detail := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, validOrEmpty(value, maxLabelValue)), "no label "+labelExclude)
+	rule("May load balancers use it?", isExcluded && value != "false", roster.ExcludedByLabel, detail,
+		fmt.Sprintf("The Node has the label %s. Remove it, or set it to \"false\", to include the node.", labelExclude))
 
 	if selector == nil || selector.Empty() {
-		return out, advice, append(trail, roster.Step{
+		return excluded, advice, append(steps, roster.Step{
 			Stage: roster.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: roster.Skipped, Saw: "NODE_SELECTOR is not set",
 		})
 	}
 	matches := selector.Matches(labels.Set(all))
 	rule("Does NODE_SELECTOR match?", !matches, roster.NotSelected,
 		fmt.Sprintf("%q %s the labels", selector, choose(matches, "matches", "does not match")),
-		fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q: label the node, or change the selector.", selector))
-	return out, advice, trail
+		fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q. Label the Node or change the selector.", selector))
+	return excluded, advice, steps
 }
 
-func choose(is bool, yes, no string) string {
-	if is {
+func choose(cond bool, yes, no string) string {
+	if cond {
 		return yes
 	}
 	return no
 }
 
-// evaluateState judges a node's state. A shutdown that the cloud has seen outweighs everything: who
-// is off drains nothing. A node that is being deleted drains whatever its kubelet says,
-// because a node that is not ready may still be served to, and one that leaves must not get more.
+// evaluateState returns a node's state and the steps that led to it. A shutdown by the cloud
+// provider comes first: a machine that is off cannot drain. A node that is being deleted is
+// draining even if its kubelet is not ready: it may still serve open connections, and it must
+// not get new ones.
 //
-// A workload decides in place of a cordon or the autoscaler's mark: as long as a ready Pod of
-// it runs there the node is ready, so that a drain ends when the last Pod has left; one
-// whose only ready Pods are being deleted is draining, as they are.
-func (s nodeSummary) evaluateState(rules Rules, here podCounts) (roster.State, []roster.Step) {
-	leaving := s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned
+// A workload takes precedence over a cordon or the autoscaler's taint: a node with a ready Pod is
+// ready, so that a drain ends when the last Pod has left. A node whose only ready Pods are being
+// deleted is draining, as they are.
+func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (roster.State, []roster.Step) {
+	isLeaving := s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned
 	state := roster.Ready
 	switch {
 	case s.signals.shutdown:
@@ -172,55 +173,55 @@ func (s nodeSummary) evaluateState(rules Rules, here podCounts) (roster.State, [
 	case s.signals.deleting:
 		state = roster.Draining
 	case rules.Workload != nil:
-		state = s.stateFromWorkload(leaving, here)
-	case leaving:
+		state = s.stateFromWorkload(isLeaving, pods)
+	case isLeaving:
 		state = roster.Draining
 	case !s.signals.ready:
 		state = roster.NotReady
 	}
-	return state, s.explainState(rules, here, state)
+	return state, s.explainState(rules, pods, state)
 }
 
-func (s nodeSummary) stateFromWorkload(leaving bool, here podCounts) roster.State {
+func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) roster.State {
 	switch {
-	case s.signals.ready && here.ready > 0:
+	case s.signals.ready && pods.ready > 0:
 		return roster.Ready
-	case s.signals.ready && here.deleting > 0, leaving:
+	case s.signals.ready && pods.deleting > 0, isLeaving:
 		return roster.Draining
 	}
 	return roster.NotReady
 }
 
-// explainState tells what the state was judged by, in the order of its weight.
-func (s nodeSummary) explainState(rules Rules, here podCounts, state roster.State) []roster.Step {
+// explainState returns one step per signal, in order of precedence.
+func (s nodeSummary) explainState(rules Rules, pods podCounts, state roster.State) []roster.Step {
 	var steps []roster.Step
-	sign := func(question string, bad, counts bool, saw, not string) {
-		step := roster.Step{Stage: roster.StageState, Question: question, Result: roster.Passed, Saw: not}
+	check := func(question string, isSet, matters bool, ifSet, ifUnset string) {
+		step := roster.Step{Stage: roster.StageState, Question: question, Result: roster.Passed, Saw: ifUnset}
 		switch {
-		case bad && counts:
-			step.Result, step.Saw = roster.Failed, saw
-		case bad:
-			step.Result, step.Saw = roster.Skipped, saw
+		case isSet && matters:
+			step.Result, step.Saw = roster.Failed, ifSet
+		case isSet:
+			step.Result, step.Saw = roster.Skipped, ifSet
 		}
 		steps = append(steps, step)
 	}
-	sign("Is the machine running?", s.signals.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
-	sign("Is the Node to stay?", s.signals.deleting, true, "it has a deletion timestamp", "no deletion timestamp")
-	sign("Does the autoscaler keep it?", s.signals.scaleDownTaint, rules.Workload == nil || here.ready == 0, "taint "+taintAutoscaler, "no taint "+taintAutoscaler)
-	sign("Is it schedulable?", s.signals.cordoned, rules.Cordoned == DrainCordoned && (rules.Workload == nil || here.ready == 0),
-		"cordoned"+choose(rules.Cordoned == DrainCordoned, ", and CORDONED is drain", ", which changes nothing as CORDONED is keep"), "not cordoned")
-	sign("Is its kubelet ready?", !s.signals.ready, true, "the condition Ready is not True", "the condition Ready is True")
+	check("Is the machine running?", s.signals.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
+	check("Does the Node stay?", s.signals.deleting, true, "deletion timestamp is set", "no deletion timestamp")
+	check("Does the autoscaler keep it?", s.signals.scaleDownTaint, rules.Workload == nil || pods.ready == 0, "taint "+taintAutoscaler, "no taint "+taintAutoscaler)
+	check("Is it schedulable?", s.signals.cordoned, rules.Cordoned == DrainCordoned && (rules.Workload == nil || pods.ready == 0),
+		"cordoned"+choose(rules.Cordoned == DrainCordoned, ", and CORDONED is drain", ", without effect because CORDONED is keep"), "not cordoned")
+	check("Is its kubelet ready?", !s.signals.ready, true, "condition Ready is not True", "condition Ready is True")
 	if rules.Workload != nil {
-		sign("Does a ready Pod of the WORKLOAD run there?", here.ready == 0, true, here.String(), here.String())
+		check("Does a ready Pod of WORKLOAD run on it?", pods.ready == 0, true, pods.String(), pods.String())
 	}
-	return append(steps, roster.Step{Stage: roster.StageState, Question: "So its state is", Saw: state.String()})
+	return append(steps, roster.Step{Stage: roster.StageState, Question: "Resulting state", Saw: state.String()})
 }
 
 func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// internalIPs returns the readable InternalIPs, canonical, sorted, each once.
+// internalIPs returns the valid InternalIPs in canonical form, sorted, without duplicates.
 func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range all {
@@ -235,28 +236,28 @@ func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 	return slices.Compact(ips)
 }
 
-// validLabels copies the labels that an API server could have let in. Nodes share most of their
-// texts, and all of their keys: each is kept once.
+// validLabels copies the labels that an API server could have accepted. Nodes share most keys
+// and values, so that interning them saves memory.
 func validLabels(all map[string]string) map[string]string {
-	fit := make(map[string]string, len(all))
+	valid := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
-		if k != "" && k == validOrEmpty(k, maxLabelKey) && v == validOrEmpty(v, maxLabelValue) && len(fit) < maxLabels {
-			fit[unique.Make(k).Value()] = unique.Make(v).Value()
+		if k != "" && k == validOrEmpty(k, maxLabelKey) && v == validOrEmpty(v, maxLabelValue) && len(valid) < maxLabels {
+			valid[unique.Make(k).Value()] = unique.Make(v).Value()
 		}
 	}
-	return fit
+	return valid
 }
 
-// validOrEmpty returns s, or nothing when it is too long or no text.
-func validOrEmpty(s string, most int) string {
-	if len(s) > most || !utf8.ValidString(s) {
+// validOrEmpty returns s, or "" if s is longer than maxLen bytes or not valid UTF-8.
+func validOrEmpty(s string, maxLen int) string {
+	if len(s) > maxLen || !utf8.ValidString(s) {
 		return ""
 	}
 	return s
 }
 
-// equalCandidates reports whether the roster would judge the two the same, and tell the same of them.
+// equalCandidates reports whether the roster would treat and publish both in the same way.
 func equalCandidates(a, b roster.Candidate) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.ProviderID == b.ProviderID && a.SystemUUID == b.SystemUUID &&
 		a.State == b.State && a.Zone == b.Zone && a.Region == b.Region && a.Excluded == b.Excluded && a.Advice == b.Advice &&

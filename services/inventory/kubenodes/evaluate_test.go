@@ -53,7 +53,7 @@ func TestEvaluateNode(t *testing.T) {
 		{"a worker that is not ready", []func(*corev1.Node){notReady}, Rules{}, roster.NotReady, 0},
 		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, roster.NotReady, 0},
 		{"a control plane node", []func(*corev1.Node){withLabel(labelControlPlane, "")}, Rules{}, roster.Ready, roster.ControlPlane},
-		{"a master of old", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"a node with the old master label", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
 		{"excluded from load balancers", []func(*corev1.Node){withLabel(labelExclude, "")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
 		{"excluded by any value but false", []func(*corev1.Node){withLabel(labelExclude, "False")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
 		{"not excluded by the value false", []func(*corev1.Node){withLabel(labelExclude, "false")}, Rules{}, roster.Ready, 0},
@@ -64,7 +64,7 @@ func TestEvaluateNode(t *testing.T) {
 		{"to be deleted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, Rules{}, roster.Draining, 0},
 		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, roster.NotReady, 0},
 		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
-		{"cordoned, which changes nothing", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
+		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
 		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
 		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, roster.NotReady, 0},
 	} {
@@ -78,7 +78,7 @@ func TestEvaluateNode(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	t.Run("malformed: a Node with values that nobody can read", testMalformedNode)
+	t.Run("malformed: a Node with invalid values", testMalformedNode)
 }
 
 func testMalformedNode(t *testing.T) {
@@ -91,7 +91,7 @@ func testMalformedNode(t *testing.T) {
 	}
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 	got := EvaluateNode(n, Rules{})
-	got.Trail = nil // has a test of its own
+	got.Trail = nil // TestStepsListEveryRule compares it
 	want := roster.Candidate{
 		Name: "w", UID: "uid-1", State: roster.Ready, Region: "de",
 		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("fd00::1")},
@@ -100,9 +100,9 @@ func testMalformedNode(t *testing.T) {
 	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
 		t.Error(d)
 	}
-	nothing := EvaluateNode(&corev1.Node{}, Rules{})
-	nothing.Trail = nil
-	if d := cmp.Diff(nothing, roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
+	empty := EvaluateNode(&corev1.Node{}, Rules{})
+	empty.Trail = nil
+	if d := cmp.Diff(empty, roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
 		t.Error(d)
 	}
 }
@@ -114,15 +114,15 @@ func TestStepsListEveryRule(t *testing.T) {
 	}
 	got := EvaluateNode(newWorker("w", withLabel(labelExclude, ""), cordoned, notReady), Rules{Selector: blue}).Trail
 	want := []roster.Step{
-		{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no label of a control plane node"},
-		{Stage: roster.StageEligibility, Question: "May load balancers send to it?", Result: roster.Failed, Saw: labelExclude + ` is ""`},
+		{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no control plane label"},
+		{Stage: roster.StageEligibility, Question: "May load balancers use it?", Result: roster.Failed, Saw: labelExclude + ` is ""`},
 		{Stage: roster.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: roster.Failed, Saw: `"pool=blue" does not match the labels`},
 		{Stage: roster.StageState, Question: "Is the machine running?", Result: roster.Passed, Saw: "no taint " + taintShutdown},
-		{Stage: roster.StageState, Question: "Is the Node to stay?", Result: roster.Passed, Saw: "no deletion timestamp"},
+		{Stage: roster.StageState, Question: "Does the Node stay?", Result: roster.Passed, Saw: "no deletion timestamp"},
 		{Stage: roster.StageState, Question: "Does the autoscaler keep it?", Result: roster.Passed, Saw: "no taint " + taintAutoscaler},
-		{Stage: roster.StageState, Question: "Is it schedulable?", Result: roster.Skipped, Saw: "cordoned, which changes nothing as CORDONED is keep"},
-		{Stage: roster.StageState, Question: "Is its kubelet ready?", Result: roster.Failed, Saw: "the condition Ready is not True"},
-		{Stage: roster.StageState, Question: "So its state is", Saw: "not_ready"},
+		{Stage: roster.StageState, Question: "Is it schedulable?", Result: roster.Skipped, Saw: "cordoned, without effect because CORDONED is keep"},
+		{Stage: roster.StageState, Question: "Is its kubelet ready?", Result: roster.Failed, Saw: "condition Ready is not True"},
+		{Stage: roster.StageState, Question: "Resulting state", Saw: "not_ready"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -152,17 +152,17 @@ func FuzzEvaluateNode(f *testing.F) {
 			}
 		}
 		if (c.Excluded == 0) != (c.Advice == "") || c.State == 0 || len(c.Trail) == 0 {
-			t.Errorf("half judged: %+v", c)
+			t.Errorf("incomplete: %+v", c)
 		}
 	})
 }
 
 func TestSharesEqualSteps(t *testing.T) {
 	n := &Nodes{}
-	step := func(saw string) []roster.Step { return []roster.Step{{Saw: saw}} }
+	step := func(detail string) []roster.Step { return []roster.Step{{Saw: detail}} }
 	first := n.joinSteps(step("a"), step("b"))
 	if again := n.joinSteps(step("a"), step("b")); &again[0] != &first[0] {
-		t.Error("the same steps were kept twice")
+		t.Error("equal steps are stored twice")
 	}
 	for i := range 3 * maxSharedSteps {
 		want := []roster.Step{{Saw: "a"}, {Saw: fmt.Sprint(i)}}
@@ -171,6 +171,6 @@ func TestSharesEqualSteps(t *testing.T) {
 		}
 	}
 	if len(n.sharedSteps) != maxSharedSteps {
-		t.Errorf("%d are remembered, want %d", len(n.sharedSteps), maxSharedSteps)
+		t.Errorf("%d shared steps, want %d", len(n.sharedSteps), maxSharedSteps)
 	}
 }

@@ -1,7 +1,7 @@
-// Package kubenodes follows the Nodes of the secured cluster, and the Pods of a workload if
-// one is given, and judges which Nodes count and in which state. It promises the careful
-// following of kubewatch, and that each change is judged at the cost of the Nodes it is about. It
-// refuses to change anything there, and to keep more of a Node or Pod than it is judged by.
+// Package kubenodes reads the Nodes of the secured cluster, and the Pods of a workload if one
+// is configured, and evaluates which Nodes are eligible and in which state. It guarantees what
+// kubewatch guarantees, and that a change costs only the evaluation of the Nodes it affects. It
+// does not write to the cluster, and keeps of a Node or Pod only what it evaluates.
 package kubenodes
 
 import (
@@ -26,57 +26,57 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// listWatcher lists and watches objects, whose list is an L.
+// listWatcher lists and watches objects; L is the type of their list.
 type listWatcher[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// Config is what Nodes needs. All fields are mandatory but Rules and Pods.
+// Config is what Nodes needs. All fields except Rules and Pods are mandatory.
 type Config struct {
 	Nodes      listWatcher[*corev1.NodeList]
-	Pods       listWatcher[*corev1.PodList] // of the workload's namespace; nil: Rules have no workload
-	Client     any                          // behind both: see kubewatch.Config
+	Pods       listWatcher[*corev1.PodList] // in the workload's namespace; nil if Rules has no workload
+	Client     any                          // behind both; see kubewatch.Config
 	Rules      Rules
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Nodes follows the Nodes of a cluster. Its methods are safe for concurrent use.
+// Nodes is the source of the Nodes of a cluster. Its methods are safe for concurrent use.
 type Nodes struct {
 	rules    Rules
 	nodes    *kubewatch.Watch[nodeSummary]
-	pods     *kubewatch.Watch[podState] // nil: no workload is given
+	pods     *kubewatch.Watch[podState] // nil: no workload is configured
 	verifier *kubewatch.Verifier
 	changed  chan struct{} // capacity 1
 
 	mu           sync.Mutex
-	nodesByName  map[string]nodeSummary      // Nodes by name
-	reported     map[string]roster.Candidate // as they were told last, by name
-	podsByName   map[string]podState         // Pods by name
-	countsByNode map[string]podCounts        // the Pods on a Node, by its name
+	nodesByName  map[string]nodeSummary
+	reported     map[string]roster.Candidate // as last reported, by name
+	podsByName   map[string]podState
+	countsByNode map[string]podCounts // of the Pods on each Node
 
-	sharedSteps [][]roster.Step // the last few that differ: most Nodes share one
+	sharedSteps [][]roster.Step // the last few distinct ones: most Nodes have equal steps
 }
 
-// maxSharedSteps is how many are remembered to be shared.
+// maxSharedSteps limits Nodes.sharedSteps.
 const maxSharedSteps = 16
 
-// New returns Nodes that have read nothing yet: see Run.
+// New returns a source that has no Nodes yet; Run fills it.
 func New(cfg Config) *Nodes {
 	n := &Nodes{
 		rules: cfg.Rules, changed: make(chan struct{}, 1),
 		nodesByName: map[string]nodeSummary{}, reported: map[string]roster.Candidate{}, podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
 	}
-	watching := kubewatch.Config{
+	watchConfig := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
-	n.nodes = kubewatch.New(nodeKind(cfg.Nodes, cfg.Rules), watching)
+	n.nodes = kubewatch.New(nodeKind(cfg.Nodes, cfg.Rules), watchConfig)
 	if cfg.Rules.Workload == nil {
 		n.verifier = kubewatch.NewVerifier(n.nodes)
 		return n
 	}
-	n.pods = kubewatch.New(podKind(cfg.Pods, *cfg.Rules.Workload), watching)
+	n.pods = kubewatch.New(podKind(cfg.Pods, *cfg.Rules.Workload), watchConfig)
 	n.verifier = kubewatch.NewVerifier(n.nodes, n.pods)
 	return n
 }
@@ -96,8 +96,8 @@ func nodeKind(nodes listWatcher[*corev1.NodeList], rules Rules) kubewatch.Kind[n
 	}
 }
 
-// runningSelector selects Pods that a node runs: others prove nothing of a node, and a Pod that ends
-// or fails leaves the selection, which the watch tells as a deletion.
+// runningSelector selects the Pods that run on a node. A Pod that ends or fails leaves the
+// selection, which the watch reports as a deletion.
 var runningSelector = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("spec.nodeName", ""),
 	fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)),
@@ -124,7 +124,7 @@ func podKind(pods listWatcher[*corev1.PodList], w Workload) kubewatch.Kind[podSt
 	}
 }
 
-// Run follows the cluster until ctx is done; its error is then nil.
+// Run watches the cluster until ctx is done, and then returns nil.
 func (n *Nodes) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.nodes.Run(ctx) })
@@ -134,21 +134,21 @@ func (n *Nodes) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Verify asks the API server whether what was told can be believed: see kubewatch.Verifier.
-func (n *Nodes) Verify(ctx context.Context, look roster.Look) (mark uint64, err error) {
-	return n.verifier.Verify(ctx, look)
+// Verify checks that the reported Nodes are current; see kubewatch.Verifier.
+func (n *Nodes) Verify(ctx context.Context, mode roster.Look) (number uint64, err error) {
+	return n.verifier.Verify(ctx, mode)
 }
 
-// Changed receives when there is something to take. It has room for one signal, which
-// stands for any number of changes.
+// Changed receives a signal when there is something to take. It holds one signal, which stands
+// for any number of changes.
 func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 
-// Take returns what the watches have told since the last Take, judged.
+// Take returns the Nodes that changed since the previous Take, evaluated.
 func (n *Nodes) Take() roster.News {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var news roster.News
-	dirty := map[string]struct{}{}
+	var update roster.News
+	dirty := map[string]struct{}{} // names of the Nodes to evaluate again
 
 	nodes := n.nodes.Take()
 	for _, o := range nodes.Changed {
@@ -159,8 +159,8 @@ func (n *Nodes) Take() roster.News {
 		delete(n.nodesByName, name)
 		dirty[name] = struct{}{}
 	}
-	at, rvs := []time.Time{nodes.LastContact}, []uint64{nodes.ResourceVersion}
-	news.Failure, news.ChangedAt = nodes.Failure, nodes.ChangedAt
+	contacts, rvs := []time.Time{nodes.LastContact}, []uint64{nodes.ResourceVersion}
+	update.Failure, update.ChangedAt = nodes.Failure, nodes.ChangedAt
 
 	if n.pods != nil {
 		pods := n.pods.Take()
@@ -170,42 +170,42 @@ func (n *Nodes) Take() roster.News {
 		for _, name := range pods.Removed {
 			n.updatePod(name, podState{}, dirty)
 		}
-		at, rvs = append(at, pods.LastContact), append(rvs, pods.ResourceVersion)
-		news.Failure = joinFailures(news.Failure, pods.Failure)
-		if at := pods.ChangedAt; news.ChangedAt.IsZero() || !at.IsZero() && at.Before(news.ChangedAt) {
-			news.ChangedAt = at
+		contacts, rvs = append(contacts, pods.LastContact), append(rvs, pods.ResourceVersion)
+		update.Failure = joinFailures(update.Failure, pods.Failure)
+		if at := pods.ChangedAt; update.ChangedAt.IsZero() || !at.IsZero() && at.Before(update.ChangedAt) {
+			update.ChangedAt = at
 		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(dirty)) {
-		before, wasTold := n.reported[name]
+		old, wasReported := n.reported[name]
 		s, ok := n.nodesByName[name]
 		if !ok {
-			if wasTold {
+			if wasReported {
 				delete(n.reported, name)
-				news.Removed = append(news.Removed, name)
+				update.Removed = append(update.Removed, name)
 			}
 			continue
 		}
 		c := s.candidate
-		var states []roster.Step
-		c.State, states = s.evaluateState(n.rules, n.countsByNode[name])
-		c.Trail = n.joinSteps(c.Trail, states)
-		if wasTold && equalCandidates(before, c) {
+		var stateSteps []roster.Step
+		c.State, stateSteps = s.evaluateState(n.rules, n.countsByNode[name])
+		c.Trail = n.joinSteps(c.Trail, stateSteps)
+		if wasReported && equalCandidates(old, c) {
 			continue
 		}
 		n.reported[name] = c
-		news.Changed = append(news.Changed, c)
+		update.Changed = append(update.Changed, c)
 	}
-	news.HeardAt, news.Mark = n.verifier.Progress(at, rvs)
-	return news
+	update.HeardAt, update.Mark = n.verifier.Progress(contacts, rvs)
+	return update
 }
 
-// joinSteps joins steps, in a slice that Nodes whose steps are the same share.
+// joinSteps concatenates steps. Nodes with equal steps share one slice, which saves memory.
 func (n *Nodes) joinSteps(eligibility, state []roster.Step) []roster.Step {
-	for _, known := range n.sharedSteps {
-		if k := len(eligibility); len(known) == k+len(state) && slices.Equal(known[:k], eligibility) && slices.Equal(known[k:], state) {
-			return known
+	for _, shared := range n.sharedSteps {
+		if k := len(eligibility); len(shared) == k+len(state) && slices.Equal(shared[:k], eligibility) && slices.Equal(shared[k:], state) {
+			return shared
 		}
 	}
 	joined := slices.Concat(eligibility, state)
@@ -213,27 +213,28 @@ func (n *Nodes) joinSteps(eligibility, state []roster.Step) []roster.Step {
 	return joined
 }
 
-// updatePod takes in that a Pod is now where and as it is told; the zero Pod is nowhere.
-func (n *Nodes) updatePod(name string, now podState, dirty map[string]struct{}) {
-	before := n.podsByName[name]
-	if before == now {
+// updatePod stores the state of a Pod, and marks the Nodes on which it ran or runs as dirty. The
+// zero podState means that the Pod does not exist.
+func (n *Nodes) updatePod(name string, updated podState, dirty map[string]struct{}) {
+	old := n.podsByName[name]
+	if old == updated {
 		return
 	}
-	for _, p := range []struct {
-		podState
-
-		by int
-	}{{before, -1}, {now, +1}} {
-		if p.node == "" {
+	for _, change := range []struct {
+		pod   podState
+		delta int
+	}{{old, -1}, {updated, +1}} {
+		node := change.pod.node
+		if node == "" {
 			continue
 		}
-		c := n.countsByNode[p.node].plus(p.podState, p.by)
-		if n.countsByNode[p.node] = c; c == (podCounts{}) {
-			delete(n.countsByNode, p.node)
+		counts := n.countsByNode[node].plus(change.pod, change.delta)
+		if n.countsByNode[node] = counts; counts == (podCounts{}) {
+			delete(n.countsByNode, node)
 		}
-		dirty[p.node] = struct{}{}
+		dirty[node] = struct{}{}
 	}
-	if n.podsByName[name] = now; now.node == "" {
+	if n.podsByName[name] = updated; updated.node == "" {
 		delete(n.podsByName, name)
 	}
 }
@@ -242,7 +243,7 @@ func joinFailures(a, b string) string {
 	return strings.Join(slices.DeleteFunc([]string{a, b}, func(s string) bool { return s == "" }), "; ")
 }
 
-// Workload are the Pods that make a node worth sending traffic to.
+// Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
 type Workload struct {
 	Namespace string
 	Selector  labels.Selector

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testCluster is a followed one, and all that was told of it so far.
+// testCluster is a fake cluster, a running source of its Nodes, and the states reported so far.
 type testCluster struct {
 	*Nodes
 
@@ -39,7 +39,7 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	watching := make(chan struct{}, 10)
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		watching <- struct{}{} // what changes between list and watch is lost on the fake
+		watching <- struct{}{} // the fake client loses changes between list and watch
 		return true, stream, err
 	})
 	for _, o := range objects {
@@ -71,7 +71,7 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	return &testCluster{Nodes: n, t: t, client: client, states: map[string]roster.State{}}
 }
 
-// awaitStates waits until all nodes have these states.
+// awaitStates takes updates until the nodes have exactly these states.
 func (c *testCluster) awaitStates(want map[string]roster.State) {
 	c.t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -81,11 +81,11 @@ func (c *testCluster) awaitStates(want map[string]roster.State) {
 		case <-deadline:
 			c.t.Fatal(cmp.Diff(want, c.states))
 		}
-		news := c.Take()
-		for _, n := range news.Changed {
+		update := c.Take()
+		for _, n := range update.Changed {
 			c.states[n.Name] = n.State
 		}
-		for _, name := range news.Removed {
+		for _, name := range update.Removed {
 			delete(c.states, name)
 		}
 	}
@@ -150,12 +150,12 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	if _, err := pods.Create(ctx, newPod("b", "three"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready}) // the marked one serves on
+	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready}) // the drained node still has a ready Pod
 	update(newPod("a", "one", deletingPod))
 	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
 	update(newPod("a", "two"))
 	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
-	update(newPod("b", "two")) // as a Pod of a StatefulSet comes back elsewhere
+	update(newPod("b", "two")) // as when a Pod of a StatefulSet moves to another node
 	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
 	if err := pods.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -164,9 +164,9 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Take()
-	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's mark
+	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's taint
 	if len(c.countsByNode) != 1 || len(c.podsByName) != 2 {
-		t.Errorf("what is gone is kept: %v, %v", c.countsByNode, c.podsByName)
+		t.Errorf("deleted objects are kept: %v, %v", c.countsByNode, c.podsByName)
 	}
 }
 
@@ -176,27 +176,27 @@ func TestRequestsOnlyPodsOfWorkload(t *testing.T) {
 	if _, err := c.Verify(t.Context(), roster.Light); err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
+	requests := 0
 	for _, action := range c.client.Actions() {
 		if action.GetResource().Resource != "pods" {
 			continue
 		}
-		var labelled, fielded string
+		var labelSelector, fieldSelector string
 		switch a := action.(type) {
 		case clienttesting.ListAction:
-			labelled, fielded = a.GetListRestrictions().Labels.String(), a.GetListRestrictions().Fields.String()
+			labelSelector, fieldSelector = a.GetListRestrictions().Labels.String(), a.GetListRestrictions().Fields.String()
 		case clienttesting.WatchAction:
-			labelled, fielded = a.GetWatchRestrictions().Labels.String(), a.GetWatchRestrictions().Fields.String()
+			labelSelector, fieldSelector = a.GetWatchRestrictions().Labels.String(), a.GetWatchRestrictions().Fields.String()
 		default:
 			continue
 		}
-		asked++
-		if action.GetNamespace() != "ingress" || labelled != "app=gateway" || fielded != "spec.nodeName!=,status.phase=Running" {
-			t.Errorf("%s pods of %q, labels %q, fields %q", action.GetVerb(), action.GetNamespace(), labelled, fielded)
+		requests++
+		if action.GetNamespace() != "ingress" || labelSelector != "app=gateway" || fieldSelector != "spec.nodeName!=,status.phase=Running" {
+			t.Errorf("%s pods of %q, labels %q, fields %q", action.GetVerb(), action.GetNamespace(), labelSelector, fieldSelector)
 		}
 	}
-	if asked < 3 {
-		t.Errorf("%d lists and watches of pods", asked)
+	if requests < 3 {
+		t.Errorf("%d lists and watches of pods", requests)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestPodMemoryIsBounded(t *testing.T) {
 		kept = append(kept, kind.Extract(p))
 	}
 	if each := (heap() - before) / n; each > 256 {
-		t.Errorf("%d bytes are kept of a Pod", each)
+		t.Errorf("%d bytes are kept per Pod", each)
 	}
 	runtime.KeepAlive(kept)
 }
@@ -253,32 +253,32 @@ func TestParseWorkload(t *testing.T) {
 }
 
 func TestStateFromWorkload(t *testing.T) {
-	some := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
-	ready, leaving, none, broken := podCounts{all: 1, ready: 1}, podCounts{all: 1, deleting: 1}, podCounts{}, podCounts{all: 1}
+	workload := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
+	ready, terminating, none, failing := podCounts{all: 1, ready: 1}, podCounts{all: 1, deleting: 1}, podCounts{}, podCounts{all: 1}
 	for _, tc := range []struct {
 		name     string
 		edit     []func(*corev1.Node)
 		cordoned CordonPolicy
-		here     podCounts
+		pods     podCounts
 		want     roster.State
 	}{
 		{"a ready Pod runs there", nil, KeepCordoned, ready, roster.Ready},
 		{"no Pod runs there", nil, KeepCordoned, none, roster.NotReady},
-		{"its Pod is not ready", nil, KeepCordoned, broken, roster.NotReady},
-		{"its only ready Pod is being deleted", nil, KeepCordoned, leaving, roster.Draining},
+		{"its Pod is not ready", nil, KeepCordoned, failing, roster.NotReady},
+		{"its only ready Pod is being deleted", nil, KeepCordoned, terminating, roster.Draining},
 		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, roster.NotReady},
 		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, roster.Ready},
 		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, roster.Ready},
 		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, roster.Draining},
 		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, roster.NotReady},
-		{"marked by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, roster.Ready},
-		{"marked by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, roster.Draining},
+		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, roster.Ready},
+		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, roster.Draining},
 		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, roster.Draining},
 		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, roster.NotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			rules := Rules{Cordoned: tc.cordoned, Workload: some}
-			if got, _ := summarizeNode(newWorker("w", tc.edit...), rules).evaluateState(rules, tc.here); got != tc.want {
+			rules := Rules{Cordoned: tc.cordoned, Workload: workload}
+			if got, _ := summarizeNode(newWorker("w", tc.edit...), rules).evaluateState(rules, tc.pods); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})

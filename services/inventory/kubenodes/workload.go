@@ -10,63 +10,63 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ParseWorkload reads <namespace>/<label selector>, such as ingress/app=gateway. A selector
-// that selects every Pod of the namespace is refused: it is rather a slip than a wish.
+// ParseWorkload parses <namespace>/<label selector>, such as ingress/app=gateway. It rejects an
+// empty selector, which selects every Pod of the namespace and is probably a mistake.
 func ParseWorkload(text string) (*Workload, error) {
 	namespace, selector, ok := strings.Cut(text, "/")
 	if !ok {
-		return nil, errors.New("it has no slash")
+		return nil, errors.New("no slash")
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("%q is no namespace", namespace)
+		return nil, fmt.Errorf("%q is not a namespace", namespace)
 	}
 	s, err := labels.Parse(selector)
 	if err != nil {
 		return nil, err
 	}
 	if s.Empty() {
-		return nil, errors.New("the label selector is empty")
+		return nil, errors.New("label selector is empty")
 	}
 	return &Workload{Namespace: namespace, Selector: s}, nil
 }
 
-// String is the workload as it is configured.
+// String returns the workload in the form that ParseWorkload parses.
 func (w *Workload) String() string { return w.Namespace + "/" + w.Selector.String() }
 
-// podState is what a Pod of the workload says of its node. The zero Pod runs nowhere.
+// podState is where a Pod of the workload runs, and whether it serves.
 type podState struct {
 	node            string
 	ready, deleting bool
 }
 
-// readPod reduces a Pod that runs. A Pod that is being deleted may still be ready: it serves
-// what is under way.
+// readPod returns the state of a running Pod. A Pod that is being deleted may still be ready:
+// it finishes its open requests.
 func readPod(p *corev1.Pod) podState {
 	if p == nil {
 		return podState{}
 	}
-	is := podState{node: validOrEmpty(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
+	state := podState{node: validOrEmpty(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			is.ready = true
+			state.ready = true
 		}
 	}
-	return is
+	return state
 }
 
-// podCounts counts the Pods of the workload on one node.
+// podCounts counts the running Pods of the workload on one node.
 type podCounts struct {
-	all, ready, deleting int // leaving: ready, and being deleted
+	all, ready, deleting int // ready: not being deleted; deleting: ready, and being deleted
 }
 
-// plus returns the crew with the Pod come (1) or gone (-1).
-func (c podCounts) plus(p podState, by int) podCounts {
-	c.all += by
+// plus returns the counts with the Pod added (delta 1) or removed (-1).
+func (c podCounts) plus(p podState, delta int) podCounts {
+	c.all += delta
 	switch {
 	case p.ready && p.deleting:
-		c.deleting += by
+		c.deleting += delta
 	case p.ready:
-		c.ready += by
+		c.ready += delta
 	}
 	return c
 }
@@ -74,7 +74,7 @@ func (c podCounts) plus(p podState, by int) podCounts {
 func (c podCounts) String() string {
 	switch {
 	case c.all == 0:
-		return "no running Pod of it"
+		return "no running Pod"
 	case c.deleting > 0:
 		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.deleting)
 	}

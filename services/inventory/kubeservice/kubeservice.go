@@ -1,7 +1,7 @@
-// Package kubeservice follows the endpoints of one Service of the secured cluster, by its
-// EndpointSlices. It promises the careful following of kubewatch, that an endpoint is one
-// member however many slices list it, and that a Service which is not there is no empty one. It
-// refuses to change anything, and to guess: ports are told for comparison only.
+// Package kubeservice reads the endpoints of one Service of the secured cluster from its
+// EndpointSlices. It guarantees what kubewatch guarantees, that an endpoint is one member however
+// many slices list it, and that a missing Service is an error rather than an empty set. It does
+// not write to the cluster, and reports ports only so that writers can compare them.
 package kubeservice
 
 import (
@@ -27,15 +27,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// getTimeout is how long the API server may take to say that the Service is there.
+// getTimeout limits the request for the Service.
 const getTimeout = 5 * time.Second
 
-// serviceGetter gets Services.
 type serviceGetter interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Service, error)
 }
 
-// sliceListWatcher lists and watches EndpointSlices.
 type sliceListWatcher interface {
 	List(context.Context, metav1.ListOptions) (*discoveryv1.EndpointSliceList, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -43,15 +41,15 @@ type sliceListWatcher interface {
 
 // Config is what Endpoints needs. All fields are mandatory.
 type Config struct {
-	Services        serviceGetter    // of the namespace
-	Slices          sliceListWatcher // of the namespace
-	Client          any              // behind both: see kubewatch.Config
+	Services        serviceGetter    // in the namespace
+	Slices          sliceListWatcher // in the namespace
+	Client          any              // behind both; see kubewatch.Config
 	Namespace, Name string           // of the Service
 	Log             *slog.Logger
 	Registerer      prometheus.Registerer
 }
 
-// Endpoints follows the endpoints of a Service. Its methods are safe for concurrent use.
+// Endpoints is the source of the endpoints of a Service. Its methods are safe for concurrent use.
 type Endpoints struct {
 	cfg      Config
 	watch    *kubewatch.Watch[sliceSummary]
@@ -60,31 +58,31 @@ type Endpoints struct {
 
 	mu             sync.Mutex
 	slicesByName   map[string]sliceSummary        // by name
-	endpointsByKey map[string]map[string]endpoint // by the member's key, then by the slice that lists it
-	reported       map[string]roster.Candidate    // as they were told last, by key
-	invalidCount   int                            // members whose endpoint cannot be used
-	ports          []roster.Port                  // of all slices
+	endpointsByKey map[string]map[string]endpoint // by endpoint.key, then by the name of the slice
+	reported       map[string]roster.Candidate    // as last reported, by key
+	invalidCount   int                            // number of reported members that are invalid
+	ports          []roster.Port                  // of all slices, sorted
 }
 
-// New returns Endpoints that have read nothing yet: see Run.
+// New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1),
 		slicesByName: map[string]sliceSummary{}, endpointsByKey: map[string]map[string]endpoint{}, reported: map[string]roster.Candidate{},
 	}
-	all := cfg.Slices
-	ours := func(o metav1.ListOptions) metav1.ListOptions {
-		// A slice belongs to a Service by this label alone: its name says nothing.
+	client := cfg.Slices
+	selectService := func(o metav1.ListOptions) metav1.ListOptions {
+		// Only this label ties a slice to its Service; the name of a slice is arbitrary.
 		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
 		return o
 	}
 	e.watch = kubewatch.New(kubewatch.Kind[sliceSummary]{
 		Resource: "endpointslices", Example: &discoveryv1.EndpointSlice{},
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return all.List(ctx, ours(o))
+			return client.List(ctx, selectService(o))
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return all.Watch(ctx, ours(o))
+			return client.Watch(ctx, selectService(o))
 		},
 		Extract: func(o runtime.Object) sliceSummary {
 			s, _ := o.(*discoveryv1.EndpointSlice)
@@ -98,20 +96,20 @@ func New(cfg Config) *Endpoints {
 	return e
 }
 
-// Run follows the Service until ctx is done; its error is then nil.
+// Run watches the slices until ctx is done, and then returns nil.
 func (e *Endpoints) Run(ctx context.Context) error { return e.watch.Run(ctx) }
 
-// Verify asks the API server whether the Service is there, and whether what was told of its
-// slices can be believed: see kubewatch.Verifier.
-func (e *Endpoints) Verify(ctx context.Context, look roster.Look) (mark uint64, err error) {
+// Verify checks that the Service exists and that its reported slices are current; see
+// kubewatch.Verifier.
+func (e *Endpoints) Verify(ctx context.Context, mode roster.Look) (number uint64, err error) {
 	if err := e.checkService(ctx); err != nil {
 		return 0, err
 	}
-	return e.verifier.Verify(ctx, look)
+	return e.verifier.Verify(ctx, mode)
 }
 
-// checkService is no error if the Service is there and can have endpoints. A typing mistake, or a
-// Service that is made anew, must not look like one whose endpoints have all gone.
+// checkService returns an error if the Service does not exist or cannot have endpoints. A typing
+// mistake, or a Service that is being recreated, must not look like a Service without endpoints.
 func (e *Endpoints) checkService(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
@@ -119,92 +117,92 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 	name := e.cfg.Namespace + "/" + e.cfg.Name
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the Service %s is not there: check SOURCE_SERVICE; what was known of it stays", name)
+		return fmt.Errorf("Service %s does not exist and its last known endpoints are kept; check SOURCE_SERVICE", name)
 	case err != nil:
-		return fmt.Errorf("get the Service %s: %w", name, err)
+		return fmt.Errorf("get Service %s: %w", name, err)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return fmt.Errorf("the Service %s is of the type ExternalName and has no endpoints: check SOURCE_SERVICE", name)
+		return fmt.Errorf("Service %s is of type ExternalName, which has no endpoints; check SOURCE_SERVICE", name)
 	}
 	return nil
 }
 
-// Changed receives when there is something to take. It has room for one signal, which
-// stands for any number of changes.
+// Changed receives a signal when there is something to take. It holds one signal, which stands
+// for any number of changes.
 func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
 
-// Take returns what the watch has told since the last Take, judged.
+// Take returns the members that changed since the previous Take.
 func (e *Endpoints) Take() roster.News {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	told := e.watch.Take()
-	dirty := map[string]struct{}{}
-	for _, o := range told.Changed {
+	changes := e.watch.Take()
+	dirty := map[string]struct{}{} // keys of the members to merge again
+	for _, o := range changes.Changed {
 		e.updateSlice(o.Name, o.Value, dirty)
 	}
-	for _, name := range told.Removed {
+	for _, name := range changes.Removed {
 		e.updateSlice(name, sliceSummary{}, dirty)
 	}
-	news := roster.News{Failure: told.Failure, ChangedAt: told.ChangedAt}
+	update := roster.News{Failure: changes.Failure, ChangedAt: changes.ChangedAt}
 	for _, key := range slices.Sorted(maps.Keys(dirty)) {
-		e.reportMember(key, &news)
+		e.reportMember(key, &update)
 	}
-	slices.SortFunc(news.Changed, func(a, b roster.Candidate) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(news.Removed)
+	slices.SortFunc(update.Changed, func(a, b roster.Candidate) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(update.Removed)
 	if e.invalidCount > 0 {
-		news.Flaw = fmt.Sprintf("%d endpoints of the Service cannot be used: those that are known stay as they were", e.invalidCount)
+		update.Flaw = fmt.Sprintf("%d invalid endpoints in the slices of the Service: those that were valid before are kept", e.invalidCount)
 	}
-	if len(told.Changed)+len(told.Removed) > 0 {
+	if len(changes.Changed)+len(changes.Removed) > 0 {
 		e.ports = e.allPorts()
 	}
-	news.Ports = e.ports
-	news.HeardAt, news.Mark = e.verifier.Progress([]time.Time{told.LastContact}, []uint64{told.ResourceVersion})
-	return news
+	update.Ports = e.ports
+	update.HeardAt, update.Mark = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
+	return update
 }
 
-// updateSlice takes in what a slice lists now, and notes whom that is about.
-func (e *Endpoints) updateSlice(name string, now sliceSummary, dirty map[string]struct{}) {
+// updateSlice stores what a slice lists, and marks the members that it listed or lists as dirty.
+func (e *Endpoints) updateSlice(name string, updated sliceSummary, dirty map[string]struct{}) {
 	for _, p := range e.slicesByName[name].endpoints {
 		delete(e.endpointsByKey[p.key], name)
 		dirty[p.key] = struct{}{}
 	}
-	for _, p := range now.endpoints {
+	for _, p := range updated.endpoints {
 		if e.endpointsByKey[p.key] == nil {
 			e.endpointsByKey[p.key] = map[string]endpoint{}
 		}
 		e.endpointsByKey[p.key][name] = p
 		dirty[p.key] = struct{}{}
 	}
-	e.slicesByName[name] = now
-	if len(now.endpoints) == 0 && len(now.ports) == 0 {
+	e.slicesByName[name] = updated
+	if len(updated.endpoints) == 0 && len(updated.ports) == 0 {
 		delete(e.slicesByName, name)
 	}
 }
 
-// reportMember adds to the news what became of a member.
-func (e *Endpoints) reportMember(key string, news *roster.News) {
-	before, wasTold := e.reported[key]
-	if wasTold && before.Bad != "" {
+// reportMember adds a member to the update if it changed or is no longer listed.
+func (e *Endpoints) reportMember(key string, update *roster.News) {
+	old, wasReported := e.reported[key]
+	if wasReported && old.Bad != "" {
 		e.invalidCount--
 	}
 	if len(e.endpointsByKey[key]) == 0 {
 		delete(e.endpointsByKey, key)
 		delete(e.reported, key)
-		if wasTold {
-			news.Removed = append(news.Removed, before.Name)
+		if wasReported {
+			update.Removed = append(update.Removed, old.Name)
 		}
 		return
 	}
-	now := mergeEndpoints(e.endpointsByKey[key])
-	if now.Bad != "" {
+	merged := mergeEndpoints(e.endpointsByKey[key])
+	if merged.Bad != "" {
 		e.invalidCount++
 	}
-	e.reported[key] = now
-	if !wasTold || !equalCandidates(before, now) {
-		news.Changed = append(news.Changed, now)
+	e.reported[key] = merged
+	if !wasReported || !equalCandidates(old, merged) {
+		update.Changed = append(update.Changed, merged)
 	}
 }
 
-// allPorts are those of all slices, each once, sorted.
+// allPorts returns the ports of all slices, sorted, without duplicates.
 func (e *Endpoints) allPorts() []roster.Port {
 	var all []roster.Port
 	for _, s := range e.slicesByName {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testService is a followed Service "web" of the namespace "shop", and what was told of it so far.
+// testService is a running source of Service "web" in namespace "shop", and the members reported so far.
 type testService struct {
 	*Endpoints
 
@@ -42,7 +42,7 @@ func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testServi
 	watching := make(chan struct{}, 10)
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		watching <- struct{}{} // what changes between list and watch is lost on the fake
+		watching <- struct{}{} // the fake client loses changes between list and watch
 		return true, stream, err
 	})
 	w := &testService{t: t, client: client, members: map[string]roster.Candidate{}}
@@ -88,7 +88,7 @@ func (w *testService) remove(name string) {
 	}
 }
 
-// awaitMembers takes news until every member is as wanted: state and addresses in words, by name.
+// awaitMembers takes updates until the members, as described by describeCandidate, equal want.
 func (w *testService) awaitMembers(want map[string]string) {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -118,7 +118,7 @@ func (w *testService) awaitMembers(want map[string]string) {
 func describeCandidate(c roster.Candidate) string {
 	all := []string{c.State.String()}
 	if c.Bad != "" {
-		all = []string{"bad"}
+		all = []string{"invalid"}
 	}
 	for _, a := range c.InternalIPs {
 		all = append(all, a.String())
@@ -126,7 +126,7 @@ func describeCandidate(c roster.Candidate) string {
 	return strings.Join(all, " ")
 }
 
-// newSlice makes an EndpointSlice of the Service, whatever it is called.
+// newSlice returns an EndpointSlice of the Service.
 func newSlice(name string, kind discoveryv1.AddressType, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
@@ -139,13 +139,13 @@ func withPort(s *discoveryv1.EndpointSlice, name string, number int32) *discover
 	return s
 }
 
-// newEndpoint is an endpoint of a Pod (none: ""), in a state.
-func newEndpoint(pod, address string, is roster.State) discoveryv1.Endpoint {
-	ready, leaving := is == roster.Ready, is == roster.Draining
-	serving := ready || leaving
+// newEndpoint returns an endpoint of a Pod, or of no Pod if pod is empty.
+func newEndpoint(pod, address string, state roster.State) discoveryv1.Endpoint {
+	ready, terminating := state == roster.Ready, state == roster.Draining
+	serving := ready || terminating
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{address},
-		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &leaving},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
 	}
 	if pod != "" {
 		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-of-" + pod)}
@@ -176,16 +176,16 @@ func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
 	if _, err := w.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
-	if news := w.Take(); len(news.Removed) > 0 {
-		t.Errorf("removed %v", news.Removed)
+	if update := w.Take(); len(update.Removed) > 0 {
+		t.Errorf("removed %v", update.Removed)
 	}
 	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 }
 
 func TestRecreatedPodIsNewMember(t *testing.T) {
-	again := newEndpoint("a", "10.0.0.2", roster.Ready)
-	again.TargetRef.UID = "another"
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Draining), again))
+	recreated := newEndpoint("a", "10.0.0.2", roster.Ready)
+	recreated.TargetRef.UID = "another"
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Draining), recreated))
 	w.awaitMembers(map[string]string{"a.uid-of-a": "draining 10.0.0.1", "a.another": "ready 10.0.0.2"})
 }
 
@@ -194,7 +194,7 @@ func TestRequestsOnlySlicesOfService(t *testing.T) {
 	if _, err := w.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
+	requests := 0
 	for _, action := range w.client.Actions() {
 		var selected string
 		switch a := action.(type) {
@@ -205,13 +205,13 @@ func TestRequestsOnlySlicesOfService(t *testing.T) {
 		default:
 			continue
 		}
-		asked++
+		requests++
 		if action.GetNamespace() != "shop" || selected != "kubernetes.io/service-name=web" {
 			t.Errorf("%s %s of %q, labels %q", action.GetVerb(), action.GetResource().Resource, action.GetNamespace(), selected)
 		}
 	}
-	if asked < 3 {
-		t.Errorf("%d lists and watches", asked)
+	if requests < 3 {
+		t.Errorf("%d lists and watches", requests)
 	}
 }
 
@@ -232,13 +232,13 @@ func TestBadInput(t *testing.T) {
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
 			return true, nil, errors.New("connection refused")
 		})
-		for _, look := range []roster.Look{roster.Light, roster.Full} {
-			if _, err := w.Verify(t.Context(), look); err == nil || !strings.Contains(err.Error(), "connection refused") {
-				t.Errorf("%s look: %v", look, err)
+		for _, mode := range []roster.Look{roster.Light, roster.Full} {
+			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "connection refused") {
+				t.Errorf("%s verification: %v", mode, err)
 			}
 		}
-		if news := w.Take(); len(news.Removed) > 0 {
-			t.Errorf("removed %v", news.Removed)
+		if update := w.Take(); len(update.Removed) > 0 {
+			t.Errorf("removed %v", update.Removed)
 		}
 	})
 	t.Run("contradictory: the Service does not exist", func(t *testing.T) {
@@ -247,9 +247,9 @@ func TestBadInput(t *testing.T) {
 		if err := w.client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, look := range []roster.Look{roster.Light, roster.Full} {
-			if _, err := w.Verify(t.Context(), look); err == nil || !strings.Contains(err.Error(), "shop/web is not there") {
-				t.Errorf("%s look: %v", look, err)
+		for _, mode := range []roster.Look{roster.Light, roster.Full} {
+			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "Service shop/web does not exist") {
+				t.Errorf("%s verification: %v", mode, err)
 			}
 		}
 	})
@@ -271,14 +271,14 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
 		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", roster.Ready)))
-		w.awaitMembers(map[string]string{"web.example.org": "bad"})
-		if !strings.HasPrefix(w.lastUpdate.Flaw, "1 endpoints") || !strings.Contains(w.members["web.example.org"].Bad, "host name") {
-			t.Errorf("flaw %q, bad %q", w.lastUpdate.Flaw, w.members["web.example.org"].Bad)
+		w.awaitMembers(map[string]string{"web.example.org": "invalid"})
+		if !strings.HasPrefix(w.lastUpdate.Flaw, "1 invalid endpoint") || !strings.Contains(w.members["web.example.org"].Bad, "host name") {
+			t.Errorf("flaw %q, invalid: %q", w.lastUpdate.Flaw, w.members["web.example.org"].Bad)
 		}
 	})
 	t.Run("partial: one of several addresses is invalid", func(t *testing.T) {
 		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.300", roster.Ready)))
-		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "bad"})
+		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "invalid"})
 		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.3", roster.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.3"})
 		if w.lastUpdate.Flaw != "" {
@@ -291,7 +291,7 @@ func TestBadInput(t *testing.T) {
 		w.update(newSlice("one", v4))
 		w.awaitMembers(map[string]string{})
 		if _, err := w.Verify(t.Context(), roster.Full); err != nil {
-			t.Errorf("the look: %v", err) // it is true: the roster has it repeated before anyone believes it
+			t.Errorf("full verification: %v", err) // the set is empty; confirming that is left to the roster
 		}
 	})
 }
@@ -299,18 +299,18 @@ func TestBadInput(t *testing.T) {
 func TestEndpointState(t *testing.T) {
 	yes, no := true, false
 	for _, tc := range []struct {
-		name string
-		is   discoveryv1.EndpointConditions
-		want roster.State
+		name       string
+		conditions discoveryv1.EndpointConditions
+		want       roster.State
 	}{
-		{"nothing is said", discoveryv1.EndpointConditions{}, roster.Ready},
+		{"no condition is set", discoveryv1.EndpointConditions{}, roster.Ready},
 		{"ready", discoveryv1.EndpointConditions{Ready: &yes}, roster.Ready},
 		{"not ready", discoveryv1.EndpointConditions{Ready: &no}, roster.NotReady},
-		{"serving while it terminates", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, roster.Draining},
+		{"serving while terminating", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, roster.Draining},
 		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, roster.NotReady},
-		{"ready though it terminates, as publishNotReadyAddresses has it", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, roster.Ready},
+		{"ready while terminating, by publishNotReadyAddresses", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, roster.Ready},
 	} {
-		if got := endpointState(tc.is); got != tc.want {
+		if got := endpointState(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}

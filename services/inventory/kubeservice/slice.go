@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Bounds of what is taken over; a real API server stays below them.
+// Limits of what is copied from a slice; a real API server stays below them.
 const (
 	maxName = 253
 	maxZone = 63
@@ -25,32 +25,33 @@ const (
 // sliceSummary is what is kept of an EndpointSlice.
 type sliceSummary struct {
 	ports     []roster.Port // sorted
-	endpoints []endpoint    // by key, each once
+	endpoints []endpoint    // sorted by key, without duplicates
 }
 
-// endpoint is one of a slice. Its key says whose it is: that of the object which it stands
-// for, so that the addresses of both families make one member, else its address.
+// endpoint is one endpoint of a slice. Its key identifies the member: the UID of the object that
+// the endpoint refers to, so that the addresses of both families make one member, or else its
+// address.
 type endpoint struct {
 	key, name, uid string
 	addr           netip.Addr
 	state          roster.State
 	zone           string
-	problem        string // why it cannot be used; empty: it can
+	problem        string // why it is invalid; empty: it is valid
 }
 
 func (s sliceSummary) equal(o sliceSummary) bool {
 	return slices.Equal(s.ports, o.ports) && slices.Equal(s.endpoints, o.endpoints)
 }
 
-// summarizeSlice reduces a slice. It never fails: an endpoint that cannot be read is a bad one.
+// summarizeSlice never fails: endpoints that cannot be parsed are marked as invalid.
 func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
-	var out sliceSummary
+	var summary sliceSummary
 	if s == nil {
-		return out
+		return summary
 	}
 	for _, p := range s.Ports {
 		if p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
-			continue // a slice without a number means any port
+			continue // a port without a number means any port
 		}
 		port := roster.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
 		if p.Name != nil {
@@ -59,26 +60,26 @@ func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
 		if p.Protocol != nil {
 			port.Protocol = validOrEmpty(string(*p.Protocol), maxZone)
 		}
-		out.ports = append(out.ports, port)
+		summary.ports = append(summary.ports, port)
 	}
-	slices.SortFunc(out.ports, comparePorts)
+	slices.SortFunc(summary.ports, comparePorts)
 
 	byKey := map[string]endpoint{}
 	for i := range s.Endpoints {
 		p, ok := readEndpoint(&s.Endpoints[i], s.AddressType)
-		if other, twice := byKey[p.key]; !ok || twice && other.state <= p.state {
-			continue // nobody's, or listed twice: the better word counts
+		if other, isDuplicate := byKey[p.key]; !ok || isDuplicate && other.state <= p.state {
+			continue // without a key, or a duplicate: the better state counts
 		}
 		byKey[p.key] = p
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		out.endpoints = append(out.endpoints, byKey[key])
+		summary.endpoints = append(summary.endpoints, byKey[key])
 	}
-	return out
+	return summary
 }
 
-// readEndpoint reads an endpoint, and whether it has anything that it can be known by. Of
-// several addresses the first counts, as for every consumer of slices.
+// readEndpoint returns an endpoint, and whether it has a key. Of several addresses it uses the
+// first: they are interchangeable, and all consumers do so (https://issue.k8s.io/106267).
 func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoint, bool) {
 	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
@@ -88,9 +89,9 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case kind == discoveryv1.AddressTypeFQDN:
-		p.problem = fmt.Sprintf("The endpoint is the host name %q, not an address: Services follow addresses only.", text)
+		p.problem = fmt.Sprintf("The endpoint is the host name %q. Use a Service whose endpoints are IP addresses.", text)
 	case err != nil || addr.Zone() != "":
-		p.problem = fmt.Sprintf("The endpoint's address %q is none.", text)
+		p.problem = fmt.Sprintf("The endpoint's address %q is not an IP address. Check the controller that writes the EndpointSlice.", text)
 	default:
 		p.addr = addr.Unmap()
 	}
@@ -100,7 +101,8 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	}
 	if t := e.TargetRef; t != nil {
 		if uid := validOrEmpty(string(t.UID), maxUID); uid != "" {
-			// A Pod of a StatefulSet has the name of the one before, and both may be listed.
+			// A recreated Pod of a StatefulSet has the same name, and both may be listed: the UID
+			// makes the names differ.
 			name := validOrEmpty(t.Name, maxName)
 			p.key, p.uid, p.name = uid, uid, strings.ToValidUTF8(name[:min(len(name), maxName-1-len(uid))], "")+"."+uid
 		}
@@ -111,23 +113,23 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	return p, p.key != ""
 }
 
-// endpointState reads the conditions as their API documents them: no word on ready or serving means yes.
+// endpointState applies the API's defaults: ready and serving are true if they are not set.
 func endpointState(c discoveryv1.EndpointConditions) roster.State {
-	yes := func(b *bool) bool { return b == nil || *b }
+	isTrue := func(b *bool) bool { return b == nil || *b }
 	switch {
-	case yes(c.Ready):
+	case isTrue(c.Ready):
 		return roster.Ready
-	case yes(c.Serving) && c.Terminating != nil && *c.Terminating:
+	case isTrue(c.Serving) && c.Terminating != nil && *c.Terminating:
 		return roster.Draining
 	}
 	return roster.NotReady
 }
 
-// mergeEndpoints makes one member of an endpoint that several slices list. While they do not agree,
-// the better word counts: one of them is a moment behind.
+// mergeEndpoints returns one member for an endpoint that several slices list. While their states
+// differ, the better one counts: one of the slices is not up to date.
 func mergeEndpoints(listed map[string]endpoint) roster.Candidate {
 	c := roster.Candidate{State: roster.NotReady}
-	var saw []string
+	var details []string
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		p := listed[name]
 		c.Name, c.UID, c.Zone = p.name, p.uid, cmp.Or(c.Zone, p.zone)
@@ -137,13 +139,13 @@ func mergeEndpoints(listed map[string]endpoint) roster.Candidate {
 		} else {
 			c.InternalIPs = append(c.InternalIPs, p.addr)
 		}
-		saw = append(saw, fmt.Sprintf("%s (%s, %s)", name, p.addr, p.state))
+		details = append(details, fmt.Sprintf("%s (%s, %s)", name, p.addr, p.state))
 	}
 	slices.SortFunc(c.InternalIPs, netip.Addr.Compare)
 	c.InternalIPs = slices.Compact(c.InternalIPs)
 	c.Trail = []roster.Step{
-		{Stage: roster.StageSource, Question: "Which EndpointSlices list it?", Result: roster.Passed, Saw: strings.Join(saw, ", ")},
-		{Stage: roster.StageState, Question: "So its state is", Saw: c.State.String()},
+		{Stage: roster.StageSource, Question: "Which EndpointSlices list it?", Result: roster.Passed, Saw: strings.Join(details, ", ")},
+		{Stage: roster.StageState, Question: "Resulting state", Saw: c.State.String()},
 	}
 	return c
 }
@@ -157,9 +159,9 @@ func comparePorts(a, b roster.Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 }
 
-// validOrEmpty returns s, or nothing when it is too long or no text.
-func validOrEmpty(s string, most int) string {
-	if len(s) > most || !utf8.ValidString(s) {
+// validOrEmpty returns s, or "" if s is longer than maxLen bytes or not valid UTF-8.
+func validOrEmpty(s string, maxLen int) string {
+	if len(s) > maxLen || !utf8.ValidString(s) {
 		return ""
 	}
 	return s
