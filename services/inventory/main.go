@@ -1,19 +1,23 @@
-// Command inventory runs beside the secured cluster and tells which of its workers are
-// where on the private network.
+// Command inventory publishes the worker nodes of a secured cluster and their private addresses.
+//
+// A change takes this way: the source reports an update (packages kubenodes, kubeservice, records),
+// the roster resolves the node's address from a listing of the cloud (package ionos) and assigns it,
+// the feed turns the change into a delta for each view, and the node server sends it to the
+// subscribers. Package app assembles these stages.
 package main
 
 import (
 	"os"
 
-	// In an image of nothing else there are no CAs to verify the cloud with; where there are, these
-	// do not count. The writer calls nobody whose CA it was not given.
+	// The image has no CA certificates to verify the IONOS API with. Where the system has some, they
+	// are used instead. The writer does not need this: every CA it uses is configured.
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/inventory/app"
 )
 
-// Both are stamped by the build.
+// Set by the linker: see .goreleaser.yaml.
 var version, commit string
 
 func main() {

@@ -1,5 +1,7 @@
-// Package app is the inventory put together: the stages are made from left to right, in
-// the order of the flow, and run in one group.
+// Package app assembles the inventory: it creates the stages in the order of the flow, from the
+// source to the subscribers, and runs them in one errgroup. It guarantees that a command starts
+// with a valid configuration or names every problem of it. It does not decide anything about nodes:
+// package roster does.
 package app
 
 import (
@@ -33,15 +35,15 @@ import (
 func Component(version string) command.Component[Config] {
 	return command.Component[Config]{
 		Name:         "slicefeed-inventory",
-		Short:        "Tells which workers of the secured cluster are where on the private network",
+		Short:        "Publishes the worker nodes of the secured cluster and their private addresses",
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
 		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildInventory(cfg, version, log) },
 		Subcommands: []command.Subcommand[Config]{
-			{Use: "explain NODE", Short: "Look once and say why a node would be told as it is, or left out", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
 				return runExplain(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
 				return runPreflight(ctx, version, inv)
 			}},
 		},
@@ -49,7 +51,7 @@ func Component(version string) command.Component[Config] {
 	}
 }
 
-// inventory is the half, built and not yet running.
+// inventory is the component, built and not yet running.
 type inventory struct {
 	*pipeline
 
@@ -62,15 +64,17 @@ type inventory struct {
 	health   *health.Server
 }
 
-// pipeline is the part of it that looks at the outside and tells nobody.
+// pipeline is the part of the inventory that observes the secured cluster and the cloud, and
+// publishes to no client. The commands explain and preflight run it alone.
 type pipeline struct {
 	source    source
-	cloud     cloud // nil: none is needed
+	cloud     cloud // nil if addresses come from elsewhere
 	collector *collector
 	stores    *feed.Stores
 }
 
-// buildInventory makes all stages. It reads files and asks nobody; its error names all that is wrong.
+// buildInventory creates all stages. It reads files but sends no requests. Its error names every
+// problem.
 func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -91,7 +95,7 @@ func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, 
 	return i, nil
 }
 
-// newPipeline makes the stages up to the stores of the feed.
+// newPipeline creates the stages up to the stores of the feed.
 func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*pipeline, error) {
 	source, errSource := newSource(cfg, version, log, registry)
 	cloud, errCloud := newCloudClient(cfg, version, log, registry)
@@ -103,11 +107,11 @@ func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 	return p, nil
 }
 
-// Run follows the source and collects until ctx is done.
-func (l *pipeline) Run(ctx context.Context) error {
+// Run follows the source and updates the stores until ctx is done.
+func (p *pipeline) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return l.source.Run(ctx) })
-	g.Go(func() error { return l.collector.Run(ctx) })
+	g.Go(func() error { return p.source.Run(ctx) })
+	g.Go(func() error { return p.collector.Run(ctx) })
 	return g.Wait()
 }
 
@@ -146,10 +150,10 @@ func (i *inventory) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// checkObserved is the readiness: the first complete observation. What comes later may degrade
-// the status, never the readiness: what is known is served on.
-func (l *pipeline) checkObserved() error {
-	status, _ := l.stores.Status()
+// checkObserved is the readiness check: it passes after the first complete observation. A later
+// failure degrades the status but not the readiness, because the last known nodes stay published.
+func (p *pipeline) checkObserved() error {
+	status, _ := p.stores.Status()
 	if status.Observation > 0 {
 		return nil
 	}
@@ -164,7 +168,7 @@ func describePart(p roster.Part) string {
 	return fmt.Sprintf("%s (%s)", p.Sync, p.Reason)
 }
 
-// identifyClient finds in a call what the link's list of clients grants.
+// identifyClient returns what ALLOWED_CLIENTS_FILE grants to the client of a call.
 func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{

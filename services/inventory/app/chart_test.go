@@ -9,14 +9,14 @@ import (
 
 const dnsLabel = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
-// chartSettings is how deploy/slicefeed-inventory takes our settings.
+// chartSettings describes how deploy/slicefeed-inventory sets the settings.
 var chartSettings = settings.Chart{
 	SetByChart: map[string]string{
 		"SECURED_KUBECONFIG":      "the Pod's account",
 		"SECURED_KUBECTL_CONTEXT": "the Pod's account",
-		"INVENTORY_FILE_PATH":     "nothing: the file of a machine is read on that machine",
-		"INVENTORY_COMMAND":       "nothing: the image has no program but ours",
-		"INVENTORY_COMMAND_ARGS":  "nothing: the image has no program but ours",
+		"INVENTORY_FILE_PATH":     "nothing: the file is on the machine of the inventory",
+		"INVENTORY_COMMAND":       "nothing: the image has no other program",
+		"INVENTORY_COMMAND_ARGS":  "nothing: the image has no other program",
 		"IONOS_TOKEN":             "the Secret ionos.tokenSecret",
 		"IONOS_TOKEN_FILE":        "the Secret ionos.tokenSecret",
 		"IONOS_CA_FILE":           "the ConfigMap ionos.caConfigMap",
@@ -39,18 +39,18 @@ var chartSettings = settings.Chart{
 	},
 }
 
-func TestChartHasSettings(t *testing.T) {
+func TestChartHasAllSettings(t *testing.T) {
 	if err := chartSettings.CheckSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// effectDependsOnOthers are settings whose sample has no effect beside the others.
+// effectDependsOnOthers are settings whose samples are invalid without another setting.
 var effectDependsOnOthers = map[string]bool{"SOURCE_SERVICE": true, "INVENTORY_STATIC": true}
 
-// Whatever the chart's schema takes or refuses, we do too: so that nobody is kept from what works,
-// and a mistake is found before a Pod has to tell it.
-func TestChartAcceptsSameValues(t *testing.T) {
+// The schema accepts every value that the inventory accepts, and rejects mistakes before a Pod
+// starts.
+func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
 		"SOURCE_KIND":          {[]string{"service", "static"}, []string{"nodes"}},
 		"NODE_SELECTOR":        {[]string{"pool in (a,b),!spot"}, nil},
@@ -80,18 +80,18 @@ func TestChartAcceptsSameValues(t *testing.T) {
 	for setting, values := range samples {
 		for _, value := range values.good {
 			if schema, program := accepts(setting, value); !schema || (!program && !effectDependsOnOthers[setting]) {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, program)
+				t.Errorf("%s=%q: accepted by the schema: %t, by the inventory: %t; want both", setting, value, schema, program)
 			}
 		}
 		for _, value := range values.bad {
 			if schema, program := accepts(setting, value); schema || program {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, program)
+				t.Errorf("%s=%q: accepted by the schema: %t, by the inventory: %t; want neither", setting, value, schema, program)
 			}
 		}
 	}
 	for setting := range chartSettings.Patterns {
 		if len(samples[setting].good) == 0 {
-			t.Errorf("no value of %s is tried", setting)
+			t.Errorf("no sample of %s", setting)
 		}
 	}
 }

@@ -13,21 +13,22 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// collector drives the roster: what the source and the cloud say goes in, what changed
-// goes to the stores of the views, and what the roster wants to know is asked.
+// collector drives the roster. It passes updates of the source and listings of the cloud to the
+// roster, passes changes on to the stores of the views, and sends the requests that the roster
+// wants.
 type collector struct {
 	source  source
-	cloud   cloud // nil where the roster never asks for a listing
+	cloud   cloud // nil if the roster never requests a listing
 	metrics *metrics
 	log     *slog.Logger
 
-	mu          sync.Mutex // the roster is also asked by operators' calls
+	mu          sync.Mutex // operators' calls read the roster concurrently
 	intake      feed.Intake
-	lastListing overview.Listing // the last one
-	wakeCh      chan struct{}    // capacity 1: a subscriber has changed what the roster wants
+	lastListing overview.Listing
+	wakeCh      chan struct{} // capacity 1; receives when a subscriber changed what the roster wants
 }
 
-// cloud is a source of whole listings.
+// cloud lists the servers of the cloud.
 type cloud interface {
 	List(ctx context.Context) (roster.Listing, error)
 }
@@ -39,19 +40,19 @@ func newCollector(s source, c cloud, cfg roster.Config, stores *feed.Stores, m *
 	}
 }
 
-// rosterUpdate takes what was asked for into the roster.
+// rosterUpdate applies the result of a request to the roster.
 type rosterUpdate func(*roster.Roster)
 
-// Run collects until ctx is done, and waits for questions that are under way.
+// Run updates the stores until ctx is done, and waits for requests that are in flight.
 func (c *collector) Run(ctx context.Context) error {
-	updates := make(chan rosterUpdate)
+	results := make(chan rosterUpdate)
 	var requests sync.WaitGroup
 	defer requests.Wait()
 	startRequest := func(request func() rosterUpdate) {
 		requests.Go(func() {
-			update := request()
+			result := request()
 			select {
-			case updates <- update:
+			case results <- result:
 			case <-ctx.Done():
 			}
 		})
@@ -60,16 +61,16 @@ func (c *collector) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		var update rosterUpdate
+		var result rosterUpdate
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.source.Changed():
-		case update = <-updates:
+		case result = <-results:
 		case <-c.wakeCh:
 		case <-timer.C:
 		}
-		next := c.step(update)
+		next := c.step(result)
 		if next.Look != roster.NoLook {
 			startRequest(func() rosterUpdate { return c.verifySource(ctx, next.Look) })
 		}
@@ -80,7 +81,7 @@ func (c *collector) Run(ctx context.Context) error {
 	}
 }
 
-// step brings the roster and then the stores up to date.
+// step updates the roster and then the stores, and returns what the roster wants next.
 func (c *collector) step(result rosterUpdate) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,30 +100,30 @@ func (c *collector) step(result rosterUpdate) roster.Ask {
 	return next
 }
 
-func (c *collector) verifySource(ctx context.Context, verifySource roster.Look) rosterUpdate {
-	began := time.Now()
-	mark, err := c.source.Verify(ctx, verifySource)
+func (c *collector) verifySource(ctx context.Context, mode roster.Look) rosterUpdate {
+	startedAt := time.Now()
+	mark, err := c.source.Verify(ctx, mode)
 	if err != nil {
-		c.log.Warn("look at the source gave no answer", "look", verifySource.String(), "error", err)
+		c.log.Warn("source verification failed", "mode", mode.String(), "error", err)
 	}
-	return func(r *roster.Roster) { r.Looked(time.Now(), began, verifySource, mark, err) }
+	return func(r *roster.Roster) { r.Looked(time.Now(), startedAt, mode, mark, err) }
 }
 
 func (c *collector) listCloud(ctx context.Context) rosterUpdate {
-	began := time.Now()
+	startedAt := time.Now()
 	listing, err := c.cloud.List(ctx)
 	retryAfter, _ := ionos.RetryAfter(err)
 	if err != nil {
-		c.log.Warn("listing of the cloud failed, every known address stays", "error", err, "retryAfter", retryAfter)
+		c.log.Warn("cloud listing failed, keeping known addresses", "error", err, "retryAfter", retryAfter)
 	}
 	return func(r *roster.Roster) {
-		c.lastListing = overview.Listing{StartedAt: began, Duration: time.Since(began), Servers: len(listing.Servers), Err: err}
-		r.Listed(time.Now(), began, listing, err, retryAfter)
+		c.lastListing = overview.Listing{StartedAt: startedAt, Duration: time.Since(startedAt), Servers: len(listing.Servers), Err: err}
+		r.Listed(time.Now(), startedAt, listing, err, retryAfter)
 	}
 }
 
-// RequestObservations asks for a series of complete observations on behalf of a subscriber, and returns how many
-// that adds to those that are going to be made anyway.
+// RequestObservations requests complete observations in close succession on behalf of a
+// subscriber. It returns how many the request adds to those that are already planned.
 func (c *collector) RequestObservations(observations int) (added int) {
 	c.mu.Lock()
 	added = c.intake.Roster.Doubt(time.Now(), observations)
@@ -131,7 +132,7 @@ func (c *collector) RequestObservations(observations int) (added int) {
 	return added
 }
 
-// SetConfirmations says how many observations subscribers want of a series.
+// SetConfirmations sets how many observations subscribers need to confirm an anomaly.
 func (c *collector) SetConfirmations(observations int) {
 	c.mu.Lock()
 	c.intake.SetConfirmations(observations)
@@ -139,14 +140,14 @@ func (c *collector) SetConfirmations(observations int) {
 	c.wakeUp()
 }
 
-// Omitted are the Nodes that are left out at present.
+// Omitted returns the omitted nodes.
 func (c *collector) Omitted() []roster.Omission {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.intake.Roster.Omitted()
 }
 
-// Explain says why the node of this name is told as it is, or left out.
+// Explain returns why the node of this name is published as it is, or omitted.
 func (c *collector) Explain(name string) (e roster.Explanation, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
-func TestDocumentsSettings(t *testing.T) {
+func TestSettingsAreDocumented(t *testing.T) {
 	if err := settings.CheckDocs("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
 
-// validEnv is an environment that can work, as far as can be told without files.
+// validEnv returns an environment that passes validation, which reads no files.
 func validEnv() map[string]string {
 	return map[string]string{
 		"SECURED_SUBNET_CIDR": "10.0.1.0/24", "IONOS_TOKEN": "secret-token",
@@ -28,7 +28,7 @@ func validEnv() map[string]string {
 	}
 }
 
-// sourceEnv is a source that is no cluster's workers, and no cloud.
+// sourceEnv returns the settings of a source that needs no cloud.
 func sourceEnv(kind, setting, value string) map[string]string {
 	env := map[string]string{"SOURCE_KIND": kind, "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": ""}
 	if setting != "" {
@@ -37,15 +37,15 @@ func sourceEnv(kind, setting, value string) map[string]string {
 	return env
 }
 
-func TestValidatesConfig(t *testing.T) {
+func TestConfigValidation(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		set  map[string]string // empty: not set
-		want []string          // that the error names; none: it is valid
+		set  map[string]string // an empty value unsets
+		want []string          // parts of the error; none if valid
 	}{
 		{"the mandatory settings are enough", nil, nil},
 		{"several datacenters pair with as many LANs", map[string]string{"IONOS_DATACENTER_ID": "a,b", "IONOS_PRIVATE_LAN_ID": "1,2"}, nil},
-		{"node-address wants no cloud", map[string]string{
+		{"node-address needs no cloud", map[string]string{
 			"RESOLVER": "node-address", "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
 		}, nil},
 		{"a file is enough", sourceEnv("file", "INVENTORY_FILE_PATH", "/nodes.json"), nil},
@@ -53,17 +53,17 @@ func TestValidatesConfig(t *testing.T) {
 		{"a Service is enough", sourceEnv("service", "SOURCE_SERVICE", "shop/web"), nil},
 		{"a workload counts Pods", map[string]string{"WORKLOAD": "ingress/app=gateway"}, nil},
 		{"a workload is a namespace and a selector", map[string]string{"WORKLOAD": "app=gateway"}, []string{"WORKLOAD", "ingress/app=gateway"}},
-		{"each kind wants what it reads", sourceEnv("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
-		{"what has no effect is a slip", sourceEnv("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
-		{"static records are judged at once", sourceEnv("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
+		{"each kind requires its input", sourceEnv("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
+		{"a setting without effect is an error", sourceEnv("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
+		{"static records are validated", sourceEnv("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
 		{"a Service is a namespace and a name", sourceEnv("service", "SOURCE_SERVICE", "web"), []string{"SOURCE_SERVICE", "shop/web"}},
-		{"the old prefix of the subnet is understood", map[string]string{"SECURED_SUBNET_CIDR": "", "SECURED_SUBNET_PREFIX": "10.0.1."}, nil},
-		{"ionos wants a token, a datacenter and a LAN", map[string]string{
+		{"the deprecated subnet prefix is accepted", map[string]string{"SECURED_SUBNET_CIDR": "", "SECURED_SUBNET_PREFIX": "10.0.1."}, nil},
+		{"ionos requires a token, a datacenter and a LAN", map[string]string{
 			"IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
 		}, []string{"IONOS_TOKEN_FILE is not set", "IONOS_DATACENTER_ID is not set", "IONOS_PRIVATE_LAN_ID is not set"}},
-		{"there is one token", map[string]string{"IONOS_TOKEN_FILE": "token"}, []string{"IONOS_TOKEN_FILE", "only token"}},
+		{"only one token is allowed", map[string]string{"IONOS_TOKEN_FILE": "token"}, []string{"IONOS_TOKEN_FILE", "IONOS_TOKEN is also set"}},
 		{"datacenters and LANs come in pairs", map[string]string{"IONOS_PRIVATE_LAN_ID": "1,2"}, []string{"IONOS_PRIVATE_LAN_ID", "as many LANs"}},
-		{"every problem is told at once", map[string]string{
+		{"all problems are reported together", map[string]string{
 			"SECURED_SUBNET_CIDR": "10.0.1.7/24", "NODE_SELECTOR": "pool in blue", "CORDONED": "maybe",
 			"IONOS_POLL_INTERVAL": "soon", "TLS_CERT_FILE": "", "SOURCE_KIND": "ldap",
 		}, []string{"SECURED_SUBNET_CIDR", "NODE_SELECTOR", "CORDONED", "IONOS_POLL_INTERVAL", "TLS_CERT_FILE", "SOURCE_KIND"}},
@@ -77,11 +77,11 @@ func TestValidatesConfig(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("it does not say %q: %v", want, err)
+					t.Errorf("%q is missing: %v", want, err)
 				}
 			}
 			if err != nil && strings.Contains(err.Error(), "secret-token") {
-				t.Errorf("a secret is printed: %v", err)
+				t.Errorf("error contains a secret: %v", err)
 			}
 		})
 	}

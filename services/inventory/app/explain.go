@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	observationTimeout = time.Minute // for the first complete observation
-	outputWidth        = 100         // of what people read
+	observationTimeout = time.Minute // of the first complete observation
+	outputWidth        = 100         // in columns
 )
 
-// runExplain makes a look of its own and says why a node would be told as it is, or left out.
+// runExplain makes its own observation and prints why a node would be published or omitted.
 func runExplain(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	pipeline, err := newPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	missing, err := pipeline.observeOnce(ctx, observationTimeout, func(what string) { fmt.Fprintln(inv.Err, what) })
+	missing, err := pipeline.observeOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
 	if err != nil {
 		return err
 	}
 	name := inv.Args[0]
 	if missing != nil {
-		fmt.Fprintf(inv.Err, "after %s something is still missing, so this is explained with what there is:\n  %v\n", observationTimeout, missing)
+		fmt.Fprintf(inv.Err, "No complete observation after %s. This explanation uses what is known so far:\n  %v\n", observationTimeout, missing)
 	}
 	e, known := pipeline.collector.Explain(name)
 	printExplanation(inv.Out, name, e)
@@ -49,21 +49,21 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[Conf
 	case missing != nil:
 		return missing
 	case !known:
-		return fmt.Errorf("%q is not known to the source", name)
+		return fmt.Errorf("node %q not found in source", name)
 	case e.Left != 0:
-		return fmt.Errorf("%q is left out", name)
+		return fmt.Errorf("node %q omitted", name)
 	}
 	return nil
 }
 
-// observeOnce runs the lookout until its first complete observation, or for as long as there is
-// patience, and says on the way what it waits for. Afterwards nothing moves any more. What is
-// missing is not nil if there was no such observation; err is what ended it early.
-func (l *pipeline) observeOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
+// observeOnce runs the pipeline until its first complete observation or the timeout, and reports
+// what it waits for. It returns after the pipeline has stopped, so that callers can read the roster.
+// After a timeout, missing says what the observation lacks; err is an error that ended it early.
+func (p *pipeline) observeOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	runErr := make(chan error, 1)
-	go func() { runErr <- l.Run(ctx) }()
+	go func() { runErr <- p.Run(ctx) }()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 
@@ -76,22 +76,22 @@ func (l *pipeline) observeOnce(ctx context.Context, timeout time.Duration, repor
 		}
 	}
 	for {
-		status, changed := l.stores.Status()
-		missing = l.checkObserved()
+		status, changed := p.stores.Status()
+		missing = p.checkObserved()
 		if missing == nil {
 			break
 		}
-		if status.Membership.Sync == roster.Synced && l.cloud != nil {
+		if status.Membership.Sync == roster.Synced && p.cloud != nil {
 			reportOnce("listing the cloud…")
 		}
-		for _, p := range []roster.Part{status.Membership, status.Addresses} {
-			if _, reason, ok := strings.Cut(p.Reason, ": "); ok { // the part after it is an error
-				reportOnce("  not yet: " + display.Sanitize(reason))
+		for _, part := range []roster.Part{status.Membership, status.Addresses} {
+			if _, cause, ok := strings.Cut(part.Reason, ": "); ok { // "what failed: the error"
+				reportOnce("  retrying: " + display.Sanitize(cause))
 			}
 		}
 		select {
 		case err := <-runErr:
-			return nil, cmp.Or(err, ctx.Err(), errors.New("the look ended early"))
+			return nil, cmp.Or(err, ctx.Err(), errors.New("observation ended early"))
 		case <-changed:
 			continue
 		case <-timer.C:
@@ -102,7 +102,7 @@ func (l *pipeline) observeOnce(ctx context.Context, timeout time.Duration, repor
 	return missing, <-runErr
 }
 
-// nodeNames are those of all nodes that the source knows.
+// nodeNames returns the names of all nodes of the source, sorted.
 func (c *collector) nodeNames() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,12 +117,11 @@ func (c *collector) nodeNames() []string {
 	return all
 }
 
-// resultMarks are how results look.
+// resultMarks precede the steps of an explanation.
 var resultMarks = map[roster.Result]string{roster.Note: "  ", roster.Passed: "ok", roster.Failed: "no", roster.Skipped: "- "}
 
-// printExplanation prints an explanation for people.
 func printExplanation(out io.Writer, name string, e roster.Explanation) {
-	fmt.Fprintf(out, "%s, as an inventory that starts now would see it\n", display.Sanitize(name))
+	fmt.Fprintf(out, "%s, as a newly started inventory would publish it\n", display.Sanitize(name))
 	stage := ""
 	for _, s := range e.Steps {
 		if s.Stage != stage {
@@ -138,32 +137,33 @@ func printExplanation(out io.Writer, name string, e roster.Explanation) {
 	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Verdict, outputWidth, 0))
 }
 
-// printSuggestions names those that are nearest to a name that is not known.
+// printSuggestions prints the known names that are most similar to an unknown one.
 func printSuggestions(out io.Writer, name string, known []string) {
 	if near := similarNames(name, known); len(near) > 0 {
-		fmt.Fprintf(out, "\n%s\n", display.Wrap("Names like it: "+strings.Join(near, ", "), outputWidth, 0))
+		fmt.Fprintf(out, "\n%s\n", display.Wrap("Similar names: "+strings.Join(near, ", "), outputWidth, 0))
 	} else {
-		fmt.Fprintf(out, "\nNone of the %d names that the source knows is like it.\n", len(known))
+		fmt.Fprintf(out, "\nNone of the %d node names in the source is similar.\n", len(known))
 	}
 }
 
-// printGrpcurlHint says where the running inventory's own word is.
+// printGrpcurlHint prints how to request the explanation of a running inventory, which can differ:
+// that inventory remembers the addresses that it has published.
 func printGrpcurlHint(out io.Writer, name string) {
 	request, err := json.Marshal(map[string]any{"names": []string{name}, "explain": true})
 	if err != nil {
 		return
 	}
 	fmt.Fprintf(out, `
-A running inventory also remembers what it told before: an address, once told, stays.
-Its own word comes to a client with the role of operator by:
+A running inventory can differ, because it keeps addresses that it has published.
+A client with the role operator can request its explanation:
   grpcurl -cert operator.pem -key operator-key.pem -cacert inventory-ca.pem \
     -d '%s' \
     INVENTORY:9443 slicefeed.inventory.v1.InventoryService/ListNodes
 `, strings.ReplaceAll(string(request), "'", `'\''`))
 }
 
-// similarNames returns up to 5 of the names that are within a few letters of one, or contain it, the
-// nearest first.
+// similarNames returns up to 5 known names that differ from name in a few letters or contain it,
+// the most similar first.
 func similarNames(name string, known []string) []string {
 	const maxNames = 5
 	names := display.Suggest(name, known, max(2, len(name)/3))

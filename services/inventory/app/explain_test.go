@@ -22,25 +22,25 @@ func TestExplainObservesNodes(t *testing.T) {
 		outside fakeAPIs
 		node    string
 		code    int
-		says    []string
-		errs    []string
+		want    []string // in standard output
+		errs    []string // in standard error
 	}{
 		{
-			"a node that is told",
+			"a published node",
 			fakeAPIs{nodes: []corev1.Node{workerNode("one", server1)}, servers: []string{serverJSON(server1, "one", "10.0.1.11")}},
 			"one", 0,
-			[]string{"one, as an inventory that starts now", "\nmatch\n", "  ok  Which server, by its provider ID? ", "  ok  Does 10.0.1.11 count? on LAN 2, NIC nic-one: chosen", "  ok  Does it bear 10.0.1.11? yes", "Told as READY at 10.0.1.11.", `{"explain":true,"names":["one"]}`},
+			[]string{"one, as a newly started inventory would publish it", "\nmatch\n", "  ok  Which server, by its provider ID? ", "  ok  Can 10.0.1.11 be used? on LAN 2, NIC nic-one: chosen", "  ok  Is 10.0.1.11 assigned to it? yes", "Published as READY at 10.0.1.11.", `{"explain":true,"names":["one"]}`},
 			[]string{"reading the nodes…", "listing the cloud…"},
 		},
 		{
-			"a node that is left out",
+			"an omitted node",
 			fakeAPIs{
 				nodes:   []corev1.Node{workerNode("one", server1), workerNode("two", server2), workerNode("cp", "", controlPlane)},
 				servers: []string{serverJSON(server1, "one", "10.0.1.11"), serverJSON(server2, "two", "192.168.7.2")},
 			},
 			"two", 1,
-			[]string{"  no  Does 192.168.7.2 count? ", "Left out, OUTSIDE_SUBNET: "},
-			[]string{`"two" is left out`},
+			[]string{"  no  Can 192.168.7.2 be used? ", "Omitted, OUTSIDE_SUBNET: "},
+			[]string{`node "two" omitted`},
 		},
 		{
 			"a control plane node",
@@ -49,18 +49,18 @@ func TestExplainObservesNodes(t *testing.T) {
 				servers: []string{serverJSON(server1, "one", "10.0.1.11")},
 			},
 			"cp", 1,
-			[]string{"\neligibility\n", "Left out, CONTROL_PLANE: "},
-			[]string{`"cp" is left out`},
+			[]string{"\neligibility\n", "Omitted, CONTROL_PLANE: "},
+			[]string{`node "cp" omitted`},
 		},
 		{
-			"a name that nobody has",
+			"an unknown name",
 			fakeAPIs{
 				nodes:   []corev1.Node{workerNode("worker-one", server1), workerNode("worker-two", server2)},
 				servers: []string{serverJSON(server1, "one", "10.0.1.11"), serverJSON(server2, "two", "10.0.1.12")},
 			},
 			"worker-oen", 1,
-			[]string{"The source knows no node", "Names like it: worker-one, worker-two"},
-			[]string{`"worker-oen" is not known to the source`},
+			[]string{`Node "worker-oen" is not in the source`, "Similar names: worker-one, worker-two"},
+			[]string{`node "worker-oen" not found in source`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -68,11 +68,11 @@ func TestExplainObservesNodes(t *testing.T) {
 			if code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			expectContains(t, out, tt.says...)
+			expectContains(t, out, tt.want...)
 			expectContains(t, errs, tt.errs...)
 			for line := range strings.Lines(out) {
 				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > outputWidth {
-					t.Errorf("a line of %d characters: %s", n, line)
+					t.Errorf("line of %d characters: %s", n, line)
 				}
 			}
 			if t.Failed() {
@@ -86,17 +86,17 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		outside fakeAPIs
-		says    []string // on the way
+		want    []string // reported
 		missing string
 	}{
 		{
-			"the API server does not answer",
+			"the API server is unavailable",
 			fakeAPIs{apiDown: true},
-			[]string{"reading the nodes…", "  not yet: list all nodes: etcd is away"},
+			[]string{"reading the nodes…", "  retrying: list all nodes: etcd is away"},
 			"membership is unsynced",
 		},
 		{
-			"the cloud does not answer",
+			"the cloud is unavailable",
 			fakeAPIs{nodes: []corev1.Node{workerNode("one", server1)}, listingFails: true},
 			[]string{"listing the cloud…", "HTTP 503 Service Unavailable: maintenance"},
 			"addresses are unsynced",
@@ -112,17 +112,17 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var said strings.Builder
-			missing, err := l.observeOnce(t.Context(), 500*time.Millisecond, func(line string) { said.WriteString(line + "\n") })
+			var reported strings.Builder
+			missing, err := l.observeOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
 			if err != nil || missing == nil || !strings.Contains(missing.Error(), tt.missing) {
 				t.Errorf("missing: %v, error: %v; want %q", missing, err, tt.missing)
 			}
-			expectContains(t, said.String(), tt.says...)
+			expectContains(t, reported.String(), tt.want...)
 			if t.Failed() {
-				t.Log(said.String())
+				t.Log(reported.String())
 			}
 			if e, _ := l.collector.Explain("one"); e.Verdict == "" {
-				t.Error("it does not explain with what there is")
+				t.Error("no explanation without a complete observation")
 			}
 
 			ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +138,7 @@ func expectContains(t *testing.T, text string, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		if !strings.Contains(text, w) {
-			t.Errorf("it does not say %q", w)
+			t.Errorf("%q is missing", w)
 		}
 	}
 }
@@ -148,12 +148,12 @@ func TestExplainReadsRecords(t *testing.T) {
 	maps.Copy(env, sourceEnv("static", "INVENTORY_STATIC",
 		`[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true},{"name":"b","private_ip":"10.9.0.1","ready":true,"worker":true}]`))
 	code, out, errs := runCommand(t, env, "explain", "a")
-	expectContains(t, out, "Told as READY at 10.0.1.11.")
+	expectContains(t, out, "Published as READY at 10.0.1.11.")
 	if code != 0 || strings.Contains(out, "\nmatch\n") || strings.Contains(errs, "cloud") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, _ = runCommand(t, env, "explain", "b")
-	expectContains(t, out, "no  Does 10.9.0.1 count? outside of 10.0.1.0/24", "Left out, OUTSIDE_SUBNET: ")
+	expectContains(t, out, "no  Can 10.9.0.1 be used? outside 10.0.1.0/24", "Omitted, OUTSIDE_SUBNET: ")
 	if code != 1 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
@@ -163,7 +163,7 @@ func TestExplainRejectsInvalidUsage(t *testing.T) {
 	env := (&fakeAPIs{}).start(t, map[string]string{"SECURED_SUBNET_CIDR": ""})
 	for _, tt := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"explain"}, "NODE"},
 		{[]string{"explain", "a", "b"}, "NODE"},
@@ -174,7 +174,7 @@ func TestExplainRejectsInvalidUsage(t *testing.T) {
 		if code != 2 || out != "" {
 			t.Errorf("%v: exit code %d, printed %q", tt.args, code, out)
 		}
-		expectContains(t, errs, tt.says)
+		expectContains(t, errs, tt.want)
 	}
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// metrics are what the roster is worth at a glance. The roster is pure, so its shell counts.
+// metrics describe the roster. The collector updates them, because the roster is pure.
 type metrics struct {
 	nodes, omitted, partSynced, partSince *prometheus.GaugeVec
 	observations                          prometheus.Counter
 	observedAt, lastContact               prometheus.Gauge
-	lastObservation                       uint64
+	lastObservation                       uint64 // number of the last counted one
 
 	propagation *prometheus.HistogramVec
-	changedAt   atomic.Pointer[time.Time] // when the last change came that the stores took in; zero: not known
+	changedAt   atomic.Pointer[time.Time] // when the source reported the last stored change; zero if unknown
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -25,25 +25,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		nodes:      gauge("nodes", "Nodes that are told to subscribers, by state.", "state"),
-		omitted:    gauge("nodes_omitted", "Nodes of the cluster that are left out, by reason.", "reason"),
-		partSynced: gauge("source_synced", "1 while this part of the source (membership, addresses) is fresh and complete, 0 otherwise.", "part"),
-		partSince:  gauge("source_state_since_timestamp_seconds", "Since when, in Unix time, this part of the source (membership, addresses) is in its present state.", "part"),
+		nodes:      gauge("nodes", "Number of published nodes, by state.", "state"),
+		omitted:    gauge("nodes_omitted", "Number of omitted nodes, by reason.", "reason"),
+		partSynced: gauge("source_synced", "1 if this part of the source (membership, addresses) is synced: complete and fresh. 0 otherwise.", "part"),
+		partSince:  gauge("source_state_since_timestamp_seconds", "Unix time at which this part of the source (membership, addresses) entered its current state.", "part"),
 		observations: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "observations_total",
-			Help: "Complete, fresh observations of the cluster and the cloud.",
+			Help: "Number of complete observations of the source and the cloud.",
 		}),
 		observedAt: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "last_observation_timestamp_seconds",
-			Help: "When the last complete observation was made, in Unix time; 0: none yet.",
+			Help: "Unix time of the last complete observation; 0 if there was none yet.",
 		}),
 		lastContact: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_heard_timestamp_seconds",
-			Help: "When the source last spoke, be it to say that nothing is new, in Unix time; 0: not yet.",
+			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_contact_timestamp_seconds",
+			Help: "Unix time of the last message of the source, even one without changes; 0 if there was none yet.",
 		}),
 		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "propagation_seconds",
-			Help:    "Time from a word of the source that changes what is told until it is in the feed, and until each subscriber was sent it (stage: stored, sent). A node that waits for its address is not in it.",
+			Help:    "Time from an update of the source until its change is stored (stage stored), and until it is sent to each subscriber (stage sent). Changes by a listing of the cloud are not included.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
@@ -61,19 +61,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// How far a change has come.
+// Values of the label stage.
 const (
 	stageStored = "stored"
 	stageSent   = "sent"
 )
 
-// changeReceived notes that the stores are about to take changes in that came at this time; zero: it is not
-// known, as of addresses, which are asked for and do not come.
+// changeReceived records when the source reported the changes that are about to be stored. The time
+// is zero for addresses: a listing shows that they changed, but not when.
 func (m *metrics) changeReceived(at time.Time) { m.changedAt.Store(&at) }
 
 func (m *metrics) recordStored() { m.observePropagation(stageStored) }
 
-// recordSent notes that a subscriber was sent the last changes.
+// recordSent records that the last changes were sent to a subscriber.
 func (m *metrics) recordSent() { m.observePropagation(stageSent) }
 
 func (m *metrics) observePropagation(stage string) {

@@ -13,11 +13,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// kubeconfig is one of a cluster that nobody asks.
+// kubeconfig names a cluster that the test never connects to.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
-func TestDocumentsMetrics(t *testing.T) {
+func TestMetricsAreDocumented(t *testing.T) {
 	files := metricstest.NewLinkFiles(t)
 	cluster := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
@@ -37,11 +37,11 @@ func TestDocumentsMetrics(t *testing.T) {
 		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 			t.Fatal(err)
 		}
-		half, err := buildInventory(cfg, "1.2.3", slog.New(slog.DiscardHandler))
+		component, err := buildInventory(cfg, "1.2.3", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, half.registry)
+		all = append(all, component.registry)
 	}
 	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "inventory", *update, all...)
 }

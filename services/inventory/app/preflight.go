@@ -17,13 +17,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Names of checks that others need.
+// Names of checks that other checks depend on.
 const (
 	tokenCheckName  = "IONOS token"
 	sourceCheckName = "source"
 )
 
-// runPreflight makes the checks before the flight.
+// runPreflight runs all checks and prints a line for each.
 func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	c, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
@@ -32,14 +32,14 @@ func runPreflight(ctx context.Context, version string, inv command.Invocation[Co
 	return preflight.Run(ctx, inv.Out, c.checks())
 }
 
-// preflightChecker is a configuration, and who is asked whether it can work.
+// preflightChecker holds a configuration and the clients that check it.
 type preflightChecker struct {
 	cfg     *Config
 	version string
-	cluster *kubeapi.Client  // nil: the source is none
-	host    string           // of the cluster's API server
-	clock   *preflight.Clock // of its answers
-	cloud   cloudDescriber   // nil: none is needed
+	cluster *kubeapi.Client  // nil if the source is not a cluster
+	host    string           // the cluster's API server
+	clock   *preflight.Clock // of that API server
+	cloud   cloudDescriber   // nil if addresses come from elsewhere
 }
 
 func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
@@ -59,32 +59,33 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 	return c, errors.Join(append(problems, err)...)
 }
 
-// checks are those that the configuration asks for, in the order in which one would mend things.
-func (f *preflightChecker) checks() []preflight.Check {
-	all := preflight.Identity{Files: f.cfg.tlsFiles(), Server: true}.Checks()
+// checks returns the checks that the configuration needs, in the order in which to fix problems.
+func (c *preflightChecker) checks() []preflight.Check {
+	all := preflight.Identity{Files: c.cfg.tlsFiles(), Server: true}.Checks()
 	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) {
-		_, err := link.OpenClients(f.cfg.ClientsFile)
-		return "the list can be used", err
+		_, err := link.OpenClients(c.cfg.ClientsFile)
+		return "valid", err
 	}})
-	required := []string{sourceCheckName} // what the first observation needs
-	if f.cluster != nil {
-		all = append(all, f.clusterChecks()...)
+	required := []string{sourceCheckName} // by the first observation
+	if c.cluster != nil {
+		all = append(all, c.clusterChecks()...)
 	}
-	// A full look takes as long as its pages need: 15 s would fail a large fleet that serve can read.
-	source := preflight.Check{Name: sourceCheckName, Timeout: observationTimeout + preflight.DefaultTimeout, Run: f.readSource}
-	if f.cluster != nil {
+	// The default of 15 s would fail a large cluster that serve can list: a full verification takes
+	// as long as its pages do.
+	source := preflight.Check{Name: sourceCheckName, Timeout: observationTimeout + preflight.DefaultTimeout, Run: c.readSource}
+	if c.cluster != nil {
 		source.DependsOn = []string{preflight.APIServer}
-		for _, p := range requiredPermissions(f.cfg) {
+		for _, p := range requiredPermissions(c.cfg) {
 			source.DependsOn = append(source.DependsOn, p.String())
 		}
 	}
 	all = append(all, source)
-	if f.cloud != nil {
-		cloud := f.cloudChecks()
+	if c.cloud != nil {
+		cloud := c.cloudChecks()
 		all = append(all, cloud...)
 		required = append(required, checkNames(cloud)...)
 	}
-	return append(all, preflight.Check{Name: "first observation", DependsOn: required, Timeout: observationTimeout + preflight.DefaultTimeout, Run: f.observeNodes})
+	return append(all, preflight.Check{Name: "first observation", DependsOn: required, Timeout: observationTimeout + preflight.DefaultTimeout, Run: c.observeNodes})
 }
 
 func checkNames(checks []preflight.Check) []string {
@@ -95,9 +96,9 @@ func checkNames(checks []preflight.Check) []string {
 	return all
 }
 
-// readSource reads the source once, whole, and counts what it tells.
-func (f *preflightChecker) readSource(ctx context.Context) (string, error) {
-	s, err := newSource(f.cfg, f.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+// readSource reads the source once, completely, and counts its nodes.
+func (c *preflightChecker) readSource(ctx context.Context) (string, error) {
+	s, err := newSource(c.cfg, c.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
@@ -108,12 +109,12 @@ func (f *preflightChecker) readSource(ctx context.Context) (string, error) {
 	update := s.Take()
 	cancel()
 	if err = errors.Join(err, <-runErr); err != nil {
-		return "", fmt.Errorf("it cannot be read: %w", err)
+		return "", fmt.Errorf("read source: %w", err)
 	}
 	return countNodes(update)
 }
 
-// countNodes says how many nodes the source tells, and how many of them count.
+// countNodes summarizes how many nodes the source reports and how many of them are eligible.
 func countNodes(update roster.News) (string, error) {
 	var workers, selected, ready int
 	var invalid []string
@@ -131,23 +132,23 @@ func countNodes(update roster.News) (string, error) {
 			}
 		}
 	}
-	detail := fmt.Sprintf("nodes: %d, workers: %d, selected: %d, ready of these: %d", len(update.Changed), workers, selected, ready)
+	detail := fmt.Sprintf("nodes: %d, workers: %d, selected: %d, selected and ready: %d", len(update.Changed), workers, selected, ready)
 	switch {
 	case selected == 0:
-		return "", fmt.Errorf("no node is left to tell (%s): check NODE_SELECTOR, and that this is the right source", detail)
+		return "", fmt.Errorf("no eligible node (%s); nothing would be published; check NODE_SELECTOR and the source", detail)
 	case len(invalid) > 0:
-		return "", preflight.Warning("%s, and what is said of %d cannot be used: %s", detail, len(invalid), strings.Join(invalid, "; "))
+		return "", preflight.Warning("%s; %d have invalid data: %s; correct them in the source", detail, len(invalid), strings.Join(invalid, "; "))
 	case update.Flaw != "":
 		return "", preflight.Warning("%s; %s", detail, update.Flaw)
 	case ready == 0:
-		return "", preflight.Warning("%s: none is ready", detail)
+		return "", preflight.Warning("%s; no node is ready; check the nodes", detail)
 	}
 	return detail, nil
 }
 
-// observeNodes makes a first observation, as serve does.
-func (f *preflightChecker) observeNodes(ctx context.Context) (string, error) {
-	pipeline, err := newPipeline(f.cfg, f.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+// observeNodes makes a first complete observation, as serve does.
+func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
+	pipeline, err := newPipeline(c.cfg, c.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
@@ -158,14 +159,14 @@ func (f *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	published, omitted := pipeline.collector.summarizeNodes()
 	switch {
 	case published == 0:
-		return "", fmt.Errorf("no node would be told; left out: %s; say why: slicefeed-inventory explain NODE", abbreviate(omitted))
+		return "", fmt.Errorf("no node would be published; omitted: %s; run slicefeed-inventory explain NODE", abbreviate(omitted))
 	case len(omitted) > 0:
-		return "", preflight.Warning("nodes that would be told: %d; left out, though they count: %s; say why: slicefeed-inventory explain NODE", published, abbreviate(omitted))
+		return "", preflight.Warning("published nodes: %d; omitted eligible nodes: %s; run slicefeed-inventory explain NODE", published, abbreviate(omitted))
 	}
-	return fmt.Sprintf("nodes that would be told: %d", published), nil
+	return fmt.Sprintf("published nodes: %d", published), nil
 }
 
-// summarizeNodes is how many nodes are in the roster, and which of those that count are not, and why.
+// summarizeNodes returns how many nodes the roster has, and which eligible ones it omits and why.
 func (c *collector) summarizeNodes() (published int, omitted []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +178,7 @@ func (c *collector) summarizeNodes() (published int, omitted []string) {
 	return len(c.intake.Roster.Nodes()), omitted
 }
 
-// abbreviate lists a few of many.
+// abbreviate lists the first of all and counts the others.
 func abbreviate(all []string) string {
 	const maxNames = 3
 	if len(all) == 0 {

@@ -13,39 +13,40 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
-// expiresSoon is when the end of a token is worth a warning: as the running inventory warns.
+// expiresSoon is the remaining life of a token below which preflight warns. Package ionos logs a
+// warning at the same time.
 const expiresSoon = 28 * 24 * time.Hour
 
 var _ cloudDescriber = (*ionos.Client)(nil)
 
-// cloudDescriber says what the cloud knows of a pair, and of the token.
+// cloudDescriber returns what the cloud knows about a datacenter and LAN, and about the token.
 type cloudDescriber interface {
 	Describe(ctx context.Context, p ionos.Pair) (ionos.Description, error)
 	TokenExpiry() (at time.Time, known bool, err error)
-	Clock() (theirs, readAt time.Time) // zero: no answer bore a date
+	Clock() (theirs, readAt time.Time) // zero if no response had a date
 }
 
-func (f *preflightChecker) cloudChecks() []preflight.Check {
-	// Each pair is asked about once; several checks judge what was said.
+func (c *preflightChecker) cloudChecks() []preflight.Check {
+	// Several checks use the description of a pair, which is requested once.
 	describe := map[ionos.Pair]func(context.Context) (ionos.Description, error){}
-	for _, p := range f.cfg.lanPairs() {
+	for _, p := range c.cfg.lanPairs() {
 		var once sync.Once
 		var d ionos.Description
 		var err error
 		describe[p] = func(ctx context.Context) (ionos.Description, error) {
-			once.Do(func() { d, err = f.cloud.Describe(ctx, p) })
+			once.Do(func() { d, err = c.cloud.Describe(ctx, p) })
 			return d, err
 		}
 	}
-	pairs := f.cfg.lanPairs()
+	pairs := c.cfg.lanPairs()
 	all := []preflight.Check{{Name: tokenCheckName, Run: func(ctx context.Context) (string, error) {
 		_, err := describe[pairs[0]](ctx)
-		return f.checkToken(err)
-	}}, {Name: "clock of the cloud", DependsOn: []string{tokenCheckName}, Run: func(ctx context.Context) (string, error) {
+		return c.checkToken(err)
+	}}, {Name: "cloud clock", DependsOn: []string{tokenCheckName}, Run: func(ctx context.Context) (string, error) {
 		_, err := describe[pairs[0]](ctx)
-		theirs, readAt := f.cloud.Clock() // an answer that refuses bears a date too
+		theirs, readAt := c.cloud.Clock() // error responses have a date as well
 		if err != nil && theirs.IsZero() {
-			return "", preflight.Warning("no answer to take it from: %s", err)
+			return "", preflight.Warning("no response with a date: %s", err)
 		}
 		return preflight.CheckSkew(theirs.Sub(readAt), !theirs.IsZero())
 	}}}
@@ -55,45 +56,45 @@ func (f *preflightChecker) cloudChecks() []preflight.Check {
 			Run: func(ctx context.Context) (string, error) {
 				d, err := describe[p](ctx)
 				if err != nil {
-					return "", fmt.Errorf("%w: check IONOS_DATACENTER_ID and IONOS_PRIVATE_LAN_ID, and that the token's user may see both", err)
+					return "", fmt.Errorf("%w; check IONOS_DATACENTER_ID, IONOS_PRIVATE_LAN_ID and the token's permissions for both", err)
 				}
-				return f.checkLAN(p, d)
+				return c.checkLAN(p, d)
 			},
 		})
 	}
 	return all
 }
 
-// tokenCheckName judges the token by its own words, and by what came of the first call with it.
-func (f *preflightChecker) checkToken(callErr error) (string, error) {
-	at, known, err := f.cloud.TokenExpiry()
+// checkToken checks the expiry that the token states, and callErr, the result of the first call with it.
+func (c *preflightChecker) checkToken(callErr error) (string, error) {
+	at, known, err := c.cloud.TokenExpiry()
 	if err != nil {
 		return "", err
 	}
 	left := time.Until(at)
-	expiry := fmt.Sprintf("it expires in %d days, on %s", int(left.Hours()/24), at.UTC().Format(time.DateOnly))
+	expiry := fmt.Sprintf("expires in %d days, on %s", int(left.Hours()/24), at.UTC().Format(time.DateOnly))
 	if !known {
-		expiry = "it does not say when it expires"
+		expiry = "no stated expiry"
 	}
 	accepted := "accepted; "
 	if callErr != nil {
-		accepted = "" // that did not come out
+		accepted = "" // unknown after an error
 	}
 	switch {
 	case known && left <= 0:
-		return "", fmt.Errorf("it expired on %s: make another", at.UTC().Format(time.RFC3339))
+		return "", fmt.Errorf("expired on %s; create a new token", at.UTC().Format(time.RFC3339))
 	case ionos.Unauthorized(callErr):
 		return "", callErr
 	case known && left < expiresSoon:
-		return "", preflight.Warning("%s: make another; in IONOS_TOKEN_FILE it is replaced without a restart", expiry)
+		return "", preflight.Warning("%s; create a new token (IONOS_TOKEN_FILE is reloaded without a restart)", expiry)
 	}
 	return accepted + expiry, nil
 }
 
-// checkLAN judges what the cloud says of a pair.
-func (f *preflightChecker) checkLAN(p ionos.Pair, d ionos.Description) (string, error) {
+// checkLAN checks that a LAN is private and has addresses inside the configured subnets.
+func (c *preflightChecker) checkLAN(p ionos.Pair, d ionos.Description) (string, error) {
 	if d.Public {
-		return "", fmt.Errorf("LAN %s (%q) of %q is public: give the private one as IONOS_PRIVATE_LAN_ID", p.LAN, d.LAN, d.Datacenter)
+		return "", fmt.Errorf("LAN %s (%q) of %q is public; set IONOS_PRIVATE_LAN_ID to the private one", p.LAN, d.LAN, d.Datacenter)
 	}
 	detail := fmt.Sprintf("private, %q in %q", d.LAN, d.Datacenter)
 	if d.Location != "" {
@@ -106,11 +107,11 @@ func (f *preflightChecker) checkLAN(p ionos.Pair, d ionos.Description) (string, 
 		}
 	}
 	if len(blocks) == 0 {
-		return detail + ", of no known block of addresses", nil
+		return detail + ", no known address block", nil
 	}
-	subnets := settings.ToPrefixes(f.cfg.Subnets)
+	subnets := settings.ToPrefixes(c.cfg.Subnets)
 	if !slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return slices.ContainsFunc(blocks, s.Overlaps) }) {
-		return "", fmt.Errorf("%s, has the addresses %v, none of them inside %v: check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID", detail, blocks, subnets)
+		return "", fmt.Errorf("%s, addresses %v, none inside %v; check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID", detail, blocks, subnets)
 	}
 	return fmt.Sprintf("%s, addresses %v", detail, blocks), nil
 }

@@ -5,10 +5,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 )
 
-// requiredPermissions is what the inventory does in the secured cluster.
+// requiredPermissions returns the permissions that the inventory uses in the secured cluster.
 func requiredPermissions(cfg *Config) []preflight.Permission {
 	if cfg.SourceKind == "service" {
-		s, _ := parseServiceRef(cfg.SourceService) // its error is one of configuration, and told there
+		s, _ := parseServiceRef(cfg.SourceService) // Validate reports its error
 		return []preflight.Permission{
 			{Verb: "get", Resource: "services", Namespace: s.namespace, Name: s.name},
 			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.namespace},
@@ -24,7 +24,8 @@ func requiredPermissions(cfg *Config) []preflight.Permission {
 	return all
 }
 
-// excessPermissions is what a thief of the credential would like, and the inventory never does.
+// excessPermissions are permissions that the inventory never uses and that would help an attacker
+// with its credential.
 var excessPermissions = []preflight.Permission{
 	{Verb: "patch", Resource: "nodes"},
 	{Verb: "delete", Resource: "nodes"},
@@ -32,9 +33,9 @@ var excessPermissions = []preflight.Permission{
 	{Verb: "create", Resource: "pods"},
 }
 
-func (f *preflightChecker) clusterChecks() []preflight.Check {
+func (c *preflightChecker) clusterChecks() []preflight.Check {
 	return preflight.Cluster{
-		Client: f.cluster.RESTClient(), Reviews: f.cluster.AccessReviews(),
-		Host: f.host, Clock: f.clock, Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory",
-	}.Checks(requiredPermissions(f.cfg), excessPermissions)
+		Client: c.cluster.RESTClient(), Reviews: c.cluster.AccessReviews(),
+		Host: c.host, Clock: c.clock, Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory",
+	}.Checks(requiredPermissions(c.cfg), excessPermissions)
 }

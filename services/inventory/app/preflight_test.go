@@ -27,7 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// addLinkFiles adds the files of the link to an environment.
+// addLinkFiles adds certificates, keys and the client list to an environment.
 func addLinkFiles(t *testing.T, env map[string]string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,58 +94,58 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 		outside fakeAPIs
 		set     map[string]string
 		code    int
-		says    []string // parts of lines, each with its mark; the others are ok
+		want    []string // parts of lines, each with its mark; the other lines are ok
 	}{
-		{"all is well", healthy, nil, 0, []string{
-			"ok certificate|inventory.example, for server auth, expires in 90 days", "ok allowed clients|can be used",
+		{"all checks pass", healthy, nil, 0, []string{
+			"ok certificate|inventory.example, for server auth, expires in 90 days", "ok allowed clients|valid",
 			"ok API server|v1.36.3 at http://127.0.0.1:", "ok clock of the API server|second", "ok list nodes|allowed", "ok watch nodes|allowed",
-			"ok no more permissions|nothing dangerous", "ok source|nodes: 2, workers: 1, selected: 1, ready of these: 1",
-			"ok IONOS token|accepted; it expires in 200 days", "ok clock of the cloud|second",
-			"ok " + lan + `|private, "workers" in "prod" (de/fra), addresses [10.0.1.0/24]`, "ok first observation|told: 1",
+			"ok no more permissions|nothing dangerous", "ok source|nodes: 2, workers: 1, selected: 1, selected and ready: 1",
+			"ok IONOS token|accepted; expires in 200 days", "ok cloud clock|second",
+			"ok " + lan + `|private, "workers" in "prod" (de/fra), addresses [10.0.1.0/24]`, "ok first observation|published nodes: 1",
 		}},
-		{"a node is left out", with(func(o *fakeAPIs) { o.nodes = append(slices.Clone(o.nodes), workerNode("two", server2)) }), nil, 0, []string{
+		{"a node is omitted", with(func(o *fakeAPIs) { o.nodes = append(slices.Clone(o.nodes), workerNode("two", server2)) }), nil, 0, []string{
 			"WARN first observation|two (NOT_FOUND_IN_IONOS)|explain",
 		}},
-		{"the API server does not answer", with(func(o *fakeAPIs) { o.apiDown = true }), nil, 1, []string{
+		{"the API server is unavailable", with(func(o *fakeAPIs) { o.apiDown = true }), nil, 1, []string{
 			"FAIL API server|unable to handle|SECURED_KUBECONFIG", "- clock of the API server|API server", "- list nodes|API server", "- source|API server", "- first observation|source",
 			"ok IONOS token|accepted",
 		}},
-		{"it may not list nodes", with(func(o *fakeAPIs) {
+		{"a permission is missing", with(func(o *fakeAPIs) {
 			o.isAllowed = func(a authorizationv1.ResourceAttributes) bool { return a.Resource == "nodes" && a.Verb == "watch" }
 		}), nil, 1, []string{"FAIL list nodes|may not list nodes: bind the role", "ok watch nodes", "- source|list nodes"}},
-		{"it may do everything", with(func(o *fakeAPIs) { o.isAllowed = all }), nil, 0, []string{"WARN no more permissions|may do everything"}},
-		{"it may do more", with(func(o *fakeAPIs) {
+		{"everything is permitted", with(func(o *fakeAPIs) { o.isAllowed = all }), nil, 0, []string{"WARN no more permissions|may do everything"}},
+		{"more is permitted", with(func(o *fakeAPIs) {
 			o.isAllowed = func(a authorizationv1.ResourceAttributes) bool {
 				return a.Resource == "nodes" || a.Resource == "secrets"
 			}
 		}), nil, 0, []string{"WARN no more permissions|patch nodes, delete nodes, list secrets"}},
 		{"clocks differ", with(func(o *fakeAPIs) { o.clockLag = 90 * time.Second }), nil, 1, []string{
-			"FAIL clock of the API server|behind ours|NTP", "FAIL clock of the cloud|behind ours",
+			"FAIL clock of the API server|behind ours|NTP", "FAIL cloud clock|behind ours",
 		}},
 		{"no node is selected", healthy, map[string]string{"NODE_SELECTOR": "pool=blue"}, 1, []string{
 			"FAIL source|workers: 1, selected: 0|NODE_SELECTOR", "- first observation",
 		}},
-		{"the token is refused", with(func(o *fakeAPIs) { o.tokenRejected = true }), nil, 1, []string{
-			"FAIL IONOS token|not accepted (HTTP 401)", "- clock of the cloud", "- " + lan, "- first observation|IONOS token",
+		{"the token is rejected", with(func(o *fakeAPIs) { o.tokenRejected = true }), nil, 1, []string{
+			"FAIL IONOS token|not accepted (HTTP 401)", "- cloud clock", "- " + lan, "- first observation|IONOS token",
 		}},
 		{"the token has expired", with(func(o *fakeAPIs) { o.tokenRejected = true }), map[string]string{"IONOS_TOKEN": newToken(time.Now().Add(-time.Hour))}, 1, []string{
-			"FAIL IONOS token|it expired on", "- " + lan,
+			"FAIL IONOS token|expired on", "- " + lan,
 		}},
-		{"the token ends soon", healthy, map[string]string{"IONOS_TOKEN": newToken(time.Now().Add(10*24*time.Hour + time.Hour))}, 0, []string{
+		{"the token expires soon", healthy, map[string]string{"IONOS_TOKEN": newToken(time.Now().Add(10*24*time.Hour + time.Hour))}, 0, []string{
 			"WARN IONOS token|expires in 10 days",
 		}},
-		{"there is no such datacenter", healthy, map[string]string{"IONOS_DATACENTER_ID": server1}, 1, []string{
-			"ok IONOS token|it expires in 200 days", "FAIL LAN 2 of datacenter 11111111…|HTTP 404|IONOS_DATACENTER_ID", "- first observation",
-			"ok clock of the cloud|second",
+		{"the datacenter does not exist", healthy, map[string]string{"IONOS_DATACENTER_ID": server1}, 1, []string{
+			"ok IONOS token|expires in 200 days", "FAIL LAN 2 of datacenter 11111111…|HTTP 404|IONOS_DATACENTER_ID", "- first observation",
+			"ok cloud clock|second",
 		}},
-		{"there is no such LAN", healthy, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "ok clock of the cloud|second"}},
+		{"the LAN does not exist", healthy, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "ok cloud clock|second"}},
 		{"the LAN is public", with(func(o *fakeAPIs) { o.lanJSON = strings.Replace(privateLAN, "false", "true", 1) }), nil, 1, []string{"FAIL " + lan + "|is public|IONOS_PRIVATE_LAN_ID"}},
 		{"the LAN has other addresses", healthy, map[string]string{"SECURED_SUBNET_CIDR": "10.9.0.0/16"}, 1, []string{"FAIL " + lan + "|[10.0.1.0/24]|[10.9.0.0/16]|SECURED_SUBNET_CIDR"}},
 		{"no cloud is needed", with(func(o *fakeAPIs) {
 			o.nodes = []corev1.Node{workerNode("one", "", func(n *corev1.Node) {
 				n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.1.11"}}
 			})}
-		}), map[string]string{"RESOLVER": "node-address"}, 0, []string{"ok first observation|told: 1"}},
+		}), map[string]string{"RESOLVER": "node-address"}, 0, []string{"ok first observation|published nodes: 1"}},
 		{"the certificate is missing", healthy, map[string]string{"TLS_CERT_FILE": "/nonexistent"}, 1, []string{"FAIL certificate|/nonexistent", "- certificate key", "ok first observation"}},
 		{"the list of clients is empty", healthy, map[string]string{"ALLOWED_CLIENTS_FILE": "/dev/null"}, 1, []string{"FAIL allowed clients|/dev/null"}},
 	} {
@@ -156,7 +156,7 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 			if code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			expectLines(t, out, tt.says)
+			expectLines(t, out, tt.want)
 			if t.Failed() {
 				t.Logf("%s%s", out, errs)
 			}
@@ -166,33 +166,32 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 
 var columns = regexp.MustCompile(` {2,}`)
 
-// expectLines wants a line for each of those that are expected, and of the others that they are ok or
-// were skipped.
+// expectLines fails unless out has every wanted line and all other lines are ok or skipped.
 func expectLines(t *testing.T, out string, want []string) {
 	t.Helper()
 	expected := map[string]bool{}
 	for line := range strings.Lines(out) {
 		columns := columns.Split(strings.TrimSpace(line), 3)
-		what, words := columns[0]+" "+columns[1], strings.Join(columns, " ")
+		check, text := columns[0]+" "+columns[1], strings.Join(columns, " ")
 		for _, w := range want {
 			parts := strings.Split(w, "|")
-			if what != parts[0] {
+			if check != parts[0] {
 				continue
 			}
-			expected[w], expected[words] = true, true
+			expected[w], expected[text] = true, true
 			for _, p := range parts[1:] {
-				if !strings.Contains(words, p) {
-					t.Errorf("%q is not in %q", p, words)
+				if !strings.Contains(text, p) {
+					t.Errorf("%q is not in %q", p, text)
 				}
 			}
 		}
-		if !expected[words] && !strings.HasPrefix(words, "ok ") && !strings.HasPrefix(words, "- ") {
-			t.Errorf("not expected: %s", words)
+		if !expected[text] && !strings.HasPrefix(text, "ok ") && !strings.HasPrefix(text, "- ") {
+			t.Errorf("unexpected line: %s", text)
 		}
 	}
 	for _, w := range want {
 		if !expected[w] {
-			t.Errorf("no line like %q", w)
+			t.Errorf("no line %q", w)
 		}
 	}
 }
@@ -226,11 +225,11 @@ func TestPreflightReadsRecords(t *testing.T) {
 	for _, tt := range []struct {
 		name, records string
 		code          int
-		says          []string
+		want          []string
 	}{
-		{"good ones", `[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true}]`, 0, []string{"ok source|nodes: 1", "ok first observation|told: 1"}},
-		{"none", `[]`, 1, []string{"FAIL source|no node is left", "- first observation"}},
-		{"half of one", `[{"name":`, 1, []string{"FAIL source|cannot be read", "- first observation"}},
+		{"valid records", `[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true}]`, 0, []string{"ok source|nodes: 1", "ok first observation|published nodes: 1"}},
+		{"no records", `[]`, 1, []string{"FAIL source|no eligible node", "- first observation"}},
+		{"truncated records", `[{"name":`, 1, []string{"FAIL source|read source", "- first observation"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "nodes.json")
@@ -243,7 +242,7 @@ func TestPreflightReadsRecords(t *testing.T) {
 			if code != tt.code || strings.Contains(out, "API server") || strings.Contains(out, "IONOS") {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			expectLines(t, out, tt.says)
+			expectLines(t, out, tt.want)
 			if t.Failed() {
 				t.Logf("%s%s", out, errs)
 			}
@@ -258,11 +257,11 @@ func TestCountsReportedNodes(t *testing.T) {
 		news roster.News
 		want string
 	}{
-		{"all is well", roster.News{Changed: []roster.Candidate{ready, {Name: "b", State: roster.NotReady}, {Name: "c", Excluded: roster.ControlPlane}}}, "nodes: 3, workers: 2, selected: 2, ready of these: 1"},
-		{"a bad record", roster.News{Changed: []roster.Candidate{ready, {Name: "b", Bad: "no address"}}}, "WARN nodes: 2, workers: 2, selected: 1, ready of these: 1, and what is said of 1 cannot be used: b (no address)"},
-		{"a flaw", roster.News{Changed: []roster.Candidate{ready}, Flaw: "two records were ignored"}, "WARN nodes: 1, workers: 1, selected: 1, ready of these: 1; two records were ignored"},
-		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, selected: 1, ready of these: 0: none is ready"},
-		{"nothing", roster.News{}, "WARN no node is left to tell (nodes: 0, workers: 0, selected: 0, ready of these: 0): check NODE_SELECTOR, and that this is the right source"},
+		{"valid nodes", roster.News{Changed: []roster.Candidate{ready, {Name: "b", State: roster.NotReady}, {Name: "c", Excluded: roster.ControlPlane}}}, "nodes: 3, workers: 2, selected: 2, selected and ready: 1"},
+		{"an invalid record", roster.News{Changed: []roster.Candidate{ready, {Name: "b", Bad: "no address"}}}, "WARN nodes: 2, workers: 2, selected: 1, selected and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
+		{"a partial error", roster.News{Changed: []roster.Candidate{ready}, Flaw: "two records were ignored"}, "WARN nodes: 1, workers: 1, selected: 1, selected and ready: 1; two records were ignored"},
+		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, selected: 1, selected and ready: 0; no node is ready; check the nodes"},
+		{"nothing", roster.News{}, "WARN no eligible node (nodes: 0, workers: 0, selected: 0, selected and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
 	} {
 		got, err := countNodes(tt.news)
 		if err != nil {
@@ -281,8 +280,8 @@ func TestChecksLANAddresses(t *testing.T) {
 	}
 	block := netip.MustParsePrefix
 	for _, tt := range []struct {
-		d    ionos.Description
-		fine bool
+		d  ionos.Description
+		ok bool
 	}{
 		{ionos.Description{IPv4: block("10.0.1.0/24")}, true},
 		{ionos.Description{IPv4: block("10.0.0.0/16")}, true},
@@ -292,18 +291,18 @@ func TestChecksLANAddresses(t *testing.T) {
 		{ionos.Description{IPv6: block("2001:db8::/64")}, false},
 		{ionos.Description{IPv4: block("10.0.1.0/24"), Public: true}, false},
 	} {
-		if _, err := f.checkLAN(ionos.Pair{LAN: "2"}, tt.d); (err == nil) != tt.fine {
+		if _, err := f.checkLAN(ionos.Pair{LAN: "2"}, tt.d); (err == nil) != tt.ok {
 			t.Errorf("%+v: %v", tt.d, err)
 		}
 	}
 }
 
-// A fleet of ten slow pages takes longer than a usual check, and serve reads it.
+// Ten slow pages take longer than the default timeout of a check, and serve reads them.
 func TestPreflightAllowsSlowSource(t *testing.T) {
 	f := &preflightChecker{cfg: &Config{SourceKind: "static"}}
 	for _, c := range f.checks() {
 		if c.Name == sourceCheckName && c.Timeout < time.Minute {
-			t.Errorf("the check of the source has %s, want a minute or more", c.Timeout)
+			t.Errorf("timeout of the source check is %s, want at least a minute", c.Timeout)
 		}
 	}
 }

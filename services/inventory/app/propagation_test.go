@@ -9,7 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// propagationSum are what a stage's histogram has summed up.
+// propagationSum returns the sum and the count of a stage's histogram.
 func (m *metrics) propagationSum(t *testing.T, stage string) (float64, uint64) {
 	t.Helper()
 	var out dto.Metric
@@ -22,19 +22,19 @@ func (m *metrics) propagationSum(t *testing.T, stage string) (float64, uint64) {
 func TestMeasuresPropagationFromSourceChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(prometheus.NewRegistry())
-		m.recordSent() // before anything has come
+		m.recordSent() // before any change
 		m.changeReceived(time.Now())
 		time.Sleep(time.Second)
 		m.recordStored()
 		time.Sleep(time.Second)
 		m.recordSent()
-		m.changeReceived(time.Time{}) // a listing of the cloud brought an address
+		m.changeReceived(time.Time{}) // an address from a listing of the cloud
 		time.Sleep(time.Hour)
 		m.recordStored()
 		m.recordSent()
 		for stage, want := range map[string]float64{stageStored: 1, stageSent: 2} {
 			if sum, n := m.propagationSum(t, stage); sum != want || n != 1 {
-				t.Errorf("%s: %d times, %v s in all, want once and %v s", stage, n, sum, want)
+				t.Errorf("%s: count %d, sum %v s; want 1 and %v s", stage, n, sum, want)
 			}
 		}
 	})

@@ -21,20 +21,20 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// source tells which nodes there are. What it has to promise is in docs/sources/README.md, and
-// held for every kind by the suite in sourcetest.
+// source reports which nodes exist. docs/sources/README.md has its contract, which package
+// sourcetest tests for every kind.
 type source interface {
-	// Run follows the outside until ctx is done; its error is then nil.
+	// Run follows the nodes until ctx is done; its error is then nil.
 	Run(ctx context.Context) error
-	// Changed receives when there is something to take. One signal stands for any number.
+	// Changed receives when there is something to take. One signal stands for any number of changes.
 	Changed() <-chan struct{}
-	// Take returns what was told since the last Take. It never waits for the outside.
+	// Take returns the changes since the last Take. It does no I/O.
 	Take() roster.News
-	// Verify asks the outside whether what was told can be believed: see Roster.Looked.
-	Verify(ctx context.Context, look roster.Look) (mark uint64, err error)
+	// Verify proves with a new request that the reported nodes are current: see Roster.Looked.
+	Verify(ctx context.Context, mode roster.Look) (mark uint64, err error)
 }
 
-// newSource makes the source that the configuration names.
+// newSource creates the source that SOURCE_KIND names.
 func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source, error) {
 	if !cfg.usesCluster() {
 		return newRecordsSource(cfg, log, registry)
@@ -106,7 +106,7 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 	return records.New(records.Config{Reader: reader, Name: name, Log: log, Registerer: registry}), nil
 }
 
-// newRosterConfig says how the roster joins and paces the source and the cloud.
+// newRosterConfig returns how the roster resolves addresses, and how often it observes.
 func newRosterConfig(cfg *Config) roster.Config {
 	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), Poll: cfg.CloudPollInterval, Pace: cfg.SourcePollInterval}
 	switch {
@@ -118,7 +118,7 @@ func newRosterConfig(cfg *Config) roster.Config {
 		c.Resolver = roster.ByRecord
 	}
 	if cfg.SourceKind == "file" || cfg.SourceKind == "command" {
-		c.Rest = cfg.SourcePollInterval // a look is a read, and nobody else reads
+		c.Rest = cfg.SourcePollInterval // a verification is the only read
 	}
 	return c
 }
@@ -139,11 +139,11 @@ func loadClusterConfig(cfg *Config, version string) (*rest.Config, error) {
 	cluster.UserAgent = "slicefeed-inventory/" + version
 	cluster.ContentType = "application/vnd.kubernetes.protobuf"
 	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	cluster.QPS = -1 // the roster paces what is asked
+	cluster.QPS = -1 // the roster limits the request rate
 	return cluster, nil
 }
 
-// newCloudClient makes the client of the cloud, or nil where none is needed.
+// newCloudClient creates the client of the cloud. It returns nil if addresses come from elsewhere.
 func newCloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
 	if !cfg.usesCloud() {
 		return nil, nil

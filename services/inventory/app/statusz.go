@@ -8,11 +8,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/overview"
 )
 
-// statusHandler is the page for people, on the debug listener.
+// statusHandler serves /statusz on the debug listener.
 func (i *inventory) statusHandler() http.Handler {
 	name, err := os.Hostname()
 	if err != nil {
-		name = "" // it is only for people
+		name = "" // only shown
 	}
 	page := &overview.Config{
 		Version: i.version, Instance: name, Kind: i.cfg.SourceKind,
@@ -24,7 +24,7 @@ func (i *inventory) statusHandler() http.Handler {
 	return statuspage.Handler(page.Page, i.log)
 }
 
-// State is what the roster says at this moment.
+// State returns what /statusz shows of the roster.
 func (c *collector) State() overview.State {
 	status, _ := c.intake.Stores.Status()
 	c.mu.Lock()

@@ -10,64 +10,64 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// nodesSection is each node with the chain from what is said of it to what is told. Those that are left out
-// though they count come first, those that are left out on purpose last.
-func (m *pageBuilder) nodesSection() statuspage.Section {
+// nodesSection shows each node with its explanation: omitted eligible nodes first, excluded nodes
+// last.
+func (b *pageBuilder) nodesSection() statuspage.Section {
 	s := statuspage.Section{Title: "Nodes"}
-	all, omitted, notReady := m.omittedItems(), 0, 0
+	all, omitted, notReady := b.omittedItems(), 0, 0
 	for i := range all {
 		if all[i].Summary.Severity != statuspage.None {
 			omitted++
 		}
 	}
-	for _, n := range m.Nodes {
+	for _, n := range b.Nodes {
 		if n.State == roster.NotReady {
 			notReady++
 		}
-		all = append(all, m.nodeItem(n))
+		all = append(all, b.nodeItem(n))
 	}
 	worst := statuspage.Warning
 	for i := range all {
 		worst = statuspage.MoreSevere(worst, all[i].Summary.Severity)
 	}
 	if omitted > 0 {
-		m.addProblemf(worst, "%s", statuspage.FormatCount(omitted, "node is left out though it counts", "nodes are left out though they count"))
+		b.addProblemf(worst, "%s", statuspage.FormatCount(omitted, "eligible node omitted", "eligible nodes omitted"))
 	}
 	if notReady > 0 {
-		m.addProblemf(statuspage.Warning, "%s not ready", countNodes(notReady))
+		b.addProblemf(statuspage.Warning, "%s not ready", countNodes(notReady))
 	}
-	if m.filter == "" && m.Status.Observation > 0 && !slices.ContainsFunc(m.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
-		m.addProblemf(statuspage.Error, "no node is ready")
+	if b.filter == "" && b.Status.Observation > 0 && !slices.ContainsFunc(b.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
+		b.addProblemf(statuspage.Error, "no node is ready")
 	}
 	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
 		return cmp.Or(cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank()), cmp.Compare(boolToInt(isExcluded(&a)), boolToInt(isExcluded(&b))))
 	})
 	if len(all) == 0 {
-		text := "The source has told no node yet."
-		if m.filter != "" {
-			m.addProblemf(statuspage.Warning, "there is no node of this name here")
-			e, _ := m.Explain(m.filter)
+		text := "The source has reported no nodes yet."
+		if b.filter != "" {
+			b.addProblemf(statuspage.Warning, "no node has this name")
+			e, _ := b.Explain(b.filter)
 			text = statuspage.SafeText(e.Verdict)
 		}
 		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
 	}
-	s.Items, s.Omitted = m.addDetails(all)
+	s.Items, s.Omitted = b.addDetails(all)
 	return s
 }
 
-// addDetails gives the first of the nodes their chains, as long as there is room.
-func (m *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item, left string) {
+// addDetails adds explanations to the first nodes, as many as fit into the budget.
+func (b *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item, left string) {
 	budget := statuspage.Budget{Bytes: maxDetails}
 	folded := 0
 	shown = all[:min(len(all), maxNodes)]
 	for n := range shown {
 		if budget.Bytes > 0 {
 			item := shown[n]
-			m.addExplanation(&item)
-			if m.filter != "" {
-				item.Filter = "" // it is asked for already
+			b.addExplanation(&item)
+			if b.filter != "" {
+				item.Filter = "" // the page shows only this node
 			}
-			item.Expanded = m.filter != "" || n < maxOpen && (item.Summary.Severity == statuspage.Error || item.Summary.Severity == statuspage.Warning)
+			item.Expanded = b.filter != "" || n < maxOpen && (item.Summary.Severity == statuspage.Error || item.Summary.Severity == statuspage.Warning)
 			if budget.Reserve(&item) {
 				shown[n] = item
 			}
@@ -79,7 +79,7 @@ func (m *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item
 	return shown, statuspage.DescribeOmitted(folded, len(all)-len(shown), "nodes")
 }
 
-func (m *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
+func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	var addresses []string
 	for _, a := range n.Addresses {
 		addresses = append(addresses, a.String())
@@ -87,39 +87,39 @@ func (m *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	summary := statuspage.Line{Severity: statuspage.OK, Text: "ready"}
 	switch n.State {
 	case roster.Draining:
-		summary = statuspage.Line{Text: "draining"} // as nodes do that are about to be replaced
+		summary = statuspage.Line{Text: "draining"} // not a problem: upgrades replace nodes
 	case roster.NotReady:
 		summary = statuspage.Line{Severity: statuspage.Warning, Text: "not ready"}
 	}
 	summary.Text += " at " + strings.Join(addresses, ", ")
-	detail := "for " + statuspage.FormatAge(m.at, n.Since)
+	detail := "for " + statuspage.FormatAge(b.at, n.Since)
 	if n.Zone != "" {
 		detail += ", zone " + n.Zone
 	}
 	i := statuspage.Item{Name: statuspage.SafeText(n.Name), Filter: statuspage.SafeText(n.Name), Summary: summary, Detail: statuspage.SafeText(detail)}
 	if n.ServerID != "" {
-		i.Facts = []statuspage.Fact{{Name: "chain", Values: []statuspage.Line{{
+		i.Facts = []statuspage.Fact{{Name: "resolved", Values: []statuspage.Line{{
 			Text: statuspage.SafeText("Node " + n.Name + " → server " + n.ServerID + " → " + strings.Join(addresses, ", ")),
 		}}}}
 	}
 	return i
 }
 
-const excludedPrefix = "left out on purpose: "
+const excludedPrefix = "excluded: "
 
-// omittedItems are the nodes that are left out.
-func (m *pageBuilder) omittedItems() []statuspage.Item {
-	all := make([]statuspage.Item, 0, len(m.Omitted)+len(m.Nodes))
-	for _, o := range m.Omitted {
-		why := strings.ToUpper(o.Reason.String())
+// omittedItems returns an item for each omitted node.
+func (b *pageBuilder) omittedItems() []statuspage.Item {
+	all := make([]statuspage.Item, 0, len(b.Omitted)+len(b.Nodes))
+	for _, o := range b.Omitted {
+		reason := strings.ToUpper(o.Reason.String())
 		i := statuspage.Item{Name: statuspage.SafeText(o.Name), Filter: statuspage.SafeText(o.Name)}
 		switch o.Reason {
 		case roster.ControlPlane, roster.ExcludedByLabel, roster.NotSelected:
-			i.Summary = statuspage.Line{Text: excludedPrefix + why}
+			i.Summary = statuspage.Line{Text: excludedPrefix + reason}
 		case roster.NotResolvedYet:
-			i.Summary = statuspage.Line{Severity: statuspage.Warning, Text: "left out: " + why}
+			i.Summary = statuspage.Line{Severity: statuspage.Warning, Text: "omitted: " + reason}
 		default:
-			i.Summary = statuspage.Line{Severity: statuspage.Error, Text: "left out: " + why}
+			i.Summary = statuspage.Line{Severity: statuspage.Error, Text: "omitted: " + reason}
 		}
 		if o.Advice != "" {
 			i.Lines = []statuspage.Line{{Text: statuspage.SafeText(o.Advice)}}
@@ -129,19 +129,19 @@ func (m *pageBuilder) omittedItems() []statuspage.Item {
 	return all
 }
 
-// isExcluded reports whether a node is none of those that are to be told.
+// isExcluded reports whether a node is not eligible, so that its omission is intended.
 func isExcluded(i *statuspage.Item) bool { return strings.HasPrefix(i.Summary.Text, excludedPrefix) }
 
-// addExplanation adds how it came about that a node is told as it is, or left out.
-func (m *pageBuilder) addExplanation(i *statuspage.Item) {
-	e, known := m.Explain(i.Filter)
+// addExplanation adds the steps that led to the publication or omission of a node.
+func (b *pageBuilder) addExplanation(i *statuspage.Item) {
+	e, known := b.Explain(i.Filter)
 	if !known {
-		return // it has gone meanwhile
+		return // removed since the page was started
 	}
 	if i.Lines == nil {
 		i.Lines = []statuspage.Line{{Text: statuspage.SafeText(e.Verdict)}}
 	}
-	steps := statuspage.Item{Name: "the whole chain", Expanded: m.filter != ""}
+	steps := statuspage.Item{Name: "explanation", Expanded: b.filter != ""}
 	failed := 0
 	for n := range e.Steps {
 		s := &e.Steps[n]
@@ -154,7 +154,7 @@ func (m *pageBuilder) addExplanation(i *statuspage.Item) {
 		fact := &steps.Facts[len(steps.Facts)-1]
 		fact.Values = append(fact.Values, stepLine(s))
 	}
-	steps.Summary.Text = fmt.Sprintf("%s, %d of them no", statuspage.FormatCount(len(e.Steps), "step", "steps"), failed)
+	steps.Summary.Text = fmt.Sprintf("%s, %d failed", statuspage.FormatCount(len(e.Steps), "step", "steps"), failed)
 	i.Items = append(i.Items, steps)
 }
 
@@ -167,7 +167,7 @@ func stepLine(s *roster.Step) statuspage.Line {
 	case roster.Passed:
 		line.Text = "ok: " + line.Text
 	case roster.Failed:
-		line = statuspage.Line{Severity: statuspage.Error, Text: "no: " + line.Text}
+		line = statuspage.Line{Severity: statuspage.Error, Text: "failed: " + line.Text}
 	case roster.Skipped:
 		line.Text = "skipped: " + line.Text
 	}

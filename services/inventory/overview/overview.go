@@ -1,7 +1,7 @@
-// Package overview is what the inventory shows people of itself: what its sources are worth, each
-// node with the chain from what is said of it to what is told, who is told, and what the cloud's API
-// costs. It promises to be bounded whatever there is, and to put the worst on top. It refuses to
-// judge a node, and to know how it is shown.
+// Package overview builds the inventory's status page: the state of its source, each node with the
+// steps that led to its publication or omission, the subscribers, and the use of the IONOS API. It
+// guarantees that the page is bounded whatever the state, and that the most severe problems come
+// first. It does not decide anything about a node, nor does it render the page.
 package overview
 
 import (
@@ -17,40 +17,40 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Config is what the overview is made from.
+// Config holds the inputs of the page.
 type Config struct {
-	Version, Instance string // which replica this is
+	Version, Instance string // of this replica
 	Kind              string // SOURCE_KIND
 
 	ReadState   func() State
 	Explain     func(name string) (e roster.Explanation, known bool)
 	Subscribers func() []nodeserver.Subscriber
-	Cloud       Cloud // nil: none is needed
+	Cloud       Cloud // nil if addresses come from elsewhere
 }
 
-// Cloud says what the cloud's API costs.
+// Cloud reports the request budget and the token of the IONOS API.
 type Cloud interface {
 	Budget() ionos.Budget
 	TokenExpiry() (at time.Time, known bool, err error)
 }
 
-// State is what the roster says at a moment.
+// State is the state of the roster at one moment.
 type State struct {
 	Status  roster.Status
-	Nodes   []*roster.Node // by name
+	Nodes   []*roster.Node // sorted by name
 	Omitted []roster.Omission
 	Listing Listing
 }
 
 // Listing is the last listing of the cloud.
 type Listing struct {
-	StartedAt time.Time // when it began; zero: there was none
+	StartedAt time.Time // zero if there was none
 	Duration  time.Duration
 	Servers   int
-	Err       error // why it gave nothing
+	Err       error // nil if it succeeded
 }
 
-// What a page shows at most. Beyond that it says how much is left out.
+// Limits of a page. It says how much it does not show.
 const (
 	maxNodes       = 1000
 	maxOpen        = 5
@@ -58,7 +58,7 @@ const (
 	maxDetails     = 4 << 20 // bytes of the nodes' details
 )
 
-// Page looks around. Asked is a node's name, to see that one alone, or empty.
+// Page returns the page at this time. Filter is the name of the only node to show, or empty.
 func (c *Config) Page(at time.Time, filter string) statuspage.Page {
 	b := pageBuilder{Config: c, State: c.ReadState(), at: at, filter: filter}
 	if filter != "" {
@@ -77,7 +77,7 @@ func (c *Config) Page(at time.Time, filter string) statuspage.Page {
 	return p
 }
 
-// pageBuilder is a page in the making.
+// pageBuilder builds one page and collects what its headline names.
 type pageBuilder struct {
 	*Config
 	State
@@ -85,27 +85,27 @@ type pageBuilder struct {
 	at     time.Time
 	filter string
 
-	problems, warnings []string // what is to be said on top
+	problems, warnings []string // for the headline
 }
 
-func (m *pageBuilder) addProblemf(g statuspage.Severity, format string, args ...any) {
+func (b *pageBuilder) addProblemf(g statuspage.Severity, format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); g {
 	case statuspage.Error:
-		m.problems = append(m.problems, text)
+		b.problems = append(b.problems, text)
 	case statuspage.Warning:
-		m.warnings = append(m.warnings, text)
+		b.warnings = append(b.warnings, text)
 	}
 }
 
-// headline says in a sentence whether all is well.
-func (m *pageBuilder) headline() statuspage.Line {
-	line := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("All is well: %s told.", countNodes(len(m.Nodes)))}
-	texts := slices.Concat(m.problems, m.warnings)
+// headline summarizes the page in one sentence.
+func (b *pageBuilder) headline() statuspage.Line {
+	line := statuspage.Line{Severity: statuspage.OK, Text: statuspage.FormatCount(len(b.Nodes), "node", "nodes") + " published."}
+	texts := slices.Concat(b.problems, b.warnings)
 	if len(texts) > 0 {
 		line.Severity = statuspage.Warning
 		line.Text = strings.ToUpper(texts[0][:1]) + strings.Join(texts, ", ")[1:] + "."
 	}
-	if len(m.problems) > 0 {
+	if len(b.problems) > 0 {
 		line.Severity = statuspage.Error
 	}
 	return line
@@ -113,29 +113,29 @@ func (m *pageBuilder) headline() statuspage.Line {
 
 func countNodes(n int) string { return statuspage.FormatCount(n, "node is", "nodes are") }
 
-// sourceSection says what the roster is worth.
-func (m *pageBuilder) sourceSection() statuspage.Section {
+// sourceSection shows the sync state of the source's parts.
+func (b *pageBuilder) sourceSection() statuspage.Section {
 	s := statuspage.Section{Title: "Source"}
-	t := &statuspage.Table{Columns: []string{"part", "state", "for", "why"}}
+	t := &statuspage.Table{Columns: []string{"part", "state", "for", "reason"}}
 	parts := []struct {
 		name, is string
 		part     roster.Part
-	}{{"membership", "is", m.Status.Membership}, {"addresses", "are", m.Status.Addresses}}
+	}{{"membership", "is", b.Status.Membership}, {"addresses", "are", b.Status.Addresses}}
 	reasons := false
 	for _, p := range parts {
-		grade := map[roster.Sync]statuspage.Severity{roster.Synced: statuspage.OK, roster.Degraded: statuspage.Warning}[p.part.Sync]
-		if grade == statuspage.None {
-			grade = statuspage.Error
+		severity := map[roster.Sync]statuspage.Severity{roster.Synced: statuspage.OK, roster.Degraded: statuspage.Warning}[p.part.Sync]
+		if severity == statuspage.None {
+			severity = statuspage.Error
 		}
-		if grade != statuspage.OK {
-			m.addProblemf(grade, "%s %s %s", p.name, p.is, p.part.Sync)
+		if severity != statuspage.OK {
+			b.addProblemf(severity, "%s %s %s", p.name, p.is, p.part.Sync)
 		}
 		age := ""
 		if !p.part.Since.IsZero() {
-			age = statuspage.FormatAge(m.at, p.part.Since)
+			age = statuspage.FormatAge(b.at, p.part.Since)
 		}
 		reasons = reasons || p.part.Reason != ""
-		t.Rows = append(t.Rows, []statuspage.Line{{Text: p.name}, {Severity: grade, Text: p.part.Sync.String()}, {Text: age}, {Text: statuspage.SafeText(p.part.Reason)}})
+		t.Rows = append(t.Rows, []statuspage.Line{{Text: p.name}, {Severity: severity, Text: p.part.Sync.String()}, {Text: age}, {Text: statuspage.SafeText(p.part.Reason)}})
 	}
 	if !reasons {
 		t.Columns = t.Columns[:3]
@@ -144,38 +144,38 @@ func (m *pageBuilder) sourceSection() statuspage.Section {
 		}
 	}
 	s.Table = t
-	if m.Status.Observation == 0 {
-		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Error, Text: "There was no complete observation yet, so nobody is told anything."})
+	if b.Status.Observation == 0 {
+		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Error, Text: "No complete observation yet: nothing is published."})
 	} else {
-		s.Lines = append(s.Lines, statuspage.Linef("The nodes are those of SOURCE_KIND=%s. Observation %d, of everything, was complete %s ago.",
-			m.Kind, m.Status.Observation, statuspage.FormatAge(m.at, m.Status.ObservedAt)))
+		s.Lines = append(s.Lines, statuspage.Linef("SOURCE_KIND is %s. Observation %d was complete %s ago.",
+			b.Kind, b.Status.Observation, statuspage.FormatAge(b.at, b.Status.ObservedAt)))
 	}
-	if m.Status.Observation > 0 && !m.Status.Told {
-		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Warning, Text: "The first word is not given yet: subscribers keep what they have."})
+	if b.Status.Observation > 0 && !b.Status.Told {
+		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Warning, Text: "Not published yet: subscribers keep their current set."})
 	}
 	var ports []string
-	for _, p := range m.Status.Ports {
+	for _, p := range b.Status.Ports {
 		ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
 	}
 	if ports != nil {
-		s.Lines = append(s.Lines, statuspage.Linef("The source's own endpoints have the ports %s.", statuspage.SafeText(strings.Join(ports, ", "))))
+		s.Lines = append(s.Lines, statuspage.Linef("The source's endpoints use the ports %s.", statuspage.SafeText(strings.Join(ports, ", "))))
 	}
 	return s
 }
 
-// subscribersSection says who is told, and how far.
-func (m *pageBuilder) subscribersSection() statuspage.Section {
+// subscribersSection shows the subscribers and their lag.
+func (b *pageBuilder) subscribersSection() statuspage.Section {
 	s := statuspage.Section{Title: "Subscribers"}
-	all := m.Subscribers()
+	all := b.Subscribers()
 	if len(all) == 0 {
-		m.addProblemf(statuspage.Warning, "nobody subscribes")
-		s.Lines = []statuspage.Line{statuspage.Linef("Nobody subscribes at present. Is this inventory's address that of the writer's INVENTORY_ADDRESS, and its SAN in ALLOWED_CLIENTS_FILE?")}
+		b.addProblemf(statuspage.Warning, "no subscribers")
+		s.Lines = []statuspage.Line{statuspage.Linef("No subscribers. Check INVENTORY_ADDRESS at the writer and its SAN in ALLOWED_CLIENTS_FILE.")}
 		return s
 	}
 	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}
 	slow := 0
 	for i := range all {
-		row, isSlow := m.subscriberRow(&all[i])
+		row, isSlow := b.subscriberRow(&all[i])
 		if isSlow {
 			slow++
 		}
@@ -184,19 +184,19 @@ func (m *pageBuilder) subscribersSection() statuspage.Section {
 		}
 	}
 	if slow > 0 {
-		m.addProblemf(statuspage.Warning, "%s slow", statuspage.FormatCount(slow, "subscriber is", "subscribers are"))
+		b.addProblemf(statuspage.Warning, "%s slow", statuspage.FormatCount(slow, "subscriber is", "subscribers are"))
 	}
 	s.Table = t
 	if n := len(all) - len(t.Rows); n > 0 {
-		s.Omitted = fmt.Sprintf("%d more are left out.", n)
+		s.Omitted = fmt.Sprintf("%d more not shown.", n)
 	}
 	return s
 }
 
-// lagThreshold is how long a subscriber may not have read anything: heartbeats come every 5 s.
+// lagThreshold is how long a subscriber may read nothing: three heartbeats, which come every 5 s.
 const lagThreshold = 15 * time.Second
 
-func (m *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {
+func (b *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {
 	view := "all nodes"
 	if sel := sub.View.Selector; sel != nil && !sel.Empty() {
 		view = statuspage.SafeText(sel.String())
@@ -206,13 +206,13 @@ func (m *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspag
 	}
 	lag := statuspage.Line{Severity: statuspage.OK, Text: "none"}
 	read := cmp.Or(sub.LastSentAt, sub.Since)
-	idle := "has read nothing for " + statuspage.FormatAge(m.at, read)
+	idle := "has read nothing for " + statuspage.FormatAge(b.at, read)
 	switch {
-	case m.at.Sub(read) > lagThreshold:
+	case b.at.Sub(read) > lagThreshold:
 		slow = true
 		lag = statuspage.Line{Severity: statuspage.Warning, Text: idle}
 	case !sub.Synced:
-		lag = statuspage.Line{Text: "waits for the first word"}
+		lag = statuspage.Line{Text: "waiting for first publication"}
 	}
 	if sub.Lag > 0 {
 		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(sub.Lag, 1<<30)), "change", "changes")}
@@ -220,5 +220,5 @@ func (m *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspag
 	if slow && sub.Lag > 0 {
 		lag.Text += ", " + idle
 	}
-	return []statuspage.Line{{Text: statuspage.SafeText(sub.Name)}, {Text: view}, {Text: statuspage.FormatAge(m.at, sub.Since)}, lag}, slow
+	return []statuspage.Line{{Text: statuspage.SafeText(sub.Name)}, {Text: view}, {Text: statuspage.FormatAge(b.at, sub.Since)}, lag}, slow
 }

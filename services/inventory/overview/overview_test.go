@@ -39,7 +39,7 @@ func node(name string, state roster.State, address string) *roster.Node {
 	}
 }
 
-// fixture is what a Config is made from, all of it well.
+// fixture holds the inputs of a Config.
 type fixture struct {
 	state       State
 	cloud       *fakeCloud
@@ -61,7 +61,7 @@ func healthyFixture() *fixture {
 			{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no control plane label"},
 			{Stage: roster.StageMatch, Question: "Which server, by its provider ID?", Result: roster.Failed, Saw: "the node has none"},
 			{Stage: roster.StageMatch, Question: "Which server, by its name?", Result: roster.Skipped, Saw: "none"},
-			{Stage: roster.StageClaim, Question: "Who waits", Result: roster.Note, Saw: "nobody"},
+			{Stage: roster.StageClaim, Question: "Other claimants", Result: roster.Note, Saw: "none"},
 		},
 		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now.Add(-2 * time.Second), Synced: true}},
 	}
@@ -76,13 +76,13 @@ func (w *fixture) page(filter string) statuspage.Page {
 			return state
 		},
 		Explain: func(name string) (roster.Explanation, bool) {
-			e := roster.Explanation{Steps: w.steps, Verdict: "It is what " + name + " is."}
+			e := roster.Explanation{Steps: w.steps, Verdict: "The conclusion about " + name + "."}
 			for _, o := range w.state.Omitted {
 				if o.Name == name {
-					e.Left, e.Verdict = o.Reason, "Left out: "+o.Advice
+					e.Left, e.Verdict = o.Reason, "Omitted: "+o.Advice
 				}
 			}
-			return e, !strings.HasPrefix(name, "nobody")
+			return e, !strings.HasPrefix(name, "unknown")
 		},
 		Subscribers: func() []nodeserver.Subscriber { return w.subscribers },
 	}
@@ -104,7 +104,7 @@ func TestShowsNodesWorstFirst(t *testing.T) {
 	w.state.Omitted = append(w.state.Omitted,
 		roster.Omission{Name: "worker-8", Reason: roster.NotResolvedYet, Advice: "Wait."},
 		roster.Omission{Name: "worker-9", Reason: roster.NoAddressOnLAN, Advice: "Give its server a NIC on LAN 2."})
-	w.state.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "listing of the cloud: 503"}
+	w.state.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "cloud listing failed: 503"}
 	if diff := cmp.Diff(golden, renderText(t, w.page(""))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -113,38 +113,38 @@ func TestShowsNodesWorstFirst(t *testing.T) {
 const golden = `slicefeed-inventory
 inventory-1 v1.2.3, as of 2026-03-01 03:00:00 UTC
 
-WRONG  2 nodes are left out though they count, addresses are degraded, 1 node is not ready.
+WRONG  2 eligible nodes omitted, addresses are degraded, 1 node is not ready.
 
 SOURCE
-The nodes are those of SOURCE_KIND=kubernetes. Observation 7, of everything, was complete 20s ago.
-part        state     for  why
+SOURCE_KIND is kubernetes. Observation 7 was complete 20s ago.
+part        state     for  reason
 membership  synced    1h
-addresses   degraded  1m   listing of the cloud: 503
+addresses   degraded  1m   cloud listing failed: 503
 
 NODES
-WRONG  worker-9  left out: NO_ADDRESS_ON_LAN
+WRONG  worker-9  omitted: NO_ADDRESS_ON_LAN
        Give its server a NIC on LAN 2.
-              the whole chain  4 steps, 1 of them no
-LOOK   worker-8  left out: NOT_RESOLVED_YET
+              explanation  4 steps, 1 failed
+LOOK   worker-8  omitted: NOT_RESOLVED_YET
        Wait.
-              the whole chain  4 steps, 1 of them no
+              explanation  4 steps, 1 failed
 LOOK   worker-3  not ready at 10.0.1.13  for 3h, zone de-1
-       It is what worker-3 is.
-       chain: Node worker-3 → server server-of-worker-3 → 10.0.1.13
-              the whole chain  4 steps, 1 of them no
+       The conclusion about worker-3.
+       resolved: Node worker-3 → server server-of-worker-3 → 10.0.1.13
+              explanation  4 steps, 1 failed
 OK     worker-1  ready at 10.0.1.11  for 3h, zone de-1
        worker-2  draining at 10.0.1.12  for 3h, zone de-1
-       master    left out on purpose: CONTROL_PLANE
+       master    excluded: CONTROL_PLANE
 
 SUBSCRIBERS
 client                       view       for  lag
 spiffe://example.org/writer  all nodes  1h   none
 
-CLOUD API
+IONOS API
 about           state
 last listing    30s ago, 4 servers in 250ms
-request budget  58 requests could leave at once; at most 120 do in any minute
-token           it expires in 90d, on 2026-05-30
+request budget  58 requests available now; the limit is 120 per minute
+token           expires in 90d, on 2026-05-30
 
 More of one alone: slicefeed-inventory status NAME
 `
@@ -155,39 +155,39 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		grade statuspage.Severity
 		says  []string
 	}{
-		"all is well": {func(*fixture) {}, statuspage.OK, []string{"All is well: 2 nodes are told.", "OK     worker-1  ready at 10.0.1.11", "left out on purpose: CONTROL_PLANE"}},
+		"no problems": {func(*fixture) {}, statuspage.OK, []string{"2 nodes published.", "OK     worker-1  ready at 10.0.1.11", "excluded: CONTROL_PLANE"}},
 		"membership is degraded": {func(w *fixture) {
-			w.state.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "the source is silent"}
-		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   the source is silent"}},
+			w.state.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
+		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   no contact with the source"}},
 		"addresses are unsynced": {func(w *fixture) { w.state.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
 		"the start": {func(w *fixture) { w.state = State{} }, statuspage.Error, []string{
-			"There was no complete observation yet", "The source has told no node yet.", "there was none yet",
+			"No complete observation yet: nothing is published.", "The source has reported no nodes yet.", "none yet",
 		}},
-		"a first word that is not given":  {func(w *fixture) { w.state.Status.Told = false }, statuspage.OK, []string{"The first word is not given yet"}},
+		"not published yet":               {func(w *fixture) { w.state.Status.Told = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},
 		"no node is ready":                {func(w *fixture) { w.state.Nodes = w.state.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
-		"a node that is left out":         {func(w *fixture) { w.state.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 node is left out though it counts.", "WRONG  master    left out: AMBIGUOUS_SERVER"}},
-		"a node that is new":              {func(w *fixture) { w.state.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 node is left out though it counts."}},
-		"nobody subscribes":               {func(w *fixture) { w.subscribers = nil }, statuspage.Warning, []string{"Nobody subscribes.", "ALLOWED_CLIENTS_FILE"}},
+		"an omitted node":                 {func(w *fixture) { w.state.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "WRONG  master    omitted: AMBIGUOUS_SERVER"}},
+		"a new node":                      {func(w *fixture) { w.state.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
+		"no subscribers":                  {func(w *fixture) { w.subscribers = nil }, statuspage.Warning, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
 		"a subscriber that reads nothing": {func(w *fixture) { w.subscribers[0].LastSentAt, w.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
 		"a subscriber that never did":     {func(w *fixture) { w.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
 		"a subscriber with a view": {func(w *fixture) {
 			w.subscribers[0].Operator, w.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 		}, statuspage.OK, []string{"pool=blue, operator"}},
-		"a listing that failed":       {func(w *fixture) { w.state.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, and it failed: 503"}},
-		"a budget that is used up":    {func(w *fixture) { w.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits for 9s"}},
-		"a token that ends in weeks":  {func(w *fixture) { w.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
-		"a token that ends in days":   {func(w *fixture) { w.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
-		"a token that has ended":      {func(w *fixture) { w.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"it expired on 2026-03-01 02:00:00 UTC"}},
-		"a token that cannot be read": {func(w *fixture) { w.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
-		"a token that says nothing":   {func(w *fixture) { w.cloud.expires = time.Time{} }, statuspage.OK, []string{"it does not say when it expires"}},
-		"ports of a Service":          {func(w *fixture) { w.state.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"have the ports http 80/TCP."}},
+		"a failed listing":              {func(w *fixture) { w.state.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, failed: 503"}},
+		"an exhausted budget":           {func(w *fixture) { w.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits 9s"}},
+		"a token that expires in weeks": {func(w *fixture) { w.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
+		"a token that expires in days":  {func(w *fixture) { w.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
+		"an expired token":              {func(w *fixture) { w.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
+		"an unreadable token":           {func(w *fixture) { w.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
+		"a token without expiry":        {func(w *fixture) { w.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
+		"ports of a Service":            {func(w *fixture) { w.state.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := healthyFixture()
 			c.alter(w)
 			p := w.page("")
 			if p.Summary.Severity != c.grade {
-				t.Errorf("it is %s: %s", p.Summary.Severity, p.Summary.Text)
+				t.Errorf("severity %s: %s", p.Summary.Severity, p.Summary.Text)
 			}
 			for _, want := range c.says {
 				if texts := renderText(t, p); !strings.Contains(texts, want) {
@@ -203,12 +203,12 @@ func TestFilterShowsOneNodeExpanded(t *testing.T) {
 	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Expanded || p.Filter != "worker-1" || p.Summary.Severity != statuspage.OK {
 		t.Errorf("%+v", p)
 	}
-	if texts := renderText(t, p); !strings.Contains(texts, "chain: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "no: Which server, by its provider ID? (the node has none)") {
-		t.Errorf("no chain in:\n%s", texts)
+	if texts := renderText(t, p); !strings.Contains(texts, "resolved: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "failed: Which server, by its provider ID? (the node has none)") {
+		t.Errorf("no explanation in:\n%s", texts)
 	}
-	p = healthyFixture().page("nobody")
-	if texts := renderText(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(texts, "It is what nobody is.") || !strings.Contains(texts, "There is no node of this name here.") {
-		t.Errorf("of one that is not there:\n%s", texts)
+	p = healthyFixture().page("unknown")
+	if texts := renderText(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(texts, "The conclusion about unknown.") || !strings.Contains(texts, "No node has this name.") {
+		t.Errorf("page of an unknown node:\n%s", texts)
 	}
 }
 
@@ -234,14 +234,14 @@ func TestPageIsBoundedAndEscaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page.Len() > 8<<20 {
-		t.Errorf("it has %d bytes", page.Len())
+		t.Errorf("page has %d bytes", page.Len())
 	}
 	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "\x1b") {
-		t.Error("markup came in")
+		t.Error("page contains unescaped text")
 	}
-	for _, want := range []string{"5003 more nodes are left out.", "are left out: choose one", "2801 more are left out.", "&lt;script&gt;"} {
+	for _, want := range []string{"5003 more nodes are left out.", "are left out: choose one", "2801 more not shown.", "&lt;script&gt;"} {
 		if !strings.Contains(page.String(), want) {
-			t.Errorf("it does not say %q", want)
+			t.Errorf("page lacks %q", want)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (r *Roster) resolve(m *member) {
 		return
 	}
 	if r.cloud.began.IsZero() {
-		m.why = omission{reason: NotResolvedYet, advice: "The cloud has not been listed yet: wait, or see the reason in the status of the addresses."}
+		m.why = omission{reason: NotResolvedYet, advice: "The cloud has not been listed yet. Wait, or see the status of addresses."}
 		return
 	}
 	found := r.cloud.match(m.Candidate)
@@ -147,7 +147,7 @@ func (r *Roster) resolve(m *member) {
 	switch {
 	case found.by == byName && found.id != "" && !fresh:
 		// A name is reused by the next machine: only a listing of this node's time counts.
-		m.why = omission{reason: NotFoundInIONOS, advice: fmt.Sprintf("Server %s has the node's name, but was listed before the node was seen.", found.id)}
+		m.why = omission{reason: NotFoundInIONOS, advice: fmt.Sprintf("Server %s has the node's name, but was listed before the node was first seen.", found.id)}
 	case found.server != nil:
 		m.server = found.id
 		left := r.sieve(m).sift(found.server.addresses())
@@ -157,7 +157,7 @@ func (r *Roster) resolve(m *member) {
 		m.odd = found.why.reason == InvalidRecord
 	}
 	if m.why.reason != 0 && !fresh {
-		m.why = omission{reason: NotResolvedYet, advice: "The last listing of the cloud began before the node was seen, so wait for the next; as of now: " + m.why.advice}
+		m.why = omission{reason: NotResolvedYet, advice: "The last cloud listing started before the node was first seen. Wait for the next one. As of that listing: " + m.why.advice}
 	}
 }
 
@@ -178,37 +178,37 @@ func (r *Roster) adviseServer(reason Reason, s *Server, borne []netip.Addr) omis
 	case reason == 0:
 		return omission{}
 	case reason == NoAddressOnLAN && len(borne) > 0:
-		what += ", at which no node can be reached: give its NIC an address"
+		what += ", which no node can use. Give its NIC another address"
 	case reason == NoAddressOnLAN:
-		what = fmt.Sprintf("Server %s has no address on the configured LAN (it has %d NICs there): attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID", s.ID, len(s.NICs))
+		what = fmt.Sprintf("Server %s has no address on the configured LAN (NICs there: %d). Attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID", s.ID, len(s.NICs))
 	case reason == OutsideSubnet:
-		what += fmt.Sprintf(", none of them inside %s: check SECURED_SUBNET_CIDR", texts(r.cfg.CIDRs))
+		what += fmt.Sprintf(", none of them inside %s. Check SECURED_SUBNET_CIDR", texts(r.cfg.CIDRs))
 	case reason == SharedAddress:
-		what += ", each of them a failover address or seen on another server too: give the server an address of its own"
+		what += ", each of them a failover address or also listed on another server. Give the server its own address"
 	case reason == AmbiguousAddress:
-		what += ", of which several could be meant and none is the Node's only InternalIP: narrow SECURED_SUBNET_CIDR, or remove the address that is not meant"
+		what += ", several of them usable, and the Node's InternalIPs do not identify one. Narrow SECURED_SUBNET_CIDR, or remove the unused address"
 	}
 	return omission{reason: reason, advice: strings.ToUpper(what[:1]) + what[1:] + "."}
 }
 
 func (r *Roster) adviseNode(reason Reason, ips []netip.Addr) omission {
 	are := "The Node's InternalIPs are"
-	none := "The Node has no address of type InternalIP: see what its kubelet or cloud controller reports."
+	none := "The Node has no address of type InternalIP. Check what its kubelet or cloud controller reports."
 	if r.cfg.Resolver == ByRecord {
 		are = "The addresses in the source are"
-		none = "The source gives no address of this node."
+		none = "The source has no address for this node."
 	}
 	switch {
 	case reason == 0:
 		return omission{}
 	case reason == NoAddressOnLAN && len(ips) > 0:
-		return omission{reason: reason, advice: fmt.Sprintf("%s %s, at which no node can be reached: correct them where they come from.", are, texts(ips))}
+		return omission{reason: reason, advice: fmt.Sprintf("%s %s, which no node can use. Correct them where they come from.", are, texts(ips))}
 	case reason == NoAddressOnLAN:
 		return omission{reason: reason, advice: none}
 	case reason == OutsideSubnet:
-		return omission{reason: reason, advice: fmt.Sprintf("%s %s, none of them inside %s: check SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
+		return omission{reason: reason, advice: fmt.Sprintf("%s %s, none of them inside %s. Check SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
 	}
-	return omission{reason: AmbiguousAddress, advice: fmt.Sprintf("%s %s, of which several are inside %s: narrow SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
+	return omission{reason: AmbiguousAddress, advice: fmt.Sprintf("%s %s, several of them inside %s. Narrow SECURED_SUBNET_CIDR.", are, texts(ips), texts(r.cfg.CIDRs))}
 }
 
 // lans names the LANs that a server has NICs on.

@@ -95,7 +95,7 @@ func (r *Roster) publish(m *member) {
 	case m.held.empty() && !m.waits.empty():
 		a := m.waits.list()[0]
 		r.show(m, nil, omission{reason: SharedAddress, advice: fmt.Sprintf(
-			"Its address %s is borne by the node %q, which the same data names: delete the Node that is gone, or give each an address of its own.",
+			"Its address %s is assigned to node %q, which the same data names. Delete the Node that is gone, or give each its own address.",
 			a, clip(r.owners[a].Name))})
 	case m.held.empty():
 		r.show(m, nil, m.why)

@@ -56,19 +56,19 @@ func (r *Roster) Explain(name string) (e Explanation, known bool) {
 
 // questions are those of stages that were not reached.
 var questions = map[string]string{
-	StageMatch: "Which server is it?", StageAddress: "Which address counts?", StageClaim: "May it bear the address?",
+	StageMatch: "Which server is it?", StageAddress: "Which address is used?", StageClaim: "Can the address be assigned?",
 }
 
 func (r *Roster) explainUnknown(name string) Explanation {
 	var c chain
 	if !r.looks.complete {
-		c.add(Skipped, StageSource, "Is it there?", "there was no complete look at the source yet")
+		c.add(Skipped, StageSource, "Is it in the source?", "no full verification of the source yet")
 		return Explanation{Steps: c, Verdict: fmt.Sprintf(
-			"Nothing is known of %q so far: %s. Wait, or mend that first.", clip(name), r.membership.Reason)}
+			"Node %q is unknown so far: %s. Fix that, or wait.", clip(name), r.membership.Reason)}
 	}
-	c.add(Failed, StageSource, "Is it there?", "the source tells no node of this name")
+	c.add(Failed, StageSource, "Is it in the source?", "no node has this name")
 	return Explanation{Steps: c, Verdict: fmt.Sprintf(
-		"The source knows no node %q: check the name, and that this inventory is that of the node's cluster.", clip(name))}
+		"Node %q is not in the source. Check the name, and that this inventory reads the node's cluster.", clip(name))}
 }
 
 // candidate makes up for what the source left out of its trail.
@@ -77,13 +77,13 @@ func (c *chain) candidate(n Candidate) {
 		return slices.ContainsFunc(*c, func(s Step) bool { return s.Stage == stage && (!failed || s.Result == Failed) })
 	}
 	if n.Bad != "" && !has(StageSource, true) {
-		c.add(Failed, StageSource, "Can what the source says be used?", "%s", n.Bad)
+		c.add(Failed, StageSource, "Is its data valid?", "%s", n.Bad)
 	}
 	switch {
 	case n.Excluded != 0 && !has(StageEligibility, true):
 		c.add(Failed, StageEligibility, "Is it eligible?", "%s", cmp.Or(n.Advice, shout(n.Excluded)))
 	case !has(StageEligibility, false):
-		c.add(Passed, StageEligibility, "Is it eligible?", "nothing speaks against it")
+		c.add(Passed, StageEligibility, "Is it eligible?", "not excluded")
 	}
 	if !has(StageState, false) {
 		c.add(Note, StageState, "Which state is it in?", "%s", shout(n.State))
@@ -94,7 +94,7 @@ func (c *chain) candidate(n Candidate) {
 func (r *Roster) explainCloud(c *chain, m *member) {
 	l := &r.lists
 	if r.cloud.began.IsZero() {
-		c.add(Failed, StageMatch, "Is the cloud listed?", "%s", join("not yet", l.err))
+		c.add(Failed, StageMatch, "Has the cloud been listed?", "%s", join("not yet", l.err))
 		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: the cloud has not been listed")
 		return
 	}
@@ -103,14 +103,14 @@ func (r *Roster) explainCloud(c *chain, m *member) {
 	early := m.firstSeen.Sub(r.cloud.began).Round(time.Millisecond)
 	switch {
 	case r.fresh(m):
-		c.add(Passed, StageMatch, "Is the last listing of its time?", "it began after the node was seen first")
+		c.add(Passed, StageMatch, "Is the last listing recent enough?", "it started after the node was first seen")
 	case !m.want.empty():
-		c.add(Note, StageMatch, "Is the last listing of its time?", "it began %s before the node was seen first, which does not matter to an ID", early)
+		c.add(Note, StageMatch, "Is the last listing recent enough?", "it started %s before the node was first seen, which is enough for a match by ID", early)
 	default:
-		c.add(Failed, StageMatch, "Is the last listing of its time?", "it began %s before the node was seen first: the next will tell", early)
+		c.add(Failed, StageMatch, "Is the last listing recent enough?", "it started %s before the node was first seen; wait for the next one", early)
 	}
 	if found.server == nil {
-		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: there is no server to take it from")
+		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: no server matches")
 		return
 	}
 	r.explainAddresses(c, m, r.sieve(m).sift(found.server.addresses()), found.server)
@@ -146,7 +146,7 @@ func (c *chain) identities(cl *cloud, n Candidate, found match) {
 	add(byProviderID, "Which server, by its provider ID?", known && cl.exists(id), saw)
 
 	uuid := strings.ToLower(n.SystemUUID)
-	saw = fmt.Sprintf("%q is no UUID", clip(n.SystemUUID))
+	saw = fmt.Sprintf("%q is not a UUID", clip(n.SystemUUID))
 	switch {
 	case uuid == "":
 		saw = "the node has none"
@@ -170,7 +170,7 @@ func (c *chain) identities(cl *cloud, n Candidate, found match) {
 		saw = fmt.Sprintf("%d servers have the name %q, among them %s and %s", len(named), clip(n.Name), named[0].ID, named[1].ID)
 	}
 	if found.by != byName {
-		saw += "; a name counts only where no ID says anything"
+		saw += "; names are used only if no ID identifies a server"
 	}
 	add(byName, "Which server, by its name?", false, saw)
 }
@@ -178,12 +178,12 @@ func (c *chain) identities(cl *cloud, n Candidate, found match) {
 // describe says which server has an ID.
 func (c *cloud) describe(id string) string {
 	if what, bad := c.bad[id]; bad {
-		return fmt.Sprintf("server %s, whose data cannot be used (%s)", id, clip(what))
+		return fmt.Sprintf("server %s, which has invalid data (%s)", id, clip(what))
 	}
 	if s := c.byID[id]; s != nil {
 		return fmt.Sprintf("server %s (%q)", id, clip(s.Name))
 	}
-	return "no server"
+	return "not a known server"
 }
 
 // explainAddresses explains the fate of each address of a server, or of the node itself (nil).
@@ -202,28 +202,28 @@ func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
 		var fate string
 		switch rivals := len(left.of(f)) - 1; {
 		case !reachable(a):
-			fate = "no address at which a node can be reached"
+			fate = "loopback, link-local, multicast or unspecified address"
 		case !slices.Contains(left.inside, a):
-			fate = "outside of " + texts(r.cfg.CIDRs)
+			fate = "outside " + texts(r.cfg.CIDRs)
 		case !slices.Contains(left.own, a) && r.cloud.failover[a]:
 			fate = "a failover address of its LAN, which moves between servers"
 		case !slices.Contains(left.own, a):
-			fate = fmt.Sprintf("seen on %d servers", r.cloud.bearers[a])
+			fate = fmt.Sprintf("listed on %d servers", r.cloud.bearers[a])
 		case left.chosen[f] == a && rivals == 0:
-			result, fate = Passed, "chosen: the only one of its family that counts"
+			result, fate = Passed, "chosen as the only usable address of its family"
 		case left.chosen[f] == a:
-			result, fate = Passed, "chosen: of several, the one that is an InternalIP of the node"
+			result, fate = Passed, "chosen of several, as an InternalIP of the node"
 		case left.chosen[f].IsValid():
 			fate = fmt.Sprintf("not chosen: %s is an InternalIP of the node, this one is not", left.chosen[f])
 		case s == nil:
-			fate = fmt.Sprintf("one of %d of its family, and nothing tells which is meant", rivals+1)
+			fate = fmt.Sprintf("one of %d usable addresses of its family; nothing identifies the right one", rivals+1)
 		default:
-			fate = fmt.Sprintf("one of %d of its family, and the node's InternalIPs (%s) do not tell which is meant", rivals+1, orNone(texts(preferred)))
+			fate = fmt.Sprintf("one of %d usable addresses of its family; the node's InternalIPs (%s) do not identify the right one", rivals+1, orNone(texts(preferred)))
 		}
-		c.add(result, StageAddress, fmt.Sprintf("Does %s count?", a), "%s%s", s.place(a), fate)
+		c.add(result, StageAddress, fmt.Sprintf("Can %s be used?", a), "%s%s", s.place(a), fate)
 	}
 	if more := len(left.borne) - mostAddresses; more > 0 {
-		c.add(Note, StageAddress, "Are there others?", "%d more", more)
+		c.add(Note, StageAddress, "Are there more?", "%d more", more)
 	}
 }
 
@@ -245,32 +245,32 @@ func (s *Server) place(a netip.Addr) string {
 func (r *Roster) explainClaim(c *chain, m *member) {
 	before := len(*c)
 	say := func(result Result, a netip.Addr, saw string, args ...any) {
-		c.add(result, StageClaim, fmt.Sprintf("Does it bear %s?", a), saw, args...)
+		c.add(result, StageClaim, fmt.Sprintf("Is %s assigned to it?", a), saw, args...)
 	}
 	for f := range m.held {
 		held, want, waits := m.held[f], m.want[f], m.waits[f]
 		switch {
 		case held.IsValid() && held == want && m.heirOf[f] != "":
-			say(Passed, held, "yes; it was the node %q's until an answer gave it to this one", clip(m.heirOf[f]))
+			say(Passed, held, "yes; reassigned from node %q", clip(m.heirOf[f]))
 		case held.IsValid() && held == want:
 			say(Passed, held, "yes")
 		case held.IsValid():
-			say(Passed, held, "yes, still, though the last answer does not give it: an address goes only for another one")
+			say(Passed, held, "yes; the current data no longer has it, but it is kept until another address replaces it")
 		}
 		if waits.IsValid() {
-			say(Failed, waits, "no, the node %q does, which the same data names", clip(r.owners[waits].Name))
+			say(Failed, waits, "no; node %q has it, and the same data names both", clip(r.owners[waits].Name))
 		}
 		if gone := m.lost[f]; !held.IsValid() && gone.address.IsValid() {
-			say(Failed, gone.address, "no more, an answer gave it to the node %q", clip(gone.to))
+			say(Failed, gone.address, "no; reassigned to node %q", clip(gone.to))
 		}
 	}
 	for _, a := range m.held.list() {
 		for _, name := range slices.Sorted(maps.Keys(r.waiting[a])) {
-			c.add(Note, StageClaim, fmt.Sprintf("Who waits for %s?", a), "the node %q: the same data gives it to both", clip(name))
+			c.add(Note, StageClaim, fmt.Sprintf("Other claimants of %s?", a), "node %q; the same data names both", clip(name))
 		}
 	}
 	if len(*c) == before {
-		c.add(Skipped, StageClaim, questions[StageClaim], "not reached: there is no address that counts")
+		c.add(Skipped, StageClaim, questions[StageClaim], "not reached: no usable address")
 	}
 }
 
@@ -278,15 +278,15 @@ func (r *Roster) explainClaim(c *chain, m *member) {
 func (r *Roster) verdict(m *member) string {
 	switch {
 	case m.node == nil:
-		return fmt.Sprintf("Left out, %s: %s", shout(m.left.reason), m.left.advice)
+		return fmt.Sprintf("Omitted, %s: %s", shout(m.left.reason), m.left.advice)
 	case !r.told():
-		return fmt.Sprintf("To be told as %s at %s, once the first word is given (%s).",
+		return fmt.Sprintf("Will be published as %s at %s after the first publication (%s).",
 			shout(m.node.State), texts(m.node.Addresses), r.silentFor())
 	case m.Bad != "":
-		return fmt.Sprintf("Told as %s at %s, as it was before the source's word about it became useless: %s",
+		return fmt.Sprintf("Published as %s at %s, its last valid state; the current record is invalid: %s",
 			shout(m.node.State), texts(m.node.Addresses), m.Bad)
 	}
-	return fmt.Sprintf("Told as %s at %s.", shout(m.node.State), texts(m.node.Addresses))
+	return fmt.Sprintf("Published as %s at %s.", shout(m.node.State), texts(m.node.Addresses))
 }
 
 // silentFor is why the first word is not given yet.
@@ -298,7 +298,7 @@ func (r *Roster) silentFor() string {
 		}
 	}
 	if why == nil {
-		return "some nodes that are READY have no address yet, and may get one"
+		return "some READY nodes have no address yet, and may get one"
 	}
 	return strings.Join(why, "; ")
 }

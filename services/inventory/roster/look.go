@@ -64,7 +64,7 @@ func (r *Roster) Looked(now, began time.Time, look Look, mark uint64, err error)
 	case err != nil:
 		r.lookFailed(now, err.Error())
 	case look == Light && mark == 0:
-		r.lookFailed(now, "the answer says nothing of how fresh it is")
+		r.lookFailed(now, "the response does not say how current it is")
 	case look == Light:
 		l.failures, l.err, l.okAt = 0, "", now
 		switch {

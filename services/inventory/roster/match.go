@@ -84,30 +84,30 @@ func (c *cloud) match(n Candidate) match {
 	claims := c.claims(n.SystemUUID)
 	switch {
 	case known && len(claims) > 0 && !slices.Contains(claims, id):
-		return ambiguous(bySystemUUID, "The provider ID %q names another server than the system UUID %q, which is that of server %s: find out which of the two this node runs on and correct its provider ID.",
+		return ambiguous(bySystemUUID, "The provider ID %q and the system UUID %q name different servers; the UUID is that of server %s. Find out which one this node runs on, and correct its provider ID.",
 			clip(n.ProviderID), clip(n.SystemUUID), claims[0])
 	case known && !c.exists(id):
-		return missing(byProviderID, "No server has the ID %s of the provider ID%s: check that IONOS_DATACENTER_ID names its datacenter, or delete the Node if the server is gone.",
+		return missing(byProviderID, "No server has the ID %s from the provider ID%s. Check that IONOS_DATACENTER_ID names its datacenter, or delete the Node if the server is gone.",
 			id, c.namesake(n.Name))
 	case known && datacenter != "" && c.byID[id] != nil && c.byID[id].Datacenter != datacenter:
-		return ambiguous(byProviderID, "The provider ID %q names the datacenter %s, but server %s is in %s: correct the Node's provider ID.",
+		return ambiguous(byProviderID, "The provider ID %q names the datacenter %s, but server %s is in %s. Correct the Node's provider ID.",
 			clip(n.ProviderID), datacenter, id, c.byID[id].Datacenter)
 	case known:
 		return c.found(byProviderID, id)
 	case len(claims) == 1:
 		return c.found(bySystemUUID, claims[0])
 	case len(claims) > 1:
-		return ambiguous(bySystemUUID, "The system UUID %q is that of server %s, and read in the other byte order that of server %s: set the Node's provider ID to ionos://<server ID>.",
+		return ambiguous(bySystemUUID, "The system UUID %q is that of server %s, and in the other byte order that of server %s. Set the Node's provider ID to ionos://<server ID>.",
 			clip(n.SystemUUID), claims[0], claims[1])
 	}
 	switch named := c.byName[n.Name]; len(named) {
 	case 0:
-		return missing(byName, "No server has the name %q, and %s: check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
+		return missing(byName, "No server has the name %q, and %s. Check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
 			clip(n.Name), n.idsNamingNone())
 	case 1:
 		return c.found(byName, named[0].ID)
 	default:
-		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and %s: set the Node's provider ID to ionos://<server ID>.",
+		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and %s. Set the Node's provider ID to ionos://<server ID>.",
 			len(named), clip(n.Name), named[0].ID, named[1].ID, n.idsNamingNone())
 	}
 }
@@ -118,11 +118,11 @@ func (n Candidate) idsNamingNone() string {
 	case n.ProviderID == "" && n.SystemUUID == "":
 		return "the node has neither a provider ID nor a system UUID"
 	case n.ProviderID == "":
-		return fmt.Sprintf("the node has no provider ID, and its system UUID %q is that of no server", clip(n.SystemUUID))
+		return fmt.Sprintf("the node has no provider ID, and its system UUID %q matches no server", clip(n.SystemUUID))
 	case n.SystemUUID == "":
-		return fmt.Sprintf("the provider ID %q is that of no server, and the node has no system UUID", clip(n.ProviderID))
+		return fmt.Sprintf("the provider ID %q matches no server, and the node has no system UUID", clip(n.ProviderID))
 	}
-	return fmt.Sprintf("neither the provider ID %q nor the system UUID %q is that of a server", clip(n.ProviderID), clip(n.SystemUUID))
+	return fmt.Sprintf("neither the provider ID %q nor the system UUID %q matches a server", clip(n.ProviderID), clip(n.SystemUUID))
 }
 
 func (c *cloud) found(by identity, id string) match {
@@ -130,7 +130,7 @@ func (c *cloud) found(by identity, id string) match {
 		return match{by: by, server: s, id: id}
 	}
 	return match{by: by, id: id, why: omission{reason: InvalidRecord, advice: fmt.Sprintf(
-		"The data of server %s cannot be used (%s): it is tried again with each listing.", id, clip(c.bad[id]))}}
+		"Server %s has invalid data in the cloud (%s). It is read again with each listing.", id, clip(c.bad[id]))}}
 }
 
 // claims returns the servers that the system UUID can mean: as it stands, and with

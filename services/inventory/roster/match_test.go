@@ -127,7 +127,7 @@ func TestAnOmissionQuotesNoEmptyID(t *testing.T) {
 		for _, tc := range []struct{ provider, uuid, says string }{
 			{"", "", "the node has neither a provider ID nor a system UUID"},
 			{"", uuid, `no provider ID, and its system UUID "` + uuid + `"`},
-			{"aws:///eu/i-1", "", `the provider ID "aws:///eu/i-1" is that of no server, and the node has no system UUID`},
+			{"aws:///eu/i-1", "", `the provider ID "aws:///eu/i-1" matches no server, and the node has no system UUID`},
 			{"aws:///eu/i-1", uuid, `neither the provider ID "aws:///eu/i-1" nor the system UUID "` + uuid + `"`},
 		} {
 			advice := cl.match(Candidate{Name: name, ProviderID: tc.provider, SystemUUID: tc.uuid}).why.advice

@@ -28,18 +28,18 @@ func contractProblem(c Candidate) string {
 		{"region", c.Region, maxLabelValueLength},
 	} {
 		if problem := textProblem(f.value, f.limit); problem != "" {
-			return fmt.Sprintf("Its %s %s: correct it in the source.", f.name, problem)
+			return fmt.Sprintf("Its %s %s. Correct it in the source.", f.name, problem)
 		}
 	}
 	switch {
 	case c.Name == "":
-		return "It has no name: correct it in the source."
+		return "It has no name. Correct it in the source."
 	case c.State < Ready || c.State > NotReady:
 		return fmt.Sprintf("Its state is %d, want %d to %d.", c.State, Ready, NotReady)
 	}
 	for key, value := range c.Labels {
 		if textProblem(key, maxLabelKeyLength) != "" || textProblem(value, maxLabelValueLength) != "" {
-			return "A label is longer than Kubernetes allows, or not UTF-8: correct it in the source."
+			return "A label is longer than Kubernetes allows, or not UTF-8. Correct it in the source."
 		}
 	}
 	return ""
@@ -48,7 +48,7 @@ func contractProblem(c Candidate) string {
 func textProblem(text string, limit int) string {
 	switch {
 	case len(text) > limit:
-		return fmt.Sprintf("has %d bytes, at most %d are possible", len(text), limit)
+		return fmt.Sprintf("has %d bytes; the limit is %d", len(text), limit)
 	case !utf8.ValidString(text):
 		return "is not UTF-8"
 	}

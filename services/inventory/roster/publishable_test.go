@@ -14,8 +14,8 @@ func TestWhatTheContractForbidsIsLeftOutWithAReason(t *testing.T) {
 		reason Reason
 		says   string
 	}{
-		"the unspecified address":  {func(c *Candidate) { c.InternalIPs = addrs("0.0.0.0", "::") }, NoAddressOnLAN, "no node can be reached"},
-		"addresses of one machine": {func(c *Candidate) { c.InternalIPs = addrs("127.0.0.1", "fe80::1") }, NoAddressOnLAN, "no node can be reached"},
+		"the unspecified address":  {func(c *Candidate) { c.InternalIPs = addrs("0.0.0.0", "::") }, NoAddressOnLAN, "which no node can use"},
+		"addresses of one machine": {func(c *Candidate) { c.InternalIPs = addrs("127.0.0.1", "fe80::1") }, NoAddressOnLAN, "which no node can use"},
 		"a name that is too long":  {func(c *Candidate) { c.Name = strings.Repeat("a", 254) }, InvalidRecord, "Its name has 254 bytes"},
 		"no name":                  {func(c *Candidate) { c.Name = "" }, InvalidRecord, "It has no name"},
 		"a UID that is too long":   {func(c *Candidate) { c.UID = strings.Repeat("a", 129) }, InvalidRecord, "Its UID has 129 bytes"},
@@ -42,7 +42,7 @@ func TestANodeThatIsKnownStaysWhenItsDataCannotBeSent(t *testing.T) {
 	w.Looked(w.now, w.now, Full, w.rv, nil)
 	w.up(Candidate{Name: "a", UID: "1", State: Ready, Zone: strings.Repeat("z", 64), InternalIPs: addrs("10.0.0.2")})
 	w.sees("a 10.0.0.1")
-	if m := w.Status(w.now).Membership; m.Sync != Degraded || !strings.Contains(m.Reason, "1 nodes cannot be used") {
+	if m := w.Status(w.now).Membership; m.Sync != Degraded || !strings.Contains(m.Reason, "invalid data for 1 nodes") {
 		t.Errorf("membership is %+v, want DEGRADED", m)
 	}
 	w.up(Candidate{Name: "a", UID: "1", State: Ready, InternalIPs: addrs("10.0.0.2")})
@@ -57,7 +57,7 @@ func TestAServerThatReportsTheUnspecifiedAddressIsLeftOutWithAReason(t *testing.
 	w.up(node("a", s1))
 	w.list(listing(server(s1, "a", "0.0.0.0")))
 	w.sees()
-	if o := w.omits("a"); o.Reason != NoAddressOnLAN || !strings.Contains(o.Advice, "has 0.0.0.0 on LAN 3, at which no node can be reached") {
+	if o := w.omits("a"); o.Reason != NoAddressOnLAN || !strings.Contains(o.Advice, "has 0.0.0.0 on LAN 3, which no node can use") {
 		t.Errorf("left out as %s: %q", o.Reason, o.Advice)
 	}
 	w.list(one)

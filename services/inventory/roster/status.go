@@ -34,21 +34,21 @@ func (r *Roster) judgeMembership(now time.Time) (Sync, string) {
 	l := &r.looks
 	switch {
 	case !l.complete && l.err != "":
-		return Unsynced, "no complete look at the source yet: " + l.err
+		return Unsynced, "no full verification of the source yet: " + l.err
 	case !l.complete:
-		return Unsynced, join("no complete look at the source yet", l.failure)
+		return Unsynced, join("no full verification of the source yet", l.failure)
 	case l.err != "":
-		return Degraded, "look at the source: " + l.err
+		return Degraded, "source verification failed: " + l.err
 	case now.Sub(l.okAt) > silence:
-		return Degraded, fmt.Sprintf("no look at the source was answered for more than %s", silence)
+		return Degraded, fmt.Sprintf("no source verification succeeded for more than %s", silence)
 	case now.Sub(l.heardAt) > silence:
-		return Degraded, join(fmt.Sprintf("the source is silent for more than %s", silence), l.failure)
+		return Degraded, join(fmt.Sprintf("no contact with the source for more than %s", silence), l.failure)
 	case l.target.mark != 0 && now.Sub(l.target.at) > silence:
-		return Degraded, join(fmt.Sprintf("the source has not caught up with a look at it in %s", silence), l.failure)
+		return Degraded, join(fmt.Sprintf("the source has not caught up with a verification for more than %s", silence), l.failure)
 	case r.flaw != "":
 		return Degraded, r.flaw
 	case len(r.invalid) > 0:
-		return Degraded, fmt.Sprintf("what the source says of %d nodes cannot be used: those that are known stay as they were", len(r.invalid))
+		return Degraded, fmt.Sprintf("the source has invalid data for %d nodes; known nodes keep their last valid state", len(r.invalid))
 	}
 	return Synced, ""
 }
@@ -59,7 +59,7 @@ func (r *Roster) judgeAddresses(now time.Time) (Sync, string) {
 	if r.cfg.Resolver != ByCloud {
 		switch {
 		case !r.looks.complete:
-			return Unsynced, "no complete look at the source yet"
+			return Unsynced, "no full verification of the source yet"
 		case blind:
 			return Unsynced, fmt.Sprintf("none of %d eligible nodes has a usable address", r.eligible)
 		}
@@ -73,11 +73,11 @@ func (r *Roster) judgeAddresses(now time.Time) (Sync, string) {
 	case blind:
 		return Unsynced, join(fmt.Sprintf("none of %d eligible nodes has an address", r.eligible), l.err)
 	case l.err != "":
-		return Degraded, "listing of the cloud: " + l.err
+		return Degraded, "cloud listing failed: " + l.err
 	case now.Sub(l.whole) >= r.stale():
-		return Degraded, fmt.Sprintf("the cloud has not been listed for %s", r.stale())
+		return Degraded, fmt.Sprintf("no complete cloud listing for %s", r.stale())
 	case len(r.odd) > 0:
-		return Degraded, fmt.Sprintf("the data of %d nodes' servers cannot be used", len(r.odd))
+		return Degraded, fmt.Sprintf("the cloud has invalid data for the servers of %d nodes", len(r.odd))
 	}
 	return Synced, ""
 }

@@ -24,16 +24,16 @@ func TestMembership(t *testing.T) {
 			w.WatchFailed(w.now, "connection refused")
 			w.pass(151 * time.Second)
 			w.Looked(w.now, w.now, Light, w.rv, nil)
-		}, Degraded, "silent for more than 2m30s: connection refused"},
+		}, Degraded, "no contact with the source for more than 2m30s: connection refused"},
 		{"the last LIST failed, though bookmarks come", func(w *world) {
 			w.Looked(w.now, w.now, Light, 0, errors.New("timeout"))
 			w.Heard(w.now, w.rv)
 		}, Degraded, "timeout"},
-		{"a light look without a mark", func(w *world) { w.Looked(w.now, w.now, Light, 0, nil) }, Degraded, "how fresh"},
+		{"a light look without a mark", func(w *world) { w.Looked(w.now, w.now, Light, 0, nil) }, Degraded, "how current"},
 		{"no look answered for long, though bookmarks come", func(w *world) {
 			w.pass(4 * time.Minute)
 			w.Heard(w.now, w.rv)
-		}, Degraded, "no look"},
+		}, Degraded, "no source verification"},
 		{"a LIST after a failure", func(w *world) {
 			w.Looked(w.now, w.now, Light, 0, errors.New("timeout"))
 			w.Looked(w.now, w.now, Light, w.rv, nil)
@@ -72,7 +72,7 @@ func TestAddresses(t *testing.T) {
 		{"at rest", func(*world) {}, Synced, ""},
 		{"the last listing failed", func(w *world) { w.Listed(w.now, w.now, Listing{}, errors.New("503"), 0) }, Degraded, "503"},
 		{"the last whole listing is three polls old", func(w *world) { w.pass(3 * time.Minute) }, Degraded, "3m0s"},
-		{"the data of a node's server cannot be used", func(w *world) { w.list(Listing{Bad: map[string]string{s1: "x"}}) }, Degraded, "1 nodes' servers"},
+		{"the data of a node's server cannot be used", func(w *world) { w.list(Listing{Bad: map[string]string{s1: "x"}}) }, Degraded, "servers of 1 nodes"},
 		{"the data of another server cannot be used", func(w *world) {
 			w.list(Listing{Servers: one.Servers, Bad: map[string]string{s3: "x"}})
 		}, Synced, ""},
@@ -96,7 +96,7 @@ func TestThePartsTellSinceWhenTheyAreAsTheyAre(t *testing.T) {
 	w.Listed(w.now, w.now, Listing{}, errors.New("503"), 0)
 	w.pass(time.Second)
 	w.Listed(w.now, w.now, Listing{}, errors.New("502"), 0)
-	if got := w.Status(w.now).Addresses; !got.Since.Equal(failed) || got.Reason != "listing of the cloud: 502" {
+	if got := w.Status(w.now).Addresses; !got.Since.Equal(failed) || got.Reason != "cloud listing failed: 502" {
 		t.Errorf("got %+v, want it since %s", got, failed)
 	}
 }

@@ -32,15 +32,15 @@ const (
 	server2      = "22222222-2222-4222-8222-222222222222"
 )
 
-// fakeAPIs is what a command looks at: an API server and a cloud, both over HTTP.
+// fakeAPIs is a Kubernetes API server and an IONOS API, both served over HTTP.
 type fakeAPIs struct {
 	nodes     []corev1.Node
-	isAllowed func(authorizationv1.ResourceAttributes) bool // nil: only what concerns nodes
-	clockLag  time.Duration                                 // of the clocks outside
+	isAllowed func(authorizationv1.ResourceAttributes) bool // nil: only to read nodes
+	clockLag  time.Duration                                 // of both servers behind the test
 	apiDown   bool                                          // the API server answers 503
 
 	servers       []string // of the cloud, as JSON
-	lanJSON       string   // its answer about the LAN, as JSON
+	lanJSON       string   // the LAN, as JSON
 	tokenRejected bool     // the cloud answers 401
 	listingFails  bool     // the cloud's listing answers 503
 }
@@ -103,7 +103,7 @@ func (o *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveNodeWatch tells all Nodes, if it is asked to, and that these are all, and stays open.
+// serveNodeWatch sends the initial list if requested, and then nothing.
 func (o *fakeAPIs) serveNodeWatch(w http.ResponseWriter, r *http.Request) {
 	event := func(kind string, n corev1.Node) {
 		n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
@@ -144,13 +144,13 @@ func (o *fakeAPIs) serveIONOS(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newToken is a JWT that ends then.
+// newToken returns a JWT that expires at that time.
 func newToken(expires time.Time) string {
 	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	return part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"exp":%d}`, expires.Unix())) + "." + part("signed")
 }
 
-// start starts both, and returns an environment that leads to them.
+// start starts both servers, and returns an environment with their addresses.
 func (o *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string {
 	t.Helper()
 	if o.lanJSON == "" {
@@ -180,7 +180,7 @@ func (o *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string 
 	return env
 }
 
-// runCommand runs the command line, and returns its exit code and what it says.
+// runCommand runs the command line, and returns its exit code, standard output and standard error.
 func runCommand(t *testing.T, env map[string]string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
