@@ -58,7 +58,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, leader, "Held back by the guard shrink", "refused: ", "paused, nothing is written", "nothing is ready", "ready, held back", "not listed, would be ready", "probe failing", ">right<", "~ endpoint 10.0.1.12")
-	says(t, p.Inventory, "left out: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "left out on purpose: CONTROL_PLANE", pair.WriterSAN)
+	says(t, p.Inventory, "omitted: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "excluded: CONTROL_PLANE", pair.WriterSAN)
 
 	ctx, cancel := context.WithTimeout(chromium, patience)
 	defer cancel()

@@ -21,11 +21,11 @@ func TestTheChainOfANodeIsExplained(t *testing.T) {
 
 	s.step("by a command of its own, beside a running inventory or without one", func(s *stage) {
 		code, text := run(s.t, "slicefeed-inventory", s.Inventory.Env(), "explain", w.Name)
-		if code != 0 || !containsAll(text, "eligibility", "Is its kubelet ready?", w.Server, "told as READY at "+w.Address.String()) {
+		if code != 0 || !containsAll(text, "eligibility", "Is its kubelet ready?", w.Server, "published as READY at "+w.Address.String()) {
 			s.t.Errorf("exit code %d: %s", code, text)
 		}
 		code, text = run(s.t, "slicefeed-inventory", s.Inventory.Env(), "explain", "nobodys-machine")
-		if code != 1 || !containsAll(text, "Left out, NOT_FOUND_IN_IONOS") {
+		if code != 1 || !containsAll(text, "Omitted, NOT_FOUND_IN_IONOS") {
 			s.t.Errorf("exit code %d: %s", code, text)
 		}
 		if code, text = run(s.t, "slicefeed-inventory", s.Inventory.Env(), "explain", w.Name+"x"); code != 1 || !strings.Contains(text, w.Name+"\n") {

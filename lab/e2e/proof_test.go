@@ -33,7 +33,7 @@ func TestProofOfLife(t *testing.T) {
 		p.holds(func() {
 			p.must(p.Secured.Signal(controlplane.Etcd, syscall.SIGSTOP))
 			p.observe()
-			p.says(membership, degraded, "look at the source")
+			p.says(membership, degraded, "source verification failed")
 			p.must(p.Secured.Signal(controlplane.Etcd, syscall.SIGCONT))
 			p.says(membership, synced)
 		})
@@ -44,7 +44,7 @@ func TestProofOfLife(t *testing.T) {
 			p.proxy.Set(apifault.Fault{BlackHole: true})
 			p.must(p.scout.Leave(p.ctx()))
 			p.observe()
-			p.says(membership, degraded, "look at the source")
+			p.says(membership, degraded, "source verification failed")
 		})
 		p.proxy.Set(apifault.Fault{})
 		p.t.Logf("the deleted Node left %s after the API server answered again", p.slices("it is gone", pair.Are(pair.Absent, p.scout.Address)))
@@ -99,7 +99,7 @@ func TestProofOfLife(t *testing.T) {
 		reason string // empty: it is harmless
 		long   bool
 	}{
-		{"LISTs are answered 429 with Retry-After", apifault.Fault{Refuse: http.StatusTooManyRequests, RetryAfter: time.Second}, "look at the source", false},
+		{"LISTs are answered 429 with Retry-After", apifault.Fault{Refuse: http.StatusTooManyRequests, RetryAfter: time.Second}, "source verification failed", false},
 		{"LISTs are answered 500", apifault.Fault{Refuse: http.StatusInternalServerError}, "the server was told to fail", false},
 		{"the pages of LISTs are torn: continue tokens expire", apifault.Fault{PageLimit: 2, Torn: true}, "continue parameter is too old", false},
 		{"LISTs are answered late, yet in time", apifault.Fault{Delay: 300 * time.Millisecond}, "", true},
@@ -252,7 +252,7 @@ func TestBookmarksOfAFrozenEtcdAreNoProofOfLife(t *testing.T) {
 			p.must(p.Secured.Signal(controlplane.Etcd, syscall.SIGSTOP))
 			frozen, before := time.Now(), p.bookmarks()
 			p.observe()
-			p.says(membership, degraded, "look at the source")
+			p.says(membership, degraded, "source verification failed")
 			p.until("a bookmark comes", func() bool { return p.bookmarks() > before })
 			p.t.Logf("a bookmark came %s after etcd was frozen", time.Since(frozen))
 			if got := membership(p.feed.Since(p.feed.Count())[0]); got.State != degraded {
