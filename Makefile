@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 STAMP := -X main.version=$(VERSION)
 
 # grpc's tracing pages are templates, and a template has the linker keep every method there is:
-# without the tag a half is half as large again.
+# without the tag a binary is 50% larger.
 TAGS := -tags grpcnotrace
 
 # The packages of lab whose tests start real kube-apiservers: `make e2e`. All others are `make unit`.
@@ -25,7 +25,7 @@ help: ## List the targets
 # ---- the main job ---------------------------------------------------------------
 
 .PHONY: demo
-demo: build upstream ## Tell the main job as a story, on real parts (KEEP=1 leaves it up)
+demo: build upstream ## Show the main job step by step, on real parts (KEEP=1 leaves it up)
 	@lab demo $(if $(KEEP),--keep)
 
 .PHONY: up
@@ -70,7 +70,7 @@ faults: build upstream ## More than a hundred real faults, with a client that mu
 # ---- tests of the tests, and worlds without end -----------------------------------
 
 .PHONY: mutants
-mutants: build ## Lay deliberate bugs over the product, and see which test catches each
+mutants: build ## Inject deliberate bugs, and report which test catches each
 	@lab mutants
 
 .PHONY: fuzz
@@ -82,7 +82,7 @@ soak: ## Simulated worlds, as many as one likes (SEEDS=50000, FROM=1)
 	@SLICEFEED_SEEDS=$(or $(SEEDS),50000) SLICEFEED_FROM=$(or $(FROM),1) go test -count=1 -v -timeout 0 -run TestWorlds ./lab/sim
 
 .PHONY: sim
-sim: ## Tell the story of one simulated world (SEED=1)
+sim: ## Print the story of one simulated run (SEED=1)
 	@SLICEFEED_SEED=$(or $(SEED),1) go test -count=1 -v -timeout 5m -run TestReplay ./lab/sim
 
 # ---- a release ------------------------------------------------------------------
@@ -121,7 +121,7 @@ e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, wit
 # No -trimpath and no CGO_ENABLED=0 here: either would compile every dependency once more
 # than tests and lint do already. Release builds have both.
 .PHONY: build
-build: ## Build both halves and the lab into .bin/
+build: ## Build both components and the lab into .bin/
 	@mkdir -p $(BIN)
 	@echo "building slicefeed-inventory (the first time with client-go and the IONOS SDK: some minutes)"
 	@go build $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/slicefeed-inventory ./services/inventory
@@ -131,9 +131,9 @@ build: ## Build both halves and the lab into .bin/
 	@go build -o $(BIN)/ ./lab/cmd/...
 
 .PHONY: race
-race: ## Build both halves with the race detector into .bin/race/, for the end-to-end tests
+race: ## Build both components with the race detector into .bin/race/, for the end-to-end tests
 	@mkdir -p $(BIN)/race
-	@echo "building the two halves with the race detector (some minutes the first time)"
+	@echo "building both components with the race detector (some minutes the first time)"
 	@go build -race $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-inventory ./services/inventory
 	@go build -race $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-writer ./services/writer
 

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Which docker and which compose to use, and what to say where there is none. To be sourced.
+# Finds docker and compose, or prints how to install them. Source this file.
 export DOCKER_BUILDKIT=1 COMPOSE_DOCKER_CLI_BUILD=1
 
 engine_fails() { printf '%s\n' "$@" >&2; exit 3; }
 
-# A newer client refuses BuildKit without its plugin buildx, so the first that can build is taken:
+# A newer client rejects BuildKit without its plugin buildx, so the first client that can build is used:
 # with Debian's docker.io that may be the second in the PATH.
 find_docker() {
   local candidate
@@ -37,14 +37,14 @@ need_docker() {
     'Install that, or have a client before it in the PATH that needs none, such as that of Debian'\''s docker.io.'
 }
 
-# engine_arch prints what images are compiled for: the engine's architecture, which need not be ours.
+# engine_arch prints the engine's architecture, which may differ from this machine's.
 engine_arch() {
   local arch
   arch=$("$docker" version --format '{{.Server.Arch}}' 2>/dev/null) || arch=
   echo "${arch:-$(go env GOHOSTARCH)}"
 }
 
-# compose runs docker-compose.yaml, by the plugin or by the older program.
+# compose runs docker-compose.yaml, with the plugin or with the older program.
 compose() {
   if "$docker" compose version >/dev/null 2>&1; then
     "$docker" compose --project-name slicefeed --file docker-compose.yaml "$@"

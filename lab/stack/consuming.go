@@ -28,7 +28,7 @@ func (j Job) Consuming(ctx context.Context) error {
 // for a person who asks the inventory: that trusts this side's CA.
 func (j Job) writerKeys(link *pki.CA) error {
 	writer := pki.Cert{CommonName: "writer", URIs: []string{WriterSAN}, Usage: pki.Client}
-	if err := issue(link, writer, j.path("half", "tls"), "tls"); err != nil {
+	if err := issue(link, writer, j.path("component", "tls"), "tls"); err != nil {
 		return err
 	}
 	operator := pki.Cert{CommonName: "operator", URIs: []string{OperatorSAN}, Usage: pki.Client}
@@ -36,7 +36,7 @@ func (j Job) writerKeys(link *pki.CA) error {
 		return err
 	}
 	// It stays empty: the other side's public volume is mounted there.
-	return os.MkdirAll(j.path("half", "peer-ca"), 0o700)
+	return os.MkdirAll(j.path("component", "peer-ca"), 0o700)
 }
 
 // createService makes the Service that is kept pointed at the workers, unless it is there.

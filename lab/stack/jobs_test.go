@@ -75,8 +75,8 @@ func TestTheHalvesKnowEachOtherByThePublicVolumesAlone(t *testing.T) {
 		usage    x509.ExtKeyUsage
 		san      string
 	}{
-		{"the inventory's", secured, consuming, "half/tls/tls", x509.ExtKeyUsageServerAuth, InventorySAN},
-		{"the writer's", consuming, secured, "half/tls/tls", x509.ExtKeyUsageClientAuth, WriterSAN},
+		{"the inventory's", secured, consuming, "component/tls/tls", x509.ExtKeyUsageServerAuth, InventorySAN},
+		{"the writer's", consuming, secured, "component/tls/tls", x509.ExtKeyUsageClientAuth, WriterSAN},
 		{"the operator's", consuming, secured, "people/operator", x509.ExtKeyUsageClientAuth, OperatorSAN},
 	} {
 		pair, err := tls.LoadX509KeyPair(row.of.path(row.pair+".crt"), row.of.path(row.pair+".key"))

@@ -46,7 +46,7 @@ func (j Job) inventoryKeys(link *pki.CA) error {
 	}
 	// A writer goes by the URI. The other names are for grpcurl, which goes by what it dials.
 	own := pki.Cert{CommonName: "inventory", URIs: []string{InventorySAN}, DNS: []string{"inventory", "localhost"}, Usage: pki.Server}
-	if err := issue(link, own, j.path("half", "tls"), "tls"); err != nil {
+	if err := issue(link, own, j.path("component", "tls"), "tls"); err != nil {
 		return err
 	}
 	state, err := json.Marshal(cloudState())
@@ -55,16 +55,16 @@ func (j Job) inventoryKeys(link *pki.CA) error {
 	}
 	// peer-ca stays empty: the other side's public volume is mounted there.
 	for _, dir := range []string{"ionos", "config", "peer-ca"} {
-		if err := os.MkdirAll(j.path("half", dir), 0o700); err != nil {
+		if err := os.MkdirAll(j.path("component", dir), 0o700); err != nil {
 			return err
 		}
 	}
 	for path, content := range map[string][]byte{
-		j.path("cloud", "state.json"):            state,
-		j.path("cloud", "token"):                 []byte(cloudToken),
-		j.path("half", "ionos", "token"):         []byte(cloudToken),
-		j.path("half", "ionos", "ca.crt"):        cloud.PEM(),
-		j.path("half", "config", "clients.yaml"): []byte(clients),
+		j.path("cloud", "state.json"):                 state,
+		j.path("cloud", "token"):                      []byte(cloudToken),
+		j.path("component", "ionos", "token"):         []byte(cloudToken),
+		j.path("component", "ionos", "ca.crt"):        cloud.PEM(),
+		j.path("component", "config", "clients.yaml"): []byte(clients),
 	} {
 		if err := pki.WriteFile(path, content); err != nil {
 			return err

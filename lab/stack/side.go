@@ -100,7 +100,7 @@ func (j Job) run(ctx context.Context, s side) error {
 // makeKeys has three CAs, none of which signs for what is another's: one for the API server's
 // clients, one for etcd's, one for the link. Their keys are never written.
 func (j Job) makeKeys(s side) error {
-	for _, dir := range append([]string{"cluster", "etcd", "half", "people", "public"}, s.dirs...) {
+	for _, dir := range append([]string{"cluster", "etcd", "component", "people", "public"}, s.dirs...) {
 		if err := os.MkdirAll(j.path(dir), 0o700); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (j Job) hire(ctx context.Context, s side, client kubernetes.Interface) erro
 		return err
 	}
 	config := kubeconfig(s.name, j.server(s), s.account.namespace, ca, &clientcmdapi.AuthInfo{Token: issued.Status.Token})
-	if err := write(config, j.path("half", "kubeconfig")); err != nil {
+	if err := write(config, j.path("component", "kubeconfig")); err != nil {
 		return err
 	}
 	j.Log.Info("the half has its credential", "account", s.account.namespace+"/"+s.account.name)
