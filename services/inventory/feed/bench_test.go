@@ -8,8 +8,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// The roster changes in one node, and one reader who was up to date is led on. What the feed adds
-// to the ledger is the choice of labels and the fingerprint.
+// BenchmarkChange changes one node of the roster and updates one reader that was up to date. Compared to
+// the delta set, the feed adds the selection of labels and the fingerprint.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) {
@@ -29,7 +29,7 @@ func BenchmarkChange(b *testing.B) {
 				s.Apply(both[i%2])
 				u := s.Since(&at)
 				if len(u.Upserts) != 1 {
-					b.Fatal("it is no change")
+					b.Fatal("not one upsert")
 				}
 				at = u.At
 			}

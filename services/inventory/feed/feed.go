@@ -1,7 +1,7 @@
-// Package feed keeps what each view of the roster is told, in a ledger of its own, and what
-// that is worth. It promises what the ledger does, that nothing is told before the first word is
-// due, and to say when a view is in doubt. It refuses to know its readers: no queue, no client,
-// no clock.
+// Package feed keeps one delta set per view of the roster, and the status that belongs to it. It
+// guarantees what deltaset guarantees, that a view publishes no node before the first publication is
+// due, and that it reports an anomaly of any view. It does not know its readers: it has no queue, no
+// client and no clock.
 package feed
 
 import (
@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// View is the part of the roster that a client is told.
+// View is the subset of nodes and labels that a client may see.
 type View struct {
-	Selector labels.Selector // which nodes; nil: all of them
-	Labels   []string        // keys of the node labels that are told, in any order
+	Selector labels.Selector // which nodes; nil: all
+	Labels   []string        // keys of the exported node labels, in any order
 }
 
-// Key is the same for two views only if they tell the same of every roster.
+// Key is equal for two views only if they publish the same for every roster.
 func (v View) Key() string {
 	selector := ""
 	if v.Selector != nil {
@@ -43,7 +43,7 @@ func (v View) selects(n *roster.Node) bool {
 	return v.Selector == nil || v.Selector.Matches(labels.Set(n.Labels))
 }
 
-// exportedLabels returns those labels of the node that the view tells.
+// exportedLabels returns the labels of the node that the view exports.
 func (v View) exportedLabels(n *roster.Node) map[string]string {
 	var exported map[string]string
 	for _, key := range v.Labels {
@@ -59,34 +59,33 @@ func (v View) exportedLabels(n *roster.Node) map[string]string {
 	return exported
 }
 
-// Entry is a node as one view tells it. Entries are immutable.
+// Entry is a node as one view publishes it. Entries are immutable.
 type Entry struct {
 	Node        *roster.Node
-	Labels      map[string]string // those that the view tells
+	Labels      map[string]string // the exported ones
 	Fingerprint Digest
 }
 
-// Identity is that of a ledger's entry.
+// Identity implements deltaset.Entry. All entries of a view are in one group.
 func (e *Entry) Identity() (group, key string, fingerprint Digest) {
 	return "", e.Node.Name, e.Fingerprint
 }
 
-// Position is a state of a view: a cursor and the digest of the set at it.
+// Position identifies a state of a view: a cursor and the digest at it.
 type Position = deltaset.Position
 
-// Update is what leads a reader to the present set.
+// Update takes a reader to the current set.
 type Update struct {
 	deltaset.Delta[*Entry] // meaningful when Synced
 
 	Status        roster.Status
-	StatusVersion uint64 // numbers the statuses of a store: of one number, they are one
+	StatusVersion uint64 // increases with each SetStatus of the store
 
-	// Synced is false while the first word has not been given (rule R8): then there is
-	// nothing but the status.
+	// Synced is false before the first publication (rule R8). The update then has only a status.
 	Synced bool
 }
 
-// SameStatus reports whether two statuses say the same but for how long they have said it.
+// SameStatus reports whether two statuses differ in nothing but ages.
 func SameStatus(a, b roster.Status) bool {
 	samePart := func(a, b roster.Part) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Told == b.Told && a.Observation == b.Observation &&

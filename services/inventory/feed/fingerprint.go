@@ -8,7 +8,7 @@ import (
 // Digest is a fingerprint of a node, or the XOR of the fingerprints of a set (rule R4).
 type Digest = deltaset.Digest
 
-// fingerprint hashes what a view tells of a node, except for ages.
+// fingerprint hashes what a view publishes of a node, except for ages.
 func fingerprint(n *roster.Node, labels map[string]string) Digest {
 	h := make(deltaset.Hasher, 0, 256)
 	h.AddString("slicefeed.inventory.v1.Node")

@@ -6,18 +6,19 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Intake takes what the outside says into a roster (Hear), and what the roster makes of it into
-// the stores (Tell). It promises that a store never tells an observation with a set from before
-// it. It is pure, and not safe for concurrent use.
+// Intake applies updates of the source to a roster (Ingest), and the roster's changes to the stores
+// (Publish). It guarantees that no store publishes an observation with a set that is older. It is
+// pure, and not safe for concurrent use.
 type Intake struct {
 	Roster *roster.Roster
 	Stores *Stores
 
-	confirmations int // how many observations a series has that nobody asked for by name; 0: one
+	confirmations int // observations that an anomaly asks for; 0: one
 }
 
-// Ingest takes in the news of the source, and an answer of the outside if there is one, and returns
-// what became of it. The news go first: an answer is about a time before it came.
+// Ingest applies an update of the source and, unless it is nil, the result of a request that the roster
+// asked for. It returns the changes of the roster. The update comes first, because the result describes
+// an earlier moment.
 func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.Roster)) []roster.Change {
 	i.Roster.Hear(now, update)
 	if result != nil {
@@ -26,7 +27,8 @@ func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.R
 	return i.Roster.Take()
 }
 
-// Publish brings the stores up to date, and returns what is to be asked of the outside now.
+// Publish brings the stores up to date, and returns the status and the requests that the roster needs
+// now.
 func (i *Intake) Publish(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
 	i.Stores.FreeUnused(now)
 	anomaly := i.Stores.Apply(changes)
@@ -37,7 +39,7 @@ func (i *Intake) Publish(now time.Time, changes []roster.Change) (roster.Status,
 	return status, i.Roster.Ask(now)
 }
 
-// SetConfirmations says how many observations subscribers want of a series.
+// SetConfirmations sets the number of observations that the subscribers require to confirm an anomaly.
 func (i *Intake) SetConfirmations(observations int) {
 	i.confirmations = observations
 	i.Roster.SetDoubtDepth(observations)

@@ -11,7 +11,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// fakeSource answers every look at once, and counts the full ones.
+// fakeSource answers every request of the roster immediately.
 type fakeSource struct {
 	*Intake
 
@@ -29,7 +29,7 @@ func newFakeSource(views ...string) *fakeSource {
 	return &fakeSource{i, start}
 }
 
-// runUntilIdle tells the news, and returns how many full looks are wanted before the roster rests.
+// runUntilIdle applies an update, and returns the number of full verifications until the roster is idle.
 func (o *fakeSource) runUntilIdle(update roster.News) (full int) {
 	update.HeardAt = o.now
 	var result func(*roster.Roster)
@@ -57,25 +57,25 @@ func newCandidate(name, pool string, n byte) roster.Candidate {
 
 func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 	all := roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1), newCandidate("b", "red", 2), newCandidate("c", "red", 3)}}
-	for _, of := range []struct {
-		name         string
-		views        []string
-		depth        int
-		first, later int // full looks at the start, and after a was given to another pool
+	for _, tc := range []struct {
+		name          string
+		views         []string
+		confirmations int
+		first, later  int // full verifications at the start, and after node a moved to another pool
 	}{
-		{"no view is in doubt", []string{"red"}, 3, 1, 0},
-		{"nobody said how often", []string{"red", "blue"}, 0, 1, 1},
-		{"as often as subscribers want it", []string{"red", "blue"}, 3, 1, 3},
-		{"one is from the start", []string{"red", "none"}, 0, 2, 0},
-		{"one is from the start, as often as subscribers want it", []string{"red", "none"}, 3, 4, 0},
+		{"no anomaly in a view", []string{"red"}, 3, 1, 0},
+		{"no subscriber requires confirmations", []string{"red", "blue"}, 0, 1, 1},
+		{"as many as subscribers require", []string{"red", "blue"}, 3, 1, 3},
+		{"a view is empty from the start", []string{"red", "none"}, 0, 2, 0},
+		{"a view is empty from the start, as many as subscribers require", []string{"red", "none"}, 3, 4, 0},
 	} {
-		t.Run(of.name, func(t *testing.T) {
-			o := newFakeSource(of.views...)
-			if of.depth > 0 {
-				o.SetConfirmations(of.depth)
+		t.Run(tc.name, func(t *testing.T) {
+			o := newFakeSource(tc.views...)
+			if tc.confirmations > 0 {
+				o.SetConfirmations(tc.confirmations)
 			}
-			checkEqual(t, "full looks at the start", o.runUntilIdle(all), of.first)
-			checkEqual(t, "full looks after it", o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), of.later)
+			checkEqual(t, "full verifications at the start", o.runUntilIdle(all), tc.first)
+			checkEqual(t, "full verifications after the move", o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), tc.later)
 		})
 	}
 }
@@ -85,12 +85,13 @@ func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 		o := newFakeSource()
 		o.SetConfirmations(depth)
 		o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
-		checkEqual(t, "full looks when all is gone", o.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
+		checkEqual(t, "full verifications when all nodes are removed", o.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
 	}
 }
 
-// None of the view is ready for as long as it lasts. That was asked about when it began: shrinking
-// on must not keep a LIST of all Nodes and a listing of the cloud running.
+// The anomaly "none ready" lasts for as long as the view is drained. It requested its observation when
+// it started: a view that keeps shrinking must not cause a LIST of all Nodes and a listing of the cloud
+// all the time.
 func TestDrainedViewRequestsObservationOnce(t *testing.T) {
 	o := newFakeSource("blue")
 	all := roster.News{Changed: []roster.Candidate{newCandidate("ready", "red", 200)}}
@@ -99,17 +100,17 @@ func TestDrainedViewRequestsObservationOnce(t *testing.T) {
 		c.State = roster.Draining
 		all.Changed = append(all.Changed, c)
 	}
-	checkEqual(t, "full looks at the start, with one for the anomaly", o.runUntilIdle(all), 2)
+	checkEqual(t, "full verifications at the start, including one for the anomaly", o.runUntilIdle(all), 2)
 	full := 0
 	for n := range 20 {
 		o.now = o.now.Add(10 * time.Second)
 		full += o.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
 	}
-	checkEqual(t, "full looks while it shrinks to half", full, 0)
+	checkEqual(t, "full verifications while it shrinks to half", full, 0)
 	full = 0
 	for n := range 20 {
 		o.now = o.now.Add(10 * time.Second)
 		full += o.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
 	}
-	checkEqual(t, "full looks when more than half is gone, and when it is empty", full >= 1 && full <= 5, true)
+	checkEqual(t, "few full verifications when most are lost", full >= 1 && full <= 5, true)
 }

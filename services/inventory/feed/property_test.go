@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Readers come and go at random, each as far behind as it likes, some with cursors of
-// another replica or with a digest that no set ever had; each ends with the truth in one answer.
+// Readers come and go at random, each as far behind as it likes, some with cursors of another replica or
+// with an invented digest. A single update takes each to the current set.
 func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
@@ -23,7 +23,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 		readers := []*deltasettest.Reader{{}, {}, {}, {}}
 		read := func(t *rapid.T, r *deltasettest.Reader, u Update) {
 			if !u.Synced {
-				t.Fatalf("nothing is told after the first word: %+v", u)
+				t.Fatalf("not synced after the first publication: %+v", u)
 			}
 			if err := deltasettest.Apply(r, u.Delta); err != nil {
 				t.Fatal(err)
@@ -75,11 +75,11 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 				u := s.Since(before)
 				read(t, r, u)
 				if !maps.Equal(r.Set, want()) {
-					t.Fatalf("after a read the reader has %v, the truth is %v", r.Set, want())
+					t.Fatalf("the reader has %v, want %v", r.Set, want())
 				}
 				if !u.Reset && before != nil && before.Epoch == u.At.Epoch && before.Revision <= u.At.Revision {
-					if told := len(u.Upserts) + len(u.Removed); uint64(told) > u.At.Revision-before.Revision || told > 6 {
-						t.Fatalf("%d nodes are told of %d changes of 6 nodes", told, u.At.Revision-before.Revision)
+					if sent := len(u.Upserts) + len(u.Removed); uint64(sent) > u.At.Revision-before.Revision || sent > 6 {
+						t.Fatalf("%d entries for %d changes of 6 nodes", sent, u.At.Revision-before.Revision)
 					}
 				}
 			},
@@ -97,12 +97,12 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 				case 2:
 					forged.Epoch = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "epoch")
 				}
-				// Whatever the answer to a forged position is, it leads to the truth or is the
-				// reset: never a change that would not fit.
+				// A forged position must give the current set or a reset, never changes that do not
+				// apply to the reader's set.
 				if u := replicas[0].Since(&forged); u.Reset || forged.Digest == r.Position.Digest {
 					read(t, r, u)
 				} else {
-					t.Fatalf("a forged digest was answered as if it were known: %+v", u)
+					t.Fatalf("a forged digest was accepted: %+v", u)
 				}
 			},
 			"": func(t *rapid.T) {
@@ -111,7 +111,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 					fresh := &deltasettest.Reader{}
 					read(t, fresh, u)
 					if !maps.Equal(fresh.Set, want()) {
-						t.Fatalf("the store has %v, the truth is %v", fresh.Set, want())
+						t.Fatalf("the store has %v, want %v", fresh.Set, want())
 					}
 				}
 			},

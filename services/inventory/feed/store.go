@@ -7,7 +7,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Store is the set of one view. It may be used by any number of goroutines.
+// Store is the set of one view. It is safe for concurrent use.
 type Store struct {
 	view View
 
@@ -16,34 +16,34 @@ type Store struct {
 	status        roster.Status
 	statusVersion uint64 // see Update
 	anomaly       roster.AnomalyDetector
-	readyCount    int // nodes that are READY
+	readyCount    int // READY nodes in the set
 	changed       chan struct{}
 
-	// The last answer: of readers who are in step, the first alone costs what has changed.
-	cached      bool // there is one, of the set as it is
+	// The last delta, so that only the first of many readers at the same position computes it.
+	cached      bool // cachedDelta is valid for the current set
 	cachedFrom  Position
 	cachedDelta deltaset.Delta[*Entry]
 }
 
-// NewStore returns the empty set of a view. The epoch has to be new: two stores of one
-// epoch would number different changes alike.
+// NewStore returns the empty set of a view. The epoch must be unique, because a cursor does not
+// distinguish two stores of one epoch.
 func NewStore(epoch string, view View) *Store {
 	return NewStoreWithWindow(epoch, view, deltaset.Window)
 }
 
-// NewStoreWithWindow is NewStore with another window than the contract's: so many changes back a reader
-// can resume by its cursor.
+// NewStoreWithWindow is NewStore with a window other than that of the contract: the number of changes
+// that a reader may lag behind and still resume by its cursor.
 func NewStoreWithWindow(epoch string, view View, window int) *Store {
 	return &Store{view: view, set: deltaset.New[*Entry](epoch, window), changed: make(chan struct{})}
 }
 
-// View returns the view that the store is of.
+// View returns the view of the store.
 func (s *Store) View() View { return s.view }
 
-// Apply takes in changes of the roster, at a cost that does not depend on the set's size.
-// It reports whether the view changed, and whether an anomaly arose by that: then further
-// complete observations are wanted. Call it before SetStatus with what was known at the same
-// moment: an observation must never be told with a set from before it.
+// Apply applies changes of the roster. Its cost does not depend on the size of the set. It reports
+// whether the view changed, and whether that caused an anomaly, which needs more complete
+// observations. Call it before SetStatus with the state of the same moment: an observation must never
+// be published with a set that is older.
 func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Store) putNode(n *roster.Node) {
 	e.Fingerprint = fingerprint(n, e.Labels)
 	old, existed := s.set.Get("", n.Name)
 	if !s.set.Put(e) {
-		return // only what the view does not tell is different
+		return // only unpublished content differs
 	}
 	if existed {
 		s.countReady(old, -1)
@@ -94,7 +94,7 @@ func (s *Store) countReady(e *Entry, by int) {
 	}
 }
 
-// detectAnomaly looks for anomalies of what clients are sent; before that there are none.
+// detectAnomaly reports a new anomaly of the published set. Before the first publication there is none.
 func (s *Store) detectAnomaly() bool {
 	if !s.status.Told {
 		s.anomaly.Forget()
@@ -103,8 +103,8 @@ func (s *Store) detectAnomaly() bool {
 	return s.anomaly.Arose(s.readyCount)
 }
 
-// SetStatus takes in what the roster is worth. It reports whether an anomaly arose, as one does
-// that is there when clients are first sent the set.
+// SetStatus sets the status of the roster. It reports whether there is a new anomaly, such as a set
+// that is empty at its first publication.
 func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
 	return s.detectAnomaly()
 }
 
-// Changed returns a channel that is closed at the next change of the set or of the word
-// that the status gives. Take it before Since, so that nothing falls in between.
+// Changed returns a channel that is closed at the next change of the set or of the status, except for
+// ages. Call it before Since, to miss no change in between.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,9 +133,9 @@ func (s *Store) wakeReaders() {
 	s.changed = make(chan struct{})
 }
 
-// Since returns what leads a reader from a position to the present set; nil: from nothing.
-// It depends on the position alone: readers are not known, so a slow one skips states and
-// costs nothing meanwhile (rule R10).
+// Since returns the update from a position to the current set; a nil position means that the reader
+// has nothing. It depends on the position alone, so a slow reader skips intermediate states and costs
+// nothing in between (rule R10).
 func (s *Store) Since(from *Position) Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,14 +153,14 @@ func (s *Store) Since(from *Position) Update {
 	return u
 }
 
-// Snapshot returns the whole set as it is, also before the first word, then with Synced false.
+// Snapshot returns the complete set, even before the first publication, with Synced false.
 func (s *Store) Snapshot() Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Update{Delta: s.set.Since(nil, nil), Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
 }
 
-// Revision returns the number of changes that there were.
+// Revision is the number of changes so far.
 func (s *Store) Revision() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,8 +78,8 @@ func TestR4FingerprintIsStable(t *testing.T) {
 	n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1"))
 	n.Zone, n.Region = "de/fra/1", "de/fra"
 	got := fingerprint(n, n.Labels)
-	// A golden value: replicas of two versions that differ here make every client read
-	// its whole set again when it changes between them.
+	// A golden value: if the fingerprints of two versions differ, every client receives its complete set
+	// again when it moves between their replicas.
 	checkEqual(t, "fingerprint", hex.EncodeToString(got[:]), "41977f50cd09ba1d70f2e40e8bffb80d")
 }
 
@@ -104,7 +104,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		n := base()
 		alter(n)
 		if of(n) == of(base()) {
-			t.Errorf("%s: the fingerprint does not tell", what)
+			t.Errorf("%s: the fingerprint is unchanged", what)
 		}
 	}
 	n := base()
@@ -118,7 +118,7 @@ func TestR4DigestIsXOROfFingerprints(t *testing.T) {
 	s := publish(NewStore("e", View{}))
 	s.Apply(upserts(newNode("a", roster.Ready), newNode("b", roster.Ready), newNode("c", roster.Draining)))
 	s.Apply(upserts(newNode("b", roster.NotReady)))
-	s.Apply(removals("a", "nobody"))
+	s.Apply(removals("a", "unknown"))
 	var sum Digest
 	u := s.Since(nil)
 	for _, e := range u.Upserts {
@@ -137,11 +137,11 @@ func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
 	at := a.Since(nil).At
 	u := b.Since(&at)
 	if !u.Synced || !u.Empty() || u.Count != 2 || u.At.Epoch != "replica-b" || u.At.Revision != 2 {
-		t.Errorf("answer of the other replica: %+v", u)
+		t.Errorf("update of the other replica: %+v", u)
 	}
 	empty := publish(NewStore("replica-c", View{}))
 	if u := empty.Since(&Position{Epoch: "old"}); !u.Synced || !u.Empty() || u.Count != 0 {
-		t.Errorf("answer about an empty set: %+v", u)
+		t.Errorf("update of an empty set: %+v", u)
 	}
 }
 
@@ -150,13 +150,13 @@ func TestR6ReturnsChangesSinceCursor(t *testing.T) {
 	s.Apply(upserts(newNode("a", roster.Ready), newNode("b", roster.Ready), newNode("c", roster.Ready)))
 	at := s.Since(nil).At
 	s.Apply(upserts(newNode("d", roster.Ready), newNode("a", roster.NotReady)))
-	s.Apply(removals("b", "d")) // d came and went
+	s.Apply(removals("b", "d")) // d was added and removed
 	s.Apply(upserts(newNode("a", roster.Draining), newNode("e", roster.Ready)))
 	s.Apply(removals("c"))
 	s.Apply(upserts(newNode("c", roster.Ready, func(n *roster.Node) { n.UID = "another" })))
 	u := s.Since(&at)
 	if u.Reset || !u.Synced {
-		t.Fatalf("answer: %+v", u)
+		t.Fatalf("update: %+v", u)
 	}
 	checkEqual(t, "upserts", upsertNames(u), []string{"a", "c", "e"})
 	checkEqual(t, "removed", u.Removed, []string{"b"})
@@ -200,10 +200,10 @@ func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 	s.Apply(upserts(newNode("a", roster.Ready)))
 	s.SetStatus(roster.Status{Membership: roster.Part{Sync: roster.Unsynced, Reason: "starting"}})
 	if u := s.Since(nil); u.Synced || !u.Empty() || u.Status.Membership.Reason != "starting" {
-		t.Errorf("before the first word: %+v", u)
+		t.Errorf("before the first publication: %+v", u)
 	}
 	if u := s.Snapshot(); u.Synced || len(u.Upserts) != 1 {
-		t.Errorf("the set as it is, before the first word: %+v", u)
+		t.Errorf("snapshot before the first publication: %+v", u)
 	}
 	publish(s)
 	at := s.Since(nil).At
@@ -211,7 +211,7 @@ func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 	withdrawn.Told = false
 	s.SetStatus(withdrawn)
 	if u := s.Since(&at); u.Synced || !u.Empty() {
-		t.Errorf("while the word is withdrawn: %+v", u)
+		t.Errorf("while nothing is published: %+v", u)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestViewLimitsNodesAndLabels(t *testing.T) {
 
 	position := u.At
 	if changed, _ := s.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y")))); changed {
-		t.Error("a label that the view does not tell changed it")
+		t.Error("a label that the view does not export changed it")
 	}
 	s.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "red", "zone", "1"))))
 	checkEqual(t, "removed by its label", s.Since(&position).Removed, []string{"a"})
@@ -243,19 +243,19 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 		return nodes
 	}
 	for _, c := range []struct {
-		name  string
-		apply []roster.Change
-		doubt bool
+		name    string
+		apply   []roster.Change
+		anomaly bool
 	}{
 		{"half of the nodes lost", removals("n0", "n1"), false},
 		{"more than half lost", removals("n0", "n1", "n2"), true},
-		{"more than half lost, as many others came", append(removals("n0", "n1", "n2"), upserts(newNode("x", roster.Ready, withLabels("pool", "blue")))...), true},
-		{"lost and back again", append(removals("n0", "n1", "n2"), upserts(many(4, roster.Ready)...)...), false},
+		{"more than half lost, others added", append(removals("n0", "n1", "n2"), upserts(newNode("x", roster.Ready, withLabels("pool", "blue")))...), true},
+		{"lost and added again", append(removals("n0", "n1", "n2"), upserts(many(4, roster.Ready)...)...), false},
 		{"all lost", removals("n0", "n1", "n2", "n3"), true},
 		{"none ready", upserts(many(4, roster.NotReady)...), true},
 		{"most not ready", upserts(many(3, roster.NotReady)...), false},
 		{"the only one that was ready lost", append(upserts(many(3, roster.NotReady)...), removals("n3")...), true},
-		{"come and gone again", append(upserts(newNode("x", roster.Ready, withLabels("pool", "blue")), newNode("y", roster.Ready, withLabels("pool", "blue"))), removals("x", "y", "n0")...), false},
+		{"added and removed again", append(upserts(newNode("x", roster.Ready, withLabels("pool", "blue")), newNode("y", roster.Ready, withLabels("pool", "blue"))), removals("x", "y", "n0")...), false},
 		{"all relabelled", upserts(newNode("n0", roster.Ready), newNode("n1", roster.Ready), newNode("n2", roster.Ready), newNode("n3", roster.Ready)), true},
 		{"all of another view lost", removals("r0", "r1"), false},
 	} {
@@ -265,42 +265,42 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 			s.Apply(upserts(newNode("r0", roster.Ready), newNode("r1", roster.Ready)))
 			s.SetStatus(publishedStatus(1))
 			_, anomaly := s.Apply(c.apply)
-			checkEqual(t, "doubt", anomaly, c.doubt)
+			checkEqual(t, "anomaly", anomaly, c.anomaly)
 		})
 	}
-	t.Run("counts what was lost from the last observation on", func(t *testing.T) {
+	t.Run("counts losses since the last observation", func(t *testing.T) {
 		s := NewStore("e", blue)
 		s.Apply(upserts(many(8, roster.Ready)...))
 		s.SetStatus(publishedStatus(1))
 		s.Apply(removals("n0", "n1", "n2"))
 		s.SetStatus(publishedStatus(2))
 		if _, anomaly := s.Apply(removals("n3", "n4")); anomaly {
-			t.Error("what the last observation confirmed is counted again")
+			t.Error("losses before the last observation are counted again")
 		}
 		if _, anomaly := s.Apply(removals("n5")); !anomaly {
-			t.Error("three of five lost, and no doubt")
+			t.Error("three of five lost, and no anomaly")
 		}
 	})
-	t.Run("counts on while no observation comes", func(t *testing.T) {
+	t.Run("accumulates losses between observations", func(t *testing.T) {
 		s := NewStore("e", blue)
 		s.Apply(upserts(many(8, roster.Ready)...))
 		s.SetStatus(publishedStatus(1))
 		s.Apply(removals("n0", "n1", "n2"))
 		s.SetStatus(publishedStatus(1))
 		if _, anomaly := s.Apply(removals("n3", "n4")); !anomaly {
-			t.Error("five of eight lost, and no doubt")
+			t.Error("five of eight lost, and no anomaly")
 		}
 	})
-	t.Run("is not there from the first word on when the view is in order", func(t *testing.T) {
+	t.Run("first publication without an anomaly", func(t *testing.T) {
 		s := NewStore("e", blue)
 		s.Apply(upserts(many(2, roster.Ready)...))
-		checkEqual(t, "doubt", s.SetStatus(publishedStatus(1)), false)
+		checkEqual(t, "anomaly", s.SetStatus(publishedStatus(1)), false)
 	})
-	t.Run("is there from the first word on when the view is empty", func(t *testing.T) {
+	t.Run("first publication of an empty view", func(t *testing.T) {
 		s := NewStore("e", blue)
-		checkEqual(t, "doubt before the first word", s.SetStatus(roster.Status{}), false)
-		checkEqual(t, "doubt", s.SetStatus(publishedStatus(1)), true)
-		checkEqual(t, "doubt once more", s.SetStatus(publishedStatus(2)), false)
+		checkEqual(t, "anomaly before the first publication", s.SetStatus(roster.Status{}), false)
+		checkEqual(t, "anomaly", s.SetStatus(publishedStatus(1)), true)
+		checkEqual(t, "anomaly again", s.SetStatus(publishedStatus(2)), false)
 	})
 }
 
@@ -315,10 +315,10 @@ func TestChangedWakesReaders(t *testing.T) {
 		wakes bool
 	}{
 		{"a change of the set", func(s *Store) { s.Apply(removals("a")) }, true},
-		{"a change that the view does not show", func(s *Store) { s.Apply(removals("b")) }, false},
+		{"a change outside the view", func(s *Store) { s.Apply(removals("b")) }, false},
 		{"another observation", func(s *Store) { s.SetStatus(publishedStatus(2)) }, true},
 		{"a part degraded", func(s *Store) { s.SetStatus(degraded) }, true},
-		{"mere ages", func(s *Store) { s.SetStatus(older) }, false},
+		{"only ages", func(s *Store) { s.SetStatus(older) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := publish(NewStore("e", View{}))
@@ -348,11 +348,11 @@ func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
 		t.Errorf("epochs of two views: %q, %q", e, l)
 	}
 	if all.Acquire(View{Selector: labels.Everything()}) != early {
-		t.Error("the same view has two stores")
+		t.Error("two stores for the same view")
 	}
-	checkEqual(t, "left out by the view", all.NotInView(blue)[0].Name, "b")
-	checkEqual(t, "doubt of one view", all.Apply(removals("a")), true)
-	checkEqual(t, "doubt of none", all.Apply(upserts(newNode("d", roster.Ready))), false)
+	checkEqual(t, "not in the view", all.NotInView(blue)[0].Name, "b")
+	checkEqual(t, "anomaly in one view", all.Apply(removals("a")), true)
+	checkEqual(t, "anomaly in no view", all.Apply(upserts(newNode("d", roster.Ready))), false)
 	checkEqual(t, "what the view has now", upsertNames(late.Snapshot()), nil)
 }
 

@@ -12,34 +12,34 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// unusedTimeout is how long a store stays without a reader. It outlasts an upgrade or an outage of a
-// writer: a reader that returns then gets what changed, and no reset.
+// unusedTimeout is how long a store without readers is kept. It is longer than an upgrade or a short
+// outage of a writer, so that a reader that returns receives a delta rather than a reset.
 const unusedTimeout = 10 * time.Minute
 
-// Stores are the stores of the views that are read or were read lately, kept up to date with the
-// roster.
+// Stores holds the stores of all views that are in use or were recently, and keeps them up to date with
+// the roster.
 type Stores struct {
 	epoch string
 
 	mu             sync.Mutex
-	nodes          map[string]*roster.Node // the whole roster, for stores to come
+	nodes          map[string]*roster.Node // the complete roster, for stores that are created later
 	status         roster.Status
-	stores         map[string]*sharedStore // by the view's key
-	freed          uint64                  // stores so far
-	totalRevisions uint64                  // see Revisions
+	stores         map[string]*sharedStore // by View.Key
+	freed          uint64                  // number of stores freed so far
+	totalRevisions uint64                  // see TotalRevisions
 	changed        chan struct{}
 }
 
-// sharedStore is a store and who reads it.
+// sharedStore is a store and the number of its readers.
 type sharedStore struct {
 	*Store
 
 	readers     int
-	unusedSince time.Time // meaningful without readers
+	unusedSince time.Time // valid while readers is 0
 }
 
-// NewStores returns the stores of a replica's life, which the epoch names: random, new at
-// each start, at most 48 bytes.
+// NewStores returns the stores of one run of a replica. The epoch names the run: it is random, new at
+// each start, and has at most 48 bytes.
 func NewStores(epoch string) *Stores {
 	return &Stores{
 		epoch: epoch, nodes: map[string]*roster.Node{}, stores: map[string]*sharedStore{},
@@ -47,7 +47,7 @@ func NewStores(epoch string) *Stores {
 	}
 }
 
-// Acquire returns the store of a view for one reader, who releases it at the end.
+// Acquire returns the store of a view to one reader, which must release it.
 func (s *Stores) Acquire(view View) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,9 +61,9 @@ func (s *Stores) Acquire(view View) *Store {
 	return store.Store
 }
 
-// newStore makes the store of a view. Its epoch is its own: a client whose view was altered has a
-// cursor that means nothing here, and a store that is made again numbers other changes than the
-// one that was freed.
+// newStore creates the store of a view. Each store has its own epoch: a client whose view was edited
+// has a cursor that means nothing here, and a store that was freed and created again has a new
+// numbering of changes.
 func (s *Stores) newStore(view View) *Store {
 	sum := sha256.Sum256(append(binary.AppendUvarint(nil, s.freed), view.Key()...))
 	store := NewStore(s.epoch+"."+hex.EncodeToString(sum[:6]), view)
@@ -76,7 +76,7 @@ func (s *Stores) newStore(view View) *Store {
 	return store
 }
 
-// Release ends what Acquire began: the reader does not use the store any more.
+// Release ends the use of a store that Acquire returned.
 func (s *Stores) Release(store *Store, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *Stores) Release(store *Store, now time.Time) {
 	}
 }
 
-// FreeUnused frees the stores that have had no reader for unusedTimeout, as those of views that were
-// edited. Call it now and then.
+// FreeUnused frees the stores that had no reader for unusedTimeout, such as those of edited views. It
+// must be called from time to time.
 func (s *Stores) FreeUnused(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Stores) FreeUnused(now time.Time) {
 	}
 }
 
-// Apply gives changes of the roster to all stores, and reports whether an anomaly arose in any
-// of them. Call it before SetStatus with what was known at the same moment.
+// Apply applies changes of the roster to all stores, and reports whether any of them has a new anomaly.
+// Call it before SetStatus with the state of the same moment.
 func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,7 @@ func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 	return anomaly
 }
 
-// SetStatus gives the roster's status to all stores, and reports whether an anomaly arose in any
-// of them.
+// SetStatus sets the roster's status in all stores, and reports whether any of them has a new anomaly.
 func (s *Stores) SetStatus(status roster.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *Stores) SetStatus(status roster.Status) (anomaly bool) {
 	return anomaly
 }
 
-// Status returns the last status, and a channel that is closed when it gives another word.
+// Status returns the current status, and a channel that is closed when it changes, except for ages.
 func (s *Stores) Status() (roster.Status, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,9 +149,9 @@ func (s *Stores) NotInView(view View) []*roster.Node {
 	return slices.DeleteFunc(s.sortedNodes(), view.selects)
 }
 
-// TotalRevisions is the number of changes that all views have seen together, those included whose store
-// was freed. What a view has when its store is made is no change: else a client that lists now and
-// then would look like nodes that flap.
+// TotalRevisions is the number of changes over all views, including those whose store was freed. The
+// initial content of a store does not count: a client that lists now and then would look like nodes
+// that flap.
 func (s *Stores) TotalRevisions() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,24 +12,24 @@ import (
 )
 
 func TestSameStatusIgnoresAges(t *testing.T) {
-	for name, of := range map[string]struct {
+	for name, tc := range map[string]struct {
 		alter func(*roster.Status)
 		same  bool
 	}{
 		"nothing":                {func(*roster.Status) {}, true},
 		"ages":                   {func(s *roster.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
-		"whether it is told":     {func(s *roster.Status) { s.Told = false }, false},
+		"published":              {func(s *roster.Status) { s.Told = false }, false},
 		"the observation":        {func(s *roster.Status) { s.Observation++ }, false},
 		"membership":             {func(s *roster.Status) { s.Membership.Sync = roster.Degraded }, false},
-		"why membership is so":   {func(s *roster.Status) { s.Membership.Reason = "503" }, false},
+		"reason of membership":   {func(s *roster.Status) { s.Membership.Reason = "503" }, false},
 		"addresses":              {func(s *roster.Status) { s.Addresses.Sync = roster.Degraded }, false},
-		"why addresses are so":   {func(s *roster.Status) { s.Addresses.Reason = "503" }, false},
+		"reason of addresses":    {func(s *roster.Status) { s.Addresses.Reason = "503" }, false},
 		"the ports of a Service": {func(s *roster.Status) { s.Ports = []roster.Port{{Protocol: "TCP", Number: 80}} }, false},
 	} {
 		s := publishedStatus(1)
-		of.alter(&s)
-		checkEqual(t, name, SameStatus(publishedStatus(1), s), of.same)
-		checkEqual(t, name+", the other way round", SameStatus(s, publishedStatus(1)), of.same)
+		tc.alter(&s)
+		checkEqual(t, name, SameStatus(publishedStatus(1), s), tc.same)
+		checkEqual(t, name+", swapped", SameStatus(s, publishedStatus(1)), tc.same)
 	}
 }
 
@@ -39,20 +39,20 @@ func TestSetStatusReachesAllStores(t *testing.T) {
 	status, changed := all.Status()
 	checkEqual(t, "status before any", status.Told, false)
 	if all.SetStatus(roster.Status{}) {
-		t.Error("a status without a word leaves a view in doubt")
+		t.Error("an anomaly before the first publication")
 	}
 	select {
 	case <-changed:
-		t.Error("the same word woke those who wait for another")
+		t.Error("an equal status closed the channel")
 	default:
 	}
 	if !all.SetStatus(publishedStatus(1)) {
-		t.Error("the first word leaves an empty view without doubt")
+		t.Error("no anomaly at the first publication of an empty view")
 	}
 	select {
 	case <-changed:
 	default:
-		t.Error("another word wakes nobody")
+		t.Error("the first publication did not close the channel")
 	}
 	status, changed = all.Status()
 	checkEqual(t, "status", status.Observation, 1)
@@ -61,11 +61,11 @@ func TestSetStatusReachesAllStores(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("a third word wakes nobody")
+		t.Error("another observation did not close the channel")
 	}
 }
 
-// The order of a map must not decide whether doubt is heard of, so there are many views.
+// There are many views, because the order of a map must not decide whether an anomaly is reported.
 func TestReportsAnomalyOfAnyView(t *testing.T) {
 	pools := func(selector string) View {
 		s, err := labels.Parse(selector)
@@ -81,9 +81,9 @@ func TestReportsAnomalyOfAnyView(t *testing.T) {
 			all.Acquire(pools(fmt.Sprintf("pool in (red, other%d)", i)))
 		}
 		all.Acquire(pools("pool=none"))
-		checkEqual(t, "doubt with the first word", all.SetStatus(publishedStatus(1)), true)
+		checkEqual(t, "anomaly at the first publication", all.SetStatus(publishedStatus(1)), true)
 		all.Acquire(pools("pool=blue"))
-		checkEqual(t, "doubt by a change", all.Apply(removals("a")), true)
+		checkEqual(t, "anomaly after a change", all.Apply(removals("a")), true)
 	}
 }
 

@@ -22,8 +22,8 @@ func TestFreesStoreAfterTimeout(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		readers int
-		leave   []time.Duration // when each of them leaves
-		returns time.Duration   // when one comes again for a moment; 0: none
+		release []time.Duration // when each of them is released
+		returns time.Duration   // when one returns briefly; 0: never
 		at      time.Duration
 		kept    bool
 	}{
@@ -43,7 +43,7 @@ func TestFreesStoreAfterTimeout(t *testing.T) {
 			for range tc.readers {
 				store = all.Acquire(View{})
 			}
-			for _, after := range tc.leave {
+			for _, after := range tc.release {
 				all.Release(store, start.Add(after))
 			}
 			if tc.returns > 0 {
@@ -67,8 +67,8 @@ func TestDocumentedLimitMatchesCode(t *testing.T) {
 	}
 }
 
-// Who has a cursor of the freed store gets a reset of the one that was made again, also where the
-// revisions are equal by chance.
+// A client that has a cursor of the freed store gets a reset from the new one, even if the revisions
+// happen to be equal.
 func TestRecreatedStoreHasNewEpoch(t *testing.T) {
 	all := NewStores("life")
 	all.SetStatus(publishedStatus(1))
@@ -108,9 +108,8 @@ func TestIntakeFreesUnusedStores(t *testing.T) {
 	checkEqual(t, "stores later", len(o.Stores.stores), 0)
 }
 
-// However often the list of clients is edited, there are at most as many stores as readers and
-// views that were read within ten minutes. Readers that come back get what leads them to the
-// present set.
+// However often the list of clients is edited, there are at most as many stores as views that have a
+// reader or had one within ten minutes. Readers that return receive what takes them to the current set.
 func TestStoreCountIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, now := NewStores("life"), start
