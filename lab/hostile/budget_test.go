@@ -94,7 +94,7 @@ func TestConnectionsAboveTheLimitAreClosedOrAnswered(t *testing.T) {
 	if len(open) != most {
 		t.Errorf("%d of %d connections are open, want %d", len(open), dials, most)
 	}
-	if got := i.metric("slicefeed_inventory_limited_total", `limit="connections"`); got != dials-16 {
+	if got := i.metric("slicefeed_inventory_limit_rejections_total", `limit="connections"`); got != dials-16 {
 		t.Errorf("%v connections are counted as too many, want %d", got, dials-16)
 	}
 }

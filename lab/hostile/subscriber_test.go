@@ -146,7 +146,7 @@ func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
 	for n, attack := range append(slices.Clip(attacks), frameFloods...) {
 		t.Run(attack.name, func(t *testing.T) {
 			i.t = t
-			before, refused := i.held(), i.metric("slicefeed_inventory_limited_total")
+			before, refused := i.held(), i.metric("slicefeed_inventory_limit_rejections_total")
 			handled := i.metric("slicefeed_inventory_grpc_server_handled_total") + i.metric("slicefeed_inventory_streams_ended_total")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -165,7 +165,7 @@ func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
 			}
 			t.Logf("a change takes %s in peace and %s meanwhile (%.2f x); %+.1f MB held at most; %v refused, %v calls handled",
 				calm.Round(time.Millisecond), during.Round(time.Millisecond), during.Seconds()/calm.Seconds(), most-before,
-				i.metric("slicefeed_inventory_limited_total")-refused,
+				i.metric("slicefeed_inventory_limit_rejections_total")-refused,
 				seen)
 			if most-before > enemyBound {
 				t.Errorf("it has the inventory hold %.0f MB more, and at most %d MB are the bound", most-before, enemyBound)

@@ -80,7 +80,7 @@ func halfOpen(s *scene) {
 	r.Newcomer = newcomer.Seconds()
 	now := s.metrics()
 	r.Most = now.Sum("slicefeed_inventory_tls_handshakes_unfinished")
-	r.CutOff = now.Sum("slicefeed_inventory_limited_total", `limit="handshakes"`)
+	r.CutOff = now.Sum("slicefeed_inventory_limit_rejections_total", `limit="handshakes"`)
 	during := s.memory()
 	r.GrownMB = during.Live - before.Live
 	r.Change = times(s.propagate(few))

@@ -75,7 +75,7 @@ func shared() []Mutant {
 		{
 			Name:   "no-budget-of-bytes",
 			Harm:   "A stolen credential resets streams as fast as the network carries them, and starves all other clients.",
-			File:   inLink + "/handshakes.go",
+			File:   inLink + "/handshaker.go",
 			Edits:  one("\tmetered.usage = c.usage\n", ""),
 			Suites: []string{inLink},
 		},

@@ -86,7 +86,7 @@ func rereads(half *pair.Half, what string) func(context.Context) error {
 	if strings.HasPrefix(half.Name, "writer") {
 		link = string(Default)
 	}
-	words := []string{"file of the link", `"link":"` + link + `"`, `"what":"` + what + `"`}
+	words := []string{"reload", `"link":"` + link + `"`, `"file":"` + what + `"`}
 	before := lines(half, words...)
 	return func(ctx context.Context) error {
 		return eventually(ctx, half.Name+" reads its "+what+" again", func() bool { return lines(half, words...) > before })

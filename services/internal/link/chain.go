@@ -8,29 +8,29 @@ import (
 	"slices"
 )
 
-// What a peer may present. All of this is checked before the first signature is: whoever can reach
-// the port can present anything.
+// Limits for the chain that a peer presents. They are checked before the first signature, because
+// anyone who can reach the port can present anything.
 const (
-	maxCerts     = 4 // a certificate, two intermediates, and a root that need not be there
+	maxCerts     = 4 // a certificate, two intermediates and an optional root
 	maxCertBytes = 16 << 10
 
-	// maxNames is how many names one certificate has, and how many constraints on names: crypto/x509
-	// compares each with each, and who the peer is takes a look at each.
+	// maxNames bounds the names of one certificate, and its name constraints: crypto/x509 compares each
+	// name with each constraint, and each name is looked up in the client list.
 	maxNames = 64
 
-	minRSA      = 2048  // NIST SP 800-131A; crypto/x509 takes 1,024 bits
-	maxRSA      = 4096  // the cost of a signature grows with the square; BenchmarkVerifyForgedChain has figures
-	maxExponent = 65537 // and with the exponent, which may have 31 bits
+	minRSA      = 2048  // bits; NIST SP 800-131A. crypto/x509 accepts 1,024
+	maxRSA      = 4096  // bits; the cost of a signature grows with the square (BenchmarkVerifyForgedChain)
+	maxExponent = 65537 // the cost grows with the exponent too, which may have 31 bits
 )
 
-// parsePeerChain refuses what costs too much to verify, and returns the certificates otherwise.
+// parsePeerChain parses the chain that a peer presents. It rejects chains that cost too much to verify.
 func parsePeerChain(chain [][]byte) ([]*x509.Certificate, error) {
 	total := 0
 	for _, c := range chain {
 		total += len(c)
 	}
 	if len(chain) > maxCerts || total > maxCertBytes {
-		return nil, fmt.Errorf("the peer presents %d certificates of %d bytes; want at most %d of %d bytes: the certificate and its intermediates",
+		return nil, fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d bytes; present only the certificate and its intermediates",
 			len(chain), total, maxCerts, maxCertBytes)
 	}
 	certs := make([]*x509.Certificate, len(chain))
@@ -47,13 +47,15 @@ func parsePeerChain(chain [][]byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// checkChainSigned reports whether the trusted CAs have signed the first certificate of a chain, be it by
-// way of the others. It comes before crypto/x509, which goes up from that certificate and tries each
-// of a chain as the issuer of each that names its subject, with keys of the peer's choice: fifteen
-// signatures for four certificates, and as many with the trusted CA's own. With P-521 that took 32 ms,
-// and takes 0.04 ms here (BenchmarkVerifyForgedChain). Going down from the trusted CAs only keys are
-// used that they have signed for. Whatever else matters, such as times,
-// usages and constraints, crypto/x509 checks afterwards.
+// checkChainSigned verifies that the first certificate of a chain was signed by a trusted CA, directly
+// or through other certificates of the chain. It starts at the trusted CAs, so it only uses keys that
+// they signed.
+//
+// It runs before crypto/x509, which starts at the first certificate and tries every certificate as the
+// issuer of every other that names its subject. Those keys are the peer's choice: four certificates
+// cause fifteen signature checks, and as many with the trusted CA's key. With P-521 keys that takes
+// 32 ms, this function 0.04 ms (BenchmarkVerifyForgedChain). crypto/x509 then checks validity periods,
+// usages and constraints.
 func checkChainSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509.Certificate) error) error {
 	issuers, unsigned := slices.Clone(roots), slices.Clone(chain)
 	var hint error
@@ -87,20 +89,20 @@ func checkChainSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer 
 
 func checkCertCost(c *x509.Certificate) error {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > maxRSA || key.E > maxExponent) {
-		return fmt.Errorf("the RSA key of %s has %d bits and the exponent %d; want at most %d and %d",
+		return fmt.Errorf("RSA key of %s has %d bits and the exponent %d, want at most %d bits and %d",
 			describeCert(c), key.N.BitLen(), key.E, maxRSA, maxExponent)
 	}
-	all := len(c.URIs) + len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses)
+	sans := len(c.URIs) + len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses)
 	constraints := len(c.PermittedURIDomains) + len(c.ExcludedURIDomains) + len(c.PermittedDNSDomains) + len(c.ExcludedDNSDomains) +
 		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedIPRanges) + len(c.ExcludedIPRanges)
-	if all > maxNames || constraints > maxNames {
-		return fmt.Errorf("%s has %d names and %d name constraints; want at most %d of each", describeCert(c), all, constraints, maxNames)
+	if sans > maxNames || constraints > maxNames {
+		return fmt.Errorf("%s has %d names and %d name constraints, want at most %d of each", describeCert(c), sans, constraints, maxNames)
 	}
 	return nil
 }
 
-// checkOwnChain is parsePeerChain for what we present ourselves, so that a chain which every peer would
-// refuse is found where it can be mended.
+// checkOwnChain applies the limits to this end's own chain: a chain that every peer would reject is
+// reported by the process that can fix it.
 func checkOwnChain(certs []*x509.Certificate) error {
 	raw := make([][]byte, len(certs))
 	for i, c := range certs {
@@ -110,14 +112,14 @@ func checkOwnChain(certs []*x509.Certificate) error {
 	return err
 }
 
-// checkKeyStrength refuses chains with an RSA key that is too short, unless there is one without.
+// checkKeyStrength requires one chain without an RSA key that is too short.
 func checkKeyStrength(chains [][]*x509.Certificate) error {
 	var weak error
 	for _, chain := range chains {
 		var found error
 		for _, c := range chain {
 			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
-				found = fmt.Errorf("the RSA key of %s has %d bits: issue it with %d or more, or with an elliptic curve's", describeCert(c), key.N.BitLen(), minRSA)
+				found = fmt.Errorf("RSA key of %s has %d bits, want at least %d; issue the certificate with a longer or an elliptic curve key", describeCert(c), key.N.BitLen(), minRSA)
 			}
 		}
 		if found == nil {

@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// forgeChain is a chain of so many certificates, all signed with one key that no CA knows. Each has the
-// subject of the root that is trusted, so crypto/x509 tries each as the issuer of each, and the root.
+// forgeChain returns a chain of count certificates, all signed with one key that no CA signed. Each has
+// the subject of the trusted root, so crypto/x509 tries each as the issuer of every other, and the root.
 func forgeChain(t testing.TB, key crypto.Signer, count int, root *testCA) [][]byte {
 	t.Helper()
 	var chain [][]byte
 	for n := range count {
 		tmpl := certTemplate("")
 		tmpl.Subject = root.cert.Subject
-		tmpl.DNSNames = []string{fmt.Sprintf("%d.example", n)} // else crypto/x509 skips it as a loop
+		tmpl.DNSNames = []string{fmt.Sprintf("%d.example", n)} // otherwise crypto/x509 skips it as a loop
 		tmpl.ExtKeyUsage = forClients
 		if n > 0 {
 			tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
@@ -39,7 +39,7 @@ func mustParseCerts(t testing.TB, chain [][]byte) []*x509.Certificate {
 	return certs
 }
 
-// What a peer computes with its own keys is free for it to choose. So no such key checks a signature.
+// A peer chooses the keys of its certificates, so only keys that a trusted CA signed may cost CPU time.
 func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
 	root, former := newTestCA(t, "client CA"), newTestCA(t, "client CA")
 	roots := []*x509.Certificate{root.cert, former.cert}
@@ -47,15 +47,15 @@ func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
 	err := checkChainSigned(mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), maxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
 		checks++
 		if issuer != root.cert && issuer != former.cert {
-			t.Errorf("a signature is checked with the key of %s", describeCert(issuer))
+			t.Errorf("signature checked with the key of the %s", describeCert(issuer))
 		}
 		return c.CheckSignatureFrom(issuer)
 	})
 	if err == nil {
-		t.Error("the chain is taken for one of a trusted CA")
+		t.Error("forged chain accepted")
 	}
 	if want := maxCerts * len(roots); checks != want {
-		t.Errorf("%d signatures are checked, want %d", checks, want)
+		t.Errorf("checked %d signatures, want %d", checks, want)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestAcceptsChainsInAnyOrder(t *testing.T) {
 	leaf := must(x509.ParseCertificate(c.signTemplate(lower, c.goodTemplate(), c.newKey())))(t)
 	other := newTestCA(t, "an intermediate CA")
 	roots := []*x509.Certificate{other.cert, c.ca.cert}
-	for _, row := range []struct {
+	for _, tt := range []struct {
 		name  string
 		chain []*x509.Certificate
 		want  bool
@@ -75,22 +75,22 @@ func TestAcceptsChainsInAnyOrder(t *testing.T) {
 		{"in another order", []*x509.Certificate{leaf, upper.cert, lower.cert}, true},
 		{"with the root", []*x509.Certificate{leaf, lower.cert, upper.cert, c.ca.cert}, true},
 		{"one of them twice", []*x509.Certificate{leaf, lower.cert, lower.cert, upper.cert}, true},
-		{"beside one that nobody knows", []*x509.Certificate{leaf, newTestCA(t, "an intermediate CA").cert, lower.cert, upper.cert}, true},
+		{"with an unknown certificate", []*x509.Certificate{leaf, newTestCA(t, "an intermediate CA").cert, lower.cert, upper.cert}, true},
 		{"the root itself", []*x509.Certificate{c.ca.cert}, true},
 		{"with a gap", []*x509.Certificate{leaf, lower.cert}, false},
 		{"with another gap", []*x509.Certificate{leaf, upper.cert}, false},
 		{"alone", []*x509.Certificate{leaf}, false},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			if err := checkChainSigned(row.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != row.want {
-				t.Errorf("it says %v", err)
+		t.Run(tt.name, func(t *testing.T) {
+			if err := checkChainSigned(tt.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != tt.want {
+				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-// BenchmarkVerifyForgedChain measures what whoever can reach the port makes us compute with a chain,
-// here and by crypto/x509 alone.
+// BenchmarkVerifyForgedChain measures the CPU time that anyone who can reach the port can cause with a
+// chain, here and with crypto/x509 alone.
 func BenchmarkVerifyForgedChain(b *testing.B) {
 	root := newTestCA(b, "client CA")
 	roots := x509.NewCertPool()
@@ -116,7 +116,7 @@ func BenchmarkVerifyForgedChain(b *testing.B) {
 						err = checkChainSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
 					}
 					if err == nil {
-						b.Fatal("it is accepted")
+						b.Fatal("chain accepted")
 					}
 				}
 			})
@@ -127,7 +127,7 @@ func BenchmarkVerifyForgedChain(b *testing.B) {
 						pool.AddCert(cert)
 					}
 					if _, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: pool, KeyUsages: forClients}); err == nil {
-						b.Fatal("it is accepted")
+						b.Fatal("chain accepted")
 					}
 				}
 			})

@@ -21,11 +21,11 @@ type Client struct {
 	log      logging.Logger
 }
 
-// NewClient makes the end that dials the server of the given name. A bad or missing file
-// is an error that names it.
+// NewClient returns a client for the server of the given name. Its error names a file that is invalid
+// or missing.
 func NewClient(cfg Config, server SAN) (*Client, error) {
 	if _, err := ParseSAN(string(server)); err != nil {
-		return nil, fmt.Errorf("name of the server: %w", err)
+		return nil, fmt.Errorf("server name: %w", err)
 	}
 	r := newReloader(&cfg)
 	id, err := newIdentity(&cfg, x509.ExtKeyUsageClientAuth, r)
@@ -45,26 +45,26 @@ func NewClient(cfg Config, server SAN) (*Client, error) {
 	return c, nil
 }
 
-// Run keeps the files fresh until ctx is done.
+// Run reloads changed files until ctx is done.
 func (c *Client) Run(ctx context.Context) error { return c.reloader.run(ctx) }
 
-// DialOptions are those for grpc.NewClient. Received messages are the caller's to check:
-// there is no validating interceptor for what a client receives in a stream.
+// DialOptions returns the options for grpc.NewClient. The caller must validate received messages: no
+// validating interceptor exists for messages that a client receives in a stream.
 func (c *Client) DialOptions() []grpc.DialOption {
 	finish := logging.WithLogOnEvents(logging.FinishCall)
-	// The caller logs how its calls end, and in an outage one ends every 2 s or so.
+	// The caller logs how its calls end. In an outage, one ends about every 2 s.
 	levels := logging.WithLevels(func(codes.Code) logging.Level { return logging.LevelDebug })
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(c.creds),
 		grpc.WithKeepaliveParams(clientKeepalive()),
-		// The channel's backoff is grpc's own. It plays no part where each attempt has its own channel, as
-		// at a subscriber (rule R14).
+		// The channel uses grpc's backoff. It has no effect for a subscriber, which opens a new channel for
+		// each attempt (rule R14).
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxCallSendMsgSize(maxRequestBytes)),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes),
-		// Windows that do not grow: to learn how far they may, grpc would send a ping with each message.
+		// Static windows: to size dynamic ones, grpc sends a ping with each message.
 		grpc.WithStaticStreamWindowSize(clientWindowBytes), grpc.WithStaticConnWindowSize(clientWindowBytes),
-		grpc.WithDisableServiceConfig(), // what DNS says must not steer the channel
+		grpc.WithDisableServiceConfig(), // DNS must not configure the channel
 		grpc.WithChainUnaryInterceptor(
 			c.metrics.UnaryClientInterceptor(), logging.UnaryClientInterceptor(c.log, finish, levels)),
 		grpc.WithChainStreamInterceptor(

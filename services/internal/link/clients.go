@@ -11,25 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Role is what a client may do.
+// Role determines which methods a client may call.
 type Role string
 
-// The roles. An operator may do what a subscriber may, and sees what is left out and why.
+// The roles. An operator may do everything that a subscriber may, and also sees omitted nodes and why
+// they are omitted.
 const (
 	RoleSubscriber Role = "subscriber"
 	RoleOperator   Role = "operator"
 )
 
-// maxViewLabels is how many labels a node has in a message at most, by the contract.
+// maxViewLabels is the contract's limit for the labels of a node in a message.
 const maxViewLabels = 256
 
-// View is what a client may see.
+// View is the subset of nodes and labels that a client may see.
 type View struct {
-	NodeSelector labels.Selector // never nil; everything, unless the list says otherwise
-	Labels       []string        // keys of the node labels that are exported to it, sorted
+	NodeSelector labels.Selector // never nil; selects everything by default
+	Labels       []string        // keys of the exported node labels, sorted
 }
 
-// Grant is what the list gives to one client. It is immutable.
+// Grant is the permission of one listed client. It is immutable.
 type Grant struct {
 	SAN  SAN
 	Role Role
@@ -41,13 +42,12 @@ func (g Grant) equal(o Grant) bool {
 		g.View.NodeSelector.String() == o.View.NodeSelector.String()
 }
 
-// Clients is the list of those who may call, from ALLOWED_CLIENTS_FILE. It is kept fresh by
-// the server that it belongs to.
+// Clients is the list of allowed clients, from ALLOWED_CLIENTS_FILE. The server that owns it reloads it.
 type Clients struct {
 	path string
-	text []byte // of what is in use; read and written by loading only
+	text []byte // the file's content in use; only accessed by loadFile
 
-	version atomic.Uint64 // of entries
+	version atomic.Uint64 // incremented with each change of entries
 
 	mu      sync.RWMutex
 	entries map[SAN]*clientEntry
@@ -55,12 +55,11 @@ type Clients struct {
 
 type clientEntry struct {
 	grant   Grant
-	changed chan struct{} // closed when the grant is no longer as it is here
-	usage   *clientUsage  // the client's, however its grant changes
+	changed chan struct{} // closed when the list no longer has this grant
+	usage   *clientUsage  // kept when the grant changes
 }
 
-// OpenClients reads the list. A list that is missing, empty or wrong is an error that names
-// every problem.
+// OpenClients reads the list. Its error names every problem of a list that is missing, empty or invalid.
 func OpenClients(path string) (*Clients, error) {
 	c := &Clients{path: path}
 	if _, err := c.loadFile(); err != nil {
@@ -69,13 +68,13 @@ func OpenClients(path string) (*Clients, error) {
 	return c, nil
 }
 
-// findEntry returns the entry of the client with these names. A certificate with names of two clients of
-// the list has none: it would be a guess.
-func (c *Clients) findEntry(all []SAN) *clientEntry {
+// findEntry returns the entry of the client with these names. A certificate with the names of two listed
+// clients has none, because choosing one would be a guess.
+func (c *Clients) findEntry(names []SAN) *clientEntry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var found *clientEntry
-	for _, name := range all {
+	for _, name := range names {
 		e := c.entries[name]
 		if e == nil || e == found {
 			continue
@@ -88,16 +87,16 @@ func (c *Clients) findEntry(all []SAN) *clientEntry {
 	return found
 }
 
-// Watch returns a channel that is closed as soon as the list no longer gives just this grant.
+// Watch returns a channel that is closed when the list no longer has exactly this grant.
 func (c *Clients) Watch(g Grant) <-chan struct{} {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if e := c.entries[g.SAN]; e != nil && e.grant.equal(g) {
 		return e.changed
 	}
-	over := make(chan struct{})
-	close(over)
-	return over
+	closed := make(chan struct{})
+	close(closed)
+	return closed
 }
 
 func (c *Clients) loadFile() (bool, error) {
@@ -122,15 +121,15 @@ func (c *Clients) replaceGrants(grants []Grant) {
 	defer c.mu.Unlock()
 	next := make(map[SAN]*clientEntry, len(grants))
 	for _, g := range grants {
-		used := newClientUsage()
+		usage := newClientUsage()
 		if old := c.entries[g.SAN]; old != nil {
 			if old.grant.equal(g) {
 				next[g.SAN] = old
 				continue
 			}
-			used = old.usage
+			usage = old.usage
 		}
-		next[g.SAN] = &clientEntry{grant: g, changed: make(chan struct{}), usage: used}
+		next[g.SAN] = &clientEntry{grant: g, changed: make(chan struct{}), usage: usage}
 	}
 	previous := c.entries
 	c.entries = next

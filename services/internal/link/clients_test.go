@@ -14,8 +14,8 @@ func TestReportsAllClientListProblems(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"an empty file", "", []string{"lists no client"}},
-		{"an empty list", "clients: []", []string{"lists no client"}},
+		{"an empty file", "", []string{"no client listed"}},
+		{"an empty list", "clients: []", []string{"no client listed"}},
 		{"no YAML", "\tclients", []string{"yaml"}},
 		{"two documents", "clients: [{san: a.example, role: operator}]\n---\nclients: []", []string{"more than one"}},
 		{"a misspelt key does not widen a view", "clients: [{san: a.example, role: operator, veiw: {nodeSelector: pool=a}}]", []string{"veiw"}},
@@ -39,7 +39,7 @@ clients:
 - {san: "spiffe://example.org/x?y", role: subscriber}
 `, []string{
 			`client 1 ("*.example"): san`, `client 2 ("a.example"): role is "admin"`, "field colour not found",
-			`listed already, as client 2`, `view.nodeSelector "a==b==c"`, `"a/b/c" is no label key`, `client 4 (""): san`, "client 5",
+			`already listed as client 2`, `view.nodeSelector "a==b==c"`, `"a/b/c" is not a label key`, `client 4 (""): san`, "client 5",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -49,7 +49,7 @@ clients:
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("not told: %s\n%v", want, err)
+					t.Errorf("error does not contain %q:\n%v", want, err)
 				}
 			}
 		})
@@ -84,7 +84,7 @@ func FuzzParseClients(f *testing.F) {
 			return
 		}
 		if len(grants) == 0 {
-			t.Fatal("a list of nobody was accepted")
+			t.Fatal("an empty list was accepted")
 		}
 		seen := map[SAN]bool{}
 		for _, g := range grants {
@@ -97,17 +97,17 @@ func FuzzParseClients(f *testing.F) {
 	})
 }
 
-// The numbers of the two ends are compared, since to see a server lose its patience takes minutes.
+// The test compares the settings of both ends, because a real violation takes minutes.
 func TestClientPingsWithinServerLimit(t *testing.T) {
 	client := clientKeepalive()
 	server, allowed := serverKeepalive()
 	if client.Time < 2*allowed.MinTime {
-		t.Errorf("pings every %v, with %v allowed: no margin for timers", client.Time, allowed.MinTime)
+		t.Errorf("pings every %v, with %v allowed: which leaves no margin for timers", client.Time, allowed.MinTime)
 	}
 	if client.PermitWithoutStream && !allowed.PermitWithoutStream {
 		t.Error("the client pings without a stream, which the server forbids")
 	}
-	const floor = 10 * time.Second // grpc raises a client's interval to this
+	const floor = 10 * time.Second // grpc's minimum for clients
 	if client.Time < floor {
 		t.Errorf("the interval %v is not what grpc would use", client.Time)
 	}
@@ -115,13 +115,13 @@ func TestClientPingsWithinServerLimit(t *testing.T) {
 		t.Error("a ping outlasts the interval")
 	}
 	if server.MaxConnectionAge == 0 || server.MaxConnectionAgeGrace == 0 {
-		t.Error("a connection or its end may last for ever")
+		t.Error("a connection, or its end, has no time limit")
 	}
 	if maxResponseBytes <= maxMessageBytes || maxRequestBytes >= maxMessageBytes {
-		t.Error("the limits of the two ends do not fit")
+		t.Error("the message limits of the two ends conflict")
 	}
 	if connectTimeout > 4*time.Second {
-		t.Error("an attempt to connect to a host that is away outlasts its third SYN by more than a second (rule R14)")
+		t.Error("connecting to a host that is down continues for over a second after the third SYN (rule R14)")
 	}
 }
 

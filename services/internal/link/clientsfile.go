@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parseClients reads the list strictly: an unknown key may be a restriction with a typing
-// mistake in it, and a key without a value one that somebody forgot to write. The order is that of the file.
+// parseClients parses the list strictly: an unknown key may be a misspelled restriction, and a key
+// without a value an unfinished one. Grants are in the order of the file.
 func parseClients(text []byte) ([]Grant, error) {
 	var list struct {
 		Clients []struct {
@@ -30,22 +30,22 @@ func parseClients(text []byte) ([]Grant, error) {
 	d.KnownFields(true)
 	var problems []error
 	err := d.Decode(&list)
-	var mistakes *yaml.TypeError
+	var typeError *yaml.TypeError
 	switch {
-	case errors.As(err, &mistakes): // the rest has been decoded, so that its problems can be told too
-		for _, m := range mistakes.Errors {
+	case errors.As(err, &typeError): // the rest was decoded, so its problems are reported too
+		for _, m := range typeError.Errors {
 			problems = append(problems, errors.New(m))
 		}
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
 	default:
 		if err == nil && !errors.Is(d.Decode(new(yaml.Node)), io.EOF) {
-			problems = append(problems, errors.New("holds more than one YAML document"))
+			problems = append(problems, errors.New("more than one YAML document"))
 		}
 	}
 	problems = append(problems, findEmptyViews(text)...)
 	if len(list.Clients) == 0 && len(problems) == 0 {
-		return nil, errors.New(`lists no client, so nobody could call; want "clients:" with a san and a role each`)
+		return nil, errors.New(`no client listed, so no call would be allowed; want "clients:" with san and role for each`)
 	}
 
 	var grants []Grant
@@ -55,8 +55,8 @@ func parseClients(text []byte) ([]Grant, error) {
 		g := Grant{Role: c.Role, View: View{NodeSelector: labels.Everything()}}
 		if g.SAN, err = ParseSAN(c.SAN); err != nil {
 			problems = append(problems, fmt.Errorf("%s: san: %w", at, err))
-		} else if first, twice := seen[g.SAN]; twice {
-			problems = append(problems, fmt.Errorf("%s: this san is listed already, as client %d", at, first))
+		} else if first, exists := seen[g.SAN]; exists {
+			problems = append(problems, fmt.Errorf("%s: san is already listed as client %d", at, first))
 		} else {
 			seen[g.SAN] = n + 1
 		}
@@ -70,11 +70,11 @@ func parseClients(text []byte) ([]Grant, error) {
 		}
 		for _, key := range c.View.Labels {
 			if len(validation.IsQualifiedName(key)) > 0 {
-				problems = append(problems, fmt.Errorf("%s: view.labels: %q is no label key", at, key))
+				problems = append(problems, fmt.Errorf("%s: view.labels: %q is not a label key", at, key))
 			}
 		}
 		g.View.Labels = slices.Compact(slices.Sorted(slices.Values(c.View.Labels)))
-		if len(g.View.Labels) > maxViewLabels { // or a node could have more than the contract allows
+		if len(g.View.Labels) > maxViewLabels { // a node could exceed the contract's limit
 			problems = append(problems, fmt.Errorf("%s: view.labels has %d keys, want at most %d", at, len(g.View.Labels), maxViewLabels))
 		}
 		grants = append(grants, g)
@@ -85,14 +85,14 @@ func parseClients(text []byte) ([]Grant, error) {
 	return grants, nil
 }
 
-// findEmptyViews finds views and node selectors that are there and say nothing. Decoded into a struct they
-// are like those that are absent, which select everything.
+// findEmptyViews returns an error for each view or node selector that is present but empty. Decoded
+// into a struct, it would equal an absent one, which selects everything.
 func findEmptyViews(text []byte) []error {
 	var list struct {
 		Clients []map[string]any `yaml:"clients"`
 	}
 	if yaml.Unmarshal(text, &list) != nil {
-		return nil // it is told by the strict decoder, or is none of a view's problems
+		return nil // reported by the strict decoder, or unrelated to views
 	}
 	var problems []error
 	for n, c := range list.Clients {
@@ -103,11 +103,11 @@ func findEmptyViews(text []byte) []error {
 		at := fmt.Sprintf("client %d (%q)", n+1, fmt.Sprint(c["san"]))
 		keys, _ := view.(map[string]any)
 		if len(keys) == 0 {
-			problems = append(problems, fmt.Errorf("%s: view is empty, which would select every node; leave view out for that", at))
+			problems = append(problems, fmt.Errorf("%s: view is empty, which would select every node; remove view if that is intended", at))
 			continue
 		}
 		if selector, present := keys["nodeSelector"]; present && (selector == nil || strings.Trim(fmt.Sprint(selector), " \t\r\n,") == "") {
-			problems = append(problems, fmt.Errorf("%s: view.nodeSelector is empty, which would select every node; leave nodeSelector out for that", at))
+			problems = append(problems, fmt.Errorf("%s: view.nodeSelector is empty, which would select every node; remove nodeSelector if that is intended", at))
 		}
 	}
 	return problems

@@ -13,14 +13,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-var errMalformed = status.Error(codes.InvalidArgument, "the request is not a protobuf message of its type, or has text that is not UTF-8")
+var errMalformed = status.Error(codes.InvalidArgument, "malformed request: not a protobuf message of the method's type, or a string is not UTF-8")
 
-// malformedMark is what a request holds that could not be decoded: an unknown field with the largest
-// number there is, which no message of ours has. A client that sends it gets the answer it asked for.
+// malformedMark marks a request that could not be decoded: an unknown field with the largest possible
+// number, which no message of the contract has. A client that sends it gets the same error.
 var malformedMark = protowire.AppendVarint(protowire.AppendTag(nil, protowire.MaxValidNumber, protowire.VarintType), 1)
 
-// requestCodec decodes requests. One that cannot be decoded it marks, for an interceptor to refuse:
-// grpc itself answers INTERNAL, as if the fault were the server's, and asks nobody before.
+// requestCodec decodes requests. It marks malformed ones, so that an interceptor rejects them with
+// INVALID_ARGUMENT: grpc itself returns INTERNAL, which blames the server, and calls no interceptor.
 type requestCodec struct{ encoding.CodecV2 }
 
 func newRequestCodec() requestCodec { return requestCodec{encoding.GetCodecV2("proto")} }

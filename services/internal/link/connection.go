@@ -12,27 +12,27 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// clientConnection is one of a listed client. Whose it is was resolved once, when its handshake was over:
-// a certificate may have many names, and its calls may be many.
+// clientConnection is a connection of a listed client. It caches the client's entry, because a
+// certificate may have many names and a connection many calls.
 type clientConnection struct {
-	net.Conn // TLS
+	net.Conn // the TLS connection
 
 	clients     *Clients
-	names       []SAN // of the certificate
+	names       []SAN // from the certificate
 	usage       *clientUsage
-	overLimit   bool // above the account's limit: all its calls are refused
+	overLimit   bool // above the client's limit: all its calls are rejected
 	streamCount atomic.Int64
 
 	cachedEntry atomic.Pointer[resolvedEntry]
 }
 
-// resolvedEntry is what the list said of a connection's client at one of its versions.
+// resolvedEntry is the client's entry in one version of the list.
 type resolvedEntry struct {
 	version uint64
-	entry   *clientEntry // nil: it is not listed
+	entry   *clientEntry // nil: not listed
 }
 
-// currentEntry is the client's in the present list, nil if it is not listed.
+// currentEntry returns the client's entry in the current list, or nil if it is not listed.
 func (c *clientConnection) currentEntry() *clientEntry {
 	r := c.cachedEntry.Load()
 	if version := c.clients.version.Load(); r == nil || r.version != version {
@@ -42,20 +42,20 @@ func (c *clientConnection) currentEntry() *clientEntry {
 	return r.entry
 }
 
-// Close counts the connection out.
+// Close also removes the connection from the client's usage.
 func (c *clientConnection) Close() error {
 	c.usage.removeConnection(c)
 	return c.Conn.Close()
 }
 
-// peerInfo is what grpc knows of a connection's peer.
+// peerInfo is the information about a peer that grpc attaches to the context of its calls.
 type peerInfo struct {
 	credentials.TLSInfo
 
 	conn *clientConnection
 }
 
-// connectionFromContext is the connection that a call came by, nil if it is none of ours.
+// connectionFromContext returns the connection of a call, or nil if this package did not create it.
 func connectionFromContext(ctx context.Context) *clientConnection {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -75,24 +75,23 @@ func leafCertificate(info credentials.AuthInfo) *x509.Certificate {
 	return nil
 }
 
-// maxReadBytes is how much a metered connection reads at once, so that no connection of an account waits
-// for long behind what the others have read.
+// maxReadBytes bounds a single read from a metered connection, so that the connections of a client share
+// its byte rate evenly.
 const maxReadBytes = 4 << 10
 
-// maxHandshakeBytes is how much a peer may send before it is known: a client hello, the certificates,
-// and what its library sends on without waiting. crypto/tls takes a message of up to 256 KB, keeps
-// what has come of it until it is whole, and parses all certificates in it before it asks us.
+// maxHandshakeBytes bounds what a peer may send before it is identified: a client hello, certificates,
+// and what its library sends without waiting. crypto/tls itself buffers messages of up to 256 KB, and
+// parses all certificates of a message before it calls this package.
 const maxHandshakeBytes = maxCertBytes + 8<<10
 
-// meteredConn is a server's end below TLS. Once its account is known, it reads no faster than the
-// account's budget of bytes: what has not been read costs only the sender. A limit on calls acts too
-// late for HTTP/2's rapid reset (CVE-2023-44487), and one above TLS would not count records that hold
-// no data.
+// meteredConn is a server's connection below TLS. Once the client is identified, it reads no faster than
+// the client's byte rate: unread data only costs the sender. A limit on calls would act too late for
+// HTTP/2 rapid reset (CVE-2023-44487), and a limit above TLS would not count records without data.
 type meteredConn struct {
 	net.Conn
 
 	usage          *clientUsage // nil during the handshake
-	handshakeBytes int          // bytes that were read meanwhile
+	handshakeBytes int          // read during the handshake
 
 	closed chan struct{}
 	once   sync.Once

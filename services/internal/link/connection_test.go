@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// endlessConn is a peer that sends as fast as it is read.
+// endlessConn is a peer that sends as fast as the server reads.
 type endlessConn struct {
 	net.Conn
 
@@ -26,16 +26,16 @@ func (e endlessConn) Close() error { return nil }
 
 func TestConnectionsOfClientShareByteRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, other := newClientUsage(), newClientUsage()
+		usage, other := newClientUsage(), newClientUsage()
 		var read, fromOther atomic.Int64
 		var all []*meteredConn
-		open := func(a *clientUsage, read *atomic.Int64) {
+		open := func(u *clientUsage, read *atomic.Int64) {
 			c := newMeteredConn(endlessConn{read: read})
-			c.usage = a
+			c.usage = u
 			all = append(all, c)
 		}
 		for range maxConns + maxExcessConns {
-			open(a, &read)
+			open(usage, &read)
 		}
 		open(other, &fromOther)
 		var reading sync.WaitGroup
@@ -54,30 +54,30 @@ func TestConnectionsOfClientShareByteRate(t *testing.T) {
 		}
 		const seconds = 60
 		time.Sleep(seconds * time.Second)
-		most := int64(byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxReadBytes) // what each waits for has been read
-		if got := read.Load(); got > most || got < byteRate*seconds {
-			t.Errorf("%d bytes were read, want at most %d", got, most)
+		maxBytes := int64(byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxReadBytes) // each connection has read the bytes that it waits for
+		if got := read.Load(); got > maxBytes || got < byteRate*seconds {
+			t.Errorf("%d bytes were read, want at most %d", got, maxBytes)
 		}
 		if got := fromOther.Load(); got < byteRate*seconds {
-			t.Errorf("another account was read %d bytes of, want its own rate", got)
+			t.Errorf("%d bytes were read from another client, want its own rate", got)
 		}
 		for _, c := range all {
-			c.Close() // which ends the waiting
+			c.Close() // ends waiting reads
 		}
 		reading.Wait()
 	})
 }
 
 func TestHandshakeBytesAreNotCharged(t *testing.T) {
-	a := newClientUsage()
+	usage := newClientUsage()
 	var read atomic.Int64
 	c := newMeteredConn(endlessConn{read: &read})
 	for range maxHandshakeBytes / maxReadBytes {
 		must(c.Read(make([]byte, maxReadBytes)))(t)
 	}
-	c.usage = a
-	if left := a.bytes.Tokens(); left != byteBurst {
-		t.Errorf("%v bytes are left of the account's burst, want %d", left, byteBurst)
+	c.usage = usage
+	if left := usage.bytes.Tokens(); left != byteBurst {
+		t.Errorf("%v bytes left of the client's burst, want %d", left, byteBurst)
 	}
 }
 
@@ -88,16 +88,16 @@ func TestHandshakeByteLimit(t *testing.T) {
 		must(c.Read(make([]byte, maxReadBytes)))(t)
 	}
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errHandshakeTooLong) {
-		t.Errorf("reading goes on: %v", err)
+		t.Errorf("got %v, want %v", err, errHandshakeTooLong)
 	}
 }
 
-// A certificate of 90 KB is less than crypto/tls takes, and more than we do.
+// A certificate of 90 KB is below the limit of crypto/tls and above the limit of this package.
 func TestRejectsOversizedHandshakes(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	c := &certBuilder{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
 	if _, err := r.dialTLS(t, manyNames(3000)(c)); err == nil {
-		t.Error("it is let in")
+		t.Error("connection accepted")
 	}
-	r.log.waitFor(t, "more than 24576 bytes")
+	r.log.waitFor(t, "exceeds 24576 bytes")
 }

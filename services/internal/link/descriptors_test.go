@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// maxFiles is how many files the server of this test may have open.
+// maxFiles is the number of files that the server of this test may have open.
 const maxFiles = 256
 
-// A server of its own process may open few files, as in some containers. A thousand connections that
-// say nothing would take all of them, and nobody else would be accepted for ten seconds at a time.
+// The server runs in its own process, which may open few files, as in some containers. A thousand idle
+// connections would use all of them, and block other clients for ten seconds at a time.
 func TestIdleConnectionsLeaveFilesForOthers(t *testing.T) {
 	if os.Getenv("SLICEFEED_FEW_FILES") != "" {
 		serveWithFewFiles(t)
@@ -36,7 +36,7 @@ func TestIdleConnectionsLeaveFilesForOthers(t *testing.T) {
 		stdin.Close()
 		io.Copy(io.Discard, stdout)
 		if err := child.Wait(); err != nil {
-			t.Errorf("the server: %v", err)
+			t.Errorf("server: %v", err)
 		}
 	})
 	line := must(bufio.NewReader(stdout).ReadString('\n'))(t)
@@ -45,16 +45,16 @@ func TestIdleConnectionsLeaveFilesForOthers(t *testing.T) {
 	for range 4 * maxFiles {
 		r.dialFrom(t, "127.0.0.2")
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	for range 5 {
 		if err := checkHealth(t, r.dial(t, writerCert, serverURI)); err != nil {
-			t.Errorf("after %s: %v", time.Since(began).Round(time.Millisecond), err)
+			t.Errorf("after %s: %v", time.Since(startedAt).Round(time.Millisecond), err)
 		}
 	}
-	took := time.Since(began)
-	t.Logf("5 newcomers took %s", took)
+	took := time.Since(startedAt)
+	t.Logf("5 new clients took %s", took)
 	if took > handshakeTimeout/2 {
-		t.Errorf("5 newcomers had to wait for %s", took)
+		t.Errorf("5 new clients waited for %s", took)
 	}
 }
 

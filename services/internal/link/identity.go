@@ -17,28 +17,29 @@ import (
 	"google.golang.org/grpc/security/advancedtls"
 )
 
-// identity is our certificate and the CAs of our peers, kept fresh from their files.
+// identity is this end's certificate and the CAs of its peers, reloaded from their files. advancedtls
+// gets the current ones for each handshake.
 //
-// grpc's own pemfile provider was rejected: it drops its errors into grpc's log without a
-// way to count them, prints the private key there when it does not fit the certificate, and
-// wants certificate and key in one directory. advancedtls takes what is current from here.
+// grpc's pemfile provider was rejected: it only logs its errors, so they cannot be counted, it logs the
+// private key when that does not match the certificate, and it requires certificate and key in one
+// directory.
 type identity struct {
 	files        Files
 	usage        x509.ExtKeyUsage
 	leaf         atomic.Pointer[tls.Certificate]
 	roots        atomic.Pointer[rootCAs]
-	lastCAExpiry atomic.Int64 // when the last of them does, in Unix time
+	lastCAExpiry atomic.Int64 // of roots, in Unix time
 
-	certPEM, keyPEM, caPEM []byte // of what is in use; read and written by loading only
+	certPEM, keyPEM, caPEM []byte // the files' content in use; only accessed by loadLeaf and loadRoots
 }
 
-// rootCAs are the CAs of our peers.
+// rootCAs are the CAs that sign the peers' certificates.
 type rootCAs struct {
 	certs []*x509.Certificate
 	pool  *x509.CertPool
 }
 
-// fileError says which of the files cannot be used.
+// fileError is the error of one of the files.
 type fileError struct {
 	file string // cert, key, ca or clients: the label of the metric
 	path string
@@ -70,21 +71,21 @@ func (i *identity) loadLeaf() (bool, error) {
 	}
 	if !slices.Contains(certs[0].ExtKeyUsage, i.usage) {
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf(
-			"the certificate's extended key usage does not include %q, so no peer will accept it", usageNames[i.usage])}
+			"extended key usage does not include %q, so no peer accepts the certificate", usageNames[i.usage])}
 	}
 	if len(certSANs(certs[0])) == 0 {
-		return false, &fileError{"cert", i.files.Cert, errors.New("the certificate has no URI or DNS SAN, so no peer can know it")}
+		return false, &fileError{"cert", i.files.Cert, errors.New("certificate has no URI or DNS SAN, so no peer can identify it")}
 	}
 	if now := time.Now(); i.leaf.Load() != nil && (now.Before(certs[0].NotBefore) || now.After(certs[0].NotAfter)) {
-		// At the start there is nothing better, and peers' clocks may be right.
-		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("the certificate is valid from %s to %s only, so no peer will accept it now",
+		// At startup there is no better certificate, and the peers' clocks may differ.
+		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("certificate is only valid from %s to %s, so no peer accepts it now",
 			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
 	}
 	if err := errors.Join(checkKeyStrength([][]*x509.Certificate{certs}), checkOwnChain(certs)); err != nil {
 		return false, &fileError{"cert", i.files.Cert, err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil { // the certificate is fine, so it is the key, or the two are of different rotations
+	if err != nil { // the certificate parses, so the key is invalid or belongs to another certificate
 		return false, &fileError{"key", i.files.Key, err}
 	}
 	i.certPEM, i.keyPEM = certPEM, keyPEM
@@ -105,19 +106,19 @@ func (i *identity) loadRoots() (bool, error) {
 		return false, &fileError{"ca", i.files.PeerCA, err}
 	}
 	pool := x509.NewCertPool()
-	var ends int64
+	var lastExpiry int64
 	for _, c := range certs {
 		pool.AddCert(c)
-		ends = max(ends, c.NotAfter.Unix())
+		lastExpiry = max(lastExpiry, c.NotAfter.Unix())
 	}
-	i.lastCAExpiry.Store(ends)
+	i.lastCAExpiry.Store(lastExpiry)
 	i.caPEM = caPEM
 	i.roots.Store(&rootCAs{certs, pool})
 	return true, nil
 }
 
-// parseCertificates wants every block to be a whole certificate: half of a CA bundle is a
-// file in the middle of being written, and would lock peers out.
+// parseCertificates requires every block to be a complete certificate: part of a CA bundle, from a file
+// that is being written, would lock peers out.
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for {
@@ -126,7 +127,7 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("holds a PEM block %q, want only certificates", block.Type)
+			return nil, fmt.Errorf("PEM block %q, want only certificates", block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -135,15 +136,15 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 		certs, text = append(certs, c), rest
 	}
 	if bytes.Contains(text, []byte("-----BEGIN")) {
-		return nil, fmt.Errorf("the PEM block after certificate %d is not whole", len(certs))
+		return nil, fmt.Errorf("PEM block after certificate %d is truncated", len(certs))
 	}
 	if len(certs) == 0 {
-		return nil, errors.New("holds no certificate in PEM form")
+		return nil, errors.New("no PEM certificate found")
 	}
 	return certs, nil
 }
 
-// stripPath strips the path off an error of os, since fileError names it.
+// stripPath removes the path from an error of package os, because fileError has it.
 func stripPath(err error) error {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err
@@ -153,7 +154,7 @@ func stripPath(err error) error {
 
 func (i *identity) certExpiry() float64 { return float64(i.leaf.Load().Leaf.NotAfter.Unix()) }
 
-// newIdentity loads the files, all problems at once, and has them re-read by r.
+// newIdentity loads the files and registers them with r. Its error names every problem.
 func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, error) {
 	i := &identity{files: cfg.Files, usage: usage}
 	_, errLeaf := i.loadLeaf()
@@ -163,21 +164,21 @@ func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, e
 	}
 	cfg.linkRegisterer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "certificate_expiry_timestamp_seconds",
-		Help: "When our own certificate of this link expires, in Unix time.",
+		Help: "Time when this component's certificate of the link expires, in Unix time.",
 	}, i.certExpiry), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "peer_ca_expiry_timestamp_seconds",
-		Help: "When the last of the CAs expires that we trust the other side of this link by, in Unix time.",
+		Help: "Time when the last of the CAs that sign the peers' certificates of the link expires, in Unix time.",
 	}, func() float64 { return float64(i.lastCAExpiry.Load()) }))
 	r.addReload("certificate", i.loadLeaf)
 	r.addReload("peer CAs", i.loadRoots)
 	return i, nil
 }
 
-// tlsOptions are what both ends demand of the other: TLS 1.3, a chain to the peer's CA, the
-// usage that its role asks for, and what accept says.
+// tlsOptions requires TLS 1.3, a chain to the peer's CA, the extended key usage of the peer's role, and
+// that accept returns no error.
 //
-// A certificate without any extended key usage passes crypto/x509's check for every
-// usage; hence the check here.
+// The usage is checked here because crypto/x509 accepts a certificate without any extended key usage
+// for every usage.
 func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Certificate) error) *advancedtls.Options {
 	return &advancedtls.Options{
 		MinTLSVersion: tls.VersionTLS13, MaxTLSVersion: tls.VersionTLS13,
@@ -198,7 +199,7 @@ func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Cert
 		},
 		AdditionalPeerVerification: func(h *advancedtls.HandshakeVerificationInfo) (*advancedtls.PostHandshakeVerificationResults, error) {
 			if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {
-				return nil, fmt.Errorf("the peer's certificate is not for %s: %s", usageNames[peerUsage], describeCert(h.Leaf))
+				return nil, fmt.Errorf("peer certificate is not for %s: %s", usageNames[peerUsage], describeCert(h.Leaf))
 			}
 			if err := checkKeyStrength(h.VerifiedChains); err != nil {
 				return nil, err
@@ -208,12 +209,12 @@ func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Cert
 	}
 }
 
-// clientCredentials are those of an end that dials the server of the given name. The name
-// replaces host name verification: addresses differ from cluster to cluster.
+// clientCredentials returns the credentials for dialing the server of the given name. The name replaces
+// host name verification, because addresses differ between clusters.
 func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentials, error) {
 	o := i.tlsOptions(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
 		if !slices.Contains(certSANs(leaf), server) {
-			return fmt.Errorf("the server's certificate is for another name, want %q: this is %s", server, describeCert(leaf))
+			return fmt.Errorf("the server's certificate is for another name, want %q, got %s", server, describeCert(leaf))
 		}
 		return nil
 	})
@@ -227,12 +228,12 @@ func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentia
 	return &explainingCreds{creds, i}, nil
 }
 
-// serverCredentials are those of an end that listens. A client that is not on the list is refused as
-// one of another CA is: with an alert, which its log can tell, and before a byte of HTTP/2 is read.
+// serverCredentials returns the credentials for a listener. A client that is not listed is rejected in
+// the handshake, like one of another CA: it gets an alert that it can log, before any HTTP/2 is read.
 func (i *identity) serverCredentials(clients *Clients) (credentials.TransportCredentials, error) {
 	o := i.tlsOptions(x509.ExtKeyUsageClientAuth, func(leaf *x509.Certificate) error {
 		if clients.findEntry(certSANs(leaf)) == nil {
-			return fmt.Errorf("%w: %s; list one of its names in %s", errUnlisted, describeCert(leaf), clients.path)
+			return fmt.Errorf("%w: %s; add one of its names to %s", errUnlisted, describeCert(leaf), clients.path)
 		}
 		return nil
 	})

@@ -15,34 +15,34 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// The limits of one client, which is to say of all that call by one name of the list. They are far
-// above what honest clients do, and low enough that a client out of its mind is felt by itself
-// alone. docs/limits.md has the table.
+// The limits of one client: of all connections whose certificates have one name of the list. They are
+// far above what a correct client needs, and low enough that a client that misbehaves affects only
+// itself. docs/limits.md has the table.
 const (
-	// maxConns is how many connections one client may have. Three replicas of a writer that
-	// come and go on a bad network leave a dozen behind that nobody has found dead yet.
+	// maxConns is the number of connections of one client. Three writer replicas that reconnect over a bad
+	// network leave a dozen dead connections that are not detected yet.
 	maxConns = 16
 
-	// Connections above that are kept for a few seconds, so that their calls are answered.
+	// Connections above maxConns are kept for a few seconds, so that their calls get an error.
 	maxExcessConns = 8
 	excessLifetime = 10 * time.Second
 
-	// All connections of a client together are read at this rate. A request has half a kilobyte; what
-	// comes in at rest is less than a kilobyte a minute. The burst has room for a thousand requests.
-	byteRate  = 128 << 10 // a second, in the long run
+	// The server reads all connections of a client together at this rate. A request is half a kilobyte,
+	// an idle client sends less than a kilobyte a minute, and the burst fits a thousand requests.
+	byteRate  = 128 << 10 // per second
 	byteBurst = 512 << 10
 
-	// revokedGrace is for the calls of a client that was taken off the list to end, and to say why.
+	// revokedGrace is the time in which calls of a client that was removed from the list end with an error.
 	revokedGrace = 10 * time.Second
 
-	// All streams that one name may have can come back twice at once, and then each every few
-	// seconds. One that resumes costs little.
-	streamRate  = 20 // a second, in the long run
+	// All streams of a client can reconnect twice at the same time, and then every few seconds. Resuming
+	// a stream is cheap.
+	streamRate  = 20 // per second
 	streamBurst = 128
 
-	// A call may cost 10 ms of a processor and a megabyte (all of 5,000 nodes). It is made by
-	// people, scripts and probes.
-	callRate  = 10
+	// A call may cost 10 ms of CPU and a megabyte (for 5,000 nodes). Calls are made by people, scripts and
+	// probes.
+	callRate  = 10 // per second
 	callBurst = 32
 )
 
@@ -55,20 +55,20 @@ const (
 	limitConcurrent  = "concurrent_streams"
 )
 
-// limitRecorder tells of what was refused. A flood must not become one of the log: so these lines
-// are seldom, and the limits come before the interceptor that logs each call.
+// limitRecorder counts and logs what the limits reject. It limits its log lines, and the limits apply
+// before the interceptor that logs each call, so that a flood of calls does not flood the log.
 type limitRecorder struct {
 	rejections *prometheus.CounterVec
 	log        *slog.Logger
 	logLimiter rate.Sometimes
 }
 
-func newLimitRecorder(half string, log *slog.Logger) *limitRecorder {
+func newLimitRecorder(component string, log *slog.Logger) *limitRecorder {
 	l := &limitRecorder{
 		log: log, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed", Subsystem: half, Name: "limited_total",
-			Help: "What was refused because there was too much of it: unfinished handshakes of all peers (the oldest of the address with the most is cut off), connections, starts of streams and calls of one client, concurrent streams of one connection.",
+			Namespace: "slicefeed", Subsystem: component, Name: "limit_rejections_total",
+			Help: "Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
 		}, []string{"limit"}),
 	}
 	for _, limit := range []string{limitHandshakes, limitConnections, limitStreams, limitCalls, limitConcurrent} {
@@ -77,12 +77,12 @@ func newLimitRecorder(half string, log *slog.Logger) *limitRecorder {
 	return l
 }
 
-func (l *limitRecorder) recordRejection(limit string, who ...any) {
+func (l *limitRecorder) recordRejection(limit string, peer ...any) {
 	l.rejections.WithLabelValues(limit).Inc()
-	l.logLimiter.Do(func() { l.log.Warn("limit reached", append([]any{"limit", limit}, who...)...) })
+	l.logLimiter.Do(func() { l.log.Warn("limit reached", append([]any{"limit", limit}, peer...)...) })
 }
 
-// rateLimiter is the limiter of calls, or of starts of streams, by whom they come from.
+// rateLimiter limits the calls, or the stream starts, of each client.
 type rateLimiter struct {
 	*limitRecorder
 
@@ -94,18 +94,18 @@ type rateLimiter struct {
 func (l *limitRecorder) callLimiter() *rateLimiter {
 	return &rateLimiter{
 		l, limitCalls, func(a *clientUsage) *rate.Limiter { return a.calls },
-		fmt.Errorf("all clients of this name together may make %d calls a second: wait longer between them", callRate),
+		fmt.Errorf("clients with this name may make %d calls per second in total; wait longer between calls", callRate),
 	}
 }
 
 func (l *limitRecorder) streamStartLimiter() *rateLimiter {
 	return &rateLimiter{
 		l, limitStreams, func(a *clientUsage) *rate.Limiter { return a.streams },
-		fmt.Errorf("all clients of this name together may begin %d streams a second: keep them, and wait longer before beginning anew", streamRate),
+		fmt.Errorf("clients with this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate),
 	}
 }
 
-// Limit is asked before each call.
+// Limit returns an error if the client of a call exceeds its rate.
 func (p *rateLimiter) Limit(ctx context.Context) error {
 	c := connectionFromContext(ctx)
 	if c == nil {
@@ -118,8 +118,8 @@ func (p *rateLimiter) Limit(ctx context.Context) error {
 	return p.rejection
 }
 
-// limitConcurrentStreams refuses streams of a connection beyond the limit. HTTP/2's own limit has the client's
-// library wait without a word, for as long as a stream of nodes may last.
+// limitConcurrentStreams rejects streams above the limit of a connection. With HTTP/2's own limit, the
+// client's library would wait without an error, for as long as the other streams live.
 func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := connectionFromContext(s.Context())
 	if c == nil {
@@ -133,7 +133,7 @@ func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *
 	return handler(srv, s)
 }
 
-// rejectOverLimit is asked by grpc before anything of a call is done. It must not wait.
+// rejectOverLimit runs before grpc does anything for a call. It must not block.
 func rejectOverLimit(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if c := connectionFromContext(ctx); c != nil && c.overLimit {
 		return ctx, errTooManyConns
@@ -142,9 +142,9 @@ func rejectOverLimit(ctx context.Context, _ *tap.Info) (context.Context, error) 
 }
 
 var (
-	errTooManyConns     = status.Errorf(codes.ResourceExhausted, "all clients of this name together have %d connections already: end one, or give each client a name of its own", maxConns)
-	errTooManyStreams   = status.Errorf(codes.ResourceExhausted, "this connection has %d streams already: end one, or use another connection", maxConnStreams)
-	errHandshakeTooLong = fmt.Errorf("the handshake takes more than %d bytes: present the certificate and its intermediates only", maxHandshakeBytes)
-	errUnlisted         = errors.New("this client is not on the list")
-	errEvicted          = errors.New("cut off, since its address has the most of too many unfinished handshakes")
+	errTooManyConns     = status.Errorf(codes.ResourceExhausted, "clients with this name already have %d connections; close one or give each client its own name", maxConns)
+	errTooManyStreams   = status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", maxConnStreams)
+	errHandshakeTooLong = fmt.Errorf("handshake exceeds %d bytes; present only the certificate and its intermediates", maxHandshakeBytes)
+	errUnlisted         = errors.New("client is not listed")
+	errEvicted          = errors.New("too many unfinished handshakes, most of them from this address")
 )

@@ -27,55 +27,55 @@ func TestRateLimitsEachClientSeparately(t *testing.T) {
 		_, err := callProbe(t, conn, "Who", "")
 		return err
 	}
-	begin := func(t *testing.T, conn *grpc.ClientConn) error {
-		// Not Watch: grpc answers its missing request before the handler returns, so that the next stream could
-		// be one too many at a time.
+	startStream := func(t *testing.T, conn *grpc.ClientConn) error {
+		// Watch cannot be used: grpc rejects its missing request before the handler returns, so the next
+		// stream could exceed the limit of concurrent streams.
 		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
 		if err := errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); !errors.Is(err, io.EOF) {
 			return err
 		}
-		return nil // the handler has met the end of what we sent
+		return nil // the handler has received the end of the stream
 	}
 	for _, c := range []struct {
 		name   string
 		client certSpec
 		flood  func(*testing.T, *grpc.ClientConn) error
-		other  func(*testing.T, *grpc.ClientConn) error // goes by another bucket
+		other  func(*testing.T, *grpc.ClientConn) error // has another limit
 		limit  string
 		burst  int
-		says   string
+		want   string
 	}{
-		{"calls", writerCert, who, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
-		{"calls to health", writerCert, health, begin, limitCalls, callBurst, "10 calls a second: wait longer"},
-		{"starts of streams", writerCert, begin, who, limitStreams, streamBurst, "20 streams a second: keep them"},
+		{"calls", writerCert, who, startStream, limitCalls, callBurst, "10 calls per second in total; wait longer"},
+		{"calls to health", writerCert, health, startStream, limitCalls, callBurst, "10 calls per second in total; wait longer"},
+		{"starts of streams", writerCert, startStream, who, limitStreams, streamBurst, "20 streams per second in total; keep streams"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
 			flooding, honest := r.dial(t, c.client, serverURI), r.dial(t, operatorCert, serverURI)
-			var refusal error
+			var rejection error
 			answered := 0
-			for n := 0; refusal == nil && n < 50*c.burst; n++ {
+			for n := 0; rejection == nil && n < 50*c.burst; n++ {
 				if err := c.flood(t, flooding); status.Code(err) == codes.ResourceExhausted {
-					refusal = err
+					rejection = err
 				}
 				answered++
 			}
-			if refusal == nil || answered <= c.burst {
-				t.Fatalf("%d calls were answered, then %v; want more than %d", answered, refusal, c.burst)
+			if rejection == nil || answered <= c.burst {
+				t.Fatalf("%d calls were answered, then %v; want more than %d", answered, rejection, c.burst)
 			}
-			if !strings.Contains(refusal.Error(), c.says) {
-				t.Errorf("the refusal %v does not say %q", refusal, c.says)
+			if !strings.Contains(rejection.Error(), c.want) {
+				t.Errorf("error %v does not contain %q", rejection, c.want)
 			}
 			if err := c.other(t, flooding); status.Code(err) == codes.ResourceExhausted {
-				t.Errorf("the other limit is used up too: %v", err)
+				t.Errorf("other limit exhausted too: %v", err)
 			}
-			for _, do := range []func(*testing.T, *grpc.ClientConn) error{health, who, begin} {
+			for _, do := range []func(*testing.T, *grpc.ClientConn) error{health, who, startStream} {
 				if err := do(t, honest); status.Code(err) == codes.ResourceExhausted {
-					t.Errorf("another client is refused: %v", err)
+					t.Errorf("another client is rejected: %v", err)
 				}
 			}
 			if got := r.rejectionCount(c.limit); got < 1 {
-				t.Errorf("counted %v refusals by the limit of %s", got, c.limit)
+				t.Errorf("counted %v rejections by the limit of %s", got, c.limit)
 			}
 			r.log.waitFor(t, "limit="+c.limit)
 		})
@@ -88,15 +88,15 @@ func TestDoesNotLogEachRejectedCall(t *testing.T) {
 	for range 4 * callBurst {
 		checkHealth(t, conn)
 	}
-	refused := int(r.rejectionCount(limitCalls))
-	if err := r.stop(); err != nil { // after which the log is complete
+	rejected := int(r.rejectionCount(limitCalls))
+	if err := r.stop(); err != nil { // then the log is complete
 		t.Fatal(err)
 	}
-	if refused < callBurst {
-		t.Fatalf("only %d calls were refused", refused)
+	if rejected < callBurst {
+		t.Fatalf("only %d calls were rejected", rejected)
 	}
 	if lines := strings.Count(r.log.String(), "grpc.component=server"); lines > 2*callBurst {
-		t.Errorf("%d lines were logged for %d calls, %d of them refused", lines, 4*callBurst, refused)
+		t.Errorf("logged %d lines for %d calls, %d of them rejected", lines, 4*callBurst, rejected)
 	}
 }
 
@@ -107,12 +107,12 @@ func TestUsageSurvivesGrantChange(t *testing.T) {
 	before := c.findEntry(names).usage
 	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "operator", "subscriber", 1))))(t))
 	if c.findEntry(names).usage != before {
-		t.Error("a client whose grant was altered begins with a full bucket")
+		t.Error("usage was reset with the grant")
 	}
 }
 
-// dialTLS makes a TLS connection by itself; the handshake of TLS 1.3 ends at the client
-// before the server has seen the certificate, so the first frame is waited for.
+// dialTLS opens a TLS connection without grpc. It waits for the first frame, because the client's
+// handshake of TLS 1.3 ends before the server has verified the certificate.
 func (r *testLink) dialTLS(t *testing.T, pair tls.Certificate) (*tls.Conn, error) {
 	t.Helper()
 	conn := must(tls.Dial("tcp", r.address, &tls.Config{
@@ -142,25 +142,25 @@ func TestLimitsConnectionsPerClient(t *testing.T) {
 		held = append(held, conn)
 	}
 	if _, err := r.dialTLS(t, writer); err == nil {
-		t.Errorf("the client has more than %d connections", maxConns+maxExcessConns)
+		t.Errorf("client has more than %d connections", maxConns+maxExcessConns)
 	}
 	if got := r.rejectionCount(limitConnections); got != maxExcessConns+1 {
-		t.Errorf("counted %v refusals, want %d", got, maxExcessConns+1)
+		t.Errorf("counted %v rejections, want %d", got, maxExcessConns+1)
 	}
 	if _, err := callProbe(t, r.dial(t, operatorCert, serverURI), "Who", ""); err != nil {
-		t.Errorf("another client is refused: %v", err)
+		t.Errorf("another client is rejected: %v", err)
 	}
 
 	for _, conn := range held {
 		conn.Close()
 	}
 	ctx := testContext(t)
-	for { // the server learns in its own time that the connections are gone
+	for { // the server detects closed connections asynchronously
 		if _, err := callProbe(t, r.dial(t, writerCert, serverURI), "Who", ""); err == nil {
 			break
 		}
 		if ctx.Err() != nil {
-			t.Fatal("there is no room for another connection after one has ended")
+			t.Fatal("closed connections still count")
 		}
 	}
 }
@@ -182,8 +182,8 @@ func TestExcessConnectionsGetResourceExhausted(t *testing.T) {
 			return errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty)))
 		}(),
 	} {
-		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(fmt.Sprint(err), "16 connections already") {
-			t.Errorf("%s gets %v, want RESOURCE_EXHAUSTED that says how many", what, err)
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(fmt.Sprint(err), "already have 16 connections") {
+			t.Errorf("%s gets %v, want RESOURCE_EXHAUSTED with the limit", what, err)
 		}
 	}
 }
@@ -197,14 +197,14 @@ func TestNinthStreamGetsResourceExhausted(t *testing.T) {
 	}
 	ninth := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
 	ninth.CloseSend()
-	if err := ninth.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "8 streams already") {
-		t.Errorf("got %v, want RESOURCE_EXHAUSTED that says how many", err)
+	if err := ninth.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "already has 8 streams") {
+		t.Errorf("got %v, want RESOURCE_EXHAUSTED with the limit", err)
 	}
 	if got := r.rejectionCount(limitConcurrent); got != 1 {
-		t.Errorf("counted %v refusals, want 1", got)
+		t.Errorf("counted %v rejections, want 1", got)
 	}
 	if _, err := callProbe(t, conn, "Who", ""); err != nil {
-		t.Errorf("a call beside the streams is refused: %v", err)
+		t.Errorf("a call beside the streams is rejected: %v", err)
 	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestEndedStreamFreesItsSlot(t *testing.T) {
 	for range 4 * maxConnStreams {
 		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
 		if err := errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); status.Code(err) == codes.ResourceExhausted {
-			t.Fatal(err) // the handler itself ends with what it met, the end of what we sent
+			t.Fatal(err) // other errors come from the handler
 		}
 	}
 }
@@ -231,29 +231,29 @@ func TestChargesBytesToClient(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	conn := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
 	a := r.server.clients.findEntry([]SAN{writerURI}).usage
-	a.bytes.SetLimit(0) // what is charged stays charged
+	a.bytes.SetLimit(0) // tokens are not refilled
 	before := a.bytes.Tokens()
 	const sent = 64 << 10
-	io.WriteString(conn, http2Preface+settingsFrame+strings.Repeat(http2Frame(frameData+2, 0, 1, "12345"), sent/14)+pingFrame) // frames of priority, which ask for nothing
+	io.WriteString(conn, http2Preface+settingsFrame+strings.Repeat(http2Frame(frameData+2, 0, 1, "12345"), sent/14)+pingFrame) // priority frames, which need no response
 	readReply(t, conn, false)
 	if charged := before - a.bytes.Tokens(); charged < sent || charged > 2*sent {
-		t.Errorf("%v bytes are charged, want the %d that were sent and what TLS adds", charged, sent)
+		t.Errorf("charged %v bytes, want the %d that were sent and TLS overhead", charged, sent)
 	}
 	if left := r.server.clients.findEntry([]SAN{operatorDNS}).usage.bytes.Tokens(); left != byteBurst {
-		t.Errorf("another client is charged: %v bytes are left", left)
+		t.Errorf("another client is charged: %v bytes left", left)
 	}
 }
 
-// What ends in the midst of being set up is counted out as well.
+// Connections that end while they are set up do not stay counted either.
 func TestForgetsConnectionsThatEndImmediately(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := r.clientCert(t, writerCert)
 	for range 2 * maxConns {
 		conn, err := r.dialTLS(t, writer)
 		if err != nil {
-			t.Logf("refused while the server lags behind: %v", err)
+			t.Logf("rejected while closed connections are still counted: %v", err)
 		}
-		conn.NetConn().(*net.TCPConn).SetLinger(0) // a reset, not a farewell
+		conn.NetConn().(*net.TCPConn).SetLinger(0) // send a reset
 		conn.NetConn().Close()
 	}
 	if err := r.stop(); err != nil {
@@ -264,7 +264,7 @@ func TestForgetsConnectionsThatEndImmediately(t *testing.T) {
 	}
 }
 
-// dialFrom connects from an address of its own.
+// dialFrom connects from a source address.
 func (r *testLink) dialFrom(t *testing.T, source string) net.Conn {
 	t.Helper()
 	conn := must((&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).Dial("tcp", r.address))(t)
@@ -276,27 +276,27 @@ func TestHandshakeFloodEvictsOnlyItself(t *testing.T) {
 	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
 	r.writeFiles(t, serverCert)
 	r.start(t, func(*ServeConfig) { r.server.creds.setPendingLimit(8) })
-	distant := r.dialFrom(t, "127.0.0.3") // its handshake takes longer than all that follows
+	distant := r.dialFrom(t, "127.0.0.3") // its handshake ends last
 	ctx := testContext(t)
 	for r.server.creds.pendingCount() < 1 {
 		if ctx.Err() != nil {
-			t.Fatal("the handshake is not under way")
+			t.Fatal("handshake not started")
 		}
 	}
 	var flood []net.Conn
-	const floods = 100
-	for range floods {
+	const floodSize = 100
+	for range floodSize {
 		flood = append(flood, r.dialFrom(t, "127.0.0.2"))
 	}
-	for r.rejectionCount(limitHandshakes) < floods-7 { // all but as many as there is room for beside the first
+	for r.rejectionCount(limitHandshakes) < floodSize-7 { // 7 have room beside the first connection
 		if ctx.Err() != nil {
-			t.Fatalf("%v were cut off, want %d", r.rejectionCount(limitHandshakes), floods-7)
+			t.Fatalf("%v handshakes ended, want %d", r.rejectionCount(limitHandshakes), floodSize-7)
 		}
 	}
 	conn := tls.Client(distant, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, writerCert)}})
 	distant.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		t.Errorf("the handshake from another address was cut off: %v", err)
+		t.Errorf("handshake from another address failed: %v", err)
 	}
 	closed := 0
 	for _, conn := range flood {
@@ -305,8 +305,8 @@ func TestHandshakeFloodEvictsOnlyItself(t *testing.T) {
 			closed++
 		}
 	}
-	if closed != floods-7 {
-		t.Errorf("%d of the flood were closed, want %d", closed, floods-7)
+	if closed != floodSize-7 {
+		t.Errorf("closed %d connections of the flood, want %d", closed, floodSize-7)
 	}
 }
 

@@ -1,7 +1,8 @@
-// Package link is both ends of the connection between the halves, and of the writer's own
-// service: mutual TLS 1.3 whose files are re-read without a restart, who the peer is and
-// what it may see, and one set of limits that fits at both ends. It refuses a peer that
-// it cannot name: there is no plaintext, no host name fallback and no default permission.
+// Package link implements both ends of every gRPC connection between components, including the
+// writer's own API: mutual TLS 1.3, the peer's identity and what it may see, and limits. It
+// guarantees that every peer is identified by a listed certificate name and that changed files take
+// effect without a restart. It does not offer plaintext, host name verification or default
+// permissions.
 package link
 
 import (
@@ -13,57 +14,58 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Both ends live in one place so that these numbers can be seen to fit. A server that
-// allows pings less often than its clients send them answers GOAWAY too_many_pings.
+// The numbers of both ends are in one place because they depend on each other. For example, a server
+// that allows pings less often than its clients send them closes the connection with GOAWAY
+// too_many_pings.
 const (
-	pingAfter       = 30 * time.Second // either end pings a connection idle for that long
-	pingTimeout     = 10 * time.Second // and gives it up without an answer
-	minPingInterval = 10 * time.Second // the server's least interval between a client's pings
+	pingAfter       = 30 * time.Second // either end pings a connection that was idle for this long
+	pingTimeout     = 10 * time.Second // and closes it if no response arrives within this time
+	minPingInterval = 10 * time.Second // the shortest interval that the server allows between pings
 
-	maxConnAge   = 30 * time.Minute // of a connection (grpc adds jitter of 10%): spreads clients anew, bounds a revoked CA
-	connAgeGrace = 30 * time.Second // for calls under way then; grpc's default is for ever
+	maxConnAge   = 30 * time.Minute // rebalances clients, and bounds how long a revoked CA is trusted; grpc adds 10% jitter
+	connAgeGrace = 30 * time.Second // for calls in progress at that age; grpc's default is unlimited
 
 	handshakeTimeout = 10 * time.Second
-	// connectTimeout ends a client's attempt to connect, TLS included. A peer whose host is away drops what
-	// is sent: TCP then sends its SYN after 0, 1, 3 and 7 s, so that a longer attempt would wait in vain
-	// for up to 4 s, and then for the delay of rule R14 too.
+	// connectTimeout ends a client's attempt to connect, including TLS. If the peer's host is down, TCP
+	// sends its SYN after 0, 1, 3 and 7 s. A longer attempt would wait up to 4 s for the last of them,
+	// in addition to the delay of rule R14.
 	connectTimeout = 4 * time.Second
 
-	maxMessageBytes   = 4 << 20                  // the contract's bound of what a server sends (R3)
-	maxResponseBytes  = maxMessageBytes + 64<<10 // what a client accepts: a margin for framing, not for more nodes
-	maxRequestBytes   = 64 << 10                 // requests are a cursor and a few names
-	maxHeaderBytes    = 16 << 10                 // of one call, in bytes
-	readBufferBytes   = 4 << 10                  // of each connection of a server: what comes in is small
-	clientWindowBytes = 1 << 20                  // what may be under way to a client: the set of 5,000 nodes
-	shutdownGrace     = 10 * time.Second         // for calls under way when the server stops
+	maxMessageBytes   = 4 << 20                  // the contract's bound for messages of a server (R3)
+	maxResponseBytes  = maxMessageBytes + 64<<10 // accepted by a client; the margin is for framing, not for more nodes
+	maxRequestBytes   = 64 << 10                 // a request is a cursor and a few names
+	maxHeaderBytes    = 16 << 10                 // for each call
+	readBufferBytes   = 4 << 10                  // for each connection of a server; requests are small
+	clientWindowBytes = 1 << 20                  // sent to a client but not read yet; fits a set of 5,000 nodes
+	shutdownGrace     = 10 * time.Second         // for calls in progress when the server stops
 
-	// maxConnStreams is how many streams may be under way in one connection; a subscriber has one
-	// or two. The next one is refused, so HTTP/2 has room for more than that.
+	// maxConnStreams is the number of concurrent streams of one connection. A subscriber has one or two.
+	// HTTP/2's own limit (maxConnCalls) is higher, so that one stream too many gets an error, not a wait.
 	maxConnStreams = 8
 
-	// maxConnCalls is how many calls of any kind may be under way in one connection. An answer counts
-	// until its client has read it, so this also bounds what a client that asks and does not
-	// read makes us keep. What goes beyond waits at the client.
+	// maxConnCalls is the number of concurrent calls of any kind in one connection. A response counts
+	// until its client has read it, so this also bounds the memory for a client that does not read.
+	// Further calls wait at the client.
 	maxConnCalls = 2 * maxConnStreams
 
-	// defaultRefreshInterval is how often files are read again. Reading beats watching here: what
-	// kubelet mounts are symbolic links that are swapped, and a missed event would be silent.
+	// defaultRefreshInterval is how often files are read again. Watching them was rejected: kubelet
+	// mounts symbolic links and swaps them, and a missed event would go unnoticed.
 	defaultRefreshInterval = 10 * time.Second
 )
 
 // Files are the PEM files of one end.
 type Files struct {
-	Cert   string // our certificate and its intermediates
+	Cert   string // this end's certificate and its intermediates
 	Key    string // its private key
-	PeerCA string // the CAs that sign the *other* side's certificates
+	PeerCA string // the CAs that sign the *other* end's certificates
 }
 
 // Config is what either end needs.
 type Config struct {
-	Component       string // "inventory" or "writer": metrics are slicefeed_<half>_…
-	Name            string // which link of that half, the label `link` of its metrics: a source's name, or the listener's
+	Component       string // "inventory" or "writer": metrics are slicefeed_<component>_…
+	Name            string // of the link, for the metrics' label `link`: a source's or listener's name
 	Files           Files
-	RefreshInterval time.Duration // how often files are re-read; 0: 10 s
+	RefreshInterval time.Duration // how often files are read again; 0: 10 s
 	Logger          *slog.Logger
 	Registerer      prometheus.Registerer
 }

@@ -8,15 +8,15 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// newCallLogger lets the interceptors write to our log: one line at the end of each call, never
-// a message's content.
+// newCallLogger returns the logger of the interceptors, which write one line at the end of each call and
+// never the content of a message.
 func newCallLogger(log *slog.Logger) logging.Logger {
 	return logging.LoggerFunc(func(ctx context.Context, l logging.Level, msg string, fields ...any) {
 		log.Log(ctx, slog.Level(l), msg, fields...)
 	})
 }
 
-// peerLogFields name the peer, by the name that the list has.
+// peerLogFields names the peer, preferably as listed.
 func peerLogFields(ctx context.Context) logging.Fields {
 	c := connectionFromContext(ctx)
 	if c == nil || len(c.names) == 0 {
@@ -29,8 +29,8 @@ func peerLogFields(ctx context.Context) logging.Fields {
 	return logging.Fields{"peer.san", string(name)}
 }
 
-// callLogLevel of the line about a finished call. UNAVAILABLE is how streams end in the ordinary
-// course of things (R11).
+// callLogLevel returns the level of the line about a finished call. UNAVAILABLE is Info because streams
+// regularly end with it (R11).
 func callLogLevel(code codes.Code) logging.Level {
 	switch code {
 	case codes.OK, codes.Canceled, codes.Unavailable, codes.NotFound, codes.DeadlineExceeded:

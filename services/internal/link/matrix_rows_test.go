@@ -17,29 +17,29 @@ import (
 	"time"
 )
 
-// certMatrix are the certificates that a peer may come with. In names, {san} and {dns} are the good
-// ones of the presenter's role.
+// certMatrix is the certificates that a peer may present. In names, {san} and {dns} stand for the correct
+// names.
 var certMatrix = []certCase{
 	{name: "a good certificate", build: alteredCert(func(*x509.Certificate) {})},
 
-	// Who signed it.
-	{name: "signed by the judge's own CA", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) }},
+	// Issuers.
+	{name: "signed by the verifier's own CA", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) }},
 	{name: "signed by a CA of the same name and another key", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
 		return c.issueCert(c.rootCA(func(x *x509.Certificate) { x.Subject = c.ca.cert.Subject }), c.goodTemplate())
 	}},
-	{name: "signed by either of two trusted CAs", trustBundle: bothCAs, build: alteredCert(func(*x509.Certificate) {})},
-	{name: "signed by either of two trusted CAs: the other one", trustBundle: bothCAs, build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) }},
+	{name: "signed by the first of two trusted CAs", trustBundle: bothCAs, build: alteredCert(func(*x509.Certificate) {})},
+	{name: "signed by the second of two trusted CAs", trustBundle: bothCAs, build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) }},
 	{name: "signed by neither of two trusted CAs", trustBundle: bothCAs, wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
 		return c.issueCert(c.rootCA(func(*x509.Certificate) {}), c.goodTemplate())
 	}},
 	{name: "self-signed", wantError: "unknown authority", build: selfSigned},
-	{name: "the CA's own certificate without its key", wantError: "invalid signature", build: func(c *certBuilder) tls.Certificate {
+	{name: "a certificate without its key", wantError: "invalid signature", build: func(c *certBuilder) tls.Certificate {
 		return tls.Certificate{Certificate: [][]byte{c.issueCert(c.ca, c.goodTemplate()).Certificate[0]}, PrivateKey: c.newKey()}
 	}},
 	{name: "the CA itself", wantError: "not for", build: func(c *certBuilder) tls.Certificate {
 		return tls.Certificate{Certificate: [][]byte{c.ca.cert.Raw}, PrivateKey: c.ca.key}
 	}},
-	{name: "signed with a peer's own certificate, as if that were a CA", wantError: "parent certificate cannot sign", build: func(c *certBuilder) tls.Certificate {
+	{name: "signed by another peer's certificate", wantError: "parent certificate cannot sign", build: func(c *certBuilder) tls.Certificate {
 		key := c.newKey()
 		peer := c.newTestCA(c.signTemplate(c.ca, c.goodTemplate(), key), key)
 		return c.issueCert(peer, c.goodTemplate(), peer)
@@ -50,44 +50,44 @@ var certMatrix = []certCase{
 		second := c.intermediateCA(first, nil)
 		return c.issueCert(second, c.goodTemplate(), second, first)
 	}},
-	{name: "below an intermediate that is for the other usage", wantError: "incompatible key usage", build: func(c *certBuilder) tls.Certificate {
+	{name: "below an intermediate for the other usage", wantError: "incompatible key usage", build: func(c *certBuilder) tls.Certificate {
 		ca := c.intermediateCA(c.ca, func(x *x509.Certificate) { x.ExtKeyUsage = otherUsage(c.usages) })
 		return c.issueCert(ca, c.goodTemplate(), ca)
 	}},
-	{name: "below an intermediate that may sign such names", build: belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.org"} })},
+	{name: "below an intermediate that may sign this name", build: belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.org"} })},
 	{name: "below an intermediate that may only sign other names", wantError: "not authorized to sign for this name", build: belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.net"} })},
-	{name: "below an intermediate that may not sign such names", wantError: "not authorized to sign for this name", build: belowIntermediate(func(x *x509.Certificate) { x.ExcludedURIDomains = []string{"example.org"} })},
+	{name: "below an intermediate that may not sign this name", wantError: "not authorized to sign for this name", build: belowIntermediate(func(x *x509.Certificate) { x.ExcludedURIDomains = []string{"example.org"} })},
 	{name: "below a root that may only sign other names", wantError: "not authorized to sign for this name", trustBundle: rootForOtherNames, build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.ca, c.goodTemplate()) }},
 	{name: "below an expired intermediate", wantError: "expired", build: belowIntermediate(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Minute) })},
 	{name: "below an intermediate that is not valid yet", wantError: "not yet valid", build: belowIntermediate(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) })},
-	{name: "below an intermediate that is not shown", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
+	{name: "below an intermediate that is not presented", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
 		return c.issueCert(c.intermediateCA(c.ca, nil), c.goodTemplate())
 	}},
 	{name: "below an expired root", wantError: "expired", trustBundle: alteredRoot(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Minute) }), build: alteredCert(func(*x509.Certificate) {})},
 	{name: "below a root that is not valid yet", wantError: "not yet valid", trustBundle: alteredRoot(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) }), build: alteredCert(func(*x509.Certificate) {})},
 	{name: "below a root without the CA bit", wantError: "unknown authority", trustBundle: alteredRoot(func(x *x509.Certificate) { x.IsCA = false }), build: alteredCert(func(*x509.Certificate) {})},
-	{name: "trusted by itself, without a CA", trustBundle: func(c *certBuilder) []byte {
+	{name: "the certificate itself is trusted, without a CA", trustBundle: func(c *certBuilder) []byte {
 		c.ca = c.rootCA(func(x *x509.Certificate) { *x = *c.goodTemplate() })
 		return c.ca.pem
 	}, build: func(c *certBuilder) tls.Certificate {
 		return tls.Certificate{Certificate: [][]byte{c.ca.cert.Raw}, PrivateKey: c.ca.key}
 	}},
 
-	// How much of it.
+	// Sizes and counts.
 	{name: "below one intermediate", build: deepChain(1)},
 	{name: "below three intermediates", build: deepChain(3)},
 	{name: "below four intermediates", wantError: "5 certificates", build: deepChain(4)},
 	{name: "below twenty intermediates", wantError: "21 certificates", build: deepChain(20)},
-	{name: "beside three others", build: paddedChain(3)},
-	{name: "beside twenty others", wantError: "21 certificates", build: paddedChain(20)},
-	{name: "beside two thousand others", wantError: "exceeds maximum", build: paddedChain(2000)},
-	{name: "with a megabyte in it", wantError: "exceeds maximum", build: alteredCert(func(x *x509.Certificate) {
+	{name: "with three unrelated certificates", build: paddedChain(3)},
+	{name: "with twenty unrelated certificates", wantError: "21 certificates", build: paddedChain(20)},
+	{name: "with two thousand unrelated certificates", wantError: "exceeds maximum", build: paddedChain(2000)},
+	{name: "with an extension of a megabyte", wantError: "exceeds maximum", build: alteredCert(func(x *x509.Certificate) {
 		x.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: make([]byte, 1<<20)}}
 	})},
 	{name: "with ten thousand names", wantError: "exceeds maximum", build: manyNames(10000)},
 	{name: "with six hundred names", wantError: "at most 4 of 16384 bytes", build: manyNames(600)},
-	{name: "with 64 names more", wantError: "65 names", build: manyNames(maxNames)},
-	{name: "with 63 names more", build: manyNames(maxNames - 1)},
+	{name: "with 64 additional names", wantError: "65 names", build: manyNames(maxNames)},
+	{name: "with 63 additional names", build: manyNames(maxNames - 1)},
 	{name: "below an intermediate with 65 constraints", wantError: "65 name constraints", build: belowIntermediate(func(x *x509.Certificate) {
 		for n := range maxNames + 1 {
 			x.ExcludedDNSDomains = append(x.ExcludedDNSDomains, fmt.Sprintf("d%d.example.net", n))
@@ -102,14 +102,14 @@ var certMatrix = []certCase{
 		return cert
 	}},
 
-	// When.
+	// Validity periods.
 	{name: "expired", wantError: "expired", build: alteredCert(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Second) })},
 	{name: "not valid yet", wantError: "not yet valid", build: alteredCert(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) })},
-	{name: "valid for a minute more", build: alteredCert(func(x *x509.Certificate) { x.NotAfter = timeAgo(-time.Minute) })},
+	{name: "valid for another minute", build: alteredCert(func(x *x509.Certificate) { x.NotAfter = timeAgo(-time.Minute) })},
 
-	// What for.
+	// Usages.
 	{name: "no usage", wantError: "not for", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = nil })},
-	{name: "the other side's usage", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = otherUsage(x.ExtKeyUsage) })},
+	{name: "the other end's usage", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = otherUsage(x.ExtKeyUsage) })},
 	{name: "any usage", wantError: "not for", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} })},
 	{name: "code signing", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning} })},
 	{name: "an unknown usage", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) {
@@ -120,7 +120,7 @@ var certMatrix = []certCase{
 		x.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Critical: true, Value: []byte{5, 0}}}
 	})},
 
-	// By which algorithms.
+	// Algorithms.
 	{name: "an Ed25519 key", build: func(c *certBuilder) tls.Certificate {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		return c.issueForKey(c.ca, c.goodTemplate(), must(key, err)(c))
@@ -134,12 +134,12 @@ var certMatrix = []certCase{
 	{name: "an RSA key of 1,024 bits", wantError: "1024 bits", build: func(c *certBuilder) tls.Certificate {
 		return c.issueForKey(c.ca, c.goodTemplate(), weakKey(c.T))
 	}},
-	{name: "a signature by SHA-1", wantError: "SHA1", build: alteredCert(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 })},
-	{name: "below an intermediate signed by SHA-1", wantError: "SHA1", build: belowIntermediate(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 })},
+	{name: "signed with SHA-1", wantError: "SHA1", build: alteredCert(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 })},
+	{name: "below an intermediate signed with SHA-1", wantError: "SHA1", build: belowIntermediate(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 })},
 
-	// Whose.
-	{name: "the good name among others", build: namedCert([]string{"spiffe://example.org/a", "{san}"}, "b.example")},
-	{name: "the good name twice", build: namedCert([]string{"{san}", "{san}"})},
+	// Names.
+	{name: "the correct name among others", build: namedCert([]string{"spiffe://example.org/a", "{san}"}, "b.example")},
+	{name: "the correct name twice", build: namedCert([]string{"{san}", "{san}"})},
 	{name: "a DNS name", acceptedByDNS: true, build: namedCert(nil, "{dns}")},
 	{name: "the names of two known peers", ambiguousName: true, build: namedCert([]string{"{san}"}, "{dns}")},
 	{name: "another URI", unknownName: true, build: uriVariant(appendText("-blue"))},
@@ -150,25 +150,25 @@ var certMatrix = []certCase{
 	{name: "the URI with a user", unknownName: true, build: uriVariant(replaceText("//", "//a@"))},
 	{name: "the URI with a port", unknownName: true, build: uriVariant(replaceText(".org/", ".org:443/"))},
 	{name: "the URI escaped", unknownName: true, build: uriVariant(replaceText("slicefeed", "%73licefeed"))},
-	{name: "the URI by a detour", unknownName: true, build: uriVariant(replaceText("/slicefeed", "/x/../slicefeed"))},
+	{name: "the URI with a dot-dot segment", unknownName: true, build: uriVariant(replaceText("/slicefeed", "/x/../slicefeed"))},
 	{name: "the URI with its host in capitals", unknownName: true, build: uriVariant(replaceText("example", "EXAMPLE"))},
 	{name: "the URI with its path in capitals", unknownName: true, build: uriVariant(replaceText("slicefeed", "SLICEFEED"))},
-	{name: "the URI with its scheme in capitals", build: uriVariant(replaceText("spiffe", "SPIFFE"))}, // the same URI, by RFC 3986
-	{name: "the URI and an empty fragment", build: uriVariant(appendText("#"))},                       // which says nothing
-	{name: "the URI with a NUL behind it", wantError: "parse", build: uriVariant(appendText("\x00.evil.example"))},
-	{name: "the URI with a line's end behind it", wantError: "parse", build: uriVariant(appendText("\n"))},
+	{name: "the URI with its scheme in capitals", build: uriVariant(replaceText("spiffe", "SPIFFE"))}, // equal by RFC 3986
+	{name: "the URI and an empty fragment", build: uriVariant(appendText("#"))},                       // has no meaning
+	{name: "the URI and a NUL", wantError: "parse", build: uriVariant(appendText("\x00.evil.example"))},
+	{name: "the URI and a newline", wantError: "parse", build: uriVariant(appendText("\n"))},
 	{name: "the URI as a DNS name", unknownName: true, build: rawNameCert(dnsName, func(c *certBuilder) string { return c.san })},
 	{name: "the URI as an e-mail address", unknownName: true, build: rawNameCert(mailName, func(c *certBuilder) string { return c.san })},
 	{name: "the DNS name as a URI", unknownName: true, build: rawNameCert(uriName, func(c *certBuilder) string { return c.dns })},
 	{name: "another DNS name", unknownName: true, build: dnsVariant(appendText(".other"))},
 	{name: "the DNS name in capitals", unknownName: true, build: dnsVariant(strings.ToUpper)},
 	{name: "the DNS name and a dot", unknownName: true, build: dnsVariant(appendText("."))},
-	{name: "the DNS name with a NUL behind it", unknownName: true, build: dnsVariant(appendText("\x00.evil.example"))},
+	{name: "the DNS name and a NUL", unknownName: true, build: dnsVariant(appendText("\x00.evil.example"))},
 	{name: "the DNS name and a space", unknownName: true, build: dnsVariant(appendText(" "))},
 	{name: "a wildcard", unknownName: true, build: namedCert(nil, "*.example")},
 	{name: "a wildcard for everything", unknownName: true, build: namedCert(nil, "*")},
-	{name: "a domain below", unknownName: true, build: namedCert(nil, "a.{dns}")},
-	{name: "a domain above", unknownName: true, build: namedCert(nil, "example")},
+	{name: "a subdomain", unknownName: true, build: namedCert(nil, "a.{dns}")},
+	{name: "the parent domain", unknownName: true, build: namedCert(nil, "example")},
 	{name: "an IP address", unknownName: true, build: alteredCert(func(x *x509.Certificate) { x.URIs, x.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)} })},
 	{name: "the name as the common name", unknownName: true, build: alteredCert(func(x *x509.Certificate) { x.Subject.CommonName, x.URIs = x.URIs[0].String(), nil })},
 	{name: "no name", unknownName: true, build: alteredCert(func(x *x509.Certificate) { x.URIs = nil })},
@@ -190,7 +190,7 @@ func selfSigned(c *certBuilder) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{self.cert.Raw}, PrivateKey: self.key}
 }
 
-// belowIntermediate is a good certificate of an intermediate that is altered as told.
+// belowIntermediate returns a good certificate from an altered intermediate.
 func belowIntermediate(how func(*x509.Certificate)) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		ca := c.intermediateCA(c.ca, how)
@@ -198,7 +198,7 @@ func belowIntermediate(how func(*x509.Certificate)) func(*certBuilder) tls.Certi
 	}
 }
 
-// alteredRoot replaces the presenter's CA, for the judge too.
+// alteredRoot replaces the presenter's CA, also for the verifier.
 func alteredRoot(how func(*x509.Certificate)) func(*certBuilder) []byte {
 	return func(c *certBuilder) []byte {
 		c.ca = c.rootCA(how)
@@ -218,14 +218,14 @@ func manyNames(n int) func(*certBuilder) tls.Certificate {
 	})
 }
 
-// The tags of a general name.
+// Tags of GeneralName (RFC 5280).
 const (
 	mailName = 1
 	dnsName  = 2
 	uriName  = 6
 )
 
-// rsaPublic is a certificate for an RSA key of that size, which need not be one.
+// rsaPublic returns a certificate for an RSA public key of that size, which nobody has.
 func rsaPublic(bits uint, exponent int) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		key := must(rsa.GenerateKey(rand.Reader, 2048))(c)
@@ -235,7 +235,8 @@ func rsaPublic(bits uint, exponent int) func(*certBuilder) tls.Certificate {
 	}
 }
 
-// rawNameCert is a certificate whose only name is in these very bytes, which no library might write.
+// rawNameCert returns a certificate whose only name has exactly these bytes, which a library might refuse
+// to encode.
 func rawNameCert(tag int, name func(*certBuilder) string) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		all := []asn1.RawValue{{Class: asn1.ClassContextSpecific, Tag: tag, Bytes: []byte(name(c))}}
@@ -265,25 +266,25 @@ func appendText(end string) func(string) string {
 	return func(name string) string { return name + end }
 }
 
-func replaceText(old, now string) func(string) string {
-	return func(name string) string { return strings.Replace(name, old, now, 1) }
+func replaceText(old, replacement string) func(string) string {
+	return func(name string) string { return strings.Replace(name, old, replacement, 1) }
 }
 
 func TestCertificateMatrixCoversBothOutcomes(t *testing.T) {
-	accepted, refused := 0, 0
+	accepted, rejected := 0, 0
 	seen := map[string]bool{}
 	for _, p := range certMatrix {
 		if seen[p.name] {
-			t.Errorf("two rows are named %q", p.name)
+			t.Errorf("two cases are named %q", p.name)
 		}
 		seen[p.name] = true
 		if p.wantError == "" && !p.unknownName {
 			accepted++
 		} else {
-			refused++
+			rejected++
 		}
 	}
-	if accepted < 15 || refused < 50 {
-		t.Errorf("%d rows are accepted and %d refused", accepted, refused)
+	if accepted < 15 || rejected < 50 {
+		t.Errorf("%d cases accepted and %d rejected", accepted, rejected)
 	}
 }

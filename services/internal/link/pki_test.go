@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// testCA is a throw-away CA.
+// testCA is a CA for one test.
 type testCA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -46,7 +46,7 @@ func newTestCA(t testing.TB, name string) *testCA {
 	}
 }
 
-// certSpec is what a certificate should say; zero values: a good one of an hour.
+// certSpec describes a certificate that is valid for an hour.
 type certSpec struct {
 	sans    []string
 	usages  []x509.ExtKeyUsage
@@ -73,7 +73,7 @@ func (a *testCA) issueCert(t testing.TB, l certSpec) (certPEM, keyPEM []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))(t)})
 }
 
-// writeFiles writes a leaf of this authority and the peers' CA into a directory of their own.
+// writeFiles issues a certificate and writes it, its key and the peers' CA to a new directory.
 func (a *testCA) writeFiles(t testing.TB, l certSpec, peers *testCA) Files {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func (a *testCA) writeFiles(t testing.TB, l certSpec, peers *testCA) Files {
 	return f
 }
 
-// renewFiles puts another leaf in the files.
+// renewFiles replaces the certificate in the files.
 func (a *testCA) renewFiles(t testing.TB, l certSpec, f Files) {
 	t.Helper()
 	certPEM, keyPEM := a.issueCert(t, l)

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// reloader re-reads files at an interval. What cannot be used leaves what is in use alone,
-// is counted each time that it is met, and logged when it begins, changes or ends.
+// reloader reloads files at an interval. If a file is invalid, its previous content stays in use. Every
+// such error is counted, and logged when it first occurs, changes or ends.
 type reloader struct {
 	interval time.Duration
 	log      *slog.Logger
@@ -21,7 +21,7 @@ type reloader struct {
 type fileReload struct {
 	description string
 	load        func() (changed bool, err error)
-	lastError   string // the present error, as logged
+	lastError   string // of the previous attempt, as logged; empty: none
 }
 
 func newReloader(cfg *Config) *reloader {
@@ -30,11 +30,11 @@ func newReloader(cfg *Config) *reloader {
 		log:      cfg.Logger.With("link", cfg.Name),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_reload_errors_total",
-			Help: "Times that a file of the link was re-read and could not be used, so the old content stayed in use.",
+			Help: "Number of times that a file of the link was invalid when it was reloaded, so that its previous content stayed in use.",
 		}, []string{"file"}),
 	}
 	for _, file := range []string{"cert", "key", "ca"} {
-		r.errors.WithLabelValues(file) // so that it is there, at 0, before the first error
+		r.errors.WithLabelValues(file) // present at 0 before the first error
 	}
 	cfg.linkRegisterer().MustRegister(r.errors)
 	return r
@@ -62,16 +62,16 @@ func (r *reloader) reloadAll() {
 		changed, err := p.load()
 		if err == nil {
 			if changed || p.lastError != "" {
-				r.log.Info("file of the link re-read", "what", p.description, "changed", changed)
+				r.log.Info("file reloaded", "file", p.description, "changed", changed)
 			}
 			p.lastError = ""
 			continue
 		}
-		if bad := (*fileError)(nil); errors.As(err, &bad) {
-			r.errors.WithLabelValues(bad.file).Inc()
+		if invalid := (*fileError)(nil); errors.As(err, &invalid) {
+			r.errors.WithLabelValues(invalid.file).Inc()
 		}
 		if p.lastError != err.Error() {
-			r.log.Error("file of the link cannot be used, the old content stays in use", "what", p.description, "error", err)
+			r.log.Error("reload failed, keeping previous file", "file", p.description, "error", err)
 		}
 		p.lastError = err.Error()
 	}

@@ -37,8 +37,8 @@ type Server struct {
 	stopOnce sync.Once
 }
 
-// NewServer makes the end that listens, open to the clients of a list. Bad or missing files,
-// the list's included, are an error that names them all.
+// NewServer returns a server for the clients of a list. Its error names every file that is invalid or
+// missing, including the list.
 func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	r := newReloader(&cfg)
 	id, errID := newIdentity(&cfg, x509.ExtKeyUsageServerAuth, r)
@@ -57,31 +57,31 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 		auth: &authorizer{clients: clients, stopping: make(chan struct{})},
 		metrics: grpcprom.NewServerMetrics(grpcprom.WithServerCounterOptions(
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
-		panics: counter("grpc_panics_total", "Panics of gRPC handlers, each answered with INTERNAL."),
+		panics: counter("grpc_panics_total", "Number of panics of gRPC handlers, each returned as INTERNAL."),
 	}
 	s.limits = newLimitRecorder(cfg.Component, s.log)
-	failed := counter("tls_handshake_errors_total", "Connections that did not get past the TLS handshake.")
+	failures := counter("tls_handshake_errors_total", "Number of failed TLS handshakes.")
 	var err error
-	if s.creds, err = newServerHandshaker(id, clients, failed, s.limits); err != nil {
+	if s.creds, err = newServerHandshaker(id, clients, failures, s.limits); err != nil {
 		return nil, err
 	}
 	unfinished := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_handshakes_unfinished",
-		Help: "Connections in the midst of their TLS handshake.",
+		Help: "Number of unfinished TLS handshakes.",
 	}, func() float64 { return float64(s.creds.pendingCount()) })
-	cfg.linkRegisterer().MustRegister(s.metrics, s.panics, s.limits.rejections, failed, unfinished)
+	cfg.linkRegisterer().MustRegister(s.metrics, s.panics, s.limits.rejections, failures, unfinished)
 	return s, nil
 }
 
-// Run keeps the files and the list fresh until ctx is done.
+// Run reloads changed files, including the list, until ctx is done.
 func (s *Server) Run(ctx context.Context) error { return s.reloader.run(ctx) }
 
-// Clients is the list of those who may call.
+// Clients returns the list of allowed clients.
 func (s *Server) Clients() *Clients { return s.clients }
 
-// Options are those for grpc.NewServer. Metrics and logs are outermost, so that they see
-// what recovery makes of a panic and whom the authoriser sends away; but what the limits
-// refuse is not logged call by call.
+// Options returns the options for grpc.NewServer. The interceptors for metrics and logs are outermost, so
+// that they cover panics and denied calls. Rate limits come before the log, so that the calls that they
+// reject are not logged one by one.
 func (s *Server) Options() []grpc.ServerOption {
 	params, enforcement := serverKeepalive()
 	logs := newCallLogger(s.log)
@@ -96,7 +96,7 @@ func (s *Server) Options() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxConnCalls),
 		grpc.InTapHandle(rejectOverLimit), grpc.ForceServerCodecV2(newRequestCodec()),
-		// Windows that do not grow: else grpc takes up to 16 MB of what a fast sender sends.
+		// Static windows: with dynamic ones, grpc buffers up to 16 MB from a fast sender.
 		grpc.StaticStreamWindowSize(maxRequestBytes), grpc.StaticConnWindowSize(maxRequestBytes),
 		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WaitForHandlers(true),
@@ -119,26 +119,26 @@ func (s *Server) recoverPanic(ctx context.Context, p any) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// EndStreams ends all live streams with UNAVAILABLE, for good. Serve calls it.
+// EndStreams permanently ends all live streams, and new ones, with UNAVAILABLE. Serve calls it.
 func (s *Server) EndStreams() { s.stopOnce.Do(func() { close(s.auth.stopping) }) }
 
-// ServeConfig is a gRPC server made with Options, and what to serve it on.
+// ServeConfig is a gRPC server that was created with Options, and its listener.
 type ServeConfig struct {
 	Server      *grpc.Server
-	Health      *health.Server // told NOT_SERVING first when the server stops
+	Health      *health.Server // set to NOT_SERVING first when the server stops
 	Listener    net.Listener
-	GracePeriod time.Duration // for calls under way; 0: 10 s
-	OnShutdown  func()        // called before the streams are ended, e.g. to stop what feeds them; may be nil
+	GracePeriod time.Duration // for calls in progress; 0: 10 s
+	OnShutdown  func()        // called before the streams end, e.g. to stop their producers; may be nil
 }
 
-// Serve serves until ctx is done, and then stops in order: health says NOT_SERVING, live
-// streams end with UNAVAILABLE, calls under way finish or are cut off when the grace ends.
+// Serve serves until ctx is done. Then it stops in this order: health reports NOT_SERVING, live streams
+// end with UNAVAILABLE, and calls in progress finish or are canceled when the grace period ends.
 func (s *Server) Serve(ctx context.Context, v ServeConfig) error {
-	failed := make(chan error, 1)
-	go func() { failed <- v.Server.Serve(v.Listener) }()
+	serveErr := make(chan error, 1)
+	go func() { serveErr <- v.Server.Serve(v.Listener) }()
 	var err error
 	select {
-	case err = <-failed:
+	case err = <-serveErr:
 		err = fmt.Errorf("serve gRPC on %s: %w", v.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
@@ -147,15 +147,15 @@ func (s *Server) Serve(ctx context.Context, v ServeConfig) error {
 	if grace == 0 {
 		grace = shutdownGrace
 	}
-	cut := time.AfterFunc(grace, v.Server.Stop) // before Stopping, which may wait for calls
+	forceStop := time.AfterFunc(grace, v.Server.Stop) // starts before OnShutdown, which may wait for calls
 	if v.OnShutdown != nil {
 		v.OnShutdown()
 	}
 	s.EndStreams()
-	v.Server.GracefulStop() // returns when all have finished, or Stop has cut them off
-	cut.Stop()
+	v.Server.GracefulStop() // returns when all calls have finished, or Stop has canceled them
+	forceStop.Stop()
 	if err == nil {
-		<-failed //nolint:errcheck // nil after a stop
+		<-serveErr //nolint:errcheck // nil after a stop
 	}
 	return err
 }

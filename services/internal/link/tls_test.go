@@ -25,10 +25,10 @@ var (
 
 func TestClientVerifiesServerName(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		server certSpec
-		want   SAN
-		refuse string // in the error; empty: accepted
+		name    string
+		server  certSpec
+		want    SAN
+		wantErr string // empty: accepted
 	}{
 		{"a URI SAN", serverCert, serverURI, ""},
 		{"a DNS SAN", serverCert, serverDNS, ""},
@@ -40,7 +40,7 @@ func TestClientVerifiesServerName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, c.server)
-			expectError(t, checkHealth(t, r.dial(t, writerCert, c.want)), c.refuse)
+			expectError(t, checkHealth(t, r.dial(t, writerCert, c.want)), c.wantErr)
 		})
 	}
 }
@@ -69,8 +69,8 @@ func TestClientRequiresServerUsage(t *testing.T) {
 }
 
 func TestServerVerifiesClientCertificates(t *testing.T) {
-	// with gives the client a certificate of the rig's client CA, or of another one.
-	with := func(l certSpec, ca func(*testLink) *testCA, maxVersion uint16) func(*testing.T, *testLink) credentials.TransportCredentials {
+	// issuedBy returns the credentials of a client with a certificate from a CA.
+	issuedBy := func(l certSpec, ca func(*testLink) *testCA, maxVersion uint16) func(*testing.T, *testLink) credentials.TransportCredentials {
 		return func(t *testing.T, r *testLink) credentials.TransportCredentials {
 			certPEM, keyPEM := ca(r).issueCert(t, l)
 			return credentials.NewTLS(&tls.Config{
@@ -87,17 +87,17 @@ func TestServerVerifiesClientCertificates(t *testing.T) {
 		creds  func(*testing.T, *testLink) credentials.TransportCredentials
 		logged string // empty: accepted
 	}{
-		{"a good one", with(writerCert, clientCA, 0), ""},
-		{"an unlisted client, for health", with(unlistedCert, clientCA, 0), "this client is not on the list"},
-		{"another CA", with(writerCert, otherCA, 0), "unknown authority"},
-		{"the server's own CA", with(writerCert, serverCA, 0), "unknown authority"},
-		{"an expired certificate", with(certSpec{sans: []string{writerURI}, usages: forClients, expired: true}, clientCA, 0), "expired"},
-		{"no usage at all", with(certSpec{sans: []string{writerURI}}, clientCA, 0), "not for client auth"},
-		{"the usage of a server", with(certSpec{sans: []string{writerURI}, usages: forServers}, clientCA, 0), "incompatible key usage"},
+		{"a good one", issuedBy(writerCert, clientCA, 0), ""},
+		{"an unlisted client, for health", issuedBy(unlistedCert, clientCA, 0), "client is not listed"},
+		{"another CA", issuedBy(writerCert, otherCA, 0), "unknown authority"},
+		{"the server's own CA", issuedBy(writerCert, serverCA, 0), "unknown authority"},
+		{"an expired certificate", issuedBy(certSpec{sans: []string{writerURI}, usages: forClients, expired: true}, clientCA, 0), "expired"},
+		{"no usage at all", issuedBy(certSpec{sans: []string{writerURI}}, clientCA, 0), "not for client auth"},
+		{"the usage of a server", issuedBy(certSpec{sans: []string{writerURI}, usages: forServers}, clientCA, 0), "incompatible key usage"},
 		{"no certificate", func(*testing.T, *testLink) credentials.TransportCredentials {
 			return credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
 		}, "didn't provide a certificate"},
-		{"TLS 1.2", with(writerCert, clientCA, tls.VersionTLS12), "unsupported versions"},
+		{"TLS 1.2", issuedBy(writerCert, clientCA, tls.VersionTLS12), "unsupported versions"},
 		{"plaintext", func(*testing.T, *testLink) credentials.TransportCredentials { return insecure.NewCredentials() }, "does not look like a TLS handshake"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestServerVerifiesClientCertificates(t *testing.T) {
 			}
 			r.log.waitFor(t, c.logged)
 			if testutil.ToFloat64(r.server.creds.failures) == 0 {
-				t.Error("the refusal was not counted")
+				t.Error("failure was not counted")
 			}
 		})
 	}
@@ -141,7 +141,7 @@ func TestClientRejectsTLS12(t *testing.T) {
 	expectError(t, checkHealth(t, r.dial(t, writerCert, serverURI)), "protocol version")
 }
 
-// A resumed session would skip the check of the certificate against the present CAs.
+// A resumed session would skip the verification with the current CAs.
 func TestDoesNotResumeSessions(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	certPEM, keyPEM := r.clientCA.issueCert(t, writerCert)
@@ -151,7 +151,7 @@ func TestDoesNotResumeSessions(t *testing.T) {
 	}
 	for range 2 {
 		conn := must(tls.Dial("tcp", r.address, cfg))(t)
-		must(conn.Read(make([]byte, 1)))(t) // the server's first frame, after its session ticket
+		must(conn.Read(make([]byte, 1)))(t) // the server's first frame follows its session ticket
 		if conn.ConnectionState().DidResume {
 			t.Error("the server resumed a session")
 		}
@@ -172,7 +172,7 @@ func TestReloadsCertificate(t *testing.T) {
 		t.Error("a new connection still sees the old certificate")
 	}
 	if again := serverSerial(t, old); again != before {
-		t.Error("the live connection was not left alone")
+		t.Error("live connection has another certificate")
 	}
 	leaf := r.server.id.leaf.Load().Leaf
 	want := "slicefeed_inventory_certificate_expiry_timestamp_seconds"
@@ -208,27 +208,27 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 	for _, c := range []struct {
 		file  string // label of the metric
 		spoil func(*testing.T, *testLink)
-		says  string
+		want  string // in the log
 	}{
-		{"ca", func(t *testing.T, r *testLink) { writeFile(t, r.files.PeerCA, []byte("rubbish")) }, "no certificate in PEM form"},
-		{"ca", func(t *testing.T, r *testLink) { writeFile(t, r.files.PeerCA, nil) }, "no certificate in PEM form"},
+		{"ca", func(t *testing.T, r *testLink) { writeFile(t, r.files.PeerCA, []byte("garbage")) }, "no PEM certificate found"},
+		{"ca", func(t *testing.T, r *testLink) { writeFile(t, r.files.PeerCA, nil) }, "no PEM certificate found"},
 		{"ca", func(t *testing.T, r *testLink) {
 			writeFile(t, r.files.PeerCA, append(newTestCA(t, "x").pem, r.clientCA.pem[:100]...))
-		}, "not whole"},
+		}, "is truncated"},
 		{"ca", func(t *testing.T, r *testLink) { os.Remove(r.files.PeerCA) }, "no such file"},
-		{"cert", func(t *testing.T, r *testLink) { writeFile(t, r.files.Cert, []byte("rubbish")) }, "no certificate in PEM form"},
+		{"cert", func(t *testing.T, r *testLink) { writeFile(t, r.files.Cert, []byte("garbage")) }, "no PEM certificate found"},
 		{"cert", func(t *testing.T, r *testLink) {
 			r.serverCA.renewFiles(t, certSpec{sans: []string{serverURI}}, r.files)
 		}, "does not include"},
 		{"cert", func(t *testing.T, r *testLink) { r.serverCA.renewFiles(t, certSpec{usages: forServers}, r.files) }, "no URI or DNS SAN"},
-		{"key", func(t *testing.T, r *testLink) { writeFile(t, r.files.Key, []byte("rubbish")) }, noPEMText},
+		{"key", func(t *testing.T, r *testLink) { writeFile(t, r.files.Key, []byte("garbage")) }, noPEMText},
 		{"key", func(t *testing.T, r *testLink) {
 			_, keyPEM := r.serverCA.issueCert(t, serverCert)
 			writeFile(t, r.files.Key, keyPEM)
 		}, "does not match"},
-		{"clients", func(t *testing.T, r *testLink) { writeFile(t, r.listPath, []byte("clients: []")) }, "lists no client"},
+		{"clients", func(t *testing.T, r *testLink) { writeFile(t, r.listPath, []byte("clients: []")) }, "no client listed"},
 	} {
-		t.Run(c.file+" "+c.says, func(t *testing.T) {
+		t.Run(c.file+" "+c.want, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
 			c.spoil(t, r)
 			r.server.reloader.reloadAll()
@@ -236,14 +236,14 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 			if got := testutil.ToFloat64(r.server.reloader.errors.WithLabelValues(c.file)); got != 2 {
 				t.Errorf("counted %v errors of %q, want 2", got, c.file)
 			}
-			if n := strings.Count(r.log.String(), "cannot be used"); n != 1 || !strings.Contains(r.log.String(), c.says) {
-				t.Errorf("want one line that says %q:\n%s", c.says, r.log)
+			if n := strings.Count(r.log.String(), "reload failed"); n != 1 || !strings.Contains(r.log.String(), c.want) {
+				t.Errorf("want one line with %q:\n%s", c.want, r.log)
 			}
 			if strings.Contains(r.log.String(), "PRIVATE KEY") {
-				t.Error("the log holds a private key")
+				t.Error("log contains a private key")
 			}
 			if _, err := callProbe(t, r.dial(t, writerCert, serverURI), "Who", ""); err != nil {
-				t.Errorf("the old content is not in use: %v", err)
+				t.Errorf("previous content is not in use: %v", err)
 			}
 		})
 	}
@@ -254,16 +254,16 @@ const noPEMText = "failed to find any PEM data in key input"
 func TestReportsAllInvalidFilesAtStart(t *testing.T) {
 	ca := newTestCA(t, "CA")
 	f := ca.writeFiles(t, serverCert, ca)
-	writeFile(t, f.Cert, []byte("rubbish"))
+	writeFile(t, f.Cert, []byte("garbage"))
 	f.PeerCA = filepath.Join(t.TempDir(), "missing.crt")
 	cfg := (&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("inventory", "feed", f)
-	_, err := NewServer(cfg, filepath.Join(t.TempDir(), "nobody.yaml"))
+	_, err := NewServer(cfg, filepath.Join(t.TempDir(), "missing.yaml"))
 	if err == nil {
-		t.Fatal("started with bad files")
+		t.Fatal("started with invalid files")
 	}
-	for _, want := range []string{f.Cert + ": holds no certificate", "missing.crt: no such file", "nobody.yaml: no such file"} {
+	for _, want := range []string{f.Cert + ": no PEM certificate found", "missing.crt: no such file", "missing.yaml: no such file"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q:\n%v", want, err)
+			t.Errorf("error does not contain %q:\n%v", want, err)
 		}
 	}
 }
@@ -281,10 +281,10 @@ func TestReloadsFilesPeriodically(t *testing.T) {
 	})
 	done := make(chan error, 1)
 	go func() { done <- r.server.Run(t.Context()) }()
-	t.Cleanup(func() { <-done }) // the test's context is done before its cleanups
+	t.Cleanup(func() { <-done }) // the test's context ends before its cleanups
 	<-loaded
 	r.serverCA.renewFiles(t, serverCert, r.files)
-	<-loaded // this round may have begun before the change,
+	<-loaded // this reload may have started before the change,
 	<-loaded // this one has not
 	want := must(os.ReadFile(r.files.Cert))(t)
 	pair := r.server.id.leaf.Load()
@@ -293,15 +293,15 @@ func TestReloadsFilesPeriodically(t *testing.T) {
 	}
 }
 
-func expectError(t *testing.T, err error, refused string) {
+func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
-	case refused == "" && err != nil:
-		t.Errorf("refused: %v", err)
-	case refused != "" && err == nil:
-		t.Errorf("accepted, want an error with %q", refused)
-	case refused != "" && !strings.Contains(err.Error(), refused):
-		t.Errorf("got %v, want an error with %q", err, refused)
+	case want == "" && err != nil:
+		t.Errorf("rejected: %v", err)
+	case want != "" && err == nil:
+		t.Errorf("accepted, want an error with %q", want)
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("got %v, want an error with %q", err, want)
 	}
 }
 

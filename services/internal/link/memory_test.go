@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// liveMemory is the memory of objects and stacks in use, after a collection.
+// liveMemory returns the bytes of objects and stacks in use after a garbage collection.
 func liveMemory() float64 {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
@@ -20,29 +20,29 @@ func liveMemory() float64 {
 	return float64(m.HeapAlloc + m.StackInuse)
 }
 
-// What each peer costs is measured with the peer's own end in the same process, so the server's part is
-// less than that. docs/limits.md has the bounds.
+// The measurement includes the client's end in the same process, so the server's part is smaller.
+// docs/limits.md has the bounds.
 func TestMemoryPerPeer(t *testing.T) {
-	const peers = maxConns - 1 // one client's, with the one before
+	const peers = maxConns - 1 // of one client; the first connection is not measured
 	others := &certBuilder{T: t, ca: newTestCA(t, "another CA"), san: writerURI, usages: forClients}
 	for _, c := range []struct {
-		name  string
-		bound float64 // KB
-		come  func(t *testing.T, r *testLink, writer tls.Certificate)
+		name    string
+		bound   float64 // KB
+		connect func(t *testing.T, r *testLink, writer tls.Certificate)
 	}{
 		{"an unfinished handshake", 64, func(t *testing.T, r *testLink, _ tls.Certificate) {
 			conn := must(net.Dial("tcp", r.address))(t)
 			t.Cleanup(func() { conn.Close() })
 			io.WriteString(conn, clientHello[:20])
 		}},
-		{"an unfinished handshake of as many bytes as may be", 128, func(t *testing.T, r *testLink, writer tls.Certificate) {
+		{"an unfinished handshake of maximum size", 128, func(t *testing.T, r *testLink, writer tls.Certificate) {
 			conn := must(net.Dial("tcp", r.address))(t)
 			t.Cleanup(func() { conn.Close() })
 			client := tls.Client(&truncatedConn{conn, maxHandshakeBytes}, &tls.Config{
 				InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{manyNames(3000)(others)},
 			})
 			if err := client.Handshake(); !errors.Is(err, errTruncated) {
-				t.Fatalf("the handshake ends with %v", err)
+				t.Fatalf("handshake ended with %v", err)
 			}
 		}},
 		{"a connection without a call", 128, func(t *testing.T, r *testLink, writer tls.Certificate) {
@@ -53,7 +53,7 @@ func TestMemoryPerPeer(t *testing.T) {
 			io.WriteString(conn, http2Preface+settingsFrame+pingFrame)
 			readReply(t, conn, false)
 		}},
-		{"a connection with all the certificates that may be", 512, func(t *testing.T, r *testLink, writer tls.Certificate) {
+		{"a connection with the largest chain", 512, func(t *testing.T, r *testLink, writer tls.Certificate) {
 			conn, err := r.dialTLS(t, bulkyCert(writer, others))
 			if err != nil {
 				t.Fatal(err)
@@ -68,10 +68,10 @@ func TestMemoryPerPeer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
 			writer := r.clientCert(t, writerCert)
-			c.come(t, r, writer) // what the first one costs is not of the peers
+			c.connect(t, r, writer) // the first connection also allocates shared objects
 			before := liveMemory()
 			for range peers {
-				c.come(t, r, writer)
+				c.connect(t, r, writer)
 			}
 			if strings.HasPrefix(c.name, "an unfinished handshake") {
 				for ctx := testContext(t); r.server.creds.pendingCount() < peers && ctx.Err() == nil; {
@@ -79,9 +79,9 @@ func TestMemoryPerPeer(t *testing.T) {
 				}
 			}
 			each := (liveMemory() - before) / peers / 1024
-			t.Logf("%s costs %.0f KB at both ends together", c.name, each)
+			t.Logf("%s costs %.0f KB at both ends", c.name, each)
 			if each > c.bound {
-				t.Errorf("it costs %.0f KB, want at most %.0f", each, c.bound)
+				t.Errorf("costs %.0f KB, want at most %.0f", each, c.bound)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestMemoryPerPeer(t *testing.T) {
 
 var errTruncated = errors.New("interrupted")
 
-// truncatedConn is a connection that carries so many bytes to its peer, and then no more.
+// truncatedConn is a connection whose writes fail after a number of bytes.
 type truncatedConn struct {
 	net.Conn
 
@@ -104,7 +104,7 @@ func (i *truncatedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// bulkyCert is as much as a peer may present: its own certificate, and others of 3 KB.
+// bulkyCert is the largest chain that a peer may present: its own certificate and others of 3 KB.
 func bulkyCert(own tls.Certificate, others *certBuilder) tls.Certificate {
 	other := manyNames(maxNames - 1)(others).Certificate[0]
 	for len(own.Certificate) < maxCerts {

@@ -12,14 +12,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/eviction"
 )
 
-// maxHandshakes is how many peers may be in the midst of their handshake. All of a
-// thousand clients that come back at once fit, each of them costs some 15 KB.
+// maxHandshakes is the number of concurrent TLS handshakes. It fits a thousand clients that reconnect at
+// the same time; each costs about 15 KB.
 const maxHandshakes = 1024
 
-// serverHandshaker are the server's credentials, with bounds. Anyone can knock, and often: so when there
-// are too many unfinished handshakes, one of the source address with the most of them is cut off.
-// The oldest of all would not do: at thousands a second it is a client's that is far away, whose
-// handshake takes some round trips.
+// serverHandshaker is the server's transport credentials with limits. When there are too many unfinished
+// handshakes, it ends one of the source address that has the most of them. Ending the oldest of all was
+// rejected: in a flood of thousands per second, the oldest is that of a distant client, which needs
+// several round trips.
 type serverHandshaker struct {
 	credentials.TransportCredentials
 
@@ -31,13 +31,13 @@ type serverHandshaker struct {
 	pending    *eviction.Set[net.Conn]
 }
 
-func newServerHandshaker(id *identity, clients *Clients, failed prometheus.Counter, l *limitRecorder) (*serverHandshaker, error) {
+func newServerHandshaker(id *identity, clients *Clients, failures prometheus.Counter, l *limitRecorder) (*serverHandshaker, error) {
 	creds, err := id.serverCredentials(clients)
 	if err != nil {
 		return nil, fmt.Errorf("server credentials: %w", err)
 	}
 	h := &serverHandshaker{
-		TransportCredentials: creds, id: id, clients: clients, failures: failed, limits: l,
+		TransportCredentials: creds, id: id, clients: clients, failures: failures, limits: l,
 		logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 	}
 	h.setPendingLimit(capByOpenFiles(maxHandshakes))
@@ -47,24 +47,24 @@ func newServerHandshaker(id *identity, clients *Clients, failed prometheus.Count
 func (h *serverHandshaker) setPendingLimit(limit int) {
 	h.pending = eviction.NewSet(limit, func(evicted net.Conn) {
 		h.limits.recordRejection(limitHandshakes, "remote", evicted.RemoteAddr().String())
-		evicted.Close() //nolint:errcheck // its handshake ends with an error of its own
+		evicted.Close() //nolint:errcheck // its handshake then fails with another error
 	})
 }
 
-// ServerHandshake is called by grpc for each connection, with a deadline set on it.
+// ServerHandshake identifies the peer of a new connection. grpc has set a deadline on the connection.
 func (h *serverHandshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	metered := newMeteredConn(raw)
 	conn, info, err := h.runHandshake(metered)
 	if err != nil {
 		h.failures.Inc()
 		err = truncateError(h.id.explainHandshake(err))
-		h.logLimiter.Do(func() { h.limits.log.Warn("TLS handshake refused", "remote", raw.RemoteAddr().String(), "error", err) })
+		h.logLimiter.Do(func() { h.limits.log.Warn("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err) })
 		return nil, nil, err
 	}
-	// Whose connection it is has been proven only now, so only now it can be counted.
+	// Only now has the peer proven its identity, so only now can its connection be counted.
 	c, err := h.admitConnection(conn, info)
 	if err != nil {
-		conn.Close() //nolint:errcheck // it is not wanted
+		conn.Close() //nolint:errcheck // the connection is rejected
 		return nil, nil, err
 	}
 	metered.usage = c.usage
@@ -72,7 +72,7 @@ func (h *serverHandshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 	return c, peerInfo{tls, c}, nil
 }
 
-// admitConnection finds whose a connection is, and counts it.
+// admitConnection finds the client of a connection and counts the connection.
 func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthInfo) (*clientConnection, error) {
 	leaf := leafCertificate(info)
 	if leaf == nil {
@@ -80,7 +80,7 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthI
 	}
 	c := &clientConnection{Conn: conn, clients: h.clients, names: certSANs(leaf)}
 	e := c.currentEntry()
-	if e == nil { // it was taken off the list during the handshake
+	if e == nil { // removed from the list during the handshake
 		return nil, errUnlisted
 	}
 	c.usage = e.usage
@@ -92,22 +92,22 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthI
 		return nil, errTooManyConns
 	}
 	if c.overLimit {
-		time.AfterFunc(excessLifetime, func() { c.Close() }) //nolint:errcheck // it is not wanted
+		time.AfterFunc(excessLifetime, func() { c.Close() }) //nolint:errcheck // the connection is rejected
 	}
 	return c, nil
 }
 
 func (h *serverHandshaker) runHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	place := h.pending.Add(eviction.SourceAddr(raw.RemoteAddr()), raw)
+	slot := h.pending.Add(eviction.SourceAddr(raw.RemoteAddr()), raw)
 	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
 	if err == nil {
 		if err = checkALPN(info); err != nil {
-			conn.Close() //nolint:errcheck // it is not wanted
+			conn.Close() //nolint:errcheck // the connection is rejected
 		}
 	}
-	if !place.Remove() {
-		if err == nil { // it came through all the same, on a connection that is closed by now
-			conn.Close() //nolint:errcheck // as above
+	if !slot.Remove() {
+		if err == nil { // the handshake succeeded on a connection that was closed since
+			conn.Close() //nolint:errcheck // the connection is rejected
 		}
 		return nil, nil, errEvicted
 	}

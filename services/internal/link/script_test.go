@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// These tests run deploy/certificates.sh as its users do, and let both ends of the link
-// judge what it made.
+// These tests run deploy/certificates.sh as its users do, and connect both ends of a link with the
+// certificates that it creates.
 
 const (
 	scriptInventory = SAN("spiffe://example.org/slicefeed/inventory")
@@ -22,23 +22,23 @@ const (
 	scriptOperator  = SAN("spiffe://example.org/slicefeed/operator")
 )
 
-// runScript runs the script; what it says on standard output is commands alone.
-func runScript(t *testing.T, args ...string) (commands, talk string, err error) {
+// runScript returns the script's standard output, which is only commands, and its messages.
+func runScript(t *testing.T, args ...string) (commands, messages string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "../../../deploy/certificates.sh", args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err = cmd.Run()
-	return out.String(), said.String(), err
+	return out.String(), errOut.String(), err
 }
 
-func mustRunScript(t *testing.T, args ...string) (commands, talk string) {
+func mustRunScript(t *testing.T, args ...string) (commands, messages string) {
 	t.Helper()
-	commands, talk, err := runScript(t, args...)
+	commands, messages, err := runScript(t, args...)
 	if err != nil {
-		t.Fatalf("certificates.sh %s: %v\n%s", strings.Join(args, " "), err, talk)
+		t.Fatalf("certificates.sh %s: %v\n%s", strings.Join(args, " "), err, messages)
 	}
-	return commands, talk
+	return commands, messages
 }
 
 func sideFiles(dir, side string) Files {
@@ -46,8 +46,7 @@ func sideFiles(dir, side string) Files {
 	return Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
 }
 
-// callBetween has a client meet a server, each with the files of a side of a directory, and
-// returns what the client is told of the server's health.
+// callBetween makes a call from a client to a server with these files.
 func callBetween(t *testing.T, server, client Files) error {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "clients.yaml")
@@ -60,14 +59,14 @@ func callBetween(t *testing.T, server, client Files) error {
 
 func TestScriptCertificatesConnect(t *testing.T) {
 	dir := t.TempDir()
-	commands, talk := mustRunScript(t, "all", dir)
+	commands, messages := mustRunScript(t, "all", dir)
 	for _, client := range []string{"writer", "operator"} {
 		if err := callBetween(t, sideFiles(dir, "inventory"), sideFiles(dir, client)); err != nil {
 			t.Errorf("the inventory and the %s: %v", client, err)
 		}
 	}
-	if !strings.Contains(talk, "the keys of both sides are in "+dir) {
-		t.Errorf("it does not say that both keys are in one place:\n%s", talk)
+	if !strings.Contains(messages, "the keys of both sides are in "+dir) {
+		t.Errorf("it does not say that both keys are in one place:\n%s", messages)
 	}
 	for line := range strings.Lines(commands) {
 		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "kubectl --context ") {
@@ -88,7 +87,7 @@ func TestScriptCertificatesConnect(t *testing.T) {
 	}
 }
 
-// Whoever can sign for one side must not be able to pose as the other, nor one half as the other.
+// Neither a CA nor a certificate of one side can be used to impersonate the other side.
 func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	dir := t.TempDir()
 	mustRunScript(t, "all", dir)
@@ -97,30 +96,30 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	if certs := must(parseCertificates(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(parseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
 		t.Error("one CA signs for both sides")
 	}
-	posing := inventory
-	posing.PeerCA = writer.PeerCA
-	if _, err := NewClient((&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("writer", "default", posing), scriptInventory); err == nil || !strings.Contains(err.Error(), "client auth") {
-		t.Errorf("the inventory's certificate can be that of a client: %v", err)
+	impostor := inventory
+	impostor.PeerCA = writer.PeerCA
+	if _, err := NewClient((&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("writer", "default", impostor), scriptInventory); err == nil || !strings.Contains(err.Error(), "client auth") {
+		t.Errorf("the inventory's certificate is accepted for a client: %v", err)
 	}
 	other := t.TempDir()
 	mustRunScript(t, "all", other)
 	if err := callBetween(t, inventory, sideFiles(other, "writer")); err == nil {
-		t.Error("a writer of other CAs is let in")
+		t.Error("a writer with other CAs was accepted")
 	}
 }
 
 func TestScriptRunsSeparatelyOnEachSide(t *testing.T) {
 	secured, consuming := t.TempDir(), t.TempDir()
-	commands, talk := mustRunScript(t, "inventory", secured)
-	if strings.Contains(commands, "peer-ca") || !strings.Contains(talk, "missing: the CA of the writer's side") {
-		t.Errorf("without the other side's CA it prints:\n%s%s", commands, talk)
+	commands, messages := mustRunScript(t, "inventory", secured)
+	if strings.Contains(commands, "peer-ca") || !strings.Contains(messages, "missing: the CA of the writer's side") {
+		t.Errorf("without the other side's CA it prints:\n%s%s", commands, messages)
 	}
 	mustRunScript(t, "writer", consuming)
-	hand := func(from, to string) { writeFile(t, to, must(os.ReadFile(from))(t)) }
-	hand(filepath.Join(secured, "inventory", "public-ca.crt"), filepath.Join(consuming, "writer", "peer-ca.crt"))
-	hand(filepath.Join(consuming, "writer", "public-ca.crt"), filepath.Join(secured, "inventory", "peer-ca.crt"))
-	if commands, talk = mustRunScript(t, "inventory", secured); !strings.Contains(commands, "peer-ca") || strings.Contains(talk, "both sides") {
-		t.Errorf("with the other side's CA it prints:\n%s%s", commands, talk)
+	exchange := func(from, to string) { writeFile(t, to, must(os.ReadFile(from))(t)) }
+	exchange(filepath.Join(secured, "inventory", "public-ca.crt"), filepath.Join(consuming, "writer", "peer-ca.crt"))
+	exchange(filepath.Join(consuming, "writer", "public-ca.crt"), filepath.Join(secured, "inventory", "peer-ca.crt"))
+	if commands, messages = mustRunScript(t, "inventory", secured); !strings.Contains(commands, "peer-ca") || strings.Contains(messages, "both sides") {
+		t.Errorf("with the other side's CA it prints:\n%s%s", commands, messages)
 	}
 	mustRunScript(t, "writer", consuming)
 	if err := callBetween(t, sideFiles(secured, "inventory"), sideFiles(consuming, "writer")); err != nil {
@@ -166,7 +165,7 @@ func TestScriptRenewsCertificatesButKeepsCAs(t *testing.T) {
 	}
 }
 
-// At each step, and with either side a step behind, the link goes on.
+// The link works after each step, also if one side is a step behind.
 func TestScriptReplacesCAWithoutDowntime(t *testing.T) {
 	for _, side := range []string{"inventory", "writer"} {
 		t.Run(side, func(t *testing.T) {
@@ -211,14 +210,14 @@ func TestScriptReplacesCAWithoutDowntime(t *testing.T) {
 func TestScriptReportsErrors(t *testing.T) {
 	dir := t.TempDir()
 	mustRunScript(t, "--ca-days", "30", "--days", "7", "all", dir)
-	half := t.TempDir()
-	if err := os.Mkdir(filepath.Join(half, "writer"), 0o700); err != nil {
+	incomplete := t.TempDir()
+	if err := os.Mkdir(filepath.Join(incomplete, "writer"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(half, "writer", "ca.crt"), []byte("x"))
+	writeFile(t, filepath.Join(incomplete, "writer", "ca.crt"), []byte("x"))
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{nil, "usage:"},
 		{[]string{"inventory"}, "usage:"},
@@ -238,13 +237,13 @@ func TestScriptReportsErrors(t *testing.T) {
 		{[]string{"--days", "31", "all", dir}, "would outlive it: take fewer --days, or replace the CA"},
 		{[]string{"switch-ca", "writer", dir}, "the first step is next-ca"},
 		{[]string{"drop-ca", "writer", dir}, "the steps before are next-ca and switch-ca"},
-		{[]string{"writer", half}, "put the missing one back"},
+		{[]string{"writer", incomplete}, "put the missing one back"},
 		{[]string{"operator", t.TempDir()}, "run this where that is kept"},
 		{[]string{"all", "/proc/nowhere"}, "cannot make the directory"},
 	} {
-		commands, talk, err := runScript(t, c.args...)
-		if err == nil || commands != "" || !strings.Contains(talk, c.says) {
-			t.Errorf("certificates.sh %q: %v, want an error that says %q:\n%s%s", c.args, err, c.says, commands, talk)
+		commands, messages, err := runScript(t, c.args...)
+		if err == nil || commands != "" || !strings.Contains(messages, c.want) {
+			t.Errorf("certificates.sh %q: %v, want an error with %q:\n%s%s", c.args, err, c.want, commands, messages)
 		}
 	}
 	if left := must(filepath.Glob(filepath.Join(dir, ".making*")))(t); len(left) > 0 {
@@ -252,7 +251,7 @@ func TestScriptReportsErrors(t *testing.T) {
 	}
 }
 
-// The commands are run by the tests of the runbooks; here is only that a path survives them.
+// The tests of the runbooks run these commands. This test only covers a path with special characters.
 func TestScriptQuotesPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "the operator's own")
 	commands, _ := mustRunScript(t, "all", dir)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// certBuilder is what a row of the matrix makes its certificates from. The presenter has the good
-// name and usage of its role; the judge trusts ca, and has its own certificate of judges.
+// certBuilder builds the certificates of a case, by default with the correct name and usage for the end
+// that presents them. The other end, the verifier, trusts ca and has a certificate from verifierCA.
 type certBuilder struct {
 	*testing.T
 
@@ -27,7 +27,7 @@ type certBuilder struct {
 	usages         []x509.ExtKeyUsage
 }
 
-// goodTemplate is the template of a certificate that the judge accepts.
+// goodTemplate returns the template of a certificate that the verifier accepts.
 func (c *certBuilder) goodTemplate() *x509.Certificate {
 	tmpl := certTemplate("leaf")
 	tmpl.KeyUsage, tmpl.ExtKeyUsage = x509.KeyUsageDigitalSignature, c.usages
@@ -35,13 +35,13 @@ func (c *certBuilder) goodTemplate() *x509.Certificate {
 	return tmpl
 }
 
-// signTemplate has a template signed by an authority, for a key.
+// signTemplate signs a template for a key.
 func (c *certBuilder) signTemplate(by *testCA, tmpl *x509.Certificate, key crypto.Signer) []byte {
 	c.Helper()
 	return must(x509.CreateCertificate(rand.Reader, tmpl, by.cert, key.Public(), by.key))(c)
 }
 
-// issueCert is a certificate of an authority with a new key, and the chain to show with it.
+// issueCert returns a certificate with a new key, and the chain to present with it.
 func (c *certBuilder) issueCert(by *testCA, tmpl *x509.Certificate, chain ...*testCA) tls.Certificate {
 	c.Helper()
 	return c.issueForKey(by, tmpl, c.newKey(), chain...)
@@ -61,7 +61,7 @@ func (c *certBuilder) newKey() *ecdsa.PrivateKey {
 	return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(c)
 }
 
-// intermediateCA is an authority that another one has signed, altered as told.
+// intermediateCA returns a CA signed by another one.
 func (c *certBuilder) intermediateCA(above *testCA, alter func(*x509.Certificate)) *testCA {
 	c.Helper()
 	tmpl := certTemplate("an intermediate CA")
@@ -73,7 +73,7 @@ func (c *certBuilder) intermediateCA(above *testCA, alter func(*x509.Certificate
 	return c.newTestCA(c.signTemplate(above, tmpl, key), key)
 }
 
-// rootCA is an authority of its own, altered as told.
+// rootCA returns a self-signed CA.
 func (c *certBuilder) rootCA(alter func(*x509.Certificate)) *testCA {
 	c.Helper()
 	tmpl := certTemplate("a CA")
@@ -92,19 +92,19 @@ func encodeCert(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// certCase is one certificate, and the judgement that it gets from each of the ends.
+// certCase is a certificate and how each end must treat it.
 type certCase struct {
 	name        string
 	build       func(*certBuilder) tls.Certificate
-	trustBundle func(*certBuilder) []byte // what the judge trusts; nil: ca alone
+	trustBundle func(*certBuilder) []byte // what the verifier trusts; nil: only ca
 
-	wantError     string // what the judge says when it refuses
-	unknownName   bool   // in order, but of no known name: a server says so at each call, a client in the handshake
-	acceptedByDNS bool   // accepted by the DNS name alone: a client wants just one
-	ambiguousName bool   // as stranger, at a server only: it bears the names of two clients
+	wantError     string // in the verifier's error; empty: the certificate is valid
+	unknownName   bool   // valid, but without a name that the verifier knows
+	acceptedByDNS bool   // a client that expects the URI rejects it
+	ambiguousName bool   // a server rejects it, because it has the names of two clients
 }
 
-// alteredCert is a good certificate but for one thing.
+// alteredCert returns a good certificate with one change.
 func alteredCert(how func(*x509.Certificate)) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		tmpl := c.goodTemplate()
@@ -113,7 +113,7 @@ func alteredCert(how func(*x509.Certificate)) func(*certBuilder) tls.Certificate
 	}
 }
 
-// namedCert is a certificate that is good but for its names.
+// namedCert returns a good certificate with other names.
 func namedCert(uris []string, dns ...string) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		fill := strings.NewReplacer("{san}", c.san, "{dns}", c.dns).Replace
@@ -129,11 +129,11 @@ func namedCert(uris []string, dns ...string) func(*certBuilder) tls.Certificate 
 	}
 }
 
-// deepChain is a good certificate below so many authorities, all of which are shown.
+// deepChain returns a good certificate below n intermediates, and presents all of them.
 func deepChain(n int) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		last, chain := c.ca, []*testCA{}
-		for i := range n { // of one name they would be tried in every order
+		for i := range n { // with equal names, crypto/x509 would try them in every order
 			last = c.intermediateCA(last, func(x *x509.Certificate) { x.Subject.CommonName = fmt.Sprint("CA ", i) })
 			chain = append([]*testCA{last}, chain...)
 		}
@@ -141,7 +141,7 @@ func deepChain(n int) func(*certBuilder) tls.Certificate {
 	}
 }
 
-// paddedChain is a good certificate, shown with so many others that have nothing to do with it.
+// paddedChain returns a good certificate, presented with n unrelated ones.
 func paddedChain(n int) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		cert := c.issueCert(c.ca, c.goodTemplate())
@@ -153,7 +153,7 @@ func paddedChain(n int) func(*certBuilder) tls.Certificate {
 	}
 }
 
-// fakePublicKey is a public key that no one has.
+// fakePublicKey is a signer that claims another public key.
 type fakePublicKey struct {
 	crypto.Signer
 

@@ -16,30 +16,28 @@ func WithGrant(ctx context.Context, g Grant) context.Context {
 	return context.WithValue(ctx, grantKey{}, g)
 }
 
-// GrantFrom returns what the caller may do and see.
+// GrantFrom returns the caller's grant.
 func GrantFrom(ctx context.Context) (Grant, bool) {
 	g, ok := ctx.Value(grantKey{}).(Grant)
 	return g, ok
 }
 
-// The ends that a live stream can come to. What a stranger learns is the same in each case:
-// nothing about who is on the list.
+// The errors that end a live stream. None of them reveals which clients are listed.
 var (
-	errDenied             = status.Error(codes.PermissionDenied, "this client is not allowed")
-	errPermissionsChanged = status.Error(codes.Unavailable, "what this client may see has changed, call again")
-	errStopping           = status.Error(codes.Unavailable, "the server is shutting down")
+	errDenied             = status.Error(codes.PermissionDenied, "client is not allowed")
+	errPermissionsChanged = status.Error(codes.Unavailable, "client permissions changed; reconnect")
+	errStopping           = status.Error(codes.Unavailable, "server is shutting down")
 	errNoCertificate      = status.Error(codes.Unauthenticated, "no client certificate")
 )
 
-// authorizer lets those on the list in, and live streams out when the list changes or the
-// server stops. It covers every service, health and reflection included: that a client is listed was
-// checked in the handshake, but the list may have changed since.
+// authorizer admits calls of listed clients, and ends live streams when the list changes or the server
+// stops. It covers every service, including health and reflection. The handshake has already checked
+// that the client is listed, but the list may have changed since.
 type authorizer struct {
 	clients  *Clients
 	stopping chan struct{}
 }
 
-// findGrant finds the caller's grant.
 func (a *authorizer) findGrant(ctx context.Context) (Grant, error) {
 	c := connectionFromContext(ctx)
 	if c == nil {
@@ -60,41 +58,41 @@ func (a *authorizer) authorizeUnary(ctx context.Context, req any, _ *grpc.UnaryS
 }
 
 func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, end := context.WithCancelCause(ss.Context())
-	defer end(nil)
+	ctx, cancel := context.WithCancelCause(ss.Context())
+	defer cancel(nil)
 	g, err := a.findGrant(ctx)
 	if err != nil {
 		return err
 	}
 	changed, conn := a.clients.Watch(g), connectionFromContext(ctx)
 	ctx = WithGrant(ctx, g)
-	watched := make(chan struct{})
+	watcherDone := make(chan struct{})
 	go func() {
-		defer close(watched)
+		defer close(watcherDone)
 		select {
 		case <-ctx.Done():
 		case <-a.stopping:
-			end(errStopping)
+			cancel(errStopping)
 		case <-changed:
 			if conn.currentEntry() != nil {
-				end(errPermissionsChanged)
+				cancel(errPermissionsChanged)
 			} else {
-				end(errDenied)
+				cancel(errDenied)
 			}
 		}
 	}()
 	s := &revocableStream{ServerStream: ss, ctx: ctx}
 	err = handler(srv, s)
-	if over := s.endCause(); over != nil {
-		err = over
+	if cause := s.endCause(); cause != nil {
+		err = cause
 	}
-	end(nil)
-	<-watched
+	cancel(nil)
+	<-watcherDone
 	return err
 }
 
-// revocableStream ends for its handler when the authoriser ends it: its context is done, and
-// a handler that waits for the peer instead cannot say or hear anything more.
+// revocableStream ends for its handler when the authorizer ends it: its context is canceled, and a
+// handler that does not watch the context gets an error from its next send or receive.
 type revocableStream struct {
 	grpc.ServerStream
 
@@ -103,6 +101,7 @@ type revocableStream struct {
 
 func (s *revocableStream) Context() context.Context { return s.ctx }
 
+// endCause returns the error by which the authorizer ended the stream, or nil.
 func (s *revocableStream) endCause() error {
 	if cause := context.Cause(s.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errPermissionsChanged) || errors.Is(cause, errDenied) {
 		return cause

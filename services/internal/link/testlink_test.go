@@ -25,11 +25,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testLog is a log that tests may read, or wait for, while it is written.
+// testLog is a log that tests can read while it is written.
 type testLog struct {
 	mu       sync.Mutex
 	buf      bytes.Buffer
-	nextLine chan struct{} // closed at the next line
+	nextLine chan struct{} // closed when the next line is written
 }
 
 func (j *testLog) Write(p []byte) (int, error) {
@@ -48,7 +48,7 @@ func (j *testLog) String() string {
 	return j.buf.String()
 }
 
-// waitFor waits for a line that says text: what a peer is told may come before it is logged.
+// waitFor waits until the log contains text: a peer may get its error before the server logs it.
 func (j *testLog) waitFor(t *testing.T, text string) {
 	t.Helper()
 	ctx := testContext(t)
@@ -65,15 +65,15 @@ func (j *testLog) waitFor(t *testing.T, text string) {
 		select {
 		case <-grown:
 		case <-ctx.Done():
-			t.Fatalf("no log line says %q:\n%s", text, all)
+			t.Fatalf("log does not contain %q:\n%s", text, all)
 		}
 	}
 }
 
-// testLink is a server on a real port, with what its clients need.
+// testLink is a server on a real port, and the CAs and files for its clients.
 type testLink struct {
 	serverCA, clientCA *testCA
-	component, name    string // "": of the inventory
+	component, name    string // empty: those of the inventory
 	files              Files
 	listPath           string
 	server             *Server
@@ -81,7 +81,7 @@ type testLink struct {
 	address            string
 	metrics            *prometheus.Registry
 	log                *testLog
-	stop               func() error // ends Serve and returns what it returned
+	stop               func() error // stops the server and returns Serve's error
 }
 
 const sampleClients = `
@@ -90,7 +90,7 @@ clients:
 - {san: ` + operatorDNS + `, role: operator}
 `
 
-// newTestLink starts a server whose certificate says l.
+// newTestLink starts a server with a certificate of that spec.
 func newTestLink(t *testing.T, l certSpec, adjust ...func(*ServeConfig)) *testLink {
 	t.Helper()
 	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
@@ -99,10 +99,10 @@ func newTestLink(t *testing.T, l certSpec, adjust ...func(*ServeConfig)) *testLi
 	return r
 }
 
-// resetOutputs has the rig keep its log and metrics to itself.
+// resetOutputs starts a new log and a new metrics registry.
 func (r *testLink) resetOutputs() { r.metrics, r.log = prometheus.NewRegistry(), &testLog{} }
 
-// writeFiles makes the files of a server whose certificate says l.
+// writeFiles writes the server's files, with a certificate of that spec.
 func (r *testLink) writeFiles(t *testing.T, l certSpec) {
 	t.Helper()
 	r.resetOutputs()
@@ -111,7 +111,7 @@ func (r *testLink) writeFiles(t *testing.T, l certSpec) {
 	writeFile(t, r.listPath, []byte(sampleClients))
 }
 
-// start serves with the rig's files and list until the test is over.
+// start serves until the test ends.
 func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 	t.Helper()
 	r.server = must(NewServer(r.config(cmp.Or(r.component, "inventory"), cmp.Or(r.name, "feed"), r.files), r.listPath))(t)
@@ -121,9 +121,9 @@ func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 	healthpb.RegisterHealthServer(gs, hs)
 	reflection.Register(gs)
 	gs.RegisterService(&probeService, struct{}{})
-	l4 := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	r.address = l4.Addr().String()
-	r.serveConfig = ServeConfig{Server: gs, Health: hs, Listener: l4, GracePeriod: time.Minute}
+	listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	r.address = listener.Addr().String()
+	r.serveConfig = ServeConfig{Server: gs, Health: hs, Listener: listener, GracePeriod: time.Minute}
 	for _, f := range adjust {
 		f(&r.serveConfig)
 	}
@@ -143,7 +143,7 @@ func (r *testLink) config(half, name string, f Files) Config {
 	return Config{Component: half, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
 }
 
-// dial connects as a client whose certificate says l, and which wants the server to be of that name.
+// dial connects as a client with a certificate of that spec, which expects a server of that name.
 func (r *testLink) dial(t *testing.T, l certSpec, server SAN) *grpc.ClientConn {
 	t.Helper()
 	return r.dialWith(t, r.clientCA.writeFiles(t, l, r.serverCA), server)
@@ -173,16 +173,16 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// checkHealth is the simplest call: open to all that get through the handshake.
+// checkHealth makes the simplest call that every listed client may make.
 func checkHealth(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) error {
 	t.Helper()
 	_, err := healthpb.NewHealthClient(conn).Check(testContext(t), &healthpb.HealthCheckRequest{}, options...)
 	return err
 }
 
-// probeService is a service to be authorised for: Who answers the caller's name and role,
-// Panic panics, Hang waits for its end, Watch is a stream that tells its start and then
-// waits, Listen one that only hears.
+// probeService is a service that records how calls are authorized. Who returns the caller's name, role
+// and selector; Panic panics; Hang blocks until its context is done; Watch is a stream that sends one
+// message and then blocks; Listen is a stream that only receives.
 var probeService = grpc.ServiceDesc{
 	ServiceName: "test.Probe", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{
@@ -219,10 +219,10 @@ var probeService = grpc.ServiceDesc{
 	}}},
 }
 
-// hangStarted is told by Hang that it has begun, heard by Listen of each message.
+// Hang sends to hangStarted when it starts, Listen to messageReceived for each message.
 var hangStarted, messageReceived = make(chan struct{}, 1), make(chan struct{}, 1)
 
-// validatedRequest is a request with rules of its own.
+// validatedRequest is a request with a validation rule.
 type validatedRequest struct{ *wrapperspb.StringValue }
 
 func (p validatedRequest) Validate() error {
@@ -255,7 +255,7 @@ func callProbe(t *testing.T, conn *grpc.ClientConn, method, text string) (string
 	return out.GetValue(), err
 }
 
-// openWatch opens a stream and waits until it is under way.
+// openWatch opens a stream and waits for its first message.
 func openWatch(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
 	s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)

@@ -49,14 +49,13 @@ func TestServesOnlyListedClients(t *testing.T) {
 				r.log.waitFor(t, "peer.san="+c.client.sans[0])
 				return
 			}
-			r.log.waitFor(t, "this client is not on the list")
+			r.log.waitFor(t, "client is not listed")
 			r.log.waitFor(t, c.client.sans[0])
 		})
 	}
 }
 
-// An unlisted client's connection ends before HTTP/2: whatever it sends is not read, and not one
-// byte of HTTP/2 comes back.
+// The server neither reads what an unlisted client sends after the handshake, nor sends any HTTP/2.
 func TestRejectsUnlistedClientsBeforeHTTP2(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	for range 5 {
@@ -66,15 +65,15 @@ func TestRejectsUnlistedClientsBeforeHTTP2(t *testing.T) {
 		conn.SetDeadline(time.Now().Add(20 * time.Second))
 		io.WriteString(conn, http2Preface+settingsFrame+pingFrame)
 		if got := readReply(t, conn, true); got != "" {
-			t.Errorf("it is answered %q", got)
+			t.Errorf("server sent %q", got)
 		}
 		conn.Close()
 	}
-	if err := r.stop(); err != nil { // after which all are counted
+	if err := r.stop(); err != nil { // then all handshakes are counted
 		t.Fatal(err)
 	}
 	if got := testutil.ToFloat64(r.server.creds.failures); got != 5 {
-		t.Errorf("%v refused handshakes are counted, want 5", got)
+		t.Errorf("counted %v failed handshakes, want 5", got)
 	}
 }
 
@@ -98,7 +97,7 @@ func TestClosesConnectionsOfDelistedClients(t *testing.T) {
 	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
 	r.server.reloader.reloadAll()
-	account.closeRevoked() // what a timer does after the grace
+	account.closeRevoked() // a timer does this after the grace period
 	readReply(t, writer, true)
 	other.SetReadDeadline(time.Now().Add(time.Millisecond))
 	io.WriteString(other, http2Preface+settingsFrame+pingFrame)
@@ -125,7 +124,7 @@ func TestDeniesReflectionToUnlistedClients(t *testing.T) {
 			t.Errorf("v1 for %q: got %v, want %v", c.client.sans, err, c.want)
 		}
 		alpha := must(reflectionalpha.NewServerReflectionClient(conn).ServerReflectionInfo(testContext(t)))(t)
-		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}}) //nolint:staticcheck // strangers may ask the old way
+		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}}) //nolint:staticcheck // clients may use the old version
 		if _, err := alpha.Recv(); status.Code(err) != c.want {
 			t.Errorf("v1alpha for %q: got %v, want %v", c.client.sans, err, c.want)
 		}
@@ -136,13 +135,13 @@ func TestReauthorizesStreamsWhenClientListChanges(t *testing.T) {
 	const keepPerson = "clients:\n- {san: " + operatorDNS + ", role: operator}\n"
 	for _, c := range []struct {
 		name, list string
-		want       codes.Code // how the stream ends
-		again      codes.Code // what a new call gets
+		want       codes.Code // of the stream
+		again      codes.Code // of a new call
 	}{
-		{"a grant that is gone ends it for good", keepPerson, codes.PermissionDenied, codes.PermissionDenied},
-		{"another selector ends it so that the client resumes", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=red, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
-		{"other labels end it", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=blue, labels: [zone]}}", codes.Unavailable, codes.OK},
-		{"another role ends it", keepPerson + "- {san: " + writerURI + ", role: operator, view: {nodeSelector: pool=blue, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
+		{"a removed grant ends it permanently", keepPerson, codes.PermissionDenied, codes.PermissionDenied},
+		{"another selector ends it temporarily", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=red, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
+		{"other labels end it temporarily", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=blue, labels: [zone]}}", codes.Unavailable, codes.OK},
+		{"another role ends it temporarily", keepPerson + "- {san: " + writerURI + ", role: operator, view: {nodeSelector: pool=blue, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
@@ -156,7 +155,7 @@ func TestReauthorizesStreamsWhenClientListChanges(t *testing.T) {
 			if _, err := callProbe(t, writer, "Who", ""); status.Code(err) != c.again {
 				t.Errorf("a new call gets %v, want %v", err, c.again)
 			}
-			if err := r.stop(); err != nil { // the other one lived until now, and ends for another reason
+			if err := r.stop(); err != nil { // the other stream is live until now
 				t.Fatal(err)
 			}
 			if err := untouched.RecvMsg(new(emptypb.Empty)); status.Convert(err).Message() != status.Convert(errStopping).Message() {
@@ -169,20 +168,20 @@ func TestReauthorizesStreamsWhenClientListChanges(t *testing.T) {
 func TestEndsBidirectionalStreamOnRevocation(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	s := must(reflectionpb.NewServerReflectionClient(r.dial(t, operatorCert, serverURI)).ServerReflectionInfo(testContext(t)))(t)
-	ask := func() error {
+	request := func() error {
 		s.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 		_, err := s.Recv()
 		return err
 	}
-	if err := ask(); err != nil {
+	if err := request(); err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
 	r.server.reloader.reloadAll()
-	// The authoriser learns of the change on a goroutine of its own: ask until it has.
-	err := ask()
+	// The authorizer ends the stream from another goroutine, so repeat until it does.
+	err := request()
 	for err == nil {
-		err = ask()
+		err = request()
 	}
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("got %v, want PERMISSION_DENIED", err)
@@ -196,7 +195,7 @@ func TestEndsClientStreamOnRevocation(t *testing.T) {
 	go func() { ended <- s.RecvMsg(new(emptypb.Empty)) }()
 	revoked := false
 	for {
-		s.SendMsg(new(emptypb.Empty)) // an error of it is told by RecvMsg
+		s.SendMsg(new(emptypb.Empty)) // RecvMsg returns its error
 		select {
 		case <-messageReceived:
 		case err := <-ended:
@@ -221,7 +220,7 @@ func TestKeepsUnchangedGrants(t *testing.T) {
 	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "pool=blue", "pool=red", 1))))(t))
 	select {
 	case <-changed:
-		t.Error("told of a change that was another's")
+		t.Error("another client's change closed the channel")
 	default:
 	}
 	stale := g
@@ -229,7 +228,7 @@ func TestKeepsUnchangedGrants(t *testing.T) {
 	select {
 	case <-c.Watch(stale):
 	default:
-		t.Error("a grant that is not the list's is followed as if it were")
+		t.Error("channel of an outdated grant is open")
 	}
 }
 
@@ -238,13 +237,13 @@ func TestReportsHandlerPanics(t *testing.T) {
 	conn := r.dial(t, operatorCert, serverURI)
 	_, err := callProbe(t, conn, "Panic", "")
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "on purpose") {
-		t.Errorf("got %v, want INTERNAL without its cause", err)
+		t.Errorf("got %v, want INTERNAL without the cause", err)
 	}
 	if n := testutil.ToFloat64(r.server.panics); n != 1 {
 		t.Errorf("counted %v panics", n)
 	}
 	r.log.waitFor(t, "on purpose")
-	r.log.waitFor(t, "rig_test.go") // in the stack
+	r.log.waitFor(t, "testlink_test.go") // in the stack
 	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Errorf("the connection did not survive: %v", err)
 	}
@@ -262,11 +261,11 @@ func TestValidatesRequestsWithoutLoggingThem(t *testing.T) {
 	if _, err := callProbe(t, conn, "Who", strings.Repeat("x", maxRequestBytes)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("an oversized request gets %v, want RESOURCE_EXHAUSTED", err)
 	}
-	if err := r.stop(); err != nil { // after which the log is complete
+	if err := r.stop(); err != nil { // then the log is complete
 		t.Fatal(err)
 	}
 	if log := r.log.String(); !strings.Contains(log, "Who") || strings.Contains(log, "a-payload") {
-		t.Errorf("the log lacks the calls or holds a payload:\n%s", log)
+		t.Errorf("log misses the calls or contains a payload:\n%s", log)
 	}
 }
 
@@ -276,7 +275,7 @@ func TestStopsInOrder(t *testing.T) {
 		v.OnShutdown = func() {
 			m, err := v.Health.Check(t.Context(), &healthpb.HealthCheckRequest{})
 			if err != nil || m.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
-				t.Errorf("health says %v, %v before the streams end", m, err)
+				t.Errorf("health is %v, %v before the streams end", m, err)
 			}
 		}
 	})
@@ -284,22 +283,22 @@ func TestStopsInOrder(t *testing.T) {
 	live = openWatch(t, conn)
 	hw := must(healthpb.NewHealthClient(conn).Watch(testContext(t), &healthpb.HealthCheckRequest{}))(t)
 	must(hw.Recv())(t)
-	begun := time.Now()
+	startedAt := time.Now()
 	if err := r.stop(); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	if took := time.Since(begun); took > r.serveConfig.GracePeriod/2 {
-		t.Errorf("a live stream held the stop up for %v", took)
+	if took := time.Since(startedAt); took > r.serveConfig.GracePeriod/2 {
+		t.Errorf("a live stream delayed the stop by %v", took)
 	}
 	if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ended with %v, want UNAVAILABLE", err)
 	}
 	var err error
-	for err == nil { // NOT_SERVING may or may not get through before the end
+	for err == nil { // NOT_SERVING may arrive before the end
 		_, err = hw.Recv()
 	}
 	if status.Code(err) != codes.Unavailable {
-		t.Errorf("the watch of health ended with %v, want UNAVAILABLE", err)
+		t.Errorf("health watch ended with %v, want UNAVAILABLE", err)
 	}
 }
 
@@ -320,7 +319,7 @@ func TestGracePeriodEndsHangingCalls(t *testing.T) {
 	}
 }
 
-// What Stopping waits for may itself wait for a client: only the grace ends that.
+// OnShutdown may wait for a call that hangs. Only the grace period ends that call.
 func TestGracePeriodRunsDuringShutdownHook(t *testing.T) {
 	ended := make(chan struct{})
 	r := newTestLink(t, serverCert, func(v *ServeConfig) {
@@ -329,7 +328,7 @@ func TestGracePeriodRunsDuringShutdownHook(t *testing.T) {
 			select {
 			case <-ended:
 			case <-time.After(10 * time.Second):
-				t.Error("the grace timer has not cut off a call that Stopping waits for")
+				t.Error("grace period did not end the call that OnShutdown waits for")
 			}
 		}
 	})
