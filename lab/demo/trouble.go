@@ -121,7 +121,7 @@ func (s *story) fence(ctx context.Context) error {
 	if err := stray.Join(ctx); err != nil {
 		return err
 	}
-	event, err := s.pair.WaitEvent(ctx, reasonIs("fence"))
+	event, err := s.pair.WaitEvent(ctx, reasonIs("addressnotallowed"))
 	if err != nil {
 		return err
 	}

@@ -63,15 +63,15 @@ func TestTheConsumingAPIServerIsIll(t *testing.T) {
 	for _, row := range []fault{
 		{
 			name: "writes answered 409", proxy: apifault.Fault{RefuseWrites: http.StatusConflict, Resource: slices},
-			lasts: 3 * time.Second, most: 24, log: "write of a slice put off",
+			lasts: 3 * time.Second, most: 24, log: "slice write delayed",
 		},
 		{
 			name: "writes answered 422", proxy: apifault.Fault{RefuseWrites: http.StatusUnprocessableEntity, Resource: slices},
-			lasts: 3 * time.Second, most: 4, log: "the server was told to refuse writes", event: "WriteRefused",
+			lasts: 3 * time.Second, most: 4, log: "the server was told to refuse writes", event: "WriteRejected",
 		},
 		{
 			name: "writes answered 429 with Retry-After", proxy: apifault.Fault{RefuseWrites: http.StatusTooManyRequests, RetryAfter: asked},
-			lasts: 2 * time.Second, most: 1, log: "write of a slice put off",
+			lasts: 2 * time.Second, most: 1, log: "slice write delayed",
 			also: func(c *clinic, requests []apifault.Request) {
 				writes := ofSlices(requests, http.MethodPut, http.MethodPost)
 				if len(writes) != 2 || writes[1].At.Sub(writes[0].At) < asked {

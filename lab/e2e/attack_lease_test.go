@@ -139,7 +139,7 @@ func TestAttackLeaseTakenFromTheLeader(t *testing.T) {
 	s.metric(s.writers[0], leads, equals(0))
 	t.Logf("the leader stepped down within %s", time.Since(began).Round(10*time.Millisecond))
 	s.until("its log names the new holder", func() bool {
-		return containsAll(s.log(s.writers[0]), "Lease taken from this leader", "thief_ABCDEFGH")
+		return containsAll(s.log(s.writers[0]), "Lease taken by another writer", "thief_ABCDEFGH")
 	})
 	s.metric(s.writers[0], leads, equals(1))
 	t.Logf("it leads again after %s", time.Since(began).Round(100*time.Millisecond))

@@ -38,7 +38,7 @@ func TestNoMoreThanHalfLeavesAtOnceAndNotTheLast(t *testing.T) {
 			begun = begun.Add(since)
 		}
 		s.slices("the one that stays is ready", pair.AreJust(pair.Ready, workers[0].Address))
-		if note := s.event("Shrink").Note; !strings.Contains(note, "SHRINK_WINDOW") {
+		if note := s.event("ShrinkLimited").Note; !strings.Contains(note, "SHRINK_WINDOW") {
 			s.t.Errorf("it says %q", note)
 		}
 	})
@@ -51,7 +51,7 @@ func TestNoMoreThanHalfLeavesAtOnceAndNotTheLast(t *testing.T) {
 				s.must(w.Drain(s.ctx(), true))
 			}
 			s.must(s.Inventory.Start(s.ctx()))
-			s.event("Floor")
+			s.event("LastEndpointsKept")
 			s.metric(writer, `slicefeed_writer_guard_held_endpoints{guard="floor",namespace="web",service="shop"}`, equals(2))
 		})
 		s.slices("both are ready", pair.AreJust(pair.Ready, addresses(both)...))

@@ -260,7 +260,7 @@ func TestTheSnapshotGateOutlivesATakeover(t *testing.T) {
 			s.must(first.Terminate(20 * time.Second))
 			s.metric(second, leads, equals(1))
 			s.t.Logf("it leads %s after the other was told to end", time.Since(begun))
-			s.event("SnapshotGate")
+			s.event("SourceNotSynced")
 		})
 		s.slices("all are as they were", serve)
 		before := s.writes()

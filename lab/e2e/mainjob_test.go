@@ -53,7 +53,7 @@ func TestTheMainJob(t *testing.T) {
 	s.step("an address outside of the fence is never written, and told", func(s *stage) {
 		stray := s.machine(pair.WorkerOptions{Address: netip.MustParseAddr("10.0.9.9"), Name: "stray"})
 		s.must(stray.Join(s.ctx()))
-		if note := s.event("Fence").Note; !strings.Contains(note, "10.0.9.9") {
+		if note := s.event("AddressNotAllowed").Note; !strings.Contains(note, "10.0.9.9") {
 			s.t.Errorf("the Event does not name the address: %s", note)
 		}
 		after := s.told()

@@ -388,8 +388,8 @@ func TestTwoWritersOfOneSliceFightAndTakeNothingAway(t *testing.T) {
 
 	dead := s.join(1)[0]
 	s.must(dead.Set(backend.Refuse)) // the writer goes on to list it, as out, and the other one does not
-	note := s.event("RepairsHeldBack").Note
-	if !containsAll(note, "shop-nodes", "kubectl-client-side-apply", "stop the other writer") {
+	note := s.event("RepairsBackedOff").Note
+	if !containsAll(note, "shop-nodes", "kubectl-client-side-apply", "Stop the other writer") {
 		t.Errorf("the Event says: %s", note)
 	}
 	stopOld()

@@ -60,7 +60,7 @@ func TestTheSecuredClusterGoesAway(t *testing.T) {
 		if list := s.list(s.operator()); list.GetStatus().GetMembership().GetReason() == "" || len(list.GetNodes()) != 2 {
 			t.Errorf("an operator is told %v", list)
 		}
-		s.event("Trust")
+		s.event("SourceNotTrusted")
 	})
 	s.step("it comes back", func(s *stage) {
 		s.must(s.Secured.StartAPIServer(s.ctx()))
@@ -87,7 +87,7 @@ func TestTheInventoryGoesAway(t *testing.T) {
 		s.quiet(func() {
 			s.must(s.Inventory.Kill())
 			s.metric(s.writers[0], sourceConnected, equals(0))
-			s.event("Trust")
+			s.event("SourceNotTrusted")
 		})
 		dies(s)
 	})
@@ -148,7 +148,7 @@ func TestAnEmptyInventoryIsBelievedAfterThreeObservationsFourSecondsApart(t *tes
 	s.must(s.Inventory.Terminate(20 * time.Second))
 	begun := time.Now()
 	s.must(s.Inventory.Start(s.ctx()))
-	s.event("Empty")
+	s.event("SourceEmpty")
 	took, err := s.WaitSlicesSince(s.ctx(), begun, pair.AreJust(pair.Ready))
 	s.must(err)
 	t.Logf("empty after %s", took)

@@ -166,8 +166,8 @@ func TestProofOfLife(t *testing.T) {
 		p.must(p.SecuredClient().CoreV1().Nodes().DeleteCollection(p.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 		empty, err := p.feed.Wait(p.ctx(), mark, func(w word) bool { return w.Synced && len(w.Set) == 0 })
 		p.must(err)
-		p.event("Empty")
-		p.event("Floor") // it is believed, and what still answers stays
+		p.event("SourceEmpty")
+		p.event("LastEndpointsKept") // it is believed, and what still answers stays
 		took := time.Since(begun)
 		// The first to be deleted are gone before the set is empty, as SHRINK_WINDOW is 0 here.
 		if len(pair.Conditions(p.Now())) == 0 {

@@ -40,7 +40,7 @@ func TestEndpointsThatAnAttackerWroteLeaveAfterAResync(t *testing.T) {
 		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{})
 		s.must(err)
 		s.must(writer.Start(s.ctx()))
-		s.event("Shrink")
+		s.event("ShrinkLimited")
 		s.slices("they are still listed", pair.AreJust(pair.Ready, all...))
 	})
 	s.step("a resync lets them go at once, and says so", func(s *stage) {

@@ -105,7 +105,7 @@ func TestWhoeverKeepsEditingIsAnsweredLessAndLessAndNamed(t *testing.T) {
 		if longer < time.Second || longer < took {
 			f.t.Errorf("that was not later and later: %s, %s", took, longer)
 		}
-		f.tells(f.service, "RepairsHeldBack", "meddler")
+		f.tells(f.service, "RepairsBackedOff", "meddler")
 	})
 	f.step("a change of the source's is not held up by it", func(f *fleet) {
 		edit(f)

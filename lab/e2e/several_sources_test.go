@@ -158,8 +158,8 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		f.metric(writer, sourceOf("connected", "north"), equals(0))
 		heard(f)
 		stay(f)
-		f.tells(f.service, "Trust", "west")
-		f.tells(f.service, "Trust", "north")
+		f.tells(f.service, "SourceNotTrusted", "west")
+		f.tells(f.service, "SourceNotTrusted", "north")
 		f.must(west.Signal(syscall.SIGCONT))
 		f.must(netns.AddAddr(north.Address))
 		f.metric(writer, sourceOf("synced", "west"), equals(1))
@@ -181,7 +181,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		lie := []pair.Record{{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true}, {Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true}}
 		lie = append(lie, pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true}, pair.Record{Name: "y", Address: easts[0].Address, Worker: true})
 		f.must(west.TellRecords(lie...))
-		f.t.Log(f.tells(f.service, "Fence", "west", "2 in all", easts[0].Address.String()).Note)
+		f.t.Log(f.tells(f.service, "AddressNotAllowed", "west", "2 in all", easts[0].Address.String()).Note)
 		f.slices("nothing came of it", pair.AreJust(pair.Ready, append(addresses(easts[:2]), theirs...)...))
 		f.must(west.Tell(wests[:2]...))
 		f.metric(writer, sourceOf("members", "west"), equals(2))
@@ -189,7 +189,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 	f.step("one that says that it is empty is not believed at once, and then for its own alone", func(f *sources) {
 		start := time.Now()
 		f.must(west.Tell())
-		f.t.Log(f.tells(f.service, "Empty", "west").Note)
+		f.t.Log(f.tells(f.service, "SourceEmpty", "west").Note)
 		stay(f)
 		took := f.slices("its own are gone", pair.AreJust(pair.Ready, easts[0].Address, easts[1].Address, norths[0].Address))
 		f.t.Logf("believed after %s", time.Since(start))

@@ -186,7 +186,7 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 		s.t.Errorf("told are %v", s.list(s.operator()).GetNodes())
 	})
 	s.step("a port that the target does not have is told on it", func(s *stage) {
-		if note := s.event("SourcePortDiffers").Note; !strings.Contains(note, "8443/TCP") {
+		if note := s.event("SourcePortMismatch").Note; !strings.Contains(note, "8443/TCP") {
 			s.t.Errorf("it says %q", note)
 		}
 	})

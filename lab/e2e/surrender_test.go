@@ -23,7 +23,7 @@ func TestALeaderThatCannotReachTheBackendsGivesItsLeaseUpOnce(t *testing.T) {
 		s.warm(second)
 		before := s.writes()
 		s.must(host[first].Cut(backendsLAN))
-		s.event("Panic")
+		s.event("AllProbesFailing")
 		s.slices("who was put out before the last one failed is back", serve)
 		s.t.Logf("%d writes until then", s.writes()-before)
 

@@ -135,7 +135,7 @@ func TestAShrinkWindowIsEachServicesOwn(t *testing.T) {
 		f.must(w.Leave(f.ctx()))
 	}
 	f.wait(quick, "they leave the one at once", pair.AreJust(pair.Ready, workers[0].Address))
-	f.tells(f.service, "Shrink", "1h0m0s")
+	f.tells(f.service, "ShrinkLimited", "1h0m0s")
 	f.wait(f.service, "and stay in the other", pair.AreJust(pair.Ready, addresses(workers)...))
 }
 
@@ -413,7 +413,7 @@ func TestServicesOfAllNamespacesAreServedWhereThePolicyLetsThem(t *testing.T) {
 	workers := f.join(2)
 	ready := pair.AreJust(pair.Ready, addresses(workers)...)
 	f.wait(there, "it is served", ready)
-	t.Log(f.tells(beyond, "WriteRefused", "namespace "+elsewhere).Note)
+	t.Log(f.tells(beyond, "WriteRejected", "namespace "+elsewhere).Note)
 	f.must(workers[1].Leave(f.ctx()))
 	f.wait(there, "it follows", pair.AreJust(pair.Ready, workers[0].Address))
 	if !none(f.of(beyond)) {

@@ -9,7 +9,7 @@ func verdicts() []Mutant {
 			File: inVerdict + "/trust.go",
 			Edits: []Edit{
 				{"\t\tif !w.Heard {\n", "\t\tif w.Name == \"\" {\n"},
-				{"why = \"not heard yet\"", "why = \"\""},
+				{"why = \"not synced yet\"", "why = \"\""},
 			},
 			Suites: []string{inVerdict},
 		},

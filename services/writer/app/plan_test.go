@@ -161,7 +161,7 @@ func TestPlanOutput(t *testing.T) {
 			"create",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{newService(nil)},
-			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready      table  feed default: READY"},
+			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready      table  source default: READY"},
 			"",
 		},
 		{
@@ -209,7 +209,7 @@ func TestPlanOutput(t *testing.T) {
 			"",
 		},
 		{"a refusal", planFixture{inventory: fakeInventory{ready: []string{}}}, nil, nil, "There is no Service shop"},
-		{"an inventory that says nothing", planFixture{}, []runtime.Object{newService(nil)}, nil, "the inventory of source default sent no set"},
+		{"an inventory that says nothing", planFixture{}, []runtime.Object{newService(nil)}, nil, "source default did not sync"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.stand.cidr == "" {

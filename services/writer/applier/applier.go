@@ -40,7 +40,7 @@ const (
 )
 
 // ErrNotLeading is returned when a write was due while the Lease was not surely ours.
-var ErrNotLeading = errors.New("not leading")
+var ErrNotLeading = errors.New("not the leader")
 
 // Stale says that a slice is not as the plan thought, and that it was read again: look at
 // Current and Held again, decide and apply again, at once.
@@ -247,14 +247,14 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 		}
 		return a.later(verb, k, wait, err)
 	case namespaceEnds(err):
-		a.log.Debug("slice not written, its namespace is being deleted", "verb", verb, "namespace", k.namespace, "slice", k.name, "error", err)
+		a.log.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", k.namespace, "slice", k.name, "error", err)
 		return &Later{At: time.Now().Add(terminatingPause), Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
 	case refused(err):
 		if a.refusedIn != a.begun { // another leader may have succeeded meanwhile: each term reports it once
 			a.refusedIn = a.begun
 			a.reporter.Tell(service, Warning{
-				Reason: "WriteRefused", Action: "TryAgain",
-				Note: fmt.Sprintf("The API server refuses to %s EndpointSlice %s, so the Service keeps the endpoints that it has: change what refuses it, be it a permission, an admission policy or a quota. It says: %v", verb, k.name, err),
+				Reason: "WriteRejected", Action: "Retry",
+				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, k.name, err),
 			})
 		}
 		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
@@ -291,7 +291,7 @@ func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Or
 // later puts a write off.
 func (a *Applier) later(verb verb, k key, wait time.Duration, err error) error {
 	at := time.Now().Add(wait)
-	a.log.Warn("write of a slice put off", "verb", verb, "namespace", k.namespace, "slice", k.name, "until", at, "error", err)
+	a.log.Warn("slice write delayed", "verb", verb, "namespace", k.namespace, "slice", k.name, "until", at, "error", err)
 	return &Later{At: at, Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
 }
 
@@ -319,7 +319,7 @@ func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) er
 		if err := a.reread(ctx, k); err != nil {
 			return err
 		}
-		stale = &Stale{Slice: k.name, Err: errors.New("the last write's answer was lost")}
+		stale = &Stale{Slice: k.name, Err: errors.New("outcome of the last write is unknown")}
 	}
 	return stale
 }
@@ -327,7 +327,7 @@ func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) er
 func (a *Applier) reread(ctx context.Context, k key) error {
 	slice, err := a.get(ctx, k)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read slice %s again: %w", k.name, err)
+		return fmt.Errorf("reread slice %s: %w", k.name, err)
 	}
 	if err != nil {
 		slice = nil

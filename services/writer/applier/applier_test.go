@@ -263,7 +263,7 @@ func TestARefusalIsToldOnceOnTheServiceAndLeavesNoDoubt(t *testing.T) {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			var log bytes.Buffer
 			w := newWriter(t, NewReporter(ReporterConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
-			told := func() int { return strings.Count(log.String(), "reason=WriteRefused") }
+			told := func() int { return strings.Count(log.String(), "reason=WriteRejected") }
 			refused := answers(code, nil)
 			w.api.setFault(false, refused)
 			for range 2 {
@@ -271,7 +271,7 @@ func TestARefusalIsToldOnceOnTheServiceAndLeavesNoDoubt(t *testing.T) {
 					t.Fatalf("got %v", err)
 				}
 			}
-			if n := told(); n != 1 || !strings.Contains(log.String(), "endpoints that it has") {
+			if n := told(); n != 1 || !strings.Contains(log.String(), "keeps its current endpoints") {
 				t.Errorf("told %d times: %s", n, log.String())
 			}
 			w.api.setFault(false, nil)

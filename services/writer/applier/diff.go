@@ -155,7 +155,7 @@ func InWords(c verdict.Conditions) string {
 	case verdict.Conditions{Serving: true, Terminating: true}:
 		return "draining"
 	case verdict.Conditions{}:
-		return "out"
+		return "not ready"
 	}
 	return fmt.Sprintf("ready=%t serving=%t terminating=%t", c.Ready, c.Serving, c.Terminating)
 }

@@ -45,7 +45,7 @@ func TestADiffShowsWhatComesGoesAndChanges(t *testing.T) {
   ~ endpoint 10.0.1.9 ready, node node [2J -> ready
   ~ endpoint 10.0.1.10 ready -> draining
   + endpoint 10.0.1.11 ready=true serving=false terminating=false, zone eu-1
-  + endpoint 10.0.1.12 out
+  + endpoint 10.0.1.12 not ready
   - endpoint 10.0.1.100 ready
 `
 	if d := cmp.Diff(want, Lines(Diff(was, now))); d != "" {

@@ -76,13 +76,13 @@ func NewLease(cfg LeaseConfig) (*Lease, error) {
 			OnStartedLeading: func(context.Context) {},
 			OnStoppedLeading: func() { l.renewed(time.Time{}) },
 			OnNewLeader: func(identity string) {
-				cfg.Logger.Info("leader seen", "lease", cfg.Name, "holder", identity, "self", identity == cfg.Identity)
+				cfg.Logger.Info("leader observed", "lease", cfg.Name, "holder", identity, "self", identity == cfg.Identity)
 				l.mark()
 			},
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("compete for the Lease %s/%s: %w", cfg.Namespace, cfg.Name, err)
+		return nil, fmt.Errorf("set up leader election for Lease %s/%s: %w", cfg.Namespace, cfg.Name, err)
 	}
 	l.elector = elector
 	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -177,7 +177,7 @@ func (l *Lease) Confirm(ctx context.Context) error {
 	lease, err := l.cfg.Client.CoordinationV1().Leases(l.cfg.Namespace).Get(ctx, l.cfg.Name, metav1.GetOptions{})
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("see whose the Lease is: %w", err)
+		return fmt.Errorf("read the Lease: %w", err)
 	case err != nil, lease.Spec.HolderIdentity == nil:
 		l.lost("")
 		return ErrNotLeading
@@ -192,7 +192,7 @@ func (l *Lease) Confirm(ctx context.Context) error {
 // that is logged as a warning.
 func (l *Lease) lost(holder string) {
 	if l.Leading() {
-		l.cfg.Logger.Warn("Lease taken from this leader before it expired", "lease", l.cfg.Name, "holder", holder)
+		l.cfg.Logger.Warn("Lease taken by another writer before it expired", "lease", l.cfg.Name, "holder", holder)
 	}
 	l.renewed(time.Time{})
 }

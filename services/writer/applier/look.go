@@ -30,10 +30,10 @@ func (a *Applier) look(ctx context.Context, service corev1.ObjectReference, desi
 		case apierrors.IsNotFound(err):
 			is = nil
 		case err != nil:
-			return fmt.Errorf("read slice %s before anything is believed of it: %w", slice.Name, err)
+			return fmt.Errorf("verify slice %s: %w", slice.Name, err)
 		}
 		if a.saw(service, slice, is) {
-			stale = &Stale{Slice: slice.Name, Err: errors.New("it was written by another leader")}
+			stale = &Stale{Slice: slice.Name, Err: errors.New("written by another leader")}
 		}
 	}
 	return stale

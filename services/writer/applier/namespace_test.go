@@ -104,7 +104,7 @@ func TestEventInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			r := NewReporter(ReporterConfig{Client: client, Logger: slog.New(slog.NewTextHandler(&text, nil))})
 			r.Tell(shop, Warning{Reason: "Shrink"})
 			r.sendNext(t.Context(), <-r.queue)
-			if got := strings.Contains(text.String(), "Event not written"); got != c.warn {
+			if got := strings.Contains(text.String(), "event not written"); got != c.warn {
 				t.Errorf("warned %t, want %t:\n%s", got, c.warn, text.String())
 			}
 		})

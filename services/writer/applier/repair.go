@@ -80,11 +80,11 @@ func (a *Applier) mayRepair(order Order, plan planner.Plan, change *foreignChang
 	}
 	if !told { // whoever asks again meanwhile hears the same
 		a.reporter.Tell(service, Warning{
-			Reason: "RepairsHeldBack", Action: "Repair",
-			Note: fmt.Sprintf("EndpointSlice %s is changed again and again by %s: more than %d times a minute. It is put right less and less often, at %s next; stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
+			Reason: "RepairsBackedOff", Action: "Repair",
+			Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
 		})
 	}
-	return 0, &Later{At: at, Err: fmt.Errorf("slice %s is changed again and again by %s", change.slice, change.editor), Repair: true}
+	return 0, &Later{At: at, Err: fmt.Errorf("slice %s is modified repeatedly by %s", change.slice, change.editor), Repair: true}
 }
 
 // repaired books repairs that were made, or may have been.
@@ -96,7 +96,7 @@ func (a *Applier) repaired(service corev1.ObjectReference, repairs int, change *
 	}
 	a.mu.Unlock()
 	a.metrics.repairs.Add(float64(repairs))
-	a.log.Warn("slice was changed by someone else, putting it right", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
+	a.log.Warn("repairing externally modified slice", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
 }
 
 // foreignChange is what someone else did to one of our slices.
@@ -188,7 +188,7 @@ func (a *Applier) repairs(order Order, plan planner.Plan, change *foreignChange)
 // Editor names the field manager that last changed a slice besides ourselves; nil: it was deleted.
 func Editor(slice *discoveryv1.EndpointSlice) string {
 	if slice == nil {
-		return "someone who deleted it"
+		return "a client that deleted it"
 	}
 	editor, at := "an unknown field manager", time.Time{}
 	for _, entry := range slice.ManagedFields {

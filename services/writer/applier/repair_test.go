@@ -18,7 +18,7 @@ func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
 		named string
 	}{
 		"who edits a slice":   {func(a *api) { a.edit("shop-nodes", empty) }, `"kubectl-edit"`},
-		"who deletes a slice": {func(a *api) { a.edit("shop-nodes", nil) }, "someone who deleted it"},
+		"who deletes a slice": {func(a *api) { a.edit("shop-nodes", nil) }, "a client that deleted it"},
 		// As by kubectl delete --cascade=foreground: it is there until the garbage collector has seen it, so
 		// that the slice in its place has another name.
 		"who deletes a slice in the foreground": {func(a *api) {
@@ -30,7 +30,7 @@ func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
 				}
 				a.edit(slice.Name, func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
 			}
-		}, "someone who deleted it"},
+		}, "a client that deleted it"},
 		"who adds a slice with our labels": {func(a *api) {
 			a.edit("shop-nodes-more", func(s *discoveryv1.EndpointSlice) {
 				s.Labels, s.Endpoints = a.slices["shop-nodes"].Labels, []discoveryv1.Endpoint{endpoint("10.0.0.66")}

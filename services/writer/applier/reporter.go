@@ -122,7 +122,7 @@ func (r *Reporter) End(service corev1.ObjectReference, warnings []Warning) {
 
 // Tell tells one warning now.
 func (r *Reporter) Tell(service corev1.ObjectReference, w Warning) {
-	r.cfg.Logger.Warn("told on the Service", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
+	r.cfg.Logger.Warn("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
 	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: w.Reason, Note: display.Sanitize(w.Note)})
 	if r.cfg.Client == nil || service.UID == "" {
 		return
@@ -150,7 +150,7 @@ func (r *Reporter) Tell(service corev1.ObjectReference, w Warning) {
 	select {
 	case r.queue <- entry{event, eventKey{service.UID, episode{w.Reason, w.About}}}:
 	default:
-		r.cfg.Logger.Warn("Event dropped, too many wait", "reason", w.Reason)
+		r.cfg.Logger.Warn("event dropped, queue is full", "reason", w.Reason)
 	}
 }
 
@@ -171,9 +171,9 @@ func (r *Reporter) sendNext(ctx context.Context, e entry) {
 	switch {
 	case err == nil, ctx.Err() != nil:
 	case namespaceEnds(err):
-		r.cfg.Logger.Debug("Event not written, its namespace is being deleted", "reason", e.event.Reason, "error", err)
+		r.cfg.Logger.Debug("event not written, namespace is being deleted", "reason", e.event.Reason, "error", err)
 	default:
-		r.cfg.Logger.Warn("Event not written", "reason", e.event.Reason, "error", err)
+		r.cfg.Logger.Warn("event not written", "reason", e.event.Reason, "error", err)
 	}
 }
 
@@ -205,7 +205,7 @@ func (r *Reporter) send(ctx context.Context, event *eventsv1.Event, k eventKey) 
 	}
 	after, err := events.Create(ctx, event, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create Event %s on Service %s: %w", event.Reason, event.Regarding.Name, err)
+		return fmt.Errorf("create Event %s for Service %s: %w", event.Reason, event.Regarding.Name, err)
 	}
 	r.recent[k] = after
 	return nil

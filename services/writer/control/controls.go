@@ -184,7 +184,7 @@ func (c *Controls) mayGiveUp(now time.Time) (release func(), wake time.Time) {
 		return nil, wake
 	}
 	c.surrender.done(now)
-	c.log.Warn("no probe passes any more: the Lease is given up, so that another writer's probes judge")
+	c.log.Warn("no probe passes; stepping down so another writer can take over")
 	handOver := c.lease.Release()
 	return func() {
 		c.handing.Lock() // two that each had some places would wait for each other

@@ -114,7 +114,7 @@ func (r *rehearsal) decide(ctx context.Context) error {
 			if known {
 				return nil
 			}
-			return fmt.Errorf("%s within %s: slicefeed-writer preflight says why", unheard, r.patience.Caches)
+			return fmt.Errorf("%s within %s; run slicefeed-writer preflight to find out why", unheard, r.patience.Caches)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -139,7 +139,7 @@ func (r *rehearsal) step(now time.Time) (unheard string) {
 		}
 		for _, name := range a.View.Target.Settings.Sources {
 			if s := r.sources[name].Snapshot(); !s.SyncedInStream {
-				return fmt.Sprintf("the inventory of source %s sent no set (%s)", name, s.NotSyncedReason())
+				return fmt.Sprintf("source %s did not sync (%s)", name, s.NotSyncedReason())
 			}
 		}
 		a.step(now)

@@ -139,8 +139,8 @@ func listed(judged []verdict.Endpoint) []planner.Endpoint {
 
 // reasons are the guards' names as an Event has them.
 var reasons = map[verdict.Rule]string{
-	verdict.RuleFence: "Fence", verdict.RuleGate: "SnapshotGate", verdict.RulePanic: "Panic", verdict.RuleEmpty: "Empty",
-	verdict.RuleTrust: "Trust", verdict.RuleFloor: "Floor", verdict.RuleShrink: "Shrink",
+	verdict.RuleFence: "AddressNotAllowed", verdict.RuleGate: "SourceNotSynced", verdict.RulePanic: "AllProbesFailing", verdict.RuleEmpty: "SourceEmpty",
+	verdict.RuleTrust: "SourceNotTrusted", verdict.RuleFloor: "LastEndpointsKept", verdict.RuleShrink: "ShrinkLimited",
 }
 
 // why says the reason of the decision on an address.
@@ -159,7 +159,7 @@ func why(judged []verdict.Endpoint, address netip.Addr) string {
 func asWarnings(guards []verdict.Guard) []applier.Warning {
 	var all []applier.Warning
 	for _, g := range guards {
-		all = append(all, applier.Warning{Reason: reasons[g.Rule], About: g.Source, Action: "HoldBack", Note: g.Message})
+		all = append(all, applier.Warning{Reason: reasons[g.Rule], About: g.Source, Action: "Hold", Note: g.Message})
 	}
 	return all
 }
@@ -172,19 +172,19 @@ func asResync(r verdict.Resync) []applier.Warning {
 	case r.Done:
 		return []applier.Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
 	}
-	return []applier.Warning{{Reason: "ResyncWaits", Action: "HoldBack", Note: r.Message()}}
+	return []applier.Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
 }
 
 // paused is told while someone acts by hand.
 var paused = applier.Warning{
-	Reason: "Paused", Action: "LeaveAlone",
-	Note: "The annotation slicefeed.dev/paused is \"true\": nothing is written, whatever becomes of the endpoints, until it is taken away.",
+	Reason: "Paused", Action: "Ignore",
+	Note: "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume.",
 }
 
 // notices say why a Service is rejected, and that its label does not name this class any more.
 func notices(view targets.Resolution) (all []applier.Warning) {
 	if view.Rejection != nil {
-		all = append(all, applier.Warning{Reason: view.Rejection.Reason, Action: "Refuse", Note: view.Rejection.Message})
+		all = append(all, applier.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
 	}
 	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
 		all = append(all, applier.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
@@ -216,16 +216,16 @@ func (c *control) remarks(view targets.Resolution) []applier.Warning {
 // publishesNotReady is reported of a Service with publishNotReadyAddresses.
 var publishesNotReady = applier.Warning{
 	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
-	Note: "The Service sets publishNotReadyAddresses: kube-proxy and CoreDNS ignore it on slices, but other consumers may send to endpoints that are out. " +
-		"Set it to false, or have those not listed: slicefeed.dev/list-out: \"false\".",
+	Note: "Service sets publishNotReadyAddresses. kube-proxy and CoreDNS ignore it on slices, but other consumers may send traffic to endpoints that are not ready. " +
+		"Set it to false, or annotate the Service slicefeed.dev/list-unready: \"false\".",
 }
 
 // distributesTraffic is reported of a Service with trafficDistribution, which kube-proxy follows by hints alone.
 func distributesTraffic(preference string) applier.Warning {
 	return applier.Warning{
 		Reason: "TrafficDistribution", Action: "WriteAnyway",
-		Note: fmt.Sprintf("The Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
-			"Traffic goes to all of them alike. Remove it, unless another consumer such as a mesh reads it.", preference),
+		Note: fmt.Sprintf("Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
+			"Traffic goes to all endpoints equally. Remove it, unless another consumer such as a mesh reads it.", preference),
 	}
 }
 
@@ -234,15 +234,15 @@ func neighbours(view targets.Resolution) (all []applier.Warning) {
 	t := view.Target
 	if len(t.ForeignSlices) > 0 {
 		all = append(all, applier.Warning{
-			Reason: "ForeignSlices", Action: "LeaveAlone",
-			Note: fmt.Sprintf("Slices that others manage belong to this Service too, and consumers add their endpoints to ours: %s. Delete them unless that is meant.",
+			Reason: "ForeignSlices", Action: "Ignore",
+			Note: fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s. Consumers use their endpoints too. Delete them unless this is intended.",
 				strings.Join(t.ForeignSlices, ", ")),
 		})
 	}
 	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
 		all = append(all, applier.Warning{
-			Reason: "OtherClass", Action: "LeaveAlone",
-			Note: fmt.Sprintf("Slices of another class belong to this Service too: %s. Its writer deletes them within a minute of a change of class. Delete them if that writer does not run any more.",
+			Reason: "OtherClass", Action: "Ignore",
+			Note: fmt.Sprintf("EndpointSlices of another class also belong to this Service: %s. Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
 				strings.Join(t.OtherClassSlices, ", ")),
 		})
 	}
@@ -273,8 +273,8 @@ func otherPorts(s subscriber.Snapshot, t targets.Target) []applier.Warning {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
 	return []applier.Warning{{
-		Reason: "SourcePortDiffers", About: s.Source, Action: "WriteAnyway",
-		Note: fmt.Sprintf("The endpoints of source %s have the ports %s, and this Service points to %s: set its targetPort (or TARGET_PORT), unless that is meant.",
+		Reason: "SourcePortMismatch", About: s.Source, Action: "WriteAnyway",
+		Note: fmt.Sprintf("Endpoints of source %s use ports %s, but this Service targets %s. Set targetPort or TARGET_PORT unless this is intended.",
 			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),
 	}}
 }

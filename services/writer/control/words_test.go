@@ -120,9 +120,9 @@ func TestAGuardIsToldOfEachSource(t *testing.T) {
 		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
 	})
 	want := []applier.Warning{
-		{Reason: "Fence", About: "a", Action: "HoldBack", Note: "A lies."},
-		{Reason: "Trust", About: "a", Action: "HoldBack", Note: "A is silent."},
-		{Reason: "Trust", About: "b", Action: "HoldBack", Note: "B is silent."},
+		{Reason: "AddressNotAllowed", About: "a", Action: "Hold", Note: "A lies."},
+		{Reason: "SourceNotTrusted", About: "a", Action: "Hold", Note: "A is silent."},
+		{Reason: "SourceNotTrusted", About: "b", Action: "Hold", Note: "B is silent."},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -11,7 +11,7 @@ import (
 
 func TestWhatIsNotInCanonicalFormIsNeverWritten(t *testing.T) {
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("fd00::1%eth0"), netip.MustParseAddr("::ffff:10.0.0.1")} {
-		if never(a) != "it is not in canonical form" {
+		if never(a) != "not in canonical form" {
 			t.Errorf("%s: %q", a, never(a))
 		}
 	}

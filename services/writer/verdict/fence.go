@@ -13,7 +13,7 @@ func (f *Fence) against(a netip.Addr) string {
 	}
 	if len(f.Forbidden) > 0 {
 		if _, taken := f.Forbidden[a]; taken {
-			return "it is in use in this cluster"
+			return "in use in this cluster"
 		}
 	}
 	for _, cidr := range f.CIDRs {
@@ -21,22 +21,22 @@ func (f *Fence) against(a netip.Addr) string {
 			return ""
 		}
 	}
-	return "it is outside of the CIDRs allowed for this source"
+	return "outside the CIDRs allowed for this source"
 }
 
 // never returns what speaks against writing an address for anybody.
 func never(a netip.Addr) string {
 	switch {
 	case !a.IsValid() || a.Zone() != "" || a.Is4In6():
-		return "it is not in canonical form"
+		return "not in canonical form"
 	case a.IsUnspecified():
-		return "it is unspecified"
+		return "unspecified address"
 	case a.IsLoopback():
-		return "it is a loopback address"
+		return "loopback address"
 	case a.IsLinkLocalUnicast():
-		return "it is a link-local address"
+		return "link-local address"
 	case a.IsMulticast():
-		return "it is a multicast address"
+		return "multicast address"
 	default:
 		return ""
 	}
@@ -92,11 +92,11 @@ func (c *court) repeat() {
 		d.Endpoints = append(d.Endpoints, Endpoint{
 			Address: s.address, Source: labelled(s.held), Zone: s.held.Zone, Verdict: Hold,
 			Conditions: s.held.Conditions, Listed: true, Rule: RuleFence,
-			Reason: "fence: nothing of this Service is written, since nothing of it would be left",
+			Reason: "nothing is written: every endpoint of this Service is outside the allowlist",
 		})
 	}
 	first := &c.subjects[slices.IndexFunc(c.subjects, func(s subject) bool { return s.held != nil })]
 	d.Guards = []Guard{{Rule: RuleFence, Held: len(d.Endpoints), Message: fmt.Sprintf(
-		"The fence would take every endpoint of this Service (%s: %s), which looks like a typing mistake: "+
-			"nothing is written for it until the allowed CIDRs are mended.", first.address, first.cause)}}
+		"Every endpoint of this Service is outside the allowlist (%s: %s), which looks like a configuration mistake. "+
+			"Nothing is written until the allowed CIDRs are corrected.", first.address, first.cause)}}
 }

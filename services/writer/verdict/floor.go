@@ -78,7 +78,6 @@ func (c *court) emptied(source int) bool {
 // floors tells of what the floor keeps.
 func (c *court) floors() (Guard, bool) {
 	return Guard{Rule: RuleFloor, Held: c.floored, Message: fmt.Sprintf(
-		"Nothing of this Service would be ready: all that there is drains, or is not listed any more, though it may still answer. %d "+
-			"endpoints are kept ready until another one is; to empty the Service on purpose, delete it or let it be managed by "+
-			"nobody.", c.floored)}, c.floored > 0
+		"No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
+			"are kept ready until another one is. To empty the Service, delete it or opt it out.", c.floored)}, c.floored > 0
 }

@@ -62,7 +62,7 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 			if got := w.decide(); got != before || w.d.CannotProbe != tt.want {
 				t.Errorf("%s, cannot probe: %t; want %s, %t", got, w.d.CannotProbe, before, tt.want)
 			}
-			if tt.want && !strings.Contains(w.d.Endpoints[0].Reason, "not judged yet (too many open files)") {
+			if tt.want && !strings.Contains(w.d.Endpoints[0].Reason, "pending (too many open files)") {
 				t.Errorf("the reason is %q", w.d.Endpoints[0].Reason)
 			}
 		})
@@ -631,10 +631,10 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.in.Held = append(w.in.Held, Held{Address: netip.MustParseAddr("127.0.0.7"), Conditions: ready, Source: "former"})
 		w.source("default").Fence.CIDRs = nil
 		w.see("typing mistake", "0@default:ready 7@former:ready")
-		w.wantGuards("fence 2")
+		w.wantGuards("allowlist 2")
 		w.in.Held = w.in.Held[1:]
 		w.see("also alone", "7@former:ready")
-		if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7: it is a loopback address") {
+		if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7: loopback address") {
 			t.Error(message)
 		}
 	})

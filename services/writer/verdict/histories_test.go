@@ -49,7 +49,7 @@ func TestHistories(t *testing.T) {
 			w.restart()
 			w.fail(w.now, 0, 1)
 			w.see("blind", "0:ready 1:ready")
-			w.wantGuards("snapshot-gate 2 blue", "panic 2")
+			w.wantGuards("initial-sync 2 blue", "panic 2")
 		}},
 		{"5: failures of a broken prober are noticed one by one: those that are out already get back what they had", func(t *testing.T) {
 			w := newWorld(t, 4)
@@ -136,7 +136,7 @@ func TestHistories(t *testing.T) {
 			w.see("it dies", "0:out 1:ready")
 			w.probe(0, Passing)
 			w.see("it revives", "0:ready 1:ready")
-			w.wantGuards("snapshot-gate 2 blue")
+			w.wantGuards("initial-sync 2 blue")
 		}},
 		{"10: link down, 1 fails, then 0 dies, then 1 recovers: 1 is ready and 0 is out", func(t *testing.T) {
 			w := newWorld(t, 2)
@@ -307,7 +307,7 @@ func TestHistories(t *testing.T) {
 			if w.d.Write {
 				t.Error("it wants to be written")
 			}
-			w.wantGuards("fence 2")
+			w.wantGuards("allowlist 2")
 		}},
 		{"22, but not every one: those outside are removed", func(t *testing.T) {
 			w := newWorld(t, 2)
@@ -320,7 +320,7 @@ func TestHistories(t *testing.T) {
 			w.source("blue").Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
 			w.tell("green", 0, Ready)
 			w.see("one has another source", "0@green:ready")
-			w.wantGuards("fence 2 blue")
+			w.wantGuards("allowlist 2 blue")
 		}},
 		{"23: three observations within a second do not confirm an empty set", func(t *testing.T) {
 			w := newWorld(t, 1)

@@ -140,7 +140,6 @@ func (c *court) word(subject int) State {
 // panics tells of a panic.
 func (c *court) panics() (Guard, bool) {
 	return Guard{Rule: RulePanic, Held: c.spares, Message: fmt.Sprintf(
-		"Not one probe of this Service passes, and this writer's own network is the likelier fault: failures are ignored, and "+
-			"%d endpoints are in use that would not be otherwise; look at the network between this writer's host and the backends, "+
-			"and at the backends if all of them are down indeed.", c.spares)}, c.void && c.spares > 0
+		"No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
+			"%d endpoints stay in use. Check the network between writer and backends, then the backends.", c.spares)}, c.void && c.spares > 0
 }

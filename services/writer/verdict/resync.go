@@ -20,10 +20,10 @@ type Resync struct {
 func (r Resync) Message() string {
 	switch {
 	case r.Done:
-		return fmt.Sprintf("Resync: %d endpoints that the sources drain or no longer list left at once, without the shrink and floor "+
-			"guards and without waiting for an empty source to be confirmed. Remove the annotation slicefeed.dev/resync.", r.Freed)
+		return fmt.Sprintf("Resync done: %d endpoints that the sources drain or no longer list were removed, without the guards shrink, floor "+
+			"and empty. Remove the annotation slicefeed.dev/resync.", r.Freed)
 	case r.Waits != "":
-		return fmt.Sprintf("The resync waits until every source is trusted, for at most 10 minutes from its time: %s. Check the inventory "+
+		return fmt.Sprintf("Resync waits until every source is trusted, for at most 10 minutes from its time: %s. Check the inventory "+
 			"and the link to it.", r.Waits)
 	}
 	return ""
@@ -59,7 +59,7 @@ func (c *court) resync() {
 		}
 	}
 	if len(c.sources) == 0 {
-		waits = append(waits, "there is no source")
+		waits = append(waits, "no source")
 	}
 	c.decision.Resync.Waits = strings.Join(waits, "; ")
 	c.resyncs = len(waits) == 0

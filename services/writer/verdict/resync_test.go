@@ -136,7 +136,7 @@ func TestAResyncSaysWhatItWaitsFor(t *testing.T) {
 	w.asked()
 	w.source("blue").Alive = false
 	w.see("not trusted", staysA)
-	if want := (Resync{Waits: "source blue, its link is down"}); w.d.Resync != want {
+	if want := (Resync{Waits: "source blue, link down"}); w.d.Resync != want {
 		t.Errorf("%+v, want %+v", w.d.Resync, want)
 	}
 	w.source("blue").Alive = true

@@ -215,7 +215,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		s.Members = []Member{{Address: netip.MustParseAddr("192.168.0.1"), State: Ready}}
 		observe(w, 2)
 		w.see("held", "0:ready 1:ready")
-		w.wantGuards("fence 1 blue", "empty 2 blue")
+		w.wantGuards("allowlist 1 blue", "empty 2 blue")
 	})
 	t.Run("probing off: all NOT_READY is as good as empty", func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -284,7 +284,7 @@ func TestTheFenceRefusesWhoeverSends(t *testing.T) {
 			s.Members = append(s.Members, Member{Address: bad, State: Ready})
 			w.in.Probes[bad] = Probe{Health: Passing}
 			w.see("it is not written", "0:ready")
-			w.wantGuards("fence 1 blue")
+			w.wantGuards("allowlist 1 blue")
 			if !slices.ContainsFunc(w.d.Endpoints, func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleFence && e.Reason != "" }) {
 				t.Errorf("no reason is given:\n%s", reasons(w.d))
 			}
@@ -396,13 +396,13 @@ func TestReasonsNameBothWitnesses(t *testing.T) {
 	w.in.Probes[addr(0)] = Probe{Health: Failing, Detail: "connection refused"}
 	w.decide()
 	if diff := cmp.Diff([]string{
-		"feed blue: READY, probe: failing (connection refused)", "feed blue: READY, probe: passing",
+		"source blue: READY, probe: failing (connection refused)", "source blue: READY, probe: passing",
 	}, []string{w.d.Endpoints[0].Reason, w.d.Endpoints[1].Reason}); diff != "" {
 		t.Error(diff)
 	}
 	w.source("blue").Alive = false
 	w.decide()
-	if got, want := w.d.Endpoints[1].Reason, "feed blue: not trusted: its link is down, probe: passing"; got != want {
+	if got, want := w.d.Endpoints[1].Reason, "source blue: not trusted: link down, probe: passing"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

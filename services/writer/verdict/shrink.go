@@ -129,12 +129,12 @@ func (c *court) hold(s *subject, e *Endpoint) {
 // shrinks tells of what the shrink guard holds of a source.
 func (c *court) shrinks(source int) (Guard, bool) {
 	from, size := &c.sources[source], c.in.Limits.ShrinkWindow
-	why := fmt.Sprintf("at most half of what is ready, and at least one, leaves in %s, and each further half needs a newer "+
-		"look of its inventory", size)
+	why := fmt.Sprintf("at most half of the ready endpoints (at least one) per %s, each further batch after a newer "+
+		"observation", size)
 	if from.first {
-		why = fmt.Sprintf("none leaves so in the first %s of a new leader, who cannot know how many left before", size)
+		why = fmt.Sprintf("none in the first %s of a new leader, which cannot know earlier removals", size)
 	}
 	return Guard{Rule: RuleShrink, Source: from.Name, Held: from.kept, Message: fmt.Sprintf(
-		"Source %s drains or no longer lists %d more ready endpoints than may leave on its word alone: %s (SHRINK_WINDOW). They stay "+
-			"ready meanwhile; look at its inventory if this is wrong.", from.Name, from.kept, why)}, from.kept > 0
+		"Source %s drains or removes %d more ready endpoints than SHRINK_WINDOW allows on its report alone: %s. They stay "+
+			"ready for now. If this is unexpected, check its inventory.", from.Name, from.kept, why)}, from.kept > 0
 }

@@ -241,27 +241,27 @@ func (c *court) disowned(s *subject, e Endpoint, settled bool) Endpoint {
 	switch cause := never(s.address); {
 	case s.refused != nobody && (s.held == nil || s.refused == s.label):
 		e.Source, e.Rule, e.Verdict = c.sources[s.refused].Name, RuleFence, Gone
-		e.Reason = "feed " + e.Source + ": refused, " + s.cause
+		e.Reason = "source " + e.Source + ": not allowed, " + s.cause
 	case cause != "":
 		e.Source, e.Rule, e.Verdict = labelled(s.held), RuleFence, Gone
-		e.Reason = "feed " + e.Source + ": refused, " + cause
+		e.Reason = "source " + e.Source + ": not allowed, " + cause
 	case settled:
 		e.Source, e.Rule, e.Verdict = labelled(s.held), RuleTable, Gone
-		e.Reason = c.reason(s, e.Source, "no source of this Service")
+		e.Reason = c.reason(s, e.Source, "not a source of this Service")
 	default:
 		e.Source, e.Rule = labelled(s.held), RuleTrust
 		e.Verdict, e.Conditions = c.keep(s)
-		e.Reason = c.reason(s, e.Source, "no source of this Service, and not every other is believed")
+		e.Reason = c.reason(s, e.Source, "not a source of this Service; other sources are not all trusted")
 	}
 	return c.listed(s, e, false)
 }
 
 var states = [...]string{
-	Unknown:  "a state that this version does not know",
+	Unknown:  "a state unknown to this version",
 	Ready:    "READY",
 	Draining: "DRAINING",
 	NotReady: "NOT_READY",
-	unlisted: "no longer listed",
+	unlisted: "not listed",
 }
 
 // said is what a reason is made of.
@@ -282,9 +282,9 @@ func (c *court) reason(of *subject, source, feed string) string {
 }
 
 func (s said) String() string {
-	probe := [...]string{Unjudged: "not judged yet", Passing: "passing", Failing: "failing", off: "off"}[s.health]
+	probe := [...]string{Unjudged: "pending", Passing: "passing", Failing: "failing", off: "off"}[s.health]
 	if (s.health == Failing || s.health == Unjudged) && s.detail != "" {
 		probe += " (" + s.detail + ")"
 	}
-	return "feed " + s.source + ": " + s.feed + ", probe: " + probe
+	return "source " + s.source + ": " + s.feed + ", probe: " + probe
 }

@@ -109,13 +109,13 @@ func (o observed) observe(w *witness, empty bool) observed {
 func (w *witness) distrust(maxStaleness time.Duration, now time.Time) (why string) {
 	switch {
 	case !w.Heard:
-		why = "not heard yet"
+		why = "not synced yet"
 	case !w.Alive:
-		why = "its link is down"
+		why = "link down"
 	case !w.MembershipSynced:
-		why = "its own source is not synced"
+		why = "membership not synced"
 	case now.Sub(w.MembershipAt) > maxStaleness:
-		why = "its word is too old"
+		why = "last synced membership is older than MAX_STALENESS"
 	}
 	return why
 }
@@ -133,20 +133,19 @@ func (c *court) trust() {
 func (w *witness) guard(rule Rule) (Guard, bool) {
 	if rule == RuleFence {
 		return Guard{Rule: rule, Source: w.Name, Held: w.refused, Message: fmt.Sprintf(
-			"Source %s tells addresses that are refused, %d in all, the first is %s: %s. They are never written; "+
-				"if they are right, allow them in this writer's settings.", w.Name, w.refused, w.example, w.cause)}, w.refused > 0
+			"Source %s reports %d addresses that are not allowed, for example %s (%s). They are never written. "+
+				"If they are correct, extend this writer's allowlist.", w.Name, w.refused, w.example, w.cause)}, w.refused > 0
 	}
 	g := Guard{Rule: rule, Source: w.Name, Held: w.holds}
 	switch rule {
 	case RuleGate:
-		g.Message = fmt.Sprintf("Source %s was not heard since this writer started: its endpoints, %d in all, stay and follow "+
-			"their probes alone; look at the link to its inventory if this lasts.", w.Name, w.holds)
+		g.Message = fmt.Sprintf("Source %s has not synced since this writer started. Its %d endpoints are kept; only probes change them. "+
+			"If this persists, check the link to its inventory.", w.Name, w.holds)
 	case RuleEmpty:
-		g.Message = fmt.Sprintf("Source %s has nothing for this Service, and %d complete observations since agree: what it "+
-			"had, %d in all, stays until enough do; look at its inventory if this is wrong.", w.Name, w.observed.count, w.holds)
+		g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%d complete observations so far). Its %d endpoints are kept "+
+			"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", w.Name, w.observed.count, w.holds)
 	case RuleTrust:
-		g.Message = fmt.Sprintf("Source %s is %s: its endpoints, %d in all, stay and follow their probes alone; look at its "+
-			"inventory and the link to it.", w.Name, w.why, w.holds)
+		g.Message = fmt.Sprintf("Source %s is %s. Its %d endpoints are kept; only probes change them. Check its inventory and the link to it.", w.Name, w.why, w.holds)
 	}
 	return g, w.rule == rule && w.holds > 0
 }

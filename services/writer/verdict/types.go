@@ -153,8 +153,8 @@ type Rule string
 
 // The rules, in the order in which they are asked.
 const (
-	RuleFence  Rule = "fence"
-	RuleGate   Rule = "snapshot-gate"
+	RuleFence  Rule = "allowlist"
+	RuleGate   Rule = "initial-sync"
 	RulePanic  Rule = "panic"
 	RuleEmpty  Rule = "empty"
 	RuleTrust  Rule = "trust"
