@@ -23,22 +23,22 @@ func writer() []Mutant {
 		{
 			Name:   "digest-not-checked",
 			Harm:   "The set is not held against its digest, so a delete that was missed is never noticed.",
-			File:   inSubscriber + "/view.go",
+			File:   inSubscriber + "/mirror.go",
 			Edits:  one("case !bytes.Equal(m.GetDigest(), v.staged.digest[:]):", "case bytes.Equal(m.GetDigest(), nil):"),
 			Suites: []string{inSubscriber},
 		},
 		{
 			Name:   "unsynced-state-in-force",
 			Harm:   "A part of a set is put in force before it is whole, and the nodes of its later messages are taken for gone.",
-			File:   inSubscriber + "/view.go",
+			File:   inSubscriber + "/mirror.go",
 			Edits:  one("\tif m.GetSynced() {\n\t\tv.commitStaged", "\tif v.staged != nil {\n\t\tv.commitStaged"),
 			Suites: []string{inSubscriber},
 		},
 		{
 			Name:   "breach-clears-the-set",
 			Harm:   "A peer that breaks the contract once takes every endpoint with it, since its set is dropped with the cursor.",
-			File:   inSubscriber + "/view.go",
-			Edits:  one("\tv.cursor = Cursor{}\n\tv.observation.unchecked = true\n", "\t*v = *NewView()\n"),
+			File:   inSubscriber + "/mirror.go",
+			Edits:  one("\tv.cursor = Cursor{}\n\tv.observation.unchecked = true\n", "\t*v = *NewMirror()\n"),
 			Suites: []string{inSubscriber},
 		},
 		{
@@ -90,7 +90,7 @@ func writer() []Mutant {
 			Name:   "rise-off-by-one",
 			Harm:   "One success redeems an endpoint that failed, so one that answers now and then flaps.",
 			File:   inProber + "/schedule.go",
-			Edits:  one("riseAgain   = 2", "riseAgain   = 1"),
+			Edits:  one("riseRecover = 2", "riseRecover = 1"),
 			Suites: []string{inProber},
 		},
 		{
@@ -194,14 +194,14 @@ func writer() []Mutant {
 		{
 			Name:   "removal-before-destination",
 			Harm:   "An endpoint that moves between slices is removed from the one before it is written to the other: for a moment it is nowhere.",
-			File:   inPlanner + "/make.go",
+			File:   inPlanner + "/compute.go",
 			Edits:  one("cmp.Compare(boolToInt(a.releasesEndpoints), boolToInt(b.releasesEndpoints)),", "cmp.Compare(boolToInt(b.releasesEndpoints), boolToInt(a.releasesEndpoints)),"),
 			Suites: []string{inPlanner},
 		},
 		{
 			Name:   "writes-without-a-change",
 			Harm:   "Every decision writes every slice, and every kube-proxy of the cluster syncs for nothing.",
-			File:   inPlanner + "/make.go",
+			File:   inPlanner + "/compute.go",
 			Edits:  one("s.changed = len(s.kept) != len(s.base.Endpoints) ||", "s.changed = len(s.kept) >= 0 ||"),
 			Suites: []string{inPlanner},
 			Seeds:  200,
@@ -209,8 +209,8 @@ func writer() []Mutant {
 		{
 			Name:   "limit-off-by-one",
 			Harm:   "A slice takes one endpoint more than configured, which the API server refuses at its limit of 1,000.",
-			File:   inPlanner + "/make.go",
-			Edits:  one("n := max(min(limit-s.endpointCount(), len(wants)), 0)", "n := max(min(limit+1-s.endpointCount(), endpointCount(wants)), 0)"),
+			File:   inPlanner + "/compute.go",
+			Edits:  one("n := max(min(limit-s.endpointCount(), len(wants)), 0)", "n := max(min(limit+1-s.endpointCount(), len(wants)), 0)"),
 			Suites: []string{inPlanner},
 		},
 		{

@@ -87,7 +87,7 @@ const printed = `goos: linux
 pkg: example.org/planner
 cpu: of today
 BenchmarkMake/endpoints=10     20    1725 ns/op   1000 B/op   100 allocs/op
-BenchmarkHeld                  20    1725 ns/op      0 B/op     0 allocs/op
+BenchmarkCurrentEndpoints                  20    1725 ns/op      0 B/op     0 allocs/op
 PASS
 ok  	example.org/planner	2.063s
 `
@@ -126,7 +126,7 @@ func TestOnlyWhatGrowsBeyondTheToleranceIsComplainedOf(t *testing.T) {
 		},
 		{"less", "100 allocs/op", "90 allocs/op", nil, []string{"example.org/planner Make/endpoints=10: 90 allocs/op, before 100"}},
 		{
-			"another name", "BenchmarkHeld ", "BenchmarkRead ",
+			"another name", "BenchmarkCurrentEndpoints ", "BenchmarkRead ",
 			[]string{"example.org/planner Read: there is no figure of before", "example.org/planner Held: there is no such benchmark any more"},
 			nil,
 		},

@@ -23,8 +23,8 @@ import (
 // results are handled within 100 ms in all.
 const (
 	fall        = 3 // failures that turn a word into failing
-	riseNew     = 1 // successes that judge an endpoint for the first time
-	riseAgain   = 2 // successes that redeem one that failed
+	riseInitial = 1 // successes that judge an endpoint for the first time
+	riseRecover = 2 // successes that redeem one that failed
 	reprobeGap  = 200 * time.Millisecond
 	jitterShare = 0.1 // of the interval, at most, by which a probe comes sooner
 )
@@ -220,9 +220,9 @@ func (r *record) threshold(health Health) int {
 	case health == Failing:
 		return fall
 	case r.status.Health == Pending:
-		return riseNew
+		return riseInitial
 	default:
-		return riseAgain
+		return riseRecover
 	}
 }
 
