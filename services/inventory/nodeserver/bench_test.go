@@ -8,7 +8,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// One node changes, and so many readers in step are led on, up to the message that each is sent.
+// BenchmarkChange changes one node and updates many readers that were up to date, up to the messages that
+// they are sent.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint("readers=", n), func(b *testing.B) {

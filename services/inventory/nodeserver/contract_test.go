@@ -18,7 +18,7 @@ import (
 
 const serverID = "11111111-1111-4111-8111-111111111111"
 
-// anyText draws texts as an API, a file or a cloud might contain them, most of them usual.
+// anyText draws texts as an API, a file or a cloud could contain them, most of them usual.
 func anyText(usual ...string) *rapid.Generator[string] {
 	return rapid.OneOf(rapid.SampledFrom(usual), rapid.SampledFrom(usual), rapid.SampledFrom([]string{
 		"", strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 128), strings.Repeat("x", 129),
@@ -76,8 +76,8 @@ var anyListing = rapid.Custom(func(t *rapid.T) roster.Listing {
 	return l
 })
 
-// Whatever the cloud, a Node, a record or a Service reports, what is sent keeps to the contract: a
-// client that takes a message for a violation drops the stream, and gets no node of the source.
+// Whatever the cloud, a Node, a record or a Service reports, what is sent keeps the contract: a client
+// that detects a protocol violation drops the stream, and then none of its nodes is updated.
 func TestR13AnyReportKeepsTheContract(t *testing.T) {
 	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool", "k", "", strings.Repeat("x", 129)}}}
 	anywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
@@ -121,7 +121,7 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 				_, err = proto.Marshal(list)
 			}
 			if err != nil {
-				t.Fatalf("ListNodes of all: %v", err)
+				t.Fatalf("ListNodes without names: %v", err)
 			}
 		}
 	})

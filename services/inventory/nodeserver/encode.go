@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Messages cuts an update into messages (rule R3). Each is made when the one before is
-// sent, so that a slow reader of a large set does not hold it twice.
+// Messages splits an update into messages (rule R3). Each message is built after the previous one was
+// consumed, so that sending a large set to a slow client does not hold an encoded copy of it.
 func Messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
 	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
 		for offset := 0; ; {
@@ -31,7 +31,7 @@ func entryCount(m *inventoryv1.WatchNodesResponse) int {
 	return len(m.GetRemoved()) + len(m.GetUpserts())
 }
 
-// buildMessage tells what comes in an update after so many of its entries.
+// buildMessage encodes the part of an update that starts at an offset, counted in entries.
 func buildMessage(u *feed.Update, offset int, now time.Time) *inventoryv1.WatchNodesResponse {
 	chunk := stream.NextChunk(u.Removed, u.Upserts, offset, func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })
 	m := &inventoryv1.WatchNodesResponse{
@@ -72,7 +72,7 @@ func encodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 	return w
 }
 
-// encodePart tells a part. One that nobody has spoken of yet has never been complete.
+// encodePart encodes a part of the status. A part that was never reported is unsynced.
 func encodePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
 	if p.Sync == 0 {
 		return &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
@@ -86,5 +86,6 @@ func encodePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
 	}
 }
 
-// encodeDuration is a duration on the wire, where none is negative.
+// encodeDuration encodes an age. The contract has no negative ones, which a clock that was set back
+// would cause.
 func encodeDuration(d time.Duration) *durationpb.Duration { return durationpb.New(max(d, 0)) }

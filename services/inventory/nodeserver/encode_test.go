@@ -49,7 +49,7 @@ func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 	}
 }
 
-// A message that grpc has no small buffer for would cost each of a thousand readers a large one.
+// Above its small buffers, grpc would allocate a large one for each of a thousand readers.
 func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	u := resetUpdate(5000)
 	for i := range 5000 {
@@ -78,7 +78,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	for title, number := range map[string]string{
 		"live streams of WatchNodes":  fmt.Sprint(defaults.MaxPerClient),
 		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.SendTimeout.Seconds()),
-		"observations asked for":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
+		"requested observations":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
 		"usual message":               fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {

@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxTextLength bounds what one word of an explanation says, in bytes.
+// maxTextLength limits the texts of an explanation, in bytes.
 const maxTextLength = 1024
 
-// ListNodes returns the nodes of the client's view once, and to operators those left out, with
-// the reasons for each on demand.
+// ListNodes returns the nodes of the client's view. To operators it also returns the omitted nodes, and
+// on request an explanation of each node by name.
 func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesRequest) (*inventoryv1.ListNodesResponse, error) {
 	if err := req.Validate(); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -29,13 +29,13 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 		return nil, errUnknownClient
 	}
 	if req.GetExplain() && !client.Operator {
-		return nil, status.Error(codes.PermissionDenied, "explanations are for clients with the role of operator")
+		return nil, status.Error(codes.PermissionDenied, "explanations require the operator role")
 	}
 	store := s.cfg.Stores.Acquire(client.View)
 	update := store.Snapshot()
 	s.cfg.Stores.Release(store, time.Now())
 	if !update.Synced && !client.Operator {
-		return nil, status.Error(codes.Unavailable, "the inventory has not completed its first look")
+		return nil, status.Error(codes.Unavailable, "inventory has published nothing yet")
 	}
 	requested := map[string]bool{}
 	for _, name := range req.GetNames() {
@@ -67,7 +67,7 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	return list, nil
 }
 
-// explainNodes gives the whole chain for each of the names, up to what the view makes of it.
+// explainNodes returns the roster's explanation for each name, followed by the effect of the view.
 func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.NodeExplanation {
 	notInView := map[string]bool{}
 	for _, n := range s.cfg.Stores.NotInView(view) {
@@ -83,9 +83,9 @@ func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.Nod
 		if notInView[name] {
 			w.Steps = append(w.Steps, encodeStep(roster.Step{
 				Stage: stageView, Question: "Does this client's view select it?", Result: roster.Failed,
-				Saw: fmt.Sprintf("its labels do not match the node selector %q", view.Selector),
+				Saw: fmt.Sprintf("node labels do not match the node selector %q", view.Selector),
 			}))
-			e.Verdict += " This client is not told of it: its view does not select the node."
+			e.Verdict += " Omitted for this client: its view does not select the node."
 		}
 		w.Conclusion = truncate(e.Verdict)
 		all = append(all, w)
@@ -93,7 +93,7 @@ func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.Nod
 	return all
 }
 
-// stageView is the stage of an explanation that only this side of the feed knows.
+// stageView is the only stage of an explanation that the roster does not know.
 const stageView = "view"
 
 func encodeStep(s roster.Step) *inventoryv1.ExplanationStep {
@@ -104,12 +104,12 @@ func encodeStep(s roster.Step) *inventoryv1.ExplanationStep {
 
 func truncate(text string) string { return stream.TruncateText(text, maxTextLength) }
 
-// listOmitted are the nodes that the roster leaves out, and those that the view does.
+// listOmitted returns the nodes that the roster omits and those that the view does not select.
 func (s *Server) listOmitted(view feed.View) []*inventoryv1.OmittedNode {
 	var all []*inventoryv1.OmittedNode
 	for _, o := range s.cfg.Omitted() {
 		all = append(all, &inventoryv1.OmittedNode{
-			// The name may be what it is left out for.
+			// A name that is too long can be the reason why a node is omitted.
 			Name: stream.TruncateText(o.Name, inventoryv1.MaxNameLength), Reason: inventoryv1.OmissionReason(o.Reason),
 			Advice: truncate(o.Advice), ProviderId: truncate(o.ProviderID),
 		})
@@ -117,8 +117,8 @@ func (s *Server) listOmitted(view feed.View) []*inventoryv1.OmittedNode {
 	for _, n := range s.cfg.Stores.NotInView(view) {
 		all = append(all, &inventoryv1.OmittedNode{
 			Name: n.Name, Reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED, ProviderId: truncate(n.ProviderID),
-			Advice: "The node is in the inventory, and the node selector of this client's view (" + view.Selector.String() +
-				") does not match its labels: change either, or ask as another client.",
+			Advice: "The node selector of this client's view (" + view.Selector.String() +
+				") does not match the labels of the node. Change either, or use another client.",
 		})
 	}
 	slices.SortFunc(all, func(a, b *inventoryv1.OmittedNode) int { return cmp.Compare(a.GetName(), b.GetName()) })

@@ -28,16 +28,16 @@ func TestExplainsNodesToOperators(t *testing.T) {
 		source := func(name string) string { return "source, STEP_RESULT_PASSED, is it there: " + name }
 
 		lines, err := explain("operator", "early")
-		checkEqual(t, "before the first look", lines, []string{"early: It is early.", source("early")})
+		checkEqual(t, "before the first publication", lines, []string{"early: It is early.", source("early")})
 		checkEqual(t, "error", err, nil)
 
 		h.stores.Apply(nodeChanges(1))
 		h.stores.SetStatus(publishedStatus(1))
 		lines, err = explain("operator", "cp", "worker-00000", "b", "a")
-		checkEqual(t, "in the order asked, with the view at the end", lines, []string{
+		checkEqual(t, "in the requested order, with the view at the end", lines, []string{
 			"cp: It is cp.", source("cp"),
-			"worker-00000: It is worker-00000. This client is not told of it: its view does not select the node.", source("worker-00000"),
-			`view, STEP_RESULT_FAILED, Does this client's view select it?: its labels do not match the node selector "pool=red"`,
+			"worker-00000: It is worker-00000. Omitted for this client: its view does not select the node.", source("worker-00000"),
+			`view, STEP_RESULT_FAILED, Does this client's view select it?: node labels do not match the node selector "pool=red"`,
 			"b: It is b.", source("b"), "a: It is a.", source("a"),
 		})
 		checkEqual(t, "error", err, nil)
@@ -45,12 +45,12 @@ func TestExplainsNodesToOperators(t *testing.T) {
 		_, err = explain("writer", "worker-00000")
 		checkEqual(t, "a subscriber", status.Code(err), codes.PermissionDenied)
 		_, err = explain("operator")
-		checkEqual(t, "about nothing", status.Code(err), codes.InvalidArgument)
+		checkEqual(t, "no names", status.Code(err), codes.InvalidArgument)
 		_, err = explain("operator", make([]string, 101)...)
-		checkEqual(t, "about too many", status.Code(err), codes.InvalidArgument)
+		checkEqual(t, "too many names", status.Code(err), codes.InvalidArgument)
 
 		l, err := h.client.ListNodes(withClientName(h.t.Context(), "operator"), &inventoryv1.ListNodesRequest{Names: []string{"cp"}})
-		checkEqual(t, "unasked", len(l.GetExplanations()), 0)
+		checkEqual(t, "explanations without Explain", len(l.GetExplanations()), 0)
 		checkEqual(t, "error", err, nil)
 	})
 }
@@ -65,7 +65,7 @@ func TestExplanationTextIsTruncated(t *testing.T) {
 			}
 		}
 	}
-	if got := truncate("told as it is"); got != "told as it is" {
+	if got := truncate("as it is"); got != "as it is" {
 		t.Errorf("a short text became %q", got)
 	}
 }

@@ -20,24 +20,24 @@ func TestReadersAtSamePositionShareMessages(t *testing.T) {
 		var server Server
 		one, other := NewReader(stores.Acquire(feed.View{}), emptyRequest, time.Second), NewReader(stores.Acquire(feed.View{}), emptyRequest, time.Second)
 		one.messageCache, other.messageCache = &server.messageCache, &server.messageCache
-		tell := func(r *Reader) (told []*Message) {
+		send := func(r *Reader) (sent []*Message) {
 			_, messages := r.Next()
-			told = slices.Collect(messages)
+			sent = slices.Collect(messages)
 			r.Sent()
-			return told
+			return sent
 		}
-		first := tell(one)
-		if len(first) < 3 || !slices.Equal(first, tell(other)) {
-			t.Error("the messages of a reset, of which there are several, are not shared")
+		first := send(one)
+		if len(first) < 3 || !slices.Equal(first, send(other)) {
+			t.Error("the messages of a reset are not shared")
 		}
 		stores.Apply([]roster.Change{{Name: "worker-00003"}})
-		if change := tell(one); len(change) != 1 || !slices.Equal(change, tell(other)) {
+		if change := send(one); len(change) != 1 || !slices.Equal(change, send(other)) {
 			t.Error("the message of a change is not shared")
 		}
 	})
 }
 
-// What one lacks is not what another lacks, though they ask in the same moment.
+// Readers at different positions need different messages, even if they call at the same moment.
 func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 	changes := nodeChanges(4)
 	everything, blue := feed.View{}, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
@@ -45,43 +45,43 @@ func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 		stores := feed.NewStores("epoch")
 		var server Server
 		readers := map[string]*Reader{}
-		come := func(name string, view feed.View) {
+		connect := func(name string, view feed.View) {
 			r := NewReader(stores.Acquire(view), emptyRequest, 0)
 			r.messageCache = &server.messageCache
 			readers[name] = r
 		}
-		names := func(name string) (told []string) {
+		names := func(name string) (sent []string) {
 			r := readers[name]
 			_, messages := r.Next()
 			for m := range messages {
 				for _, n := range m.Content.GetUpserts() {
-					told = append(told, n.GetName())
+					sent = append(sent, n.GetName())
 				}
-				told = append(told, m.Content.GetRemoved()...)
+				sent = append(sent, m.Content.GetRemoved()...)
 				if m.Content.GetReset_() {
-					told = append(told, "reset")
+					sent = append(sent, "reset")
 				}
-				told = append(told, fmt.Sprint(m.Content.GetStatus().GetObservation()))
+				sent = append(sent, fmt.Sprint(m.Content.GetStatus().GetObservation()))
 			}
 			r.Sent()
-			return told
+			return sent
 		}
-		come("before", everything)
-		checkEqual(t, "before the first word", names("before"), []string{"0"})
+		connect("before", everything)
+		checkEqual(t, "before the first publication", names("before"), []string{"0"})
 		stores.SetStatus(roster.Status{Observation: 1})
-		come("blue", blue) // its store has been given one status, as the other one had then
-		checkEqual(t, "another view before the first word", names("blue"), []string{"1"})
+		connect("blue", blue) // its store has the same status version as the other one had then
+		checkEqual(t, "another view before the first publication", names("blue"), []string{"1"})
 
 		stores.SetStatus(publishedStatus(1))
-		come("early", everything)
+		connect("early", everything)
 		checkEqual(t, "early", names("early"), []string{"reset", "1"})
 		stores.Apply(changes[:1])
-		come("late", everything)
+		connect("late", everything)
 		checkEqual(t, "late", names("late"), []string{"worker-00000", "reset", "1"})
 		stores.Apply(changes[1:2])
 		checkEqual(t, "early, of two", names("early"), []string{"worker-00000", "worker-00001", "1"})
 		checkEqual(t, "late, of one", names("late"), []string{"worker-00001", "1"})
-		come("new", everything)
+		connect("new", everything)
 		checkEqual(t, "new", names("new"), []string{"worker-00000", "worker-00001", "reset", "1"})
 		green := *changes[2].Node
 		green.Labels = map[string]string{"pool": "green"}

@@ -6,7 +6,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
-// NewMetrics registers the metrics of a server that tells what the stores hold.
+// NewMetrics registers the stream metrics of a server that publishes these stores.
 func NewMetrics(reg prometheus.Registerer, stores *feed.Stores) *stream.Metrics {
 	return stream.NewMetrics(reg, "inventory", "WatchNodes", stores.TotalRevisions)
 }

@@ -1,7 +1,7 @@
-// Package nodeserver is the inventory's gRPC service: it tells each client the nodes of its
-// view. It promises what the rules of slicefeed.inventory.v1 say of a server, and that no
-// client delays another or makes it hold more than the set. It refuses to know where
-// nodes come from, and who is allowed: both are handed in.
+// Package nodeserver implements the inventory's gRPC service: it sends each client the nodes of its
+// view. It guarantees the rules of slicefeed.inventory.v1 for servers, and that no client delays another
+// or makes the server hold more than the set. It does not know where nodes come from, nor who is
+// allowed.
 package nodeserver
 
 import (
@@ -20,55 +20,54 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Client is who calls, and what it may see.
+// Client is an authenticated client and what it may see.
 type Client struct {
-	Name     string // its SAN; streams are counted by it
-	Operator bool   // may see what is left out, and the cloud's identifiers
+	Name     string // its SAN; streams and observations are limited by name
+	Operator bool   // may see omitted nodes and cloud identifiers
 	View     feed.View
 }
 
-// observer looks at the outside when clients are in doubt. It is called by many goroutines
-// and must not wait for any of them.
+// observer takes requests for observations. It is called by many goroutines and must not block.
 type observer interface {
-	// RequestObservations asks for a series of complete observations, of at least one, and returns how many
-	// that adds to those that are going to be made anyway.
+	// RequestObservations requests at least one complete observation, in close succession if there are
+	// several. It returns how many this adds to those that were requested already.
 	RequestObservations(observations int) (added int)
-	// SetConfirmations says how many the series have that the inventory begins by itself:
-	// the largest number that a connected client wants, at least one.
+	// SetConfirmations sets the number of observations that confirm an anomaly that the inventory finds
+	// by itself: the largest number that a connected client requires, at least one.
 	SetConfirmations(observations int)
 }
 
-// Config is what a server needs. Durations and Streams have defaults, the rest is mandatory.
+// Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory unless stated.
 type Config struct {
 	Stores      *feed.Stores
-	Identify    func(context.Context) (Client, bool)                 // who calls; false: nobody that we know
+	Identify    func(context.Context) (Client, bool)                 // false: unknown client
 	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
 	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
 	Observer    observer
-	OnDeltaSent func()         // a subscriber was sent changes as they came; nil: nobody wants to know
-	Health      *health.Server // told SERVING from the first complete observation on
+	OnDeltaSent func()         // called after a delta was sent to a subscriber that was up to date; nil: not called
+	Health      *health.Server // SERVING from the first complete observation on
 	Metrics     *stream.Metrics
 	Log         *slog.Logger
 
-	MaxStreamsPerClient int // of one client at a time; 0: 64
+	MaxStreamsPerClient int // 0: 64
 }
 
-// Server is the service.
+// Server implements InventoryService.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
 	cfg          Config
 	streams      *stream.Streams
 	quota        observationQuota
-	logLimiter   rate.Sometimes // for what a client could have logged at any rate
+	logLimiter   rate.Sometimes // for log lines that a client can cause at any rate
 	messageCache stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 
 	mu                     sync.Mutex
-	streamsByConfirmations [inventoryv1.MaxConfirmObservations + 1]int
+	streamsByConfirmations [inventoryv1.MaxConfirmObservations + 1]int // number of streams by the confirmations that they require
 	readers                map[*Reader]struct{}
 }
 
-// New returns the service. Until its first complete observation it is NOT_SERVING.
+// New returns the service. It is NOT_SERVING until the first complete observation.
 func New(cfg Config) *Server {
 	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
@@ -76,7 +75,8 @@ func New(cfg Config) *Server {
 	})}
 }
 
-// Run tells health when there is something to tell, and ends all streams when ctx is done.
+// Run sets the health to SERVING after the first complete observation, and ends all streams when ctx is
+// done.
 func (s *Server) Run(ctx context.Context) error {
 	return s.streams.Run(ctx, func() (bool, <-chan struct{}) {
 		now, changed := s.cfg.Stores.Status()
@@ -84,13 +84,14 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 }
 
-// Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
-// ones are refused from then on. It may be called more than once.
+// Stop sets the health to NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11).
+// New streams are rejected from then on. It may be called more than once.
 func (s *Server) Stop() { s.streams.Stop() }
 
-var errUnknownClient = status.Error(codes.PermissionDenied, "this client is not allowed")
+var errUnknownClient = status.Error(codes.PermissionDenied, "client is not allowed")
 
-// addConfirmations counts how many streams want series of a length, and tells when the longest changes.
+// addConfirmations counts the streams that require a number of confirmations, and passes on a change of
+// the maximum.
 func (s *Server) addConfirmations(confirmations, by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,12 +83,12 @@ type harness struct {
 	observer *fakeObserver
 	health   *health.Server
 	metrics  *stream.Metrics
-	sent     *atomic.Int64 // changes, to subscribers who had been told all before
+	sent     *atomic.Int64 // calls of OnDeltaSent
 	dial     func() inventoryv1.InventoryServiceClient
 	client   inventoryv1.InventoryServiceClient
 }
 
-// identify takes the client's name from the metadata; one called nobody is unknown.
+// identify takes the client's name from the metadata; "unknown" is not a client.
 func identify(ctx context.Context) (Client, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "writer")[0]
@@ -96,14 +96,14 @@ func identify(ctx context.Context) (Client, bool) {
 	if name == "red" || name == "operator" {
 		c.View.Selector = labels.SelectorFromSet(labels.Set{"pool": "red"})
 	}
-	return c, name != "nobody"
+	return c, name != "unknown"
 }
 
 func withClientName(ctx context.Context, name string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "name", name)
 }
 
-// runServer runs the service in a bubble of its own time.
+// runServer runs the service in a synctest bubble.
 func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
@@ -152,8 +152,7 @@ func runServer(t *testing.T, test func(h *harness)) {
 	})
 }
 
-// client is a strict one: it folds messages as the contract says, and fails at anything
-// that rule R13 rules out.
+// client applies messages as the contract says, and fails on any violation of rule R13.
 type client struct {
 	t        *testing.T
 	stream   grpc.ServerStreamingClient[inventoryv1.WatchNodesResponse]
@@ -175,7 +174,7 @@ func (h *harness) watch(req *inventoryv1.WatchNodesRequest, name string) *client
 	return &client{t: h.t, stream: stream, cancel: cancel, set: map[string]*inventoryv1.Node{}}
 }
 
-// resume watches with what an earlier client holds.
+// resume watches with the set and cursor of an earlier client.
 func (h *harness) resume(c *client) *client {
 	next := h.watch(&inventoryv1.WatchNodesRequest{Cursor: c.cursor, Digest: c.digest}, "writer")
 	next.set, next.cursor, next.digest = c.set, c.cursor, c.digest
@@ -203,7 +202,7 @@ func (c *client) next() *inventoryv1.WatchNodesResponse {
 	}
 	for _, name := range m.GetRemoved() {
 		if c.staged[name] == nil {
-			c.t.Fatalf("removal of %s, which is not there", name)
+			c.t.Fatalf("removal of %s, which is not in the set", name)
 		}
 		delete(c.staged, name)
 	}
@@ -226,7 +225,7 @@ func (c *client) next() *inventoryv1.WatchNodesResponse {
 		}
 	}
 	if !slices.Equal(sum[:], m.GetDigest()) || len(c.staged) != int(m.GetCount()) {
-		c.t.Fatalf("%d nodes and digest %x, told are %d and %x", len(c.staged), sum, m.GetCount(), m.GetDigest())
+		c.t.Fatalf("%d nodes and digest %x, the message has %d and %x", len(c.staged), sum, m.GetCount(), m.GetDigest())
 	}
 	if c.cursor.GetEpoch() == m.GetCursor().GetEpoch() && c.cursor.GetRevision() > m.GetCursor().GetRevision() {
 		c.t.Fatalf("revision from %d to %d", c.cursor.GetRevision(), m.GetCursor().GetRevision())
@@ -266,7 +265,7 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 		checkEqual(t, "nodes", len(c.set), 1201)
 		n := c.set["worker-00007"]
 		checkEqual(t, "age", n.GetStateAge().AsDuration(), time.Minute)
-		checkEqual(t, "what is for operators only", n.GetProviderId()+n.GetServerId(), "")
+		checkEqual(t, "fields for operators", n.GetProviderId()+n.GetServerId(), "")
 
 		var gone []roster.Change
 		for _, change := range nodeChanges(700) {
@@ -295,7 +294,7 @@ func TestR5ReconnectWithSameSetGetsNoReset(t *testing.T) {
 			next.cursor = nil
 			m := next.next()
 			if !m.GetSynced() || m.GetReset_() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 {
-				t.Fatalf("answer to the digest of the present set: %v", m)
+				t.Fatalf("response to the digest of the current set: %v", m)
 			}
 			next.cancel()
 			synctest.Wait()
@@ -354,7 +353,7 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 	runServer(t, func(h *harness) {
 		c := h.watch(emptyRequest, "writer")
 		m := c.next()
-		checkEqual(t, "synced before the first word", m.GetSynced() || m.GetReset_(), false)
+		checkEqual(t, "synced before the first publication", m.GetSynced() || m.GetReset_(), false)
 		checkEqual(t, "membership", m.GetStatus().GetMembership().GetState(), inventoryv1.SyncState_SYNC_STATE_UNSYNCED)
 		checkEqual(t, "observation age", m.GetStatus().GetObservationAge() == nil, true)
 		check := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
@@ -365,7 +364,7 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 			}
 			return r.GetStatus()
 		}
-		checkEqual(t, "health before the first look", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		checkEqual(t, "health before the first observation", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 
 		at := time.Now()
 		h.stores.Apply(nodeChanges(2))
@@ -383,12 +382,12 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 		checkEqual(t, "health while degraded", check(), grpc_health_v1.HealthCheckResponse_SERVING)
 		h.stores.SetStatus(publishedStatus(2))
 		checkEqual(t, "observation", c.next().GetStatus().GetObservation(), uint64(2))
-		checkEqual(t, "time that all of this took", time.Since(at), 0)
+		checkEqual(t, "total time", time.Since(at), 0)
 
 		withdrawn := publishedStatus(2)
 		withdrawn.Told = false
 		h.stores.SetStatus(withdrawn)
-		checkEqual(t, "synced while the word is withdrawn", c.next().GetSynced(), false)
+		checkEqual(t, "synced while nothing is published", c.next().GetSynced(), false)
 	})
 }
 
@@ -397,7 +396,7 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 		c := h.watch(emptyRequest, "writer")
 		c.next()
 		at := time.Now()
-		checkEqual(t, "a heartbeat before the first word is synced", c.next().GetSynced(), false)
+		checkEqual(t, "heartbeat before the first publication is synced", c.next().GetSynced(), false)
 		checkEqual(t, "its time", time.Since(at), 5*time.Second)
 		h.stores.Apply(nodeChanges(3))
 		h.stores.SetStatus(publishedStatus(1))
@@ -420,8 +419,8 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 	})
 }
 
-// A reader that stops reading gets, when it reads again, what it lacks and nothing of
-// what was in between; others are not delayed; one that stays away is ended.
+// A client that stops reading receives the current state when it reads again, and none of the states in
+// between. Other clients are not delayed. The stream of a client that reads nothing is ended.
 func TestR10SlowReadersSkipStates(t *testing.T) {
 	runServer(t, func(h *harness) {
 		h.stores.Apply(nodeChanges(3000)) // more than flow control lets through unread
@@ -434,22 +433,22 @@ func TestR10SlowReadersSkipStates(t *testing.T) {
 			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, roster.Ready)}}
 			h.stores.Apply(batch)
 			quick.next()
-			checkEqual(t, "delay of the quick one", time.Since(at), 0)
+			checkEqual(t, "delay of the fast client", time.Since(at), 0)
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		slow.untilSynced() // the reset that was under way
+		slow.untilSynced() // the reset that was in flight
 		checkEqual(t, "messages about 50 changes", slow.untilSynced(), 1)
 		checkEqual(t, "nodes", len(slow.set), 2976)
-		checkEqual(t, "the busy one", slow.set["busy"].GetAddresses(), []string{"10.1.17.136"})
+		checkEqual(t, "the node that changed often", slow.set["busy"].GetAddresses(), []string{"10.1.17.136"})
 
 		synctest.Wait()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		checkEqual(t, "stalled", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("stalled")), 1.0)
 		checkEqual(t, "subscribers", testutil.ToFloat64(h.metrics.Subscribers), 2.0)
-		checkEqual(t, "what it finds when it wakes", asleep.endCode(), codes.ResourceExhausted)
-		for range 4 { // as many as there may be: those of it are counted out
+		checkEqual(t, "code of the stalled stream", asleep.endCode(), codes.ResourceExhausted)
+		for range 4 { // the maximum: the stalled stream was released
 			leave, err := h.server.streams.Admit("asleep")
 			if err != nil {
 				t.Fatal(err)
@@ -467,10 +466,10 @@ func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 		c.untilSynced()
 		synctest.Wait()
 		at := time.Now()
-		h.server.Stop() // also with a message under way that nobody reads
-		checkEqual(t, "time it takes", time.Since(at), 0)
-		checkEqual(t, "end", c.endCode(), codes.Unavailable)
-		checkEqual(t, "end of the sleeper", asleep.endCode(), codes.Unavailable)
+		h.server.Stop() // even while a message is not being read
+		checkEqual(t, "time to stop", time.Since(at), 0)
+		checkEqual(t, "code", c.endCode(), codes.Unavailable)
+		checkEqual(t, "code of the stalled stream", asleep.endCode(), codes.Unavailable)
 		checkEqual(t, "a new stream", h.watch(emptyRequest, "writer").endCode(), codes.Unavailable)
 		r, err := h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		checkEqual(t, "health", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -484,7 +483,7 @@ func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 
 func TestRejectsInvalidAndExcessStreams(t *testing.T) {
 	runServer(t, func(h *harness) {
-		checkEqual(t, "a stranger", h.watch(emptyRequest, "nobody").endCode(), codes.PermissionDenied)
+		checkEqual(t, "an unknown client", h.watch(emptyRequest, "unknown").endCode(), codes.PermissionDenied)
 		checkEqual(t, "a digest without a cursor", h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").endCode(), codes.InvalidArgument)
 		var streams []*client
 		for range 4 {
@@ -499,7 +498,7 @@ func TestRejectsInvalidAndExcessStreams(t *testing.T) {
 		synctest.Wait()
 		again := h.watch(emptyRequest, "writer")
 		again.next()
-		checkEqual(t, "refused", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
+		checkEqual(t, "rejected", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
 	})
 }
 
@@ -510,8 +509,8 @@ func TestRequestsObservationsForClients(t *testing.T) {
 			synctest.Wait()
 			h.observer.mu.Lock()
 			defer h.observer.mu.Unlock()
-			checkEqual(t, "doubts", h.observer.requested, requested)
-			checkEqual(t, "depth", h.observer.confirmations, confirmations)
+			checkEqual(t, "requested", h.observer.requested, requested)
+			checkEqual(t, "confirmations", h.observer.confirmations, confirmations)
 		}
 		three := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 3}, "writer")
 		three.next()
@@ -531,23 +530,23 @@ func TestListNodesShowsOmittedToOperators(t *testing.T) {
 			return h.client.ListNodes(withClientName(h.t.Context(), name), &inventoryv1.ListNodesRequest{Names: names})
 		}
 		_, err := list("writer")
-		checkEqual(t, "before the first look", status.Code(err), codes.Unavailable)
+		checkEqual(t, "before the first publication", status.Code(err), codes.Unavailable)
 		early, err := list("operator")
-		checkEqual(t, "an operator before the first look", []bool{err == nil, early.GetCursor() == nil, len(early.GetOmitted()) == 1}, []bool{true, true, true})
-		_, err = list("nobody")
-		checkEqual(t, "a stranger", status.Code(err), codes.PermissionDenied)
+		checkEqual(t, "an operator before the first publication", []bool{err == nil, early.GetCursor() == nil, len(early.GetOmitted()) == 1}, []bool{true, true, true})
+		_, err = list("unknown")
+		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)
 
 		red := newNode("red", 9, roster.Ready)
 		red.Labels = map[string]string{"pool": "red"}
 		h.stores.Apply(append(nodeChanges(2), roster.Change{Name: "red", Node: red}))
 		h.stores.SetStatus(publishedStatus(1))
-		l, err := list("writer", "worker-00001", "cp", "nobody knows")
+		l, err := list("writer", "worker-00001", "cp", "missing")
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkEqual(t, "nodes", len(l.GetNodes()), 1)
 		checkEqual(t, "node", l.GetNodes()[0].GetName()+l.GetNodes()[0].GetProviderId(), "worker-00001")
-		checkEqual(t, "left out, to a subscriber", len(l.GetOmitted()), 0)
+		checkEqual(t, "omitted, for a subscriber", len(l.GetOmitted()), 0)
 		checkEqual(t, "revision", l.GetCursor().GetRevision(), uint64(3))
 
 		l, err = list("operator")
@@ -559,7 +558,7 @@ func TestListNodesShowsOmittedToOperators(t *testing.T) {
 		for _, o := range l.GetOmitted() {
 			omitted = append(omitted, o.GetName()+" "+o.GetReason().String())
 		}
-		checkEqual(t, "left out", omitted, []string{
+		checkEqual(t, "omitted", omitted, []string{
 			"cp OMISSION_REASON_CONTROL_PLANE", "worker-00000 OMISSION_REASON_NOT_SELECTED", "worker-00001 OMISSION_REASON_NOT_SELECTED",
 		})
 	})

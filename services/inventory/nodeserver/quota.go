@@ -8,23 +8,24 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What one client may have observed on its own behalf. An honest writer asks when a guard holds
-// something back that a newer observation would release: a few observations, and then none for
-// the length of a window. A complete one is there once a minute anyway.
+// Limits of the observations that one client may request. A well-behaved writer requests some when a
+// guard holds a change that a newer observation would release: a few, and then none for the length of a
+// window. The inventory makes one complete observation per minute by itself.
 const (
 	observationBurst  = 2 * inventoryv1.MaxConfirmObservations
-	observationRefill = 30 * time.Second // one more, in the long run
+	observationRefill = 30 * time.Second // long-term rate
 )
 
-// observationQuota bounds how many observations each client causes by observe_now: they cost a LIST
-// of all Nodes and a part of the cloud's budget, which all clients share. The zero value is ready.
+// observationQuota limits how many observations each client causes by observe_now. Each one costs a LIST
+// of all Nodes and a part of the IONOS request budget, which all clients share. The zero value is ready
+// to use.
 type observationQuota struct {
 	mu      sync.Mutex
-	clients map[string]*rate.Limiter // those that have used up some of theirs
+	clients map[string]*rate.Limiter // those that are not full
 }
 
-// request has observe asked for as many observations as the client has left, and charges it with
-// those that this adds to what is under way already. It returns how many were asked for.
+// request calls observe for as many of the observations as the client's quota allows, and charges the
+// client with those that observe adds. It returns the number that was granted.
 func (q *observationQuota) request(client string, now time.Time, observations int, observe func(int) (added int)) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,7 +38,7 @@ func (q *observationQuota) request(client string, now time.Time, observations in
 	return granted
 }
 
-// limiterFor returns the client's, and forgets those that are full again.
+// limiterFor returns the client's limiter, and deletes those that are full again.
 func (q *observationQuota) limiterFor(client string, now time.Time) *rate.Limiter {
 	for name, l := range q.clients {
 		if name != client && l.TokensAt(now) >= observationBurst {

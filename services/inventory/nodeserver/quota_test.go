@@ -16,19 +16,19 @@ func TestObservationQuota(t *testing.T) {
 	request := func(client string, observations, added int) int {
 		return q.request(client, now, observations, func(int) int { return added })
 	}
-	checkEqual(t, "a series", request("a", 10, 10), 10)
-	checkEqual(t, "one that joins another costs what it adds", request("a", 10, 1), 10)
-	checkEqual(t, "what is left", request("a", 10, 9), 9)
-	checkEqual(t, "nothing is left", request("a", 1, 1), 0)
+	checkEqual(t, "ten observations", request("a", 10, 10), 10)
+	checkEqual(t, "only added observations are charged", request("a", 10, 1), 10)
+	checkEqual(t, "the rest of the quota", request("a", 10, 9), 9)
+	checkEqual(t, "quota exhausted", request("a", 1, 1), 0)
 	checkEqual(t, "another client", request("b", 3, 3), 3)
 	now = now.Add(observationRefill)
-	checkEqual(t, "after a while", request("a", 10, 1), 1)
+	checkEqual(t, "after one refill", request("a", 10, 1), 1)
 	now = now.Add(time.Hour)
-	checkEqual(t, "after long", request("a", 10, 10), 10)
-	checkEqual(t, "clients that are remembered", len(q.clients), 1)
+	checkEqual(t, "after an hour", request("a", 10, 10), 10)
+	checkEqual(t, "limiters", len(q.clients), 1)
 }
 
-// rosterObserver begins series in a roster whose looks are answered at once.
+// rosterObserver requests observations from a roster whose requests are answered immediately.
 type rosterObserver struct {
 	*roster.Roster
 }
@@ -36,7 +36,7 @@ type rosterObserver struct {
 func (o rosterObserver) RequestObservations(n int) int { return o.Roster.Doubt(time.Now(), n) }
 func (rosterObserver) SetConfirmations(n int)          {}
 
-// I7: one bad peer harms only itself.
+// A subscriber that requests observations in a loop harms only itself (I7).
 func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 	runServer(t, func(h *harness) {
 		r := roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
@@ -72,10 +72,10 @@ func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 			verifications += minute(true, "loops")
 		}
 		if verifications > 25 {
-			t.Errorf("%d full looks in ten minutes for one client that asks all the time, want about two a minute", verifications)
+			t.Errorf("%d full verifications in ten minutes for a client that requests them all the time, want about two per minute", verifications)
 		}
 		if got := minute(true, "honest"); got < 10 {
-			t.Errorf("%d full looks for another client that asks for ten", got)
+			t.Errorf("%d full verifications for another client that requests ten", got)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// receiveAll sends a client all that it lacks at this moment, and checks every message.
+// receiveAll sends a client everything that it does not have yet, and checks every message.
 func receiveAll(c *strictClient, r *Reader) error {
 	return receiveEach(c, r, func(*Message) {})
 }
@@ -31,17 +31,17 @@ func receiveEach(c *strictClient, r *Reader, each func(*Message)) error {
 	return nil
 }
 
-// connect begins a stream of a client with the server's shared messages.
+// connect starts a stream of a client that shares the server's messages.
 func (s *Server) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
 	r := NewReader(stores.Acquire(view), c.begin(), 5*time.Second)
 	r.messageCache = &s.messageCache
 	return r
 }
 
-// Clients that were cut off at revision 0 come back at once with clients that are up to date:
+// Clients that were disconnected at revision 0 reconnect together with clients that are up to date:
 // "nothing changed" and "changed since revision 0" are different messages.
 func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
-	for name, order := range map[string][2]bool{"the one left behind asks first": {true, false}, "the one up to date asks first": {false, true}} {
+	for name, order := range map[string][2]bool{"the client behind connects first": {true, false}, "the current client connects first": {false, true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stores := feed.NewStores("epoch")
@@ -57,7 +57,7 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 				if err := receiveAll(&current, server.connect(stores, feed.View{}, &current)); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Second) // what was shared is forgotten
+				time.Sleep(time.Second) // shared messages expire
 				for _, isBehind := range order {
 					c := &current
 					if isBehind {
@@ -73,8 +73,8 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 	}
 }
 
-// Many clients at arbitrary positions ask at the same instants, of the same server, whose
-// messages they share: whatever one of them is sent, it keeps to the contract.
+// Clients at arbitrary positions call the same server, whose messages they share, at the same moments.
+// Whatever one of them is sent keeps the contract.
 func TestSharedMessagesKeepTheContract(t *testing.T) {
 	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool"}}}
 	shared := 0
@@ -92,14 +92,14 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 			strictClient
 
 			view   feed.View
-			reader *Reader // nil: cut off
+			reader *Reader // nil: disconnected
 		}
 		peers := make([]*peer, 12)
 		for i := range peers {
 			peers[i] = &peer{view: views[i%len(views)]}
 		}
 		status, pools := publishedStatus(1), []string{"blue", "red"}
-		status.Told = rapid.Bool().Draw(t, "told from the start")
+		status.Told = rapid.Bool().Draw(t, "published from the start")
 		stores.SetStatus(status)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
@@ -108,7 +108,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 				for range rapid.IntRange(1, 6).Draw(t, "changes") {
 					i := rapid.IntRange(0, 7).Draw(t, "node")
 					c := roster.Change{Name: fmt.Sprintf("n%d", i)}
-					if rapid.IntRange(0, 2).Draw(t, "fate") > 0 {
+					if rapid.IntRange(0, 2).Draw(t, "removed or upserted") > 0 {
 						c.Node = newNode(c.Name, i, roster.State(rapid.IntRange(1, 3).Draw(t, "state")))
 						c.Node.Labels = map[string]string{"pool": rapid.SampledFrom(pools).Draw(t, "pool")}
 					}
@@ -117,7 +117,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 				stores.Apply(changes)
 			case 2:
 				status.Observation++
-				status.Told = status.Told || rapid.Bool().Draw(t, "told")
+				status.Told = status.Told || rapid.Bool().Draw(t, "published")
 				stores.SetStatus(status)
 			case 3, 4:
 				for _, p := range peers {
@@ -125,7 +125,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 						p.reader = nil
 					}
 				}
-			default: // those who are drawn ask, in this order and at this instant
+			default: // some clients receive, in this order and at the same moment
 				for _, p := range rapid.Permutation(peers).Draw(t, "order")[:rapid.IntRange(1, len(peers)).Draw(t, "readers")] {
 					if p.reader == nil {
 						p.reader = server.connect(stores, p.view, &p.strictClient)
@@ -135,7 +135,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 					}
 				}
 			}
-			if rapid.IntRange(0, 3).Draw(t, "pause") == 0 { // long enough for what is shared to be forgotten
+			if rapid.IntRange(0, 3).Draw(t, "pause") == 0 { // long enough for shared messages to expire
 				server.messageCache = stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// strictClient is a client written from the comments of inventory.proto alone: it applies the
-// messages of one stream, and reports whatever rule R13 says that a server never sends.
+// strictClient is a client written from the comments of inventory.proto alone: it applies the messages of
+// one stream, and reports whatever a server never sends according to rule R13.
 type strictClient struct {
 	set    map[string]*inventoryv1.Node
 	cursor *inventoryv1.Cursor
@@ -24,7 +24,7 @@ type strictClient struct {
 	inStream bool // it was synced in this stream
 }
 
-// begin starts another stream with what the client holds, and returns the request.
+// begin starts another stream with what the client has, and returns the request.
 func (c *strictClient) begin() *inventoryv1.WatchNodesRequest {
 	c.staged, c.reset, c.messages, c.inStream = nil, false, 0, false
 	if c.cursor == nil {
@@ -33,7 +33,7 @@ func (c *strictClient) begin() *inventoryv1.WatchNodesRequest {
 	return &inventoryv1.WatchNodesRequest{Cursor: proto.CloneOf(c.cursor), Digest: c.digest}
 }
 
-// receive applies the next message as the network brings it.
+// receive applies the next message after it was encoded and decoded.
 func (c *strictClient) receive(sent *inventoryv1.WatchNodesResponse) error {
 	wire, err := proto.Marshal(sent)
 	if err != nil {

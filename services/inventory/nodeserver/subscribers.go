@@ -8,26 +8,26 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
-// Subscriber is a live stream of a client.
+// Subscriber describes an active stream of a client.
 type Subscriber struct {
 	Name     string // of the client
 	Operator bool
 	View     feed.View
 	Since    time.Time
 
-	LastSentAt time.Time // when it was last told something, be it that there is nothing new; zero: never
-	Synced     bool      // it has a whole set
-	Lag        uint64    // changes of its view that it has not been told of
+	LastSentAt time.Time // when a message was last sent, even a heartbeat; zero: never
+	Synced     bool      // it received a complete set
+	Lag        uint64    // changes of its view that were not sent to it yet
 }
 
-// sendProgress is how far a reader was led. Zero: nowhere yet.
+// sendProgress is how far a subscriber was updated. Zero: nothing was sent yet.
 type sendProgress struct {
 	sentAt   time.Time
 	synced   bool
 	revision uint64
 }
 
-// Subscribers returns all live streams, by name and age.
+// Subscribers returns all active streams, sorted by client name and start.
 func (s *Server) Subscribers() []Subscriber {
 	s.mu.Lock()
 	all := make([]Subscriber, 0, len(s.readers))
@@ -39,7 +39,6 @@ func (s *Server) Subscribers() []Subscriber {
 	return all
 }
 
-// subscriberInfo is what others see of a reader.
 func (r *Reader) subscriberInfo() Subscriber {
 	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
 	r.mu.Lock()

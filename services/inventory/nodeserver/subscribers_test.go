@@ -15,7 +15,7 @@ func TestSubscribersShowsStreams(t *testing.T) {
 		synctest.Wait()
 		all := h.server.Subscribers()
 		checkEqual(t, "subscribers", len(all), 1)
-		checkEqual(t, "before the first word", all[0].Synced, false)
+		checkEqual(t, "before the first publication", all[0].Synced, false)
 
 		began := time.Now()
 		h.stores.Apply(nodeChanges(3))
@@ -31,12 +31,12 @@ func TestSubscribersShowsStreams(t *testing.T) {
 		checkEqual(t, "view", all[0].View.Selector.String(), "pool=red")
 		checkEqual(t, "since", all[1].Since, began)
 		checkEqual(t, "synced", all[1].Synced, true)
-		checkEqual(t, "behind", all[1].Lag, 0)
-		checkEqual(t, "told by a heartbeat", time.Since(all[1].LastSentAt) <= 5*time.Second, true)
+		checkEqual(t, "lag", all[1].Lag, 0)
+		checkEqual(t, "heartbeat sent", time.Since(all[1].LastSentAt) <= 5*time.Second, true)
 
 		red.cancel()
 		synctest.Wait()
-		checkEqual(t, "once one has gone", len(h.server.Subscribers()), 1)
+		checkEqual(t, "after one has left", len(h.server.Subscribers()), 1)
 	})
 }
 
@@ -56,13 +56,13 @@ func TestSubscribersShowsLag(t *testing.T) {
 			synctest.Wait()
 		}
 		if behind := h.server.Subscribers()[0].Lag; behind < 2000 {
-			t.Errorf("it is %d changes behind", behind)
+			t.Errorf("lag of %d changes", behind)
 		}
 		slow.cancel()
 	})
 }
 
-// The set of a view stays for as long as somebody reads it, and for a while after: epochs tell.
+// The store of a view is kept while it has a reader, and for some time after. Its epoch shows that.
 func TestReleasesStoreAfterLastStream(t *testing.T) {
 	runServer(t, func(h *harness) {
 		h.stores.Apply(nodeChanges(3))
@@ -75,7 +75,7 @@ func TestReleasesStoreAfterLastStream(t *testing.T) {
 		before := epoch()
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
-		for range 3 { // reads on beside calls that come and go
+		for range 3 { // the stream stays open while calls come and go
 			time.Sleep(30 * time.Minute)
 			h.stores.FreeUnused(time.Now())
 			checkEqual(t, "epoch while it is read", epoch(), before)

@@ -44,11 +44,11 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	return stream.Serve(s.streams, to, r)
 }
 
-// requestObservations asks for a series on behalf of a client, as far as its quota goes.
+// requestObservations requests observations for a client, as many as its quota allows.
 func (s *Server) requestObservations(client string, observations int) {
 	if granted := s.quota.request(client, time.Now(), observations, s.cfg.Observer.RequestObservations); granted < observations {
 		s.logLimiter.Do(func() {
-			s.cfg.Log.Warn("client asks for more observations than it may cause", "client", client,
+			s.cfg.Log.Warn("client requests more observations than its quota allows", "client", client,
 				"requested", observations, "granted", granted)
 		})
 	}
@@ -60,44 +60,44 @@ func resumePosition(req *inventoryv1.WatchNodesRequest) *feed.Position {
 	}
 	return &feed.Position{
 		Epoch: req.GetCursor().GetEpoch(), Revision: req.GetCursor().GetRevision(),
-		Digest: feed.Digest(req.GetDigest()), // its length has been validated
+		Digest: feed.Digest(req.GetDigest()), // Validate checked its length
 	}
 }
 
-// Message is one of the stream, shared by all whom it leads on.
+// Message is a message of the stream, shared by all subscribers at the same position.
 type Message = stream.Message[inventoryv1.WatchNodesResponse]
 
-// Reader is one client: the position that it was led to, and what it was told that it is worth.
+// Reader is the state of one subscriber: its position, and the status that it received last.
 type Reader struct {
 	client      Client
 	since       time.Time
-	onDeltaSent func() // see Config
+	onDeltaSent func() // see Config.OnDeltaSent
 
 	mu       sync.Mutex
-	progress sendProgress // for others to see
+	progress sendProgress // read by Subscribers
 
 	store             *feed.Store
 	messageCache      *stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
-	from              *feed.Position // nil: nowhere
-	position          feed.Position  // where at points to, once it was told something
+	from              *feed.Position // where the next update starts; nil: the subscriber has nothing
+	position          feed.Position  // what from points to after the first synced update
 	sentStatus        roster.Status
-	heartbeatInterval time.Duration // to be stated; 0: it has been
+	heartbeatInterval time.Duration // to be stated in the first message; 0: it was
 
 	next     feed.Update
 	kind     stream.Kind // of next
-	caughtUp bool        // it has been told all that it lacked when it came
+	caughtUp bool        // it received everything that it did not have when it connected
 }
 
-// NewReader returns a client that was told nothing yet, but for what its request says that it
-// knows. Its first message states the interval of heartbeats.
+// NewReader returns the state of a subscriber that has what its request states. The first message to it
+// states the heartbeat interval.
 func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
 	return &Reader{store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: resumePosition(req), heartbeatInterval: interval}
 }
 
-// Changed is that of the store.
+// Changed returns a channel that is closed at the next change of the store.
 func (r *Reader) Changed() <-chan struct{} { return r.store.Changed() }
 
-// Next looks up what the client lacks.
+// Next looks up the update that the subscriber needs now.
 func (r *Reader) Next() (stream.Kind, iter.Seq[*Message]) {
 	r.next = r.store.Since(r.from)
 	r.kind = kindOf(r.next, r.sentStatus)
@@ -121,8 +121,8 @@ func (r *Reader) buildMessages(yield func(*Message) bool) {
 	}
 }
 
-// newMessageKey is everything that a message depends on, except for the ages in it: readers with equal
-// keys share one message.
+// messageKey has everything that a message depends on, except for ages: readers with equal keys share
+// one message.
 type messageKey struct {
 	store             *feed.Store
 	change            changeKind
@@ -133,7 +133,7 @@ type messageKey struct {
 	heartbeatInterval time.Duration
 }
 
-// changeKind tells apart what a revision alone cannot: "nothing changed" and "changed since revision 0".
+// changeKind tells apart what a revision cannot: "nothing changed" and "changed since revision 0".
 type changeKind uint8
 
 const (
@@ -153,10 +153,10 @@ func (r *Reader) newMessageKey(offset int) messageKey {
 	return k
 }
 
-// Sent leads the client on.
+// Sent moves the position to that of the update.
 func (r *Reader) Sent() {
 	if r.next.Synced {
-		r.position = r.next.At // not a pointer into the update: that would keep all of it
+		r.position = r.next.At // copied: a pointer into the update would retain all of it
 		r.from = &r.position
 	}
 	if r.caughtUp && r.kind == stream.Delta && r.onDeltaSent != nil {
