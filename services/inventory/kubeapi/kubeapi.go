@@ -1,7 +1,7 @@
-// Package kubeapi asks an API server for the few kinds that the inventory reads. It promises
-// the requests of client-go's clientset and its answers, which a test compares. It refuses all
-// other kinds: the clientset knows every one, and their code and tables made the program half as
-// large again.
+// Package kubeapi is an API client for the few kinds that the inventory reads. It guarantees the
+// same requests and responses as client-go's clientset, which a test compares. It does not support
+// other kinds: the clientset supports all of them, and their code and tables made the program half
+// as large again.
 package kubeapi
 
 import (
@@ -17,39 +17,39 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The clients of one kind are client-go's own generic ones.
+// The clients are instances of client-go's generic client.
 type (
-	// Nodes reads and watches Nodes.
+	// Nodes lists and watches Nodes.
 	Nodes = gentype.ClientWithList[*corev1.Node, *corev1.NodeList]
-	// Pods reads and watches the Pods of a namespace.
+	// Pods lists and watches the Pods of a namespace.
 	Pods = gentype.ClientWithList[*corev1.Pod, *corev1.PodList]
-	// Services reads the Services of a namespace.
+	// Services gets the Services of a namespace.
 	Services = gentype.ClientWithList[*corev1.Service, *corev1.ServiceList]
-	// EndpointSlices reads and watches the EndpointSlices of a namespace.
+	// EndpointSlices lists and watches the EndpointSlices of a namespace.
 	EndpointSlices = gentype.ClientWithList[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]
-	// AccessReviews asks what its credential may do.
+	// AccessReviews checks the permissions of its credential.
 	AccessReviews = gentype.Client[*authorizationv1.SelfSubjectAccessReview]
 )
 
-// Client asks one API server. Its methods are safe for concurrent use.
+// Client holds the REST clients of one API server. Its methods are safe for concurrent use.
 type Client struct {
 	parameters                     runtime.ParameterCodec
 	core, discovery, authorization rest.Interface
 }
 
-// New returns a client whose groups share their connections.
+// New returns a client whose API groups share their connections.
 func New(cluster *rest.Config) (*Client, error) {
-	known := runtime.NewScheme()
+	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, authorizationv1.AddToScheme} {
-		if err := add(known); err != nil {
+		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
 	}
-	shared, err := rest.HTTPClientFor(cluster)
+	httpClient, err := rest.HTTPClientFor(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("connections to %s: %w", cluster.Host, err)
+		return nil, fmt.Errorf("HTTP client for %s: %w", cluster.Host, err)
 	}
-	c, codecs := &Client{parameters: runtime.NewParameterCodec(known)}, serializer.NewCodecFactory(known).WithoutConversion()
+	c, codecs := &Client{parameters: runtime.NewParameterCodec(scheme)}, serializer.NewCodecFactory(scheme).WithoutConversion()
 	for _, group := range []struct {
 		version schema.GroupVersion
 		path    string
@@ -59,16 +59,16 @@ func New(cluster *rest.Config) (*Client, error) {
 		{discoveryv1.SchemeGroupVersion, "/apis", &c.discovery},
 		{authorizationv1.SchemeGroupVersion, "/apis", &c.authorization},
 	} {
-		own := rest.CopyConfig(cluster)
-		own.GroupVersion, own.APIPath, own.NegotiatedSerializer = &group.version, group.path, codecs
-		if *group.client, err = rest.RESTClientForConfigAndClient(own, shared); err != nil {
-			return nil, fmt.Errorf("client of %s at %s: %w", group.version, cluster.Host, err)
+		groupConfig := rest.CopyConfig(cluster)
+		groupConfig.GroupVersion, groupConfig.APIPath, groupConfig.NegotiatedSerializer = &group.version, group.path, codecs
+		if *group.client, err = rest.RESTClientForConfigAndClient(groupConfig, httpClient); err != nil {
+			return nil, fmt.Errorf("client for %s at %s: %w", group.version, cluster.Host, err)
 		}
 	}
 	return c, nil
 }
 
-// RESTClient asks for what is of no kind.
+// RESTClient returns a client for requests outside the kinds above, such as /version.
 func (c *Client) RESTClient() rest.Interface { return c.core }
 
 // Nodes returns the client of Nodes.
@@ -92,7 +92,7 @@ func (c *Client) EndpointSlices(namespace string) *EndpointSlices {
 		newObject[discoveryv1.EndpointSlice], newObject[discoveryv1.EndpointSliceList])
 }
 
-// AccessReviews returns the client of reviews of its own credential.
+// AccessReviews returns the client of SelfSubjectAccessReviews.
 func (c *Client) AccessReviews() *AccessReviews {
 	return gentype.NewClient("selfsubjectaccessreviews", c.authorization, c.parameters, "", newObject[authorizationv1.SelfSubjectAccessReview])
 }

@@ -32,7 +32,7 @@ type reader[T, L any] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// kindClients is what ours and client-go's clientset have in common.
+// kindClients are the clients that this package and client-go's clientset have in common.
 type kindClients struct {
 	nodes    reader[corev1.Node, corev1.NodeList]
 	pods     reader[corev1.Pod, corev1.PodList]
@@ -71,7 +71,7 @@ type recordedRequest struct {
 	Header            http.Header
 }
 
-// respond gives a request its answer in protobuf, and a watch one event and its end.
+// respond answers a request in protobuf. A watch gets one event and ends.
 func respond(t *testing.T, w http.ResponseWriter, r *http.Request, answer runtime.Object) recordedRequest {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -106,7 +106,7 @@ func respond(t *testing.T, w http.ResponseWriter, r *http.Request, answer runtim
 	return recordedRequest{r.Method, r.URL.String(), string(body), r.Header}
 }
 
-// readSingleEvent is the one event of a watch, or the error that it tells.
+// readSingleEvent returns the only event of a watch, or the error in it.
 func readSingleEvent(w watch.Interface, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func readSingleEvent(w watch.Interface, err error) (any, error) {
 	}
 	switch {
 	case !ok:
-		return nil, errors.New("not one event")
+		return nil, errors.New("want exactly one event")
 	case event.Type == watch.Error:
 		return event, apierrors.FromObject(event.Object)
 	}
@@ -126,7 +126,7 @@ func readSingleEvent(w watch.Interface, err error) (any, error) {
 
 func TestMatchesClientset(t *testing.T) {
 	seconds := int64(7)
-	some := metav1.ListOptions{
+	options := metav1.ListOptions{
 		LabelSelector: "a=b", FieldSelector: "spec.nodeName!=", ResourceVersion: "12", Limit: 5, Continue: "next",
 		AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	}
@@ -141,40 +141,42 @@ func TestMatchesClientset(t *testing.T) {
 	notFound := &apierrors.NewNotFound(corev1.Resource("services"), "it").ErrStatus
 	expired := &apierrors.NewResourceExpired("too old").ErrStatus
 	for name, tc := range map[string]struct {
-		answer runtime.Object
-		ask    func(context.Context, kindClients) (any, error)
+		answer  runtime.Object
+		request func(context.Context, kindClients) (any, error)
 	}{
 		"list nodes": {
 			&corev1.NodeList{ListMeta: list, Items: []corev1.Node{node}},
-			func(ctx context.Context, k kindClients) (any, error) { return k.nodes.List(ctx, some) },
+			func(ctx context.Context, k kindClients) (any, error) { return k.nodes.List(ctx, options) },
 		},
 		"watch nodes": {&node, func(ctx context.Context, k kindClients) (any, error) {
-			return readSingleEvent(k.nodes.Watch(ctx, some))
+			return readSingleEvent(k.nodes.Watch(ctx, options))
 		}},
-		"watch what is gone": {expired, func(ctx context.Context, k kindClients) (any, error) {
-			return readSingleEvent(k.nodes.Watch(ctx, some))
+		"watch an expired resourceVersion": {expired, func(ctx context.Context, k kindClients) (any, error) {
+			return readSingleEvent(k.nodes.Watch(ctx, options))
 		}},
-		"list what is gone": {expired, func(ctx context.Context, k kindClients) (any, error) { return k.nodes.List(ctx, some) }},
+		"list an expired resourceVersion": {expired, func(ctx context.Context, k kindClients) (any, error) { return k.nodes.List(ctx, options) }},
 		"list pods": {
 			&corev1.PodList{ListMeta: list, Items: []corev1.Pod{pod}},
-			func(ctx context.Context, k kindClients) (any, error) { return k.pods.List(ctx, some) },
+			func(ctx context.Context, k kindClients) (any, error) { return k.pods.List(ctx, options) },
 		},
-		"watch pods": {&pod, func(ctx context.Context, k kindClients) (any, error) { return readSingleEvent(k.pods.Watch(ctx, some)) }},
+		"watch pods": {&pod, func(ctx context.Context, k kindClients) (any, error) {
+			return readSingleEvent(k.pods.Watch(ctx, options))
+		}},
 		"get a service": {
 			&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}},
 			func(ctx context.Context, k kindClients) (any, error) {
 				return k.services.Get(ctx, "it", metav1.GetOptions{})
 			},
 		},
-		"get a service that is not there": {notFound, func(ctx context.Context, k kindClients) (any, error) {
+		"get a service that does not exist": {notFound, func(ctx context.Context, k kindClients) (any, error) {
 			return k.services.Get(ctx, "it", metav1.GetOptions{})
 		}},
 		"list slices": {
 			&discoveryv1.EndpointSliceList{ListMeta: list, Items: []discoveryv1.EndpointSlice{slice}},
-			func(ctx context.Context, k kindClients) (any, error) { return k.slices.List(ctx, some) },
+			func(ctx context.Context, k kindClients) (any, error) { return k.slices.List(ctx, options) },
 		},
 		"watch slices": {&slice, func(ctx context.Context, k kindClients) (any, error) {
-			return readSingleEvent(k.slices.Watch(ctx, some))
+			return readSingleEvent(k.slices.Watch(ctx, options))
 		}},
 		"review access": {&review, func(ctx context.Context, k kindClients) (any, error) {
 			return k.reviews.Create(ctx, &review, metav1.CreateOptions{})
@@ -185,29 +187,29 @@ func TestMatchesClientset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			type outcome struct {
-				Asked  recordedRequest
-				Answer any
-				Error  error
+				Request recordedRequest
+				Answer  any
+				Error   error
 			}
-			try := func(of func(*testing.T, *rest.Config) kindClients) outcome {
+			run := func(of func(*testing.T, *rest.Config) kindClients) outcome {
 				var got outcome
 				srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					got.Asked = respond(t, w, r, tc.answer)
+					got.Request = respond(t, w, r, tc.answer)
 				}))
 				defer srv.Close()
-				got.Answer, got.Error = tc.ask(t.Context(), of(t, &rest.Config{
+				got.Answer, got.Error = tc.request(t.Context(), of(t, &rest.Config{
 					Host: srv.URL, UserAgent: "slicefeed-inventory/test", QPS: -1, ContentConfig: rest.ContentConfig{
 						ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + ",application/json",
 					},
 				}))
 				return got
 			}
-			want, got := try(clientsetClients), try(kubeapiClients)
+			want, got := run(clientsetClients), run(kubeapiClients)
 			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("-clientset +ours:\n%s", d)
+				t.Errorf("-clientset +kubeapi:\n%s", d)
 			}
 			if _, fails := tc.answer.(*metav1.Status); (want.Error != nil) != fails {
-				t.Errorf("the clientset itself: %v", want.Error)
+				t.Errorf("clientset: %v", want.Error)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package sourcetest is the suite that every source of the inventory has to pass: Run. It promises
-// to try nothing but what docs/sources/README.md asks of a source, through the four methods that
-// the inventory uses, and to know nothing of what is behind them.
+// Package sourcetest has the test suite that every source of the inventory must pass: Run. It
+// guarantees to test only what docs/sources/README.md requires of a source, through the four
+// methods that the inventory uses. It does not depend on what the source reads.
 package sourcetest
 
 import (
@@ -16,133 +16,133 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// Source is what is tested, as the inventory uses it.
+// Source is the interface that the inventory uses.
 type Source interface {
 	Run(ctx context.Context) error
 	Changed() <-chan struct{}
 	Take() roster.News
-	Verify(ctx context.Context, look roster.Look) (mark uint64, err error)
+	Verify(ctx context.Context, mode roster.Look) (number uint64, err error)
 }
 
-// Member is a node of a world.
+// Member is a node or endpoint that the source should report.
 type Member struct {
 	Name    string // a DNS label
 	Address netip.Addr
 	Ready   bool
 }
 
-// Fixture is a source, not yet running, and the world that it looks at. All fields but Source
-// may be nil: then the suite leaves out what needs them.
+// Fixture is a source that does not run yet, and control over what it reads: its origin. All
+// fields except Source may be nil; the suite skips the tests that need them.
 type Fixture struct {
 	Source Source
-	Set    func(t *testing.T, members ...Member) // the world now has just these
-	Break  func(t *testing.T)                    // from now on the world cannot be read
-	Repair func(t *testing.T)                    // it can be read again
+	Set    func(t *testing.T, members ...Member) // replaces the members of the origin
+	Break  func(t *testing.T)                    // makes the origin unreadable
+	Repair func(t *testing.T)                    // makes it readable again
 }
 
-// timeout is how long a source may take to tell anything.
+// timeout limits every wait for the source.
 const timeout = 20 * time.Second
 
-// Run tries a kind of source. Each call of start makes a world with these members, and a
-// source that has not looked at it yet.
-func Run(t *testing.T, start func(t *testing.T, members ...Member) Fixture) {
+// Run tests a kind of source. Each call of newFixture creates an origin with these members and a
+// source that has not read it yet.
+func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture) {
 	t.Helper()
 	two := []Member{newMember(1, true), newMember(2, false)}
 
-	t.Run("a full look makes it tell all there is", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.verify(roster.Full)
-		w.expectMembers(two...)
-		if w.lastContact.IsZero() {
-			t.Error("it was never heard")
+	t.Run("full verification reports all members", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.verify(roster.Full)
+		h.expectMembers(two...)
+		if h.lastContact.IsZero() {
+			t.Error("no contact reported")
 		}
 	})
-	t.Run("it tells nothing twice", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.verify(roster.Full)
-		w.expectMembers(two...)
-		w.verify(roster.Full)
-		if again := w.source.Take(); len(again.Changed)+len(again.Removed) > 0 {
-			t.Errorf("told again: %+v", again)
+	t.Run("unchanged members are not reported again", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.verify(roster.Full)
+		h.expectMembers(two...)
+		h.verify(roster.Full)
+		if update := h.source.Take(); len(update.Changed)+len(update.Removed) > 0 {
+			t.Errorf("reported again: %+v", update)
 		}
 	})
-	t.Run("it catches up with a light look", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.verify(roster.Full)
-		first, second := w.verify(roster.Light), w.verify(roster.Light)
+	t.Run("source catches up with light verifications", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.verify(roster.Full)
+		first, second := h.verify(roster.Light), h.verify(roster.Light)
 		if second <= first {
-			t.Errorf("marks %d and then %d", first, second)
+			t.Errorf("verification %d comes after %d", second, first)
 		}
-		w.awaitUpdate(fmt.Sprintf("it has caught up with mark %d", second), func() bool { return w.verified >= second })
+		h.awaitUpdate(fmt.Sprintf("verification %d to complete", second), func() bool { return h.verified >= second })
 	})
-	t.Run("what takes nothing is not held up", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
+	t.Run("verification does not wait for Take", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
 		for range 5 {
-			w.verify(roster.Full) // signals, and nobody receives
+			h.verify(roster.Full) // signals Changed, which has no receiver
 		}
-		w.expectMembers(two...)
+		h.expectMembers(two...)
 	})
-	t.Run("a look ends with its context and does no harm", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
+	t.Run("verification ends with its context", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		ended := make(chan struct{})
+		done := make(chan struct{})
 		go func() {
-			defer close(ended)
-			for _, look := range []roster.Look{roster.Light, roster.Full} {
-				_, _ = w.source.Verify(ctx, look) // it may have been quicker than its context
+			defer close(done)
+			for _, mode := range []roster.Look{roster.Light, roster.Full} {
+				_, _ = h.source.Verify(ctx, mode) // may succeed before it sees the canceled context
 			}
 		}()
 		select {
-		case <-ended:
+		case <-done:
 		case <-time.After(timeout):
-			t.Fatal("it goes on")
+			t.Fatal("verification does not end")
 		}
-		w.verify(roster.Full)
-		w.expectMembers(two...)
+		h.verify(roster.Full)
+		h.expectMembers(two...)
 	})
-	t.Run("it tells what comes, changes and leaves", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.require("Set", w.setMembers != nil)
-		w.verify(roster.Full)
-		now := []Member{newMember(2, true), newMember(3, true)}
-		w.setMembers(t, now...)
-		w.verify(roster.Full)
-		w.expectMembers(now...)
+	t.Run("added, changed and removed members are reported", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.require("Set", h.setMembers != nil)
+		h.verify(roster.Full)
+		members := []Member{newMember(2, true), newMember(3, true)}
+		h.setMembers(t, members...)
+		h.verify(roster.Full)
+		h.expectMembers(members...)
 	})
-	t.Run("an empty world is told as empty", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.require("Set", w.setMembers != nil)
-		w.verify(roster.Full)
-		w.setMembers(t)
-		w.verify(roster.Full)
-		w.expectMembers()
+	t.Run("an empty origin is reported as empty", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.require("Set", h.setMembers != nil)
+		h.verify(roster.Full)
+		h.setMembers(t)
+		h.verify(roster.Full)
+		h.expectMembers()
 	})
-	t.Run("while the world cannot be read a look fails and nothing is told as gone", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.require("Break", w.breakSource != nil)
-		w.verify(roster.Full)
-		w.expectMembers(two...)
-		w.breakSource(t)
-		for _, look := range []roster.Look{roster.Light, roster.Full, roster.Full} {
-			if _, err := w.source.Verify(t.Context(), look); err == nil {
-				t.Errorf("a %s look succeeded", look)
+	t.Run("an unreadable origin fails verifications and removes nothing", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.require("Break", h.breakSource != nil)
+		h.verify(roster.Full)
+		h.expectMembers(two...)
+		h.breakSource(t)
+		for _, mode := range []roster.Look{roster.Light, roster.Full, roster.Full} {
+			if _, err := h.source.Verify(t.Context(), mode); err == nil {
+				t.Errorf("%s verification succeeded", mode)
 			}
-			w.expectMembers(two...)
+			h.expectMembers(two...)
 		}
 	})
-	t.Run("it goes on once the world can be read again", func(t *testing.T) {
-		w := startHarness(t, start(t, two...))
-		w.require("Break, Mend and Set", w.breakSource != nil && w.repairSource != nil && w.setMembers != nil)
-		w.verify(roster.Full)
-		w.breakSource(t)
-		if _, err := w.source.Verify(t.Context(), roster.Full); err == nil {
-			t.Error("a look succeeded")
+	t.Run("source recovers with its origin", func(t *testing.T) {
+		h := startHarness(t, newFixture(t, two...))
+		h.require("Break, Repair and Set", h.breakSource != nil && h.repairSource != nil && h.setMembers != nil)
+		h.verify(roster.Full)
+		h.breakSource(t)
+		if _, err := h.source.Verify(t.Context(), roster.Full); err == nil {
+			t.Error("full verification succeeded")
 		}
-		w.repairSource(t)
-		w.setMembers(t, newMember(3, true))
-		w.verify(roster.Full)
-		w.expectMembers(newMember(3, true))
+		h.repairSource(t)
+		h.setMembers(t, newMember(3, true))
+		h.verify(roster.Full)
+		h.expectMembers(newMember(3, true))
 	})
 }
 
@@ -150,7 +150,7 @@ func newMember(n byte, ready bool) Member {
 	return Member{Name: fmt.Sprintf("node-%d", n), Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Ready: ready}
 }
 
-// harness runs a source and keeps what it tells, as the roster would.
+// harness runs a source and collects what it reports, as the roster would.
 type harness struct {
 	t                         *testing.T
 	source                    Source
@@ -162,106 +162,110 @@ type harness struct {
 	verified    uint64
 }
 
-func startHarness(t *testing.T, s Fixture) *harness {
+func startHarness(t *testing.T, f Fixture) *harness {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Source.Run(ctx) }()
+	go func() { done <- f.Source.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Errorf("Run ended with %v", err)
+				t.Errorf("Run: %v", err)
 			}
 		case <-time.After(timeout):
-			t.Error("Run does not end when it is told to")
+			t.Error("Run does not return after its context is canceled")
 		}
 	})
-	return &harness{t: t, source: s.Source, setMembers: s.Set, breakSource: s.Break, repairSource: s.Repair, nodes: map[string]roster.Candidate{}}
-}
-
-// require skips what a world cannot do.
-func (w *harness) require(what string, can bool) {
-	w.t.Helper()
-	if !can {
-		w.t.Skipf("the world of this kind of source has no %s", what)
+	return &harness{
+		t: t, source: f.Source, setMembers: f.Set, breakSource: f.Break, repairSource: f.Repair,
+		nodes: map[string]roster.Candidate{},
 	}
 }
 
-// verify looks until it succeeds: a source that has just been started may have told nothing yet.
-func (w *harness) verify(verify roster.Look) (mark uint64) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), timeout)
+// require skips the test unless the fixture has these functions.
+func (h *harness) require(functions string, ok bool) {
+	h.t.Helper()
+	if !ok {
+		h.t.Skipf("the fixture of this kind of source has no %s", functions)
+	}
+}
+
+// verify repeats a verification until it succeeds: a source that has just started may not have
+// read anything yet.
+func (h *harness) verify(mode roster.Look) (number uint64) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), timeout)
 	defer cancel()
 	for {
-		mark, err := w.source.Verify(ctx, verify)
+		number, err := h.source.Verify(ctx, mode)
 		if err == nil {
-			w.takeUpdate()
-			return mark
+			h.takeUpdate()
+			return number
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			w.t.Fatalf("a %s look fails: %v", verify, err)
+			h.t.Fatalf("%s verification: %v", mode, err)
 		}
 	}
 }
 
-// takeUpdate takes the news as the roster does, and wants them to be in order.
-func (w *harness) takeUpdate() {
-	w.t.Helper()
-	news := w.source.Take()
-	var names []string
-	for _, c := range news.Changed {
-		w.nodes[c.Name] = c
-		names = append(names, c.Name)
+// takeUpdate applies an update as the roster does, and checks its order.
+func (h *harness) takeUpdate() {
+	h.t.Helper()
+	update := h.source.Take()
+	var changed []string
+	for _, c := range update.Changed {
+		h.nodes[c.Name] = c
+		changed = append(changed, c.Name)
 	}
-	for _, name := range news.Removed {
-		if slices.Contains(names, name) {
-			w.t.Errorf("%q is told as changed and as gone at once", name)
+	for _, name := range update.Removed {
+		if slices.Contains(changed, name) {
+			h.t.Errorf("%q is reported both as changed and as removed", name)
 		}
-		delete(w.nodes, name)
+		delete(h.nodes, name)
 	}
-	if !slices.IsSorted(names) || !slices.IsSorted(news.Removed) {
-		w.t.Errorf("not sorted: %v, %v", names, news.Removed)
+	if !slices.IsSorted(changed) || !slices.IsSorted(update.Removed) {
+		h.t.Errorf("not sorted: %v, %v", changed, update.Removed)
 	}
-	if news.Mark < w.verified {
-		w.t.Errorf("it had caught up with mark %d, and now with %d", w.verified, news.Mark)
+	if update.Mark < h.verified {
+		h.t.Errorf("verified %d, after %d", update.Mark, h.verified)
 	}
-	w.verified = news.Mark
-	if !news.HeardAt.IsZero() {
-		w.lastContact = news.HeardAt
+	h.verified = update.Mark
+	if !update.HeardAt.IsZero() {
+		h.lastContact = update.HeardAt
 	}
 }
 
-// awaitUpdate takes news until the answer is yes.
-func (w *harness) awaitUpdate(what string, yes func() bool) {
-	w.t.Helper()
+// awaitUpdate takes updates until the condition holds.
+func (h *harness) awaitUpdate(what string, condition func() bool) {
+	h.t.Helper()
 	deadline := time.After(timeout)
-	for w.takeUpdate(); !yes(); w.takeUpdate() {
+	for h.takeUpdate(); !condition(); h.takeUpdate() {
 		select {
-		case <-w.source.Changed():
+		case <-h.source.Changed():
 		case <-deadline:
-			w.t.Fatalf("waited in vain until %s", what)
+			h.t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// expectMembers wants just these members to have been told, after a look that succeeded.
-func (w *harness) expectMembers(members ...Member) {
-	w.t.Helper()
-	w.takeUpdate()
-	want, got := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+// expectMembers takes an update and compares the members reported so far with these.
+func (h *harness) expectMembers(members ...Member) {
+	h.t.Helper()
+	h.takeUpdate()
+	want, got := map[netip.Addr]bool{}, map[netip.Addr]bool{} // ready by address
 	for _, m := range members {
 		want[m.Address] = m.Ready
 	}
-	for name, c := range w.nodes {
+	for name, c := range h.nodes {
 		if len(c.InternalIPs) != 1 || c.Bad != "" || c.Excluded != 0 {
-			w.t.Errorf("%q is told as %+v", name, c)
+			h.t.Errorf("%q is reported as %+v", name, c)
 			continue
 		}
 		got[c.InternalIPs[0]] = c.State == roster.Ready
 	}
 	if !maps.Equal(want, got) {
-		w.t.Errorf("it tells %v, want %v (address: ready)", got, want)
+		h.t.Errorf("reported %v, want %v (ready by address)", got, want)
 	}
 }

@@ -111,7 +111,7 @@ func TestStatic(t *testing.T) {
 	})
 }
 
-// recordsFixture is a reader whose world is a file.
+// recordsFixture returns a source of records that reads the file at path.
 func recordsFixture(t *testing.T, reader records.Reader, path string, members []sourcetest.Member) sourcetest.Fixture {
 	t.Helper()
 	set := func(t *testing.T, members ...sourcetest.Member) {
@@ -123,7 +123,7 @@ func recordsFixture(t *testing.T, reader records.Reader, path string, members []
 	return sourcetest.Fixture{
 		Source: newRecordsSource(reader), Set: set,
 		Break:  func(t *testing.T) { t.Helper(); must(t, os.Remove(path)) },
-		Repair: func(*testing.T) {}, // whoever sets the world makes the file anew
+		Repair: func(*testing.T) {}, // Set creates the file again
 	}
 }
 
@@ -148,7 +148,7 @@ func membersJSON(t *testing.T, members []sourcetest.Member) string {
 	return string(raw)
 }
 
-// fakeCluster is a fake API server that numbers what it stores, and can be broken.
+// fakeCluster is a fake API server that sets resourceVersions and can fail its lists.
 type fakeCluster struct {
 	*fake.Clientset
 
@@ -159,7 +159,7 @@ type fakeCluster struct {
 
 func newFakeCluster() *fakeCluster {
 	c := &fakeCluster{Clientset: fake.NewClientset(), watching: make(chan struct{}, 10)}
-	stamp := func(a clienttesting.Action) (bool, runtime.Object, error) {
+	setRevision := func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a, ok := a.(interface{ GetObject() runtime.Object }); ok {
 			if o, ok := a.GetObject().(metav1.Object); ok {
 				o.SetResourceVersion(strconv.FormatInt(c.revision.Add(1), 10))
@@ -167,17 +167,17 @@ func newFakeCluster() *fakeCluster {
 		}
 		return false, nil, nil
 	}
-	c.PrependReactor("create", "*", stamp)
-	c.PrependReactor("update", "*", stamp)
+	c.PrependReactor("create", "*", setRevision)
+	c.PrependReactor("update", "*", setRevision)
 	c.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if c.broken.Load() {
-			return true, nil, errors.New("the API server is broken")
+			return true, nil, errors.New("API server fault")
 		}
 		return false, nil, nil
 	})
 	c.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := c.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		c.watching <- struct{}{} // what changes between list and watch is lost on the fake
+		c.watching <- struct{}{} // the fake client loses changes between list and watch
 		return true, stream, err
 	})
 	return c
