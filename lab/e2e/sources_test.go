@@ -63,7 +63,7 @@ func TestTheRecordsOfAFileOrACommandAreFollowed(t *testing.T) {
 				s.quiet(func() {
 					text := records(s.t, all[0])
 					s.must(os.WriteFile(file, []byte(text[:len(text)/2]), 0o600)) // in place, not in one step
-					s.degraded("it ends in the midst")
+					s.degraded("truncated after")
 				})
 			})
 			s.step("a bad record leaves its node as it was", func(s *stage) {

@@ -9,13 +9,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// changeTracker is what a source has told, and what of it waits to be taken. Pure: no clock, no client.
+// changeTracker computes what changed between reads. It is pure: it has no clock and no client.
 type changeTracker struct {
-	source       string                      // for people
-	candidates   map[string]roster.Candidate // the last word about each node, by name
-	dirty        map[string]struct{}         // names to tell of
-	lastValid    map[string]roster.Candidate // good words that became bad before they were taken
-	partialError string
+	source       string                      // describes the origin in messages
+	candidates   map[string]roster.Candidate // as last read, by name
+	dirty        map[string]struct{}         // names that changed since takeChanges
+	lastValid    map[string]roster.Candidate // valid candidates that became invalid before takeChanges
+	partialError string                      // describes the invalid records of the last read; empty: none
 }
 
 func newChangeTracker(source string) changeTracker {
@@ -27,15 +27,15 @@ func newChangeTracker(source string) changeTracker {
 	}
 }
 
-// apply takes in a sound reading.
+// apply replaces the candidates with those of a complete read.
 func (t *changeTracker) apply(records []record) {
 	read := make(map[string]struct{}, len(records))
-	var bad, nameless, kept int
-	var first record // of the bad ones
+	var invalid, nameless, kept int
+	var firstInvalid record
 	for _, r := range records {
 		if r.problem != "" {
-			if bad++; bad == 1 {
-				first = r
+			if invalid++; invalid == 1 {
+				firstInvalid = r
 			}
 		}
 		if r.name == "" {
@@ -49,7 +49,7 @@ func (t *changeTracker) apply(records []record) {
 		if _, ok := read[name]; ok {
 			continue
 		}
-		if nameless > 0 { // its record may be one of those that have lost their name
+		if nameless > 0 { // one of the records without a name may be its record
 			kept++
 			continue
 		}
@@ -58,31 +58,31 @@ func (t *changeTracker) apply(records []record) {
 		t.dirty[name] = struct{}{}
 	}
 	t.partialError = ""
-	if bad > 0 {
-		t.partialError = fmt.Sprintf("%d of %d records of %s cannot be used, the first: %s", bad, len(records), t.source, describeProblem(first))
+	if invalid > 0 {
+		t.partialError = fmt.Sprintf("%d of %d records of %s are invalid, the first: %s", invalid, len(records), t.source, describeProblem(firstInvalid))
 	}
 	if kept > 0 {
-		t.partialError += fmt.Sprintf("; %d nodes without a record are kept, since %d records have no readable name", kept, nameless)
+		t.partialError += fmt.Sprintf("; %d nodes without a record are kept because %d records have no valid name", kept, nameless)
 	}
 }
 
 func (t *changeTracker) upsert(c roster.Candidate) {
-	before, ok := t.candidates[c.Name]
-	if ok && equalCandidates(before, c) {
+	old, existed := t.candidates[c.Name]
+	if existed && equalCandidates(old, c) {
 		return
 	}
-	_, waits := t.dirty[c.Name]
+	_, isDirty := t.dirty[c.Name]
 	switch {
 	case c.Bad == "":
 		delete(t.lastValid, c.Name)
-	case ok && waits && before.Bad == "":
-		t.lastValid[c.Name] = before
+	case existed && isDirty && old.Bad == "":
+		t.lastValid[c.Name] = old
 	}
 	t.candidates[c.Name] = c
 	t.dirty[c.Name] = struct{}{}
 }
 
-// takeChanges returns what was told since the last time, sorted by name.
+// takeChanges returns the changes since the previous call, sorted by name.
 func (t *changeTracker) takeChanges() (changed []roster.Candidate, removed []string) {
 	for _, name := range slices.Sorted(maps.Keys(t.dirty)) {
 		if c, ok := t.lastValid[name]; ok {
@@ -99,13 +99,12 @@ func (t *changeTracker) takeChanges() (changed []roster.Candidate, removed []str
 	return changed, removed
 }
 
-// toCandidate is what the roster judges a record by.
 func (t *changeTracker) toCandidate(r record) roster.Candidate {
-	question := "what does " + t.source + " say"
+	question := "What is its record in " + t.source + "?"
 	if r.problem != "" {
 		return roster.Candidate{
 			Name: r.name,
-			Bad:  fmt.Sprintf("Its record in %s cannot be used (%s): mend the record.", t.source, r.problem),
+			Bad:  fmt.Sprintf("Its record in %s is invalid (%s). Correct the record.", t.source, r.problem),
 			Trail: []roster.Step{{
 				Stage: roster.StageSource, Question: question, Result: roster.Failed, Saw: r.quote,
 			}},
@@ -115,10 +114,10 @@ func (t *changeTracker) toCandidate(r record) roster.Candidate {
 	if r.ready {
 		c.State = roster.Ready
 	}
-	worker := roster.Step{Stage: roster.StageEligibility, Question: "is it a worker", Result: roster.Passed, Saw: "worker is true"}
+	worker := roster.Step{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "worker is true"}
 	if !r.worker {
 		c.Excluded = roster.ControlPlane
-		c.Advice = fmt.Sprintf("Its record in %s says that it is no worker, and only workers count: set worker to true if it is one.", t.source)
+		c.Advice = fmt.Sprintf("Its record in %s has worker set to false. Set it to true if the node is a worker.", t.source)
 		worker.Result, worker.Saw = roster.Failed, "worker is false"
 	}
 	c.Trail = []roster.Step{{
@@ -128,12 +127,12 @@ func (t *changeTracker) toCandidate(r record) roster.Candidate {
 	return c
 }
 
-// equalCandidates reports whether the roster would judge the two the same.
+// equalCandidates reports whether the roster would treat both in the same way.
 func equalCandidates(a, b roster.Candidate) bool {
 	return a.State == b.State && a.Excluded == b.Excluded && a.Bad == b.Bad && slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
-// describeProblem says what is wrong with a record, for someone who has to find it.
+// describeProblem names an invalid record and its problem. A record without a name is quoted.
 func describeProblem(r record) string {
 	if r.name != "" {
 		return fmt.Sprintf("%.80q: %s", r.name, r.problem)

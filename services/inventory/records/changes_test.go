@@ -16,7 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// recordKind is what a drawn reading makes of one node's record.
+// recordKind is the form of one node's record in a generated read.
 type recordKind string
 
 const (
@@ -29,8 +29,8 @@ const (
 	kindDuplicate recordKind = "duplicated"
 )
 
-// recordsOfKind is the record of the n-th node as that kind has it. Each node has an address of its own,
-// so that nothing but the reading decides what is told.
+// recordsOfKind returns the records of the n-th node. Each node has its own address, so that only
+// the read determines what is reported.
 func recordsOfKind(n int, k recordKind) []string {
 	name, ip := fmt.Sprintf("n%d", n), fmt.Sprintf("10.0.0.%d", 10+n)
 	switch k {
@@ -51,10 +51,10 @@ func recordsOfKind(n int, k recordKind) []string {
 func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text string
-		var fail error
-		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
-		truth := map[string]roster.State{}       // what the sound readings so far leave
-		prompt := rapid.Bool().Draw(t, "prompt") // what is told is taken at once
+		var readErr error
+		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
+		model := map[string]roster.State{}       // the expected nodes after the valid reads so far
+		prompt := rapid.Bool().Draw(t, "prompt") // take every update immediately
 		for range rapid.IntRange(1, 30).Draw(t, "reads") {
 			var all []string
 			kinds := map[string]recordKind{}
@@ -66,72 +66,72 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 				kinds[fmt.Sprintf("n%d", n)] = k
 				all = append(all, recordsOfKind(n, k)...)
 			}
-			text, fail = arrayJSON(all...), nil
-			sound := !slices.Contains(slices.Collect(maps.Values(kinds)), kindDuplicate)
-			switch rapid.IntRange(0, 5).Draw(t, "mishap") {
+			text, readErr = arrayJSON(all...), nil
+			valid := !slices.Contains(slices.Collect(maps.Values(kinds)), kindDuplicate)
+			switch rapid.IntRange(0, 5).Draw(t, "fault") {
 			case 0:
-				text, sound = text[:rapid.IntRange(0, len(strings.TrimSpace(text))-1).Draw(t, "cut")], false
+				text, valid = text[:rapid.IntRange(0, len(strings.TrimSpace(text))-1).Draw(t, "cut")], false
 			case 1:
-				fail, sound = errors.New("boom"), false
+				readErr, valid = errors.New("boom"), false
 			}
-			if sound {
-				applyToModel(truth, kinds)
+			if valid {
+				applyToModel(model, kinds)
 			}
 			_, err := f.source.refresh(t.Context(), rapid.SampledFrom([]cause{causeVerify, causeChange}).Draw(t, "cause"))
-			if (err == nil) != sound {
-				t.Fatalf("sound is %t, and the error is %v:\n%s", sound, err, text)
+			if (err == nil) != valid {
+				t.Fatalf("valid is %t, and the error is %v:\n%s", valid, err, text)
 			}
 			if prompt || rapid.Bool().Draw(t, "take") {
-				f.ingestAndCompare(t, truth, prompt)
+				f.ingestAndCompare(t, model, prompt)
 			}
 		}
-		f.ingestAndCompare(t, truth, prompt)
+		f.ingestAndCompare(t, model, prompt)
 	})
 }
 
-// applyToModel is what a sound reading says, in the plainest words.
-func applyToModel(truth map[string]roster.State, kinds map[string]recordKind) {
-	lostName := slices.Contains(slices.Collect(maps.Values(kinds)), kindNameless)
+// applyToModel applies a valid read in the simplest possible way.
+func applyToModel(model map[string]roster.State, kinds map[string]recordKind) {
+	hasNameless := slices.Contains(slices.Collect(maps.Values(kinds)), kindNameless)
 	for name, k := range kinds {
 		switch {
 		case k == kindReady:
-			truth[name] = roster.Ready
+			model[name] = roster.Ready
 		case k == kindNotReady:
-			truth[name] = roster.NotReady
+			model[name] = roster.NotReady
 		case k == kindNotWorker:
-			delete(truth, name)
-		case k == kindAbsent && !lostName:
-			delete(truth, name)
+			delete(model, name)
+		case k == kindAbsent && !hasNameless:
+			delete(model, name)
 		}
 	}
 }
 
-func (f *testFeed) ingestAndCompare(t *rapid.T, truth map[string]roster.State, exact bool) {
-	news := f.source.Take()
-	for _, c := range news.Changed {
-		if slices.Contains(news.Removed, c.Name) {
+func (f *testFeed) ingestAndCompare(t *rapid.T, model map[string]roster.State, exact bool) {
+	update := f.source.Take()
+	for _, c := range update.Changed {
+		if slices.Contains(update.Removed, c.Name) {
 			t.Fatalf("%q is changed and removed", c.Name)
 		}
 	}
-	f.roster.Hear(time.Now(), news)
+	f.roster.Hear(time.Now(), update)
 	got := map[string]roster.State{}
 	for _, n := range f.roster.Nodes() {
 		got[n.Name] = n.State
 	}
-	if !exact { // a node that went and came back spoiled between two Takes never went, for who takes
-		maps.DeleteFunc(got, func(name string, _ roster.State) bool { _, ok := truth[name]; return !ok })
+	if !exact { // a node that was removed and became invalid between two Takes was never removed for the taker
+		maps.DeleteFunc(got, func(name string, _ roster.State) bool { _, ok := model[name]; return !ok })
 	}
-	if d := cmp.Diff(truth, got); d != "" {
-		t.Fatalf("the roster has other nodes (-truth +roster):\n%s", d)
+	if d := cmp.Diff(model, got); d != "" {
+		t.Fatalf("nodes differ (-model +roster):\n%s", d)
 	}
 }
 
 func TestReportsOnlyDifferences(t *testing.T) {
-	state := newChangeTracker("the test")
+	tracker := newChangeTracker("the test")
 	for _, step := range []struct {
-		reading          []string
+		records          []string
 		changed, removed []string
-		flaw             bool
+		isPartial        bool
 	}{
 		{[]string{recordA, recordB}, []string{"a", "b"}, nil, false},
 		{[]string{recordB, recordA}, nil, nil, false},
@@ -145,18 +145,18 @@ func TestReportsOnlyDifferences(t *testing.T) {
 		{nil, nil, []string{"a"}, false},
 		{nil, nil, nil, false},
 	} {
-		records, err := parseRecords([]byte(arrayJSON(step.reading...)))
+		records, err := parseRecords([]byte(arrayJSON(step.records...)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		state.apply(records)
-		changed, removed := state.takeChanges()
+		tracker.apply(records)
+		changed, removed := tracker.takeChanges()
 		var names []string
 		for _, c := range changed {
 			names = append(names, c.Name)
 		}
-		if d := cmp.Diff(step.changed, names) + cmp.Diff(step.removed, removed); d != "" || (state.partialError != "") != step.flaw {
-			t.Errorf("%v: flaw %q\n%s", step.reading, state.partialError, d)
+		if d := cmp.Diff(step.changed, names) + cmp.Diff(step.removed, removed); d != "" || (tracker.partialError != "") != step.isPartial {
+			t.Errorf("%v: partial error %q\n%s", step.records, tracker.partialError, d)
 		}
 	}
 }

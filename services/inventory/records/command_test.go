@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newShellReader runs a script, in which $0 is a file of its own to write to.
+// newShellReader returns a reader that runs a script. $0 in it is the path of a file to write.
 func newShellReader(t *testing.T, script string, log *slog.Logger) (r Reader, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "file")
@@ -32,7 +32,7 @@ var discardLogger = slog.New(slog.DiscardHandler)
 func TestBadInputOfACommand(t *testing.T) {
 	var dir string
 	script := func(t *testing.T, text string) { replaceFile(t, filepath.Join(dir, "script"), text) }
-	spoil := func(text string) func(*testing.T, *testFeed) error {
+	runScript := func(text string) func(*testing.T, *testFeed) error {
 		return func(t *testing.T, f *testFeed) error {
 			script(t, text)
 			return f.verify(t.Context())
@@ -42,10 +42,10 @@ func TestBadInputOfACommand(t *testing.T) {
 		{"it exits with an error, whatever it printed", "", degradedSet, "exit status 3"},
 		{"it is killed by a signal", "", degradedSet, "signal: terminated"},
 		{"it takes longer than 30 s", "", degradedSet, "context deadline exceeded"},
-		{"it prints without end", "", degradedSet, "it printed more than 16 MiB"},
-		{"it prints its records on stderr", "", degradedSet, "it is empty"},
+		{"its output is endless", "", degradedSet, "output exceeds 16 MiB"},
+		{"it prints its records on stderr", "", degradedSet, "empty; want"},
 		{"it exits and leaves a process behind that holds stdout open", "", syncedSet, ""},
-		{"the program has gone", "", degradedSet, "no such file or directory"},
+		{"the program was removed", "", degradedSet, "no such file or directory"},
 	}, badTexts...)
 	runBadInput(t, rows, func(t *testing.T) Reader {
 		dir = t.TempDir()
@@ -59,18 +59,18 @@ func TestBadInputOfACommand(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "text"), text)
 		script(t, "cat "+dir+"/text")
 	}, map[string]func(*testing.T, *testFeed) error{
-		"it exits with an error, whatever it printed": spoil("cat ${0%script}text; exit 3"),
-		"it is killed by a signal":                    spoil("kill $$"),
+		"it exits with an error, whatever it printed": runScript("cat ${0%script}text; exit 3"),
+		"it is killed by a signal":                    runScript("kill $$"),
 		"it takes longer than 30 s": func(t *testing.T, f *testFeed) error {
 			script(t, "cat ${0%script}text; sleep 1000")
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // that it is 30 s shows elsewhere
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // instead of readTimeout
 			defer cancel()
 			return f.verify(ctx)
 		},
-		"it prints without end":                                       spoil("yes"),
-		"it prints its records on stderr":                             spoil("cat ${0%script}text >&2"),
-		"it exits and leaves a process behind that holds stdout open": spoil("cat ${0%script}text; sleep 1000 &"),
-		"the program has gone": func(t *testing.T, f *testFeed) error {
+		"its output is endless":                                       runScript("yes"),
+		"it prints its records on stderr":                             runScript("cat ${0%script}text >&2"),
+		"it exits and leaves a process behind that holds stdout open": runScript("cat ${0%script}text; sleep 1000 &"),
+		"the program was removed": func(t *testing.T, f *testFeed) error {
 			program := filepath.Join(dir, "program")
 			must(t, os.Rename(program, program+".gone"))
 			defer func() { must(t, os.Rename(program+".gone", program)) }()
@@ -95,7 +95,7 @@ func TestBadInputOfACommand(t *testing.T) {
 func TestCommandLeavesNoProcess(t *testing.T) {
 	for _, tc := range []struct {
 		name, script string
-		want         string // what is read; empty: an error
+		want         string // what Read returns; empty: an error
 	}{
 		{"when the program waits for its child", "sleep 1000 & echo $! >$0.new; mv $0.new $0; wait", ""},
 		{"when it ignores every signal that can be ignored", "trap '' TERM INT HUP; sleep 1000 & echo $! >$0.new; mv $0.new $0; while :; do wait; done", ""},
@@ -113,10 +113,10 @@ func TestCommandLeavesNoProcess(t *testing.T) {
 				}
 				pid <- n
 			}()
-			began := time.Now()
+			startedAt := time.Now()
 			data, err := r.Read(ctx)
-			if string(data) != tc.want || (err == nil) != (tc.want != "") || time.Since(began) > 5*time.Second {
-				t.Errorf("after %s: %q, %v", time.Since(began), data, err)
+			if string(data) != tc.want || (err == nil) != (tc.want != "") || time.Since(startedAt) > 5*time.Second {
+				t.Errorf("after %s: %q, %v", time.Since(startedAt), data, err)
 			}
 			awaitGone(t, <-pid)
 		})
@@ -128,18 +128,18 @@ func TestCommandDoesNotWaitForDetachedProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	r, file := newShellReader(t, "echo '[]'; setsid sleep 1000 & echo $! >$0.new; mv $0.new $0; while ! cut -d ' ' -f 6 /proc/$!/stat | grep -q $!; do :; done", discardLogger)
-	began := time.Now()
+	startedAt := time.Now()
 	data, err := r.Read(t.Context())
 	pid := awaitPID(file)
 	if kill := syscall.Kill(pid, syscall.SIGKILL); kill != nil {
-		t.Errorf("it has not left the group: %v", kill)
+		t.Errorf("the process has not left the group: %v", kill)
 	}
-	if string(data) != "[]\n" || err != nil || time.Since(began) > 5*time.Second {
-		t.Errorf("after %s: %q, %v", time.Since(began), data, err)
+	if string(data) != "[]\n" || err != nil || time.Since(startedAt) > 5*time.Second {
+		t.Errorf("after %s: %q, %v", time.Since(startedAt), data, err)
 	}
 }
 
-// awaitPID waits until a script has written a process ID, which tells nobody.
+// awaitPID waits until a script has written a process ID and returns it, or 0 after a timeout.
 func awaitPID(file string) int {
 	for range 1000 {
 		if text, err := os.ReadFile(file); err == nil {
@@ -151,7 +151,7 @@ func awaitPID(file string) int {
 	return 0
 }
 
-// awaitGone waits until there is no such process; one that nobody has buried yet is gone too.
+// awaitGone waits until a process has exited; a zombie counts as exited.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	if pid <= 1 {
@@ -165,7 +165,7 @@ func awaitGone(t *testing.T, pid int) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	syscall.Kill(pid, syscall.SIGKILL)
-	t.Errorf("process %d is left", pid)
+	t.Errorf("process %d still runs", pid)
 }
 
 func TestCommandArgumentsAndEnvironment(t *testing.T) {
@@ -203,16 +203,16 @@ func TestLogsBoundedStderr(t *testing.T) {
 			t.Errorf("line %d is %.100s, want %s", i, lines[i], want)
 		}
 	}
-	if last := lines[len(lines)-1]; !strings.Contains(last, "more on stderr than is logged") {
+	if last := lines[len(lines)-1]; !strings.Contains(last, "command stderr truncated") {
 		t.Errorf("the last line is %s", last)
 	}
 }
 
 func TestParseArgs(t *testing.T) {
 	for _, tc := range []struct {
-		text string
-		want []string
-		bad  bool
+		text    string
+		want    []string
+		wantErr bool
 	}{
 		{"", nil, false},
 		{"  ", nil, false},
@@ -230,7 +230,7 @@ func TestParseArgs(t *testing.T) {
 		{`a\ b`, nil, true},
 	} {
 		got, err := ParseArgs(tc.text)
-		if d := cmp.Diff(len(tc.want), len(got)) + cmp.Diff(strings.Join(tc.want, "|"), strings.Join(got, "|")); d != "" || (err != nil) != tc.bad {
+		if d := cmp.Diff(len(tc.want), len(got)) + cmp.Diff(strings.Join(tc.want, "|"), strings.Join(got, "|")); d != "" || (err != nil) != tc.wantErr {
 			t.Errorf("%q: %q, %v", tc.text, got, err)
 		}
 	}

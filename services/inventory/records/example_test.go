@@ -14,7 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// urlReader is a whole new source: the records that a URL answers with.
+// urlReader is a complete new source: the records at a URL.
 type urlReader struct{ url string }
 
 func (w urlReader) Read(ctx context.Context) ([]byte, error) {
@@ -27,7 +27,7 @@ func (w urlReader) Read(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK { // whatever its body says
+	if response.StatusCode != http.StatusOK { // an error page is not a set of records
 		return nil, fmt.Errorf("%s answered %s", w.url, response.Status)
 	}
 	return io.ReadAll(io.LimitReader(response.Body, records.MaxBytes+1))
@@ -41,9 +41,9 @@ func Example() {
 	defer http.DefaultClient.CloseIdleConnections()
 
 	source := records.New(records.Config{
-		Reader: urlReader{server.URL}, Name: "the web", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Reader: urlReader{server.URL}, Name: "the URL " + server.URL, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
-	_, err := source.Verify(context.Background(), roster.Full) // when to look is the roster's business
+	_, err := source.Verify(context.Background(), roster.Full) // the roster decides when to verify
 	for _, node := range source.Take().Changed {
 		fmt.Println(node.Name, node.State, node.InternalIPs, err)
 	}

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recordJSON is a record as a script prints it.
+// recordJSON returns a record as a script prints it.
 func recordJSON(name, ip string, ready, worker bool) string {
 	return fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":%t,"worker":%t}`, name, ip, ready, worker)
 }
@@ -32,10 +32,10 @@ var (
 	validJSON = arrayJSON(recordA, recordB)
 )
 
-// syncedSet is what the feed says of it.
+// syncedSet is the summary after reading validJSON.
 const syncedSet = "synced: a ready 10.0.0.11, b ready 10.0.0.12"
 
-// testFeed is a source and the roster that hears it.
+// testFeed is a source and the roster that ingests its updates.
 type testFeed struct {
 	source *Source
 	roster *roster.Roster
@@ -48,30 +48,30 @@ func newTestFeed(r Reader) *testFeed {
 	}
 }
 
-// verify does what the inventory does when the roster wants a look.
+// verify does what the inventory does when the roster requests a verification.
 func (f *testFeed) verify(ctx context.Context) error {
-	began := time.Now()
-	mark, err := f.source.Verify(ctx, roster.Full)
+	startedAt := time.Now()
+	number, err := f.source.Verify(ctx, roster.Full)
 	f.roster.Hear(time.Now(), f.source.Take())
-	f.roster.Looked(time.Now(), began, roster.Full, mark, err)
+	f.roster.Looked(time.Now(), startedAt, roster.Full, number, err)
 	return err
 }
 
 func (f *testFeed) membership() roster.Part { return f.roster.Status(time.Now()).Membership }
 
-// summary is what the feed tells of membership and nodes, in a line.
+// summary returns membership and nodes in one line.
 func (f *testFeed) summary() string {
-	var told []string
+	var nodes []string
 	for _, n := range f.roster.Nodes() {
-		told = append(told, fmt.Sprintf("%s %s %s", n.Name, n.State, n.Addresses[0]))
+		nodes = append(nodes, fmt.Sprintf("%s %s %s", n.Name, n.State, n.Addresses[0]))
 	}
 	for _, o := range f.roster.Omitted() {
-		told = append(told, fmt.Sprintf("%s left out (%s)", o.Name, o.Reason))
+		nodes = append(nodes, fmt.Sprintf("%s omitted (%s)", o.Name, o.Reason))
 	}
-	return f.membership().Sync.String() + ": " + strings.Join(told, ", ")
+	return f.membership().Sync.String() + ": " + strings.Join(nodes, ", ")
 }
 
-// fakeReader reads what it is set to, and can be told that something changed.
+// fakeReader calls its functions.
 type fakeReader struct {
 	read  func(context.Context) ([]byte, error)
 	watch func(ctx context.Context, changed func()) error
@@ -80,49 +80,50 @@ type fakeReader struct {
 func (f *fakeReader) Read(ctx context.Context) ([]byte, error)        { return f.read(ctx) }
 func (f *fakeReader) Watch(ctx context.Context, changed func()) error { return f.watch(ctx, changed) }
 
-// badInput is one way in which a source goes wrong after it was well, and what the feed says then.
+// badInput is a fault of a source that worked before, and the resulting summary.
 type badInput struct {
 	title  string
-	text   string // what it reads then, unless it is spoiled otherwise
+	text   string // the input, unless runBadInput has another fault for it
 	want   string
-	reason string // part of the status' reason
+	reason string // substring of the reason in the status
 }
 
-// degradedSet is what the feed says as long as nothing can be used.
+// degradedSet is the summary after validJSON was read and later reads fail.
 const degradedSet = "degraded: a ready 10.0.0.11, b ready 10.0.0.12"
 
-// badTexts are the ways in which the text can be bad, whatever it is read from.
+// badTexts are the faults of the text, for every kind of reader.
 var badTexts = []badInput{
-	{"nothing at all", "", degradedSet, "it is empty"},
-	{"half of the JSON", validJSON[:len(validJSON)-20], degradedSet, "it ends in the midst, after 1 whole records"},
-	{"no JSON", "Traceback (most recent call last):\n", degradedSet, "it is no JSON array of records"},
-	{"an error in place of the array", `{"error":"unauthorized"}`, degradedSet, "it is no JSON array of records"},
-	{"something after the array", validJSON + validJSON, degradedSet, "something follows the end"},
+	{"empty input", "", degradedSet, "empty; want"},
+	{"truncated JSON", validJSON[:len(validJSON)-20], degradedSet, "truncated after 1 records"},
+	{"not JSON", "Traceback (most recent call last):\n", degradedSet, "not a JSON array of records"},
+	{"an error instead of the array", `{"error":"unauthorized"}`, degradedSet, "not a JSON array of records"},
+	{"trailing data after the array", validJSON + validJSON, degradedSet, "trailing data after JSON array"},
 	{"more than 16 MiB", "[" + strings.Repeat(" ", MaxBytes), degradedSet, "16 MiB"},
 	{"two records of one name", arrayJSON(recordA, recordB, recordJSON("a", "10.0.0.13", true, true)), degradedSet, `two records have the name "a"`},
 	{"two records of one address", arrayJSON(recordA, recordJSON("b", "::ffff:10.0.0.11", true, true)), degradedSet, `the records of "a" and "b" have the same address 10.0.0.11`},
 	{
 		"a known node's record lacks a field", arrayJSON(recordA, `{"name":"b","private_ip":"10.0.0.12","worker":true}`),
-		degradedSet, `1 of 2 records of the test cannot be used, the first: "b": ready is absent`,
+		degradedSet, `1 of 2 records of the test are invalid, the first: "b": ready is missing`,
 	},
 	{
-		"a known node's address is no address", arrayJSON(recordA, recordJSON("b", "10.0.0.300", true, true)),
-		degradedSet, `"b": private_ip is "10.0.0.300", which is no IP address`,
+		"a known node's address is invalid", arrayJSON(recordA, recordJSON("b", "10.0.0.300", true, true)),
+		degradedSet, `"b": private_ip is "10.0.0.300", want an IP address`,
 	},
 	{
-		"a new node's record cannot be used", arrayJSON(recordA, recordB, recordJSON("c", "127.0.0.1", true, true)),
-		degradedSet + ", c left out (invalid_record)", `"c": private_ip is 127.0.0.1, which no node can be reached at`,
+		"a new node's record is invalid", arrayJSON(recordA, recordB, recordJSON("c", "127.0.0.1", true, true)),
+		degradedSet + ", c omitted (invalid_record)", `"c": private_ip is 127.0.0.1, want an address that other hosts can reach`,
 	},
 	{
 		"a record without a name", arrayJSON(recordA, `{"private_ip":"10.0.0.12","ready":true,"worker":true}`),
-		degradedSet, "name is absent; 1 nodes without a record are kept, since 1 records have no readable name",
+		degradedSet, "name is missing; 1 nodes without a record are kept because 1 records have no valid name",
 	},
 	{"an empty array", "[]", "synced: ", ""},
-	{"a node is no worker any more", arrayJSON(recordA, recordJSON("b", "10.0.0.12", true, false)), "synced: a ready 10.0.0.11, b left out (control_plane)", ""},
+	{"a node is no longer a worker", arrayJSON(recordA, recordJSON("b", "10.0.0.12", true, false)), "synced: a ready 10.0.0.11, b omitted (control_plane)", ""},
 }
 
-// runBadInput runs the ways in which a source can go wrong, each from a source that is well and back to it.
-func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, set func(t *testing.T, title, text string), spoil map[string]func(*testing.T, *testFeed) error) {
+// runBadInput tests each fault on a working source, and that the source works again afterwards.
+// inject has the faults that are not a text, by title.
+func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, set func(t *testing.T, title, text string), inject map[string]func(*testing.T, *testFeed) error) {
 	t.Helper()
 	for _, row := range rows {
 		t.Run(row.title, func(t *testing.T) {
@@ -131,8 +132,8 @@ func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, se
 			if err := f.verify(t.Context()); err != nil || f.summary() != syncedSet {
 				t.Fatalf("before: %v, %s", err, f.summary())
 			}
-			if s := spoil[row.title]; s != nil {
-				s(t, f)
+			if fault := inject[row.title]; fault != nil {
+				fault(t, f)
 			} else {
 				set(t, row.title, row.text)
 				f.verify(t.Context())
@@ -148,7 +149,7 @@ func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, se
 	}
 }
 
-// checkDocumented compares the rows with those of the documentation's table.
+// checkDocumented compares the titles with the rows of the table in docs/sources.
 func checkDocumented(t *testing.T, kind string, titles []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/sources/" + kind + ".md")

@@ -12,19 +12,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// kubeletDataLink is the symbolic link that a kubelet replaces when a mounted ConfigMap or Secret changes:
-// the file itself is a link through it and never does.
+// kubeletDataLink is the symbolic link that the kubelet replaces when a mounted ConfigMap or Secret
+// changes. The file itself is a link through it and never changes.
 const kubeletDataLink = "..data"
 
-// NewFileReader reads a file. It watches the file's directory and not the file, which is another one after each
-// replacement, or may not be there yet.
+// NewFileReader returns a Reader of a file. It watches the directory rather than the file, which may
+// not exist yet, and which is a different one after each replacement.
 func NewFileReader(path string) Reader { return &fileReader{path: path} }
 
 type fileReader struct{ path string }
 
-// Read reads the file whole.
+// Read returns the content of the file.
 func (f *fileReader) Read(context.Context) ([]byte, error) {
-	// Without O_NONBLOCK, opening a pipe waits for whoever may write to it.
+	// Without O_NONBLOCK, opening a pipe blocks until there is a writer.
 	in, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -33,22 +33,22 @@ func (f *fileReader) Read(context.Context) ([]byte, error) {
 	if info, err := in.Stat(); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open %s: it is no regular file", f.path)
+		return nil, fmt.Errorf("open %s: not a regular file", f.path)
 	}
 	return io.ReadAll(io.LimitReader(in, MaxBytes+1))
 }
 
-// Watch tells when the file may have changed.
+// Watch calls changed when the file may have changed.
 func (f *fileReader) Watch(ctx context.Context, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch files: %w", err)
+		return fmt.Errorf("create file watch: %w", err)
 	}
 	defer func() { _ = w.Close() }()
 	dir, base := filepath.Split(filepath.Clean(f.path))
 	dir = filepath.Clean(dir)
 	if err := w.Add(dir); err != nil {
-		return fmt.Errorf("watch the directory of %s: %w", f.path, err)
+		return fmt.Errorf("watch directory of %s: %w", f.path, err)
 	}
 	changed()
 	for {
@@ -58,7 +58,7 @@ func (f *fileReader) Watch(ctx context.Context, changed func()) error {
 		case e := <-w.Events:
 			switch name := filepath.Base(e.Name); {
 			case filepath.Clean(e.Name) == dir && e.Op.Has(fsnotify.Remove|fsnotify.Rename):
-				return fmt.Errorf("watch %s: the directory has gone", dir)
+				return fmt.Errorf("watch %s: directory was removed", dir)
 			case name == base || name == kubeletDataLink:
 				changed()
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// must fails the test on an error of its scaffolding.
+// must ends the test if its setup fails.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -23,7 +23,7 @@ func writeFile(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// replaceFile puts a new file in the place of one, as everyone should.
+// replaceFile replaces a file atomically.
 func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	writeFile(t, path+".new", text)
@@ -32,10 +32,10 @@ func replaceFile(t *testing.T, path, text string) {
 
 func TestBadInputOfAFile(t *testing.T) {
 	var path string
-	inPlaceOfIt := func(put func(t *testing.T)) func(*testing.T, *testFeed) error {
+	withReplacement := func(replace func(t *testing.T)) func(*testing.T, *testFeed) error {
 		return func(t *testing.T, f *testFeed) error {
 			must(t, os.Remove(path))
-			put(t)
+			replace(t)
 			err := f.verify(t.Context())
 			must(t, os.RemoveAll(path))
 			return err
@@ -43,17 +43,17 @@ func TestBadInputOfAFile(t *testing.T) {
 	}
 	rows := append([]badInput{
 		{"the file is not there", "", degradedSet, "no such file or directory"},
-		{"a directory is in its place", "", degradedSet, "it is no regular file"},
-		{"a pipe that nobody writes to is in its place", "", degradedSet, "it is no regular file"},
-		{"it is being written in place", "", degradedSet, "it is empty"},
+		{"a directory is in its place", "", degradedSet, "not a regular file"},
+		{"a pipe without a writer is in its place", "", degradedSet, "not a regular file"},
+		{"it is being written in place", "", degradedSet, "empty; want"},
 	}, badTexts...)
 	runBadInput(t, rows, func(t *testing.T) Reader {
 		path = filepath.Join(t.TempDir(), "nodes.json")
 		return NewFileReader(path)
 	}, func(t *testing.T, _, text string) { replaceFile(t, path, text) }, map[string]func(*testing.T, *testFeed) error{
-		"the file is not there":                        inPlaceOfIt(func(*testing.T) {}),
-		"a directory is in its place":                  inPlaceOfIt(func(t *testing.T) { must(t, os.Mkdir(path, 0o700)) }),
-		"a pipe that nobody writes to is in its place": inPlaceOfIt(func(t *testing.T) { must(t, syscall.Mkfifo(path, 0o600)) }),
+		"the file is not there":                   withReplacement(func(*testing.T) {}),
+		"a directory is in its place":             withReplacement(func(t *testing.T) { must(t, os.Mkdir(path, 0o700)) }),
+		"a pipe without a writer is in its place": withReplacement(func(t *testing.T) { must(t, syscall.Mkfifo(path, 0o600)) }),
 		"it is being written in place": func(t *testing.T, f *testFeed) error {
 			out, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 			must(t, err)
@@ -97,8 +97,8 @@ func TestFileWatchReportsChanges(t *testing.T) {
 	}{
 		{"an atomic replacement", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) { replaceFile(t, path, arrayJSON(recordA)) }},
 		{"a write in place", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) { writeFile(t, path, arrayJSON(recordA)) }},
-		{"a file that comes", func(*testing.T, string) {}, func(t *testing.T, path string) { writeFile(t, path, arrayJSON(recordA)) }},
-		{"a file that goes and comes back", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) {
+		{"a new file", func(*testing.T, string) {}, func(t *testing.T, path string) { writeFile(t, path, arrayJSON(recordA)) }},
+		{"a file that is removed and written again", func(t *testing.T, path string) { writeFile(t, path, validJSON) }, func(t *testing.T, path string) {
 			must(t, os.Remove(path))
 			writeFile(t, path, arrayJSON(recordA))
 		}},
@@ -114,23 +114,24 @@ func TestFileWatchReportsChanges(t *testing.T) {
 			up := make(chan struct{})
 			f.source.reader = signalingReader{f.source.reader.(*fileReader), up}
 			defer startSource(t, f.source)()
-			<-up // without it the first read alone might find the change
+			<-up // otherwise the first read might find the change
 			f.verify(t.Context())
 			tc.after(t, path)
-			// A change makes no look: membership stays what the look made of it.
+			// A change is not a verification, so that it does not affect membership.
 			for f.summary() != "synced: a ready 10.0.0.11" && f.summary() != "unsynced: a ready 10.0.0.11" {
 				select {
 				case <-f.source.Changed():
 					f.roster.Hear(time.Now(), f.source.Take())
 				case <-time.After(5 * time.Second):
-					t.Fatalf("nothing was told: %s", f.summary())
+					t.Fatalf("timed out with %s", f.summary())
 				}
 			}
 		})
 	}
 }
 
-// signalingReader is a file that tells when its watch is up and has provoked its first read.
+// signalingReader is a file reader that closes up when its watch has started, instead of the
+// first call of changed.
 type signalingReader struct {
 	*fileReader
 
@@ -149,7 +150,7 @@ func (u signalingReader) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// mountConfigMap does what a kubelet does when a ConfigMap changes.
+// mountConfigMap does what the kubelet does when a ConfigMap changes.
 func mountConfigMap(t *testing.T, dir, version, text string) {
 	t.Helper()
 	must(t, os.Mkdir(filepath.Join(dir, "..v"+version), 0o700))
@@ -164,18 +165,18 @@ func TestFileWatchIgnoresOtherFilesAndEndsWithDirectory(t *testing.T) {
 	path := filepath.Join(dir, "nodes.json")
 	calls, ended := make(chan struct{}, 100), make(chan error, 1)
 	go func() { ended <- NewFileReader(path).(*fileReader).Watch(t.Context(), func() { calls <- struct{}{} }) }()
-	<-calls // it is up
+	<-calls // the watch has started
 	for range 10 {
 		writeFile(t, filepath.Join(dir, "other.json"), validJSON)
 	}
 	writeFile(t, path, validJSON)
 	<-calls
 	must(t, os.Rename(dir, dir+".old"))
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the directory has gone") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "directory was removed") {
 		t.Errorf("got %v", err)
 	}
 	if n := len(calls); n > 2 { // creation and writing of nodes.json
-		t.Errorf("%d calls more than there were changes", n)
+		t.Errorf("%d more calls than changes", n)
 	}
 }
 

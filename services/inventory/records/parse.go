@@ -12,44 +12,44 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBytes bounds a reading, far above what the feed is made for.
+// MaxBytes limits a read. It is far above the records of the largest supported cluster.
 const MaxBytes = 16 << 20
 
 const (
 	maxRecords    = 100_000
-	maxNameBytes  = 253 // bytes of a node's name, as the feed allows
-	maxQuoteBytes = 200 // bytes of a bad record that are shown
+	maxNameBytes  = 253 // of a node's name, as the contract allows
+	maxQuoteBytes = 200 // of an invalid record that is shown in messages
 )
 
-// record is one element of a reading.
+// record is one element of the array.
 type record struct {
-	name          string     // empty: it has none that can be read
-	address       netip.Addr // canonical; zero: it has none that can be used
+	name          string     // empty: missing or invalid
+	address       netip.Addr // canonical; zero: missing or invalid
 	ready, worker bool
 
-	problem string // what is wrong with it; empty: nothing
-	quote   string // how it begins, if it is bad
+	problem string // why the record is invalid; empty: it is valid
+	quote   string // the start of an invalid record
 }
 
-// parseRecords reads a JSON array of records: {"name","private_ip","ready","worker"}, all four mandatory, in
-// any order, among any other fields. An error means that nothing of the reading can be used; a
-// record that cannot be used says so itself.
+// parseRecords parses a JSON array of records: {"name","private_ip","ready","worker"}, all four
+// mandatory, in any order; other fields are ignored. An error means that nothing can be used. An
+// invalid record is no error: it has a problem.
 func parseRecords(data []byte) ([]record, error) {
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("it is larger than %d MiB", MaxBytes>>20)
+		return nil, fmt.Errorf("larger than %d MiB", MaxBytes>>20)
 	}
 	in := json.NewDecoder(bytes.NewReader(data))
 	first, err := in.Token()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("it is empty: want a JSON array, which is [] where there are no nodes")
+		return nil, errors.New("empty; want a JSON array of records, [] if there are no nodes")
 	case err != nil || first != json.Delim('['):
-		return nil, errors.New("it is no JSON array of records")
+		return nil, errors.New("not a JSON array of records")
 	}
 	records := []record{}
 	for in.More() {
 		if len(records) == maxRecords {
-			return nil, fmt.Errorf("it has more than %d records", maxRecords)
+			return nil, fmt.Errorf("more than %d records", maxRecords)
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
@@ -61,38 +61,37 @@ func parseRecords(data []byte) ([]record, error) {
 		return nil, syntaxError(len(records), err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the end of its JSON array")
+		return nil, errors.New("trailing data after JSON array")
 	}
 	return records, findDuplicate(records)
 }
 
-// syntaxError says where a reading stops being JSON.
-func syntaxError(after int, err error) error {
+// syntaxError adds to a decoding error where the JSON ends or becomes invalid.
+func syntaxError(records int, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("it ends in the midst, after %d whole records", after)
+		return fmt.Errorf("truncated after %d records", records)
 	}
-	return fmt.Errorf("it is no JSON after %d whole records: %w", after, err)
+	return fmt.Errorf("invalid JSON after %d records: %w", records, err)
 }
 
-// findDuplicate finds a name or an address that two records share. All that can be read
-// counts, whatever else is wrong with its record: which of the two is right nobody knows.
+// findDuplicate returns an error if two records have the same name or address. Invalid records
+// count too, with what is valid of them: nothing tells which of the two is correct.
 func findDuplicate(records []record) error {
 	names := make(map[string]struct{}, len(records))
-	bearers := make(map[netip.Addr]int, len(records))
+	byAddress := make(map[netip.Addr]int, len(records))
 	for i, r := range records {
 		if _, ok := names[r.name]; ok && r.name != "" {
 			return fmt.Errorf("two records have the name %.80q", r.name)
 		}
 		names[r.name] = struct{}{}
-		if j, ok := bearers[r.address]; ok && r.address.IsValid() {
+		if j, ok := byAddress[r.address]; ok && r.address.IsValid() {
 			return fmt.Errorf("the records of %.80q and %.80q have the same address %s", records[j].name, r.name, r.address)
 		}
-		bearers[r.address] = i
+		byAddress[r.address] = i
 	}
 	return nil
 }
 
-// parseRecord reads one record.
 func parseRecord(raw json.RawMessage) record {
 	var r record
 	var problems []string
@@ -101,17 +100,17 @@ func parseRecord(raw json.RawMessage) record {
 			problems = append(problems, problem)
 		}
 	}
-	fields, twice := parseFields(raw)
+	fields, duplicates := parseFields(raw)
 	if fields == nil {
-		add("it is no JSON object")
+		add("not a JSON object")
 	} else {
 		r.name = parseName(fields["name"], add)
 		r.address = parseAddress(fields["private_ip"], add)
 		r.ready = parseBool("ready", fields["ready"], add)
 		r.worker = parseBool("worker", fields["worker"], add)
 	}
-	for _, field := range twice {
-		add(field + " is given twice")
+	for _, field := range duplicates {
+		add("duplicate field " + field)
 		if field == "name" {
 			r.name = ""
 		}
@@ -122,9 +121,10 @@ func parseRecord(raw json.RawMessage) record {
 	return r
 }
 
-// parseFields returns the fields of an object that mean something here, and which of them it has
-// twice: encoding/json would take the last one, and "NAME" for "name". Nil: it is no object.
-func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, twice []string) {
+// parseFields returns the four fields of an object, and which of them it has twice. encoding/json
+// would silently use the last duplicate, and accept "NAME" for "name". If raw is not an object,
+// fields is nil.
+func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, duplicates []string) {
 	in := json.NewDecoder(bytes.NewReader(raw))
 	if first, err := in.Token(); err != nil || first != json.Delim('{') {
 		return nil, nil
@@ -134,17 +134,17 @@ func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, twice 
 		key, err := in.Token()
 		var value json.RawMessage
 		if err != nil || in.Decode(&value) != nil {
-			return nil, nil // cannot be: what is in raw has been scanned before
+			return nil, nil // unreachable: raw is valid JSON
 		}
 		switch field, _ := key.(string); field {
 		case "name", "private_ip", "ready", "worker":
 			if _, ok := fields[field]; ok {
-				twice = append(twice, field)
+				duplicates = append(duplicates, field)
 			}
 			fields[field] = value
 		}
 	}
-	return fields, twice
+	return fields, duplicates
 }
 
 func parseName(value json.RawMessage, add func(string)) string {
@@ -155,8 +155,8 @@ func parseName(value json.RawMessage, add func(string)) string {
 		problem = "name is empty"
 	case len(text) > maxNameBytes:
 		problem = fmt.Sprintf("name is longer than %d bytes", maxNameBytes)
-	case strings.ContainsRune(text, utf8.RuneError): // also what the decoder made of bytes that are no UTF-8
-		problem = "name is no UTF-8"
+	case strings.ContainsRune(text, utf8.RuneError): // the decoder also replaces invalid UTF-8 with it
+		problem = "name is not valid UTF-8"
 	case strings.ContainsFunc(text, unicode.IsControl):
 		problem = "name has control characters"
 	default:
@@ -176,11 +176,11 @@ func parseAddress(value json.RawMessage, add func(string)) netip.Addr {
 	a = a.Unmap()
 	switch {
 	case err != nil:
-		problem = fmt.Sprintf("private_ip is %.60q, which is no IP address", text)
+		problem = fmt.Sprintf("private_ip is %.60q, want an IP address", text)
 	case a.Zone() != "":
-		problem = fmt.Sprintf("private_ip is %.60q, which has a zone", text)
-	case !a.IsGlobalUnicast(): // private addresses are, in this sense
-		problem = fmt.Sprintf("private_ip is %s, which no node can be reached at from elsewhere", a)
+		problem = fmt.Sprintf("private_ip is %.60q, want an address without a zone", text)
+	case !a.IsGlobalUnicast(): // includes private addresses
+		problem = fmt.Sprintf("private_ip is %s, want an address that other hosts can reach", a)
 	default:
 		return a
 	}
@@ -204,15 +204,15 @@ func parseString(field string, value json.RawMessage) (text, problem string) {
 	return text, ""
 }
 
-// typeError says why a value is not what is wanted.
+// typeError describes a value of the wrong type, or a missing one.
 func typeError(field string, value json.RawMessage, want string) string {
 	if value == nil {
-		return field + " is absent"
+		return field + " is missing"
 	}
 	return fmt.Sprintf("%s is %.40s, want %s", field, truncate(value), want)
 }
 
-// truncate makes one bounded line of a JSON value.
+// truncate returns the start of a JSON value as one line.
 func truncate(raw json.RawMessage) string {
 	text := string(raw[:min(len(raw), 4*maxQuoteBytes)])
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")

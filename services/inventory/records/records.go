@@ -1,7 +1,7 @@
-// Package records is the source of everything that can be read whole: a file, what a command
-// prints, a text, or whatever else a Reader reads. It promises that only a whole, sound reading
-// takes a node away, and that what cannot be read leaves all that was told as it is. It refuses to
-// guess: a record that lacks a field is a bad one, and says so.
+// Package records is the source for everything that can be read as a whole: a file, the output of
+// a command, a text, or whatever another Reader reads. It guarantees that only a complete and valid
+// read removes a node, and that a failed read changes nothing. It does not fill in missing fields:
+// a record without one is invalid.
 package records
 
 import (
@@ -18,28 +18,27 @@ import (
 )
 
 const (
-	// readTimeout is how long one read may take: enough for a script that walks through a slow
-	// API, and well before the roster calls the source silent.
+	// readTimeout is enough for a script that pages through a slow API, and well below the time
+	// after which the roster considers the source stale.
 	readTimeout = 30 * time.Second
-	// watchRetryInterval is the time between two attempts to watch.
+	// watchRetryInterval is the pause after a watch fails.
 	watchRetryInterval = 10 * time.Second
-	// minDebounce is the least time between two reads that a watch provokes, and the first pause
-	// after one that failed; the pauses double, and maxDebounce is the last.
+	// minDebounce is the pause after a read on a change, so that a burst of changes causes few
+	// reads. After failed reads the pauses double up to maxDebounce.
 	minDebounce = 50 * time.Millisecond
 	maxDebounce = 800 * time.Millisecond
 )
 
-// Reader reads the records of all nodes, in the format that docs/sources/file.md describes. Each
-// call is a fresh look at the outside: what it returns was the whole truth at some time during
-// the call. It gives up when ctx is done, and need read no more than MaxBytes and one byte.
-// It is never called twice at the same time.
+// Reader reads the records of all nodes, in the format of docs/sources/file.md. The result is
+// complete and was current at some time during the call. Read returns when ctx is done, and need
+// not read more than MaxBytes+1 bytes. Calls do not overlap.
 //
-// A Reader that can tell when to read again may have a second method:
+// A Reader that can detect changes may have a second method:
 //
 //	Watch(ctx context.Context, changed func()) error
 //
-// It calls changed, which never blocks, once it has begun to watch and whenever there may be something
-// new, until ctx is done. An error means that it cannot watch for now; it is then called again in a while.
+// Until ctx is done it calls changed, which never blocks, once the watch has started and after
+// every possible change. An error means that it cannot watch now; Watch is then called again later.
 type Reader interface {
 	Read(ctx context.Context) ([]byte, error)
 }
@@ -51,29 +50,29 @@ type watcher interface {
 // Config is what a Source needs. All fields are mandatory.
 type Config struct {
 	Reader     Reader
-	Name       string // what is read, for people: "the file /etc/nodes.json"
+	Name       string // describes the origin in messages: "the file /etc/nodes.json"
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Source tells what a Reader reads. Its methods are safe for concurrent use.
+// Source reports the nodes that a Reader reads. Its methods are safe for concurrent use.
 type Source struct {
 	reader        Reader
 	name          string
 	log           *slog.Logger
 	reads         *prometheus.CounterVec
-	readSlot      chan struct{} // capacity 1: held by whoever reads
-	readerChanged chan struct{} // capacity 1: there may be something new to read
+	readSlot      chan struct{} // capacity 1: full during a read
+	readerChanged chan struct{} // capacity 1: the Reader may have new data
 	changed       chan struct{} // capacity 1: there is something to take
 
 	mu          sync.Mutex
 	tracker     changeTracker
-	verified    uint64 // of the last look that read well
+	verified    uint64 // number of the last successful verification
 	lastContact time.Time
 	failure     string
 }
 
-// New returns a Source that has read nothing yet.
+// New returns a Source that has not read anything yet.
 func New(cfg Config) *Source {
 	s := &Source{
 		reader:        cfg.Reader,
@@ -92,7 +91,7 @@ func New(cfg Config) *Source {
 	return s
 }
 
-// Run watches, if the Reader can, until ctx is done; its error is then nil.
+// Run watches until ctx is done, if the Reader can watch, and then returns nil.
 func (s *Source) Run(ctx context.Context) error {
 	if w, ok := s.reader.(watcher); ok {
 		var watching sync.WaitGroup
@@ -104,25 +103,26 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// keepWatching keeps a watch up. Without one, changes are found by the next look: only later.
+// keepWatching restarts the Reader's watch when it fails. Without a watch, the next verification
+// finds the changes.
 func (s *Source) keepWatching(ctx context.Context, w watcher) {
-	nudge := func() { sendSignal(s.readerChanged) }
+	changed := func() { sendSignal(s.readerChanged) }
 	for logged := false; ; {
-		began := time.Now()
-		err := w.Watch(ctx, nudge)
+		startedAt := time.Now()
+		err := w.Watch(ctx, changed)
 		if ctx.Err() != nil {
 			return
 		}
-		if !logged || time.Since(began) > watchRetryInterval {
-			s.log.Warn("changes of the source are found by polling for now: it cannot be watched", "source", s.name, "error", err)
+		if !logged || time.Since(startedAt) > watchRetryInterval {
+			s.log.Warn("cannot watch source, polling instead", "source", s.name, "error", err)
 			logged = true
 		}
 		sleepContext(ctx, watchRetryInterval)
 	}
 }
 
-// readOnChange reads whenever the watch tells of something new. What fails is read again a few times
-// and then left to the next look: it is most likely being written.
+// readOnChange reads after every change. After a failed read it tries again a few times, because the data
+// is probably being written, and then leaves it to the next verification.
 func (s *Source) readOnChange(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -140,36 +140,36 @@ func (s *Source) readOnChange(ctx context.Context) {
 	}
 }
 
-// Changed receives when there is something to take. It has room for one signal, which
-// stands for any number of changes.
+// Changed receives a signal when there is something to take. It holds one signal, which stands
+// for any number of changes.
 func (s *Source) Changed() <-chan struct{} { return s.changed }
 
-// Take returns what was told since the last Take, for Roster.Hear. A node whose record was good and
-// then bad before it was taken comes twice, in this order: what was good must not be lost.
+// Take returns the changes since the previous Take. A node whose record was valid and then became
+// invalid appears twice, in this order, so that its last valid state is not lost.
 func (s *Source) Take() roster.News {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := roster.News{HeardAt: s.lastContact, Mark: s.verified, Failure: s.failure, Flaw: s.tracker.partialError}
-	if news.Changed, news.Removed = s.tracker.takeChanges(); len(news.Changed)+len(news.Removed) > 0 {
-		news.ChangedAt = s.lastContact
+	update := roster.News{HeardAt: s.lastContact, Mark: s.verified, Failure: s.failure, Flaw: s.tracker.partialError}
+	if update.Changed, update.Removed = s.tracker.takeChanges(); len(update.Changed)+len(update.Removed) > 0 {
+		update.ChangedAt = s.lastContact
 	}
 	s.lastContact, s.failure = time.Time{}, ""
-	return news
+	return update
 }
 
-// Verify reads afresh and tells what differs. Light and full looks are alike here: what can be
-// read whole has been caught up with once it was read.
-func (s *Source) Verify(ctx context.Context, _ roster.Look) (mark uint64, err error) {
-	mark, err = s.refresh(ctx, causeVerify)
+// Verify reads the records and reports the differences. Both modes are the same here: every read
+// is complete.
+func (s *Source) Verify(ctx context.Context, _ roster.Look) (number uint64, err error) {
+	number, err = s.refresh(ctx, causeVerify)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.mu.Lock()
-		s.failure = err.Error() // so that a good read that a watch provokes has the next look come at once
+		s.failure = err.Error() // until a successful read, after which the roster verifies again immediately
 		s.mu.Unlock()
 	}
-	return mark, err
+	return number, err
 }
 
-// cause is why the source is read.
+// cause is the reason for a read, a label of the metric.
 type cause string
 
 const (
@@ -177,8 +177,8 @@ const (
 	causeChange cause = "change"
 )
 
-// refresh reads, and tells what differs if the reading is sound. Only a look has a mark of its own.
-func (s *Source) refresh(ctx context.Context, why cause) (mark uint64, err error) {
+// refresh reads the records and applies the differences. Only a verification gets a number of its own.
+func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err error) {
 	select {
 	case s.readSlot <- struct{}{}:
 		defer func() { <-s.readSlot }()
@@ -204,13 +204,13 @@ func (s *Source) refresh(ctx context.Context, why cause) (mark uint64, err error
 	return s.verified, nil
 }
 
-// readRecords reads and parses.
+// readRecords reads and parses the records.
 func (s *Source) readRecords(ctx context.Context) ([]record, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	data, err := s.reader.Read(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer in time (%s at most): %w", readTimeout, err)
+		err = fmt.Errorf("no data within %s: %w", readTimeout, err)
 	}
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (s *Source) readRecords(ctx context.Context) ([]record, error) {
 func sendSignal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // one is waiting, and stands for this one too
+	default: // the pending signal stands for this one too
 	}
 }
 

@@ -19,25 +19,25 @@ import (
 )
 
 func TestNumbersVerifications(t *testing.T) {
-	text, fail := validJSON, error(nil)
-	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), fail }})
+	text, readErr := validJSON, error(nil)
+	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
 	for want := uint64(1); want < 4; want++ {
 		before := time.Now()
-		mark, err := f.source.Verify(t.Context(), roster.Light)
-		news := f.source.Take()
-		if err != nil || mark != want || news.Mark != want || news.HeardAt.Before(before) {
-			t.Fatalf("look %d: mark %d, %v, news %+v", want, mark, err, news)
+		number, err := f.source.Verify(t.Context(), roster.Light)
+		update := f.source.Take()
+		if err != nil || number != want || update.Mark != want || update.HeardAt.Before(before) {
+			t.Fatalf("verification %d: number %d, %v, update %+v", want, number, err, update)
 		}
 		if again := f.source.Take(); !again.HeardAt.IsZero() || again.Changed != nil || again.Mark != want {
-			t.Errorf("told twice: %+v", again)
+			t.Errorf("reported twice: %+v", again)
 		}
 	}
-	fail = errors.New("boom")
-	if mark, err := f.source.Verify(t.Context(), roster.Full); err == nil || mark != 0 {
-		t.Errorf("got %d, %v", mark, err)
+	readErr = errors.New("boom")
+	if number, err := f.source.Verify(t.Context(), roster.Full); err == nil || number != 0 {
+		t.Errorf("got %d, %v", number, err)
 	}
-	if news := f.source.Take(); news.Mark != 3 || news.Failure != "boom" || news.Removed != nil || !news.HeardAt.IsZero() {
-		t.Errorf("after an error: %+v", news)
+	if update := f.source.Take(); update.Mark != 3 || update.Failure != "boom" || update.Removed != nil || !update.HeardAt.IsZero() {
+		t.Errorf("after an error: %+v", update)
 	}
 }
 
@@ -48,28 +48,28 @@ func TestReportsRecordsWithSteps(t *testing.T) {
 	if _, err := f.source.Verify(t.Context(), roster.Full); err != nil {
 		t.Fatal(err)
 	}
-	source := func(saw string, result roster.Result) roster.Step {
-		return roster.Step{Stage: roster.StageSource, Question: "what does the test say", Result: result, Saw: saw}
+	sourceStep := func(detail string, result roster.Result) roster.Step {
+		return roster.Step{Stage: roster.StageSource, Question: "What is its record in the test?", Result: result, Saw: detail}
 	}
 	want := []roster.Candidate{
 		{
 			Name: "m", State: roster.Ready, InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, Excluded: roster.ControlPlane,
-			Advice: "Its record in the test says that it is no worker, and only workers count: set worker to true if it is one.",
+			Advice: "Its record in the test has worker set to false. Set it to true if the node is a worker.",
 			Trail: []roster.Step{
-				source(`{"name":"m","private_ip":"fd00::1","ready":true,"worker":false}`, roster.Passed),
-				{Stage: roster.StageEligibility, Question: "is it a worker", Result: roster.Failed, Saw: "worker is false"},
+				sourceStep(`{"name":"m","private_ip":"fd00::1","ready":true,"worker":false}`, roster.Passed),
+				{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Failed, Saw: "worker is false"},
 			},
 		},
 		{
 			Name: "w", State: roster.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
 			Trail: []roster.Step{
-				source(`{"name":"w","private_ip":"10.0.0.11","ready":false,"worker":true}`, roster.Passed),
-				{Stage: roster.StageEligibility, Question: "is it a worker", Result: roster.Passed, Saw: "worker is true"},
+				sourceStep(`{"name":"w","private_ip":"10.0.0.11","ready":false,"worker":true}`, roster.Passed),
+				{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "worker is true"},
 			},
 		},
 		{
-			Name: "x", Bad: "Its record in the test cannot be used (private_ip is absent, ready is absent, worker is absent): mend the record.",
-			Trail: []roster.Step{source(`{"name":"x"}`, roster.Failed)},
+			Name: "x", Bad: "Its record in the test is invalid (private_ip is missing, ready is missing, worker is missing). Correct the record.",
+			Trail: []roster.Step{sourceStep(`{"name":"x"}`, roster.Failed)},
 		},
 	}
 	if d := cmp.Diff(want, f.source.Take().Changed, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
@@ -92,7 +92,7 @@ func TestReadsOneAtATime(t *testing.T) {
 		free, reading := make(chan struct{}), atomic.Int32{}
 		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) {
 			if reading.Add(1) > 1 {
-				t.Error("two reads at a time")
+				t.Error("two reads at the same time")
 			}
 			defer reading.Add(-1)
 			<-free
@@ -120,14 +120,14 @@ func TestReadsOneAtATime(t *testing.T) {
 
 func TestReadTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
+		startedAt := time.Now()
 		f := newTestFeed(&fakeReader{read: func(ctx context.Context) ([]byte, error) {
 			<-ctx.Done()
 			return []byte("[]"), ctx.Err()
 		}})
 		err := f.verify(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "no answer in time (30s at most)") || time.Since(began) != 30*time.Second {
-			t.Errorf("got %v after %s", err, time.Since(began))
+		if err == nil || !strings.Contains(err.Error(), "no data within 30s") || time.Since(startedAt) != 30*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(startedAt))
 		}
 	})
 }
@@ -152,12 +152,12 @@ func TestReportsChangeImmediately(t *testing.T) {
 		f.verify(t.Context())
 		<-f.source.Changed()
 		text = arrayJSON(recordA)
-		began := time.Now()
+		startedAt := time.Now()
 		change <- struct{}{}
 		<-f.source.Changed()
-		news := f.source.Take()
-		if d := cmp.Diff([]string{"b"}, news.Removed); d != "" || news.Mark != 1 || news.HeardAt.IsZero() || time.Since(began) > 0 {
-			t.Errorf("after %s: %+v\n%s", time.Since(began), news, d)
+		update := f.source.Take()
+		if d := cmp.Diff([]string{"b"}, update.Removed); d != "" || update.Mark != 1 || update.HeardAt.IsZero() || time.Since(startedAt) > 0 {
+			t.Errorf("after %s: %+v\n%s", time.Since(startedAt), update, d)
 		}
 	})
 }
@@ -176,14 +176,14 @@ func TestRetriesPartiallyWrittenFile(t *testing.T) {
 			watch: func(ctx context.Context, changed func()) error { <-change; changed(); <-ctx.Done(); return nil },
 		})
 		defer startSource(t, f.source)()
-		began := time.Now()
+		startedAt := time.Now()
 		change <- struct{}{}
 		<-f.source.Changed()
-		if news := f.source.Take(); len(news.Changed) != 2 || news.Failure != "" || time.Since(began) > time.Second {
-			t.Errorf("after %s: %+v", time.Since(began), news)
+		if update := f.source.Take(); len(update.Changed) != 2 || update.Failure != "" || time.Since(startedAt) > time.Second {
+			t.Errorf("after %s: %+v", time.Since(startedAt), update)
 		}
 		if got := testutil.ToFloat64(f.source.reads.WithLabelValues("change", "failed")); got != 2 {
-			t.Errorf("%v failed reads are counted", got)
+			t.Errorf("%v failed reads counted", got)
 		}
 	})
 }
@@ -196,10 +196,10 @@ func TestLeavesUnreadableChangeToNextVerification(t *testing.T) {
 			watch: func(ctx context.Context, changed func()) error { changed(); <-ctx.Done(); return nil },
 		})
 		defer startSource(t, f.source)()
-		time.Sleep(time.Hour) // of the bubble's time
+		time.Sleep(time.Hour) // fake time of the bubble
 		synctest.Wait()
-		if news := f.source.Take(); reads != 5 || news.Failure != "" {
-			t.Errorf("%d reads, %+v", reads, news)
+		if update := f.source.Take(); reads != 5 || update.Failure != "" {
+			t.Errorf("%d reads, %+v", reads, update)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 			f.verify(t.Context())
 		}
 		if ask := f.roster.Ask(time.Now()); ask.Look != roster.NoLook {
-			t.Fatalf("the roster asks at once after a failure: %+v", ask)
+			t.Fatalf("the roster verifies immediately after a failure: %+v", ask)
 		}
 		text = validJSON
 		for len(f.source.Changed()) > 0 {
@@ -228,7 +228,7 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		<-f.source.Changed()
 		f.roster.Hear(time.Now(), f.source.Take())
 		if ask := f.roster.Ask(time.Now()); ask.Look == roster.NoLook {
-			t.Errorf("the roster waits until %s though the source is back", time.Until(ask.Wake))
+			t.Errorf("the roster waits %s although the source works again", time.Until(ask.Wake))
 		}
 	})
 }
@@ -263,7 +263,7 @@ func TestRunsReaderWithoutWatch(t *testing.T) {
 	})
 }
 
-// startSource runs a source until the function that it returns is called, which waits.
+// startSource runs a source until stop is called, which waits for it.
 func startSource(t *testing.T, s *Source) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// NewStaticReader reads the text itself. The text is configuration: a record that would be bad elsewhere
-// is an error at once here.
+// NewStaticReader returns a Reader of the text itself. The text is configuration, so that an
+// invalid record is an error here.
 func NewStaticReader(text string) (Reader, error) {
 	records, err := parseRecords([]byte(text))
 	if err != nil {
@@ -14,7 +14,7 @@ func NewStaticReader(text string) (Reader, error) {
 	}
 	for _, r := range records {
 		if r.problem != "" {
-			return nil, fmt.Errorf("a record cannot be used: %s", describeProblem(r))
+			return nil, fmt.Errorf("invalid record: %s", describeProblem(r))
 		}
 	}
 	return staticReader(text), nil
