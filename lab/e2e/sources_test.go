@@ -202,7 +202,7 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 		s.quiet(func() {
 			s.must(s.SecuredClient().CoreV1().Services(shop).Delete(s.ctx(), web, metav1.DeleteOptions{}))
 			s.observe()
-			s.degraded("shop/web is not there")
+			s.degraded("shop/web does not exist")
 		})
 	})
 }
