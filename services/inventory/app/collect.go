@@ -89,7 +89,7 @@ func (c *collector) step(result rosterUpdate) roster.Ask {
 	update := c.source.Take()
 	changes := c.intake.Ingest(now, update, result)
 	if len(changes) > 0 {
-		c.metrics.changeReceived(update.ChangedAt)
+		c.metrics.recordChange(update.ChangedAt)
 	}
 	status, next := c.intake.Publish(now, changes)
 	if len(changes) > 0 {

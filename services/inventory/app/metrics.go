@@ -67,9 +67,9 @@ const (
 	stageSent   = "sent"
 )
 
-// changeReceived records when the source reported the changes that are about to be stored. The time
+// recordChange records when the source reported the changes that are about to be stored. The time
 // is zero for addresses: a listing shows that they changed, but not when.
-func (m *metrics) changeReceived(at time.Time) { m.changedAt.Store(&at) }
+func (m *metrics) recordChange(at time.Time) { m.changedAt.Store(&at) }
 
 func (m *metrics) recordStored() { m.observePropagation(stageStored) }
 

@@ -23,12 +23,12 @@ func TestMeasuresPropagationFromSourceChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(prometheus.NewRegistry())
 		m.recordSent() // before any change
-		m.changeReceived(time.Now())
+		m.recordChange(time.Now())
 		time.Sleep(time.Second)
 		m.recordStored()
 		time.Sleep(time.Second)
 		m.recordSent()
-		m.changeReceived(time.Time{}) // an address from a listing of the cloud
+		m.recordChange(time.Time{}) // an address from a listing of the cloud
 		time.Sleep(time.Hour)
 		m.recordStored()
 		m.recordSent()

@@ -46,7 +46,7 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 	apimetrics.Observe(cluster, "inventory", registry)
 	client, err := kubeapi.New(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("client of the secured cluster: %w", err)
+		return nil, fmt.Errorf("create client of the secured cluster: %w", err)
 	}
 	if cfg.SourceKind == "service" {
 		s, err := parseServiceRef(cfg.SourceService)

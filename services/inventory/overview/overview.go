@@ -34,7 +34,7 @@ type Cloud interface {
 	TokenExpiry() (at time.Time, known bool, err error)
 }
 
-// State is the state of the roster at one moment.
+// State is what the roster and the last listing contain at one moment.
 type State struct {
 	Status  roster.Status
 	Nodes   []*roster.Node // sorted by name
@@ -50,7 +50,7 @@ type Listing struct {
 	Err       error // nil if it succeeded
 }
 
-// Limits of a page. It says how much it does not show.
+// Limits of a page, which says how much it does not show.
 const (
 	maxNodes       = 1000
 	maxOpen        = 5
@@ -88,8 +88,8 @@ type pageBuilder struct {
 	problems, warnings []string // for the headline
 }
 
-func (b *pageBuilder) addProblemf(g statuspage.Severity, format string, args ...any) {
-	switch text := fmt.Sprintf(format, args...); g {
+func (b *pageBuilder) addProblemf(severity statuspage.Severity, format string, args ...any) {
+	switch text := fmt.Sprintf(format, args...); severity {
 	case statuspage.Error:
 		b.problems = append(b.problems, text)
 	case statuspage.Warning:

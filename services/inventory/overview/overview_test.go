@@ -153,7 +153,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		alter func(*fixture)
 		grade statuspage.Severity
-		says  []string
+		want  []string
 	}{
 		"no problems": {func(*fixture) {}, statuspage.OK, []string{"2 nodes published.", "OK     worker-1  ready at 10.0.1.11", "excluded: CONTROL_PLANE"}},
 		"membership is degraded": {func(w *fixture) {
@@ -189,7 +189,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 			if p.Summary.Severity != c.grade {
 				t.Errorf("severity %s: %s", p.Summary.Severity, p.Summary.Text)
 			}
-			for _, want := range c.says {
+			for _, want := range c.want {
 				if texts := renderText(t, p); !strings.Contains(texts, want) {
 					t.Errorf("no %q in:\n%s", want, texts)
 				}
