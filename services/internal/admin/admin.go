@@ -1,7 +1,7 @@
-// Package admin is a process's side doors over HTTP: metrics and probes for the cluster on
-// one listener, and on another, loopback by default, what only whoever is on the machine
-// should see. It promises that readiness says which check fails and why, and refuses to
-// change anything: every door is for looking.
+// Package admin serves a process's HTTP endpoints: metrics and probes on one listener, and status page,
+// profiles and channelz on a debug listener, which is on loopback by default. It guarantees that a
+// failed probe names the checks that failed and why. It does not change anything: all endpoints are
+// read-only.
 package admin
 
 import (
@@ -24,37 +24,37 @@ import (
 	"google.golang.org/grpc/reflection"
 )
 
-// Check is one named condition. OK returns what is wrong, nil when nothing is; it is
-// called for each request, from several goroutines, and answers at once.
+// Check is a named condition of a probe. Err returns why the condition is not met, or nil. It is called for
+// each request, from several goroutines, and must not block.
 type Check struct {
 	Name string
 	Err  func() error
 }
 
-// Server serves the side doors.
+// Server serves the endpoints.
 type Server struct {
 	Admin net.Listener // /metrics /livez /readyz
 	Debug net.Listener // /statusz /debug/pprof/ and gRPC channelz; nil: off
 
 	Gatherer prometheus.Gatherer
-	Live     []Check // failing means that only a restart helps; usually none
+	Live     []Check // a failure means that only a restart helps; usually none
 	Ready    []Check
 	Status   http.Handler // /statusz; nil: none
 	Logger   *slog.Logger
 }
 
-// Listen opens the listener of a setting, and says which setting to change when it cannot.
+// Listen opens the listener of a setting. Its error names the setting.
 func Listen(ctx context.Context, setting, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s=%q: another process listens there already; stop it or choose another port: %w", setting, address, err)
+		return nil, fmt.Errorf("%s=%q: %w; stop the process that uses the port, or choose another port", setting, address, err)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s=%q: this user may not listen there; ports below 1024 need a privilege: %w", setting, address, err)
+		return nil, fmt.Errorf("%s=%q: %w; choose a port above 1023, or grant CAP_NET_BIND_SERVICE", setting, address, err)
 	default:
-		return nil, fmt.Errorf("%s=%q: want host:port or :port of this machine: %w", setting, address, err)
+		return nil, fmt.Errorf("%s=%q: %w; want host:port or :port of this machine", setting, address, err)
 	}
 }
 
@@ -68,9 +68,9 @@ func (s *Server) Run(ctx context.Context) error {
 		a, ok := s.Debug.Addr().(*net.TCPAddr)
 		loopback := ok && a.IP.IsLoopback()
 		if ok && !loopback {
-			s.Logger.Warn("debug listener is open to other machines", "address", a.String())
+			s.Logger.Warn("debug listener is reachable from other machines", "address", a.String())
 		}
-		// Profiles take as long as they are asked to, and channelz is gRPC.
+		// No timeout, because a profile takes as long as requested. channelz needs HTTP/2.
 		g.Go(func() error {
 			return s.serveListener(ctx, httpListener{listener: s.Debug, handler: checkOrigin(s.debugHandler(), loopback), http2: true})
 		})
@@ -78,15 +78,15 @@ func (s *Server) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// maxRequestTime is how long a request may take to come, and its answer to go.
+// maxRequestTime bounds receiving a request, and sending its response.
 const maxRequestTime = 30 * time.Second
 
-// httpListener is one of the listeners.
+// httpListener is one of the listeners and how to serve it.
 type httpListener struct {
 	listener net.Listener
 	handler  http.Handler
-	timeout  time.Duration // for a request, and for its answer; 0: none
-	http2    bool          // without TLS. One connection has a hundred requests then, whose answers need not be read
+	timeout  time.Duration // for receiving a request, and for sending its response; 0: none
+	http2    bool          // without TLS. One connection may then have a hundred responses that nobody reads
 }
 
 func (s *Server) serveListener(ctx context.Context, v httpListener) error {
@@ -100,20 +100,20 @@ func (s *Server) serveListener(ctx context.Context, v httpListener) error {
 	}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(v.http2)
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(newLimitListener(l, maxConnsPerListener)) }()
+	serveErr := make(chan error, 1)
+	go func() { serveErr <- srv.Serve(newLimitListener(l, maxConnsPerListener)) }()
 	select {
-	case err := <-failed:
+	case err := <-serveErr:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	// Nobody is owed an answer here: a scrape or profile under way gets a second.
+	// A scrape or profile in progress gets a second.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // whoever is still there has had the second
+		_ = srv.Close()
 	}
-	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+	if err := <-serveErr; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -140,7 +140,7 @@ func (s *Server) debugHandler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 
-	channelz := grpc.NewServer() // never listens: it only answers through ServeHTTP
+	channelz := grpc.NewServer() // has no listener: only used through ServeHTTP
 	service.RegisterChannelzServiceToServer(channelz)
 	reflection.Register(channelz)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -152,17 +152,17 @@ func (s *Server) debugHandler() http.Handler {
 	})
 }
 
-// checksHandler answers as Kubernetes' own probes do: "ok", or each check's line when one fails or
-// ?verbose asks. Unlike there the reason is not withheld: it is what the asker came for.
+// checksHandler responds as Kubernetes' own probes do: "ok", or one line for each check if one fails or
+// ?verbose is given. Unlike there, the line of a failed check has the reason.
 func checksHandler(name string, all []Check) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var b strings.Builder
 		b.WriteString("[+]ping ok\n")
-		code, verdict := http.StatusOK, name+" check passed\n"
+		code, conclusion := http.StatusOK, name+" check passed\n"
 		for _, c := range all {
 			if err := c.Err(); err != nil {
 				fmt.Fprintf(&b, "[-]%s failed: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
-				code, verdict = http.StatusServiceUnavailable, name+" check failed\n"
+				code, conclusion = http.StatusServiceUnavailable, name+" check failed\n"
 				continue
 			}
 			fmt.Fprintf(&b, "[+]%s ok\n", c.Name)
@@ -175,6 +175,6 @@ func checksHandler(name string, all []Check) http.Handler {
 			fmt.Fprint(w, "ok")
 			return
 		}
-		fmt.Fprint(w, b.String()+verdict)
+		fmt.Fprint(w, b.String()+conclusion)
 	})
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startServer starts a server and returns the URLs of its two listeners.
+// startServer returns the URLs of the two listeners.
 func startServer(t *testing.T, s *Server) (admin, debug string) {
 	t.Helper()
 	for _, l := range []*net.Listener{&s.Admin, &s.Debug} {
@@ -69,7 +69,7 @@ func TestProbesReportFailingChecks(t *testing.T) {
 		body       string
 	}{
 		{"ready", "/readyz", nil, 200, "ok"},
-		{"ready, in words", "/readyz?verbose", nil, 200, "[+]ping ok\n[+]caches ok\n[+]lease ok\nreadyz check passed\n"},
+		{"ready, verbose", "/readyz?verbose", nil, 200, "[+]ping ok\n[+]caches ok\n[+]lease ok\nreadyz check passed\n"},
 		{"not ready", "/readyz", errors.New("not\nsynced"), 503, "[+]ping ok\n[-]caches failed: not; synced\n[+]lease ok\nreadyz check failed\n"},
 		{"alive though not ready", "/livez", errors.New("not synced"), 200, "ok"},
 	} {
@@ -90,10 +90,10 @@ func TestServesEachPathOnOneListener(t *testing.T) {
 		"/statusz": {404, 200}, "/debug/pprof/": {404, 200}, "/debug/pprof/heap": {404, 200}, "/": {404, 404},
 	} {
 		if got, _ := httpGet(t, admin+path); got != want.admin {
-			t.Errorf("%s for the cluster: %d, want %d", path, got, want.admin)
+			t.Errorf("admin %s: %d, want %d", path, got, want.admin)
 		}
 		if got, _ := httpGet(t, debug+path); got != want.debug {
-			t.Errorf("%s for the machine: %d, want %d", path, got, want.debug)
+			t.Errorf("debug %s: %d, want %d", path, got, want.debug)
 		}
 	}
 	if _, body := httpGet(t, admin+"/metrics"); !strings.Contains(body, "slicefeed_test_total 0") {
@@ -103,7 +103,7 @@ func TestServesEachPathOnOneListener(t *testing.T) {
 
 func TestServesChannelzOnDebugListener(t *testing.T) {
 	admin, debug := startServer(t, &Server{})
-	ask := func(url string) error {
+	getServers := func(url string) error {
 		conn, err := grpc.NewClient("passthrough:"+strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
@@ -112,11 +112,11 @@ func TestServesChannelzOnDebugListener(t *testing.T) {
 		_, err = channelzpb.NewChannelzClient(conn).GetServers(t.Context(), &channelzpb.GetServersRequest{})
 		return err
 	}
-	if err := ask(debug); err != nil {
+	if err := getServers(debug); err != nil {
 		t.Errorf("debug: %v", err)
 	}
-	if err := ask(admin); err == nil {
-		t.Error("admin: answered")
+	if err := getServers(admin); err == nil {
+		t.Error("admin: no error")
 	}
 }
 
@@ -127,13 +127,13 @@ func TestListenErrorNamesSetting(t *testing.T) {
 	}
 	defer l.Close()
 	for address, want := range map[string]string{
-		l.Addr().String(): `another process listens there already`,
+		l.Addr().String(): `choose another port`,
 		"nonsense":        `want host:port`,
 		"127.0.0.1:99999": `want host:port`,
 	} {
 		_, err := Listen(t.Context(), "DEBUG_ADDRESS", address)
 		if err == nil || !strings.Contains(err.Error(), "DEBUG_ADDRESS="+`"`+address+`"`) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want the setting and %q", address, err, want)
+			t.Errorf("%s: got %v, want an error with the setting and %q", address, err, want)
 		}
 	}
 }

@@ -18,37 +18,37 @@ import (
 func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
 	s := &Server{}
 	admin, debug := startServer(t, s)
-	for _, one := range []struct{ url, address string }{{admin + "/livez", s.Admin.Addr().String()}, {debug + "/debug/pprof/cmdline", s.Debug.Addr().String()}} {
-		var silent []net.Conn
-		soon := time.Now().Add(4 * time.Second) // after five a header that does not come ends a connection by itself
+	for _, tt := range []struct{ url, address string }{{admin + "/livez", s.Admin.Addr().String()}, {debug + "/debug/pprof/cmdline", s.Debug.Addr().String()}} {
+		var idle []net.Conn
+		deadline := time.Now().Add(4 * time.Second) // ReadHeaderTimeout ends connections after five
 		for range maxConnsPerListener + 20 {
-			conn, err := net.Dial("tcp", one.address)
+			conn, err := net.Dial("tcp", tt.address)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			silent = append(silent, conn)
+			idle = append(idle, conn)
 		}
-		if code, body := httpGet(t, one.url); code != http.StatusOK {
-			t.Errorf("%s answers %d: %s", one.url, code, body)
+		if code, body := httpGet(t, tt.url); code != http.StatusOK {
+			t.Errorf("%s returns %d: %s", tt.url, code, body)
 		}
-		if time.Now().After(soon) {
-			t.Log("the machine is too slow to tell why connections end")
+		if time.Now().After(deadline) {
+			t.Log("machine too slow: connections may have timed out")
 			continue
 		}
-		silent[0].SetReadDeadline(soon)
-		if _, err := silent[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the oldest connection was not closed: %v", err)
+		idle[0].SetReadDeadline(deadline)
+		if _, err := idle[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("oldest connection is open: %v", err)
 		}
-		last := silent[len(silent)-1]
+		last := idle[len(idle)-1]
 		last.SetReadDeadline(time.Now().Add(time.Millisecond))
 		if _, err := last.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the newest connection was closed: %v", err)
+			t.Errorf("newest connection is closed: %v", err)
 		}
 	}
 }
 
-// pipeListener is a listener of connections in memory, so that time can be the test's.
+// pipeListener is a listener of in-memory connections, for synctest.
 type pipeListener struct{ conns chan net.Conn }
 
 func (p *pipeListener) Accept() (net.Conn, error) {
@@ -62,11 +62,11 @@ func (p *pipeListener) Close() error   { close(p.conns); return nil }
 func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "a pipe"} }
 
 func TestAdminListenerDropsSlowPeers(t *testing.T) {
-	for name, says := range map[string]string{
-		"nothing":                      "",
-		"half a header":                "GET /livez HT",
-		"a header, and never a body":   "GET /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
-		"a question, and then no more": "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n",
+	for name, sent := range map[string]string{
+		"nothing":                   "",
+		"part of a header":          "GET /livez HT",
+		"a header without its body": "GET /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
+		"a request, then nothing":   "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,14 +79,14 @@ func TestAdminListenerDropsSlowPeers(t *testing.T) {
 				}()
 				ours, theirs := net.Pipe()
 				l.conns <- theirs
-				began := time.Now()
-				go io.WriteString(ours, says) // an error of it is found by reading
-				heard, _ := io.ReadAll(ours)  // until it is closed
-				if took := time.Since(began); took > maxRequestTime+time.Minute {
-					t.Errorf("it was waited for for %s", took)
+				startedAt := time.Now()
+				go io.WriteString(ours, sent) // reading returns its error
+				reply, _ := io.ReadAll(ours)  // until the connection is closed
+				if took := time.Since(startedAt); took > maxRequestTime+time.Minute {
+					t.Errorf("connection closed after %s", took)
 				}
-				if name == "a question, and then no more" && !bytes.Contains(heard, []byte("200 OK")) {
-					t.Errorf("heard %q", heard)
+				if name == "a request, then nothing" && !bytes.Contains(reply, []byte("200 OK")) {
+					t.Errorf("got %q", reply)
 				}
 				cancel()
 				if err := <-done; err != nil {
@@ -107,7 +107,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		fmt.Sprintf("| %.0f s each |", maxRequestTime.Seconds()),
 	} {
 		if !bytes.Contains(text, []byte(row)) {
-			t.Errorf("docs/limits.md does not say %q", row)
+			t.Errorf("docs/limits.md has no row with %q", row)
 		}
 	}
 }

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// checkOrigin keeps the pages of other sites out of what is on loopback: a browser on the same machine runs
-// them, and sends requests for them. A name that leads to 127.0.0.1 is anyone's to make (DNS
-// rebinding), so on loopback only its own names are answered to. What a page of another site asks
-// for by itself is refused everywhere; a link that a person follows is not.
+// checkOrigin protects a listener from pages of other sites in a browser on the same machine. On loopback
+// it only accepts addresses and localhost as Host, because anyone can create a name that resolves to
+// 127.0.0.1 (DNS rebinding). On every listener it rejects requests that such a page makes itself, but not
+// a link that a person follows.
 func checkOrigin(h http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case loopback && !isLocalHost(r.Host):
-			http.Error(w, "this listener answers to localhost and to addresses, not to other names", http.StatusMisdirectedRequest)
+			http.Error(w, "use localhost or an address as the host name", http.StatusMisdirectedRequest)
 		case isCrossOrigin(r.Header):
-			http.Error(w, "this listener does not answer to the pages of other sites", http.StatusForbidden)
+			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
 		default:
 			h.ServeHTTP(w, r)
 		}
 	})
 }
 
-// isLocalHost reports whether a Host is an address, or localhost.
+// isLocalHost reports whether a Host header is an address or localhost.
 func isLocalHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -32,7 +32,8 @@ func isLocalHost(host string) bool {
 	return net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// isCrossOrigin reports whether a browser says that the request is for a page of another site.
+// isCrossOrigin reports whether a page of another site made the request, by the browser's Fetch Metadata
+// headers.
 func isCrossOrigin(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

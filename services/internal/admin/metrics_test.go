@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// peerConn is a connection in memory that has an address.
+// peerConn is an in-memory connection with a remote address.
 type peerConn struct {
 	net.Conn
 
@@ -27,7 +27,7 @@ func (p peerConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.address))
 }
 
-// startAdmin serves the admin listener in memory, and returns how to dial it from an address.
+// startAdmin serves the admin listener in memory. dial connects from an address.
 func startAdmin(t *testing.T) (dial func(from string) net.Conn, end func()) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -57,7 +57,7 @@ func startAdmin(t *testing.T) (dial func(from string) net.Conn, end func()) {
 	}
 }
 
-// sendScrape sends a request for /metrics, and reads nothing.
+// sendScrape requests /metrics without reading the response.
 func sendScrape(conn net.Conn) { io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n") }
 
 func mustScrape(t *testing.T, conn net.Conn) {
@@ -65,12 +65,12 @@ func mustScrape(t *testing.T, conn net.Conn) {
 	sendScrape(conn)
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(body), "slicefeed_test_total 0") {
-		t.Fatalf("answered %d %q, %v", r.StatusCode, body, err)
+		t.Fatalf("got %d %q, %v", r.StatusCode, body, err)
 	}
 }
 
@@ -84,19 +84,19 @@ func TestSlowReadersDoNotBlockScrapes(t *testing.T) {
 			sendScrape(conn)
 			slow = append(slow, conn)
 		}
-		synctest.Wait() // each answer that has a place is being written
+		synctest.Wait() // all responses with a slot are being written
 		for range 40 {
 			mustScrape(t, dial("192.0.2.2:1"))
 		}
 		closed := 0
 		for _, conn := range slow {
 			conn.SetReadDeadline(time.Now().Add(time.Nanosecond))
-			if _, err := io.Copy(io.Discard, conn); err == nil { // it was closed in the midst of its answer, or before
+			if _, err := io.Copy(io.Discard, conn); err == nil { // closed during its response, or before
 				closed++
 			}
 		}
 		if want := 2*maxUnreadScrapes + 1; closed < want {
-			t.Errorf("%d of the slow readers lost their connection, want %d", closed, want)
+			t.Errorf("closed the connections of %d slow readers, want %d", closed, want)
 		}
 	})
 }
@@ -107,14 +107,14 @@ func TestClosesSlowMetricsReader(t *testing.T) {
 		defer end()
 		conn := dial("192.0.2.1:1")
 		sendScrape(conn)
-		began := time.Now()
+		startedAt := time.Now()
 		time.Sleep(maxScrapeTime + time.Second)
 		synctest.Wait()
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > maxScrapeTime+2*time.Second {
-			t.Errorf("it was waited for for %s", took)
+		if took := time.Since(startedAt); took > maxScrapeTime+2*time.Second {
+			t.Errorf("connection closed after %s", took)
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestServesHTTP2OnlyOnDebugListener(t *testing.T) {
 		head := make([]byte, 9)
 		io.ReadFull(conn, head)
 		if isSettings := head[3] == 4; isSettings != c.http2 {
-			t.Errorf("%s answers an HTTP/2 preface with %q", c.on.Addr(), head)
+			t.Errorf("%s responds to an HTTP/2 preface with %q", c.on.Addr(), head)
 		}
 	}
 }
