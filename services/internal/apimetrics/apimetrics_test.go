@@ -25,8 +25,8 @@ func (a fakeAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestCountsRequestsByVerbAndCode(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	cluster := &rest.Config{Transport: fakeAPIServer{"/api/v1/nodes": 200, "/forbidden": 403, "/odd": 799}}
-	Observe(cluster, "half", reg)
+	cluster := &rest.Config{Transport: fakeAPIServer{"/api/v1/nodes": 200, "/forbidden": 403, "/unknown-status": 799}}
+	Observe(cluster, "component", reg)
 	transport, err := rest.TransportFor(cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +36,8 @@ func TestCountsRequestsByVerbAndCode(t *testing.T) {
 		{"GET", "http://api/api/v1/nodes?watch=true&resourceVersion=7"},
 		{"GET", "http://api/api/v1/nodes?watch=1"},
 		{"PUT", "http://api/forbidden"},
-		{"POST", "http://api/odd"},
-		{"BREW", "http://api/odd"},
+		{"POST", "http://api/unknown-status"},
+		{"BREW", "http://api/unknown-status"},
 		{"DELETE", "http://api/unreachable"},
 	} {
 		resp, err := transport.RoundTrip(httptest.NewRequest(request.method, request.url, nil))
@@ -46,18 +46,18 @@ func TestCountsRequestsByVerbAndCode(t *testing.T) {
 		}
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP slicefeed_half_api_requests_total Number of requests to the cluster's API server, by verb and HTTP status code; error: no response.
-# TYPE slicefeed_half_api_requests_total counter
-slicefeed_half_api_requests_total{code="200",verb="get"} 1
-slicefeed_half_api_requests_total{code="200",verb="watch"} 2
-slicefeed_half_api_requests_total{code="403",verb="put"} 1
-slicefeed_half_api_requests_total{code="other",verb="post"} 1
-slicefeed_half_api_requests_total{code="other",verb="other"} 1
-slicefeed_half_api_requests_total{code="error",verb="delete"} 1
-`), "slicefeed_half_api_requests_total"); err != nil {
+# HELP slicefeed_component_api_requests_total Number of requests to the cluster's API server, by verb and HTTP status code; error: no response.
+# TYPE slicefeed_component_api_requests_total counter
+slicefeed_component_api_requests_total{code="200",verb="get"} 1
+slicefeed_component_api_requests_total{code="200",verb="watch"} 2
+slicefeed_component_api_requests_total{code="403",verb="put"} 1
+slicefeed_component_api_requests_total{code="other",verb="post"} 1
+slicefeed_component_api_requests_total{code="other",verb="other"} 1
+slicefeed_component_api_requests_total{code="error",verb="delete"} 1
+`), "slicefeed_component_api_requests_total"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(reg, "slicefeed_half_api_request_duration_seconds"); n != 5 {
+	if n := testutil.CollectAndCount(reg, "slicefeed_component_api_request_duration_seconds"); n != 5 {
 		t.Errorf("durations of %d verbs, want those of all but the watch", n)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// BuildInfo is the metric that says which build of a half runs.
-func BuildInfo(half, version string) prometheus.Collector {
+// BuildInfo returns the metric that identifies the running build of a component.
+func BuildInfo(component, version string) prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "slicefeed", Subsystem: half, Name: "build_info",
-		Help: "1; its labels say which build this is.",
+		Namespace: "slicefeed", Subsystem: component, Name: "build_info",
+		Help: "1, with labels that identify the build.",
 		ConstLabels: prometheus.Labels{
 			"version": version, "revision": vcsRevision(), "goversion": runtime.Version(),
 		},
@@ -21,15 +21,15 @@ func BuildInfo(half, version string) prometheus.Collector {
 	return info
 }
 
-// vcsRevision is the commit that was built, as far as the build has noted it.
+// vcsRevision returns the commit from the build information, or unknown.
 func vcsRevision() string {
-	noted := ""
+	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				noted = s.Value
+				commit = s.Value
 			}
 		}
 	}
-	return cmp.Or(noted, "unknown")
+	return cmp.Or(commit, "unknown")
 }

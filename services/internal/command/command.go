@@ -1,6 +1,7 @@
-// Package command is the command line that both binaries share: serve, check-config and
-// version, and what a half adds to them. It promises that all commands judge a configuration
-// alike, and that neither half runs with the other half's credential in its environment.
+// Package command implements the command line of both binaries: serve, check-config, version, and the
+// commands that a component adds. It guarantees that all commands validate a configuration in the same
+// way, and that no component runs with a credential of the other in its environment. It does not know
+// what the components do.
 package command
 
 import (
@@ -21,50 +22,50 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// Component is what makes one binary differ from the other. C is its configuration struct.
+// Component is what differs between the two binaries. C is its configuration struct.
 type Component[C any] struct {
 	Name    string // of the binary
 	Short   string // one sentence
 	Version string
-	Commit  string // that it was built from; may be empty
+	Commit  string // of the build; may be empty
 
-	// ForbiddenEnv are environment names of the other half's credentials: with one of them set,
-	// this half does not start. A guard rail, not a proof: see docs/architecture.md.
+	// ForbiddenEnv are environment names of the other component's credentials. With one of them set, this
+	// component does not start. This is a precaution, not a proof: see docs/architecture.md.
 	ForbiddenEnv []string
 
-	// Build makes the service from a valid configuration: it reads files, but asks nobody.
-	// Its error is one of configuration.
+	// Build creates the service from a valid configuration. It reads files, but makes no requests. Its
+	// error is a configuration error.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
-	// Subcommands are commands of this half alone, with the configuration of serve.
+	// Subcommands are additional commands with the configuration of serve.
 	Subcommands []Subcommand[C]
 
-	// Standalone are commands of this half alone, with settings of their own.
+	// Standalone are additional commands with their own settings.
 	Standalone []StandaloneCommand
 }
 
-// Subcommand is a command for people, with the configuration of serve.
+// Subcommand is a command for people that has the configuration of serve.
 type Subcommand[C any] struct {
-	Use   string // its name, then what its arguments are: "explain NODE"; those that may be left out come last: "status [NODE]"
+	Use   string // name and arguments: "explain NODE"; optional arguments come last: "status [NODE]"
 	Short string // one sentence
 	Run   func(ctx context.Context, call Invocation[C]) error
 }
 
-// Invocation is what was asked of an Extra.
+// Invocation is one call of a Subcommand.
 type Invocation[C any] struct {
 	Config *C
 	Args   []string
-	Out    io.Writer // the answer
-	Err    io.Writer // what there is to say on the way
+	Out    io.Writer // for the result
+	Err    io.Writer // for progress and warnings
 }
 
-// StandaloneCommand is a command for people with settings of its own: it runs where they are, with what
-// is theirs. Make one with NewStandalone.
+// StandaloneCommand is a command for people that has its own settings. People run it on their machines with
+// their own credentials. NewStandalone creates one.
 type StandaloneCommand struct {
 	newCommand func(getenv func(string) string) *cobra.Command
 }
 
-// NewStandalone makes a command whose settings are T. Use and run are as in an Extra.
+// NewStandalone returns a command whose settings are T. use and run are as in a Subcommand.
 func NewStandalone[T any](use, short string, run func(ctx context.Context, call Invocation[T]) error) StandaloneCommand {
 	return StandaloneCommand{func(getenv func(string) string) *cobra.Command {
 		return Component[T]{}.newSubcommand(getenv, Subcommand[T]{Use: use, Short: short, Run: run})
@@ -76,31 +77,31 @@ type Service interface {
 	Run(ctx context.Context) error
 }
 
-// Main runs the command line and returns the exit code: 2 for a configuration that cannot
-// work, 1 for any other error.
-func (h Component[C]) Main(args []string, stdout, stderr io.Writer) int {
+// Main runs the command line and returns the exit code: 2 for an invalid configuration, 1 for any other
+// error.
+func (c Component[C]) Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	root := h.Command(os.Getenv)
+	root := c.Command(os.Getenv)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", h.Name, err)
+		fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
 	}
 	return settings.ExitCode(err)
 }
 
-// Command is the binary's command, reading its environment from getenv.
-func (h Component[C]) Command(getenv func(string) string) *cobra.Command {
+// Command returns the binary's root command, which reads the environment through getenv.
+func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	root := &cobra.Command{
-		Use: h.Name, Short: h.Short, SilenceUsage: true, SilenceErrors: true,
+		Use: c.Name, Short: c.Short, SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}
-	// Without Args cobra reports an unknown command itself, as an error that is none of configuration.
+	// Without Args, cobra reports an unknown command itself, with exit code 1 instead of 2.
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -109,57 +110,57 @@ func (h Component[C]) Command(getenv func(string) string) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
-		h.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
+		c.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				log := logging.New(cmd.ErrOrStderr(), slog.LevelInfo)
 				logging.CaptureGlobalLoggers(log)
-				service, err := h.buildService(cfg, log)
+				service, err := c.buildService(cfg, log)
 				if err != nil {
 					return err
 				}
-				log.Info("starting", "half", h.Name, "version", h.Version)
+				log.Info("starting", "component", c.Name, "version", c.Version)
 				return service.Run(cmd.Context())
 			}),
-		h.withConfig(getenv, &cobra.Command{Use: "check-config", Short: "Say everything that is wrong with the configuration and its files, and exit"},
+		c.withConfig(getenv, &cobra.Command{Use: "check-config", Short: "Validate configuration and files; report all problems"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				if _, err := h.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
+				if _, err := c.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), "the configuration can work")
+				fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
 				return nil
 			}),
-		&cobra.Command{Use: "version", Short: "Print the version, the commit and the version of Go", Args: checkArgs(nil), Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", h.Name, h.Version)
-			if h.Commit != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "commit %s\n", h.Commit)
+		&cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: checkArgs(nil), Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", c.Name, c.Version)
+			if c.Commit != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "commit %s\n", c.Commit)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		}},
 	)
-	for _, x := range h.Subcommands {
-		root.AddCommand(h.newSubcommand(getenv, x))
+	for _, sub := range c.Subcommands {
+		root.AddCommand(c.newSubcommand(getenv, sub))
 	}
-	for _, tool := range h.Standalone {
-		root.AddCommand(tool.newCommand(getenv))
+	for _, standalone := range c.Standalone {
+		root.AddCommand(standalone.newCommand(getenv))
 	}
 	return root
 }
 
-func (h Component[C]) newSubcommand(getenv func(string) string, x Subcommand[C]) *cobra.Command {
-	return h.withConfig(getenv, &cobra.Command{Use: x.Use, Short: x.Short},
+func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C]) *cobra.Command {
+	return c.withConfig(getenv, &cobra.Command{Use: sub.Use, Short: sub.Short},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
-			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries' words would run into the answer
-			return x.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
+			return sub.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 		})
 }
 
-// withConfig gives a command the flags of the configuration, and the arguments that its Use names.
-func (h Component[C]) withConfig(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
+// withConfig adds the configuration's flags and a check of the arguments to a command.
+func (c Component[C]) withConfig(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
 	cmd.Args = checkArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), h.checkForbiddenEnv(getenv)); err != nil {
+		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), c.checkForbiddenEnv(getenv)); err != nil {
 			return err
 		}
 		return run(cmd, cfg, args)
@@ -167,41 +168,42 @@ func (h Component[C]) withConfig(getenv func(string) string, cmd *cobra.Command,
 	return cmd
 }
 
-// checkArgs checks those of a command against their names; optional ones are in brackets and come last.
-func checkArgs(wanted []string) cobra.PositionalArgs {
+// checkArgs returns a check of a command's arguments against their names. Optional ones are in brackets
+// and come last.
+func checkArgs(names []string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		for i, name := range wanted {
+		for i, name := range names {
 			if i >= len(args) && !strings.HasPrefix(name, "[") {
-				return settings.FlagError(fmt.Errorf("%s is missing: want %s", name, cmd.UseLine()))
+				return settings.FlagError(fmt.Errorf("missing argument %s, want %s", name, cmd.UseLine()))
 			}
 		}
-		if len(args) > len(wanted) {
-			return settings.FlagError(fmt.Errorf("unexpected argument %q: want %s", args[len(wanted)], cmd.UseLine()))
+		if len(args) > len(names) {
+			return settings.FlagError(fmt.Errorf("unexpected argument %q, want %s", args[len(names)], cmd.UseLine()))
 		}
 		return nil
 	}
 }
 
 func unknownCommandError(root *cobra.Command, name string) error {
-	advice := root.CommandPath() + " --help lists all"
+	advice := root.CommandPath() + " --help lists all commands"
 	if near := root.SuggestionsFor(name); len(near) > 0 {
 		advice = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return fmt.Errorf("unknown command %q: %s", name, advice)
+	return fmt.Errorf("unknown command %q; %s", name, advice)
 }
 
-func (h Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
-	service, err := h.Build(cfg, log)
+func (c Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
+	service, err := c.Build(cfg, log)
 	if err != nil {
 		return nil, settings.NewConfigError(err)
 	}
 	return service, nil
 }
 
-// checkForbiddenEnv says which credentials of the other half this one was handed.
-func (h Component[C]) checkForbiddenEnv(getenv func(string) string) error {
+// checkForbiddenEnv returns an error that names the credentials of the other component in the environment.
+func (c Component[C]) checkForbiddenEnv(getenv func(string) string) error {
 	var found []string
-	for _, name := range h.ForbiddenEnv {
+	for _, name := range c.ForbiddenEnv {
 		if getenv(name) != "" {
 			found = append(found, name)
 		}
@@ -209,7 +211,6 @@ func (h Component[C]) checkForbiddenEnv(getenv func(string) string) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w:\n- %s: a credential of the other half is in this one's environment; "+
-		"%s refuses to run with it, since the two must never meet: remove it here",
-		settings.ErrConfiguration, strings.Join(found, ", "), h.Name)
+	return fmt.Errorf("%w:\n- %s: credentials of the other component must not be set here; remove them",
+		settings.ErrConfiguration, strings.Join(found, ", "))
 }

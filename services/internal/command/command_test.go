@@ -38,58 +38,58 @@ func TestCommandLine(t *testing.T) {
 		build error
 		code  int
 		ran   bool
-		says  []string
+		want  []string // in the output or error
 	}{
-		{"serves what can work", []string{"serve", "--name=a"}, nil, nil, 0, true, nil},
-		{"serves what the environment says", []string{"serve"}, map[string]string{"NAME": "a"}, nil, 0, true, nil},
-		{"only checks when asked to", []string{"check-config", "--name=a"}, nil, nil, 0, false, []string{"the configuration can work"}},
-		{"names every problem at once", []string{"serve", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
-		{"checks as it serves", []string{"check-config", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
-		{"refuses the other half's credential", []string{"serve", "--name=a"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "must never meet"}},
-		{"refuses it in a check too, among other problems", []string{"check-config"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "NAME is not set"}},
-		{"takes files that are wrong for configuration", []string{"check-config", "--name=a"}, nil, broken, 2, false, []string{broken.Error()}},
-		{"does not know other flags", []string{"serve", "--size=1"}, nil, nil, 2, false, []string{"--size"}},
-		{"takes no arguments", []string{"serve", "--name=a", "now"}, nil, nil, 2, false, []string{`unexpected argument "now": want half serve`}},
-		{"does not know other commands", []string{"srve"}, nil, nil, 2, false, []string{`unknown command "srve"`, "did you mean serve?"}},
-		{"says where the commands are", []string{"frobnicate", "--name=a"}, nil, nil, 2, false, []string{"--name"}},
-		{"names none that is like nothing", []string{"frobnicate"}, nil, nil, 2, false, []string{`unknown command "frobnicate": half --help lists all`}},
-		{"shows what there is without a command", nil, nil, nil, 0, false, []string{"Available Commands:", "check-config"}},
-		{"takes no arguments to its version", []string{"version", "now"}, nil, nil, 2, false, []string{`unexpected argument "now"`}},
-		{"runs what the half adds", []string{"greet", "--name=a", "you"}, nil, nil, 0, false, []string{"a greets you"}},
-		{"configures it as it serves", []string{"greet", "--count=11", "you"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"NAME is not set", `COUNT="11"`, "OTHER_TOKEN"}},
-		{"asks for its arguments", []string{"greet", "--name=a"}, nil, nil, 2, false, []string{"WHOM is missing: want half greet WHOM"}},
-		{"takes no more of them", []string{"greet", "--name=a", "you", "and", "you"}, nil, nil, 2, false, []string{`unexpected argument "and": want half greet WHOM`}},
-		{"fails as it fails", []string{"greet", "--name=a", "nobody"}, nil, nil, 1, false, []string{"nobody is there"}},
-		{"runs a tool with settings of its own", []string{"measure", "--count=3"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 0, false, []string{"measured 3 times"}},
-		{"judges them as it judges others", []string{"measure", "--count=11"}, nil, nil, 2, false, []string{`COUNT="11"`}},
-		{"does not know serve's settings there", []string{"measure", "--name=a"}, nil, nil, 2, false, []string{"--name"}},
-		{"knows arguments that may be left out", []string{"look"}, nil, nil, 0, false, []string{"looked at []"}},
-		{"and takes them", []string{"look", "this"}, nil, nil, 0, false, []string{"looked at [this]"}},
-		{"but no more", []string{"look", "this", "that"}, nil, nil, 2, false, []string{"[WHAT]", "that"}},
-		{"prints its version", []string{"version"}, nil, nil, 0, false, []string{"half v1.2.3\ncommit 0123abc\n" + runtime.Version()}},
+		{"serve runs a valid configuration", []string{"serve", "--name=a"}, nil, nil, 0, true, nil},
+		{"serve reads the environment", []string{"serve"}, map[string]string{"NAME": "a"}, nil, 0, true, nil},
+		{"check-config does not run", []string{"check-config", "--name=a"}, nil, nil, 0, false, []string{"configuration is valid"}},
+		{"serve reports all problems", []string{"serve", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
+		{"check-config reports all problems", []string{"check-config", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
+		{"serve rejects the other component's credential", []string{"serve", "--name=a"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "credentials of the other component must not be set here"}},
+		{"check-config rejects it, among other problems", []string{"check-config"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "NAME is not set"}},
+		{"invalid files are configuration errors", []string{"check-config", "--name=a"}, nil, broken, 2, false, []string{broken.Error()}},
+		{"unknown flag", []string{"serve", "--size=1"}, nil, nil, 2, false, []string{"--size"}},
+		{"unexpected argument", []string{"serve", "--name=a", "now"}, nil, nil, 2, false, []string{`unexpected argument "now", want component serve`}},
+		{"misspelled command", []string{"srve"}, nil, nil, 2, false, []string{`unknown command "srve"`, "did you mean serve?"}},
+		{"unknown command with a flag", []string{"frobnicate", "--name=a"}, nil, nil, 2, false, []string{"--name"}},
+		{"unknown command", []string{"frobnicate"}, nil, nil, 2, false, []string{`unknown command "frobnicate"; component --help lists all commands`}},
+		{"help without a command", nil, nil, nil, 0, false, []string{"Available Commands:", "check-config"}},
+		{"unexpected argument of version", []string{"version", "now"}, nil, nil, 2, false, []string{`unexpected argument "now"`}},
+		{"subcommand", []string{"greet", "--name=a", "you"}, nil, nil, 0, false, []string{"a greets you"}},
+		{"subcommand reports all problems", []string{"greet", "--count=11", "you"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"NAME is not set", `COUNT="11"`, "OTHER_TOKEN"}},
+		{"missing argument", []string{"greet", "--name=a"}, nil, nil, 2, false, []string{"missing argument NAME, want component greet NAME"}},
+		{"too many arguments", []string{"greet", "--name=a", "you", "and", "you"}, nil, nil, 2, false, []string{`unexpected argument "and", want component greet NAME`}},
+		{"failing subcommand", []string{"greet", "--name=a", "missing"}, nil, nil, 1, false, []string{"not found"}},
+		{"standalone command", []string{"measure", "--count=3"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 0, false, []string{"measured 3 times"}},
+		{"standalone command with invalid settings", []string{"measure", "--count=11"}, nil, nil, 2, false, []string{`COUNT="11"`}},
+		{"standalone command has no settings of serve", []string{"measure", "--name=a"}, nil, nil, 2, false, []string{"--name"}},
+		{"optional argument omitted", []string{"show"}, nil, nil, 0, false, []string{"showed []"}},
+		{"optional argument", []string{"show", "this"}, nil, nil, 0, false, []string{"showed [this]"}},
+		{"argument after the optional one", []string{"show", "this", "that"}, nil, nil, 2, false, []string{"[WHAT]", "that"}},
+		{"version", []string{"version"}, nil, nil, 0, false, []string{"component v1.2.3\ncommit 0123abc\n" + runtime.Version()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ran := false
-			half := Component[testConfig]{
-				Name: "half", Version: "v1.2.3", Commit: "0123abc", ForbiddenEnv: []string{"OTHER_TOKEN"},
+			component := Component[testConfig]{
+				Name: "component", Version: "v1.2.3", Commit: "0123abc", ForbiddenEnv: []string{"OTHER_TOKEN"},
 				Build: func(*testConfig, *slog.Logger) (Service, error) { return fakeService{&ran}, tt.build },
 				Standalone: []StandaloneCommand{NewStandalone("measure", "Measure", func(_ context.Context, call Invocation[countConfig]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
 					return err
-				}), NewStandalone("look [WHAT]", "Look", func(_ context.Context, call Invocation[countConfig]) error {
-					_, err := fmt.Fprintf(call.Out, "looked at %v\n", call.Args)
+				}), NewStandalone("show [WHAT]", "Show", func(_ context.Context, call Invocation[countConfig]) error {
+					_, err := fmt.Fprintf(call.Out, "showed %v\n", call.Args)
 					return err
 				})},
-				Subcommands: []Subcommand[testConfig]{{Use: "greet WHOM", Short: "Greet", Run: func(_ context.Context, call Invocation[testConfig]) error {
-					if call.Args[0] == "nobody" {
-						return errors.New("nobody is there")
+				Subcommands: []Subcommand[testConfig]{{Use: "greet NAME", Short: "Greet", Run: func(_ context.Context, call Invocation[testConfig]) error {
+					if call.Args[0] == "missing" {
+						return errors.New("not found")
 					}
 					fmt.Fprintf(call.Out, "%s greets %s", call.Config.Name, call.Args[0])
 					return nil
 				}}},
 			}
 			var out bytes.Buffer
-			cmd := half.Command(func(name string) string { return tt.env[name] })
+			cmd := component.Command(func(name string) string { return tt.env[name] })
 			cmd.SetArgs(tt.args)
 			cmd.SetOut(&out)
 			cmd.SetErr(&out)
@@ -101,13 +101,13 @@ func TestCommandLine(t *testing.T) {
 			if code := settings.ExitCode(err); code != tt.code || ran != tt.ran {
 				t.Errorf("exit code %d, ran: %t; want %d, %t\n%s", code, ran, tt.code, tt.ran, text)
 			}
-			for _, want := range tt.says {
+			for _, want := range tt.want {
 				if !strings.Contains(text, want) {
-					t.Errorf("it does not say %q:\n%s", want, text)
+					t.Errorf("output does not contain %q:\n%s", want, text)
 				}
 			}
 			if strings.Contains(text, "hush") {
-				t.Errorf("a secret is printed:\n%s", text)
+				t.Errorf("output contains a secret:\n%s", text)
 			}
 		})
 	}

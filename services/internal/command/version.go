@@ -5,31 +5,31 @@ import (
 	"runtime/debug"
 )
 
-// Version is what the build has stamped. Where it has stamped nothing, as go install does, it is
-// the version of the module that was built.
-func Version(stamped string) string {
+// Version returns the version that the linker set. If that is empty, as with go install, it returns the
+// version of the module.
+func Version(linked string) string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
-		stamped = cmp.Or(stamped, info.Main.Version)
+		linked = cmp.Or(linked, info.Main.Version)
 	}
-	return cmp.Or(stamped, "unknown")
+	return cmp.Or(linked, "unknown")
 }
 
-// Commit is what the build has stamped, or what Go has found in the checkout; empty when neither
-// knows. There is no date beside it: two builds of one commit are the same bytes.
-func Commit(stamped string) string {
-	if stamped != "" {
-		return stamped
+// Commit returns the commit that the linker set, or else the one from the checkout, or nothing if neither
+// is known. There is no build date, so that two builds of one commit are identical.
+func Commit(linked string) string {
+	if linked != "" {
+		return linked
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
-	found := map[string]string{}
+	buildSettings := map[string]string{}
 	for _, s := range info.Settings {
-		found[s.Key] = s.Value
+		buildSettings[s.Key] = s.Value
 	}
-	if found["vcs.modified"] == "true" {
-		return found["vcs.revision"] + ", modified"
+	if buildSettings["vcs.modified"] == "true" {
+		return buildSettings["vcs.revision"] + ", modified"
 	}
-	return found["vcs.revision"]
+	return buildSettings["vcs.revision"]
 }

@@ -24,8 +24,8 @@ func New(w io.Writer, level slog.Leveler) *slog.Logger {
 // (see grpclog.SetLoggerV2).
 func CaptureGlobalLoggers(log *slog.Logger) {
 	slog.SetDefault(log)
-	klog.SetSlogLogger(log.With("component", "client-go"))
-	grpclog.SetLoggerV2(&grpcLog{log.With("component", "grpc")})
+	klog.SetSlogLogger(log.With("library", "client-go"))
+	grpclog.SetLoggerV2(&grpcLog{log.With("library", "grpc")})
 }
 
 // grpcLog passes the log of grpc on. Its infos and warnings accompany every connection, and the code

@@ -21,10 +21,10 @@ func TestCapturesKlogAndGRPC(t *testing.T) {
 	klog.ErrorS(nil, "theirs")
 	klog.Flush()
 	grpclog.Errorln("theirs", 2)
-	grpclog.Warning("a running commentary")
-	grpclog.Info("a running commentary")
+	grpclog.Warning("at Debug")
+	grpclog.Info("at Debug")
 
-	type line struct{ Level, Msg, Component, Text string }
+	type line struct{ Level, Msg, Library, Text string }
 	var got []line
 	for d := json.NewDecoder(&out); d.More(); {
 		var l line
