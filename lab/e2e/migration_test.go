@@ -251,7 +251,7 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 		m.must(err)
 		for half, credentials := range map[string]string{"slicefeed-writer": "IONOS_TOKEN, SECURED_KUBECONFIG: ", "slicefeed-inventory": "TARGET_KUBECONFIG: "} {
 			code, text := run(m.t, half, strings.Split(string(env), "\n"), "serve")
-			if code != 2 || !containsAll(text, credentials, "the two must never meet") {
+			if code != 2 || !containsAll(text, credentials, "credentials of the other component must not be set here") {
 				m.t.Errorf("%s: exit code %d:\n%s", half, code, text)
 			}
 		}
