@@ -137,7 +137,7 @@ func (s *shelf) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*di
 type answered struct{ probes }
 
 func (answered) Set(string, []prober.Request) {}
-func (answered) Word(prober.Key) prober.Status {
+func (answered) Status(prober.Key) prober.Status {
 	return prober.Status{Health: prober.Passing}
 }
 
