@@ -96,7 +96,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"roster", "sourcetest", "kubeapi", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "overview", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "prober", "targets", "verdict", "endpoints", "history", "applier", "control", "endpointserver", "overview", "asking", "adopt", "app"},
+		writer: {"planner", "sources", "subscriber", "prober", "targets", "verdict", "endpoints", "history", "applier", "control", "endpointserver", "overview", "query", "adopt", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -157,7 +157,7 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"writer/endpoints/*.go", "writer/history/*.go", "internal/deltaset/*.go",
 		// The cores that share a package with their shell, by file.
 		"writer/subscriber/mirror.go", "writer/subscriber/schedule.go", "writer/prober/schedule.go",
-		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/shape.go", "writer/targets/concern.go",
+		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/validate.go", "writer/targets/index.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))

@@ -29,13 +29,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/asking"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/overview"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/query"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -57,7 +57,7 @@ func Component(version string) command.Component[Config] {
 				return runPreflight(ctx, version, inv)
 			}},
 		},
-		Standalone: append(asking.NewCommands(), adopt.NewCommand(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
+		Standalone: append(query.NewCommands(), adopt.NewCommand(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}
 }
 

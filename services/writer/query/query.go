@@ -2,7 +2,7 @@
 // has, and why an address is one of them or is not. It promises to read only, to show
 // a stranger's words as what they are, and an exit code that says whether all is well. It refuses
 // to guess: what it prints is what the writer answered.
-package asking
+package query
 
 import (
 	"context"
