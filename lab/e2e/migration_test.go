@@ -269,7 +269,7 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 	m.says("slicefeed-inventory preflight", "ok    first observation")
 	m.serve(m.Inventory, "slicefeed-inventory serve")
 	step("beside the old controller the writer would change metadata alone", func(m *migration) {
-		if text := m.says("slicefeed-writer preflight", "web/shop can be served"); strings.Contains(text, "FAIL") {
+		if text := m.says("slicefeed-writer preflight", "web/shop can be managed"); strings.Contains(text, "FAIL") {
 			m.t.Error("preflight fails")
 		}
 		changes, _, _ := strings.Cut(m.says("slicefeed-writer plan", "update EndpointSlice shop-nodes"), "\n\nADDRESS")

@@ -42,7 +42,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		code, text := s.asked("preflight")
 		if code != 0 || strings.Contains(text, "FAIL") || strings.Contains(text, "WARN") || !containsAll(text,
 			"ok    inventory", "members: 1, ready: 1; membership synced, addresses synced", "ok    create endpointslices in web",
-			"ok    update leases slicefeed-default in web", "web/shop can be served", "ok    admission policy", "ok    fence",
+			"ok    update leases slicefeed-default in web", "web/shop can be managed", "ok    admission policy", "ok    allowlist",
 			"1 of 1 addresses accept connections at port 30080") {
 			s.t.Errorf("exit code %d:\n%s", code, text)
 		}
@@ -58,11 +58,11 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		settings   []string
 	}{
 		{"another name", "FAIL  inventory|check INVENTORY_SAN", 1, []string{"INVENTORY_SAN=spiffe://lab.example/somebody"}},
-		{"another CA", "FAIL  inventory|TLS_PEER_CA_FILE must hold the CA", 1, []string{"TLS_PEER_CA_FILE=" + foreign}},
+		{"another CA", "FAIL  inventory|TLS_PEER_CA_FILE must contain the CA", 1, []string{"TLS_PEER_CA_FILE=" + foreign}},
 		{"another address", "FAIL  inventory|check INVENTORY_ADDRESS", 1, []string{"INVENTORY_ADDRESS=" + pair.InventoryAddress.String() + ":1"}},
 		{"a CIDR of somewhere else", "FAIL  admission policy|outside of the allowed CIDRs|FAIL  probes|check SECURED_SUBNET_CIDR", 1, []string{"SECURED_SUBNET_CIDR=10.9.0.0/24"}},
-		{"a fence around the API server", "WARN  fence|own API server, " + pair.ConsumingAddress.String(), 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24"}},
-		{"a fence around its port too", "FAIL  fence|narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24", "ALLOWED_PORTS=1-65535"}},
+		{"an allowlist with the API server", "WARN  allowlist|this cluster's API server, " + pair.ConsumingAddress.String(), 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24"}},
+		{"an allowlist with its port too", "FAIL  allowlist|narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24", "ALLOWED_PORTS=1-65535"}},
 		{"a port that nobody listens at", "FAIL  probes|0 of 1 addresses accept connections at port 30081|targetPort", 1, []string{"TARGET_PORT=30081"}},
 		{"a Service that is not there", "FAIL  Service|There is no Service nobody", 1, []string{"TARGET_SERVICE_NAME=nobody"}},
 		{"a setting that cannot work", "INVENTORY_SAN", 2, []string{"INVENTORY_SAN=*"}},
@@ -72,7 +72,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 	s.step("a certificate that the inventory does not accept", func(s *stage) {
 		dir := s.t.TempDir()
 		s.issue(other, dir, pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client})
-		line("FAIL  inventory|the inventory refuses our certificate", 1, "TLS_CERT_FILE="+dir+"/tls.crt", "TLS_KEY_FILE="+dir+"/tls.key")(s)
+		line("FAIL  inventory|the inventory rejects the writer's certificate", 1, "TLS_CERT_FILE="+dir+"/tls.crt", "TLS_KEY_FILE="+dir+"/tls.key")(s)
 	})
 	s.step("a permission is missing", func(s *stage) {
 		s.withoutRole()
@@ -99,7 +99,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		s.keep(list)
 		s.write(list, "clients:\n- san: "+pair.OperatorSAN+"\n  role: operator\n")
 		s.restart(s.Inventory)
-		line("FAIL  inventory|and its ALLOWED_CLIENTS_FILE our SAN", 1)(s)
+		line("FAIL  inventory|and its ALLOWED_CLIENTS_FILE the SAN", 1)(s)
 	})
 	if all := s.Now(); len(all) != 0 {
 		t.Errorf("it wrote: %s", pair.Describe(all))

@@ -1,5 +1,10 @@
-// Command writer runs in the consuming cluster and keeps the EndpointSlices of its Services
-// pointed at the healthy nodes that inventories tell of.
+// Command writer runs in the consuming cluster and keeps the EndpointSlices of its Services in
+// sync with the healthy nodes of one or more inventories.
+//
+// A change takes this way: package subscriber receives a delta from an inventory and applies it
+// to its copy of the set, package verdict decides about each address from that and from the
+// results of package prober, package planner computes the EndpointSlices, and package applier
+// writes them. Package control runs this loop for each Service that package targets finds.
 package main
 
 import (
@@ -9,7 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/app"
 )
 
-// Both are stamped by the build.
+// Set by the linker.
 var version, commit string
 
 func main() {

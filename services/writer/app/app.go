@@ -1,5 +1,9 @@
-// Package app is the writer put together: the stages are made from left to right, in the
-// order of the flow, and run in one group.
+// Package app assembles the writer. It constructs the stages in the order in which data passes
+// through them, and runs them in one errgroup.
+//
+// It guarantees that the Lease is released after the last write has ended, so that the next
+// leader never meets a write of this one. It has no logic of its own about nodes or Services:
+// package control runs the stages for each Service.
 package app
 
 import (
@@ -45,15 +49,15 @@ import (
 func Component(version string) command.Component[Config] {
 	return command.Component[Config]{
 		Name:         "slicefeed-writer",
-		Short:        "Keeps EndpointSlices pointed at the healthy nodes that an inventory tells of",
+		Short:        "Keeps EndpointSlices in sync with the healthy nodes of an inventory",
 		Version:      version,
 		ForbiddenEnv: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
 		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildWriter(cfg, version, log) },
 		Subcommands: []command.Subcommand[Config]{
-			{Use: "plan", Short: "Decide once and say what would be written and why; write nothing", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+			{Use: "plan", Short: "Show what would be written and why, without writing", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
 				return runPlan(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check what serve depends on, one line each with what to do", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
 				return runPreflight(ctx, version, inv)
 			}},
 		},
@@ -61,7 +65,7 @@ func Component(version string) command.Component[Config] {
 	}
 }
 
-// writer is the half, built and not yet running.
+// writer holds the constructed stages; Run runs them.
 type writer struct {
 	cfg              *Config
 	version          string
@@ -74,10 +78,10 @@ type writer struct {
 	prober           *prober.Prober
 	controllerConfig control.Config
 	lease            *applier.Lease           // nil in a dry run
-	endpointListener *endpointserver.Listener // nil: nobody may ask
+	endpointListener *endpointserver.Listener // nil without LISTEN_ADDRESS
 }
 
-// dryRunLease decides as a leader would. What it decides is never sent.
+// dryRunLease makes a dry run decide as a leader would. Nothing it decides is written.
 type dryRunLease struct{}
 
 func (dryRunLease) Leading() bool            { return true }
@@ -85,17 +89,19 @@ func (dryRunLease) Term() int                { return 1 }
 func (dryRunLease) Changed() <-chan struct{} { return nil }
 func (dryRunLease) Release() func()          { return func() {} }
 
-// A standby takes over within 17 s of the leader's death: it notes a renewal at most one
-// pause late, waits for the Lease to expire, and tries at most one pause later; client-go
-// makes a pause up to 2.2 times as long. Its usual 15 s and 2 s add up to nearly 24 s. What was
-// sent just before the renewals have failed for too long ends 5 s later, and the Lease not before.
+// With these a standby takes over at most 17 s after the leader's death: it sees a renewal up to
+// one retry period late, waits until the Lease expires, and tries again up to one period later;
+// client-go stretches each period by a factor of up to 2.2. Its usual 15 s and 2 s add up to
+// nearly 24 s. A request that was sent just before the renew deadline times out 5 s later,
+// which is when the Lease expires.
 const (
 	leaseDuration      = 12 * time.Second
 	leaseRenewDeadline = 7 * time.Second
 	leaseRetryPeriod   = time.Second
 )
 
-// buildWriter makes all stages. It reads files and asks nobody; its error names all that is wrong.
+// buildWriter constructs all stages. It reads files and opens no connection; its error names
+// every problem.
 func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -105,8 +111,8 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 	configured, errSources := cfg.loadSources()
 	openedSources, errLinks := openSources(cfg, configured, log, registry)
 	board := endpoints.NewStore(rand.Text())
-	listener, errDoor := newEndpointListener(cfg, board, log, registry)
-	if err := errors.Join(errCluster, errSources, errLinks, errDoor); err != nil {
+	listener, errListener := newEndpointListener(cfg, board, log, registry)
+	if err := errors.Join(errCluster, errSources, errLinks, errListener); err != nil {
 		return nil, err
 	}
 	w := &writer{
@@ -127,12 +133,12 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 		return nil, err
 	}
 	if cfg.ShrinkWindow == 0 {
-		log.Warn("the shrink guard is off: all endpoints of a source may leave at once on its word alone", "setting", "SHRINK_WINDOW=0")
+		log.Warn("shrink guard is off: a source can remove all of its endpoints at the same time", "setting", "SHRINK_WINDOW=0")
 	}
 	return w, nil
 }
 
-// newEndpointListener makes the listener for those who may ask; nil without LISTEN_ADDRESS.
+// newEndpointListener returns the listener of the endpoint API, or nil without LISTEN_ADDRESS.
 func newEndpointListener(cfg *Config, board *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -143,7 +149,7 @@ func newEndpointListener(cfg *Config, board *endpoints.Store, log *slog.Logger, 
 	})
 }
 
-// statusHandler is the page for people, on the debug listener.
+// statusHandler serves /statusz on the debug listener.
 func (w *writer) statusHandler() http.Handler {
 	page := overview.Config{
 		Store: w.controllerConfig.Board, History: w.history, Leading: w.controllerConfig.Lease.Leading, Version: w.version, Instance: w.identity,
@@ -160,7 +166,7 @@ func (w *writer) statusHandler() http.Handler {
 	return statuspage.Handler(page.Page, w.log)
 }
 
-// connectCluster makes the stages that have to do with the consuming cluster.
+// connectCluster constructs the stages that use the consuming cluster.
 func (w *writer) connectCluster(cluster *rest.Config, namespace string, configured []sources.Source) error {
 	isDryRun := w.cfg.Store == "memory"
 	leading := func() bool { return isDryRun || w.lease.Leading() }
@@ -168,7 +174,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	cluster.Wrap(applier.Guard(func() bool { return !isDryRun && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
-		return fmt.Errorf("client of the consuming cluster: %w", err)
+		return fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
 	targetsConfig, err := w.cfg.targetsConfig(namespace, configured)
 	if err != nil {
@@ -180,7 +186,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	}
 	w.controllerConfig.Targets = w.targets
 	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
-	if isDryRun { // a rehearsal takes the Lease from nobody, and tells nobody
+	if isDryRun { // neither takes the Lease nor records Events
 		w.controllerConfig.Lease, store, events = dryRunLease{}, applier.Memory(os.Stdout, store), nil
 		w.controllerConfig.DryRun = true
 	} else {
@@ -209,7 +215,8 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	return nil
 }
 
-// targetsConfig is which Services are targets, and how, without the client that finds them.
+// targetsConfig returns which Services are targets and their default settings. The caller adds
+// the client.
 func (c *Config) targetsConfig(namespace string, configured []sources.Source) (targets.Config, error) {
 	mode, err := prober.ParseMode(c.ProbeMode)
 	if err != nil {
@@ -233,7 +240,7 @@ func (c *Config) targetsConfig(namespace string, configured []sources.Source) (t
 	return all, nil
 }
 
-// Run writes until ctx is done.
+// Run runs all stages until ctx is done.
 func (w *writer) Run(ctx context.Context) error {
 	var listeners [3]net.Listener
 	var problems []error
@@ -252,14 +259,14 @@ func (w *writer) Run(ctx context.Context) error {
 	}
 	adminServer := &admin.Server{
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusHandler(), Logger: w.log,
-		// The inventories do not count: what is served must not wait for a half that may be
-		// down for good.
+		// Inventories do not count: endpoints must stay available while an inventory is
+		// down, however long that lasts.
 		Ready: []admin.Check{{Name: "consuming-cluster", Err: w.targets.Synced}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	// The Lease is given up last: the next leader may begin at once, and must not meet a
-	// write of ours that is still under way.
+	// The Lease is released last: the next leader starts immediately, and must not meet a write
+	// of this one that is still in progress.
 	leaseCtx, stopLease := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLease()
 	w.startInputs(ctx, g)
@@ -278,7 +285,7 @@ func (w *writer) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// startInputs runs the stages that only watch.
+// startInputs runs the stages that only read.
 func (w *writer) startInputs(ctx context.Context, g *errgroup.Group) {
 	for _, src := range w.sources {
 		g.Go(func() error { return src.Run(ctx) })
@@ -287,11 +294,11 @@ func (w *writer) startInputs(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return w.prober.Run(ctx) })
 }
 
-// serviceAccountNamespaceFile is where a Pod finds its own namespace.
+// serviceAccountNamespaceFile has the namespace of the Pod.
 const serviceAccountNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// loadClusterConfig returns how to reach the consuming cluster, and our own namespace there: the
-// Pod's, or that of the kubeconfig's context.
+// loadClusterConfig returns how to reach the consuming cluster, and the writer's own namespace:
+// the Pod's, or that of the kubeconfig's context.
 func loadClusterConfig(cfg *Config, version string) (*rest.Config, string, error) {
 	var cluster *rest.Config
 	var namespace string
@@ -317,6 +324,6 @@ func loadClusterConfig(cfg *Config, version string) (*rest.Config, string, error
 	cluster.UserAgent = "slicefeed-writer/" + version
 	cluster.ContentType = "application/vnd.kubernetes.protobuf"
 	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	cluster.QPS = -1 // the API server protects itself; a failover must not wait in line here
+	cluster.QPS = -1 // no client-side limit: the API server protects itself, and a failover must not queue here
 	return cluster, namespace, nil
 }

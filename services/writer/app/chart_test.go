@@ -9,7 +9,7 @@ import (
 
 const labelPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
-// chart is how deploy/slicefeed-writer takes our settings.
+// chart maps the settings to the values of deploy/slicefeed-writer.
 var chart = settings.Chart{
 	SetByChart: map[string]string{
 		"SOURCES_FILE":         "the list sources",
@@ -48,8 +48,8 @@ func TestChartHasAllSettings(t *testing.T) {
 	}
 }
 
-// Whatever the chart's schema takes or refuses, we do too: so that nobody is kept from what works,
-// and a mistake is found before a Pod has to tell it.
+// The chart's schema and the writer accept the same values, so that Helm reports a mistake before a
+// Pod does, and rejects nothing that works.
 func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
 		"INVENTORY_ADDRESS":         {[]string{"inventory.example.org:9443", "[fd00::1]:9443"}, nil},
@@ -86,18 +86,18 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	for setting, values := range samples {
 		for _, value := range values.good {
 			if schema, component := accepts(setting, value); !schema || !component {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want both", setting, value, schema, component)
+				t.Errorf("%s=%q: accepted by the schema: %t, by the writer: %t; want both", setting, value, schema, component)
 			}
 		}
 		for _, value := range values.bad {
 			if schema, component := accepts(setting, value); schema || component {
-				t.Errorf("%s=%q: the schema takes it: %t; we do: %t; want neither", setting, value, schema, component)
+				t.Errorf("%s=%q: accepted by the schema: %t, by the writer: %t; want neither", setting, value, schema, component)
 			}
 		}
 	}
 	for setting := range chart.Patterns {
 		if len(samples[setting].good) == 0 {
-			t.Errorf("no value of %s is tried", setting)
+			t.Errorf("no sample of %s", setting)
 		}
 	}
 }

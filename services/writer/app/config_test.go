@@ -19,7 +19,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 }
 
-// validEnv is an environment that can work, as far as can be told without files.
+// validEnv is a valid configuration, apart from its files.
 func validEnv() map[string]string {
 	return map[string]string{
 		"INVENTORY_ADDRESS": "inventory.example:9443", "INVENTORY_SAN": "spiffe://example.org/slicefeed/inventory",
@@ -39,30 +39,30 @@ func TestConfigValidation(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		set  map[string]string
-		want []string // that the error names; none: it is valid
+		want []string // settings that the error names; empty if valid
 	}{
-		{"the mandatory settings are enough", nil, nil},
+		{"only required settings", nil, nil},
 		{"kubectl is the old name of kubernetes", map[string]string{"STORE_KIND": "kubectl"}, nil},
 		{"0 turns the shrink guard off", map[string]string{"SHRINK_WINDOW": "0"}, nil},
 		{"a shrink window is not negative", map[string]string{"SHRINK_WINDOW": "-1s"}, []string{"SHRINK_WINDOW"}},
-		{"a managed-by of Kubernetes' own controllers is refused", map[string]string{"TARGET_MANAGED_BY": "endpointslice-controller.k8s.io"}, []string{"TARGET_MANAGED_BY"}},
+		{"a managed-by of Kubernetes' own controllers is invalid", map[string]string{"TARGET_MANAGED_BY": "endpointslice-controller.k8s.io"}, []string{"TARGET_MANAGED_BY"}},
 		{"a managed-by is a label value", map[string]string{"TARGET_MANAGED_BY": "example.org/slicefeed"}, []string{"TARGET_MANAGED_BY"}},
 		{"a probe may take longer than the interval", map[string]string{"HEALTH_CHECK_TIMEOUT": "3s"}, nil},
 		{"a SAN is a URI or a DNS name", map[string]string{"INVENTORY_SAN": "not a name"}, []string{"INVENTORY_SAN"}},
 		{"a class becomes the name of a Lease", map[string]string{"CLASS": "Blue Green"}, []string{"CLASS"}},
-		{"labelled Services alone are enough", map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, nil},
-		{"a target by name has both names", map[string]string{"TARGET_NAMESPACE": ""}, []string{"TARGET_NAMESPACE"}},
-		{"what belongs to the target by name wants one", map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "TARGET_PORT": "80"}, []string{"TARGET_PORT"}},
-		{"several sources are in a file", map[string]string{"SOURCES_FILE": "sources.yaml", "INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": "", "TLS_PEER_CA_FILE": ""}, nil},
-		{"and nowhere else", map[string]string{"SOURCES_FILE": "sources.yaml"}, []string{"INVENTORY_ADDRESS", "INVENTORY_SAN", "SECURED_SUBNET_CIDR"}},
-		{"one source needs it all", map[string]string{"INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": "", "TLS_PEER_CA_FILE": ""}, []string{"INVENTORY_ADDRESS", "INVENTORY_SAN", "SECURED_SUBNET_CIDR", "TLS_PEER_CA_FILE"}},
-		{"namespaces are watched by name", map[string]string{"WATCH_NAMESPACES": "web,Shop"}, []string{"WATCH_NAMESPACES"}},
-		{"or all of them", map[string]string{"WATCH_NAMESPACES": "*"}, nil},
-		{"which leaves no others", map[string]string{"WATCH_NAMESPACES": "*,web"}, []string{"WATCH_NAMESPACES"}},
-		{"who may ask is told by files", map[string]string{"LISTEN_ADDRESS": ":9443"}, []string{"LISTEN_CERT_FILE", "LISTEN_KEY_FILE", "CLIENT_CA_FILE", "ALLOWED_CLIENTS_FILE"}},
-		{"which are for nothing without a listener", map[string]string{"CLIENT_CA_FILE": "ca.pem"}, []string{"CLIENT_CA_FILE", "LISTEN_ADDRESS"}},
-		{"zones are mapped by pairs", map[string]string{"ZONE_MAP": "de/fra"}, []string{"ZONE_MAP"}},
-		{"every problem is told at once", map[string]string{
+		{"labeled Services only", map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, nil},
+		{"a named target needs both names", map[string]string{"TARGET_NAMESPACE": ""}, []string{"TARGET_NAMESPACE"}},
+		{"settings of the named target need one", map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "TARGET_PORT": "80"}, []string{"TARGET_PORT"}},
+		{"several sources", map[string]string{"SOURCES_FILE": "sources.yaml", "INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": "", "TLS_PEER_CA_FILE": ""}, nil},
+		{"several sources, and settings of a single one", map[string]string{"SOURCES_FILE": "sources.yaml"}, []string{"INVENTORY_ADDRESS", "INVENTORY_SAN", "SECURED_SUBNET_CIDR"}},
+		{"a single source needs all its settings", map[string]string{"INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": "", "TLS_PEER_CA_FILE": ""}, []string{"INVENTORY_ADDRESS", "INVENTORY_SAN", "SECURED_SUBNET_CIDR", "TLS_PEER_CA_FILE"}},
+		{"WATCH_NAMESPACES has names", map[string]string{"WATCH_NAMESPACES": "web,Shop"}, []string{"WATCH_NAMESPACES"}},
+		{"WATCH_NAMESPACES is *", map[string]string{"WATCH_NAMESPACES": "*"}, nil},
+		{"* and other namespaces", map[string]string{"WATCH_NAMESPACES": "*,web"}, []string{"WATCH_NAMESPACES"}},
+		{"the listener needs its files", map[string]string{"LISTEN_ADDRESS": ":9443"}, []string{"LISTEN_CERT_FILE", "LISTEN_KEY_FILE", "CLIENT_CA_FILE", "ALLOWED_CLIENTS_FILE"}},
+		{"files of the listener without one", map[string]string{"CLIENT_CA_FILE": "ca.pem"}, []string{"CLIENT_CA_FILE", "LISTEN_ADDRESS"}},
+		{"zones are mapped in pairs", map[string]string{"ZONE_MAP": "de/fra"}, []string{"ZONE_MAP"}},
+		{"every problem is reported", map[string]string{
 			"INVENTORY_ADDRESS": "", "SECURED_SUBNET_CIDR": "everywhere", "ALLOWED_PORTS": "90000", "TARGET_PORT": "0x50",
 			"HEALTH_CHECK_MODE": "icmp", "HEALTH_CHECK_PATH": "healthz", "EMPTY_RESULT_THRESHOLD": "0", "TARGET_NAMESPACE": "Web",
 		}, []string{
@@ -77,7 +77,7 @@ func TestConfigValidation(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("it does not say %q: %v", want, err)
+					t.Errorf("got no %q in: %v", want, err)
 				}
 			}
 		})

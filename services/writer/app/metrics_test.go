@@ -10,7 +10,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/control"
 )
 
-// kubeconfig is one of a cluster that nobody asks.
+// kubeconfig is of a cluster that is never called.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a, namespace: slicefeed}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
@@ -31,6 +31,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control.New(writer.controllerConfig) // as Run does: the metrics of the decisions are its
+	control.New(writer.controllerConfig) // registers the metrics of decisions, as Run does
 	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "writer", *update, writer.registry)
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// planTimeout is how long plan waits for the caches and for the sources' first synced words.
+// planTimeout is how long plan waits for the caches and for the initial sync of the sources.
 const planTimeout = time.Minute
 
-// runPlan decides once on each target, as a writer would that takes over now, and prints what
-// it would write.
+// runPlan makes one decision about each target, as a writer that takes over now would, and prints
+// what that writer would write.
 func runPlan(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	cfg := *inv.Config
-	cfg.Store = "memory" // without a Lease or Events, and with a client that sends no write
+	cfg.Store = "memory" // no Lease, no Events, and a client that sends no write
 	notices := newNoticeHandler(inv.Err)
 	w, err := buildWriter(&cfg, version, slog.New(notices))
 	if err != nil {
@@ -37,7 +37,7 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[Config]
 	defer stop()
 	g, running := errgroup.WithContext(running)
 	w.startInputs(running, g)
-	fmt.Fprintf(inv.Err, "waiting for the caches and the inventories, for %s at most…\n", planTimeout)
+	fmt.Fprintf(inv.Err, "waiting up to %s for caches and inventories…\n", planTimeout)
 	results, err := control.Rehearse(running, w.controllerConfig, control.Patience{Caches: planTimeout})
 	stop()
 	if err = errors.Join(notices.withLastNotice(err), g.Wait()); err != nil {
@@ -46,8 +46,8 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[Config]
 	return printPlans(inv.Out, results)
 }
 
-// printPlans says of each target what would be written, each endpoint's verdict, and what is held
-// back. Targets that are refused make an error, after all others.
+// printPlans prints what would be written for each target, the verdict about each endpoint, and
+// what guards hold. Its error names the rejected targets.
 func printPlans(out io.Writer, results []control.Act) error {
 	var b strings.Builder
 	var rejected []error
@@ -58,7 +58,7 @@ func printPlans(out io.Writer, results []control.Act) error {
 			continue
 		}
 		if result.View.Rejection != nil {
-			rejected = append(rejected, fmt.Errorf("the Service %s is not served, and nothing is added to its slices: %s", result.Key, result.View.Rejection.Message))
+			rejected = append(rejected, fmt.Errorf("Service %s is rejected, and nothing is added to its slices: %s", result.Key, result.View.Rejection.Message))
 			continue
 		}
 		if printed++; printed > 1 {
@@ -67,7 +67,7 @@ func printPlans(out io.Writer, results []control.Act) error {
 		printPlan(&b, result)
 	}
 	if printed == 0 && len(rejected) == 0 {
-		b.WriteString("No Service is ours: label one with slicefeed.dev/class, or name one by TARGET_SERVICE_NAME.\n")
+		b.WriteString("No targets. Label a Service slicefeed.dev/class or set TARGET_SERVICE_NAME.\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return errors.Join(append(rejected, err)...)
@@ -78,7 +78,7 @@ func printPlan(b *strings.Builder, result *control.Act) {
 	plan := planner.Plan{}
 	switch {
 	case result.View.OptedOut:
-		b.WriteString("It is none of our targets any more.\n\n")
+		b.WriteString("Opted out: slices will be deleted.\n\n")
 		plan.Delete = result.View.Slices
 	case result.Decision.Write:
 		plan = planner.Compute(result.Desired, result.View.Slices)
@@ -86,9 +86,9 @@ func printPlan(b *strings.Builder, result *control.Act) {
 	printWrites(b, result, plan)
 	switch {
 	case result.View.Paused:
-		b.WriteString("paused by its annotation: nothing of this is written\n\n")
+		b.WriteString("paused by annotation slicefeed.dev/paused: nothing of this is written\n\n")
 	case !result.Decision.Write && !result.View.OptedOut:
-		b.WriteString("nothing may be written, see below\n\n")
+		b.WriteString("writes blocked by a guard, see below\n\n")
 	case plan.Empty():
 		b.WriteString("nothing to write\n\n")
 	}
@@ -97,17 +97,17 @@ func printPlan(b *strings.Builder, result *control.Act) {
 	}
 	b.WriteString(formatVerdicts(result.Decision.Endpoints))
 	if result.Unjudged > 0 {
-		fmt.Fprintf(b, "\nNot judged by a probe within %s: %d. A writer that runs waits for them.\n", result.Probing, result.Unjudged)
+		fmt.Fprintf(b, "\nProbes still pending after %s: %d. A running writer waits for them.\n", result.Probing, result.Unjudged)
 	}
 	for i, g := range result.Decision.Guards {
 		if i == 0 {
-			b.WriteString("\nheld back\n")
+			b.WriteString("\nheld by guards\n")
 		}
 		fmt.Fprintf(b, "  %s: %s\n", g.Rule, display.Sanitize(g.Message))
 	}
 	for i, warning := range result.Remarks {
 		if i == 0 {
-			b.WriteString("\nworth knowing\n")
+			b.WriteString("\nwarnings\n")
 		}
 		fmt.Fprintf(b, "  %s: %s\n", warning.Reason, display.Sanitize(warning.Note))
 	}

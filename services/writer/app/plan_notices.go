@@ -12,8 +12,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// noticeHandler is a log for people who wait at a terminal: each warning once, as a line of text. Most
-// of them repeat with every attempt, so the last is kept too, to say what the wait ended with.
+// noticeHandler is the log of a command that someone waits for at a terminal: it prints each
+// warning once, as a line of text. Most warnings repeat with every attempt, so the last one is
+// kept to explain a timeout.
 type noticeHandler struct {
 	*noticeState
 
@@ -31,20 +32,20 @@ func newNoticeHandler(out io.Writer) noticeHandler {
 	return noticeHandler{noticeState: &noticeState{out: out, printed: map[string]bool{}}}
 }
 
-// Enabled takes warnings and errors.
+// Enabled accepts warnings and errors.
 func (noticeHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn
 }
 
-// WithAttrs adds to what every line says.
+// WithAttrs adds attributes to every line.
 func (n noticeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return noticeHandler{n.noticeState, append(slices.Clip(n.attrs), attrs...)}
 }
 
-// WithGroup is not used by what is logged here.
+// WithGroup does nothing: no stage uses groups.
 func (n noticeHandler) WithGroup(string) slog.Handler { return n }
 
-// Handle writes a line that was not written before.
+// Handle prints a line unless it was printed before.
 func (n noticeHandler) Handle(_ context.Context, r slog.Record) error {
 	var line strings.Builder
 	var cause string
@@ -69,16 +70,16 @@ func (n noticeHandler) Handle(_ context.Context, r slog.Record) error {
 		return nil
 	}
 	n.printed[text] = true
-	_, err := fmt.Fprintf(n.out, "  not yet: %s\n", text)
+	_, err := fmt.Fprintf(n.out, "  waiting: %s\n", text)
 	return err
 }
 
-// withLastNotice adds to an error what was noticed last.
+// withLastNotice adds the last warning to an error.
 func (n noticeHandler) withLastNotice(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil || n.last == "" {
 		return err
 	}
-	return fmt.Errorf("%w; the last that went wrong: %s", err, n.last)
+	return fmt.Errorf("%w; last warning: %s", err, n.last)
 }

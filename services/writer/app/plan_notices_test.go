@@ -25,18 +25,18 @@ func TestNoticeHandlerPrintsEachWarningOnce(t *testing.T) {
 	log.Error("file cannot be used", "error", errors.New("no \x1b[31mPEM\nblock"))
 	blue.Warn("stream ended", "error", errors.New("connection refused"))
 
-	want := `  not yet: source blue: stream ended: dial tcp 192.0.2.1:9443: connect: connection refused
-  not yet: file cannot be used: no  [31mPEM block
-  not yet: source blue: stream ended: connection refused
+	want := `  waiting: source blue: stream ended: dial tcp 192.0.2.1:9443: connect: connection refused
+  waiting: file cannot be used: no  [31mPEM block
+  waiting: source blue: stream ended: connection refused
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
 	got := notices.withLastNotice(failed)
-	if want := "no set; the last that went wrong: source blue: stream ended: connection refused"; !errors.Is(got, failed) || got.Error() != want {
+	if want := "no set; last warning: source blue: stream ended: connection refused"; !errors.Is(got, failed) || got.Error() != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if notices.withLastNotice(nil) != nil {
-		t.Error("a plan that was made has no error")
+		t.Error("no error, but got one")
 	}
 }

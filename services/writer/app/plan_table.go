@@ -11,24 +11,24 @@ import (
 )
 
 var verdictNames = map[verdict.Verdict]string{
-	verdict.Serve: "serve", verdict.Drain: "drain", verdict.Out: "out", verdict.Gone: "gone", verdict.Hold: "hold",
+	verdict.Serve: "serve", verdict.Drain: "drain", verdict.Out: "unready", verdict.Gone: "remove", verdict.Hold: "hold",
 }
 
-// formatVerdicts is a table of the endpoints, with the rule that spoke last and the reason.
+// formatVerdicts returns a table of the endpoints with the rule that decided and its reason.
 func formatVerdicts(all []verdict.Endpoint) string {
 	if len(all) == 0 {
-		return "no endpoint is listed, and none is told\n"
+		return "no endpoint is listed or reported\n"
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ADDRESS\tVERDICT\tLISTED AS\tRULE\tREASON")
+	fmt.Fprintln(table, "ADDRESS\tVERDICT\tDESIRED\tRULE\tREASON")
 	for _, e := range all {
-		as := "not listed"
+		desired := "not listed"
 		if e.Listed {
-			as = applier.InWords(e.Conditions)
+			desired = applier.InWords(e.Conditions)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], as, e.Rule, display.Sanitize(e.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], desired, e.Rule, display.Sanitize(e.Reason))
 	}
-	table.Flush() //nolint:errcheck // into memory
+	table.Flush() //nolint:errcheck // writes to memory
 	return b.String()
 }

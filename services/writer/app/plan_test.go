@@ -34,7 +34,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// fakeInventory is an inventory that tells these addresses as ready; nil: it says nothing.
+// fakeInventory publishes these addresses as ready; with nil it sends nothing.
 type fakeInventory struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
@@ -67,7 +67,7 @@ func (w fakeInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.
 	return nil
 }
 
-// planFixture is what a rehearsal meets. Its prober does not run, so that it judges nothing.
+// planFixture is what a plan is made from. Its prober does not run, so all probes stay pending.
 type planFixture struct {
 	inventory fakeInventory
 	probe     prober.Spec
@@ -85,7 +85,7 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 	serving.Go(func() error { return server.Serve(pipe) })
 	defer func() { server.Stop(); serving.Wait() }()
 	dial := func() (subscriber.Conn, error) {
-		return grpc.NewClient("passthrough:///teller", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	}
 
@@ -120,7 +120,7 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 	}
 	for _, a := range client.Actions() {
 		if v := a.GetVerb(); v != "list" && v != "watch" {
-			t.Errorf("it is no read: %v", a)
+			t.Errorf("not a read: %v", a)
 		}
 	}
 	var out bytes.Buffer
@@ -130,7 +130,7 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 	return out.String(), err
 }
 
-// ownedSlice is a slice of ours in which these addresses serve.
+// ownedSlice is an owned slice in which these addresses are ready.
 func ownedSlice(all ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-slicefeed", UID: "2", Labels: map[string]string{
@@ -148,20 +148,20 @@ func ownedSlice(all ...string) *discoveryv1.EndpointSlice {
 }
 
 func TestPlanOutput(t *testing.T) {
-	mislabelled := ownedSlice("10.0.1.1")
-	mislabelled.OwnerReferences = nil // which alone would be a reason to write
+	mislabeled := ownedSlice("10.0.1.1")
+	mislabeled.OwnerReferences = nil // would be written if writes were not blocked
 	for _, tt := range []struct {
 		name    string
 		stand   planFixture
 		objects []runtime.Object
-		says    []string
+		want    []string
 		err     string
 	}{
 		{
 			"create",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{newService(nil)},
-			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready      table  source default: READY"},
+			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready    table  source default: READY"},
 			"",
 		},
 		{
@@ -172,60 +172,60 @@ func TestPlanOutput(t *testing.T) {
 			"",
 		},
 		{
-			"what the guards let pass",
+			"guards",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}, window: time.Minute},
 			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
-			[]string{"nothing to write\n", "held back\n  shrink: ", "in the first 1m0s of a new leader"},
+			[]string{"nothing to write\n", "held by guards\n  shrink: ", "in the first 1m0s of a new leader"},
 			"",
 		},
 		{
-			"what leaves without one",
+			"removal without a guard",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1", "10.0.1.2")},
-			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n", "10.0.1.2  gone     not listed"},
+			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n", "10.0.1.2  remove   not listed"},
 			"",
 		},
 		{
-			"nothing at all behind a fence that takes everything",
+			"writes blocked by the allowlist",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}, cidr: "10.9.0.0/24"},
-			[]runtime.Object{newService(nil), mislabelled},
-			[]string{"Service web/shop\n\nnothing may be written, see below\n\nADDRESS", "10.0.1.1  hold"},
+			[]runtime.Object{newService(nil), mislabeled},
+			[]string{"Service web/shop\n\nwrites blocked by a guard, see below\n\nADDRESS", "10.0.1.1  hold"},
 			"",
 		},
 		{
-			"what no probe has judged yet",
+			"pending probes",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}, probe: prober.Spec{Mode: prober.TCP}},
 			[]runtime.Object{newService(nil)},
-			[]string{"Not judged by a probe within 300ms: 1."},
+			[]string{"Probes still pending after 300ms: 1."},
 			"",
 		},
 		{
-			"a neighbour",
+			"a foreign slice",
 			planFixture{inventory: fakeInventory{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{newService(nil), ownedSlice("10.0.1.1"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "web", Name: "theirs", Labels: map[string]string{discoveryv1.LabelServiceName: "shop"},
 			}}},
-			[]string{"worth knowing\n  ForeignSlices: ", "theirs"},
+			[]string{"warnings\n  ForeignSlices: ", "theirs"},
 			"",
 		},
-		{"a refusal", planFixture{inventory: fakeInventory{ready: []string{}}}, nil, nil, "There is no Service shop"},
-		{"an inventory that says nothing", planFixture{}, []runtime.Object{newService(nil)}, nil, "source default did not sync"},
+		{"a rejected Service", planFixture{inventory: fakeInventory{ready: []string{}}}, nil, nil, "There is no Service shop"},
+		{"an inventory that sends nothing", planFixture{}, []runtime.Object{newService(nil)}, nil, "source default did not sync"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.stand.cidr == "" {
 				tt.stand.cidr = "10.0.1.0/24"
 			}
-			began := time.Now()
+			start := time.Now()
 			out, err := planOutput(t, tt.stand, tt.objects...)
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
-				t.Errorf("got the error %v, want %q", err, tt.err)
+				t.Errorf("got error %v, want %q", err, tt.err)
 			}
-			if waited := time.Since(began); tt.stand.probe.Mode != prober.Off && waited < 300*time.Millisecond {
-				t.Errorf("it waited for probes for %s", waited)
+			if waited := time.Since(start); tt.stand.probe.Mode != prober.Off && waited < 300*time.Millisecond {
+				t.Errorf("waited for probes for %s, want at least 300ms", waited)
 			}
-			for _, want := range tt.says {
+			for _, want := range tt.want {
 				if !strings.Contains(out, want) {
-					t.Errorf("it does not say %q:\n%s", want, out)
+					t.Errorf("got no %q in:\n%s", want, out)
 				}
 			}
 		})
@@ -237,9 +237,9 @@ func TestFormatVerdictsSanitizesReasons(t *testing.T) {
 		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
 		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Gone, Rule: verdict.RuleTable, Reason: "absent"},
 	})
-	want := `ADDRESS    VERDICT  LISTED AS   RULE   REASON
+	want := `ADDRESS    VERDICT  DESIRED     RULE   REASON
 10.0.1.1   serve    ready       table  one two 
-10.0.1.20  gone     not listed  table  absent
+10.0.1.20  remove   not listed  table  absent
 `
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)

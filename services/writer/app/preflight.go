@@ -15,20 +15,20 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// Names of checks that others need.
+// Names of checks that other checks depend on.
 const (
 	inventoryCheckName   = "inventory"
-	initialSyncCheckName = "first word"
+	initialSyncCheckName = "initial sync"
 	servicesCheckName    = "Services"
 )
 
-// What gives the writer's credential its permissions, and what narrows them down.
+// Where the writer's credential gets its permissions, and the policy that restricts them.
 const (
 	chartDirectory = "deploy/slicefeed-writer"
 	policyFile     = "deploy/manifests/writer-policy.yaml"
 )
 
-// runPreflight makes the checks before the flight.
+// runPreflight checks everything that serve depends on.
 func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
 	f, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
@@ -37,16 +37,16 @@ func runPreflight(ctx context.Context, version string, inv command.Invocation[Co
 	return preflight.Run(ctx, inv.Out, f.checks())
 }
 
-// preflightChecker is a configuration, and who is asked whether it can work.
+// preflightChecker is a configuration and the connections to check it with.
 type preflightChecker struct {
 	cfg       *Config
 	sources   []*sourceCheck
 	targets   targets.Config
 	client    kubernetes.Interface
 	cluster   preflight.Cluster
-	namespace string // our own, of the Lease
+	namespace string // of the writer and its Lease
 
-	resolutions []targets.Resolution // of the Services that are ours, as a check has found them
+	resolutions []targets.Resolution // of the targets that servicesCheck found
 }
 
 func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
@@ -59,7 +59,7 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 	config.Wrap(clock.Wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of the consuming cluster: %w", err)
+		return nil, fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
 	f, err := newOfflineChecker(cfg, namespace, configured)
 	if err != nil {
@@ -73,7 +73,7 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 	return f, nil
 }
 
-// newOfflineChecker is a flight to which a cluster is still wanting.
+// newOfflineChecker returns a preflightChecker that has no cluster yet.
 func newOfflineChecker(cfg *Config, namespace string, configured []sources.Source) (*preflightChecker, error) {
 	f := &preflightChecker{cfg: cfg, namespace: namespace}
 	for _, s := range configured {
@@ -84,39 +84,40 @@ func newOfflineChecker(cfg *Config, namespace string, configured []sources.Sourc
 	return f, err
 }
 
-// checks are those that the configuration asks for, in the order in which one would mend things.
-func (f *preflightChecker) checks() []preflight.Check {
-	all := f.certificateChecks()
-	for _, o := range f.sources {
-		all = append(all, o.linkChecks()...)
+// checks returns the checks that the configuration requires, in the order in which one would fix
+// problems.
+func (pc *preflightChecker) checks() []preflight.Check {
+	all := pc.certificateChecks()
+	for _, sc := range pc.sources {
+		all = append(all, sc.linkChecks()...)
 	}
-	all = append(all, f.cluster.Checks(f.requiredPermissions(), f.excessPermissions())...)
-	all = append(all, f.servicesCheck())
-	if f.writesSlices() {
+	all = append(all, pc.cluster.Checks(pc.requiredPermissions(), pc.excessPermissions())...)
+	all = append(all, pc.servicesCheck())
+	if pc.writesSlices() {
 		all = append(all, preflight.Check{
-			Name: "admission policy", DependsOn: []string{preflight.APIServer, f.permissionsCheckName("create", slicesAPI)}, Timeout: groupTimeout, Run: f.checkPolicy,
+			Name: "admission policy", DependsOn: []string{preflight.APIServer, pc.permissionsCheckName("create", slicesAPI)}, Timeout: groupTimeout, Run: pc.checkPolicy,
 		})
 	}
-	for _, o := range f.sources {
-		all = append(all, preflight.Check{Name: o.checkName("fence"), Run: o.checkAllowlist})
+	for _, sc := range pc.sources {
+		all = append(all, preflight.Check{Name: sc.checkName("allowlist"), Run: sc.checkAllowlist})
 	}
-	for _, o := range f.sources {
-		all = append(all, o.probeCheck())
+	for _, sc := range pc.sources {
+		all = append(all, sc.probeCheck())
 	}
 	return all
 }
 
-// certificateChecks is our certificate and its key, and each file of CAs that a source has.
-func (f *preflightChecker) certificateChecks() []preflight.Check {
+// certificateChecks checks the writer's certificate and key, and each file of CAs once.
+func (pc *preflightChecker) certificateChecks() []preflight.Check {
 	var all []preflight.Check
-	for i, o := range f.sources {
-		if slices.ContainsFunc(f.sources[:i], func(before *sourceCheck) bool { return before.CAFile == o.CAFile }) {
+	for i, sc := range pc.sources {
+		if slices.ContainsFunc(pc.sources[:i], func(earlier *sourceCheck) bool { return earlier.CAFile == sc.CAFile }) {
 			continue
 		}
-		for _, c := range (preflight.Identity{Files: o.tlsFiles()}).Checks() {
+		for _, c := range (preflight.Identity{Files: sc.tlsFiles()}).Checks() {
 			switch {
 			case c.Name == preflight.PeerCA:
-				c.Name = o.peerCACheckName()
+				c.Name = sc.peerCACheckName()
 			case i > 0:
 				continue
 			}
@@ -126,8 +127,8 @@ func (f *preflightChecker) certificateChecks() []preflight.Check {
 	return all
 }
 
-// writesSlices is false in a dry run.
-func (f *preflightChecker) writesSlices() bool { return f.cfg.Store != "memory" }
+// writesSlices reports whether serve writes; it does not in a dry run.
+func (pc *preflightChecker) writesSlices() bool { return pc.cfg.Store != "memory" }
 
 // Resources and their groups.
 var (
@@ -137,68 +138,69 @@ var (
 	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
 )
 
-// watchedNamespaces are the namespaces that the writer looks into, or that it is everywhere.
-func (f *preflightChecker) watchedNamespaces() []string {
-	if slices.Contains(f.targets.Namespaces, preflight.AllNamespaces) {
+// watchedNamespaces returns the namespaces that the writer watches, or only allNamespaces.
+func (pc *preflightChecker) watchedNamespaces() []string {
+	if slices.Contains(pc.targets.Namespaces, preflight.AllNamespaces) {
 		return []string{allNamespaces}
 	}
-	all := slices.Clone(f.targets.Namespaces)
-	if f.targets.NamedTarget.Service != "" {
-		all = append(all, f.targets.NamedTarget.Namespace)
+	all := slices.Clone(pc.targets.Namespaces)
+	if pc.targets.NamedTarget.Service != "" {
+		all = append(all, pc.targets.NamedTarget.Namespace)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// permissionsFor are permissions in each namespace that is watched.
-func (f *preflightChecker) permissionsFor(verb string, resource [2]string) []preflight.Permission {
+// permissionsFor returns the permission in each watched namespace.
+func (pc *preflightChecker) permissionsFor(verb string, resource [2]string) []preflight.Permission {
 	var all []preflight.Permission
-	for _, namespace := range f.watchedNamespaces() {
+	for _, namespace := range pc.watchedNamespaces() {
 		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespace: namespace})
 	}
 	return all
 }
 
-// permissionsCheckName is the name of their check.
-func (f *preflightChecker) permissionsCheckName(verb string, resource [2]string) string {
-	return preflight.PermissionsName(f.permissionsFor(verb, resource)...)
+// permissionsCheckName returns the name of the check of those permissions.
+func (pc *preflightChecker) permissionsCheckName(verb string, resource [2]string) string {
+	return preflight.PermissionsName(pc.permissionsFor(verb, resource)...)
 }
 
-// requiredPermissions is what the writer does in the consuming cluster.
-func (f *preflightChecker) requiredPermissions() []preflight.Permission {
+// requiredPermissions returns what the writer does in the consuming cluster.
+func (pc *preflightChecker) requiredPermissions() []preflight.Permission {
 	var all []preflight.Permission
 	for _, verb := range []string{"list", "watch"} {
-		all = append(all, f.permissionsFor(verb, servicesAPI)...)
+		all = append(all, pc.permissionsFor(verb, servicesAPI)...)
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
-		all = append(all, f.permissionsFor(verb, slicesAPI)...)
+		all = append(all, pc.permissionsFor(verb, slicesAPI)...)
 	}
-	if !f.writesSlices() {
+	if !pc.writesSlices() {
 		return all
 	}
 	for _, verb := range []string{"create", "update", "delete"} {
-		all = append(all, f.permissionsFor(verb, slicesAPI)...)
+		all = append(all, pc.permissionsFor(verb, slicesAPI)...)
 	}
-	all = append(all, f.permissionsFor("create", eventsAPI)...)
-	all = append(all, f.permissionsFor("patch", eventsAPI)...)
-	lease := preflight.Permission{Verb: "create", Group: leasesAPI[0], Resource: leasesAPI[1], Namespace: f.namespace}
+	all = append(all, pc.permissionsFor("create", eventsAPI)...)
+	all = append(all, pc.permissionsFor("patch", eventsAPI)...)
+	lease := preflight.Permission{Verb: "create", Group: leasesAPI[0], Resource: leasesAPI[1], Namespace: pc.namespace}
 	all = append(all, lease)
 	for _, verb := range []string{"get", "update"} {
-		lease.Verb, lease.Name = verb, "slicefeed-"+f.cfg.Class
+		lease.Verb, lease.Name = verb, "slicefeed-"+pc.cfg.Class
 		all = append(all, lease)
 	}
 	return all
 }
 
-// excessPermissions is what a thief of the credential would like, and the writer never does.
-func (f *preflightChecker) excessPermissions() []preflight.Permission {
+// excessPermissions returns permissions that the writer never uses, and that would help whoever
+// steals its credential.
+func (pc *preflightChecker) excessPermissions() []preflight.Permission {
 	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: allNamespaces}}
-	if slices.Contains(f.watchedNamespaces(), preflight.AllNamespaces) {
-		all = nil // it does
+	if slices.Contains(pc.watchedNamespaces(), preflight.AllNamespaces) {
+		all = nil // the writer needs it
 	}
-	all = append(all, f.permissionsFor("update", servicesAPI)...)
-	all = append(all, f.permissionsFor("update", [2]string{"", "endpoints"})...)
-	all = append(all, f.permissionsFor("list", [2]string{"", "secrets"})...)
-	all = append(all, f.permissionsFor("create", [2]string{"", "pods"})...)
+	all = append(all, pc.permissionsFor("update", servicesAPI)...)
+	all = append(all, pc.permissionsFor("update", [2]string{"", "endpoints"})...)
+	all = append(all, pc.permissionsFor("list", [2]string{"", "secrets"})...)
+	all = append(all, pc.permissionsFor("create", [2]string{"", "pods"})...)
 	return append(all, preflight.Permission{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"})
 }

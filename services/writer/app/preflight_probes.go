@@ -23,11 +23,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// Bounds of what is dialled for one source: enough to know whether there is a way.
+// Bounds of what is dialed for one source: enough to know whether its members can be reached.
 const (
-	maxDialedMembers   = 10 // at one port
+	maxDialedMembers   = 10 // per port
 	maxDialedPorts     = 50
-	maxConcurrentDials = 50 // at one time
+	maxConcurrentDials = 50
 	maxDialTimeout     = 5 * time.Second
 )
 
@@ -35,44 +35,44 @@ const (
 type portCheck struct {
 	port      uint16
 	timeout   time.Duration
-	services  []string     // that would have it probed
-	addresses []netip.Addr // of members inside of the fence, ready ones first
-	denied    int          // that the fence keeps out: those are not asked either
-	results   []error      // of the first addresses; nil: it accepts connections
+	services  []string     // that use this port
+	addresses []netip.Addr // of allowed members, ready ones first
+	denied    int          // addresses outside the allowlist, which are not dialed
+	results   []error      // of the first addresses; nil if it accepts connections
 }
 
-// probeCheck connects once to some of the source's members, at each port that would be probed.
-func (o *sourceCheck) probeCheck() preflight.Check {
+// probeCheck connects to some of the source's members, at each port that would be probed.
+func (sc *sourceCheck) probeCheck() preflight.Check {
 	skipped := 0
-	name := o.checkName("probes")
+	name := sc.checkName("probes")
 	return checkGroup{
-		Check:      preflight.Check{Name: name, DependsOn: []string{o.checkName(initialSyncCheckName), servicesCheckName}, Timeout: groupTimeout},
+		Check:      preflight.Check{Name: name, DependsOn: []string{sc.checkName(initialSyncCheckName), servicesCheckName}, Timeout: groupTimeout},
 		linePrefix: name + " at ",
 		collect: func(ctx context.Context) ([]finding, error) {
-			ports := o.portChecks()
+			ports := sc.portChecks()
 			skipped = max(0, len(ports)-maxDialedPorts)
-			return o.dialAll(ctx, ports[:len(ports)-skipped]), nil
+			return sc.dialAll(ctx, ports[:len(ports)-skipped]), nil
 		},
 		summarize: func(passed []string, all int) string {
 			if all == 0 {
-				return "no Service that has this source is probed"
+				return "no Service of this source is probed"
 			}
 			detail := fmt.Sprintf("connections are accepted at %d of %d ports", len(passed), all)
 			if skipped > 0 {
-				detail += fmt.Sprintf(" (%d more were not asked)", skipped)
+				detail += fmt.Sprintf(" (%d more were not tried)", skipped)
 			}
 			return detail
 		},
 	}.toCheck()
 }
 
-// portChecks are sorted by port.
-func (o *sourceCheck) portChecks() []*portCheck {
+// portChecks returns the ports of all Services of the source, sorted.
+func (sc *sourceCheck) portChecks() []*portCheck {
 	byPort := map[uint16]*portCheck{}
 	seen := map[netip.AddrPort]bool{}
-	for _, view := range o.checker.resolutions {
+	for _, view := range sc.checker.resolutions {
 		t := view.Target
-		if view.Rejection != nil || view.OptedOut || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, o.Name) {
+		if view.Rejection != nil || view.OptedOut || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, sc.Name) {
 			continue
 		}
 		p := byPort[t.ProbePort]
@@ -82,11 +82,11 @@ func (o *sourceCheck) portChecks() []*portCheck {
 		}
 		p.services = append(p.services, t.String())
 		p.timeout = min(max(p.timeout, cmp.Or(t.Settings.Probe.Timeout, prober.DefaultTimeout)), maxDialTimeout)
-		for _, a := range o.addressesFor(t) {
+		for _, a := range sc.addressesFor(t) {
 			endpoint := netip.AddrPortFrom(a, t.ProbePort)
 			switch {
 			case seen[endpoint]:
-			case o.allowsAddress(a):
+			case sc.allowsAddress(a):
 				p.addresses = append(p.addresses, a)
 			default:
 				p.denied++
@@ -97,10 +97,10 @@ func (o *sourceCheck) portChecks() []*portCheck {
 	return slices.SortedFunc(maps.Values(byPort), func(a, b *portCheck) int { return cmp.Compare(a.port, b.port) })
 }
 
-// addressesFor are those that the source tells for a Service, ready members first.
-func (o *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
+// addressesFor returns the addresses that the source reports for a target, ready members first.
+func (sc *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
 	var ready, others []netip.Addr
-	for _, m := range o.snapshot.Members {
+	for _, m := range sc.snapshot.Members {
 		if s := t.Settings.NodeSelector; s != nil && !s.Matches(labels.Set(m.Labels)) {
 			continue
 		}
@@ -117,8 +117,8 @@ func (o *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
 	return append(ready, others...)
 }
 
-// dialAll connects once to some of the addresses at each door.
-func (o *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []finding {
+// dialAll connects once to some of the addresses at each port.
+func (sc *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []finding {
 	var g errgroup.Group
 	g.SetLimit(maxConcurrentDials)
 	for _, p := range ports {
@@ -130,10 +130,10 @@ func (o *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []finding
 			})
 		}
 	}
-	g.Wait() //nolint:errcheck // what is wrong is judged door by door
+	g.Wait() //nolint:errcheck // evaluatePort reports the errors
 	all := make([]finding, len(ports))
 	for i, p := range ports {
-		all[i] = o.evaluatePort(p)
+		all[i] = sc.evaluatePort(p)
 	}
 	return all
 }
@@ -147,32 +147,32 @@ func (p *portCheck) dial(ctx context.Context, a netip.Addr) error {
 	return conn.Close()
 }
 
-// evaluatePort says how many of those that were asked let us in.
-func (o *sourceCheck) evaluatePort(p *portCheck) finding {
+// evaluatePort reports how many of the dialed addresses accepted a connection.
+func (sc *sourceCheck) evaluatePort(p *portCheck) finding {
 	found := finding{name: strconv.Itoa(int(p.port))}
 	dialed := len(p.results)
 	failed := slices.DeleteFunc(p.results, func(err error) bool { return err == nil })
 	found.detail = fmt.Sprintf("%d of %d addresses accept connections at port %d", dialed-len(failed), dialed, p.port)
 	if skipped := len(p.addresses) - dialed; skipped > 0 {
-		found.detail += fmt.Sprintf(" (%d more were not asked)", skipped)
+		found.detail += fmt.Sprintf(" (%d more were not tried)", skipped)
 	}
-	cidrs := o.settingName("SECURED_SUBNET_CIDR")
+	cidrs := sc.settingName("SECURED_SUBNET_CIDR")
 	switch services := abbreviate(p.services); {
 	case dialed == 0 && p.denied > 0:
-		found.failure = fmt.Sprintf("all of the %d addresses that the inventory tells for %s are outside of %s: nothing would be written: check %s", p.denied, services, o.describeAllowlist(), cidrs)
+		found.failure = fmt.Sprintf("all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s", p.denied, services, sc.describeAllowlist(), cidrs)
 	case dialed == 0:
-		found.warning = fmt.Sprintf("there is no member of the families and the node selector of %s to try", services)
+		found.warning = fmt.Sprintf("no member matches the IP families and the node selector of %s", services)
 	case len(failed) == dialed:
-		found.failure = fmt.Sprintf("%s, for %s: %v: check the network in between, the Service's targetPort, and that the backends listen there", found.detail, services, failed[0])
+		found.failure = fmt.Sprintf("%s, for %s: %v; check the network in between, the Service's targetPort, and that the backends listen there", found.detail, services, failed[0])
 	case len(failed) > 0:
-		found.warning = fmt.Sprintf("%s, for %s: %s: those that fail would be out", found.detail, services, abbreviateErrors(failed))
+		found.warning = fmt.Sprintf("%s, for %s: %s; failing addresses will be not ready", found.detail, services, abbreviateErrors(failed))
 	case p.denied > 0:
-		found.warning = fmt.Sprintf("%s; %d others are outside of %s and would never be written: check %s", found.detail, p.denied, o.describeAllowlist(), cidrs)
+		found.warning = fmt.Sprintf("%s; %d others are outside %s and will never be written; check %s", found.detail, p.denied, sc.describeAllowlist(), cidrs)
 	}
 	return found
 }
 
-// abbreviateErrors is a few of many errors.
+// abbreviateErrors lists a few errors and the number of the others.
 func abbreviateErrors(all []error) string {
 	const maxErrors = 3
 	text := errors.Join(all[:min(len(all), maxErrors)]...).Error()

@@ -15,61 +15,61 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// servicesCheck looks for every Service that is ours, and wants each of a shape that can be served.
-func (f *preflightChecker) servicesCheck() preflight.Check {
+// servicesCheck finds all targets, and checks whether each can be managed.
+func (pc *preflightChecker) servicesCheck() preflight.Check {
 	return checkGroup{
 		Check: preflight.Check{
-			Name: servicesCheckName, DependsOn: []string{preflight.APIServer, f.permissionsCheckName("list", servicesAPI), f.permissionsCheckName("list", slicesAPI)}, Timeout: groupTimeout,
+			Name: servicesCheckName, DependsOn: []string{preflight.APIServer, pc.permissionsCheckName("list", servicesAPI), pc.permissionsCheckName("list", slicesAPI)}, Timeout: groupTimeout,
 		},
 		linePrefix: "Service ",
-		collect:    f.findServices,
+		collect:    pc.findServices,
 		summarize: func(passed []string, all int) string {
 			if len(passed) == 0 {
-				return fmt.Sprintf("none of %d can be served", all)
+				return fmt.Sprintf("none of %d can be managed", all)
 			}
-			return fmt.Sprintf("%d of %d can be served: %s", len(passed), all, abbreviate(passed))
+			return fmt.Sprintf("%d of %d can be managed: %s", len(passed), all, abbreviate(passed))
 		},
 	}.toCheck()
 }
 
-// findServices judges each Service of the namespaces that are watched, as serve would.
-func (f *preflightChecker) findServices(ctx context.Context) ([]finding, error) {
-	for _, namespace := range f.watchedNamespaces() {
+// findServices evaluates each Service in the watched namespaces, as serve does.
+func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error) {
+	for _, namespace := range pc.watchedNamespaces() {
 		if namespace == preflight.AllNamespaces {
 			namespace = metav1.NamespaceAll
 		}
-		services, err := f.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+		services, err := pc.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("list Services: %w", err)
 		}
-		existing, err := f.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
+		existing, err := pc.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("list EndpointSlices: %w", err)
 		}
-		for _, found := range f.targetInputs(namespace, services.Items, existing.Items) {
-			if view, _ := targets.Resolve(f.targets, found); view.Relevant {
-				f.resolutions = append(f.resolutions, view)
+		for _, found := range pc.targetInputs(namespace, services.Items, existing.Items) {
+			if view, _ := targets.Resolve(pc.targets, found); view.Relevant {
+				pc.resolutions = append(pc.resolutions, view)
 			}
 		}
 	}
-	if len(f.resolutions) == 0 {
-		where := abbreviate(f.watchedNamespaces())
+	if len(pc.resolutions) == 0 {
+		where := abbreviate(pc.watchedNamespaces())
 		if where == preflight.AllNamespaces {
 			where = "any namespace"
 		}
-		return nil, preflight.Warning("no Service of %s is labelled %s: %s, and TARGET_SERVICE_NAME is not set: there is nothing to do", where, targets.LabelClass, f.targets.Class)
+		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)
 	}
-	all := make([]finding, len(f.resolutions))
-	for i, view := range f.resolutions {
+	all := make([]finding, len(pc.resolutions))
+	for i, view := range pc.resolutions {
 		all[i] = evaluateService(view)
 	}
-	if len(all) == 1 { // the line's name does not say whose it is
+	if len(all) == 1 { // the name of the line does not have the Service
 		all[0] = all[0].withName()
 	}
 	return all, nil
 }
 
-// withName says of whom it speaks.
+// withName puts the name before the text.
 func (f finding) withName() finding {
 	for _, text := range []*string{&f.warning, &f.failure} {
 		if *text != "" {
@@ -79,15 +79,15 @@ func (f finding) withName() finding {
 	return f
 }
 
-// targetInputs are all Services of a namespace (or of all), and the one given by name even if
-// it is not there, sorted.
-func (f *preflightChecker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Input {
+// targetInputs returns all Services of a namespace (or of all), and the named target even if it
+// does not exist, sorted.
+func (pc *preflightChecker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Input {
 	slicesByNamespace := map[string][]*discoveryv1.EndpointSlice{}
 	for i := range existing {
 		slicesByNamespace[existing[i].Namespace] = append(slicesByNamespace[existing[i].Namespace], &existing[i])
 	}
 	byKey := map[targets.Key]*corev1.Service{}
-	if named := f.targets.NamedTarget; named.Service != "" && (named.Namespace == namespace || namespace == metav1.NamespaceAll) {
+	if named := pc.targets.NamedTarget; named.Service != "" && (named.Namespace == namespace || namespace == metav1.NamespaceAll) {
 		byKey[targets.Key{Namespace: named.Namespace, Name: named.Service}] = nil
 	}
 	for i := range services {
@@ -104,7 +104,7 @@ func (f *preflightChecker) targetInputs(namespace string, services []corev1.Serv
 	return all
 }
 
-// evaluateService says whether a Service can be served, and what someone should know of it.
+// evaluateService reports whether a Service can be managed, and warnings about it.
 func evaluateService(view targets.Resolution) finding {
 	t := view.Target
 	found := finding{name: t.String()}
@@ -116,22 +116,22 @@ func evaluateService(view targets.Resolution) finding {
 	}
 	switch {
 	case view.OptedOut:
-		found.warning = fmt.Sprintf("it has left this writer, which deletes its slices of it: %d", owned)
+		found.warning = fmt.Sprintf("opted out; its slices will be deleted: %d", owned)
 	case view.PendingOptOut != nil:
 		found.warning = view.PendingOptOut.Message
 	case view.Rejection != nil:
 		found.failure = view.Rejection.Message
 	case view.Paused:
-		found.warning = "it is paused: nothing is written for it"
+		found.warning = "paused by annotation slicefeed.dev/paused; nothing is written; remove the annotation to resume"
 	case view.AnnotationError != nil:
 		found.warning = view.AnnotationError.Message
 	case len(t.ForeignSlices)+len(t.OtherClassSlices) > 0:
-		found.warning = fmt.Sprintf("consumers add the endpoints of slices that others manage to ours: %s: delete them unless that is meant", abbreviate(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
+		found.warning = fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended", abbreviate(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
 	}
 	var ports []string
 	for _, p := range t.Ports {
 		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
 	}
-	found.detail = fmt.Sprintf("%s can be served, at port %s; slices of ours: %d", t.Key, abbreviate(ports), owned)
+	found.detail = fmt.Sprintf("%s can be managed, port %s; owned slices: %d", t.Key, abbreviate(ports), owned)
 	return found
 }

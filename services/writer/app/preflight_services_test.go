@@ -40,7 +40,7 @@ func withAnnotation(name, value string) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Annotations = map[string]string{"slicefeed.dev/" + name: value} }
 }
 
-// labeled puts a Service of that name there, with our label.
+// labeled gives a Service a name and the class label.
 func labeled(namespace, name string) func(*corev1.Service) {
 	return func(s *corev1.Service) {
 		s.Namespace, s.Name, s.UID = namespace, name, types.UID(namespace+name)
@@ -55,18 +55,18 @@ func TestServicesCheckOfOneService(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		{"yes", []runtime.Object{newService(nil), newSlice("ours", "shop", "slicefeed-default")}, "ok|web/shop can be served, at port 30080/TCP; slices of ours: 1"},
-		{"there is none", nil, "FAIL|There is no Service shop in the namespace web"},
+		{"it can be managed", []runtime.Object{newService(nil), newSlice("owned", "shop", "slicefeed-default")}, "ok|web/shop can be managed, port 30080/TCP; owned slices: 1"},
+		{"it does not exist", nil, "FAIL|There is no Service shop in the namespace web"},
 		{"a selector", []runtime.Object{newService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} })}, "FAIL|web/shop: |remove spec.selector"},
-		{"a port outside of the fence", []runtime.Object{newService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(22) })}, "FAIL|ALLOWED_PORTS"},
-		{"others' slices", []runtime.Object{newService(nil), foreign}, "WARN|web/shop: |theirs|delete them unless that is meant"},
+		{"a port that is not allowed", []runtime.Object{newService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(22) })}, "FAIL|ALLOWED_PORTS"},
+		{"others' slices", []runtime.Object{newService(nil), foreign}, "WARN|web/shop: |theirs|delete them unless this is intended"},
 		{"paused", []runtime.Object{newService(withAnnotation("paused", "true"))}, "WARN|web/shop: |paused"},
-		{"one of another namespace is not asked for", []runtime.Object{newService(nil), newService(labeled("other", "shop"))}, "ok|web/shop"},
+		{"a Service in another namespace that is not watched", []runtime.Object{newService(nil), newService(labeled("other", "shop"))}, "ok|web/shop"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _ := newTestChecker(t, nil, tt.objects...)
-			saw, err := f.servicesCheck().Run(t.Context())
-			wantOutcome(t, tt.want, saw, err)
+			pc, _ := newTestChecker(t, nil, tt.objects...)
+			detail, err := pc.servicesCheck().Run(t.Context())
+			wantOutcome(t, tt.want, detail, err)
 		})
 	}
 }
@@ -87,37 +87,37 @@ func TestServicesCheckSummarizesManyServices(t *testing.T) {
 		objects []runtime.Object
 		want    []string
 	}{
-		{"none", labeledOnly("web,depot"), []runtime.Object{newService(nil)}, []string{"WARN Services no Service of depot, web is labelled slicefeed.dev/class: default, and TARGET_SERVICE_NAME is not set"}},
-		{"none anywhere", labeledOnly("*"), nil, []string{"WARN Services no Service of any namespace is"}},
-		{"all are fine", labeledOnly("*"), []runtime.Object{newService(labeled("web", "a")), newService(labeled("web", "b")), newService(labeled("depot", "c"))}, []string{"ok Services 3 of 3 can be served: depot/c, web/a, web/b"}},
+		{"none", labeledOnly("web,depot"), []runtime.Object{newService(nil)}, []string{"WARN Services no Service of depot, web is labeled slicefeed.dev/class: default, and TARGET_SERVICE_NAME is not set"}},
+		{"none in any namespace", labeledOnly("*"), nil, []string{"WARN Services no Service of any namespace is"}},
+		{"all can be managed", labeledOnly("*"), []runtime.Object{newService(labeled("web", "a")), newService(labeled("web", "b")), newService(labeled("depot", "c"))}, []string{"ok Services 3 of 3 can be managed: depot/c, web/a, web/b"}},
 		{
-			"so many that not all are named", labeledOnly("*"),
+			"more than are listed", labeledOnly("*"),
 			[]runtime.Object{newService(labeled("web", "a")), newService(labeled("web", "b")), newService(labeled("web", "c")), newService(labeled("web", "d")), newService(labeled("web", "e"))},
-			[]string{"ok Services 5 of 5 can be served: web/a, web/b, web/c and 2 more"},
+			[]string{"ok Services 5 of 5 can be managed: web/a, web/b, web/c and 2 more"},
 		},
-		{"the one by name is among them", nil, []runtime.Object{newService(nil), newService(labeled("web", "a"))}, []string{"ok Services 2 of 2 can be served: web/a, web/shop"}},
-		{"those of another class are not", labeledOnly("web"), []runtime.Object{withAll(labeled("web", "a"), otherClass), newService(labeled("web", "b"))}, []string{"ok Services web/b can be served, at port 30080/TCP; slices of ours: 0"}},
-		{"what fails comes first", labeledOnly("web"), []runtime.Object{
+		{"with a named target", nil, []runtime.Object{newService(nil), newService(labeled("web", "a"))}, []string{"ok Services 2 of 2 can be managed: web/a, web/shop"}},
+		{"another class", labeledOnly("web"), []runtime.Object{withAll(labeled("web", "a"), otherClass), newService(labeled("web", "b"))}, []string{"ok Services web/b can be managed, port 30080/TCP; owned slices: 0"}},
+		{"failures come first", labeledOnly("web"), []runtime.Object{
 			withAll(labeled("web", "a"), withAnnotation("paused", "true")), withAll(labeled("web", "b"), rejected), newService(labeled("web", "c")), withAll(labeled("web", "d"), withAnnotation("probe", "icmp")),
 		}, []string{
-			"ok Services 2 of 4 can be served: web/a, web/c", "FAIL Service web/b A Service of type ExternalName",
-			"FAIL Service web/d The Service is not served, since annotations cannot be read", "WARN Service web/a it is paused",
+			"ok Services 2 of 4 can be managed: web/a, web/c", "FAIL Service web/b A Service of type ExternalName",
+			"FAIL Service web/d The Service is not served, since annotations cannot be read", "WARN Service web/a paused by annotation",
 		}},
-		{"none can be served", labeledOnly("web"), []runtime.Object{withAll(labeled("web", "a"), rejected), withAll(labeled("web", "b"), rejected)}, []string{
-			"FAIL Services none of 2 can be served", "FAIL Service web/a", "FAIL Service web/b",
+		{"none can be managed", labeledOnly("web"), []runtime.Object{withAll(labeled("web", "a"), rejected), withAll(labeled("web", "b"), rejected)}, []string{
+			"FAIL Services none of 2 can be managed", "FAIL Service web/a", "FAIL Service web/b",
 		}},
-		{"slices of ours are left of others", labeledOnly("web"), []runtime.Object{
-			newService(labeled("web", "a")), newService(nil), newSlice("left", "shop", "slicefeed-default"), withAll(labeled("web", "b"), otherClass), newSlice("leaving", "b", "slicefeed-default"), newSlice("theirs", "c", "them"),
-			newSlice("orphan", "gone", "slicefeed-default"), newService(func(s *corev1.Service) { s.Name = "nobodys" }),
-		}, []string{"ok Services 2 of 3 can be served: web/a, web/b", "FAIL Service web/shop Slices of ours are left", "WARN Service web/b it has left this writer, which deletes its slices of it: 1"}},
-		{"which source is not said", twoSources(t, labeledOnly("web")), []runtime.Object{
+		{"owned slices of other Services", labeledOnly("web"), []runtime.Object{
+			newService(labeled("web", "a")), newService(nil), newSlice("orphaned", "shop", "slicefeed-default"), withAll(labeled("web", "b"), otherClass), newSlice("opted-out", "b", "slicefeed-default"), newSlice("theirs", "c", "them"),
+			newSlice("orphan", "gone", "slicefeed-default"), newService(func(s *corev1.Service) { s.Name = "unlabeled" }),
+		}, []string{"ok Services 2 of 3 can be managed: web/a, web/b", "FAIL Service web/shop Slices of ours are left", "WARN Service web/b opted out; its slices will be deleted: 1"}},
+		{"no source annotation", twoSources(t, labeledOnly("web")), []runtime.Object{
 			newService(labeled("web", "a")), withAll(labeled("web", "b"), withAnnotation("source", "blue")), withAll(labeled("web", "c"), withAnnotation("source", "red")),
-		}, []string{"ok Services 1 of 3 can be served: web/b", "FAIL Service web/a There are several sources", "FAIL Service web/c There is no source \"red\""}},
-		{"a source is not for this namespace", twoSources(t, labeledOnly("depot")), []runtime.Object{withAll(labeled("depot", "a"), withAnnotation("source", "green"))}, []string{"FAIL Services depot/a: Services of the namespace depot may not point to source green"}},
+		}, []string{"ok Services 1 of 3 can be managed: web/b", "FAIL Service web/a There are several sources", "FAIL Service web/c There is no source \"red\""}},
+		{"a source that this namespace may not use", twoSources(t, labeledOnly("depot")), []runtime.Object{withAll(labeled("depot", "a"), withAnnotation("source", "green"))}, []string{"FAIL Services depot/a: Services of the namespace depot may not point to source green"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _ := newTestChecker(t, tt.set, tt.objects...)
-			wantPrefixes(t, tt.want, runCheck(t, f.servicesCheck()))
+			pc, _ := newTestChecker(t, tt.set, tt.objects...)
+			wantPrefixes(t, tt.want, runCheck(t, pc.servicesCheck()))
 		})
 	}
 }
@@ -131,22 +131,22 @@ func TestServicesCheckLimitsLines(t *testing.T) {
 		}
 		objects = append(objects, s)
 	}
-	f, _ := newTestChecker(t, labeledOnly("*"), objects...)
-	got := runCheck(t, f.servicesCheck())
+	pc, _ := newTestChecker(t, labeledOnly("*"), objects...)
+	got := runCheck(t, pc.servicesCheck())
 	if len(got) != 22 {
 		t.Fatalf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
 	}
-	wantPrefixes(t, []string{"ok Services 1500 of 3000 can be served: web/s0000, web/s0002, web/s0004 and 1497 more", "FAIL Service web/s0001"}, got[:2])
-	wantPrefixes(t, []string{"FAIL Service others 1480 more are not fine"}, got[21:])
+	wantPrefixes(t, []string{"ok Services 1500 of 3000 can be managed: web/s0000, web/s0002, web/s0004 and 1497 more", "FAIL Service web/s0001"}, got[:2])
+	wantPrefixes(t, []string{"FAIL Service others 1480 more with problems"}, got[21:])
 }
 
 func TestServicesCheckReportsListErrors(t *testing.T) {
 	for _, resource := range []string{"services", "endpointslices"} {
-		f, client := newTestChecker(t, nil, newService(nil))
+		pc, client := newTestChecker(t, nil, newService(nil))
 		client.PrependReactor("list", resource, func(ktesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewInternalError(errors.New("etcd is away"))
+			return true, nil, apierrors.NewInternalError(errors.New("etcd is down"))
 		})
-		saw, err := f.servicesCheck().Run(t.Context())
-		wantOutcome(t, "FAIL|etcd is away", saw, err)
+		detail, err := pc.servicesCheck().Run(t.Context())
+		wantOutcome(t, "FAIL|etcd is down", detail, err)
 	}
 }

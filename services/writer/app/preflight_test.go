@@ -21,7 +21,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// newTestChecker is a flight before which the cluster has these objects.
+// newTestChecker returns a checker of a cluster with these objects.
 func newTestChecker(t *testing.T, set map[string]string, objects ...runtime.Object) (*preflightChecker, *fake.Clientset) {
 	t.Helper()
 	cfg, err := loadConfig(set)
@@ -32,16 +32,16 @@ func newTestChecker(t *testing.T, set map[string]string, objects ...runtime.Obje
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newOfflineChecker(cfg, "slicefeed", configured)
+	pc, err := newOfflineChecker(cfg, "slicefeed", configured)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := fake.NewClientset(objects...)
-	f.client = client
-	return f, client
+	pc.client = client
+	return pc, client
 }
 
-// twoSources is a configuration with sources blue and green, of which the latter is for web only.
+// twoSources is a configuration with the sources blue, and green for namespace web only.
 func twoSources(t *testing.T, set map[string]string) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sources.yaml")
@@ -58,18 +58,18 @@ sources:
 	return all
 }
 
-// labeledOnly has no Service by name, and watches these namespaces.
+// labeledOnly has no named target and watches these namespaces.
 func labeledOnly(namespaces string) map[string]string {
 	return map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "WATCH_NAMESPACES": namespaces}
 }
 
-// wantOutcome wants an answer that is marked so, and says all of this.
-func wantOutcome(t *testing.T, want, saw string, err error) {
+// wantOutcome checks a result against "MARK|text|text": the mark it gets, and texts it contains.
+func wantOutcome(t *testing.T, want, detail string, err error) {
 	t.Helper()
 	mark := "ok"
 	var text strings.Builder
 	if err != nil {
-		mark, saw = "FAIL", err.Error()
+		mark, detail = "FAIL", err.Error()
 		failed := preflight.Run(t.Context(), &text, []preflight.Check{{Name: "it", Run: func(context.Context) (string, error) { return "", err }}})
 		if failed == nil {
 			mark = "WARN"
@@ -77,11 +77,11 @@ func wantOutcome(t *testing.T, want, saw string, err error) {
 	}
 	parts := strings.Split(want, "|")
 	if mark != parts[0] {
-		t.Errorf("it is %s, want %s: %s", mark, parts[0], saw)
+		t.Errorf("got %s, want %s: %s", mark, parts[0], detail)
 	}
 	for _, p := range parts[1:] {
-		if !strings.Contains(saw, p) {
-			t.Errorf("it does not say %q: %s", p, saw)
+		if !strings.Contains(detail, p) {
+			t.Errorf("got no %q in: %s", p, detail)
 		}
 	}
 }
@@ -100,10 +100,10 @@ func TestRequiredPermissionsMatchUse(t *testing.T) {
 			"get leases slicefeed-default in slicefeed", "update leases slicefeed-default in slicefeed")},
 		{map[string]string{"STORE_KIND": "memory"}, reads},
 	} {
-		f, _ := newTestChecker(t, tt.set)
-		f.targets.Namespaces = []string{"web"}
+		pc, _ := newTestChecker(t, tt.set)
+		pc.targets.Namespaces = []string{"web"}
 		var got []string
-		for _, p := range f.requiredPermissions() {
+		for _, p := range pc.requiredPermissions() {
 			got = append(got, p.String())
 		}
 		if d := cmp.Diff(tt.want, got); d != "" {
@@ -119,22 +119,22 @@ func TestPermissionsCoverWatchedNamespaces(t *testing.T) {
 		want string // of the permission to list Services
 		wide bool   // it needs what would be too much otherwise
 	}{
-		{"its own namespace and the target's, unless told", nil, "list services in slicefeed, web", false},
-		{"the target's besides those it is told", map[string]string{"WATCH_NAMESPACES": "shop,depot"}, "list services in depot, shop, web", false},
+		{"its own namespace and the target's by default", nil, "list services in slicefeed, web", false},
+		{"the target's and those of WATCH_NAMESPACES", map[string]string{"WATCH_NAMESPACES": "shop,depot"}, "list services in depot, shop, web", false},
 		{"many", labeledOnly("a,b,c,d"), "list services in 4 namespaces", false},
 		{"everywhere", map[string]string{"WATCH_NAMESPACES": "*"}, "list services in all namespaces", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _ := newTestChecker(t, tt.set)
-			if got := f.permissionsCheckName("list", servicesAPI); got != tt.want {
+			pc, _ := newTestChecker(t, tt.set)
+			if got := pc.permissionsCheckName("list", servicesAPI); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if !slices.ContainsFunc(f.checks(), func(c preflight.Check) bool { return c.Name == tt.want }) {
-				t.Errorf("%q is not asked", tt.want)
+			if !slices.ContainsFunc(pc.checks(), func(c preflight.Check) bool { return c.Name == tt.want }) {
+				t.Errorf("%q is not checked", tt.want)
 			}
 			anywhere := preflight.Permission{Verb: "update", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: preflight.AllNamespaces}
-			if slices.Contains(f.excessPermissions(), anywhere) == tt.wide {
-				t.Errorf("to write slices everywhere is too much: %v", !tt.wide)
+			if slices.Contains(pc.excessPermissions(), anywhere) == tt.wide {
+				t.Errorf("writing slices everywhere is excess: %v", !tt.wide)
 			}
 		})
 	}
@@ -142,12 +142,12 @@ func TestPermissionsCoverWatchedNamespaces(t *testing.T) {
 
 func TestChecksRunAfterTheirDependencies(t *testing.T) {
 	for _, set := range []map[string]string{nil, {"STORE_KIND": "memory"}, labeledOnly("*"), twoSources(t, nil), twoSources(t, labeledOnly("a,b,c,d"))} {
-		f, _ := newTestChecker(t, set)
+		pc, _ := newTestChecker(t, set)
 		made := map[string]bool{}
-		for _, c := range f.checks() {
+		for _, c := range pc.checks() {
 			for _, n := range c.DependsOn {
 				if !made[n] {
-					t.Errorf("%v: %s needs %q, which nobody checks before", set, c.Name, n)
+					t.Errorf("%v: %s depends on %q, which is not checked before", set, c.Name, n)
 				}
 			}
 			if made[c.Name] {
@@ -162,18 +162,18 @@ func TestChecksRunAfterTheirDependencies(t *testing.T) {
 }
 
 func TestEachSourceHasItsOwnChecks(t *testing.T) {
-	f, _ := newTestChecker(t, twoSources(t, nil))
+	pc, _ := newTestChecker(t, twoSources(t, nil))
 	var got []string
-	for _, c := range f.checks() {
+	for _, c := range pc.checks() {
 		if !strings.Contains(c.Name, " in ") { // those of permissions
 			got = append(got, c.Name)
 		}
 	}
 	want := []string{
 		"certificate", "certificate key", "peer CA", "green: peer CA",
-		"blue: inventory", "blue: first word", "green: inventory", "green: first word",
+		"blue: inventory", "blue: initial sync", "green: inventory", "green: initial sync",
 		"API server", "clock of the API server", "no more permissions", "Services", "admission policy",
-		"blue: fence", "green: fence", "blue: probes", "green: probes",
+		"blue: allowlist", "green: allowlist", "blue: probes", "green: probes",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -181,19 +181,19 @@ func TestEachSourceHasItsOwnChecks(t *testing.T) {
 }
 
 func TestSourceChecksNameTheKeysOfSourcesFile(t *testing.T) {
-	f, _ := newTestChecker(t, twoSources(t, nil))
-	saw, err := f.sources[1].explainCallError(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false)
-	wantOutcome(t, "FAIL|check address of green in SOURCES_FILE", saw, err)
-	saw, err = f.sources[1].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("fd00::7")}, "8080")
-	wantOutcome(t, "FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green", saw, err)
-	// The port is blue's neither by its own list nor by that of all.
-	saw, err = f.sources[0].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("10.0.1.7")}, "8080")
-	wantOutcome(t, "WARN|10.0.1.7|though not at port 8080", saw, err)
+	pc, _ := newTestChecker(t, twoSources(t, nil))
+	detail, err := pc.sources[1].explainCallError(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false)
+	wantOutcome(t, "FAIL|check address of green in SOURCES_FILE", detail, err)
+	detail, err = pc.sources[1].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("fd00::7")}, "8080")
+	wantOutcome(t, "FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green", detail, err)
+	// Neither its own ports nor ALLOWED_PORTS have this port.
+	detail, err = pc.sources[0].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("10.0.1.7")}, "8080")
+	wantOutcome(t, "WARN|10.0.1.7|except to port 8080", detail, err)
 }
 
 func TestExplainCallError(t *testing.T) {
-	f, _ := newTestChecker(t, nil)
-	o := f.sources[0]
+	pc, _ := newTestChecker(t, nil)
+	sc := pc.sources[0]
 	dialing := `connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:9443: `
 	handshake := `connection error: desc = "transport: authentication handshake failed: `
 	for _, tt := range []struct {
@@ -202,45 +202,45 @@ func TestExplainCallError(t *testing.T) {
 		want     string
 	}{
 		{nil, true, "ok|spiffe://example.org/slicefeed/inventory at inventory.example:9443"},
-		{status.Error(codes.Unavailable, "no look is complete yet"), true, "ok"},
+		{status.Error(codes.Unavailable, "no observation yet"), true, "ok"},
 		{status.Error(codes.PermissionDenied, "not on the list"), true, "FAIL|not on the list|ALLOWED_CLIENTS_FILE"},
-		{status.Error(codes.Unimplemented, "unknown service"), true, "FAIL|is it an inventory"},
+		{status.Error(codes.Unimplemented, "unknown service"), true, "FAIL|is the address of an inventory"},
 		{status.Error(codes.Unavailable, dialing+`connect: connection refused"`), false, "FAIL|check INVENTORY_ADDRESS"},
 		{status.Error(codes.Unavailable, dialing+`EOF"`), false, "FAIL|check INVENTORY_ADDRESS"},
 		{status.Error(codes.Unavailable, handshake+`EOF"`), false, "FAIL|check INVENTORY_ADDRESS"},
 		{status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false, "FAIL|check INVENTORY_ADDRESS"},
 		{status.Error(codes.Unavailable, handshake+`the server's certificate is for [\"a\"], want \"b\""`), false, "FAIL|check INVENTORY_SAN"},
-		{status.Error(codes.Unavailable, handshake+`x509: certificate signed by unknown authority"`), false, "FAIL|TLS_PEER_CA_FILE must hold the CA that signs the inventory's"},
+		{status.Error(codes.Unavailable, handshake+`x509: certificate signed by unknown authority"`), false, "FAIL|TLS_PEER_CA_FILE must contain the CA that signs the inventory's"},
 		{status.Error(codes.Unavailable, handshake+`the peer's certificate is not for server auth"`), false, "FAIL|usage server auth"},
-		{status.Error(codes.Unavailable, handshake+`tls: first record does not look like a TLS handshake"`), false, "FAIL|speaks no TLS"},
-		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: bad certificate"`), false, "FAIL|refuses our certificate"},
-		{status.Error(codes.Unavailable, "write tcp 10.0.0.13:35298->10.0.0.13:9443: write: broken pipe"), false, "FAIL|refuses our certificate"},
-		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, "FAIL|refuses our certificate"},
+		{status.Error(codes.Unavailable, handshake+`tls: first record does not look like a TLS handshake"`), false, "FAIL|something without TLS"},
+		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: bad certificate"`), false, "FAIL|rejects the writer's certificate"},
+		{status.Error(codes.Unavailable, "write tcp 10.0.0.13:35298->10.0.0.13:9443: write: broken pipe"), false, "FAIL|rejects the writer's certificate"},
+		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, "FAIL|rejects the writer's certificate"},
 	} {
-		saw, err := o.explainCallError(tt.err, tt.byServer)
-		t.Run(fmt.Sprint(tt.err), func(t *testing.T) { wantOutcome(t, tt.want, saw, err) })
+		detail, err := sc.explainCallError(tt.err, tt.byServer)
+		t.Run(fmt.Sprint(tt.err), func(t *testing.T) { wantOutcome(t, tt.want, detail, err) })
 	}
 }
 
 func TestEvaluateSnapshot(t *testing.T) {
-	fine := subscriber.PartStatus{State: subscriber.Synced}
+	synced := subscriber.PartStatus{State: subscriber.Synced}
 	ready, draining := &subscriber.Member{State: subscriber.Ready}, &subscriber.Member{State: subscriber.Draining}
 	for _, tt := range []struct {
-		name string
-		word subscriber.Snapshot
-		want string
+		name     string
+		snapshot subscriber.Snapshot
+		want     string
 	}{
-		{"all is well", subscriber.Snapshot{Members: []*subscriber.Member{ready, draining}, Membership: fine, Addresses: fine}, "ok|members: 2, ready: 1; membership synced, addresses synced"},
-		{"a part is not", subscriber.Snapshot{Members: []*subscriber.Member{ready}, Membership: fine, Addresses: subscriber.PartStatus{Reason: "cloud: 503"}}, "WARN|addresses degraded (cloud: 503)"},
-		{"nobody", subscriber.Snapshot{Membership: fine, Addresses: fine}, "WARN|members: 0|ALLOWED_CLIENTS_FILE"},
-		{"none is ready", subscriber.Snapshot{Members: []*subscriber.Member{draining}, Membership: fine, Addresses: fine}, "WARN|ready: 0"},
+		{"synced", subscriber.Snapshot{Members: []*subscriber.Member{ready, draining}, Membership: synced, Addresses: synced}, "ok|members: 2, ready: 1; membership synced, addresses synced"},
+		{"a part is not synced", subscriber.Snapshot{Members: []*subscriber.Member{ready}, Membership: synced, Addresses: subscriber.PartStatus{Reason: "cloud: 503"}}, "WARN|addresses degraded (cloud: 503)"},
+		{"no members", subscriber.Snapshot{Membership: synced, Addresses: synced}, "WARN|members: 0|ALLOWED_CLIENTS_FILE"},
+		{"none ready", subscriber.Snapshot{Members: []*subscriber.Member{draining}, Membership: synced, Addresses: synced}, "WARN|ready: 0"},
 	} {
-		saw, err := evaluateSnapshot(tt.word)
-		t.Run(tt.name, func(t *testing.T) { wantOutcome(t, tt.want, saw, err) })
+		detail, err := evaluateSnapshot(tt.snapshot)
+		t.Run(tt.name, func(t *testing.T) { wantOutcome(t, tt.want, detail, err) })
 	}
 }
 
-// runCheck is what preflight prints of a check.
+// runCheck returns the lines that preflight prints for a check.
 func runCheck(t *testing.T, c preflight.Check) []string {
 	t.Helper()
 	var out strings.Builder
@@ -253,7 +253,7 @@ func runCheck(t *testing.T, c preflight.Check) []string {
 	return all
 }
 
-// wantPrefixes compares lines with how they have to begin.
+// wantPrefixes compares lines with their wanted prefixes.
 func wantPrefixes(t *testing.T, want, got []string) {
 	t.Helper()
 	same := len(want) == len(got)

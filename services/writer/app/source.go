@@ -17,10 +17,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// defaultSourceName is what the one source is called that needs no SOURCES_FILE.
+// defaultSourceName is the name of the only source when there is no SOURCES_FILE.
 const defaultSourceName = "default"
 
-// loadSources are the sources that the settings name, sorted by name.
+// loadSources returns the configured sources, sorted by name.
 func (c *Config) loadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
 		Name: defaultSourceName, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
@@ -32,7 +32,7 @@ func (c *Config) loadSources() ([]sources.Source, error) {
 	return sources.Read(c.SourcesFile, defaults)
 }
 
-// source is one inventory, and the link to it.
+// source is one inventory and the link to it.
 type source struct {
 	control.Source
 
@@ -41,7 +41,7 @@ type source struct {
 	address    string
 }
 
-// openSources makes the links to all inventories. Nobody is called yet.
+// openSources creates the links to all inventories. They connect when Run starts.
 func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry prometheus.Registerer) ([]*source, error) {
 	metrics := subscriber.NewMetrics(registry)
 	var opened []*source
@@ -75,23 +75,23 @@ func openSource(cfg *Config, src sources.Source, log *slog.Logger, registry prom
 		return nil, err
 	}
 	s := &source{Source: control.Source{Name: src.Name, CIDRs: src.CIDRs}, link: client, address: src.Address}
-	conn, err := s.dial() // an address that is none is an error now
+	conn, err := s.dial() // reports an invalid address before Run
 	if err != nil {
 		return nil, err
 	}
 	return s, conn.Close()
 }
 
-// dial opens a connection to the inventory. It connects with the first call.
+// dial creates a connection to the inventory, which connects with the first call.
 func (s *source) dial() (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(s.address, s.link.DialOptions()...)
 	if err != nil {
-		return nil, fmt.Errorf("address of the inventory %q: want host:port: %w", s.address, err)
+		return nil, fmt.Errorf("inventory address %q: want host:port: %w", s.address, err)
 	}
 	return conn, nil
 }
 
-// Run follows the inventory until ctx is done.
+// Run receives the inventory's stream until ctx is done.
 func (s *source) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.link.Run(ctx) })

@@ -11,11 +11,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 )
 
-// groupTimeout is how long a check may take that asks for many things.
+// groupTimeout bounds a check that makes many requests.
 const groupTimeout = time.Minute
 
-// finding is what there is to say of one of many: what was seen if all is well, else a
-// warning or a failure.
+// finding is the outcome for one item of a group: what was observed, or a warning or failure.
 type finding struct{ name, detail, warning, failure string }
 
 func (f finding) result() (string, error) {
@@ -32,12 +31,12 @@ func (f finding) result() (string, error) {
 // maxGroupLines bounds the lines about one group's findings.
 const maxGroupLines = 20
 
-// checkGroup is a check of many things: one line says how many of them work, and each that is not
-// fine has a line of its own. It fails if none works. Of a single thing its one line says all.
+// checkGroup is a check of many items: one line summarizes how many pass, and each that fails or
+// warns has its own line. It fails if no item passes. A single item has only one line.
 type checkGroup struct {
-	preflight.Check // but for what it does
+	preflight.Check // without Run
 
-	linePrefix string // comes before the name of a finding, on its own line
+	linePrefix string // before the name of a finding on its own line
 	collect    func(context.Context) ([]finding, error)
 	summarize  func(work []string, all int) string
 }
@@ -74,10 +73,10 @@ func (g checkGroup) toCheck() preflight.Check {
 	return c
 }
 
-// findingChecks are one for each finding, the failing ones first, and if there are too many, one for the rest.
+// findingChecks returns a line for each finding, and one for those beyond maxGroupLines.
 func (g checkGroup) findingChecks(findings []finding) []preflight.Check {
 	if more := len(findings) - maxGroupLines; more > 0 {
-		rest := finding{name: "others", warning: fmt.Sprintf("%d more are not fine: mend those above first", more)}
+		rest := finding{name: "others", warning: fmt.Sprintf("%d more with problems; fix those above first", more)}
 		if findings[maxGroupLines].failure != "" {
 			rest.failure = rest.warning
 		}
@@ -90,7 +89,7 @@ func (g checkGroup) findingChecks(findings []finding) []preflight.Check {
 	return all
 }
 
-// abbreviate names a few of many.
+// abbreviate lists a few names and the number of the others.
 func abbreviate(names []string) string {
 	const maxNames = 3
 	if len(names) <= maxNames+1 {
