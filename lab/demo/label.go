@@ -46,7 +46,7 @@ func (s *story) label(ctx context.Context) error {
 		return err
 	}
 	for _, writer := range s.pair.Writers {
-		probed, err := writer.Metric(ctx, `slicefeed_writer_probe_targets{health="passing"}`)
+		probed, err := writer.Metric(ctx, `slicefeed_writer_probed_endpoints{health="passing"}`)
 		if err != nil {
 			return err
 		}

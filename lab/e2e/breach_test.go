@@ -116,7 +116,7 @@ func TestAnInventoryThatBreaksTheContractIsCountedAndNotActedUpon(t *testing.T) 
 	serve := pair.AreJust(pair.Ready, netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("10.0.1.2"))
 	writer := s.writers[0]
 	breaches := func(kind string) string {
-		return `slicefeed_writer_source_breaches_total{kind="` + kind + `",source="default"}`
+		return `slicefeed_writer_source_protocol_violations_total{kind="` + kind + `",source="default"}`
 	}
 	for _, one := range []struct {
 		name, kind string

@@ -40,8 +40,8 @@ func TestHundredsOfServicesShareTheProbesAndAreWrittenEachForItself(t *testing.T
 		}
 	})
 	f.step("a backend is probed once and not for each Service", func(f *fleet) {
-		f.metric(f.writers[0], `slicefeed_writer_probe_targets{health="passing"}`, equals(3))
-		f.metric(f.writers[0], `slicefeed_writer_probe_targets{health="unjudged"}`, equals(0))
+		f.metric(f.writers[0], `slicefeed_writer_probed_endpoints{health="passing"}`, equals(3))
+		f.metric(f.writers[0], `slicefeed_writer_probed_endpoints{health="pending"}`, equals(0))
 	})
 	f.step("a change of one Service writes that one", func(f *fleet) {
 		before := f.writes()
@@ -70,7 +70,7 @@ func TestHundredsOfServicesShareTheProbesAndAreWrittenEachForItself(t *testing.T
 		f.quiet(func() {
 			f.must(f.writers[0].Terminate(20 * time.Second))
 			f.startWriters()
-			f.metric(f.writers[0], `slicefeed_writer_probe_targets{health="passing"}`, equals(2))
+			f.metric(f.writers[0], `slicefeed_writer_probed_endpoints{health="passing"}`, equals(2))
 			f.metric(f.writers[0], sourceSynced, equals(1))
 		})
 	})

@@ -188,7 +188,7 @@ func (w *writer) breaches(t *testing.T) map[string]int {
 	}
 	all := map[string]int{}
 	for _, f := range families {
-		if f.GetName() != "slicefeed_writer_source_breaches_total" {
+		if f.GetName() != "slicefeed_writer_source_protocol_violations_total" {
 			continue
 		}
 		for _, m := range f.GetMetric() {

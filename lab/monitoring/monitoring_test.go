@@ -71,7 +71,7 @@ func TestTheRulesAreSoundAndPassTheirTests(t *testing.T) {
 // quiet are the panels of which a query need not have an answer, by the metric that it is about,
 // and why. The metric has to be there all the same.
 var quiet = map[string]string{
-	"slicefeed_writer_source_breaches_total":        "the real inventory keeps the contract",
+	"slicefeed_writer_source_protocol_violations_total":        "the real inventory keeps the contract",
 	"slicefeed_inventory_grpc_server_handled_total": "nobody was refused",
 }
 
@@ -147,7 +147,7 @@ func (r *room) play(deploy string) {
 		must(r.t, err)
 		must(r.t, workers[i].Join(r.ctx()))
 	}
-	r.sees(`slicefeed_writer_target_right{namespace="web", service="shop"} == 1 and on (job, instance) slicefeed_writer_leader == 1`)
+	r.sees(`slicefeed_writer_target_healthy{namespace="web", service="shop"} == 1 and on (job, instance) slicefeed_writer_leader == 1`)
 	r.sees(`sum(slicefeed_inventory_subscribers) == 2`)
 	r.t.Run("nothing is wrong while nothing happens", func(t *testing.T) {
 		in := *r
@@ -202,7 +202,7 @@ func (r *room) play(deploy string) {
 			r.t.Fatal("what follows builds upon this")
 		}
 	}
-	r.sees(`slicefeed_writer_target_right{namespace="web", service="shop"} == 1 and on (job, instance) slicefeed_writer_leader == 1`)
+	r.sees(`slicefeed_writer_target_healthy{namespace="web", service="shop"} == 1 and on (job, instance) slicefeed_writer_leader == 1`)
 	r.asked(deploy)
 	r.documented(deploy)
 }

@@ -140,7 +140,7 @@ type cost struct {
 }
 
 func spent(b *Bench) (at time.Time, c cost, err error) {
-	if c.probes, err = b.Probes("pass", "fail", "void"); err != nil {
+	if c.probes, err = b.Probes("pass", "fail", "inconclusive"); err != nil {
 		return at, c, err
 	}
 	use, _, err := ours()

@@ -8,7 +8,7 @@ import (
 )
 
 // Rules are those of the verdict, in the order in which they speak.
-var Rules = []string{"fence", "snapshot-gate", "panic", "empty", "trust", "table", "floor", "shrink"}
+var Rules = []string{"allowlist", "initial-sync", "panic", "empty", "trust", "table", "floor", "shrink"}
 
 // Coverage says in how many worlds each rule of the verdict spoke while each kind of fault was in
 // force.

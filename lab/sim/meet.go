@@ -24,11 +24,11 @@ func (s *Script) meet(r *rand.Rand) {
 	}
 	for on := range 4 { // whatever it counts, all of it
 		switch rule {
-		case "fence":
+		case "allowlist":
 			if on == 0 {
 				put(time.Second, long, InventoryLies, on, 3)
 			}
-		case "snapshot-gate":
+		case "initial-sync":
 			put(time.Second, long, InventoryKilled, on, 0)
 			put(2*time.Second, 2*time.Second, WriterKilled, on, 0)
 		case "panic":

@@ -148,7 +148,7 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 		registry := prometheus.NewRegistry()
 		l.direct = follow(t, subscriber.Config{Dial: keep(conn), Metrics: subscriber.NewMetrics(prometheus.NewRegistry())})
 		l.through = follow(t, subscriber.Config{Dial: keep(altered), Metrics: subscriber.NewMetrics(registry)})
-		l.breaches = func() float64 { return total(t, registry, "slicefeed_writer_source_breaches_total") }
+		l.breaches = func() float64 { return total(t, registry, "slicefeed_writer_source_protocol_violations_total") }
 		l.list = func(req *inventoryv1.ListNodesRequest) (direct, through *inventoryv1.ListNodesResponse) {
 			direct, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(t.Context(), req)
 			if err != nil {

@@ -54,7 +54,7 @@ func ill(mode backend.Mode, some func(*Scene) []*Member) Fault {
 // probed waits until no probe of either writer fails.
 func (s *Scene) probed(ctx context.Context) error {
 	for _, writer := range s.Writers {
-		if err := s.waitMetric(ctx, writer, `slicefeed_writer_probe_targets{health="failing"}`, equals(0)); err != nil {
+		if err := s.waitMetric(ctx, writer, `slicefeed_writer_probed_endpoints{health="failing"}`, equals(0)); err != nil {
 			return err
 		}
 	}

@@ -84,7 +84,7 @@ func (o *Oracle) equals(name string, w *writer) {
 	}
 	p := o.truth(name, w, a, all)
 	if p.frozen() {
-		o.tells(a, name, "fence")
+		o.tells(a, name, "allowlist")
 		return
 	}
 	r := p.decide(all)

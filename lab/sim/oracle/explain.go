@@ -192,7 +192,7 @@ func (p *plan) blame(c change, r *result) (invariant, rule, sentence string) {
 	case r.void.acts() && leaves:
 		return "I4", "panic", "while no probe passes, the prober's word takes nothing away"
 	case leaves && (t == nil || !t.Ever):
-		return "I4", "snapshot-gate", "a source that was never synced changes nothing"
+		return "I4", "initial-sync", "a source that was never synced changes nothing"
 	case leaves && !p.trusted(label):
 		return "I4", "trust", "a source that cannot be trusted changes nothing"
 	case leaves && !p.believed(label, r.void):

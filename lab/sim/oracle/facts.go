@@ -171,7 +171,7 @@ type Noticed struct {
 // that has to be told; and a budget may have been in use before anything left.
 type Acts struct {
 	Writer, Target string
-	Guards         []string       // as the product names them, lower case: fence, snapshot-gate, panic, empty, trust, floor, shrink
+	Guards         []string       // as the product names them, lower case: allowlist, initial-sync, panic, empty, trust, floor, shrink
 	Withheld       map[string]int // by source, how many endpoints the last of them holds back
 }
 

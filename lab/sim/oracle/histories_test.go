@@ -127,7 +127,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 			r.probe(0, Passing)
 			return r
 		}, right("is ready again", func(r *rig) { r.write(all(serve, 0)) }),
-			wrong("I4 snapshot-gate", "the other is gone", func(r *rig) { r.write(map[int]fate{0: serve, 1: gone}) }))
+			wrong("I4 initial-sync", "the other is gone", func(r *rig) { r.write(map[int]fate{0: serve, 1: gone}) }))
 	})
 	t.Run("10 the link is down, 1 fails first, then 0 dies, 1 recovers", func(t *testing.T) {
 		check(t, func() *rig {
@@ -319,8 +319,8 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 			r.see(Fenced{Writer: "w1", Source: "default", Inside: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}})
 			return r
 		}, right("nothing is written", nothing),
-			wrong("I4 fence", "they are removed", func(r *rig) { r.write(all(gone, 0, 1)) }),
-			wrong("I4 fence", "they are removed with what a stranger added", func(r *rig) {
+			wrong("I4 allowlist", "they are removed", func(r *rig) { r.write(all(gone, 0, 1)) }),
+			wrong("I4 allowlist", "they are removed with what a stranger added", func(r *rig) {
 				r.edits("default", append(r.lists["default"].Endpoints[:2:2], Endpoint{serve.Conditions, addr(77)})...)
 				r.write(all(gone, 0, 1, 77))
 			}))

@@ -16,7 +16,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			return []Member{r.node(0, Ready), r.node(1, Ready), r.node(2, Ready), r.node(3, Ready), {Name: "x", Addresses: []netip.Addr{far}, State: Ready}}
 		}
 		check(t, plain,
-			wrong("I1 fence", "an address outside the fence", func(r *rig) {
+			wrong("I1 allowlist", "an address outside the fence", func(r *rig) {
 				r.is("default", outside(r)...)
 				r.tells("default", outside(r)...)
 				s := *r.lists["default"]
@@ -61,7 +61,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 		check(t, plain,
 			wrong("I3 no change", "the same again", func(r *rig) { r.write(nil) }),
 			wrong("I3 no change", "the same after a restart", func(r *rig) { r.restart(); r.write(nil) }),
-			wrong("I4 snapshot-gate", "another after a restart", func(r *rig) { r.restart(); r.write(all(drain, 0)) }),
+			wrong("I4 initial-sync", "another after a restart", func(r *rig) { r.restart(); r.write(all(drain, 0)) }),
 			wrong("I3 table", "one that is served is drained for no reason", func(r *rig) { r.write(all(drain, 0)) }),
 			wrong("I3 table", "one that is out stays out of a plan for another", func(r *rig) {
 				r.probe(0, Failing)

@@ -185,13 +185,13 @@ func (o *Oracle) fenced(f Wrote, p *plan) {
 		return
 	}
 	if p.frozen() {
-		o.broke("I4", "fence", "a target whose fence would take every held endpoint is not written",
+		o.broke("I4", "allowlist", "a target whose fence would take every held endpoint is not written",
 			"%s wrote %s", f.Writer, f.Slice)
 		return
 	}
 	for _, e := range f.After.Endpoints {
 		if !p.inside(f.After.label(), e.Address) {
-			o.broke("I1", "fence", "no address outside the fence is written",
+			o.broke("I1", "allowlist", "no address outside the fence is written",
 				"%s wrote %s of source %s", f.Writer, e.Address, f.After.label())
 		}
 	}

@@ -164,10 +164,10 @@ func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, e
 	}
 	cfg.linkRegisterer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "certificate_expiry_timestamp_seconds",
-		Help: "Time when this component's certificate of the link expires, in Unix time.",
+		Help: "Unix time at which this component's certificate of the link expires.",
 	}, i.certExpiry), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "peer_ca_expiry_timestamp_seconds",
-		Help: "Time when the last of the CAs that sign the peers' certificates of the link expires, in Unix time.",
+		Help: "Unix time at which the last of the CAs that sign the peers' certificates of the link expires.",
 	}, func() float64 { return float64(i.lastCAExpiry.Load()) }))
 	r.addReload("certificate", i.loadLeaf)
 	r.addReload("peer CAs", i.loadRoots)

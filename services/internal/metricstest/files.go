@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// LinkFiles are files of a link that can be read, and that no peer would accept.
+// LinkFiles are the paths of a link's files. They can be loaded, but no peer would accept them.
 type LinkFiles struct{ Cert, Key, CA, Clients string }
 
-// NewLinkFiles makes them.
+// NewLinkFiles writes the files to a temporary directory.
 func NewLinkFiles(t *testing.T) LinkFiles {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -24,7 +24,7 @@ func NewLinkFiles(t *testing.T) LinkFiles {
 		t.Fatal(err)
 	}
 	self := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"half.example"}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), DNSNames: []string{"component.example"}, NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, self, self, key.Public(), key)
@@ -47,6 +47,6 @@ func NewLinkFiles(t *testing.T) LinkFiles {
 	return LinkFiles{
 		Cert: write("tls.crt", public), CA: write("ca.crt", public),
 		Key:     write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
-		Clients: write("clients.yaml", []byte("clients:\n- san: half.example\n  role: subscriber\n")),
+		Clients: write("clients.yaml", []byte("clients:\n- san: component.example\n  role: subscriber\n")),
 	}
 }

@@ -1,7 +1,7 @@
-// Package metricstest holds a half's metrics to Prometheus' conventions and to their table in
-// docs/metrics.md. It promises that each metric that can be registered is in the table with its
-// type, labels and help, and that nothing else is; it refuses to write what a person has to:
-// when to worry.
+// Package metricstest checks a component's metrics against the conventions of Prometheus and
+// against their table in docs/metrics.md. It guarantees that the table lists exactly the metrics
+// that can be registered, with type, labels and help. It does not write the last column, which
+// tells when to investigate: a person does.
 package metricstest
 
 import (
@@ -21,8 +21,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// CheckMetrics checks what is registered for a half, in one registry for each way to configure it.
-// With update the table is written.
+// CheckMetrics checks the metrics of a component, given one registry for each way to configure it.
+// With update it rewrites the table.
 func CheckMetrics(t *testing.T, file, component string, update bool, registries ...*prometheus.Registry) {
 	t.Helper()
 	metrics := map[string]*metric{}
@@ -32,7 +32,7 @@ func CheckMetrics(t *testing.T, file, component string, update bool, registries 
 			t.Fatal(err)
 		}
 		for _, p := range problems {
-			if strings.HasPrefix(p.Metric, "slicefeed_") { // the others are Go's own
+			if strings.HasPrefix(p.Metric, "slicefeed_") { // not those of the Go runtime
 				t.Errorf("%s: %s", p.Metric, p.Text)
 			}
 		}
@@ -43,10 +43,10 @@ func CheckMetrics(t *testing.T, file, component string, update bool, registries 
 	prefix := "slicefeed_" + component + "_"
 	for _, m := range metrics {
 		if !strings.HasPrefix(m.name, prefix) {
-			t.Errorf("%s does not begin with %s", m.name, prefix)
+			t.Errorf("metric %s has no prefix %s", m.name, prefix)
 		}
 		if !strings.HasSuffix(m.help, ".") {
-			t.Errorf("the help of %s is no sentence: %q", m.name, m.help)
+			t.Errorf("help of %s does not end with a period: %q", m.name, m.help)
 		}
 	}
 	if err := checkTable(file, component, metrics, update); err != nil {
@@ -54,13 +54,13 @@ func CheckMetrics(t *testing.T, file, component string, update bool, registries 
 	}
 }
 
-// metric is what there is to know of one before anything has happened.
+// metric is what a registry describes before the first sample.
 type metric struct {
 	name, metricType, help string
 	labels                 map[string]bool
 }
 
-// A Desc tells what it is of by its text alone.
+// A prometheus.Desc exports its fields only through String.
 var descPattern = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
 var constLabelPattern = regexp.MustCompile(`(\w+)="`)
@@ -86,7 +86,7 @@ func collectMetrics(reg *prometheus.Registry, into map[string]*metric) error {
 	for _, text := range all {
 		parts := descPattern.FindStringSubmatch(text)
 		if parts == nil {
-			return fmt.Errorf("cannot read %s", text)
+			return fmt.Errorf("parse description %s", text)
 		}
 		name, _ := strconv.Unquote(parts[1])
 		help, _ := strconv.Unquote(parts[2])
@@ -114,8 +114,8 @@ func collectMetrics(reg *prometheus.Registry, into map[string]*metric) error {
 	return nil
 }
 
-// typeFromName is the type of a metric that has no series yet. lab/monitoring compares it with what
-// Prometheus was told.
+// typeFromName returns the type of a metric that has no series yet. lab/monitoring compares it with
+// the type that Prometheus scrapes.
 func typeFromName(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):
@@ -134,8 +134,7 @@ func (m *metric) tableRow(investigateWhen string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.name, m.metricType, strings.Join(labels, " "), strings.ReplaceAll(m.help, "|", `\|`), investigateWhen)
 }
 
-// checkTable compares the table of a half with its metrics. What stands in the last column is
-// kept.
+// checkTable compares the table of a component with its metrics. It keeps the last column.
 func checkTable(file, component string, metrics map[string]*metric, update bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -153,7 +152,7 @@ func checkTable(file, component string, metrics map[string]*metric, update bool)
 			byMetric[strings.Trim(cells[0], "| `")] = strings.TrimSuffix(cells[len(cells)-1], " |")
 		}
 	}
-	rows := []string{"", "| metric | type | labels | what it is | when to worry |", "|---|---|---|---|---|"}
+	rows := []string{"", "| metric | type | labels | meaning | investigate when |", "|---|---|---|---|---|"}
 	var incomplete []string
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
 		investigateWhen := byMetric[name]
@@ -164,15 +163,15 @@ func checkTable(file, component string, metrics map[string]*metric, update bool)
 	}
 	want := []byte(strings.Join(append(rows, "", ""), "\n"))
 	if update {
-		err := os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), want, []byte(end), after}, nil), 0o644) //nolint:gosec // it is for everybody to read
+		err := os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), want, []byte(end), after}, nil), 0o644) //nolint:gosec // public documentation
 		if err != nil {
 			return err
 		}
 	} else if !bytes.Equal(current, want) {
-		return fmt.Errorf("%s: the metrics of the %s are not as the code has them; run: make generate", file, component)
+		return fmt.Errorf("%s: the metrics of the %s differ from the code; run: make generate", file, component)
 	}
 	if len(incomplete) > 0 {
-		return fmt.Errorf("%s: say when to worry about %s", file, strings.Join(incomplete, ", "))
+		return fmt.Errorf("%s: column \"investigate when\" is empty for %s", file, strings.Join(incomplete, ", "))
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package stream
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Kind classifies a message by the most important thing in it.
+// Kind is what is foremost in a message.
 type Kind string
 
 // The kinds of messages.
@@ -10,32 +10,32 @@ const (
 	Reset     Kind = "reset"
 	Delta     Kind = "delta"
 	Status    Kind = "status"
-	Heartbeat Kind = "heartbeat" // nothing has changed
+	Heartbeat Kind = "heartbeat" // nothing is new
 )
 
-// Reasons why a stream ends.
+// The ends of a stream.
 const (
-	endClient         = "client" // the client left, or its connection reached its maximum age
+	endClient         = "client" // it went away, or its connection came of age
 	endStopping       = "stopping"
 	endStalled        = "stalled"
 	endTooManyStreams = "too_many_streams"
 	endFailed         = "send_failed"
 )
 
-// Metrics are the metrics of a service's streams.
+// Metrics are those of the streams of a service.
 type Metrics struct {
 	Subscribers prometheus.Gauge
 	Messages    *prometheus.CounterVec // by kind
 	Ended       *prometheus.CounterVec // by reason
 }
 
-// NewMetrics registers the metrics of a component's streaming method. revision returns the number of
-// changes so far.
+// NewMetrics registers the metrics of the streams of a half's method, and the number of changes
+// that there were of what it tells.
 func NewMetrics(reg prometheus.Registerer, component, method string, revision func() uint64) *Metrics {
 	m := &Metrics{
 		Subscribers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "subscribers",
-			Help: "Number of active streams of " + method + ".",
+			Help: "Number of open " + method + " streams.",
 		}),
 		Messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "stream_messages_total",
@@ -43,7 +43,7 @@ func NewMetrics(reg prometheus.Registerer, component, method string, revision fu
 		}, []string{"kind"}),
 		Ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "streams_ended_total",
-			Help: "Number of streams of " + method + " that ended, by reason.",
+			Help: "Number of " + method + " streams that ended, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, kind := range []Kind{Reset, Delta, Status, Heartbeat} {
@@ -54,7 +54,7 @@ func NewMetrics(reg prometheus.Registerer, component, method string, revision fu
 	}
 	reg.MustRegister(m.Subscribers, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: "slicefeed", Subsystem: component, Name: "feed_changes_total",
-		Help: "Number of changes that " + method + " published since the start, over all client views.",
+		Help: "Number of changes that " + method + " has published since the start, summed over the views of all clients.",
 	}, func() float64 { return float64(revision()) }))
 	return m
 }

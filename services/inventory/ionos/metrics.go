@@ -23,28 +23,28 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "requests_total",
-			Help: "Requests to the cloud API by HTTP status code; error: no answer.",
+			Help: "Number of requests to the IONOS API, by HTTP status code; error: no response.",
 		}, []string{"code"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Subsystem: sub, Name: "request_duration_seconds",
-			Help:    "Time from a request to the cloud API to the headers of its answer.",
+			Help:    "Time from a request to the IONOS API to the headers of its response.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
 		budgetWait: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "budget_wait_seconds_total",
-			Help: "Time that requests to the cloud API waited because the request budget was used up.",
+			Help: "Time that requests to the IONOS API have waited for the request budget.",
 		}),
 		lastListing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "last_listing_timestamp_seconds",
-			Help: "When the cloud was last listed whole, in Unix time; 0: not yet.",
+			Help: "Unix time of the last complete listing; 0: none yet.",
 		}),
 		remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "rate_limit_remaining",
-			Help: "Requests that the cloud API still allows, as its last answer said.",
+			Help: "Number of requests that the IONOS API still allows, according to its last response.",
 		}, nil),
 		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "token_expiry_timestamp_seconds",
-			Help: "When the token last used expires; absent while it does not say.",
+			Help: "Unix time at which the token in use expires; absent if the token does not contain it.",
 		}, nil),
 	}
 	for _, code := range []string{"200", "error"} { // so that they are there, at 0, before the first
@@ -60,7 +60,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 func (m *metrics) registerBudget(reg prometheus.Registerer, b *budget) error {
 	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: "inventory_ionos", Name: "budget_remaining",
-		Help: "Requests to the cloud API that our own budget would let through at once; below 1 the next one waits.",
+		Help: "Number of requests that the request budget allows now; below 1, the next request waits.",
 	}, func() float64 { return b.limiter.Tokens() }))
 }
 

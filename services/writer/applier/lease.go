@@ -87,7 +87,7 @@ func NewLease(cfg LeaseConfig) (*Lease, error) {
 	l.elector = elector
 	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slicefeed_writer_leader",
-		Help: "1 while this writer holds the Lease and writes, 0 while it stands by.",
+		Help: "1 if this writer holds the Lease and writes; 0 if it is a standby.",
 	}, func() float64 {
 		if l.Leading() {
 			return 1

@@ -19,20 +19,20 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_slice_writes_total",
-			Help: "Requests that change EndpointSlices, by verb and result: ok, conflict, throttled, refused, terminating (the namespace is being deleted), or unknown (no answer, or one that leaves it open).",
+			Help: "Number of requests that change EndpointSlices, by verb and result: ok, conflict, throttled, rejected, terminating (the namespace is being deleted), or unknown (no response, or an inconclusive one).",
 		}, []string{"verb", "result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "slicefeed_writer_slice_write_duration_seconds",
-			Help:    "Time from a request that changes EndpointSlices to its answer.",
+			Help:    "Time from a request that changes EndpointSlices to its response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}),
 		repairs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "slicefeed_writer_repairs_total",
-			Help: "Writes that put right what someone else did: to slices of ours, or by adding slices under our labels.",
+			Help: "Number of writes that repair owned slices after another client modified, deleted or added them.",
 		}),
 	}
 	for _, verb := range []verb{create, update, remove} {
-		for _, result := range []string{"ok", "conflict", "throttled", "refused", "terminating", "unknown"} { // so that the first one is seen
+		for _, result := range []string{"ok", "conflict", "throttled", "rejected", "terminating", "unknown"} { // so that the first one is seen
 			m.writes.WithLabelValues(string(verb), result)
 		}
 	}
@@ -59,7 +59,7 @@ func result(verb verb, err error) string {
 	case namespaceEnds(err):
 		return "terminating"
 	case refused(err):
-		return "refused"
+		return "rejected"
 	}
 	return "unknown"
 }

@@ -77,7 +77,7 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			if strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "level=DEBUG") {
 				t.Errorf("want a line at debug level and no warning, got:\n%s", text.String())
 			}
-			for result, want := range map[string]float64{"refused": 0, "terminating": freeRepairs + 1} {
+			for result, want := range map[string]float64{"rejected": 0, "terminating": freeRepairs + 1} {
 				if got := testutil.ToFloat64(w.Applier.metrics.writes.WithLabelValues("create", result)); got != want {
 					t.Errorf("%v writes count as %s, want %v", got, result, want)
 				}

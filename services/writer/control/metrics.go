@@ -30,16 +30,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(g)
 		return g
 	}
-	m.right = gauge("target_right", "1 while the target is served and written as decided, has a ready endpoint and no guard acts; 0 otherwise.")
-	m.wrongSince = gauge("target_wrong_since_timestamp_seconds", "Since when, in Unix time, the target is not right, as far as this process has seen; 0 while it is.")
-	m.problem = gauge("target_problem", "1 while this keeps the target from being right: it is refused, paused, forbidden (nothing may be written at all), unwritten (the slices are not as decided), nothing_ready or held_back (a guard acts).", "problem")
-	m.endpoints = gauge("endpoints", "Endpoints that the decision lists, by what they are good for: ready, draining (serving and terminating) or out.", "state")
-	m.heldBack = gauge("guard_held_endpoints", "Endpoints that a guard holds back at present.", "guard")
-	m.managed = gauge("target_managed", "1 while the target is written, 0 while it is missing, refused or paused.")
-	m.paused = gauge("target_paused", "1 while nothing is written because the target's Service says so.")
+	m.right = gauge("target_healthy", "1 if the target is managed and in sync, has a ready endpoint, and no guard is active.")
+	m.wrongSince = gauge("target_unhealthy_since_timestamp_seconds", "Unix time since which the target has been unhealthy, as far as this process has observed; 0: it is healthy.")
+	m.problem = gauge("target_problem", "1 if the target has this problem: rejected, paused, writes_blocked (a guard blocks all writes), out_of_sync (its slices differ from the decision), no_ready_endpoints or guard_active.", "problem")
+	m.endpoints = gauge("endpoints", "Number of endpoints that the decision lists, by state: ready, draining (serving and terminating) or not_ready.", "state")
+	m.heldBack = gauge("guard_held_endpoints", "Number of endpoints whose change a guard holds.", "guard")
+	m.managed = gauge("target_managed", "1 if the target is written; 0 if its Service is missing, rejected or paused.")
+	m.paused = gauge("target_paused", "1 if the target's Service is paused, so that nothing is written.")
 	m.propagation = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "slicefeed", Subsystem: "writer", Name: "propagation_seconds",
-		Help:    "Time from the word of a source or of a probe (cause: feed, probe) until it was decided upon, and until the write that it led to was answered (stage: decided, written).",
+		Help:    "Time from an update of a source or of a probe status (cause: feed, probe) to the decision (stage: decided), and to the response to the resulting write (stage: written).",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
@@ -55,7 +55,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 // show says of a target what is decided.
 func (m *metrics) show(key targets.Key, d verdict.Decision, rejected, paused bool, h health) {
-	states := map[string]int{"ready": 0, "draining": 0, "out": 0}
+	states := map[string]int{"ready": 0, "draining": 0, "not_ready": 0}
 	for _, e := range d.Endpoints {
 		switch {
 		case !e.Listed:
@@ -64,7 +64,7 @@ func (m *metrics) show(key targets.Key, d verdict.Decision, rejected, paused boo
 		case e.Conditions.Serving:
 			states["draining"]++
 		default:
-			states["out"]++
+			states["not_ready"]++
 		}
 	}
 	for state, n := range states {

@@ -78,12 +78,12 @@ func TestATargetSaysWhyItIsNotRightAndSinceWhen(t *testing.T) {
 				t.Errorf("%s is %v, right %v, wrong since %v, want %v or before", problem, is, right, from, since)
 			}
 		}
-		look("nothing_ready", now)
+		look("no_ready_endpoints", now)
 		time.Sleep(time.Hour)
 		selects := service("blue", "default")
 		selects.Spec.Selector = map[string]string{"app": "blue"}
 		o.put(t, selects)
-		look("refused", now)
+		look("rejected", now)
 		if n := testutil.CollectAndCount(o.metrics.heldBack); n != 0 {
 			t.Errorf("of a Service on which nothing is decided, %d guards are told", n)
 		}

@@ -40,8 +40,8 @@ func TestMergesFailedRetries(t *testing.T) {
 	var l Log
 	l.AddWrite(Write{Slice: "a", Verb: "update", Result: "ok"})
 	for n := range 500 {
-		l.AddWrite(Write{At: testTime.Add(time.Duration(n) * time.Second), Slice: "b", Verb: "update", Result: "refused", Message: "quota"})
-		l.AddWrite(Write{Slice: "b", Verb: "create", Result: "refused", Message: "quota"})
+		l.AddWrite(Write{At: testTime.Add(time.Duration(n) * time.Second), Slice: "b", Verb: "update", Result: "rejected", Message: "quota"})
+		l.AddWrite(Write{Slice: "b", Verb: "create", Result: "rejected", Message: "quota"})
 	}
 	for range 2 {
 		l.AddWrite(Write{Slice: "a", Verb: "update", Result: "ok"})
@@ -63,7 +63,7 @@ func TestMergesFailedRetries(t *testing.T) {
 func TestLimitsMemory(t *testing.T) {
 	var l Log
 	for n := range 3 * maxWrites {
-		l.AddWrite(Write{Slice: fmt.Sprint(n), Result: "refused", Message: strings.Repeat("a", 1<<16), Changes: make([]Change, 1000)})
+		l.AddWrite(Write{Slice: fmt.Sprint(n), Result: "rejected", Message: strings.Repeat("a", 1<<16), Changes: make([]Change, 1000)})
 		l.AddEvent(Event{Reason: fmt.Sprint(n), Note: strings.Repeat("a", 1<<16)})
 	}
 	writes, events := l.Recent(nil)

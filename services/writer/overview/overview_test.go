@@ -101,7 +101,7 @@ func unhealthyTarget() endpoints.Target {
 func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 	m := newPageModel(shop("mail", "10.0.0.1"), unhealthyTarget())
 	m.Writes = []history.Write{
-		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "refused", Message: "quota", Attempts: 3},
+		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "rejected", Message: "quota", Attempts: 3},
 		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Attempts: 1, Changes: []history.Change{
 			{Field: "label a", New: "b"}, {Field: "endpoint 10.0.0.1", Old: "ready", New: "out", Reason: "probe: failing"}, {Field: "endpoint 10.0.0.9", Old: "ready"},
 		}},
@@ -254,7 +254,7 @@ func TestEscapesForeignText(t *testing.T) {
 	m := newPageModel(target, refused)
 	m.Instance, m.Version, m.Filter, m.Holder, m.Leading = evil, evil, evil, evil, false
 	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.PartStatus{Reason: evil}
-	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "refused", Message: evil, Changes: []history.Change{{Field: evil, New: evil, Reason: evil}}}}
+	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "rejected", Message: evil, Changes: []history.Change{{Field: evil, New: evil, Reason: evil}}}}
 	m.Events = []history.Event{{Namespace: evil, Reason: evil, Note: evil}}
 	p := m.Page()
 	var page strings.Builder

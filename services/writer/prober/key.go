@@ -183,7 +183,7 @@ const (
 	Failing
 )
 
-var healthNames = [...]string{Pending: "unjudged", Passing: "passing", Failing: "failing"}
+var healthNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing"}
 
 func (h Health) String() string { return healthNames[h] }
 

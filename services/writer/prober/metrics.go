@@ -17,7 +17,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_probes_total",
-			Help: "Probes by mode and result. A void one says nothing of the backend: the writer could not ask.",
+			Help: "Number of probes, by mode and result. An inconclusive one says nothing about the backend: the writer could not probe it.",
 		}, []string{"mode", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "slicefeed_writer_probe_duration_seconds",
@@ -25,12 +25,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"mode"}),
 		endpoints: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "slicefeed_writer_probe_targets",
-			Help: "What is probed (address, port and spec, however many Services share it), by the word on it.",
+			Name: "slicefeed_writer_probed_endpoints",
+			Help: "Number of probed backends (address, port and spec; one that Services share counts once), by probe status.",
 		}, []string{"health"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slicefeed_writer_probes_in_flight",
-			Help: "Probes under way.",
+			Help: "Number of probes in progress.",
 		}),
 	}
 	registerer.MustRegister(m.probes, m.duration, m.endpoints, m.inFlight)

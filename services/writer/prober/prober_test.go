@@ -95,11 +95,11 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 		t.Errorf("%v: nobody has it any more", got)
 	}
 	if err := testutil.CollectAndCompare(p.metrics.endpoints, strings.NewReader(`
-# HELP slicefeed_writer_probe_targets What is probed (address, port and spec, however many Services share it), by the word on it.
-# TYPE slicefeed_writer_probe_targets gauge
-slicefeed_writer_probe_targets{health="failing"} 1
-slicefeed_writer_probe_targets{health="passing"} 0
-slicefeed_writer_probe_targets{health="unjudged"} 0
+# HELP slicefeed_writer_probed_endpoints Number of probed backends (address, port and spec; one that Services share counts once), by probe status.
+# TYPE slicefeed_writer_probed_endpoints gauge
+slicefeed_writer_probed_endpoints{health="failing"} 1
+slicefeed_writer_probed_endpoints{health="passing"} 0
+slicefeed_writer_probed_endpoints{health="pending"} 0
 `)); err != nil {
 		t.Error(err)
 	}

@@ -39,7 +39,7 @@ const (
 	Fail
 )
 
-var resultNames = [...]string{Inconclusive: "void", Pass: "pass", Fail: "fail"}
+var resultNames = [...]string{Inconclusive: "inconclusive", Pass: "pass", Fail: "fail"}
 
 func (o Result) String() string { return resultNames[o] }
 

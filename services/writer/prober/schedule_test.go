@@ -98,17 +98,17 @@ func TestRiseAndFall(t *testing.T) {
 	for _, row := range []struct {
 		name, outcomes, words string
 	}{
-		{"nothing starts as dead", "", "unjudged"},
+		{"nothing starts as dead", "", "pending"},
 		{"one success judges a new endpoint", "P", "passing"},
-		{"a new endpoint takes three failures to be judged dead", "FFF", "unjudged unjudged failing"},
-		{"a success after failures judges a new endpoint", "FFP", "unjudged unjudged passing"},
+		{"a new endpoint takes three failures to be judged dead", "FFF", "pending pending failing"},
+		{"a success after failures judges a new endpoint", "FFP", "pending pending passing"},
 		{"a lone hiccup changes nothing", "PFPFP", "passing passing passing passing passing"},
 		{"two failures change nothing", "PFFP", "passing passing passing passing"},
 		{"three failures in a row do", "PFFF", "passing passing passing failing"},
 		{"failures that are not in a row do not", "PFFPFFPFF", "passing passing passing passing passing passing passing passing passing"},
 		{"two successes redeem", "PFFFPP", "passing passing passing failing failing passing"},
 		{"a lone success does not", "PFFFPFP", "passing passing passing failing failing failing failing"},
-		{"what we could not ask says nothing", "VPVFVFVVP", "unjudged passing passing passing passing passing passing passing passing"},
+		{"what we could not ask says nothing", "VPVFVFVVP", "pending passing passing passing passing passing passing passing passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, now := NewSchedule(1), startTime

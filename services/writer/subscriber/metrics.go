@@ -26,17 +26,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, append([]string{"source"}, labels...))
 	}
 	m := &Metrics{
-		connected:          gauge("connected", "1 while the inventory is heard, 0 otherwise."),
-		synced:             gauge("synced", "1 when the inventory gave a whole, checked set in the present stream, 0 otherwise."),
-		members:            gauge("members", "Nodes in the set in force."),
-		membership:         gauge("membership_synced", "1 when the inventory last said that its list of nodes is fresh and complete."),
-		addresses:          gauge("addresses_synced", "1 when the inventory last said that its addresses are fresh and complete."),
-		lastMessage:        gauge("last_message_timestamp_seconds", "When the inventory was last heard, in Unix time; 0: not yet."),
-		lastMembershipSync: gauge("last_word_timestamp_seconds", "When the inventory last said that its list of nodes is fresh and complete, in Unix time; 0: not yet. From here MAX_STALENESS is counted."),
-		lastObservation:    gauge("last_observation_timestamp_seconds", "When the inventory's last complete look at its own world was made, in Unix time by our clock; 0: none is known."),
-		messages:           counter("messages_total", "Messages received from the inventory."),
-		reconnects:         counter("reconnects_total", "Streams that ended and were tried again."),
-		violations:         counter("breaches_total", "Breaches of the contract by the inventory.", "kind"),
+		connected:          gauge("connected", "1 if the inventory is connected."),
+		synced:             gauge("synced", "1 if the current stream has delivered a complete, verified set."),
+		members:            gauge("members", "Number of nodes in the current set."),
+		membership:         gauge("membership_synced", "1 if the inventory last reported its membership as synced."),
+		addresses:          gauge("addresses_synced", "1 if the inventory last reported its addresses as synced."),
+		lastMessage:        gauge("last_message_timestamp_seconds", "Unix time of the last message from the inventory; 0: none yet."),
+		lastMembershipSync: gauge("membership_last_synced_timestamp_seconds", "Unix time at which the inventory last reported its membership as synced; 0: never. MAX_STALENESS counts from here."),
+		lastObservation:    gauge("last_observation_timestamp_seconds", "Unix time of the inventory's last observation, by the clock of the writer; 0: none known."),
+		messages:           counter("messages_total", "Number of messages received from the inventory."),
+		reconnects:         counter("reconnects_total", "Number of streams that ended and were reconnected."),
+		violations:         counter("protocol_violations_total", "Number of protocol violations by the inventory, by kind.", "kind"),
 	}
 	reg.MustRegister(m.connected, m.synced, m.members, m.membership, m.addresses,
 		m.lastMessage, m.lastMembershipSync, m.lastObservation, m.messages, m.reconnects, m.violations)
