@@ -71,8 +71,8 @@ func TestTheRulesAreSoundAndPassTheirTests(t *testing.T) {
 // quiet are the panels of which a query need not have an answer, by the metric that it is about,
 // and why. The metric has to be there all the same.
 var quiet = map[string]string{
-	"slicefeed_writer_source_protocol_violations_total":        "the real inventory keeps the contract",
-	"slicefeed_inventory_grpc_server_handled_total": "nobody was refused",
+	"slicefeed_writer_source_protocol_violations_total": "the real inventory keeps the contract",
+	"slicefeed_inventory_grpc_server_handled_total":     "nobody was refused",
 }
 
 // room is the pair with a Prometheus that looks at it.
@@ -160,25 +160,25 @@ func (r *room) play(deploy string) {
 		alerts []string // that fire for it, at least
 		undo   func()
 	}{
-		{"a Service that is given a selector", func() { r.selector(map[string]string{"app": "shop"}) }, []string{"SlicefeedServiceNotServed", "SlicefeedServiceNotRight"}, func() { r.selector(nil) }},
+		{"a Service that is given a selector", func() { r.selector(map[string]string{"app": "shop"}) }, []string{"SlicefeedServiceNotManaged", "SlicefeedServiceUnhealthy"}, func() { r.selector(nil) }},
 		{"somebody pauses it", func() { r.annotate("true") }, []string{"SlicefeedServicePaused"}, func() { r.annotate("") }},
-		{"all backends refuse", func() { r.all(workers, backend.Refuse) }, []string{"SlicefeedGuardHoldsBack"}, func() { r.all(workers, backend.Serve) }},
-		{"a Service whose selector fits no node", func() { r.lonely() }, []string{"SlicefeedServiceHasNoReadyEndpoint"}, func() {
+		{"all backends refuse", func() { r.all(workers, backend.Refuse) }, []string{"SlicefeedGuardActive"}, func() { r.all(workers, backend.Serve) }},
+		{"a Service whose selector fits no node", func() { r.lonely() }, []string{"SlicefeedServiceNoReadyEndpoints"}, func() {
 			must(r.t, r.ConsumingClient().CoreV1().Services(pair.Namespace).Delete(r.ctx(), "lonely", metav1.DeleteOptions{}))
 		}},
-		{"a node that has no address", func() { r.stranger() }, []string{"SlicefeedInventoryNodesLeftOut"}, func() {
+		{"a node that has no address", func() { r.stranger() }, []string{"SlicefeedInventoryNodesOmitted"}, func() {
 			must(r.t, r.SecuredClient().CoreV1().Nodes().Delete(r.ctx(), "stranger", metav1.DeleteOptions{}))
 		}},
-		{"the API server refuses writes", func() { r.forbid(workers[0]) }, []string{"SlicefeedWritesRefused", "SlicefeedServiceNotWritten"}, func() { r.allow(); must(r.t, workers[0].Set(backend.Serve)) }},
-		{"the cloud refuses the token", func() { r.Cloud.SetToken("another") }, []string{"SlicefeedInventoryAddressesUnsure"}, func() { r.Cloud.SetToken(r.token()) }},
+		{"the API server refuses writes", func() { r.forbid(workers[0]) }, []string{"SlicefeedWritesRejected", "SlicefeedServiceOutOfSync"}, func() { r.allow(); must(r.t, workers[0].Set(backend.Serve)) }},
+		{"the cloud refuses the token", func() { r.Cloud.SetToken("another") }, []string{"SlicefeedInventoryAddressesNotSynced"}, func() { r.Cloud.SetToken(r.token()) }},
 		{"a certificate is replaced by rubbish", func() { r.spoil() }, []string{"SlicefeedInventoryTLSReloadErrors"}, nil},
-		{"the inventory is killed", func() { must(r.t, r.Inventory.Kill()) }, []string{"SlicefeedInventoryDown", "SlicefeedSourceNotHeard"}, func() { r.mend(); must(r.t, r.Inventory.Start(r.ctx())) }},
+		{"the inventory is killed", func() { must(r.t, r.Inventory.Kill()) }, []string{"SlicefeedInventoryDown", "SlicefeedSourceDisconnected"}, func() { r.mend(); must(r.t, r.Inventory.Start(r.ctx())) }},
 		{"the writer that leads is killed", func() { must(r.t, r.leader().Kill()) }, []string{"SlicefeedNoLeader"}, nil},
 		{"both are", func() {
 			for _, w := range r.Writers {
 				must(r.t, w.Kill())
 			}
-		}, []string{"SlicefeedWriterDown", "SlicefeedInventoryNoSubscriber"}, func() {
+		}, []string{"SlicefeedWriterDown", "SlicefeedInventoryNoSubscribers"}, func() {
 			for _, w := range r.Writers {
 				must(r.t, w.Start(r.ctx()))
 			}

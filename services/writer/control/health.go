@@ -13,12 +13,12 @@ type problem string
 
 // The problems, as metrics label them.
 const (
-	problemRefused   problem = "rejected"       // the Service cannot be served as it is
-	problemPaused    problem = "paused"        // somebody acts by hand
+	problemRefused   problem = "rejected"           // the Service cannot be served as it is
+	problemPaused    problem = "paused"             // somebody acts by hand
 	problemForbidden problem = "writes_blocked"     // nothing at all may be written: a guard says why
-	problemUnwritten problem = "out_of_sync"     // the slices are not as is decided, or a write fails
+	problemUnwritten problem = "out_of_sync"        // the slices are not as is decided, or a write fails
 	problemNoneReady problem = "no_ready_endpoints" // the decision lists no endpoint that is ready
-	problemHeldBack  problem = "guard_active"     // a guard acts
+	problemHeldBack  problem = "guard_active"       // a guard acts
 )
 
 var problems = []problem{
