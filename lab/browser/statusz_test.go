@@ -67,7 +67,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 			t.Run(name+" "+kind, func(t *testing.T) { look(ctx, t, name+"-"+kind, statusz(half), screen) })
 		}
 	}
-	t.Run("a link shows one alone", func(t *testing.T) { alone(ctx, t, statusz(leader)+"?only=web%2Fshop") })
+	t.Run("a link shows one alone", func(t *testing.T) { alone(ctx, t, statusz(leader)+"?filter=web%2Fshop") })
 	t.Run("no page of another site gets anything", func(t *testing.T) { strangers(ctx, t, statusz(leader)) })
 	t.Run("status says the same in a terminal", func(t *testing.T) {
 		for binary, half := range map[string]*pair.Half{"slicefeed-writer": leader, "slicefeed-inventory": p.Inventory} {
@@ -135,7 +135,7 @@ func alone(ctx context.Context, t *testing.T, url string) {
 	}](tab, t, `({
 		title: document.title, closed: document.querySelectorAll('section:first-of-type > details:not([open])').length,
 		names: [...document.querySelectorAll('section:first-of-type > details > summary h3')].map(h => h.textContent)})`)
-	if seen.Title != "look · slicefeed-writer · web/shop" || len(seen.Names) != 1 || seen.Names[0] != "web/shop" || seen.Closed != 0 {
+	if seen.Title != "WARN · slicefeed-writer · web/shop" || len(seen.Names) != 1 || seen.Names[0] != "web/shop" || seen.Closed != 0 {
 		t.Errorf("%+v", seen)
 	}
 }
@@ -173,7 +173,7 @@ func terminal(ctx context.Context, t *testing.T, binary string, half *pair.Half)
 		return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 	}
 	code, text, errs := run(nil)
-	if code != 1 || strings.Contains(text, "\x1b") || !regexp.MustCompile(`(?m)^WRONG  `).MatchString(text) || !strings.Contains(errs, "not all is well") {
+	if code != 1 || strings.Contains(text, "\x1b") || !regexp.MustCompile(`(?m)^ERROR  `).MatchString(text) || !strings.Contains(errs, "problems found") {
 		t.Errorf("exit code %d:\n%s%s", code, text, errs)
 	}
 	t.Logf("%s status\n%s", binary, text)
@@ -184,7 +184,7 @@ func terminal(ctx context.Context, t *testing.T, binary string, half *pair.Half)
 	if lines := regexp.MustCompile(`(?m)^.{41,}$`).FindAllString(narrow, -1); lines != nil {
 		t.Errorf("it does not fit 40 columns: %q", lines)
 	}
-	if code, _, errs := run([]string{"DEBUG_ADDRESS=127.0.0.1:1"}); code != 1 || !strings.Contains(errs, "nobody listens at 127.0.0.1:1") {
+	if code, _, errs := run([]string{"DEBUG_ADDRESS=127.0.0.1:1"}); code != 1 || !strings.Contains(errs, "connection refused at 127.0.0.1:1") {
 		t.Errorf("with nobody there: exit code %d: %s", code, errs)
 	}
 }

@@ -15,20 +15,20 @@ var (
 	//go:embed page.css
 	styleSheet string
 
-	// contentPolicy lets nothing in but our own style sheet and the icon.
+	// contentPolicy allows only the page's own style sheet and icon.
 	contentPolicy = func() string {
 		digest := sha256.Sum256([]byte(styleSheet))
 		return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) +
 			"'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	}()
 
-	// icons are dots in the tab of a browser: a page left open there says how it was.
+	// icons are dots for a browser's tab. They show the severity when the page was loaded.
 	icons = map[Severity]string{None: dotIcon("888"), OK: dotIcon("1e7d3a"), Warning: dotIcon("b26a00"), Error: dotIcon("c5221f")}
 )
 
-func dotIcon(colour string) string {
+func dotIcon(color string) string {
 	return "data:image/svg+xml," + url.PathEscape(
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="#`+colour+`"/></svg>`)
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="#`+color+`"/></svg>`)
 }
 
 // WriteHTML writes the page for a browser.
@@ -39,13 +39,13 @@ func WriteHTML(w io.Writer, p *Page) error {
 	return err
 }
 
-// markup is written by hand. Rejected: html/template, which finds methods by name, so that the
-// linker has to keep every method of every type of a program: the Kubernetes API's and the
-// cloud SDK's made the binaries half as large again, in memory too.
+// markup writes HTML. It replaces html/template, which finds methods by name: the linker then keeps
+// every method of every type, and those of the Kubernetes API and the cloud SDK made the binaries
+// larger by half, in memory too.
 type markup struct{ bytes.Buffer }
 
-// writef writes markup of ours. For each %s a text comes in, anybody's: it is escaped so that it
-// stays text in an element and in a quoted attribute. There is no other way in for one.
+// writef writes trusted markup and replaces each %s by a text, escaped for use in an element or a
+// quoted attribute. All untrusted text must be written this way.
 func (m *markup) writef(format string, texts ...string) {
 	for _, text := range texts {
 		before, after, _ := strings.Cut(format, "%s")
@@ -56,11 +56,11 @@ func (m *markup) writef(format string, texts ...string) {
 	m.WriteString(format)
 }
 
-// openTag opens an element of a grade.
-func (m *markup) openTag(tag string, g Severity) {
+// openTag opens an element with the class of a severity.
+func (m *markup) openTag(tag string, severity Severity) {
 	m.writef("<" + tag)
-	if g != None {
-		m.writef(` class="%s"`, string(g))
+	if severity != None {
+		m.writef(` class="%s"`, string(severity))
 	}
 	m.writef(">")
 }
@@ -72,8 +72,8 @@ func (m *markup) writePage(p *Page) {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>`)
-	if mark := p.Summary.Severity.Label(); mark != "" {
-		m.writef("%s · ", mark)
+	if label := p.Summary.Severity.Label(); label != "" {
+		m.writef("%s · ", label)
 	}
 	m.writef("%s", p.Component)
 	if p.Filter != "" {
@@ -96,12 +96,12 @@ func (m *markup) writeHeader(p *Page) {
 		m.writef("<code>%s</code> · ", p.Instance)
 	}
 	m.writef("%s · as of %s</p>\n", p.Version, p.At.UTC().Format("2006-01-02 15:04:05 UTC"))
-	m.writef(`<p class="verdict %s">`, string(p.Summary.Severity))
+	m.writef(`<p class="summary %s">`, string(p.Summary.Severity))
 	m.writeLabel(p.Summary.Severity)
 	m.writef("%s</p>\n", p.Summary.Text)
 	m.writeLines(p.Lines)
 	if p.Filter != "" {
-		m.writef("<p>Only <code>%s</code> is shown. <a href=\"?\">Show all</a></p>\n", p.Filter)
+		m.writef("<p>Showing only <code>%s</code>. <a href=\"?\">Show all</a></p>\n", p.Filter)
 	}
 	m.writef(`<nav aria-label="Sections"><ul>`)
 	for i := range p.Sections {
@@ -120,9 +120,9 @@ func (m *markup) writeSection(s *Section) {
 	m.writef("</section>\n")
 }
 
-func (m *markup) writeLabel(g Severity) {
-	if mark := g.Label(); mark != "" {
-		m.writef(`<span class="mark %s">%s</span> `, string(g), mark)
+func (m *markup) writeLabel(severity Severity) {
+	if label := severity.Label(); label != "" {
+		m.writef(`<span class="label %s">%s</span> `, string(severity), label)
 	}
 }
 
@@ -174,7 +174,7 @@ func (m *markup) writeItems(all []Item, leftOut string) {
 		m.writef("\n")
 	}
 	if leftOut != "" {
-		m.writef("<p class=\"left-out\">%s</p>\n", leftOut)
+		m.writef("<p class=\"omitted\">%s</p>\n", leftOut)
 	}
 }
 
@@ -191,7 +191,7 @@ func (m *markup) writeItem(i *Item) {
 	}
 	m.writef(">\n<summary>")
 	m.writeItemLine(i, "")
-	m.writef("</summary>\n<div class=\"inside\">\n")
+	m.writef("</summary>\n<div class=\"details\">\n")
 	m.writeLines(i.Lines)
 	if len(i.Diff) > 0 {
 		m.writef(`<ul class="diff">`)
@@ -204,26 +204,26 @@ func (m *markup) writeItem(i *Item) {
 	m.writeTable(i.Table)
 	m.writeItems(i.Items, i.Omitted)
 	if i.Filter != "" {
-		m.writef("<p class=\"only\"><a href=\"%s\">Only this one</a></p>\n", filterURL(i.Filter))
+		m.writef("<p class=\"filter\"><a href=\"%s\">Show only this</a></p>\n", filterURL(i.Filter))
 	}
 	m.writef("</div>\n</details>")
 }
 
-// writeItemLine is an item in a line. Its name leads to a page of it alone, unless ask is empty.
-func (m *markup) writeItemLine(i *Item, ask string) {
+// writeItemLine writes the line of an item. Its name links to a page with only the item, unless filter is empty.
+func (m *markup) writeItemLine(i *Item, filter string) {
 	m.writeLabel(i.Summary.Severity)
-	if ask == "" {
+	if filter == "" {
 		m.writef("<h3>%s</h3>", i.Name)
 	} else {
-		m.writef(`<h3><a href="%s">%s</a></h3>`, filterURL(ask), i.Name)
+		m.writef(`<h3><a href="%s">%s</a></h3>`, filterURL(filter), i.Name)
 	}
-	m.writef(` <span class="is %s">%s</span>`, string(i.Summary.Severity), i.Summary.Text)
+	m.writef(` <span class="summary %s">%s</span>`, string(i.Summary.Severity), i.Summary.Text)
 	if i.Detail != "" {
-		m.writef(` <span class="also">%s</span>`, i.Detail)
+		m.writef(` <span class="detail">%s</span>`, i.Detail)
 	}
 }
 
-func filterURL(name string) string { return "?only=" + url.QueryEscape(name) }
+func filterURL(name string) string { return "?filter=" + url.QueryEscape(name) }
 
 func (m *markup) writeFacts(all []Fact) {
 	if len(all) == 0 {
@@ -240,16 +240,16 @@ func (m *markup) writeFacts(all []Fact) {
 	m.writef("</dl>\n")
 }
 
-// diffClass is the class of a line of a diff.
+// diffClass returns the CSS class of a line of a diff.
 func diffClass(line string) string {
 	switch line[:min(1, len(line))] {
 	case "+":
-		return "came"
+		return "added"
 	case "-":
-		return "went"
+		return "removed"
 	case "~":
-		return "differs"
+		return "changed"
 	default:
-		return "because"
+		return "reason"
 	}
 }

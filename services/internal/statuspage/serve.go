@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Handler serves a page: to a browser as HTML, and as JSON to whoever asks for that alone. With
-// ?only=NAME it shows one thing by itself.
-func Handler(page func(at time.Time, asked string) Page, log *slog.Logger) http.Handler {
+// Handler serves a page as HTML, or as JSON if the client accepts JSON but not HTML. The query
+// ?filter=NAME limits the page to one name.
+func Handler(page func(now time.Time, filter string) Page, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := page(time.Now(), r.URL.Query().Get("only"))
+		p := page(time.Now(), r.URL.Query().Get("filter"))
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -32,17 +32,17 @@ func Handler(page func(at time.Time, asked string) Page, log *slog.Logger) http.
 			err = WriteHTML(&body, &p)
 		}
 		if err != nil {
-			log.Error("status page not made", "error", err)
-			http.Error(w, "the status page could not be made: the log says why", http.StatusInternalServerError)
+			log.Error("status page rendering failed", "error", err)
+			http.Error(w, "status page rendering failed; see the log", http.StatusInternalServerError)
 			return
 		}
 		if _, err := body.WriteTo(w); err != nil {
-			log.Info("status page not sent", "error", err) // whoever asked has gone
+			log.Info("status page not sent", "error", err) // the client has disconnected
 		}
 	})
 }
 
-// wantsJSON reports whether JSON is asked for and HTML is not: a browser takes anything.
+// wantsJSON reports whether a client accepts JSON but not HTML. Browsers accept anything.
 func wantsJSON(accept string) bool {
 	accept = strings.ToLower(accept)
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")

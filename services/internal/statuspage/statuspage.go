@@ -1,7 +1,7 @@
-// Package statuspage shows people what a half knows at a moment: as a page for a browser, as text
-// for a terminal, and as JSON, which are three forms of the same Page. It promises to be whole in
-// itself (no script, nothing from elsewhere), to show a stranger's words as words, and to put what
-// is wrong on top. It refuses to change anything, and to know what it shows.
+// Package statuspage renders the status of a component: as HTML for a browser, as text for a
+// terminal, and as JSON. All three are forms of the same Page. It guarantees that the HTML is
+// self-contained (no script, no external resource), and that untrusted text cannot become markup or
+// control a terminal. It does not change anything, and does not know what its pages are about.
 package statuspage
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Severity is how urgently something wants to be looked at.
+// Severity tells whether something needs attention.
 type Severity string
 
-// The grades. Most of what is said has none.
+// The severities. Most lines have none.
 const (
 	None    Severity = ""
-	OK      Severity = "fine"
-	Warning Severity = "look"  // somebody or something holds it back, or it is on its way
-	Error   Severity = "wrong" // it is not as it should be
+	OK      Severity = "ok"
+	Warning Severity = "warning" // held, in progress, or worth a check
+	Error   Severity = "error"   // needs action
 )
 
-// Rank is a number that is the smaller the more urgent a grade is.
-func (g Severity) Rank() int {
-	switch g {
+// Rank orders severities: the most severe has the smallest rank.
+func (s Severity) Rank() int {
+	switch s {
 	case Error:
 		return 0
 	case Warning:
@@ -36,30 +36,36 @@ func (g Severity) Rank() int {
 	}
 }
 
-// Label is the word that stands before what has the grade.
-func (g Severity) Label() string {
-	if g == OK {
-		return "ok"
+// Label returns the text that marks a line of this severity. It is empty for None.
+func (s Severity) Label() string {
+	switch s {
+	case OK:
+		return "OK"
+	case Warning:
+		return "WARN"
+	case Error:
+		return "ERROR"
+	default:
+		return ""
 	}
-	return string(g)
 }
 
-// Page is what there is to show at a moment.
+// Page is the status of a component at one moment.
 type Page struct {
-	Component string    `json:"half"` // the binary's name
+	Component string    `json:"component"` // name of the program
 	Version   string    `json:"version"`
-	Instance  string    `json:"instance,omitempty"` // which replica this is
+	Instance  string    `json:"instance,omitempty"` // replica
 	At        time.Time `json:"at"`
-	Filter    string    `json:"asked,omitempty"` // the only one that is shown; empty: all
+	Filter    string    `json:"filter,omitempty"` // name that the page is limited to; empty: all
 
-	Summary  Line      `json:"is"`              // whether all is well, in a sentence
-	Lines    []Line    `json:"lines,omitempty"` // who speaks, and what that is worth
+	Summary  Line      `json:"summary"`         // overall state, in one sentence
+	Lines    []Line    `json:"lines,omitempty"` // further sentences, such as the role of the replica
 	Sections []Section `json:"sections"`
 }
 
-// Line is a sentence, or a word.
+// Line is a sentence or the text of a table cell.
 type Line struct {
-	Severity Severity `json:"grade,omitempty"`
+	Severity Severity `json:"severity,omitempty"`
 	Text     string   `json:"text"`
 }
 
@@ -69,46 +75,46 @@ type Section struct {
 	Lines   []Line `json:"lines,omitempty"`
 	Table   *Table `json:"table,omitempty"`
 	Items   []Item `json:"items,omitempty"`
-	Omitted string `json:"leftOut,omitempty"` // what there is no room for, and how to see it
+	Omitted string `json:"omitted,omitempty"` // what exceeds the page's limits, and how to see it
 }
 
-// Table has a name in the first cell of each row.
+// Table is a table. The first cell of each row is its heading.
 type Table struct {
 	Columns []string `json:"columns"`
 	Rows    [][]Line `json:"rows"`
 }
 
-// Item is one thing in a line, with what there is to say of it for whoever unfolds it.
+// Item is one entry of a list: a line, and details that can be expanded.
 type Item struct {
 	Name     string `json:"name"`
-	Filter   string `json:"ask,omitempty"` // a page can be asked for it alone by this
-	Summary  Line   `json:"is"`
-	Detail   string `json:"also,omitempty"`
-	Expanded bool   `json:"open,omitempty"`
+	Filter   string `json:"filter,omitempty"` // filter that shows only this item; empty: there is none
+	Summary  Line   `json:"summary"`
+	Detail   string `json:"detail,omitempty"`
+	Expanded bool   `json:"expanded,omitempty"`
 
 	Lines   []Line   `json:"lines,omitempty"`
 	Facts   []Fact   `json:"facts,omitempty"`
-	Diff    []string `json:"diff,omitempty"` // each begins with +, -, ~ or a space
+	Diff    []string `json:"diff,omitempty"` // each line starts with +, -, ~ or a space
 	Table   *Table   `json:"table,omitempty"`
 	Items   []Item   `json:"items,omitempty"`
-	Omitted string   `json:"leftOut,omitempty"`
+	Omitted string   `json:"omitted,omitempty"`
 }
 
-// Fact is a question and its answers.
+// Fact is a named property with its values.
 type Fact struct {
 	Name   string `json:"name"`
 	Values []Line `json:"values"`
 }
 
-// Linef makes a line without a grade.
+// Linef formats a line without a severity.
 func Linef(format string, args ...any) Line { return Line{Text: fmt.Sprintf(format, args...)} }
 
-// HasDetails reports whether there is more to say of an item than its line.
+// HasDetails reports whether the item has anything to expand.
 func (i *Item) HasDetails() bool {
 	return len(i.Lines)+len(i.Facts)+len(i.Diff)+len(i.Items) > 0 || i.Table != nil || i.Omitted != ""
 }
 
-// MoreSevere is the more urgent of two grades.
+// MoreSevere returns the more severe of two severities.
 func MoreSevere(a, b Severity) Severity {
 	if b.Rank() < a.Rank() || a == None {
 		return b
@@ -116,10 +122,10 @@ func MoreSevere(a, b Severity) Severity {
 	return a
 }
 
-// maxTextBytes is the most bytes of one text of a stranger.
+// maxTextBytes limits one untrusted text.
 const maxTextBytes = 512
 
-// SafeText is a stranger's, without what steers, and no longer than there is room for.
+// SafeText removes control characters from untrusted text and truncates it.
 func SafeText(s string) string {
 	s = display.Sanitize(s[:min(len(s), 2*maxTextBytes)])
 	if len(s) <= maxTextBytes {
@@ -128,7 +134,7 @@ func SafeText(s string) string {
 	return strings.ToValidUTF8(s[:maxTextBytes], "") + "…"
 }
 
-// FormatCount is a number of things in words.
+// FormatCount formats a number of things, such as "1 node" or "2 nodes".
 func FormatCount(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -136,15 +142,15 @@ func FormatCount(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// FormatAge is how long ago something was, in words; of a time that nobody knows it says so.
-func FormatAge(at, was time.Time) string {
-	if was.IsZero() {
+// FormatAge formats the time from then to now. A zero time is "an unknown time".
+func FormatAge(now, then time.Time) string {
+	if then.IsZero() {
 		return "an unknown time"
 	}
-	return FormatDuration(max(at.Sub(was), 0))
+	return FormatDuration(max(now.Sub(then), 0))
 }
 
-// FormatDuration is a duration without what nobody reads: 0s, 42s, 3m10s, 5h2m, 12d.
+// FormatDuration rounds a duration down to what a reader needs: 0s, 42s, 3m10s, 5h2m, 12d.
 func FormatDuration(d time.Duration) string {
 	switch {
 	case d < time.Hour:
@@ -158,47 +164,47 @@ func FormatDuration(d time.Duration) string {
 
 func trimZeroUnits(d time.Duration) string {
 	text := d.String()
-	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = whole + "m"
+	if minutes, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = minutes + "m"
 	}
-	if whole, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = whole + "h"
+	if hours, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = hours + "h"
 	}
 	return text
 }
 
-// FormatTime is a moment of the last day by the clock, with how long ago it was.
-func FormatTime(at, was time.Time) string {
-	return was.UTC().Format(time.TimeOnly) + ", " + FormatAge(at, was) + " ago"
+// FormatTime formats a time of day and its age.
+func FormatTime(now, then time.Time) string {
+	return then.UTC().Format(time.TimeOnly) + ", " + FormatAge(now, then) + " ago"
 }
 
-// Budget is how much a page still has room for. Its zero value is none.
+// Budget is the space that is left on a page. The zero value has none.
 type Budget struct{ Bytes int }
 
-// Reserve takes the room that an item needs, and reports whether there was as much.
-func (r *Budget) Reserve(i *Item) bool {
-	if n := i.htmlSize(); n <= r.Bytes {
-		r.Bytes -= n
+// Reserve takes the space that an item needs, and reports whether it fits.
+func (b *Budget) Reserve(i *Item) bool {
+	if n := i.htmlSize(); n <= b.Bytes {
+		b.Bytes -= n
 		return true
 	}
-	r.Bytes = 0 // what is left out is the end of a list, not its longest items
+	b.Bytes = 0 // omit the end of a list, not its longest items
 	return false
 }
 
-// DescribeOmitted says what of a list there was no room for: the details of some, and more that are not even
-// named. It is empty if there is nothing to say.
+// DescribeOmitted describes what a list omits: the details of some items, and further items. It is
+// empty if the list is complete.
 func DescribeOmitted(folded, more int, what string) string {
 	var texts []string
 	if folded > 0 {
-		texts = append(texts, fmt.Sprintf("The details of %d are left out: choose one to see it alone.", folded))
+		texts = append(texts, fmt.Sprintf("Details of %d omitted. Select one to see them.", folded))
 	}
 	if more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more %s are left out.", more, what))
+		texts = append(texts, fmt.Sprintf("%d more %s omitted.", more, what))
 	}
 	return strings.Join(texts, " ")
 }
 
-// htmlSize is about how many bytes of HTML an item makes.
+// htmlSize estimates the size of the item as HTML, in bytes.
 func (i *Item) htmlSize() int {
 	n := 300 + escapedSize(i.Name)*2 + escapedSize(i.Filter) + escapedSize(i.Summary.Text) + escapedSize(i.Detail) + escapedSize(i.Omitted) + linesHTMLSize(i.Lines)
 	for _, f := range i.Facts {

@@ -22,7 +22,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-// fullPage is a page with something of each kind, all of it the same text.
+// fullPage returns a page with every kind of element. All of them have the same text.
 func fullPage(text string) Page {
 	line := Line{Error, text}
 	table := &Table{Columns: []string{"a", "b"}, Rows: [][]Line{{line, line}}}
@@ -48,8 +48,8 @@ func render(t *testing.T, p Page) string {
 	return b.String()
 }
 
-// countElements reads a page as a browser would, and returns how often it has which element. What is
-// not well formed is an error, and what runs or fetches anything.
+// countElements parses a page and counts its elements by name. It reports malformed markup, and
+// attributes that run or fetch anything.
 func countElements(t *testing.T, page string) map[string]int {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
@@ -87,26 +87,26 @@ func countElements(t *testing.T, page string) map[string]int {
 
 func TestHTMLEscapesUntrustedText(t *testing.T) {
 	page := render(t, fullPage(SafeText(evil)))
-	if diff := cmp.Diff(countElements(t, render(t, fullPage("fine"))), countElements(t, page)); diff != "" {
-		t.Errorf("elements came in (-want +got):\n%s", diff)
+	if diff := cmp.Diff(countElements(t, render(t, fullPage("harmless"))), countElements(t, page)); diff != "" {
+		t.Errorf("untrusted text changed the elements (-want +got):\n%s", diff)
 	}
 	if n := strings.Count(page, "&lt;script&gt;"); n < 30 {
-		t.Errorf("the text is there %d times: does it get through at all?", n)
+		t.Errorf("untrusted text occurs %d times, want 30 or more", n)
 	}
 	if strings.ContainsAny(page, "\x00\x1b\u202e") {
-		t.Error("what steers got through")
+		t.Error("control characters in the page")
 	}
 }
 
 func TestTerminalSanitizesUntrustedText(t *testing.T) {
 	var b strings.Builder
-	p := fullPage(evil + "\nWRONG forged")
+	p := fullPage(evil + "\nERROR forged")
 	if err := (Terminal{Width: 80, Color: true}).Write(&b, &p); err != nil {
 		t.Fatal(err)
 	}
 	own := regexp.MustCompile("\x1b\\[[0-9;]+m")
-	if text := own.ReplaceAllString(b.String(), ""); strings.ContainsAny(text, "\x00\x1b\u202e") || regexp.MustCompile(`(?m)^WRONG forged`).MatchString(text) {
-		t.Errorf("it steers, or begins a line: %q", text)
+	if text := own.ReplaceAllString(b.String(), ""); strings.ContainsAny(text, "\x00\x1b\u202e") || regexp.MustCompile(`(?m)^ERROR forged`).MatchString(text) {
+		t.Errorf("control characters or a forged line: %q", text)
 	}
 	short := fullPage("\x1b[2J\n")
 	b.Reset()
@@ -114,26 +114,26 @@ func TestTerminalSanitizesUntrustedText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "\x1b") {
-		t.Errorf("what fits in a line steers: %q", b.String())
+		t.Errorf("control characters in a short text: %q", b.String())
 	}
 	b.Reset()
 	if err := (Terminal{Width: 80}).Write(&b, &p); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "\x1b") {
-		t.Error("colour, though none is wanted")
+		t.Error("escape sequences without color")
 	}
 }
 
 func TestTextFitsTerminalWidth(t *testing.T) {
 	for width := 32; width <= 130; width++ {
 		var b strings.Builder
-		p := fullPage("some words of which there are many, and one-" + strings.Repeat("long-", 30))
+		p := fullPage("many words, and one-" + strings.Repeat("long-", 30))
 		if err := (Terminal{Width: width}).Write(&b, &p); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(b.String(), "words") {
-			t.Fatalf("width %d: the words are not there: %q", width, b.String())
+			t.Fatalf("width %d: the text is missing: %q", width, b.String())
 		}
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
@@ -143,25 +143,25 @@ func TestTextFitsTerminalWidth(t *testing.T) {
 	}
 }
 
-// examplePage is what the goldens are of.
+// examplePage is the page of the golden files.
 func examplePage() Page {
 	return Page{
-		Component: "slicefeed-writer", Version: "v1.2.3", Instance: "writer-1_x", At: now, Summary: Line{Error, "1 of 2 Services is wrong."},
-		Lines: []Line{Linef("This writer leads: what it decides it writes."), {Warning, "It has not decided yet on all Services."}},
+		Component: "slicefeed-writer", Version: "v1.2.3", Instance: "writer-1_x", At: now, Summary: Line{Error, "1 of 2 Services unhealthy."},
+		Lines: []Line{Linef("Leader: decisions are written."), {Warning, "Initial sync incomplete: Services may be missing."}},
 		Sections: []Section{
 			{Title: "Services", Items: []Item{
 				{
-					Name: "web/shop", Summary: Line{Error, "1 address is not written as decided"}, Detail: "2 ready, 0 draining, 1 out", Expanded: true,
-					Lines: []Line{{Warning, "Held back by the guard shrink, source blue, 1 address: One stays for now."}},
-					Facts: []Fact{{"ports", []Line{Linef("http 30080/TCP"), {Error, "its slices list others"}}}},
-					Items: []Item{{Name: "10.0.0.2", Summary: Line{Error, "ready, to be out"}, Detail: "worker-2", Expanded: true, Diff: []string{"~ endpoint 10.0.0.2 ready -> out", "  probe: failing"}}, {Name: "10.0.0.1", Summary: Line{OK, "ready"}, Detail: "worker-1"}},
-				}, {Name: "web/mail", Summary: Line{OK, "right"}, Detail: "1 ready, 0 draining, 0 out", Lines: []Line{Linef("folded")}},
-			}, Omitted: "7 more Services are left out."},
-			{Title: "Sources", Table: &Table{Columns: []string{"source", "trust", "why"}, Rows: [][]Line{
-				{Linef("blue"), {OK, "believed"}, Linef("")},
-				{Linef("green"), {Error, "not heard"}, Linef("its link is down, and this sentence is longer than what is left of the line")},
+					Name: "web/shop", Summary: Line{Error, "1 address out of sync"}, Detail: "2 ready, 0 draining, 1 not ready", Expanded: true,
+					Lines: []Line{{Warning, "Guard shrink (source blue) holds 1 address: One stays ready for now."}},
+					Facts: []Fact{{"ports", []Line{Linef("http 30080/TCP"), {Error, "slice ports out of sync"}}}},
+					Items: []Item{{Name: "10.0.0.2", Summary: Line{Error, "ready, should be not ready"}, Detail: "worker-2", Expanded: true, Diff: []string{"~ endpoint 10.0.0.2 ready -> not ready", "  probe: failing"}}, {Name: "10.0.0.1", Summary: Line{OK, "ready"}, Detail: "worker-1"}},
+				}, {Name: "web/mail", Summary: Line{OK, "healthy"}, Detail: "1 ready, 0 draining, 0 not ready", Lines: []Line{Linef("collapsed")}},
+			}, Omitted: "7 more Services omitted."},
+			{Title: "Sources", Table: &Table{Columns: []string{"source", "trust", "reason"}, Rows: [][]Line{
+				{Linef("blue"), {OK, "trusted"}, Linef("")},
+				{Linef("green"), {Error, "disconnected"}, Linef("link down; this sentence is longer than the rest of the line, so that it wraps")},
 			}}},
-			{Title: "Recent events", Lines: []Line{Linef("There are none.")}},
+			{Title: "Recent events", Lines: []Line{Linef("None.")}},
 		},
 	}
 }
@@ -170,77 +170,74 @@ func TestTerminalOutput(t *testing.T) {
 	for width, want := range map[int]string{80: `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01 03:00:00 UTC
 
-WRONG  1 of 2 Services is wrong.
-       This writer leads: what it decides it writes.
-       It has not decided yet on all Services.
+ERROR  1 of 2 Services unhealthy.
+       Leader: decisions are written.
+       Initial sync incomplete: Services may be missing.
 
 SERVICES
-WRONG  web/shop  1 address is not written as decided
-       2 ready, 0 draining, 1 out
-       Held back by the guard shrink, source blue, 1 address: One stays for now.
+ERROR  web/shop  1 address out of sync  2 ready, 0 draining, 1 not ready
+       Guard shrink (source blue) holds 1 address: One stays ready for now.
        ports:
          http 30080/TCP
-         its slices list others
-       WRONG  10.0.0.2  ready, to be out  worker-2
-              ~ endpoint 10.0.0.2 ready -> out
+         slice ports out of sync
+       ERROR  10.0.0.2  ready, should be not ready  worker-2
+              ~ endpoint 10.0.0.2 ready -> not ready
                 probe: failing
        OK     10.0.0.1  ready  worker-1
-OK     web/mail  right  1 ready, 0 draining, 0 out
-7 more Services are left out.
+OK     web/mail  healthy  1 ready, 0 draining, 0 not ready
+7 more Services omitted.
 
 SOURCES
-source  trust      why
-blue    believed
-green   not heard  its link is down, and this sentence is longer than what is
-                   left of the line
+source  trust         reason
+blue    trusted
+green   disconnected  link down; this sentence is longer than the rest of the
+                      line, so that it wraps
 
 RECENT EVENTS
-There are none.
+None.
 
-More of one alone: slicefeed-writer status NAME
+Show one in full: slicefeed-writer status NAME
 `, 40: `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01
 03:00:00 UTC
 
-WRONG 1 of 2 Services is wrong.
-      This writer leads: what it decides
-      it writes.
-      It has not decided yet on all
-      Services.
+ERROR 1 of 2 Services unhealthy.
+      Leader: decisions are written.
+      Initial sync incomplete: Services
+      may be missing.
 
 SERVICES
-WRONG web/shop  1 address is not written
-      as decided
-      2 ready, 0 draining, 1 out
-      Held back by the guard shrink,
-      source blue, 1 address: One stays
-      for now.
+ERROR web/shop  1 address out of sync
+      2 ready, 0 draining, 1 not ready
+      Guard shrink (source blue) holds 1
+      address: One stays ready for now.
       ports:
         http 30080/TCP
-        its slices list others
-      WRONG 10.0.0.2  ready, to be out
+        slice ports out of sync
+      ERROR 10.0.0.2  ready, should be
+            not ready
             worker-2
             ~ endpoint 10.0.0.2 ready ->
-            out
+            not ready
               probe: failing
       OK    10.0.0.1  ready  worker-1
-OK    web/mail  right
-      1 ready, 0 draining, 0 out
-7 more Services are left out.
+OK    web/mail  healthy
+      1 ready, 0 draining, 0 not ready
+7 more Services omitted.
 
 SOURCES
 blue
-  trust: believed
+  trust: trusted
 green
-  trust: not heard
-  why: its link is down, and this
-  sentence is longer than what is left
-  of the line
+  trust: disconnected
+  reason: link down; this sentence is
+  longer than the rest of the line, so
+  that it wraps
 
 RECENT EVENTS
-There are none.
+None.
 
-More of one alone: slicefeed-writer
+Show one in full: slicefeed-writer
 status NAME
 `} {
 		var b strings.Builder
@@ -255,9 +252,9 @@ status NAME
 }
 
 func TestServesSelfContainedPage(t *testing.T) {
-	h := Handler(func(_ time.Time, asked string) Page {
+	h := Handler(func(_ time.Time, filter string) Page {
 		p := examplePage()
-		p.Filter = asked
+		p.Filter = filter
 		return p
 	}, slog.New(slog.DiscardHandler))
 	get := func(url, accept string) (http.Header, string) {
@@ -285,21 +282,21 @@ func TestServesSelfContainedPage(t *testing.T) {
 		}
 	}
 	if found := regexp.MustCompile(`(?i)https?:|//|<script|@import|url\(`).FindString(regexp.MustCompile(`"data:[^"]*"`).ReplaceAllString(page, "")); found != "" {
-		t.Errorf("there is %q in the page", found)
+		t.Errorf("page contains %q", found)
 	}
 	countElements(t, page)
-	for _, says := range []string{"<title>wrong · slicefeed-writer</title>", `lang="en"`, `<th scope="col">`, `<th scope="row">`, "prefers-color-scheme: dark"} {
+	for _, says := range []string{"<title>ERROR · slicefeed-writer</title>", `lang="en"`, `<th scope="col">`, `<th scope="row">`, "prefers-color-scheme: dark"} {
 		if !strings.Contains(page, says) {
 			t.Errorf("no %s", says)
 		}
 	}
 	if _, page := get("/statusz", ""); !strings.HasPrefix(page, "<!doctype html>") {
-		t.Error("who asks for nothing in particular does not get HTML")
+		t.Error("no HTML without an Accept header")
 	}
 
-	header, text := get("/statusz?only=web%2Fshop", "application/json")
+	header, text := get("/statusz?filter=web%2Fshop", "application/json")
 	if got := header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("JSON is %s", got)
+		t.Errorf("content type %s", got)
 	}
 	var p Page
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -314,13 +311,13 @@ func TestServesSelfContainedPage(t *testing.T) {
 
 func TestBudgetIsReservedInOrder(t *testing.T) {
 	small, large := Item{Name: "a"}, Item{Name: strings.Repeat("<", 10_000)}
-	room := Budget{Bytes: 1000}
+	budget := Budget{Bytes: 1000}
 	for n, want := range []bool{true, true, false, false} {
 		i := &small
 		if n == 2 {
 			i = &large
 		}
-		if got := room.Reserve(i); got != want {
+		if got := budget.Reserve(i); got != want {
 			t.Errorf("item %d: %t", n, got)
 		}
 	}
@@ -329,7 +326,7 @@ func TestBudgetIsReservedInOrder(t *testing.T) {
 	with := len(render(t, p))
 	p.Sections[0].Items = nil
 	if is := with - len(render(t, p)); i.htmlSize() < is*9/10 {
-		t.Errorf("an item of %d bytes is taken for one of %d", is, i.htmlSize())
+		t.Errorf("an item of %d bytes is estimated at %d", is, i.htmlSize())
 	}
 }
 
@@ -355,10 +352,10 @@ func TestMoreSevere(t *testing.T) {
 		{OK, Warning, Warning}, {Warning, OK, Warning}, {Warning, Error, Error}, {Error, Warning, Error}, {None, OK, OK}, {OK, None, OK}, {None, None, None},
 	} {
 		if got := MoreSevere(c.a, c.b); got != c.want {
-			t.Errorf("of %q and %q: %q", c.a, c.b, got)
+			t.Errorf("MoreSevere(%q, %q) = %q", c.a, c.b, got)
 		}
 	}
-	if fmt.Sprint(OK.Label(), Warning.Label(), None.Label()) != "oklook" {
-		t.Error("the marks")
+	if fmt.Sprint(OK.Label(), Warning.Label(), None.Label()) != "OKWARN" {
+		t.Error("wrong labels")
 	}
 }

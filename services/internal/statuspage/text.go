@@ -9,14 +9,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Terminal is where text goes.
+// Terminal describes the output for text.
 type Terminal struct {
 	Width int // columns, at least 32
 	Color bool
 }
 
-// Write writes the page for people at a terminal: each thing in a line or two, and details of
-// those that a browser would show unfolded.
+// Write writes the page as text: each item in a line or two, followed by the details of expanded
+// items.
 func (t Terminal) Write(w io.Writer, p *Page) error {
 	o := &printer{Terminal: t, labelWidth: labelWidth}
 	o.Width = max(o.Width, 32)
@@ -31,23 +31,23 @@ func (t Terminal) Write(w io.Writer, p *Page) error {
 		o.writeText(o.labelWidth, severityStyle(line.Severity), line.Text)
 	}
 	if p.Filter != "" {
-		o.writeText(o.labelWidth, plain, "Only "+p.Filter+" is shown.")
+		o.writeText(o.labelWidth, plain, "Showing only "+p.Filter+".")
 	}
 	for i := range p.Sections {
 		o.writeSection(&p.Sections[i])
 	}
 	if p.Filter == "" {
 		o.writeBlank()
-		o.writeText(0, faint, "More of one alone: "+p.Component+" status NAME")
+		o.writeText(0, faint, "Show one in full: "+p.Component+" status NAME")
 	}
 	_, err := io.WriteString(w, o.b.String())
 	return err
 }
 
-// labelWidth is where what follows a mark begins: the longest mark has five letters.
+// labelWidth is the width of the column of labels. The longest label has five letters.
 const labelWidth = 7
 
-// padSpace is a space that keeps its place when text is broken into lines.
+// padSpace stands for a space that must survive line wrapping.
 const padSpace = "\ue000"
 
 type printer struct {
@@ -57,7 +57,7 @@ type printer struct {
 	b          strings.Builder
 }
 
-// The looks of text, as a terminal is told them.
+// Styles of text, as ANSI escape parameters.
 const (
 	plain  = ""
 	bold   = "1"
@@ -67,13 +67,13 @@ const (
 	green  = "32"
 )
 
-func severityStyle(g Severity) string {
-	return map[Severity]string{Error: red, Warning: yellow, OK: green}[g]
+func severityStyle(severity Severity) string {
+	return map[Severity]string{Error: red, Warning: yellow, OK: green}[severity]
 }
 
 func (o *printer) writeBlank() { o.b.WriteString("\n") }
 
-// styled makes text look so. It is sane already.
+// styled adds escape sequences to sanitized text.
 func (o *printer) styled(style, text string) string {
 	if !o.Color || style == plain || text == "" {
 		return text
@@ -81,18 +81,18 @@ func (o *printer) styled(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// writeText writes text in lines that fit, each after an indent.
+// writeText wraps text and writes it with an indent.
 func (o *printer) writeText(indent int, style, text string) {
 	if text = display.Wrap(text, o.Width, indent); text == "" {
 		return
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		line = strings.TrimPrefix(line, strings.Repeat(" ", indent)) // of the first line there is none
+		line = strings.TrimPrefix(line, strings.Repeat(" ", indent)) // the first line has none
 		o.b.WriteString(strings.Repeat(" ", indent) + o.styled(style, o.breakLine(line, indent)) + "\n")
 	}
 }
 
-// breakLine breaks a word that is longer than a line.
+// breakLine breaks words that are longer than a line.
 func (o *printer) breakLine(line string, indent int) string {
 	room := max(o.Width-indent, 8)
 	var b strings.Builder
@@ -104,14 +104,14 @@ func (o *printer) breakLine(line string, indent int) string {
 	return b.String() + line
 }
 
-// writeLabeled writes text after the mark of a grade.
-func (o *printer) writeLabeled(indent int, g Severity, text string) {
-	mark := strings.ToUpper(g.Label())
+// writeLabeled writes text after the label of a severity.
+func (o *printer) writeLabeled(indent int, severity Severity, text string) {
+	label := severity.Label()
 	var inner printer
 	inner.Terminal, inner.labelWidth = o.Terminal, o.labelWidth
 	inner.writeText(indent+o.labelWidth, plain, text)
 	rest := strings.TrimPrefix(inner.b.String(), strings.Repeat(" ", indent+o.labelWidth))
-	o.b.WriteString(strings.Repeat(" ", indent) + o.styled(severityStyle(g), mark) + strings.Repeat(" ", o.labelWidth-len(mark)) + rest)
+	o.b.WriteString(strings.Repeat(" ", indent) + o.styled(severityStyle(severity), label) + strings.Repeat(" ", o.labelWidth-len(label)) + rest)
 	if rest == "" {
 		o.writeBlank()
 	}
@@ -130,7 +130,7 @@ func (o *printer) writeSection(s *Section) {
 	o.writeText(0, faint, s.Omitted)
 }
 
-// writeItems writes items, their names in a column where that leaves room.
+// writeItems writes items, with their names in a column if the width allows it.
 func (o *printer) writeItems(indent int, all []Item) {
 	names := 0
 	for i := range all {
@@ -145,20 +145,20 @@ func (o *printer) writeItems(indent int, all []Item) {
 }
 
 func (o *printer) writeItem(indent, names int, i *Item) {
-	name, is, also := display.Sanitize(i.Name), display.Sanitize(i.Summary.Text), display.Sanitize(i.Detail)
+	name, summary, detail := display.Sanitize(i.Name), display.Sanitize(i.Summary.Text), display.Sanitize(i.Detail)
 	name += strings.Repeat(padSpace, max(names-utf8.RuneCountInString(name), 0)+1)
 	var inner printer
 	inner.Terminal, inner.labelWidth = o.Terminal, o.labelWidth
-	inner.writeLabeled(indent, i.Summary.Severity, name+" "+is)
+	inner.writeLabeled(indent, i.Summary.Severity, name+" "+summary)
 	line := strings.ReplaceAll(inner.b.String(), padSpace, " ")
-	if indent+o.labelWidth+utf8.RuneCountInString(name+is+also)+4 <= o.Width {
-		if also != "" {
-			line = strings.TrimSuffix(line, "\n") + "  " + o.styled(faint, also) + "\n"
+	if indent+o.labelWidth+utf8.RuneCountInString(name+summary+detail)+4 <= o.Width {
+		if detail != "" {
+			line = strings.TrimSuffix(line, "\n") + "  " + o.styled(faint, detail) + "\n"
 		}
-		also = ""
+		detail = ""
 	}
 	o.b.WriteString(line)
-	o.writeText(indent+o.labelWidth, faint, also)
+	o.writeText(indent+o.labelWidth, faint, detail)
 	if !i.Expanded {
 		return
 	}
@@ -168,7 +168,7 @@ func (o *printer) writeItem(indent, names int, i *Item) {
 	}
 	for _, line := range i.Diff {
 		deeper := len(line) - len(strings.TrimLeft(line, " "))
-		o.writeText(in+deeper, map[string]string{"came": green, "went": red, "differs": yellow, "because": faint}[diffClass(line)], line)
+		o.writeText(in+deeper, map[string]string{"added": green, "removed": red, "changed": yellow, "reason": faint}[diffClass(line)], line)
 	}
 	for _, f := range i.Facts {
 		if len(f.Values) == 1 {
@@ -187,7 +187,7 @@ func (o *printer) writeItem(indent, names int, i *Item) {
 	o.writeText(in, faint, i.Omitted)
 }
 
-// writeTable writes columns, the last of them broken into lines; where that does not fit, each row by itself.
+// writeTable writes columns and wraps the last one. If they do not fit, it writes each row by itself.
 func (o *printer) writeTable(indent int, t *Table) {
 	widths := make([]int, len(t.Columns))
 	for n, c := range t.Columns {

@@ -113,7 +113,7 @@ func TestShowsNodesWorstFirst(t *testing.T) {
 const golden = `slicefeed-inventory
 inventory-1 v1.2.3, as of 2026-03-01 03:00:00 UTC
 
-WRONG  2 eligible nodes omitted, addresses are degraded, 1 node is not ready.
+ERROR  2 eligible nodes omitted, addresses are degraded, 1 node is not ready.
 
 SOURCE
 SOURCE_KIND is kubernetes. Observation 7 was complete 20s ago.
@@ -122,13 +122,13 @@ membership  synced    1h
 addresses   degraded  1m   cloud listing failed: 503
 
 NODES
-WRONG  worker-9  omitted: NO_ADDRESS_ON_LAN
+ERROR  worker-9  omitted: NO_ADDRESS_ON_LAN
        Give its server a NIC on LAN 2.
               explanation  4 steps, 1 failed
-LOOK   worker-8  omitted: NOT_RESOLVED_YET
+WARN   worker-8  omitted: NOT_RESOLVED_YET
        Wait.
               explanation  4 steps, 1 failed
-LOOK   worker-3  not ready at 10.0.1.13  for 3h, zone de-1
+WARN   worker-3  not ready at 10.0.1.13  for 3h, zone de-1
        The conclusion about worker-3.
        resolved: Node worker-3 → server server-of-worker-3 → 10.0.1.13
               explanation  4 steps, 1 failed
@@ -146,7 +146,7 @@ last listing    30s ago, 4 servers in 250ms
 request budget  58 requests available now; the limit is 120 per minute
 token           expires in 90d, on 2026-05-30
 
-More of one alone: slicefeed-inventory status NAME
+Show one in full: slicefeed-inventory status NAME
 `
 
 func TestHeadlineNamesProblems(t *testing.T) {
@@ -165,7 +165,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		}},
 		"not published yet":               {func(w *fixture) { w.state.Status.Told = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},
 		"no node is ready":                {func(w *fixture) { w.state.Nodes = w.state.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
-		"an omitted node":                 {func(w *fixture) { w.state.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "WRONG  master    omitted: AMBIGUOUS_SERVER"}},
+		"an omitted node":                 {func(w *fixture) { w.state.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
 		"a new node":                      {func(w *fixture) { w.state.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
 		"no subscribers":                  {func(w *fixture) { w.subscribers = nil }, statuspage.Warning, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
 		"a subscriber that reads nothing": {func(w *fixture) { w.subscribers[0].LastSentAt, w.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
@@ -239,7 +239,7 @@ func TestPageIsBoundedAndEscaped(t *testing.T) {
 	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "\x1b") {
 		t.Error("page contains unescaped text")
 	}
-	for _, want := range []string{"5003 more nodes are left out.", "are left out: choose one", "2801 more not shown.", "&lt;script&gt;"} {
+	for _, want := range []string{"5003 more nodes omitted.", " omitted. Select one to see them.", "2801 more not shown.", "&lt;script&gt;"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("page lacks %q", want)
 		}

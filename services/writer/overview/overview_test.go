@@ -115,15 +115,15 @@ func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 const golden = `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01 03:00:00 UTC
 
-WRONG  1 of 2 Services is wrong, 1 change held back.
+ERROR  1 of 2 Services is wrong, 1 change held back.
   This writer leads: what it decides it writes.
 
 SERVICES
-WRONG  web/shop  1 address is not written as decided  2 ready, 0 draining, 1 out
+ERROR  web/shop  1 address is not written as decided  2 ready, 0 draining, 1 out
   Held back by the guard shrink, source blue, 1 address: One stays for now.
   ports: http 30080/TCP
   decided again: by itself in 25s, at 03:00:25 UTC
-  WRONG  10.0.0.2  ready, to be out  worker-2 ready, probe failing
+  ERROR  10.0.0.2  ready, to be out  worker-2 ready, probe failing
   By the words of source and probe it is listed as out.
   The probe fails: connection refused. Is there something that answers at this address, and may this writer reach it?
   first witness: source blue: ready for 1h, as worker-2 (observation 7, heard of 2s ago)
@@ -131,8 +131,8 @@ WRONG  web/shop  1 address is not written as decided  2 ready, 0 draining, 1 out
   rule: table: feed blue: ready, probe: failing (connection refused)
   decided: out
   in the slices: ready
-  LOOK  10.0.0.4  not listed  worker-4 ready, not judged by a probe yet
-  LOOK  10.0.0.3  ready, held back  worker-3 draining, probe passing
+  WARN  10.0.0.4  not listed  worker-4 ready, not judged by a probe yet
+  WARN  10.0.0.3  ready, held back  worker-3 draining, probe passing
   OK  10.0.0.1  ready  worker-1 ready, probe passing
 OK  web/mail  right  1 ready, 0 draining, 0 out
 
@@ -141,14 +141,14 @@ source  trust  nodes  saw its cluster  last observation
 blue  believed  0  5s ago  #7, 2s ago
 
 LAST WRITES
-WRONG  web/shop-1  update refused, 3 times  02:59:50, 10s ago
+ERROR  web/shop-1  update refused, 3 times  02:59:50, 10s ago
   The API server says: quota
   web/shop-1  updated -1 ~1  02:59:00, 1m ago
 
 RECENT EVENTS
   web/shop  Shrink  02:00:00, 1h ago
 
-More of one alone: slicefeed-writer status NAME
+Show one in full: slicefeed-writer status NAME
 `
 
 func TestListsUnhealthyServicesFirst(t *testing.T) {
@@ -232,7 +232,7 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		if !strings.Contains(texts, c.says) {
 			t.Errorf("%s: no %q in:\n%s", name, c.says, texts)
 		}
-		if blind := strings.Contains(c.says, "not heard") || strings.Contains(c.says, "changes nothing"); blind && !strings.Contains(texts, "WRONG  Source blue is not believed.") && !strings.Contains(texts, ", source blue is not believed.") {
+		if blind := strings.Contains(c.says, "not heard") || strings.Contains(c.says, "changes nothing"); blind && !strings.Contains(texts, "ERROR  Source blue is not believed.") && !strings.Contains(texts, ", source blue is not believed.") {
 			t.Errorf("%s: not on top of:\n%s", name, texts)
 		}
 	}
@@ -312,9 +312,9 @@ func TestPageIsBounded(t *testing.T) {
 	}
 	texts := page.String()
 	for _, reports := range []string{
-		"30 of 1007 Services are wrong", "7 more Services are left out.", "80 earlier ones are left out.", "200 more addresses are left out", "30 more guards are left out", "57 more sources are left out",
-		" are left out: choose one to see it alone.",
-		"10.0.0.200</h3> <span class=\"is wrong\">draining, to be ready", // whose turn by its address would be the 201st
+		"30 of 1007 Services are wrong", "7 more Services omitted.", "80 earlier ones are left out.", "200 more addresses are left out", "30 more guards are left out", "57 more sources are left out",
+		" omitted. Select one to see them.",
+		"10.0.0.200</h3> <span class=\"summary error\">draining, to be ready", // whose turn by its address would be the 201st
 	} {
 		if !strings.Contains(texts, reports) {
 			t.Errorf("it does not say %q", reports)

@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// runStatus runs the command of a half with a debug address.
+// runStatus runs the status command with a debug address.
 func runStatus(t *testing.T, address string, args ...string) (code int, text string) {
 	t.Helper()
 	component := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")}}
@@ -38,31 +38,31 @@ func startServer(t *testing.T, h http.Handler) string {
 }
 
 func TestStatusShowsRunningComponent(t *testing.T) {
-	grade := Error
-	at := startServer(t, Handler(func(_ time.Time, asked string) Page {
+	severity := Error
+	at := startServer(t, Handler(func(_ time.Time, filter string) Page {
 		p := examplePage()
-		p.Filter, p.Summary.Severity = asked, grade
+		p.Filter, p.Summary.Severity = filter, severity
 		return p
 	}, slog.New(slog.DiscardHandler)))
-	if code, text := runStatus(t, at); code != 1 || !strings.Contains(text, "WRONG  web/shop  1 address is not written") {
-		t.Errorf("something is wrong: exit code %d\n%s", code, text)
+	if code, text := runStatus(t, at); code != 1 || !strings.Contains(text, "ERROR  web/shop  1 address out of sync") {
+		t.Errorf("an error: exit code %d\n%s", code, text)
 	}
-	if code, text := runStatus(t, at, "web/shop"); code != 1 || !strings.Contains(text, "Only web/shop is shown.") {
-		t.Errorf("one alone: exit code %d\n%s", code, text)
+	if code, text := runStatus(t, at, "web/shop"); code != 1 || !strings.Contains(text, "Showing only web/shop.") {
+		t.Errorf("with a filter: exit code %d\n%s", code, text)
 	}
-	grade = Warning
+	severity = Warning
 	if code, _ := runStatus(t, at); code != 1 {
-		t.Errorf("something is to be looked at: exit code %d", code)
+		t.Errorf("a warning: exit code %d", code)
 	}
-	grade = OK
+	severity = OK
 	code, text := runStatus(t, at)
 	if code != 0 || strings.Contains(text, "\x1b") {
-		t.Errorf("all is well: exit code %d\n%s", code, text)
+		t.Errorf("no problem: exit code %d\n%s", code, text)
 	}
 	_, port, _ := net.SplitHostPort(at)
 	for _, listens := range []string{":" + port, "0.0.0.0:" + port, "[::]:" + port} {
 		if code, text := runStatus(t, listens); code != 0 {
-			t.Errorf("where it listens at %s: exit code %d\n%s", listens, code, text)
+			t.Errorf("listener at %s: exit code %d\n%s", listens, code, text)
 		}
 	}
 }
@@ -72,30 +72,30 @@ func TestStatusErrorsNameTheFix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := free.Addr().String()
+	closed := free.Addr().String()
 	free.Close()
 	other := examplePage()
 	other.Component = "slicefeed-inventory"
-	answer := func(text string) http.Handler {
+	respond := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) })
 	}
 	for name, c := range map[string]struct {
 		at   string
 		args []string
 		code int
-		says string
+		want string
 	}{
-		"nobody listens":           {nobody, nil, 1, "nobody listens at " + nobody + ": run this where slicefeed-writer runs"},
-		"no address":               {"nonsense", nil, 2, `DEBUG_ADDRESS="nonsense": want host:port`},
-		"two arguments":            {nobody, []string{"a", "b"}, 2, "[NAMESPACE/SERVICE]"},
-		"something else":           {startServer(t, answer("hello")), nil, 1, "does not answer as a slicefeed-writer of this version does"},
-		"something without it":     {startServer(t, http.NotFoundHandler()), nil, 1, "answers 404 Not Found to /statusz"},
-		"the other half":           {startServer(t, Handler(func(time.Time, string) Page { return other }, slog.New(slog.DiscardHandler))), nil, 1, "slicefeed-inventory listens at"},
-		"one that leads to others": {startServer(t, http.RedirectHandler("http://example.com/", http.StatusFound)), nil, 1, "answers 302"},
+		"no listener":         {closed, nil, 1, "connection refused at " + closed + "; run this in the Pod of slicefeed-writer"},
+		"no address":          {"nonsense", nil, 2, `DEBUG_ADDRESS="nonsense": want host:port`},
+		"two arguments":       {closed, []string{"a", "b"}, 2, "[NAMESPACE/SERVICE]"},
+		"another program":     {startServer(t, respond("hello")), nil, 1, "is not the status of a slicefeed-writer of this version"},
+		"no such page":        {startServer(t, http.NotFoundHandler()), nil, 1, "returned 404 Not Found for /statusz"},
+		"the other component": {startServer(t, Handler(func(time.Time, string) Page { return other }, slog.New(slog.DiscardHandler))), nil, 1, "slicefeed-inventory listens at"},
+		"a redirect":          {startServer(t, http.RedirectHandler("http://example.com/", http.StatusFound)), nil, 1, "returned 302"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if code, text := runStatus(t, c.at, c.args...); code != c.code || !strings.Contains(text, c.says) {
-				t.Errorf("exit code %d, want %d and %q:\n%s", code, c.code, c.says, text)
+			if code, text := runStatus(t, c.at, c.args...); code != c.code || !strings.Contains(text, c.want) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", code, c.code, c.want, text)
 			}
 		})
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// Settings say where the running half is.
+// Settings tell where the running component listens.
 type Settings struct {
-	DebugAddress string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" help:"the debug listener of the running half, on this machine or in this Pod"`
+	DebugAddress string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" help:"debug listener of the running component, on this machine or in this Pod"`
 }
 
 const (
@@ -33,14 +33,14 @@ const (
 	maxResponseBytes = 64 << 20
 )
 
-// NewCommand is the command that shows the page of the half that runs here, in a terminal.
+// NewCommand returns the command that shows the page of the local component in a terminal.
 func NewCommand(component, argument string) command.StandaloneCommand {
-	return command.NewStandalone("status ["+argument+"]", "Show what the half that runs here knows, what is wrong first", func(ctx context.Context, call command.Invocation[Settings]) error {
-		only := ""
+	return command.NewStandalone("status ["+argument+"]", "Show the status of the local component, problems first", func(ctx context.Context, call command.Invocation[Settings]) error {
+		filter := ""
 		if len(call.Args) > 0 {
-			only = call.Args[0]
+			filter = call.Args[0]
 		}
-		p, err := Fetch(ctx, component, call.Config.DebugAddress, only)
+		p, err := Fetch(ctx, component, call.Config.DebugAddress, filter)
 		if err != nil {
 			return err
 		}
@@ -54,53 +54,53 @@ func NewCommand(component, argument string) command.StandaloneCommand {
 	})
 }
 
-var errProblemsFound = errors.New("not all is well")
+var errProblemsFound = errors.New("problems found")
 
-// Fetch fetches the page of the half that listens at an address.
-func Fetch(ctx context.Context, component, address, only string) (*Page, error) {
+// Fetch gets the page of the component that listens at an address.
+func Fetch(ctx context.Context, component, address, filter string) (*Page, error) {
 	at, err := dialAddress(address)
 	if err != nil {
 		return nil, settings.NewConfigError(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	where := url.URL{Scheme: "http", Host: at, Path: "/statusz"}
-	if only != "" {
-		where.RawQuery = url.Values{"only": {only}}.Encode()
+	target := url.URL{Scheme: "http", Host: at, Path: "/statusz"}
+	if filter != "" {
+		target.RawQuery = url.Values{"filter": {filter}}.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
 		return nil, settings.NewConfigError(err)
 	}
 	request.Header.Set("Accept", "application/json")
 	client := &http.Client{
-		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true}, // a proxy has no way to our loopback
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true}, // no proxy can reach this machine's loopback
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, connectError(component, at, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it is only read
+	defer response.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	switch {
 	case err != nil:
 		return nil, connectError(component, at, err)
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("what listens at %s answers %s to /statusz: is DEBUG_ADDRESS that of a %s? It says: %s",
-			at, response.Status, component, display.Sanitize(string(body[:min(len(body), 200)])))
+		return nil, fmt.Errorf("%s returned %s for /statusz: %s; check that DEBUG_ADDRESS is that of a %s",
+			at, response.Status, display.Sanitize(string(body[:min(len(body), 200)])), component)
 	}
 	p := &Page{}
 	if err := json.Unmarshal(body, p); err != nil || p.Component == "" {
-		return nil, fmt.Errorf("what listens at %s does not answer as a %s of this version does: is DEBUG_ADDRESS right?", at, component)
+		return nil, fmt.Errorf("response of %s is not the status of a %s of this version; check DEBUG_ADDRESS", at, component)
 	}
 	if p.Component != component {
-		return nil, fmt.Errorf("%s listens at %s, and this is %s: set DEBUG_ADDRESS", display.Sanitize(p.Component), at, component)
+		return nil, fmt.Errorf("%s listens at %s, want %s; set DEBUG_ADDRESS", display.Sanitize(p.Component), at, component)
 	}
 	return p, nil
 }
 
-// dialAddress is where to connect to for a listener's address.
+// dialAddress returns the address to connect to for the address of a listener.
 func dialAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -114,12 +114,12 @@ func dialAddress(address string) (string, error) {
 
 func connectError(component, at string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("nobody listens at %s: run this where %s runs and with its DEBUG_ADDRESS, for instance by kubectl exec POD -- /%s status", at, component, component)
+		return fmt.Errorf("connection refused at %s; run this in the Pod of %s with its DEBUG_ADDRESS, for example kubectl exec POD -- /%s status", at, component, component)
 	}
-	return fmt.Errorf("ask %s at %s: %w", component, at, err)
+	return fmt.Errorf("get status of %s at %s: %w", component, at, err)
 }
 
-// detectTerminal is what is known of where text goes: colour is for people's eyes only.
+// detectTerminal returns the width of the output, and whether it shows colors.
 func detectTerminal(out io.Writer) Terminal {
 	t := Terminal{Width: 80}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
