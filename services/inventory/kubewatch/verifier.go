@@ -53,7 +53,6 @@ func NewVerifier(watches ...verifiable) *Verifier { return &Verifier{watches: wa
 func (v *Verifier) Verify(ctx context.Context, mode roster.Look) (number uint64, err error) {
 	rvs := make([]uint64, len(v.watches))
 	for i, w := range v.watches {
-		var err error
 		switch mode {
 		case roster.Light:
 			rvs[i], err = w.verifyLight(ctx)
