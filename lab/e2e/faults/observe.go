@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -14,22 +15,32 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// observe has an inventory look at its cluster once more, and waits for that. At rest it looks once a
-// minute, and the writers' shrink guard wants a look for each further half that leaves: without one, what
-// left in the last row could hold up what leaves in the next.
+// observe has an inventory make one more observation, and waits for it. At rest it makes one a minute, and
+// the writers' shrink guard wants a newer observation for each further batch: without it, what left in the
+// last row could hold what leaves in the next. An inventory grants a client 20 observations and then one in
+// 30 seconds, so a request that was not granted is repeated.
 func (s *Scene) observe(ctx context.Context, inventory *pair.Half) error {
 	metric := "slicefeed_inventory_observations_total"
 	before, err := inventory.Metric(ctx, metric)
 	if err != nil {
-		return fmt.Errorf("ask for a look: %w", err)
+		return fmt.Errorf("request an observation: %w", err)
 	}
-	if err := s.ask(ctx, inventory); err != nil {
-		return fmt.Errorf("ask for a look: %w", err)
+	for {
+		if err := s.ask(ctx, inventory); err != nil {
+			return fmt.Errorf("request an observation: %w", err)
+		}
+		attempt, cancel := context.WithTimeout(ctx, observeAgainAfter)
+		err := s.waitMetric(attempt, inventory, metric, func(now float64) bool { return now > before })
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
 	}
-	return s.waitMetric(ctx, inventory, metric, func(now float64) bool { return now > before })
 }
 
-// ask opens a stream as a subscriber does that holds something back, and closes it.
+const observeAgainAfter = 5 * time.Second
+
+// ask opens a stream that requests one observation, and closes it.
 func (s *Scene) ask(ctx context.Context, inventory *pair.Half) error {
 	leaf, err := tls.LoadX509KeyPair(s.Operator.CertFile, s.Operator.KeyFile)
 	if err != nil {
@@ -51,7 +62,7 @@ func (s *Scene) ask(ctx context.Context, inventory *pair.Half) error {
 	defer conn.Close() //nolint:errcheck // it is done with
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 3}, grpc.WaitForReady(true))
+	stream, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 1}, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}

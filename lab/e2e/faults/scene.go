@@ -210,9 +210,23 @@ func (s *Scene) edges() []*edge {
 // resetWithin is for the slowest of all ways back: a watch that is tried again every half a minute.
 const resetWithin = 100 * time.Second
 
+// observeWithin allows for an inventory that grants nothing at the moment: it then makes an observation
+// within a minute by itself.
+const observeWithin = 100 * time.Second
+
 // Reset makes the scene undisturbed again, whatever a row has left: all ways open, all processes up
 // and ready, the members as at the beginning, the slices true.
 func (s *Scene) Reset(ctx context.Context) error {
+	if err := s.reset(ctx); err != nil {
+		return err
+	}
+	if err := s.observeAll(ctx); err != nil {
+		return fmt.Errorf("reset the scene: %w", err)
+	}
+	return nil
+}
+
+func (s *Scene) reset(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, resetWithin, fmt.Errorf("not within %s", resetWithin))
 	defer cancel()
 	for _, e := range s.edges() {
@@ -269,6 +283,15 @@ func (s *Scene) settled(ctx context.Context) error {
 		if err := s.waitMetric(ctx, inventory, `slicefeed_inventory_source_synced{part="addresses"}`, equals(1)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// observeAll has both inventories make one more observation.
+func (s *Scene) observeAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, observeWithin, fmt.Errorf("not within %s", observeWithin))
+	defer cancel()
+	for _, inventory := range []*pair.Half{s.Inventory, s.Replica} {
 		if err := s.observe(ctx, inventory); err != nil {
 			return err
 		}
