@@ -162,11 +162,11 @@ func badInputs() []badInput {
 		// half right
 		{
 			name: "one server's data cannot be used", fault: answer(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
-			wantAddresses: failed, wantReason: "the data of 1 nodes' servers cannot be used",
+			wantAddresses: failed, wantReason: "the cloud has invalid data for the servers of 1 nodes",
 		},
 		{
 			name: "the new server's data cannot be used", fault: answer(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
-			wantAddresses: failed, wantReason: "the data of 1 nodes' servers cannot be used", wantOmission: roster.InvalidRecord,
+			wantAddresses: failed, wantReason: "the cloud has invalid data for the servers of 1 nodes", wantOmission: roster.InvalidRecord,
 		},
 		{
 			name: "the pages do not fit together", prepare: func(s *cloudRoster) { s.pageSize = 2 },
