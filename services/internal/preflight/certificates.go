@@ -15,14 +15,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
-// expiryWarning is how near a certificate's end is worth a warning: enough to notice that whatever
-// renews it has stopped, and short certificates are renewed by then.
+// expiryWarning is the remaining validity that causes a warning. It is long enough to notice that automatic
+// renewal has stopped; certificates with a short validity are renewed before.
 const expiryWarning = 14 * 24 * time.Hour
 
-// Identity is what one end of the link is known by.
+// Identity is the certificate files of one end of a link.
 type Identity struct {
 	Files  link.Files
-	Server bool             // this end listens
+	Server bool             // whether this end is the server
 	Now    func() time.Time // nil: time.Now
 }
 
@@ -33,7 +33,7 @@ const (
 	PeerCA         = "peer CA"
 )
 
-// Checks are those of our own certificate, its key and the CA of our peers.
+// Checks returns the checks of this end's certificate, its key and the CA of its peers.
 func (i Identity) Checks() []Check {
 	if i.Now == nil {
 		i.Now = time.Now
@@ -57,10 +57,10 @@ func (i Identity) checkCertificate() (string, error) {
 	}
 	var problems []error
 	if !slices.Contains(leaf.ExtKeyUsage, usage) {
-		problems = append(problems, fmt.Errorf("%s: its extended key usage lacks %q, so no peer accepts it: issue it with that usage (cert-manager: usages)", file, name))
+		problems = append(problems, fmt.Errorf("%s: extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)", file, name))
 	}
 	if len(leaf.URIs)+len(leaf.DNSNames) == 0 {
-		problems = append(problems, fmt.Errorf("%s: it has no URI or DNS SAN, so no peer can know it: issue it with one", file))
+		problems = append(problems, fmt.Errorf("%s: no URI or DNS SAN; no peer can identify it; issue it with one", file))
 	}
 	problems = append(problems, i.checkValidity(file, leaf, true))
 	if err := errors.Join(problems...); err != nil {
@@ -70,7 +70,7 @@ func (i Identity) checkCertificate() (string, error) {
 	case err != nil:
 		return "", err
 	case i.Server && len(leaf.DNSNames) == 0:
-		return "", Warning("%s: it has no DNS SAN: writers accept it all the same, and grpcurl does not: issue it with one", file)
+		return "", Warning("%s: no DNS SAN; writers accept it, but grpcurl does not; issue it with one", file)
 	}
 	return fmt.Sprintf("%s, for %s, %s", certNames(leaf), name, i.describeExpiry(leaf)), nil
 }
@@ -82,12 +82,12 @@ func (i Identity) checkKey() (string, error) {
 	}
 	keyPEM, err := os.ReadFile(i.Files.Key)
 	if err != nil {
-		return "", fmt.Errorf("%w: mount or make the private key", err)
+		return "", fmt.Errorf("%w; mount or create the private key", err)
 	}
 	if _, err := tls.X509KeyPair(certPEM, keyPEM); err != nil {
-		return "", fmt.Errorf("%s: it does not fit the certificate %s: give the two of one issuance (%w)", i.Files.Key, i.Files.Cert, err)
+		return "", fmt.Errorf("%s: does not match the certificate %s (%w); use the key that the certificate was issued for", i.Files.Key, i.Files.Cert, err)
 	}
-	return "it fits the certificate", nil
+	return "matches the certificate", nil
 }
 
 func (i Identity) checkPeerCA() (string, error) {
@@ -96,27 +96,27 @@ func (i Identity) checkPeerCA() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var problems, useless []error
+	var problems, invalid []error
 	var usable []*x509.Certificate
 	for _, ca := range cas {
 		switch err := i.checkValidity(file, ca, true); {
 		case !ca.BasicConstraintsValid || !ca.IsCA:
-			problems = append(problems, fmt.Errorf("%s: %q is no CA: give the certificate of the CA that signs the peers' certificates, not one of theirs", file, certSubject(ca)))
+			problems = append(problems, fmt.Errorf("%s: %q is not a CA; peers cannot be verified; use the certificate of the CA that signs the peers' certificates", file, certSubject(ca)))
 		case err != nil:
-			useless = append(useless, err)
+			invalid = append(invalid, err)
 		default:
 			usable = append(usable, ca)
 		}
 	}
-	if len(usable) == 0 { // else it is an old one, left over from a rotation
-		problems = append(problems, useless...)
+	if len(usable) == 0 { // an invalid one beside a usable one is left over from a rotation
+		problems = append(problems, invalid...)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return "", err
 	}
 	if i.signsOwnCertificate(cas) {
-		return "", Warning("%s: it also signs our own certificate: fine if both sides have one CA on purpose; if the file is the ca.crt of our own "+
-			"cert-manager Secret, it is our issuer's: give the CA of the other side", file)
+		return "", Warning("%s: the CA also signs this component's own certificate; that is correct only if both components share a CA; "+
+			"if the file is ca.crt of this component's own cert-manager Secret, replace it with the CA of the other component", file)
 	}
 	first := slices.MinFunc(usable, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	if err := i.checkValidity(file, first, false); err != nil {
@@ -129,7 +129,7 @@ func (i Identity) checkPeerCA() (string, error) {
 	return fmt.Sprintf("%s, %s", strings.Join(subjects, "; "), i.describeExpiry(first)), nil
 }
 
-// signsOwnCertificate reports whether all of the CAs are the issuer of our own certificate.
+// signsOwnCertificate reports whether all of the CAs signed this end's certificate.
 func (i Identity) signsOwnCertificate(cas []*x509.Certificate) bool {
 	own, err := readCertificates(i.Files.Cert)
 	return err == nil && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool {
@@ -137,21 +137,22 @@ func (i Identity) signsOwnCertificate(cas []*x509.Certificate) bool {
 	})
 }
 
-// checkValidity judges the time of a certificate: now, or also soon.
-func (i Identity) checkValidity(file string, c *x509.Certificate, now bool) error {
+// checkValidity checks the validity period of a certificate. Unless nowOnly, it also warns if the
+// certificate expires soon.
+func (i Identity) checkValidity(file string, c *x509.Certificate, nowOnly bool) error {
 	left := c.NotAfter.Sub(i.Now())
 	switch {
 	case i.Now().Before(c.NotBefore):
-		return fmt.Errorf("%s: %q is not valid before %s: check this machine's clock, or wait", file, certSubject(c), c.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s: %q is not valid before %s; check this machine's clock, or wait", file, certSubject(c), c.NotBefore.UTC().Format(time.RFC3339))
 	case left <= 0:
-		return fmt.Errorf("%s: %q expired on %s: renew it; a running half takes up the new file within a minute", file, certSubject(c), c.NotAfter.UTC().Format(time.RFC3339))
-	case !now && left < expiryWarning:
-		return Warning("%s: %q %s: see that whatever renews it works; a running half takes up the new file within a minute", file, certSubject(c), i.describeExpiry(c))
+		return fmt.Errorf("%s: %q expired on %s; renew it; a running component reloads the file within a minute", file, certSubject(c), c.NotAfter.UTC().Format(time.RFC3339))
+	case !nowOnly && left < expiryWarning:
+		return Warning("%s: %q %s; check its automatic renewal; a running component reloads the file within a minute", file, certSubject(c), i.describeExpiry(c))
 	}
 	return nil
 }
 
-// describeExpiry says when a certificate ends.
+// describeExpiry describes when a certificate expires.
 func (i Identity) describeExpiry(c *x509.Certificate) string {
 	left := c.NotAfter.Sub(i.Now())
 	if left < 48*time.Hour {
@@ -161,11 +162,11 @@ func (i Identity) describeExpiry(c *x509.Certificate) string {
 }
 
 func certNames(c *x509.Certificate) string {
-	var all []string
+	var sans []string
 	for _, u := range c.URIs {
-		all = append(all, u.String())
+		sans = append(sans, u.String())
 	}
-	return strings.Join(append(all, c.DNSNames...), ", ")
+	return strings.Join(append(sans, c.DNSNames...), ", ")
 }
 
 func certSubject(c *x509.Certificate) string {
@@ -175,16 +176,16 @@ func certSubject(c *x509.Certificate) string {
 	return certNames(c)
 }
 
-// readCertificates returns the certificates of a PEM file, of which there must be one.
+// readCertificates returns the certificates of a PEM file, at least one.
 func readCertificates(file string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%w: mount or make it", err)
+		return nil, fmt.Errorf("%w; mount or create the file", err)
 	}
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("%s: it holds a PEM block %q: give certificates only", file, block.Type)
+			return nil, fmt.Errorf("%s: PEM block %q; the file must contain only certificates", file, block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -193,7 +194,7 @@ func readCertificates(file string) ([]*x509.Certificate, error) {
 		certs = append(certs, c)
 	}
 	if certs == nil {
-		return nil, fmt.Errorf("%s: it holds no certificate in PEM form", file)
+		return nil, fmt.Errorf("%s: no PEM certificate found", file)
 	}
 	return certs, nil
 }

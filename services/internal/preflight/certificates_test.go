@@ -29,7 +29,7 @@ type issuedCert struct {
 	key  *ecdsa.PrivateKey
 }
 
-// issueCert makes a certificate of a year that the changes make worse; by nil: it signs itself.
+// issueCert issues a certificate that is valid for a year, unless changed. It is self-signed if by is nil.
 func issueCert(t *testing.T, name string, by *issuedCert, change func(*x509.Certificate)) issuedCert {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -74,7 +74,7 @@ func encodeKey(t *testing.T, i issuedCert) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// asServer makes a certificate an inventory's.
+// asServer sets the names and usage of an inventory.
 func asServer(c *x509.Certificate) {
 	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	c.URIs = []*url.URL{{Scheme: "spiffe", Host: "example.org", Path: "/inventory"}}
@@ -82,16 +82,16 @@ func asServer(c *x509.Certificate) {
 }
 
 func TestIdentityChecks(t *testing.T) {
-	ours, theirs, other := issueCert(t, "ours", nil, nil), issueCert(t, "theirs", nil, nil), issueCert(t, "other", nil, nil)
+	own, peers, other := issueCert(t, "own", nil, nil), issueCert(t, "peers", nil, nil), issueCert(t, "other", nil, nil)
 	leaf := func(change func(*x509.Certificate)) issuedCert {
-		return issueCert(t, "leaf", &ours, func(c *x509.Certificate) {
+		return issueCert(t, "leaf", &own, func(c *x509.Certificate) {
 			asServer(c)
 			if change != nil {
 				change(c)
 			}
 		})
 	}
-	ca := func(change func(*x509.Certificate)) issuedCert { return issueCert(t, "theirs", nil, change) }
+	ca := func(change func(*x509.Certificate)) issuedCert { return issueCert(t, "peers", nil, change) }
 	ends := func(in time.Duration) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.NotAfter = now.Add(in) }
 	}
@@ -103,33 +103,33 @@ func TestIdentityChecks(t *testing.T) {
 		client bool
 		key    *issuedCert
 		ca     []byte
-		lines  []string // of the certificate, its key and the peer CA: how each begins, and what else is in it after a |
+		lines  []string // for the certificate, its key and the peer CA: prefix|further parts
 	}{
-		{"all is well", good, false, nil, encodeCerts(theirs), []string{
+		{"valid", good, false, nil, encodeCerts(peers), []string{
 			"ok certificate|spiffe://example.org/inventory, inventory.example, for server auth, expires in 365 days, on 2027-11-21",
-			"ok certificate key|fits", "ok peer CA|CN=theirs, expires in 365 days",
+			"ok certificate key|matches", "ok peer CA|CN=peers, expires in 365 days",
 		}},
-		{"it has expired", leaf(ends(-time.Hour)), false, nil, encodeCerts(theirs), []string{"FAIL certificate|expired on 2026-11-21T11:00:00Z: renew it", "- certificate key", "ok peer CA"}},
-		{"it expires in ten days", leaf(ends(10 * day)), false, nil, encodeCerts(theirs), []string{"WARN certificate|expires in 10 days, on 2026-12-01", "ok certificate key", "ok peer CA"}},
-		{"it expires today", leaf(ends(90 * time.Minute)), false, nil, encodeCerts(theirs), []string{"WARN certificate|expires in 1h30m0s", "ok certificate key", "ok peer CA"}},
-		{"it is not valid yet", leaf(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }), false, nil, encodeCerts(theirs), []string{"FAIL certificate|clock", "- certificate key", "ok peer CA"}},
-		{"it is for no server", leaf(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), false, nil, encodeCerts(theirs), []string{`FAIL certificate|"server auth"`, "- certificate key", "ok peer CA"}},
-		{"it is for no client", good, true, nil, encodeCerts(theirs), []string{`FAIL certificate|"client auth"`, "- certificate key", "ok peer CA"}},
-		{"it has no name, nor a usage", leaf(func(c *x509.Certificate) { c.URIs, c.DNSNames, c.ExtKeyUsage = nil, nil, nil }), false, nil, encodeCerts(theirs), []string{"FAIL certificate|extended key usage|no URI or DNS SAN", "- certificate key", "ok peer CA"}},
-		{"a server's has no DNS name", leaf(func(c *x509.Certificate) { c.DNSNames = nil }), false, nil, encodeCerts(theirs), []string{"WARN certificate|grpcurl", "ok certificate key", "ok peer CA"}},
-		{"a client's needs none", leaf(func(c *x509.Certificate) {
+		{"expired", leaf(ends(-time.Hour)), false, nil, encodeCerts(peers), []string{"FAIL certificate|expired on 2026-11-21T11:00:00Z; renew it", "- certificate key", "ok peer CA"}},
+		{"expires in ten days", leaf(ends(10 * day)), false, nil, encodeCerts(peers), []string{"WARN certificate|expires in 10 days, on 2026-12-01", "ok certificate key", "ok peer CA"}},
+		{"expires today", leaf(ends(90 * time.Minute)), false, nil, encodeCerts(peers), []string{"WARN certificate|expires in 1h30m0s", "ok certificate key", "ok peer CA"}},
+		{"not valid yet", leaf(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }), false, nil, encodeCerts(peers), []string{"FAIL certificate|clock", "- certificate key", "ok peer CA"}},
+		{"not for servers", leaf(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), false, nil, encodeCerts(peers), []string{`FAIL certificate|"server auth"`, "- certificate key", "ok peer CA"}},
+		{"not for clients", good, true, nil, encodeCerts(peers), []string{`FAIL certificate|"client auth"`, "- certificate key", "ok peer CA"}},
+		{"without name and usage", leaf(func(c *x509.Certificate) { c.URIs, c.DNSNames, c.ExtKeyUsage = nil, nil, nil }), false, nil, encodeCerts(peers), []string{"FAIL certificate|extended key usage|no URI or DNS SAN", "- certificate key", "ok peer CA"}},
+		{"server without DNS name", leaf(func(c *x509.Certificate) { c.DNSNames = nil }), false, nil, encodeCerts(peers), []string{"WARN certificate|grpcurl", "ok certificate key", "ok peer CA"}},
+		{"client without DNS name", leaf(func(c *x509.Certificate) {
 			c.DNSNames, c.ExtKeyUsage = nil, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		}), true, nil, encodeCerts(theirs), []string{"ok certificate|for client auth", "ok certificate key", "ok peer CA"}},
-		{"the key is another's", good, false, &other, encodeCerts(theirs), []string{"ok certificate", "FAIL certificate key|does not fit|one issuance", "ok peer CA"}},
-		{"the peer CA is our own issuer", good, false, nil, encodeCerts(ours), []string{"ok certificate", "ok certificate key", "WARN peer CA|cert-manager"}},
-		{"our own issuer is one of several", good, false, nil, encodeCerts(ours, theirs), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=ours; CN=theirs"}},
-		{"the peer CA is a peer's certificate", good, false, nil, encodeCerts(issueCert(t, "writer", &theirs, nil)), []string{"ok certificate", "ok certificate key", `FAIL peer CA|"CN=writer" is no CA`}},
-		{"the peer CA has expired", good, false, nil, encodeCerts(ca(ends(-time.Hour))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired"}},
-		{"an old one of two has expired", good, false, nil, encodeCerts(ca(ends(-time.Hour)), other), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=other"}},
-		{"all of two have expired", good, false, nil, encodeCerts(ca(ends(-time.Hour)), ca(ends(-day))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired on 2026-11-21|expired on 2026-11-20"}},
-		{"the peer CA expires soon", good, false, nil, encodeCerts(ca(ends(13 * day))), []string{"ok certificate", "ok certificate key", "WARN peer CA|expires in 13 days"}},
-		{"the peer CA is a key", good, false, nil, encodeKey(t, theirs), []string{"ok certificate", "ok certificate key", "FAIL peer CA|PRIVATE KEY"}},
-		{"the peer CA is empty", good, false, nil, nil, []string{"ok certificate", "ok certificate key", "FAIL peer CA|no certificate"}},
+		}), true, nil, encodeCerts(peers), []string{"ok certificate|for client auth", "ok certificate key", "ok peer CA"}},
+		{"key of another certificate", good, false, &other, encodeCerts(peers), []string{"ok certificate", "FAIL certificate key|does not match|issued for", "ok peer CA"}},
+		{"peer CA signed the own certificate", good, false, nil, encodeCerts(own), []string{"ok certificate", "ok certificate key", "WARN peer CA|cert-manager"}},
+		{"peer CA and own CA", good, false, nil, encodeCerts(own, peers), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=own; CN=peers"}},
+		{"peer certificate instead of CA", good, false, nil, encodeCerts(issueCert(t, "writer", &peers, nil)), []string{"ok certificate", "ok certificate key", `FAIL peer CA|"CN=writer" is not a CA`}},
+		{"peer CA expired", good, false, nil, encodeCerts(ca(ends(-time.Hour))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired"}},
+		{"one of two peer CAs expired", good, false, nil, encodeCerts(ca(ends(-time.Hour)), other), []string{"ok certificate", "ok certificate key", "ok peer CA|CN=other"}},
+		{"both peer CAs expired", good, false, nil, encodeCerts(ca(ends(-time.Hour)), ca(ends(-day))), []string{"ok certificate", "ok certificate key", "FAIL peer CA|expired on 2026-11-21|expired on 2026-11-20"}},
+		{"peer CA expires soon", good, false, nil, encodeCerts(ca(ends(13 * day))), []string{"ok certificate", "ok certificate key", "WARN peer CA|expires in 13 days"}},
+		{"key instead of peer CA", good, false, nil, encodeKey(t, peers), []string{"ok certificate", "ok certificate key", "FAIL peer CA|PRIVATE KEY"}},
+		{"empty peer CA file", good, false, nil, nil, []string{"ok certificate", "ok certificate key", "FAIL peer CA|no PEM certificate"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -153,7 +153,8 @@ func TestReportsMissingFiles(t *testing.T) {
 		[]string{"FAIL certificate|no/cert: no such file", "- certificate key", "FAIL peer CA|no/ca: no such file"})
 }
 
-// expectLines makes the checks and wants each line to begin with, and to contain, what it should.
+// expectLines runs the checks. Each line must start with the first part of its entry in want and contain
+// the others.
 func expectLines(t *testing.T, i Identity, want []string) {
 	t.Helper()
 	var out bytes.Buffer

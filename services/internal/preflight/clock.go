@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxSkew is what clocks may differ by. Nothing of ours compares two clocks, but tokens and
-// certificates do, and the strictest of those who read tokens allow a minute.
+// maxSkew bounds the difference of two clocks. Slicefeed compares no clocks, but tokens and certificates
+// have times, and the strictest verifiers of tokens tolerate a minute.
 const maxSkew = 30 * time.Second
 
-// Clock reads the clock of a server from its answers.
+// Clock reads a server's clock from the Date header of its responses.
 type Clock struct {
 	mu     sync.Mutex
-	offset time.Duration // of ours
+	offset time.Duration // positive: ahead of this machine's clock
 	known  bool
 }
 
@@ -22,14 +22,14 @@ type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (t roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// Wrap makes a client's transport tell the clock.
+// Wrap returns a transport that records the clock from its responses.
 func (c *Clock) Wrap(base http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(r *http.Request) (*http.Response, error) {
-		answer, err := base.RoundTrip(r)
+		response, err := base.RoundTrip(r)
 		if err == nil {
-			c.recordDate(answer.Header.Get("Date"), time.Now())
+			c.recordDate(response.Header.Get("Date"), time.Now())
 		}
-		return answer, err
+		return response, err
 	})
 }
 
@@ -43,26 +43,26 @@ func (c *Clock) recordDate(header string, now time.Time) {
 	c.offset, c.known = at.Sub(now), true
 }
 
-// CheckSkew judges how far the server's clock and ours are apart.
+// CheckSkew compares the server's clock with this machine's.
 func (c *Clock) CheckSkew() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return CheckSkew(c.offset, c.known)
 }
 
-// CheckSkew judges how far another clock is ahead of ours.
-func CheckSkew(ahead time.Duration, known bool) (string, error) {
-	text := "within a second or two of ours"
-	if off := ahead.Abs().Round(time.Second); off > 2*time.Second && ahead > 0 {
-		text = fmt.Sprintf("%s ahead of ours", off)
-	} else if off > 2*time.Second {
-		text = fmt.Sprintf("%s behind ours", off)
+// CheckSkew checks the offset of another clock from this machine's.
+func CheckSkew(offset time.Duration, known bool) (string, error) {
+	text := "in sync"
+	if skew := offset.Abs().Round(time.Second); skew > 2*time.Second && offset > 0 {
+		text = fmt.Sprintf("%s ahead of this machine's", skew)
+	} else if skew > 2*time.Second {
+		text = fmt.Sprintf("%s behind this machine's", skew)
 	}
 	switch {
 	case !known:
-		return "", Warning("its answers bear no date, so clocks cannot be compared")
-	case ahead.Abs() > maxSkew:
-		return "", fmt.Errorf("%s: tokens and certificates that were just issued will be refused: set both machines' clocks (NTP)", text)
+		return "", Warning("no Date header in its responses; the clocks cannot be compared")
+	case offset.Abs() > maxSkew:
+		return "", fmt.Errorf("%s; tokens and certificates that were just issued are rejected; synchronize both clocks (NTP)", text)
 	}
 	return text, nil
 }

@@ -10,20 +10,20 @@ import (
 
 func TestCheckSkew(t *testing.T) {
 	for _, tt := range []struct {
-		ahead time.Duration
-		known bool
-		want  string
+		offset time.Duration
+		known  bool
+		want   string
 	}{
-		{time.Second, true, "within a second or two of ours"},
-		{-10 * time.Second, true, "10s behind ours"},
-		{30 * time.Second, true, "30s ahead of ours"},
-		{31 * time.Second, true, "31s ahead of ours: tokens"},
-		{-time.Hour, true, "1h0m0s behind ours: tokens"},
-		{0, false, "its answers bear no date"},
+		{time.Second, true, "in sync"},
+		{-10 * time.Second, true, "10s behind this machine's"},
+		{30 * time.Second, true, "30s ahead of this machine's"},
+		{31 * time.Second, true, "31s ahead of this machine's; tokens"},
+		{-time.Hour, true, "1h0m0s behind this machine's; tokens"},
+		{0, false, "no Date header"},
 	} {
-		got, err := CheckSkew(tt.ahead, tt.known)
-		if fails := tt.ahead.Abs() > maxSkew || !tt.known; (err != nil) != fails || !strings.HasPrefix(got+fmt.Sprint(err), tt.want) {
-			t.Errorf("%s: got %q, %v", tt.ahead, got, err)
+		got, err := CheckSkew(tt.offset, tt.known)
+		if fails := tt.offset.Abs() > maxSkew || !tt.known; (err != nil) != fails || !strings.HasPrefix(got+fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: got %q, %v", tt.offset, got, err)
 		}
 	}
 }
@@ -31,7 +31,7 @@ func TestCheckSkew(t *testing.T) {
 func TestReadsServerClock(t *testing.T) {
 	var c Clock
 	if _, err := c.CheckSkew(); err == nil {
-		t.Error("a clock that was never read agrees with ours")
+		t.Error("no error for a clock that was never read")
 	}
 	base := roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{Header: http.Header{"Date": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}}, nil
@@ -39,7 +39,7 @@ func TestReadsServerClock(t *testing.T) {
 	if _, err := c.Wrap(base).RoundTrip(&http.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CheckSkew(); err == nil || !strings.Contains(err.Error(), "ahead of ours") {
+	if _, err := c.CheckSkew(); err == nil || !strings.Contains(err.Error(), "ahead of this machine's") {
 		t.Errorf("an hour ahead: %v", err)
 	}
 }

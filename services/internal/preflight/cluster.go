@@ -12,73 +12,74 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Permission is something that a credential may do.
+// Permission is a verb that a credential may use on a resource.
 type Permission struct{ Verb, Group, Resource, Namespace, Name string }
 
-// AllNamespaces as a Permission's namespace says: in every one.
+// AllNamespaces is the namespace of a Permission in all namespaces.
 const AllNamespaces = "*"
 
 func (p Permission) String() string {
-	words := p.Verb + " " + p.Resource
+	text := p.Verb + " " + p.Resource
 	if p.Name != "" {
-		words += " " + p.Name
+		text += " " + p.Name
 	}
 	switch p.Namespace {
 	case "":
 	case AllNamespaces:
-		words += " in all namespaces"
+		text += " in all namespaces"
 	default:
-		words += " in " + p.Namespace
+		text += " in " + p.Namespace
 	}
-	return words
+	return text
 }
 
-// PermissionsName is the name of the check of permissions that differ only in their namespace.
+// PermissionsName returns the name of the check for permissions that differ only in their namespace.
 func PermissionsName(same ...Permission) string {
-	const few = 3
+	const maxListed = 3
 	p := same[0]
-	if len(same) > few {
+	if len(same) > maxListed {
 		p.Namespace = ""
 		return fmt.Sprintf("%s in %d namespaces", p, len(same))
 	}
 	return p.inNamespaces(same)
 }
 
-// inNamespaces is the permission in the namespaces of these.
+// inNamespaces describes the permission in the namespaces of same.
 func (p Permission) inNamespaces(same []Permission) string {
-	all := make([]string, len(same))
+	namespaces := make([]string, len(same))
 	for i := range same {
-		all[i] = same[i].Namespace
+		namespaces[i] = same[i].Namespace
 	}
-	p.Namespace = strings.Join(all, ", ")
+	p.Namespace = strings.Join(namespaces, ", ")
 	return p.String()
 }
 
-// accessReviewer asks what its credential may do.
+// accessReviewer reviews the permissions of its credential.
 type accessReviewer interface {
 	Create(context.Context, *authorizationv1.SelfSubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error)
 }
 
-// Cluster is an API server, and a credential for it that a half was given.
+// Cluster is an API server, and a component's credential for it.
 type Cluster struct {
 	Client    rest.Interface // of any group
 	Reviews   accessReviewer
 	Host      string
-	Clock     *Clock // its client is wrapped by this
-	Component string // whose it is: "the inventory"
-	Setting   string // that names its kubeconfig
-	Role      string // the directory of the chart that gives what is needed
+	Clock     *Clock // wraps the client's transport
+	Component string // that uses it: "the inventory"
+	Setting   string // that has its kubeconfig
+	Role      string // directory of the chart with the role that it needs
 }
 
-// The names of checks that Cluster.Checks returns; those of permissions are their Line.
+// Names of checks that Cluster.Checks returns. PermissionsName returns those for permissions.
 const (
-	APIServer = "API server"
-	APIClock  = "clock of the API server"
+	APIServer         = "API server"
+	APIClock          = "API server clock"
+	ExcessPermissions = "excess permissions"
 )
 
-// Checks are that it answers, its clock, each permission that is needed (one line for those
-// that differ only in their namespace), and that the credential has none of those that a
-// thief would like.
+// Checks returns the checks of the API server: that it responds, its clock, each needed permission (one
+// line for those that differ only in their namespace), and that the credential has no permission that
+// would make it useful to a thief.
 func (c Cluster) Checks(needed, excessive []Permission) []Check {
 	all := []Check{
 		{Name: APIServer, Run: c.checkReachable},
@@ -89,12 +90,12 @@ func (c Cluster) Checks(needed, excessive []Permission) []Check {
 			return c.checkRequired(ctx, same)
 		}})
 	}
-	return append(all, Check{Name: "no more permissions", DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+	return append(all, Check{Name: ExcessPermissions, DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
 		return c.checkExcess(ctx, excessive)
 	}})
 }
 
-// groupByNamespace gathers permissions that differ only in their namespace.
+// groupByNamespace groups permissions that differ only in their namespace.
 func groupByNamespace(all []Permission) (groups [][]Permission) {
 	at := map[Permission]int{}
 	for _, p := range all {
@@ -113,7 +114,7 @@ func groupByNamespace(all []Permission) (groups [][]Permission) {
 	return groups
 }
 
-// checkRequired wants permissions that differ only in their namespace.
+// checkRequired requires permissions that differ only in their namespace.
 func (c Cluster) checkRequired(ctx context.Context, same []Permission) (string, error) {
 	var missing []Permission
 	for _, p := range same {
@@ -127,44 +128,44 @@ func (c Cluster) checkRequired(ctx context.Context, same []Permission) (string, 
 	if len(missing) == 0 {
 		return "allowed", nil
 	}
-	return "", fmt.Errorf("the credential may not %s: bind the role of %s to it", missing[0].inNamespaces(missing), c.Role)
+	return "", fmt.Errorf("permission to %s missing; bind the role of %s to the credential", missing[0].inNamespaces(missing), c.Role)
 }
 
-// checkReachable asks for the version, which anyone may ask for.
+// checkReachable requests the version, which needs no permission.
 func (c Cluster) checkReachable(ctx context.Context) (string, error) {
 	text, err := c.Client.Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
-		return "", fmt.Errorf("%w: check %s, its address and its CA, and the network in between", err, c.Setting)
+		return "", fmt.Errorf("%w; check the address and CA in %s, and the network", err, c.Setting)
 	}
 	var v struct {
 		GitVersion string `json:"gitVersion"`
 	}
 	if err := json.Unmarshal(text, &v); err != nil || v.GitVersion == "" {
-		return "", fmt.Errorf("its answer is no version: is the address in %s that of an API server?", c.Setting)
+		return "", fmt.Errorf("response is not a version; check that %s has the address of an API server", c.Setting)
 	}
 	return v.GitVersion + " at " + c.Host, nil
 }
 
-// isAllowed asks whether the credential has a permission. To ask creates nothing.
+// isAllowed reports whether the credential has a permission. The API server does not store the review.
 func (c Cluster) isAllowed(ctx context.Context, p Permission) (bool, error) {
 	namespace := p.Namespace
 	if namespace == AllNamespaces {
 		namespace = metav1.NamespaceAll
 	}
-	answer, err := c.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	review, err := c.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: p.Verb, Group: p.Group, Resource: p.Resource, Name: p.Name,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("ask whether the credential may %s: %w", p, err)
+		return false, fmt.Errorf("review permission to %s: %w", p, err)
 	}
-	return answer.Status.Allowed, nil
+	return review.Status.Allowed, nil
 }
 
-// checkExcess wants the credential to be of little use to a thief.
+// checkExcess warns of permissions that would make a stolen credential useful.
 func (c Cluster) checkExcess(ctx context.Context, excessive []Permission) (string, error) {
-	advice := fmt.Sprintf("give %s one of its own, with the role of %s", c.Component, c.Role)
+	advice := fmt.Sprintf("use a separate credential with the role of %s", c.Role)
 	var found []string
 	var problems []error
 	for _, p := range append([]Permission{{Verb: "*", Group: "*", Resource: "*"}}, excessive...) {
@@ -173,7 +174,7 @@ func (c Cluster) checkExcess(ctx context.Context, excessive []Permission) (strin
 			problems = append(problems, err)
 		}
 		if allowed && p.Verb == "*" {
-			return "", Warning("the credential may do everything: %s", advice)
+			return "", Warning("all permissions; a stolen credential controls the cluster; %s", advice)
 		}
 		if allowed {
 			found = append(found, p.String())
@@ -183,7 +184,7 @@ func (c Cluster) checkExcess(ctx context.Context, excessive []Permission) (strin
 	case len(problems) > 0:
 		return "", errors.Join(problems...)
 	case len(found) > 0:
-		return "", Warning("the credential may also %s, which %s never does: %s", strings.Join(found, ", "), c.Component, advice)
+		return "", Warning("%s; %s never needs them; %s", strings.Join(found, ", "), c.Component, advice)
 	}
-	return "the credential may do nothing dangerous of what was tried", nil
+	return "none found", nil
 }

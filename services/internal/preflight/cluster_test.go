@@ -39,24 +39,24 @@ func TestGroupsPermissionsByNamespace(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
 		review := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview) //nolint:forcetypeassert // by its verb and resource
-		asked := review.Spec.ResourceAttributes
-		review.Status.Allowed = asked.Verb != "watch" || asked.Namespace == "shop"
+		p := review.Spec.ResourceAttributes
+		review.Status.Allowed = p.Verb != "watch" || p.Namespace == "shop"
 		return true, review, nil
 	})
 	var got []string
-	for _, c := range (Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Role: "deploy/half"}).Checks(needed, nil) {
-		if c.Name == APIServer || c.Name == APIClock || c.Name == "no more permissions" {
+	for _, c := range (Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Role: "deploy/component"}).Checks(needed, nil) {
+		if c.Name == APIServer || c.Name == APIClock || c.Name == ExcessPermissions {
 			continue
 		}
-		saw, err := c.Run(t.Context())
+		observed, err := c.Run(t.Context())
 		if err != nil {
-			saw = "FAIL " + err.Error()
+			observed = "FAIL " + err.Error()
 		}
-		got = append(got, c.Name+": "+saw)
+		got = append(got, c.Name+": "+observed)
 	}
 	want := []string{
 		"list services in 4 namespaces: allowed",
-		"watch services in 4 namespaces: FAIL the credential may not watch services in web, depot, yard: bind the role of deploy/half to it",
+		"watch services in 4 namespaces: FAIL permission to watch services in web, depot, yard missing; bind the role of deploy/component to the credential",
 		"get services in web, shop: allowed",
 		"get leases it in web: allowed",
 		"list nodes: allowed",
@@ -76,20 +76,20 @@ func TestPermissionChecks(t *testing.T) {
 		err     error
 		want    []string
 	}{
-		{"what is needed and no more", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "list" || a.Verb == "get" }, nil, []string{
-			"ok list nodes allowed", "ok get services in web allowed", "ok no more permissions the credential may do nothing dangerous of what was tried",
+		{"the needed permissions", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "list" || a.Verb == "get" }, nil, []string{
+			"ok list nodes allowed", "ok get services in web allowed", "ok excess permissions none found",
 		}},
-		{"less", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "list" }, nil, []string{
-			"ok list nodes allowed", "FAIL get services in web the credential may not get services in web: bind the role of deploy/half to it", "ok no more",
+		{"a missing permission", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "list" }, nil, []string{
+			"ok list nodes allowed", "FAIL get services in web permission to get services in web missing; bind the role of deploy/component to the credential", "ok excess permissions none found",
 		}},
-		{"more", func(a authorizationv1.ResourceAttributes) bool { return a.Verb != "*" }, nil, []string{
-			"ok list", "ok get", "WARN no more permissions the credential may also create pods in web, update services in all namespaces, which the half never does: give the half one of its own, with the role of deploy/half",
+		{"excess permissions", func(a authorizationv1.ResourceAttributes) bool { return a.Verb != "*" }, nil, []string{
+			"ok list", "ok get", "WARN excess permissions create pods in web, update services in all namespaces; the component never needs them; use a separate credential with the role of deploy/component",
 		}},
-		{"more, but not everywhere", func(a authorizationv1.ResourceAttributes) bool { return a.Verb != "*" && a.Namespace != "" }, nil, []string{
-			"FAIL list", "ok get", "WARN no more permissions the credential may also create pods in web, which",
+		{"excess permissions in a namespace", func(a authorizationv1.ResourceAttributes) bool { return a.Verb != "*" && a.Namespace != "" }, nil, []string{
+			"FAIL list", "ok get", "WARN excess permissions create pods in web; the component",
 		}},
-		{"everything", func(authorizationv1.ResourceAttributes) bool { return true }, nil, []string{"ok list", "ok get", "WARN no more permissions the credential may do everything"}},
-		{"no answer", nil, errors.New("away"), []string{"FAIL list nodes ask whether the credential may list nodes: away", "FAIL get", "FAIL no more"}},
+		{"all permissions", func(authorizationv1.ResourceAttributes) bool { return true }, nil, []string{"ok list", "ok get", "WARN excess permissions all permissions; a stolen"}},
+		{"no response", nil, errors.New("unreachable"), []string{"FAIL list nodes review permission to list nodes: unreachable", "FAIL get", "FAIL excess"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client := fake.NewClientset()
@@ -100,12 +100,12 @@ func TestPermissionChecks(t *testing.T) {
 				}
 				return true, review, tt.err
 			})
-			checks := Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Clock: &Clock{}, Component: "the half", Setting: "KUBECONFIG", Role: "deploy/half"}.Checks(needed, excessive)
+			checks := Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Clock: &Clock{}, Component: "the component", Setting: "KUBECONFIG", Role: "deploy/component"}.Checks(needed, excessive)
 			for i := range checks {
 				checks[i].DependsOn = nil
 			}
 			var out bytes.Buffer
-			Run(t.Context(), &out, checks[2:]) // what it says is looked at; the first two want a server
+			Run(t.Context(), &out, checks[2:]) // the output is checked below; the first two checks need a server
 			var got []string
 			for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
 				line = strings.Join(strings.Fields(line), " ")

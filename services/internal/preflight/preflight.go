@@ -1,6 +1,7 @@
-// Package preflight asks what a half depends on before it runs, one line for each check with
-// what to do. It promises that each ends within its time and that the answer is one line
-// fit for a terminal, whoever wrote it. It refuses to change anything: checks only ask.
+// Package preflight checks the dependencies of a component before it runs, and prints one line for each
+// check with what to do. It guarantees that each check ends within its timeout, and that its result is
+// one line that is safe for a terminal, whatever text it contains. It does not change anything: checks
+// only make read requests.
 package preflight
 
 import (
@@ -15,40 +16,38 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultTimeout is how long a check may take that does not say otherwise.
+// DefaultTimeout is the timeout of checks that do not set their own.
 const DefaultTimeout = 15 * time.Second
 
-// maxTextBytes bounds what a line says of a check, in bytes.
+// maxTextBytes bounds the text of a line after the check's name.
 const maxTextBytes = 600
 
-// Check is one question.
+// Check is one dependency to check.
 type Check struct {
 	Name string
-	// DependsOn are names of earlier checks without which this one makes no sense: it is
-	// skipped if one of them failed or was skipped itself.
+	// DependsOn are names of earlier checks. This one is skipped if one of them failed or was skipped.
 	DependsOn []string
-	// Timeout is how long it may take; 0: Patience.
+	// Timeout bounds Run; 0: DefaultTimeout.
 	Timeout time.Duration
-	// Run returns what was seen if all is well. An error says what is wrong and what to do.
-	Run func(ctx context.Context) (saw string, err error)
-	// FollowUps is asked after Run, however that ended, for checks of what it found: they are made
-	// next. Nil: there are none.
+	// Run returns what it observed. Its error has what is wrong, the consequence and what to do.
+	Run func(ctx context.Context) (observed string, err error)
+	// FollowUps returns checks that run next. It is called after Run, even if that failed; may be nil.
 	FollowUps func() []Check
 }
 
-// warningError is an error that fails nothing.
+// warningError is an error that does not fail a check.
 type warningError struct{ text string }
 
 func (w warningError) Error() string { return w.text }
 
-// Warning is an error of Check.Run for what works today, and wants someone's attention.
+// Warning returns an error for Check.Run that means: it works, but a person should look at it.
 func Warning(format string, args ...any) error { return warningError{fmt.Sprintf(format, args...)} }
 
-// Run makes the checks, one after the other, and writes a line for each to out when it is
-// done. Its error says how many failed; nil: none did.
+// Run runs the checks one after the other, and writes a line to out after each. It returns an error if
+// any failed.
 func Run(ctx context.Context, out io.Writer, checks []Check) error {
 	width, failed := 0, 0
-	without := map[string]bool{} // that did not pass
+	notPassed := map[string]bool{} // failed or skipped
 	for i := 0; i < len(checks); i++ {
 		c := checks[i]
 		for _, c := range checks[i:] {
@@ -58,17 +57,17 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 			return err
 		}
 		var mark, text string
-		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return without[name] }); n >= 0 {
-			mark, text = "-", "skipped, since it needs: "+c.DependsOn[n]
-			without[c.Name] = true
-		} else if saw, err := c.runWithTimeout(ctx); err != nil {
+		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
+			mark, text = "-", "skipped; depends on "+c.DependsOn[n]
+			notPassed[c.Name] = true
+		} else if observed, err := c.runWithTimeout(ctx); err != nil {
 			mark, text = "WARN", err.Error()
 			if !errors.As(err, new(warningError)) {
-				mark, without[c.Name] = "FAIL", true
+				mark, notPassed[c.Name] = "FAIL", true
 				failed++
 			}
 		} else {
-			mark, text = "ok", saw
+			mark, text = "ok", observed
 		}
 		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, singleLine(text))
 		if c.FollowUps != nil && mark != "-" {
@@ -82,21 +81,21 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 }
 
 func (c Check) runWithTimeout(ctx context.Context) (string, error) {
-	within := c.Timeout
-	if within == 0 {
-		within = DefaultTimeout
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
 	}
-	late := fmt.Errorf("no answer within %s", within)
-	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
+	errTimeout := fmt.Errorf("no response within %s", timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	saw, err := c.Run(ctx)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), late) {
-		err = fmt.Errorf("%w: %w", late, err)
+	observed, err := c.Run(ctx)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errTimeout) {
+		err = fmt.Errorf("%w: %w", errTimeout, err)
 	}
-	return saw, err
+	return observed, err
 }
 
-// singleLine makes one bounded line of any text: part of it may be a stranger's.
+// singleLine returns text as one bounded line. Part of it may come from another program.
 func singleLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newCheck is a check with this answer.
-func newCheck(name, saw string, err error, needs ...string) Check {
-	return Check{Name: name, DependsOn: needs, Run: func(context.Context) (string, error) { return saw, err }}
+// newCheck returns a check with a fixed result.
+func newCheck(name, observed string, err error, dependsOn ...string) Check {
+	return Check{Name: name, DependsOn: dependsOn, Run: func(context.Context) (string, error) { return observed, err }}
 }
 
-// withFollowUps is a check that finds these.
+// withFollowUps adds follow-ups to a check.
 func withFollowUps(c Check, found ...Check) Check {
 	c.FollowUps = func() []Check { return found }
 	return c
@@ -31,36 +31,36 @@ func TestPrintsOneLinePerCheck(t *testing.T) {
 		want   []string
 		err    string
 	}{
-		{"all is well", []Check{newCheck("one", "allowed", nil), newCheck("number two", "v1.36.3", nil)}, []string{
+		{"all pass", []Check{newCheck("one", "allowed", nil), newCheck("number two", "v1.36.3", nil)}, []string{
 			"ok    one         allowed",
 			"ok    number two  v1.36.3",
 		}, "<nil>"},
-		{"a warning fails nothing, and what needs it is asked", []Check{newCheck("one", "", Warning("it ends in %d days: renew it", 10)), newCheck("two", "fine", nil, "one")}, []string{
-			"WARN  one  it ends in 10 days: renew it",
+		{"a warning does not fail dependents", []Check{newCheck("one", "", Warning("expires in %d days; renew it", 10)), newCheck("two", "fine", nil, "one")}, []string{
+			"WARN  one  expires in 10 days; renew it",
 			"ok    two  fine",
 		}, "<nil>"},
-		{"what needs a failed one is skipped, and what needs that too", []Check{
-			newCheck("one", "", errors.New("no answer: start it")), newCheck("two", "fine", nil, "one"), newCheck("three", "fine", nil, "two"), newCheck("four", "fine", nil),
+		{"dependents of a failed check are skipped", []Check{
+			newCheck("one", "", errors.New("no response; start it")), newCheck("two", "fine", nil, "one"), newCheck("three", "fine", nil, "two"), newCheck("four", "fine", nil),
 		}, []string{
-			"FAIL  one    no answer: start it",
-			"-     two    skipped, since it needs: one",
-			"-     three  skipped, since it needs: two",
+			"FAIL  one    no response; start it",
+			"-     two    skipped; depends on one",
+			"-     three  skipped; depends on two",
 			"ok    four   fine",
 		}, "1 of 4 checks failed"},
-		{"a warning beside a failure does not hide it", []Check{newCheck("one", "", errors.Join(errors.New("bad"), errors.New("worse")))}, []string{
+		{"a joined error is one line", []Check{newCheck("one", "", errors.Join(errors.New("bad"), errors.New("worse")))}, []string{
 			"FAIL  one  bad worse",
 		}, "1 of 1 checks failed"},
-		{"what a check finds is asked next", []Check{withFollowUps(newCheck("all", "", errors.New("none")), newCheck("the first", "", errors.New("odd")), newCheck("b", "fine", nil)), newCheck("last", "fine", nil)}, []string{
+		{"follow-ups run next", []Check{withFollowUps(newCheck("all", "", errors.New("none")), newCheck("the first", "", errors.New("invalid")), newCheck("b", "fine", nil)), newCheck("last", "fine", nil)}, []string{
 			"FAIL  all   none",
-			"FAIL  the first  odd",
+			"FAIL  the first  invalid",
 			"ok    b          fine",
 			"ok    last       fine",
 		}, "2 of 4 checks failed"},
-		{"a check that is skipped finds nothing", []Check{newCheck("one", "", errors.New("no")), withFollowUps(newCheck("two", "", nil, "one"), newCheck("three", "", nil))}, []string{
+		{"a skipped check has no follow-ups", []Check{newCheck("one", "", errors.New("no")), withFollowUps(newCheck("two", "", nil, "one"), newCheck("three", "", nil))}, []string{
 			"FAIL  one  no",
-			"-     two  skipped, since it needs: one",
+			"-     two  skipped; depends on one",
 		}, "1 of 2 checks failed"},
-		{"a stranger's text stays in its line", []Check{newCheck("one", "", errors.New("a\r\nok    two  \x1b[2Jfine\xff\u0085"+strings.Repeat("é", 400)))}, []string{
+		{"text from outside stays in its line", []Check{newCheck("one", "", errors.New("a\r\nok    two  \x1b[2Jfine\xff\u0085"+strings.Repeat("é", 400)))}, []string{
 			"FAIL  one  a ok two [2Jfine? " + strings.Repeat("é", 291) + "…",
 		}, "1 of 1 checks failed"},
 	} {
@@ -71,7 +71,7 @@ func TestPrintsOneLinePerCheck(t *testing.T) {
 				t.Errorf("-want +got:\n%s", d)
 			}
 			if got := fmt.Sprint(err); got != tt.err {
-				t.Errorf("got the error %q, want %q", got, tt.err)
+				t.Errorf("error %q, want %q", got, tt.err)
 			}
 		})
 	}
@@ -81,14 +81,14 @@ func TestChecksTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 		var out bytes.Buffer
-		began := time.Now()
+		startedAt := time.Now()
 		err := Run(t.Context(), &out, []Check{{Name: "one", Run: hangs}, {Name: "two", Timeout: time.Minute, Run: hangs}})
-		if err == nil || time.Since(began) != DefaultTimeout+time.Minute {
-			t.Errorf("after %s: %v", time.Since(began), err)
+		if err == nil || time.Since(startedAt) != DefaultTimeout+time.Minute {
+			t.Errorf("after %s: %v", time.Since(startedAt), err)
 		}
-		for _, want := range []string{"no answer within 15s", "no answer within 1m0s"} {
+		for _, want := range []string{"no response within 15s", "no response within 1m0s"} {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("it does not say %q:\n%s", want, out.String())
+				t.Errorf("output does not contain %q:\n%s", want, out.String())
 			}
 		}
 	})
