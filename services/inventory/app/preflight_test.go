@@ -98,29 +98,29 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 	}{
 		{"all checks pass", healthy, nil, 0, []string{
 			"ok certificate|inventory.example, for server auth, expires in 90 days", "ok allowed clients|valid",
-			"ok API server|v1.36.3 at http://127.0.0.1:", "ok clock of the API server|second", "ok list nodes|allowed", "ok watch nodes|allowed",
-			"ok no more permissions|nothing dangerous", "ok source|nodes: 2, workers: 1, selected: 1, selected and ready: 1",
-			"ok IONOS token|accepted; expires in 200 days", "ok cloud clock|second",
+			"ok API server|v1.36.3 at http://127.0.0.1:", "ok API server clock|in sync", "ok list nodes|allowed", "ok watch nodes|allowed",
+			"ok excess permissions|none found", "ok source|nodes: 2, workers: 1, selected: 1, selected and ready: 1",
+			"ok IONOS token|accepted; expires in 200 days", "ok cloud clock|in sync",
 			"ok " + lan + `|private, "workers" in "prod" (de/fra), addresses [10.0.1.0/24]`, "ok first observation|published nodes: 1",
 		}},
 		{"a node is omitted", with(func(o *fakeAPIs) { o.nodes = append(slices.Clone(o.nodes), workerNode("two", server2)) }), nil, 0, []string{
 			"WARN first observation|two (NOT_FOUND_IN_IONOS)|explain",
 		}},
 		{"the API server is unavailable", with(func(o *fakeAPIs) { o.apiDown = true }), nil, 1, []string{
-			"FAIL API server|unable to handle|SECURED_KUBECONFIG", "- clock of the API server|API server", "- list nodes|API server", "- source|API server", "- first observation|source",
+			"FAIL API server|unable to handle|SECURED_KUBECONFIG", "- API server clock|API server", "- list nodes|API server", "- source|API server", "- first observation|source",
 			"ok IONOS token|accepted",
 		}},
 		{"a permission is missing", with(func(o *fakeAPIs) {
 			o.isAllowed = func(a authorizationv1.ResourceAttributes) bool { return a.Resource == "nodes" && a.Verb == "watch" }
-		}), nil, 1, []string{"FAIL list nodes|may not list nodes: bind the role", "ok watch nodes", "- source|list nodes"}},
-		{"everything is permitted", with(func(o *fakeAPIs) { o.isAllowed = all }), nil, 0, []string{"WARN no more permissions|may do everything"}},
+		}), nil, 1, []string{"FAIL list nodes|permission to list nodes missing; bind the role", "ok watch nodes", "- source|list nodes"}},
+		{"everything is permitted", with(func(o *fakeAPIs) { o.isAllowed = all }), nil, 0, []string{"WARN excess permissions|all permissions"}},
 		{"more is permitted", with(func(o *fakeAPIs) {
 			o.isAllowed = func(a authorizationv1.ResourceAttributes) bool {
 				return a.Resource == "nodes" || a.Resource == "secrets"
 			}
-		}), nil, 0, []string{"WARN no more permissions|patch nodes, delete nodes, list secrets"}},
+		}), nil, 0, []string{"WARN excess permissions|patch nodes, delete nodes, list secrets"}},
 		{"clocks differ", with(func(o *fakeAPIs) { o.clockLag = 90 * time.Second }), nil, 1, []string{
-			"FAIL clock of the API server|behind ours|NTP", "FAIL cloud clock|behind ours",
+			"FAIL API server clock|behind this machine|NTP", "FAIL cloud clock|behind this machine",
 		}},
 		{"no node is selected", healthy, map[string]string{"NODE_SELECTOR": "pool=blue"}, 1, []string{
 			"FAIL source|workers: 1, selected: 0|NODE_SELECTOR", "- first observation",
@@ -136,9 +136,9 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 		}},
 		{"the datacenter does not exist", healthy, map[string]string{"IONOS_DATACENTER_ID": server1}, 1, []string{
 			"ok IONOS token|expires in 200 days", "FAIL LAN 2 of datacenter 11111111…|HTTP 404|IONOS_DATACENTER_ID", "- first observation",
-			"ok cloud clock|second",
+			"ok cloud clock|in sync",
 		}},
-		{"the LAN does not exist", healthy, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "ok cloud clock|second"}},
+		{"the LAN does not exist", healthy, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "ok cloud clock|in sync"}},
 		{"the LAN is public", with(func(o *fakeAPIs) { o.lanJSON = strings.Replace(privateLAN, "false", "true", 1) }), nil, 1, []string{"FAIL " + lan + "|is public|IONOS_PRIVATE_LAN_ID"}},
 		{"the LAN has other addresses", healthy, map[string]string{"SECURED_SUBNET_CIDR": "10.9.0.0/16"}, 1, []string{"FAIL " + lan + "|[10.0.1.0/24]|[10.9.0.0/16]|SECURED_SUBNET_CIDR"}},
 		{"no cloud is needed", with(func(o *fakeAPIs) {

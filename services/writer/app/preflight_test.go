@@ -172,7 +172,7 @@ func TestEachSourceHasItsOwnChecks(t *testing.T) {
 	want := []string{
 		"certificate", "certificate key", "peer CA", "green: peer CA",
 		"blue: inventory", "blue: initial sync", "green: inventory", "green: initial sync",
-		"API server", "clock of the API server", "no more permissions", "Services", "admission policy",
+		"API server", "API server clock", "excess permissions", "Services", "admission policy",
 		"blue: allowlist", "green: allowlist", "blue: probes", "green: probes",
 	}
 	if d := cmp.Diff(want, got); d != "" {
