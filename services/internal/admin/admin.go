@@ -86,7 +86,7 @@ type httpListener struct {
 	listener net.Listener
 	handler  http.Handler
 	timeout  time.Duration // for receiving a request, and for sending its response; 0: none
-	http2    bool          // without TLS. One connection may then have a hundred responses that nobody reads
+	http2    bool          // without TLS. One connection may then have a hundred unread responses
 }
 
 func (s *Server) serveListener(ctx context.Context, v httpListener) error {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// The rejected end reports which certificate was rejected, the other end whose and why. A rejected client
+// The rejected end reports which certificate was rejected, and the other end also why. A rejected client
 // may also only see its connection end, so the test repeats the call.
 func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 	rejected := []string{"bad certificate", `the server rejected the certificate for ["` + writerURI + `"]`, "see the server's log"}

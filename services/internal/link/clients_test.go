@@ -30,7 +30,7 @@ func TestReportsAllClientListProblems(t *testing.T) {
 		{"an empty selector that was merged", "clients:\n- &a {san: a.example, role: operator, view: {labels: [zone], nodeSelector: }}\n- {<<: *a, san: b.example}", []string{"client 1", "client 2"}},
 		{"a wildcard in a URI", "clients: [{san: 'spiffe://example.org/*', role: operator}]", []string{"has a wildcard"}},
 		{"a wildcard in a URI's host", "clients: [{san: 'spiffe://*.example.org/writer', role: operator}]", []string{"has a wildcard"}},
-		{"many at once", `
+		{"several problems", `
 clients:
 - {san: "*.example", role: subscriber}
 - {san: a.example, role: admin, colour: red}

@@ -30,7 +30,7 @@ func TestMalformedRequestsGetInvalidArgument(t *testing.T) {
 	}{
 		{"a message", "\x0a\x01a", codes.OK},
 		{"an empty message", "", codes.OK},
-		{"a field that nobody knows", "\x0a\x01a\x78\x05", codes.OK},
+		{"an unknown field", "\x0a\x01a\x78\x05", codes.OK},
 		{"a field that is cut off", "\x0a\x05a", codes.InvalidArgument},
 		{"noise", "\xff\xff\xff\xff", codes.InvalidArgument},
 		{"text that is not UTF-8", "\x0a\x01\xff", codes.InvalidArgument},
@@ -48,7 +48,7 @@ func TestMalformedRequestsGetInvalidArgument(t *testing.T) {
 	}
 	for _, sent := range []string{"\xff\xff\xff\xff", string(malformedMark)} {
 		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch", codec))(t)
-		s.SendMsg([]byte(sent)) // an error of it is told by RecvMsg
+		s.SendMsg([]byte(sent)) // RecvMsg returns its error
 		s.CloseSend()
 		if err := s.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("a stream gets %v for %q, want INVALID_ARGUMENT", err, sent)

@@ -213,7 +213,7 @@ func rootForOtherNames(c *certBuilder) []byte {
 func manyNames(n int) func(*certBuilder) tls.Certificate {
 	return alteredCert(func(x *x509.Certificate) {
 		for i := range n {
-			x.DNSNames = append(x.DNSNames, fmt.Sprintf("name-%d.of-a-crowd.example", i))
+			x.DNSNames = append(x.DNSNames, fmt.Sprintf("name-%d.many-names.example", i))
 		}
 	})
 }
@@ -225,7 +225,7 @@ const (
 	uriName  = 6
 )
 
-// rsaPublic returns a certificate for an RSA public key of that size, which nobody has.
+// rsaPublic returns a certificate for an RSA public key of that size without a private key.
 func rsaPublic(bits uint, exponent int) func(*certBuilder) tls.Certificate {
 	return func(c *certBuilder) tls.Certificate {
 		key := must(rsa.GenerateKey(rand.Reader, 2048))(c)

@@ -66,11 +66,11 @@ func TestScriptCertificatesConnect(t *testing.T) {
 		}
 	}
 	if !strings.Contains(messages, "the keys of both sides are in "+dir) {
-		t.Errorf("it does not say that both keys are in one place:\n%s", messages)
+		t.Errorf("no message that both keys are in one place:\n%s", messages)
 	}
 	for line := range strings.Lines(commands) {
 		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "kubectl --context ") {
-			t.Errorf("no command, on standard output: %s", line)
+			t.Errorf("standard output is not a command: %s", line)
 		}
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -247,7 +247,7 @@ func TestScriptReportsErrors(t *testing.T) {
 		}
 	}
 	if left := must(filepath.Glob(filepath.Join(dir, ".making*")))(t); len(left) > 0 {
-		t.Errorf("it leaves %v behind", left)
+		t.Errorf("script left %v", left)
 	}
 }
 

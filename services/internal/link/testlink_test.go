@@ -139,8 +139,8 @@ func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 	})
 }
 
-func (r *testLink) config(half, name string, f Files) Config {
-	return Config{Component: half, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
+func (r *testLink) config(component, name string, f Files) Config {
+	return Config{Component: component, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
 }
 
 // dial connects as a client with a certificate of that spec, which expects a server of that name.

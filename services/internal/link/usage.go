@@ -24,7 +24,7 @@ func newClientUsage() *clientUsage {
 }
 
 // addConnection reports whether there is room for a connection. A connection above the limit is kept
-// for a short time, and its calls get RESOURCE_EXHAUSTED: closing it would not tell the client why.
+// for a short time, and its calls get RESOURCE_EXHAUSTED: closing it would not show the client why.
 func (u *clientUsage) addConnection(c *clientConnection) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

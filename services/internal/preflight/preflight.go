@@ -40,7 +40,7 @@ type warningError struct{ text string }
 
 func (w warningError) Error() string { return w.text }
 
-// Warning returns an error for Check.Run that means: it works, but a person should look at it.
+// Warning returns an error for Check.Run about something that works, but needs the attention of a person.
 func Warning(format string, args ...any) error { return warningError{fmt.Sprintf(format, args...)} }
 
 // Run runs the checks one after the other, and writes a line to out after each. It returns an error if
