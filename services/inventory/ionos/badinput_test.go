@@ -100,17 +100,17 @@ func badInputs() []badInput {
 			wantAddresses: failed, wantReason: "EOF", wantOmission: later,
 		},
 		{
-			name: "the answer does not come in time", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
+			name: "the response does not come in time", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
 			fault:         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			wantAddresses: failed, wantReason: "no whole answer within", wantOmission: later,
+			wantAddresses: failed, wantReason: "no complete response within", wantOmission: later,
 		},
 		{
-			name: "the answer stalls halfway", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
+			name: "the response stalls halfway", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
 			fault: func(w http.ResponseWriter, r *http.Request) {
 				respond(w, 200, whole[:len(whole)/2])
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
-			}, wantAddresses: failed, wantReason: "no whole answer within", wantOmission: later,
+			}, wantAddresses: failed, wantReason: "no complete response within", wantOmission: later,
 		},
 		{name: "the certificate is not trusted", prepare: func(s *cloudRoster) {
 			raw := s.api.GetConfig().HTTPClient.Transport.(*transport).base.(*http.Transport)
@@ -120,92 +120,92 @@ func badInputs() []badInput {
 
 		// refused
 		{
-			name: "the token is refused", fault: status(401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`),
+			name: "the token is rejected", fault: status(401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`),
 			wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later,
 		},
-		{name: "the token is refused midway", fault: func(w http.ResponseWriter, r *http.Request) {
+		{name: "the token is rejected midway", fault: func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/lans/2") {
 				respond(w, 401, "{}")
 				return
 			}
 			respond(w, 200, whole)
 		}, wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later},
-		{name: "the token file is gone", prepare: func(s *cloudRoster) {
+		{name: "the token file is missing", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*transport).token.file = "/nowhere/token"
 		}, wantAddresses: failed, wantReason: "/nowhere/token", wantOmission: later},
-		{name: "the cloud asks for patience", fault: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "the cloud limits the rate of requests", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "600")
 			respond(w, 429, `{"httpStatus":429,"messages":[{"message":"slow down"}]}`)
 		}, wantAddresses: failed, wantReason: "HTTP 429", wantOmission: later},
-		{name: "the cloud has an error of its own", fault: status(502, "<html>Bad Gateway</html>"), wantAddresses: failed, wantReason: "HTTP 502", wantOmission: later},
+		{name: "the cloud has an internal error", fault: status(502, "<html>Bad Gateway</html>"), wantAddresses: failed, wantReason: "HTTP 502", wantOmission: later},
 		{
-			name: "the datacenter or the LAN is not there", fault: status(404, `{"httpStatus":404,"messages":[{"message":"Resource does not exist"}]}`),
+			name: "the datacenter or the LAN does not exist", fault: status(404, `{"httpStatus":404,"messages":[{"message":"Resource does not exist"}]}`),
 			wantAddresses: failed, wantReason: "HTTP 404", wantOmission: later,
 		},
-		{name: "the answer is a redirect", fault: func(w http.ResponseWriter, r *http.Request) {
+		{name: "the response is a redirect", fault: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusTemporaryRedirect)
 		}, wantAddresses: failed, wantReason: "redirect", wantOmission: later},
 
 		// malformed
-		{name: "the JSON is cut off", fault: answer(whole[:len(whole)-40]), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
-		{name: "the answer is no JSON", fault: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "the JSON is truncated", fault: answer(whole[:len(whole)-40]), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "the response is not JSON", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<html>Maintenance</html>")
-		}, wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
-		{name: "a LAN's number is a string", fault: answer(strings.Replace(whole, `"lan":2`, `"lan":"2"`, 1)), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
-		{name: "a date has an offset in place of the Z", fault: answer(strings.Replace(whole, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
-		{name: "a type is none that is known", fault: answer(strings.Replace(whole, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "unreadable", wantOmission: later},
-		{name: "the answer is longer than allowed", prepare: func(s *cloudRoster) {
+		}, wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "a LAN's number is a string", fault: answer(strings.Replace(whole, `"lan":2`, `"lan":"2"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "a date has an offset instead of the Z", fault: answer(strings.Replace(whole, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "a type is unknown", fault: answer(strings.Replace(whole, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "the response is too long", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*transport).limit = 500
 		}, wantAddresses: failed, wantReason: "longer than 500 bytes", wantOmission: later},
 
 		// half right
 		{
-			name: "one server's data cannot be used", fault: answer(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
-			wantAddresses: failed, wantReason: "the cloud has invalid data for the servers of 1 nodes",
+			name: "one server's data is invalid", fault: answer(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
+			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes",
 		},
 		{
-			name: "the new server's data cannot be used", fault: answer(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
-			wantAddresses: failed, wantReason: "the cloud has invalid data for the servers of 1 nodes", wantOmission: roster.InvalidRecord,
+			name: "the new server's data is invalid", fault: answer(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
+			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes", wantOmission: roster.InvalidRecord,
 		},
 		{
-			name: "the pages do not fit together", prepare: func(s *cloudRoster) { s.pageSize = 2 },
+			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.pageSize = 2 },
 			fault:         (&pager{servers: serverNumbers(10), before: func(_ int, p *pager) { p.servers = p.servers[1:] }}).ServeHTTP,
-			wantAddresses: failed, wantReason: "do not fit together", wantOmission: later,
+			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
 		{
-			name: "a page repeats the one before", prepare: func(s *cloudRoster) { s.pageSize = 2 }, fault: answer(serversJSON("next", one, two)),
-			wantAddresses: failed, wantReason: "do not fit together", wantOmission: later,
+			name: "a page repeats the previous one", prepare: func(s *cloudRoster) { s.pageSize = 2 }, fault: answer(serversJSON("next", one, two)),
+			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
-		{name: "a page ends at a limit of the cloud's own, without a link", fault: func(w http.ResponseWriter, r *http.Request) {
+		{name: "a page ends at a lower limit of the cloud, without a link", fault: func(w http.ResponseWriter, r *http.Request) {
 			offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
 			page := serversJSON("", all[min(offset, 3):min(offset+2, 3)]...)
 			serveFixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLANJSON).ServeHTTP(w, r)
 		}, wantAddresses: roster.Synced},
 		{
-			name: "a page echoes a limit that cannot be true", fault: answer(strings.Replace(whole, `"items"`, `"limit":0,"items"`, 1)),
+			name: "a page echoes an impossible limit", fault: answer(strings.Replace(whole, `"items"`, `"limit":0,"items"`, 1)),
 			wantAddresses: failed, wantReason: "echoes the limit 0", wantOmission: later,
 		},
 		{
-			name: "a failover address cannot be read", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
+			name: "a failover address is invalid", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
 			wantAddresses: failed, wantReason: "failover", wantOmission: later,
 		},
 		{name: "the new server has no NIC yet", fault: answer(serversJSON("", one, two, serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "the new NIC reports 0.0.0.0, or an address of its own machine or link", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the new NIC reports 0.0.0.0, a loopback or a link-local address", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
 		{name: "the new NIC has no address yet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
 		{name: "a server is BUSY", fault: answer(strings.ReplaceAll(whole, "AVAILABLE", "BUSY")), wantAddresses: roster.Synced},
 
 		// empty
-		{name: "the answer is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "lacks its type", wantOmission: later},
-		{name: "the answer is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "lacks its type", wantOmission: later},
-		{name: "the answer is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "lacks its type", wantOmission: later},
-		{name: "the list of servers is null", fault: answer(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "no items", wantOmission: later},
+		{name: "the response is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
+		{name: "the response is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
+		{name: "the response is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
+		{name: "the list of servers is null", fault: answer(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "without items", wantOmission: later},
 		{name: "the list of servers is empty", fault: answer(serversJSON("")), wantAddresses: roster.Synced, wantOmission: roster.NotFoundInIONOS},
 		{name: "no server has a NIC any more", fault: answer(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
 
 		// contradictory
-		{name: "the answer is about something else", fault: answer(strings.Replace(whole, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "expected the collection", wantOmission: later},
-		{name: "a server is listed twice", fault: answer(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "came twice", wantOmission: later},
+		{name: "the response is about another object", fault: answer(strings.Replace(whole, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "want collection", wantOmission: later},
+		{name: "a server is listed twice", fault: answer(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "appears twice", wantOmission: later},
 		{
 			name: "a known address is on two servers", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
 			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
@@ -222,11 +222,11 @@ func badInputs() []badInput {
 			serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.99", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.99", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3"))),
 			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, wantAddresses: roster.Synced},
 		{
-			name: "the new server has two addresses that could be meant", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
+			name: "the new server has two candidate addresses", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
 			wantAddresses: roster.Synced, wantOmission: roster.AmbiguousAddress,
 		},
 		{
-			name: "the new server's address is outside of the subnet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
+			name: "the new server's address is outside the subnet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
 			wantAddresses: roster.Synced, wantOmission: roster.OutsideSubnet,
 		},
 		{
@@ -234,10 +234,10 @@ func badInputs() []badInput {
 			wantAddresses: roster.Synced, wantNodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
 		},
 		{
-			name: "the replacing server inherits the address while the old Node lingers", fault: answer(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			name: "the replacement has the address of an old Node that still exists", fault: answer(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
 			wantAddresses: roster.Synced, wantNodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
 		},
-		{name: "all servers bear one name", fault: answer(regexp.MustCompile(`node-\d`).ReplaceAllString(whole, "node")), wantAddresses: roster.Synced},
+		{name: "all servers have one name", fault: answer(regexp.MustCompile(`node-\d`).ReplaceAllString(whole, "node")), wantAddresses: roster.Synced},
 	}
 }
 
@@ -308,11 +308,11 @@ func TestListsAllPairsOrNone(t *testing.T) {
 		status  int
 		want    string // of the error; empty: it is whole
 	}{
-		"both answer":                          {of(serversJSON("", serverJSON(2, nicJSON("2", "10.0.0.2"), nicJSON("3", "10.0.1.2")))), 200, ""},
-		"the second does not answer":           {"{}", 503, "datacenter " + other + ": HTTP 503"},
-		"both list one server":                 {of(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.2")))), 200, "server " + testServerID(1) + " is listed by datacenter " + testDatacenter},
-		"the second answers with the first's":  {serversJSON("", serverJSON(2)), 200, "expected the collection " + other},
-		"the second's LAN is the other's only": {of(serversJSON("")), 404, "HTTP 404"},
+		"both succeed":                    {of(serversJSON("", serverJSON(2, nicJSON("2", "10.0.0.2"), nicJSON("3", "10.0.1.2")))), 200, ""},
+		"the second fails":                {"{}", 503, "datacenter " + other + ": HTTP 503"},
+		"both list the same server":       {of(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.2")))), 200, "server " + testServerID(1) + " is in datacenter " + testDatacenter},
+		"the second returns the first's":  {serversJSON("", serverJSON(2)), 200, "want collection " + other},
+		"the second's LAN does not exist": {of(serversJSON("")), 404, "HTTP 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newOfflineClient(t, Config{Pairs: []Pair{{testDatacenter, "2"}, {other, "3"}}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

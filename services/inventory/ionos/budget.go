@@ -10,16 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// DefaultBudget is in requests a minute. The cloud publishes no numbers, so ours leaves
-// room: a listing of 5,000 servers and a LAN is 7 requests, one every 5 s in doubt is 84 a
-// minute, and ten in a row, which is the longest series, pass without a wait.
+// DefaultBudget is in requests per minute. IONOS does not publish its limits, so the default is
+// generous: a listing of 5,000 servers and a LAN takes 7 requests. One every 5 s, as during
+// confirmations, is 84 per minute, and ten in a row, the maximum, pass without a wait.
 const DefaultBudget = 120
 
-// budget bounds the requests that leave in a minute, whatever asks for them. It holds half
-// of the number at most and fills with the other half in a minute, so that in no minute,
-// wherever it begins, more than the number leave. Who comes too early waits and does not
-// fail. Rejected: a count that starts anew each minute, which lets twice as many through
-// around its edge.
+// budget limits the requests that are sent per minute, whatever causes them. Its token bucket holds half
+// of the budget and refills the other half per minute, so that no interval of one minute exceeds the
+// budget. A request that comes too early waits and does not fail. A counter that is reset every minute was
+// rejected: around the reset, it would allow twice the budget.
 type budget struct {
 	limiter     *rate.Limiter
 	perMinute   int
@@ -35,17 +34,17 @@ func newBudget(perMinute int, waitSeconds prometheus.Counter, log *slog.Logger) 
 	return &budget{limiter: rate.NewLimiter(halfRate, perMinute/2), perMinute: perMinute, waitSeconds: waitSeconds, log: log}
 }
 
-// wait returns when one more request may leave, or with the error of ctx. It reserves by
-// hand, since rate.Limiter.Wait fails at once when a deadline is nearer than the turn.
+// wait returns when one more request may be sent, or with the error of ctx. It does not use
+// rate.Limiter.Wait, which fails immediately if the deadline of ctx is before the reservation.
 func (b *budget) wait(ctx context.Context) error {
-	began := time.Now()
-	reservation := b.limiter.ReserveN(began, 1)
-	delay := reservation.DelayFrom(began)
+	startedAt := time.Now()
+	reservation := b.limiter.ReserveN(startedAt, 1)
+	delay := reservation.DelayFrom(startedAt)
 	if delay == 0 {
 		return nil
 	}
-	b.logWait(ctx, began, delay)
-	defer func() { b.waitSeconds.Add(time.Since(began).Seconds()) }()
+	b.logWait(ctx, startedAt, delay)
+	defer func() { b.waitSeconds.Add(time.Since(startedAt).Seconds()) }()
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
@@ -57,14 +56,14 @@ func (b *budget) wait(ctx context.Context) error {
 	}
 }
 
-// Budget is how much of it there is at this moment.
+// Budget is the state of the request budget.
 type Budget struct {
-	PerMinute int           // the most requests in any minute
-	Free      int           // that could leave at once
-	Wait      time.Duration // of one that were made now; 0: none
+	PerMinute int           // maximum number of requests in any minute
+	Free      int           // requests that could be sent without a wait
+	Wait      time.Duration // of a request sent now; 0: none
 }
 
-// Budget returns what is left of the request budget.
+// Budget returns the current state of the request budget.
 func (c *Client) Budget() Budget {
 	free := c.budget.limiter.Tokens()
 	b := Budget{PerMinute: c.budget.perMinute, Free: max(int(free), 0)}
@@ -74,14 +73,14 @@ func (c *Client) Budget() Budget {
 	return b
 }
 
-// logWait logs the first wait of an episode, which is over when a minute went by without any.
-func (b *budget) logWait(ctx context.Context, began time.Time, delay time.Duration) {
+// logWait logs the first wait of an episode, which ends after a minute without waits.
+func (b *budget) logWait(ctx context.Context, startedAt time.Time, delay time.Duration) {
 	b.mu.Lock()
-	newEpisode := began.Sub(b.waitUntil) > time.Minute
-	b.waitUntil = began.Add(delay)
+	newEpisode := startedAt.Sub(b.waitUntil) > time.Minute
+	b.waitUntil = startedAt.Add(delay)
 	b.mu.Unlock()
 	if newEpisode {
-		b.log.WarnContext(ctx, "the request budget of the cloud API is used up, listings take longer until fewer are asked for",
+		b.log.WarnContext(ctx, "IONOS request budget exhausted; listings are delayed",
 			"budget", b.perMinute, "wait", delay)
 	}
 }

@@ -129,7 +129,7 @@ func TestBudgetWaitIsCountedAndLoggedOnce(t *testing.T) {
 				}
 			}
 		}
-		said := func() int { return strings.Count(s.log.String(), "used up") }
+		said := func() int { return strings.Count(s.log.String(), "budget exhausted") }
 		if episode(2); said() != 0 || testutil.ToFloat64(s.waited) != 0 {
 			t.Errorf("said %d times without a wait", said())
 		}

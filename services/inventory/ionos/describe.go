@@ -12,19 +12,19 @@ import (
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
 
-// Description is what the cloud says of a configured pair, for people who check a setup.
+// Description is what the API returns about a configured pair, for preflight.
 type Description struct {
-	Datacenter string // its name
+	Datacenter string // name
 	Location   string // such as de/fra
-	LAN        string // its name
+	LAN        string // name
 	Public     bool   // the LAN is connected to the internet
 
-	// IPv4 and IPv6 are the LAN's own blocks; zero: the cloud gives none (a public LAN has no IPv4 one).
+	// IPv4 and IPv6 are the LAN's prefixes. Zero: none, as IPv4 of a public LAN.
 	IPv4, IPv6 netip.Prefix
 }
 
-// Clock is what the cloud's clock showed, to the second, when ours showed readAt, by its last answer
-// that bore a date; an answer that refuses bears one too. Zero: there was none.
+// Clock returns the time of the API's clock, to the second, and that of our clock at the same moment,
+// from the last response with a Date header, even an error response. Zero: there was none.
 func (c *Client) Clock() (serverTime, readAt time.Time) {
 	clock := c.clock
 	clock.mu.Lock()
@@ -32,7 +32,7 @@ func (c *Client) Clock() (serverTime, readAt time.Time) {
 	return clock.serverTime, clock.readAt
 }
 
-// serverClock keeps the date of the last answer that bore one.
+// serverClock keeps the date of the last response that had one.
 type serverClock struct {
 	mu                 sync.Mutex
 	serverTime, readAt time.Time
@@ -48,7 +48,7 @@ func (d *serverClock) recordDate(h http.Header, now time.Time) {
 	d.serverTime, d.readAt = serverTime, now
 }
 
-// Describe asks for the datacenter and the LAN of a pair: two requests, of the same budget.
+// Describe reads the datacenter and the LAN of a pair. It sends two requests, which count in the budget.
 func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
 	if _, err := groupByDatacenter([]Pair{p}); err != nil {
 		return Description{}, err
@@ -91,14 +91,14 @@ func (c *Client) readDatacenter(ctx context.Context, id string, out *Description
 	return nil
 }
 
-// parsePrefix reads a block of addresses that may be missing.
+// parsePrefix parses a prefix that may be missing.
 func parsePrefix(text *string) (netip.Prefix, error) {
 	if text == nil || *text == "" {
 		return netip.Prefix{}, nil
 	}
 	p, err := netip.ParsePrefix(*text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is no block of addresses", truncate(*text))
+		return netip.Prefix{}, fmt.Errorf("%q is not an address prefix", truncate(*text))
 	}
 	return p.Masked(), nil
 }

@@ -48,7 +48,7 @@ func TestDescribe(t *testing.T) {
 	}
 	theirs, readAt := c.Clock()
 	if !theirs.Equal(time.Date(2026, 11, 21, 12, 2, 0, 0, time.UTC)) || readAt.Before(before) || readAt.After(time.Now()) {
-		t.Errorf("the clock showed %s at %s", theirs, readAt)
+		t.Errorf("Clock returned %s at %s", theirs, readAt)
 	}
 	want := Description{
 		Datacenter: "production", Location: "de/fra", LAN: "nodes",
@@ -68,7 +68,7 @@ func TestDescribeToleratesMissingFields(t *testing.T) {
 		date, datacenter, lan string
 		want                  Description
 	}{
-		"a public LAN has no block": {
+		"a public LAN has no prefix": {
 			"", dcBody, `{"id":"2","type":"lan","properties":{"name":"wan","public":true,"ipv4CidrBlock":null}}`,
 			Description{Datacenter: "x", Location: "de/txl", LAN: "wan", Public: true},
 		},
@@ -77,7 +77,7 @@ func TestDescribeToleratesMissingFields(t *testing.T) {
 			Description{},
 		},
 		"a datacenter without properties": {"", `{"id":"` + testDatacenter + `","type":"datacenter"}`, plainLANJSON, Description{LAN: "private"}},
-		"a block that is not masked": {
+		"a prefix that is not masked": {
 			"", dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.9/24"}}`,
 			Description{Datacenter: "x", Location: "de/txl", IPv4: netip.MustParsePrefix("10.0.0.0/24")},
 		},
@@ -102,10 +102,10 @@ func TestClockReadsDateOfAnyResponse(t *testing.T) {
 		pair Pair
 		want time.Time
 	}{
-		"the LAN is missing":            {noon.Format(http.TimeFormat), Pair{testDatacenter, "3"}, noon},
-		"the datacenter is missing":     {noon.Format(http.TimeFormat), Pair{testServerID(9), "2"}, noon},
-		"the date cannot be read":       {"noon", Pair{testDatacenter, "2"}, time.Time{}},
-		"the pair is wrong in its form": {noon.Format(http.TimeFormat), Pair{"frankfurt", "2"}, time.Time{}}, // nobody is asked
+		"the LAN is missing":        {noon.Format(http.TimeFormat), Pair{testDatacenter, "3"}, noon},
+		"the datacenter is missing": {noon.Format(http.TimeFormat), Pair{testServerID(9), "2"}, noon},
+		"the date cannot be read":   {"noon", Pair{testDatacenter, "2"}, time.Time{}},
+		"the pair is invalid":       {noon.Format(http.TimeFormat), Pair{"frankfurt", "2"}, time.Time{}}, // no request
 	} {
 		c := newOfflineClient(t, Config{}, serveDescription(tc.date, "{}", plainLANJSON))
 		_, _ = c.Describe(t.Context(), tc.pair)
@@ -122,14 +122,14 @@ func TestDescribeErrors(t *testing.T) {
 		datacenter, lan string
 		want            string
 	}{
-		"a datacenter that is missing":               {Pair{testServerID(9), "2"}, dcBody, plainLANJSON, "datacenter " + testServerID(9) + ": HTTP 404"},
-		"a LAN that is missing":                      {Pair{testDatacenter, "3"}, dcBody, plainLANJSON, "LAN 3 of datacenter " + testDatacenter + ": HTTP 404"},
-		"a datacenter that is no UUID":               {Pair{"frankfurt", "2"}, dcBody, plainLANJSON, `"frankfurt"`},
-		"another datacenter":                         {Pair{testDatacenter, "2"}, strings.Replace(dcBody, testDatacenter, testServerID(9), 1), plainLANJSON, "expected the datacenter"},
-		"an empty answer":                            {Pair{testDatacenter, "2"}, "", plainLANJSON, "lacks its type or id"},
-		"an error in a 200":                          {Pair{testDatacenter, "2"}, `{"httpStatus":500}`, plainLANJSON, "lacks its type or id"},
-		"a block that is none":                       {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0"}}`, `"10.0.0.0" is no block`},
-		"an IPv6 block that is none, such as a word": {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv6CidrBlock":"AUTO"}}`, `"AUTO" is no block`},
+		"a datacenter that is missing":         {Pair{testServerID(9), "2"}, dcBody, plainLANJSON, "datacenter " + testServerID(9) + ": HTTP 404"},
+		"a LAN that is missing":                {Pair{testDatacenter, "3"}, dcBody, plainLANJSON, "LAN 3 of datacenter " + testDatacenter + ": HTTP 404"},
+		"a datacenter that is no UUID":         {Pair{"frankfurt", "2"}, dcBody, plainLANJSON, `"frankfurt"`},
+		"another datacenter":                   {Pair{testDatacenter, "2"}, strings.Replace(dcBody, testDatacenter, testServerID(9), 1), plainLANJSON, "want datacenter"},
+		"an empty response":                    {Pair{testDatacenter, "2"}, "", plainLANJSON, "without type or id"},
+		"an error in a 200":                    {Pair{testDatacenter, "2"}, `{"httpStatus":500}`, plainLANJSON, "without type or id"},
+		"an invalid prefix":                    {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0"}}`, `"10.0.0.0" is not an address prefix`},
+		"an invalid IPv6 prefix, such as AUTO": {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv6CidrBlock":"AUTO"}}`, `"AUTO" is not an address prefix`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newOfflineClient(t, Config{}, serveDescription("", tc.datacenter, tc.lan)).Describe(t.Context(), tc.pair)
@@ -137,7 +137,7 @@ func TestDescribeErrors(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 			if got != (Description{}) {
-				t.Errorf("an error came with %+v", got)
+				t.Errorf("values beside the error: %+v", got)
 			}
 		})
 	}

@@ -13,18 +13,18 @@ import (
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
 
-// Bounds of what the cloud may ask us to wait.
+// Limits of the pause that the API may request.
 const (
-	// defaultWait is taken when it says "too many requests" and not, or not legibly, until when.
+	// defaultWait applies to 429 Too Many Requests with a missing or invalid Retry-After.
 	defaultWait = 30 * time.Second
-	// maxWait bounds a slip of theirs (a date in another century), not their right.
+	// maxWait guards against errors of the API, such as a date in another century.
 	maxWait = 24 * time.Hour
 )
 
-// apiError is a call that failed, in words that contain no secret.
+// apiError is a failed call. Its text contains no secret.
 type apiError struct {
 	text          string
-	err           error // nil when the SDK's own error says nothing more, or might say too much
+	err           error // nil if the SDK's error has no more information, or might contain a secret
 	waitRequested bool
 	wait          time.Duration
 }
@@ -32,8 +32,8 @@ type apiError struct {
 func (e *apiError) Error() string { return e.text }
 func (e *apiError) Unwrap() error { return e.err }
 
-// RetryAfter says how long the cloud asked us to wait, if err comes from an answer that
-// asked (429 always does, others by their Retry-After header).
+// RetryAfter returns the pause that the API requested, if err is from a response that requested one:
+// 429 always does, other status codes by a Retry-After header.
 func RetryAfter(err error) (time.Duration, bool) {
 	var e *apiError
 	if errors.As(err, &e) && e.waitRequested {
@@ -44,11 +44,11 @@ func RetryAfter(err error) (time.Duration, bool) {
 
 var errUnauthorized = errors.New("unauthorized")
 
-// Unauthorized reports whether err comes from an answer that refused the token.
+// Unauthorized reports whether err is from a response that rejected the token.
 func Unauthorized(err error) bool { return errors.Is(err, errUnauthorized) }
 
-// parseRetryAfter reads Retry-After: seconds or an HTTP date, which counts from the
-// response's own Date, since the clocks may differ.
+// parseRetryAfter parses Retry-After (RFC 9110, section 10.2.3): seconds or an HTTP date. A date is
+// relative to the Date header of the response, because the clocks may differ.
 func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if status < 300 || (value == "" && status != http.StatusTooManyRequests) {
@@ -71,7 +71,8 @@ func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, b
 	return min(max(until.Sub(now), 0), maxWait), true
 }
 
-// callAPI makes one request of the SDK, when its turn has come, within its own deadline.
+// callAPI makes one request of the SDK, when the budget allows it. The timeout starts after the wait for
+// the budget.
 func (c *Client) callAPI(ctx context.Context, request func(context.Context) error) error {
 	if err := c.budget.wait(ctx); err != nil {
 		return &apiError{text: err.Error(), err: err}
@@ -81,7 +82,7 @@ func (c *Client) callAPI(ctx context.Context, request func(context.Context) erro
 	defer cancel()
 	err := request(callCtx)
 	if err == nil {
-		err = callCtx.Err() // cancelled between request and answer, the SDK may say that all went well
+		err = callCtx.Err() // canceled between request and response, the SDK may return no error
 	}
 	if err == nil {
 		return nil
@@ -91,20 +92,20 @@ func (c *Client) callAPI(ctx context.Context, request func(context.Context) erro
 	case ctx.Err() != nil:
 		e.text, e.err = ctx.Err().Error(), ctx.Err()
 	case callCtx.Err() != nil:
-		e.text, e.err = fmt.Sprintf("no whole answer within %s", c.timeout), err
+		e.text, e.err = fmt.Sprintf("no complete response within %s", c.timeout), err
 	case x.status == http.StatusUnauthorized:
-		// The body is left out: it may repeat what was sent.
+		// The body is omitted: it may repeat the token.
 		e.err = errUnauthorized
-		e.text = "the token is not accepted (HTTP 401): it is wrong or expired, check " + c.token.String()
+		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.token.String()
 	case x.status >= 300 && x.status < 400:
-		e.text = fmt.Sprintf("refused to follow a redirect (HTTP %d) to %s: check IONOS_API_URL", x.status, redirectHost(x.location))
+		e.text = fmt.Sprintf("redirect (HTTP %d) to %s not followed; check IONOS_API_URL", x.status, redirectHost(x.location))
 	case x.status >= 300:
 		e.text = fmt.Sprintf("HTTP %d %s%s", x.status, http.StatusText(x.status), errorMessages(err))
 	case x.status != 0:
-		e.text, e.err = fmt.Sprintf("unreadable answer (HTTP %d): %s", x.status, truncate(err.Error())), err
+		e.text, e.err = fmt.Sprintf("invalid response (HTTP %d): %s", x.status, truncate(err.Error())), err
 	default:
 		if of, ok := errors.AsType[*url.Error](err); ok {
-			err = of.Err // who reads it knows what was asked for, and where
+			err = of.Err // without method and URL, which the caller knows
 		}
 		e.text, e.err = err.Error(), err
 	}
@@ -116,7 +117,7 @@ func (c *Client) callAPI(ctx context.Context, request func(context.Context) erro
 	return e
 }
 
-// errorMessages are the cloud's own words about an error, as far as it used its own form.
+// errorMessages returns the messages of an error response, if it has the API's format.
 func errorMessages(err error) string {
 	var e ionoscloud.GenericOpenAPIError
 	if !errors.As(err, &e) {
@@ -138,7 +139,7 @@ func errorMessages(err error) string {
 	return ": " + truncate(strings.Join(texts, "; "))
 }
 
-// truncate keeps foreign text from filling logs.
+// truncate keeps untrusted text from filling logs.
 func truncate(s string) string {
 	const maxBytes = 200
 	if len(s) > maxBytes {
@@ -156,5 +157,5 @@ func redirectHost(location string) string {
 	if u, err := url.Parse(location); err == nil && u.Host != "" {
 		return truncate(u.Host)
 	}
-	return "another place"
+	return "an unknown host"
 }

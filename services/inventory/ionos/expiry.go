@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// When people are told that the token ends, and when louder.
+// When the expiry of a token is logged, and how often.
 const (
 	expiryWarning     = 28 * 24 * time.Hour
 	expiryCritical    = 3 * 24 * time.Hour
 	expiryLogInterval = 24 * time.Hour
 )
 
-// TokenExpiry reads the token that the next request would bear. It is not known of a
-// token that does not say.
+// TokenExpiry reads the token that the next request would use. known is false if the token does not
+// state its expiry.
 func (c *Client) TokenExpiry() (at time.Time, known bool, err error) {
 	token, err := c.token.read()
 	if err != nil {
@@ -28,8 +28,8 @@ func (c *Client) TokenExpiry() (at time.Time, known bool, err error) {
 	return at, known, nil
 }
 
-// parseExpiry is the time in the token's exp, if it is a JWT that has one. It is for people's
-// eyes only, so the signature does not matter.
+// parseExpiry returns the exp claim of a token that is a JWT (RFC 7519). It only informs people, so that
+// the signature does not matter.
 func parseExpiry(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -48,7 +48,7 @@ func parseExpiry(token string) (time.Time, bool) {
 	return time.Unix(int64(*claims.Exp), 0), true
 }
 
-// expiryLevel is how near the end of a token is.
+// expiryLevel is how close the expiry of a token is.
 type expiryLevel int
 
 const (
@@ -70,15 +70,15 @@ func expiryLevelOf(left time.Duration) expiryLevel {
 	return expiryDistant
 }
 
-// expiryLogger tells people that the token in use ends: at once, then once a day, and at once
-// again when it becomes worse. It never says the token.
+// expiryLogger logs that the token in use expires: immediately, then once a day, and immediately again
+// when the level rises. It never logs the token.
 type expiryLogger struct {
 	log    *slog.Logger
 	advice string
 
 	mu          sync.Mutex
 	loggedAt    time.Time
-	loggedLevel expiryLevel // that was told
+	loggedLevel expiryLevel // level of the last log line
 }
 
 func (r *expiryLogger) logExpiry(ctx context.Context, now, expires time.Time) {
@@ -88,19 +88,19 @@ func (r *expiryLogger) logExpiry(ctx context.Context, now, expires time.Time) {
 	if due {
 		r.loggedAt, r.loggedLevel = now, level
 	} else if level == expiryDistant {
-		r.loggedLevel = expiryDistant // a new token has come: its own end is told at once again
+		r.loggedLevel = expiryDistant // a new token: its expiry is logged immediately again
 	}
 	r.mu.Unlock()
 	if !due {
 		return
 	}
-	attrs := []any{"expires", expires.UTC(), "do", r.advice}
+	attrs := []any{"expires", expires.UTC(), "advice", r.advice}
 	switch level {
 	case expiryInWeeks:
-		r.log.WarnContext(ctx, "the IONOS token expires within four weeks", attrs...)
+		r.log.WarnContext(ctx, "IONOS token expires within four weeks", attrs...)
 	case expiryInDays:
-		r.log.ErrorContext(ctx, "THE IONOS TOKEN EXPIRES WITHIN THREE DAYS, after which no new node gets an address", attrs...)
+		r.log.ErrorContext(ctx, "IONOS token expires within three days; after that, new nodes get no address", attrs...)
 	case expiryPassed:
-		r.log.ErrorContext(ctx, "THE IONOS TOKEN HAS EXPIRED, no new node gets an address until it is replaced", attrs...)
+		r.log.ErrorContext(ctx, "IONOS token expired; new nodes get no address", attrs...)
 	}
 }

@@ -41,7 +41,7 @@ func TestLogsTokenExpiryDaily(t *testing.T) {
 					t.Fatal(err)
 				}
 				for line := range strings.Lines(log.String()) {
-					for _, word := range []string{"within four weeks", "WITHIN THREE DAYS", "HAS EXPIRED"} {
+					for _, word := range []string{"within four weeks", "within three days", "token expired"} {
 						if strings.Contains(line, word) {
 							told[day()] = append(told[day()], word)
 						}
@@ -62,9 +62,9 @@ func TestLogsTokenExpiryDaily(t *testing.T) {
 			want[d] = []string{"within four weeks"}
 		}
 		for d := 27; d < 30; d++ {
-			want[d] = []string{"WITHIN THREE DAYS"}
+			want[d] = []string{"within three days"}
 		}
-		want[30], want[31] = []string{"HAS EXPIRED"}, []string{"HAS EXPIRED"}
+		want[30], want[31] = []string{"token expired"}, []string{"token expired"}
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Error(diff)
 		}

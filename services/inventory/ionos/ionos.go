@@ -1,8 +1,7 @@
-// Package ionos reads one whole listing of servers and LANs from the IONOS Cloud API.
-// It promises that a listing is complete and consistent or an error, never a part, and
-// that no odd answer passes for an empty cloud. It refuses to retry, to decide
-// when to list or to judge addresses: that is the roster's. It only keeps the requests of a
-// minute within a budget. pages.go says how it is decided that a listing is whole.
+// Package ionos reads complete listings of servers and LANs from the IONOS Cloud API. It guarantees that
+// a listing is complete and consistent or an error, and that no unusual response is taken for an empty
+// cloud. It limits requests to a budget per minute. It does not retry, decide when to list, or evaluate
+// addresses: the roster does. pages.go explains how a listing is known to be complete.
 package ionos
 
 import (
@@ -35,31 +34,30 @@ const (
 
 const basePath = "/cloudapi/v6"
 
-// Pair is a LAN of a datacenter, by the cloud's identifiers.
+// Pair identifies a LAN of a datacenter.
 type Pair struct {
 	Datacenter string // UUID
-	LAN        string // a number, as the cloud writes it
+	LAN        string // a number in decimal notation
 }
 
-// Config says what to read, from where and as whom. Pairs, Registerer and one of
-// Token and TokenFile are mandatory.
+// Config configures a Client. Pairs, Registerer and one of Token and TokenFile are mandatory.
 type Config struct {
 	APIURL    string // https; with or without /cloudapi/v6; empty: DefaultAPIURL
-	CAFile    string // PEM, trusted instead of the system's roots; read once; empty: the system's
-	TokenFile string // read again for each request, so that a rotated token needs no restart
+	CAFile    string // PEM, trusted instead of the system's roots; read once; empty: the system's roots
+	TokenFile string // read for each request, so that a rotated token needs no restart
 	Token     string // used when there is no TokenFile
 	Pairs     []Pair
 
-	Timeout     time.Duration // of each request with its whole answer; 0: DefaultTimeout
-	PageSize    int           // servers asked for at once, 2 to 10000; 0: DefaultPageSize
-	Budget      int           // requests in any minute, all together, 2 or more; 0: DefaultBudget
-	MaxResponse int64         // bytes of one answer, unpacked; 0: DefaultMaxResponse
+	Timeout     time.Duration // for a request and its complete response; 0: DefaultTimeout
+	PageSize    int           // servers per page, 2 to 10000; 0: DefaultPageSize
+	Budget      int           // requests per minute, 2 or more; 0: DefaultBudget
+	MaxResponse int64         // bytes of a response, decompressed; 0: DefaultMaxResponse
 	UserAgent   string        // empty: slicefeed-inventory
-	Log         *slog.Logger  // nil: discarded
+	Log         *slog.Logger  // nil: no logs
 	Registerer  prometheus.Registerer
 }
 
-// Client reads listings; it is safe for concurrent use.
+// Client reads listings. It is safe for concurrent use.
 type Client struct {
 	api         *ionoscloud.APIClient
 	datacenters []datacenter
@@ -72,19 +70,19 @@ type Client struct {
 	log         *slog.Logger
 }
 
-// datacenter is one that is read, with its LANs in the order of the configuration.
+// datacenter is a datacenter to read, with its LANs in the order of the configuration.
 type datacenter struct {
 	id   string
 	lans []string
 }
 
-// New checks the configuration, all of it, and makes a client. It asks the cloud nothing
-// yet. It refuses IONOS_PINNED_CERT, with which the SDK replaces our transport by one that
-// verifies no chain; all other variables that the SDK reads on its own are without effect.
+// New validates the configuration, reports all problems, and returns a client. It sends no request. It
+// rejects IONOS_PINNED_CERT, with which the SDK replaces our transport by one that verifies no
+// certificate chain. All other variables that the SDK reads by itself have no effect.
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	if os.Getenv(ionoscloud.IonosPinnedCertEnvVar) != "" {
-		problems = append(problems, errors.New("IONOS_PINNED_CERT is set, which turns certificate verification off: unset it and give IONOS_CA_FILE instead"))
+		problems = append(problems, errors.New("IONOS_PINNED_CERT is set, which disables certificate verification; unset it and set IONOS_CA_FILE instead"))
 	}
 	base, err := parseAPIURL(cfg.APIURL)
 	problems = append(problems, err)
@@ -99,20 +97,20 @@ func New(cfg Config) (*Client, error) {
 		cfg.PageSize = DefaultPageSize
 	}
 	if cfg.PageSize < 2 || cfg.PageSize > 10000 {
-		// Pages overlap by one server (see pages.go), so one a page would never advance.
-		problems = append(problems, fmt.Errorf("page size %d: expected 2 to 10000", cfg.PageSize))
+		// Pages overlap by one server (see pages.go), so that pages of one server would never advance.
+		problems = append(problems, fmt.Errorf("page size is %d, want 2 to 10000", cfg.PageSize))
 	}
 	if cfg.Budget == 0 {
 		cfg.Budget = DefaultBudget
 	}
 	if cfg.Budget < 2 {
-		problems = append(problems, fmt.Errorf("budget of %d requests a minute: expected 2 or more", cfg.Budget))
+		problems = append(problems, fmt.Errorf("request budget is %d per minute, want 2 or more", cfg.Budget))
 	}
 	if cfg.Timeout < 0 || cfg.MaxResponse < 0 {
-		problems = append(problems, errors.New("the timeout and the largest response must not be negative"))
+		problems = append(problems, errors.New("timeout or maximum response size is negative"))
 	}
 	if cfg.Registerer == nil {
-		problems = append(problems, errors.New("no metrics registry given"))
+		problems = append(problems, errors.New("no metrics registry"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
@@ -142,8 +140,8 @@ func New(cfg Config) (*Client, error) {
 	if err := m.registerBudget(cfg.Registerer, c.budget); err != nil {
 		return nil, err
 	}
-	// The configuration is built by hand: NewConfiguration reads IONOS_LOG_LEVEL, whose
-	// "trace" writes the bearer token to stderr.
+	// Not by ionoscloud.NewConfiguration, which reads IONOS_LOG_LEVEL: at "trace" the SDK writes the
+	// bearer token to stderr.
 	c.api = ionoscloud.NewAPIClient(&ionoscloud.Configuration{
 		Host:       base.Host,
 		Scheme:     base.Scheme,
@@ -151,7 +149,7 @@ func New(cfg Config) (*Client, error) {
 		UserAgent:  orDefault(cfg.UserAgent, "slicefeed-inventory"),
 		LogLevel:   ionoscloud.Off,
 		Logger:     discardLogger{},
-		MaxRetries: 1, // counts attempts: the SDK's own pauses ignore what the cloud asks for
+		MaxRetries: 1, // attempts: the SDK's pauses between retries ignore Retry-After
 		HTTPClient: &http.Client{
 			Transport: &transport{
 				base:      baseTransport,
@@ -162,24 +160,24 @@ func New(cfg Config) (*Client, error) {
 				expiryLog: &expiryLogger{log: log, advice: token.advice()},
 				now:       time.Now,
 			},
-			// A redirect would carry the token to whatever host it names.
+			// A redirect would send the token to any host that it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	})
 	return c, nil
 }
 
-// parseAPIURL brings the address into the one form that the SDK does not spoil: it doubles the
-// base path after a slash, and guesses schemes.
+// parseAPIURL normalizes the URL for the SDK, which doubles the base path after a slash and guesses a
+// missing scheme.
 func parseAPIURL(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(orDefault(s, DefaultAPIURL)))
 	switch {
-	case err != nil: // its text repeats the URL, which may hold a password by mistake
-		return nil, errors.New("API URL: it cannot be parsed, expected https://host[:port]")
+	case err != nil: // the error repeats the URL, which may contain a password by mistake
+		return nil, errors.New("API URL cannot be parsed, want https://host[:port]")
 	case u.Scheme != "https" || u.Hostname() == "":
-		return nil, fmt.Errorf("API URL %q: expected https://host[:port], since the token is sent there", u.Redacted())
+		return nil, fmt.Errorf("API URL is %q, want https://host[:port], because the token is sent there", u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("API URL %q: expected neither user, query nor fragment", u.Redacted())
+		return nil, fmt.Errorf("API URL is %q, want neither user, query nor fragment", u.Redacted())
 	}
 	prefix := strings.TrimSuffix(strings.TrimRight(u.Path, "/"), basePath)
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Join("/", prefix, basePath)}, nil
@@ -187,21 +185,21 @@ func parseAPIURL(s string) (*url.URL, error) {
 
 var (
 	uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	// lanPattern is the number of a LAN without leading zeros, of which the cloud's int32 knows none.
+	// lanPattern matches the number of a LAN: the API's int32 has no leading zeros.
 	lanPattern = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
 )
 
-// groupByDatacenter gathers the LANs of each datacenter, so that its servers are read once.
+// groupByDatacenter collects the LANs of each datacenter, so that its servers are read once.
 func groupByDatacenter(pairs []Pair) ([]datacenter, error) {
 	var datacenters []datacenter
 	var problems []error
 	for _, p := range pairs {
 		id := strings.ToLower(p.Datacenter)
 		if !uuidPattern.MatchString(id) {
-			problems = append(problems, fmt.Errorf("datacenter %q: expected a UUID", p.Datacenter))
+			problems = append(problems, fmt.Errorf("datacenter is %q, want a UUID", p.Datacenter))
 		}
 		if _, err := strconv.ParseInt(p.LAN, 10, 32); err != nil || !lanPattern.MatchString(p.LAN) {
-			problems = append(problems, fmt.Errorf("LAN %q: expected the LAN's number, such as 2", p.LAN))
+			problems = append(problems, fmt.Errorf("LAN is %q, want its number, such as 2", p.LAN))
 		}
 		i := slices.IndexFunc(datacenters, func(d datacenter) bool { return d.id == id })
 		if i < 0 {
@@ -212,7 +210,7 @@ func groupByDatacenter(pairs []Pair) ([]datacenter, error) {
 		}
 	}
 	if len(pairs) == 0 {
-		problems = append(problems, errors.New("no pair of datacenter and LAN given"))
+		problems = append(problems, errors.New("no pair of datacenter and LAN"))
 	}
 	return datacenters, errors.Join(problems...)
 }
@@ -223,16 +221,16 @@ func readCA(file string) (*x509.CertPool, error) {
 	}
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read the API's CA: %w", err)
+		return nil, fmt.Errorf("read CA of the API: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("the API's CA file %s: expected a certificate in PEM form", file)
+		return nil, fmt.Errorf("CA file %s of the API has no certificate in PEM form", file)
 	}
 	return pool, nil
 }
 
-// discardLogger takes what the SDK would log by itself.
+// discardLogger drops what the SDK would log by itself.
 type discardLogger struct{}
 
 func (discardLogger) Printf(string, ...any) {}

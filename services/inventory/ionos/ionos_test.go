@@ -168,12 +168,12 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "9999999999"}} }, `"9999999999"`},
 		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "02"}} }, `"02"`},
 		"no token":                          {func(c *Config) { c.Token = "" }, "IONOS_TOKEN_FILE or IONOS_TOKEN"},
-		"two tokens":                        {func(c *Config) { c.TokenFile = "/x" }, "expected one"},
-		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "one bare token"},
+		"two tokens":                        {func(c *Config) { c.TokenFile = "/x" }, "both set"},
+		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "bare token"},
 		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
 		"a CA that is none":                 {func(c *Config) { c.CAFile = rubbish }, "PEM"},
-		"a page of one":                     {func(c *Config) { c.PageSize = 1 }, "page size 1"},
-		"a budget of one":                   {func(c *Config) { c.Budget = 1 }, "budget of 1 "},
+		"a page of one":                     {func(c *Config) { c.PageSize = 1 }, "page size is 1"},
+		"a budget of one":                   {func(c *Config) { c.Budget = 1 }, "budget is 1 "},
 		"no registry":                       {func(c *Config) { c.Registerer = nil }, "registry"},
 	} {
 		t.Run(name, func(t *testing.T) {

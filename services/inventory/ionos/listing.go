@@ -14,12 +14,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// List reads one whole, consistent listing of all pairs, or gives an error. A server
-// whose data cannot be read is in the listing's Bad, and not among its Servers. Servers are
-// sorted by ID. A state such as BUSY means only that a change is pending, and is not looked at.
+// List reads a complete, consistent listing of all pairs, or returns an error. A server whose data is
+// invalid is in the listing's Bad and not among its Servers. Servers are sorted by ID. States such as
+// BUSY only mean that a change is pending, and are ignored.
 func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 	out := roster.Listing{Bad: make(map[string]string)}
-	datacenterOf := make(map[string]string) // server ID → datacenter
+	datacenterOf := make(map[string]string) // by server ID
 	for _, dc := range c.datacenters {
 		servers, err := c.listServers(ctx, dc)
 		if err != nil {
@@ -27,7 +27,7 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 		}
 		for _, s := range servers {
 			if other, ok := datacenterOf[s.ID]; ok {
-				return roster.Listing{}, fmt.Errorf("server %s is listed by datacenter %s and by %s", truncate(s.ID), other, dc.id)
+				return roster.Listing{}, fmt.Errorf("server %s is in datacenter %s and in %s", truncate(s.ID), other, dc.id)
 			}
 			datacenterOf[s.ID] = dc.id
 			if s.err != nil {
@@ -36,8 +36,8 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 				out.Servers = append(out.Servers, s.Server)
 			}
 		}
-		// The LANs come second: an address is put on its NICs before it is declared as
-		// failover, so that of an address seen above the declaration is seen here.
+		// LANs come after servers: an address is added to its NICs before the LAN declares it as failover.
+		// The declaration of an address that was read above is therefore never missed.
 		for _, lan := range dc.lans {
 			failover, err := c.readFailover(ctx, dc.id, lan)
 			if err != nil {
@@ -53,8 +53,8 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 	return out, nil
 }
 
-// readFailover reads the addresses that a LAN declares as shared. One that cannot be read
-// fails the call: without it, an address of several servers could be taken for one's own.
+// readFailover reads the addresses that a LAN declares as shared. An invalid one is an error: without it,
+// an address of several servers could be taken for the address of one.
 func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
 	lan, err := c.readLAN(ctx, dc, number)
 	if err != nil || lan.IpFailover == nil {
@@ -63,7 +63,7 @@ func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.A
 	var out []netip.Addr
 	for _, f := range *lan.IpFailover {
 		if f.Ip == nil {
-			return nil, errors.New("a failover group has no address")
+			return nil, errors.New("failover group without address")
 		}
 		addr, err := parseAddress(*f.Ip)
 		if err != nil {
@@ -88,43 +88,43 @@ func (c *Client) readLAN(ctx context.Context, dc, number string) (*ionoscloud.La
 		return nil, err
 	}
 	if lan.Properties == nil {
-		return nil, errors.New("the answer has no properties")
+		return nil, errors.New("response without properties")
 	}
 	return lan.Properties, nil
 }
 
-// What is kept of a server at most. One that has more is listed as unusable.
+// Limits of a server's data. A server that exceeds them is invalid.
 const (
 	maxTextLength = 1024 // bytes of an ID or a name
-	maxNICs       = 32   // on the LANs that are read
+	maxNICs       = 32   // on the configured LANs
 	maxAddresses  = 256  // of a NIC
 )
 
-// convertServer takes what matters of a server. Every field of the SDK may be nil.
+// convertServer converts a server of the SDK, any of whose fields may be nil.
 func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 	out := roster.Server{ID: serverID(s), Datacenter: dc.id}
 	switch {
 	case !uuidPattern.MatchString(out.ID):
-		return out, errors.New("its id is no UUID")
+		return out, errors.New("id is not a UUID")
 	case s.Type == nil || *s.Type != ionoscloud.SERVER:
-		return out, errors.New("it is not of the type server")
+		return out, errors.New("type is not server")
 	case s.Properties == nil:
-		return out, errors.New("it has no properties")
+		return out, errors.New("no properties")
 	case s.Entities == nil || s.Entities.Nics == nil || s.Entities.Nics.Items == nil:
-		return out, errors.New("its NICs are not told") // other than told to be none
+		return out, errors.New("no list of NICs") // an empty list is valid
 	}
 	if s.Properties.Name != nil {
 		if len(*s.Properties.Name) > maxTextLength {
-			return out, fmt.Errorf("its name has %d bytes, want %d at most", len(*s.Properties.Name), maxTextLength)
+			return out, fmt.Errorf("name has %d bytes, want at most %d", len(*s.Properties.Name), maxTextLength)
 		}
 		out.Name = *s.Properties.Name
 	}
 	nics := s.Entities.Nics
 	if nics.Links != nil && nics.Links.Next != nil && *nics.Links.Next != "" {
-		return out, errors.New("not all of its NICs are told")
+		return out, errors.New("list of NICs is incomplete")
 	}
 	if nics.Limit != nil && *nics.Limit > 0 && float32(len(*nics.Items)) >= *nics.Limit {
-		return out, fmt.Errorf("its list of NICs is full at %g: there may be more", *nics.Limit)
+		return out, fmt.Errorf("list of NICs is full at %g, there may be more", *nics.Limit)
 	}
 	for i, n := range *nics.Items {
 		nic, onLAN, err := convertNIC(n, dc.lans)
@@ -133,7 +133,7 @@ func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 		}
 		if onLAN {
 			if len(out.NICs) == maxNICs {
-				return roster.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("it has more than %d NICs on the LANs", maxNICs)
+				return roster.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("more than %d NICs on the LANs", maxNICs)
 			}
 			out.NICs = append(out.NICs, nic)
 		}
@@ -141,18 +141,19 @@ func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 	return out, nil
 }
 
-// convertNIC takes a NIC, and whether it is on one of the LANs: what others bear is not read.
+// convertNIC converts a NIC and reports whether it is on one of the LANs. Addresses on other LANs are
+// not read.
 func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 	var out roster.NIC
 	if n.Id == nil || *n.Id == "" || len(*n.Id) > maxTextLength {
-		return out, false, errors.New("it has no id, or one that is too long")
+		return out, false, errors.New("id is missing or too long")
 	}
 	out.ID = *n.Id
 	switch {
 	case n.Type == nil || *n.Type != ionoscloud.NIC:
-		return out, false, errors.New("it is not of the type nic")
+		return out, false, errors.New("type is not nic")
 	case n.Properties == nil || n.Properties.Lan == nil:
-		return out, false, errors.New("its LAN is not told")
+		return out, false, errors.New("no LAN")
 	}
 	out.LAN = strconv.Itoa(int(*n.Properties.Lan))
 	if !slices.Contains(lans, out.LAN) {
@@ -160,7 +161,7 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 	}
 	for _, list := range []*[]string{n.Properties.Ips, n.Properties.Ipv6Ips} {
 		if list == nil {
-			continue // it has none yet
+			continue // no address of this family yet
 		}
 		for _, text := range *list {
 			addr, err := parseAddress(text)
@@ -171,7 +172,7 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 				continue
 			}
 			if len(out.Addresses) == maxAddresses {
-				return roster.NIC{ID: out.ID}, false, fmt.Errorf("it has more than %d addresses", maxAddresses)
+				return roster.NIC{ID: out.ID}, false, fmt.Errorf("more than %d addresses", maxAddresses)
 			}
 			out.Addresses = append(out.Addresses, addr)
 		}
@@ -182,7 +183,7 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 func parseAddress(text string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q is no IP address", truncate(text))
+		return netip.Addr{}, fmt.Errorf("%q is not an IP address", truncate(text))
 	}
 	return addr.Unmap(), nil
 }

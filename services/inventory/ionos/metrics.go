@@ -13,7 +13,7 @@ type metrics struct {
 	duration    prometheus.Histogram
 	budgetWait  prometheus.Counter
 	lastListing prometheus.Gauge
-	// Vectors without labels: unlike plain gauges they are absent, not zero, while unknown.
+	// Vectors without labels are absent while unknown; plain gauges would be zero.
 	remaining *prometheus.GaugeVec
 	expiry    *prometheus.GaugeVec
 }
@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Unix time at which the token in use expires; absent if the token does not contain it.",
 		}, nil),
 	}
-	for _, code := range []string{"200", "error"} { // so that they are there, at 0, before the first
+	for _, code := range []string{"200", "error"} { // exported as 0 before the first request
 		m.requests.WithLabelValues(code)
 	}
 	return m, errors.Join(
@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	)
 }
 
-// registerBudget has it shown how many requests a budget would let through at once.
+// registerBudget registers the number of requests that a budget allows now.
 func (m *metrics) registerBudget(reg prometheus.Registerer, b *budget) error {
 	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: "inventory_ionos", Name: "budget_remaining",

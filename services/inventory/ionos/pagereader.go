@@ -13,31 +13,31 @@ import (
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
 
-// The SDK reads a whole answer and then decodes it, which holds both, and its types take several
-// times what the text does. Measured with v6.3.11 as the process's peak (VmHWM): 375 MB for a page of
+// The SDK reads a complete response and then decodes it. It holds both, and its types take several times
+// the size of the text. Measured with v6.3.11 as the peak of the process (VmHWM): 375 MB for a page of
 // 63 MiB of usual servers, 3.5 GB (2.2 GB live) for one of empty servers, which take 3 bytes each.
-// So the transport takes the servers out of a page while it is read, one at a time, and leaves the
-// SDK the rest.
+// Therefore the transport extracts the servers of a page one by one while it is read, and leaves the rest
+// to the SDK.
 
-// What may be held of an answer at a time, in bytes.
+// Limits of what is held in memory of a response, in bytes.
 const (
 	maxServerBytes = 256 << 10 // of one server; real ones have about 10 KB
-	maxOtherBytes  = 1 << 20   // of any answer that is no page of servers, and of the rest of a page
+	maxOtherBytes  = 1 << 20   // of a response that is not a page of servers, and of the rest of a page
 )
 
 var errNotJSON = errors.New("unexpected end of JSON input")
 
-// serverSink takes a server of a page. Its error ends the reading.
+// serverSink receives a server of a page. Its error ends the reading.
 type serverSink func(ionoscloud.Server) error
 
 type serverSinkKey struct{}
 
-// withServerSink returns a context in which the servers of a page go to the sink.
+// withServerSink returns a context in which the transport passes the servers of a page to the sink.
 func withServerSink(ctx context.Context, sink serverSink) context.Context {
 	return context.WithValue(ctx, serverSinkKey{}, sink)
 }
 
-// limitBody limits the body of an answer, and has the servers of a page taken out of it.
+// limitBody limits the body of a response, and extracts the servers of a page from it.
 func limitBody(r *http.Response, limit int64) io.ReadCloser {
 	sink, isPage := r.Request.Context().Value(serverSinkKey{}).(serverSink)
 	if !isPage || r.StatusCode >= 300 || !strings.Contains(strings.ToLower(r.Header.Get("Content-Type")), "json") {
@@ -47,7 +47,7 @@ func limitBody(r *http.Response, limit int64) io.ReadCloser {
 	return &pageBody{ReadCloser: &limitedBody{ReadCloser: r.Body, remaining: limit, limit: limit}, sink: sink}
 }
 
-// pageBody is the body of a page. What is read from it has no servers any more.
+// pageBody is the body of a page. Reading it returns the page without its servers.
 type pageBody struct {
 	io.ReadCloser
 
@@ -66,14 +66,14 @@ func (s *pageBody) Read(p []byte) (int, error) {
 	return s.rest.Read(p)
 }
 
-// extractServers reads a page to its end and returns it without its servers, which the sink got.
+// extractServers reads a complete page, passes its servers to the sink and returns the rest.
 func extractServers(body io.Reader, sink serverSink) (rest []byte, err error) {
 	p := &pageReader{input: &limitedInput{Reader: body}, sink: sink}
 	p.decoder = json.NewDecoder(p.input)
 	err = p.readPage()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		if p.decoder.InputOffset() == 0 && p.input.read == 0 {
-			return nil, nil // the SDK takes an empty answer for success, and we find it empty
+			return nil, nil // the SDK accepts an empty response, and checkIdentity then rejects it
 		}
 		err = fmt.Errorf("%w (%w)", errNotJSON, err)
 	}
@@ -100,7 +100,7 @@ func (p *pageReader) readPage() error {
 		p.rest.WriteString("null")
 		return p.expectEnd()
 	case token != json.Delim('{'):
-		return fmt.Errorf("the answer is no object but %.40v", token)
+		return fmt.Errorf("response is not an object but %.40v", token)
 	}
 	p.rest.WriteByte('{')
 	for p.hasMore() {
@@ -108,7 +108,7 @@ func (p *pageReader) readPage() error {
 		if err != nil {
 			return err
 		}
-		name, _ := token.(string) // a key is always one
+		name, _ := token.(string) // a key is always a string
 		if err := p.readMember(name); err != nil {
 			return err
 		}
@@ -123,12 +123,12 @@ func (p *pageReader) readPage() error {
 func (p *pageReader) expectEnd() error {
 	p.limitNext(maxOtherBytes)
 	if _, err := p.decoder.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("something follows the answer: %w", err)
+		return fmt.Errorf("trailing data after the response: %w", err)
 	}
 	return nil
 }
 
-// readMember reads one member of the page. Like encoding/json, it does not mind the case of names.
+// readMember reads a member of the page. Like encoding/json, it ignores the case of names.
 func (p *pageReader) readMember(name string) error {
 	if p.rest.Len() > 1 {
 		p.rest.WriteByte(',')
@@ -147,14 +147,14 @@ func (p *pageReader) readMember(name string) error {
 		return err
 	}
 	if p.rest.Write(value); p.rest.Len() > maxOtherBytes {
-		return fmt.Errorf("the answer without its servers is longer than %d bytes", maxOtherBytes)
+		return fmt.Errorf("response without its servers is longer than %d bytes", maxOtherBytes)
 	}
 	return nil
 }
 
 func (p *pageReader) readItems() error {
 	if p.itemsRead {
-		return errors.New("the answer has its items twice")
+		return errors.New("response has items twice")
 	}
 	p.itemsRead = true
 	p.limitNext(maxServerBytes)
@@ -166,7 +166,7 @@ func (p *pageReader) readItems() error {
 		p.rest.WriteString("null")
 		return nil
 	case token != json.Delim('['):
-		return fmt.Errorf("the items are no list but %.40v", token)
+		return fmt.Errorf("items are not a list but %.40v", token)
 	}
 	for p.hasMore() {
 		p.limitNext(maxServerBytes)
@@ -196,7 +196,7 @@ func (p *pageReader) hasMore() bool {
 	return p.decoder.More()
 }
 
-// limitNext bounds what is read, and so held, for the next token or value.
+// limitNext limits how much is read, and thus held, for the next token or value.
 func (p *pageReader) limitNext(bytes int64) {
 	p.input.partLimit, p.input.limit = bytes, p.decoder.InputOffset()+bytes
 }
@@ -210,7 +210,7 @@ type limitedInput struct {
 
 func (w *limitedInput) Read(b []byte) (int, error) {
 	if w.read >= w.limit {
-		return 0, fmt.Errorf("a part of the answer is longer than %d bytes", w.partLimit)
+		return 0, fmt.Errorf("part of the response is longer than %d bytes", w.partLimit)
 	}
 	n, err := w.Reader.Read(b[:min(int64(len(b)), w.limit-w.read)])
 	w.read += int64(n)

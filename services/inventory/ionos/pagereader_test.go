@@ -154,10 +154,10 @@ func TestExtractServers(t *testing.T) {
 		{``, ``, ""},
 		{`{"items":[{"id":"a"}`, "", "unexpected end of JSON input"},
 		{`{"items":[{"id":"a"}],"items":[]}`, "", "twice"},
-		{`{"items":[]} {"items":[]}`, "", "something follows"},
-		{`{"items":{}}`, "", "no list"},
+		{`{"items":[]} {"items":[]}`, "", "trailing data"},
+		{`{"items":{}}`, "", "not a list"},
 		{`{"items":[{"id":7}]}`, "", "cannot unmarshal number"},
-		{`[]`, "", "no object"},
+		{`[]`, "", "not an object"},
 		{`<html>`, "", "invalid character"},
 		{`{"items":[],}`, "", "invalid character"},
 	} {
@@ -209,7 +209,7 @@ func TestLimitsServerSize(t *testing.T) {
 		}
 	}
 	c := newOfflineClient(t, Config{PageSize: 2}, serveFixed(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3)), plainLANJSON))
-	if _, err := c.List(t.Context()); err == nil || !strings.Contains(err.Error(), "more than the 2 servers") {
+	if _, err := c.List(t.Context()); err == nil || !strings.Contains(err.Error(), "more than the requested 2 servers") {
 		t.Errorf("got %v", err)
 	}
 }

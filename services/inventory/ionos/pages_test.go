@@ -167,7 +167,7 @@ func TestPersistentlyInconsistentPagesAreAnError(t *testing.T) {
 	cfg, _ := startCloud(t, p)
 	cfg.PageSize = 4
 	_, err := newTestClient(t, cfg).List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "do not fit") || p.requests != 4 {
+	if err == nil || !strings.Contains(err.Error(), "inconsistent pages") || p.requests != 4 {
 		t.Errorf("got %v after %d requests", err, p.requests)
 	}
 }

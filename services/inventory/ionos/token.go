@@ -9,36 +9,35 @@ import (
 	"strings"
 )
 
-// tokenSource is a file that is read anew each time, or a fixed token. No error of its
-// own contains any of the token.
+// tokenSource is a file that is read each time, or a fixed token. Its errors never contain the token.
 type tokenSource struct {
 	file, fixed string
 }
 
-// String says where the token comes from, for messages that tell people what to check.
+// String returns where the token comes from.
 func (t tokenSource) String() string {
 	if t.file != "" {
-		return "the file " + t.file + " (IONOS_TOKEN_FILE)"
+		return "file " + t.file + " (IONOS_TOKEN_FILE)"
 	}
-	return "the variable IONOS_TOKEN"
+	return "variable IONOS_TOKEN"
 }
 
-// advice says how to replace it.
+// advice explains how to replace the token.
 func (t tokenSource) advice() string {
 	if t.file != "" {
-		return "make a new token and write it into " + t.String() + ", which is read again at each request"
+		return "create a new token and write it to " + t.String() + ", which is read for each request"
 	}
-	return "make a new token, set " + t.String() + " to it and start again; a token in IONOS_TOKEN_FILE is replaced without a restart"
+	return "create a new token, set " + t.String() + " and restart; a token in IONOS_TOKEN_FILE needs no restart"
 }
 
-// check finds what can be found without the cloud. A file may come later: secrets are
-// often mounted after the start.
+// check reports what is wrong before any request. A file may be missing, because Secrets are often
+// mounted after the start.
 func (t tokenSource) check() error {
 	switch {
 	case t.file == "" && t.fixed == "":
-		return errors.New("no token: give IONOS_TOKEN_FILE or IONOS_TOKEN")
+		return errors.New("no token; set IONOS_TOKEN_FILE or IONOS_TOKEN")
 	case t.file != "" && t.fixed != "":
-		return errors.New("IONOS_TOKEN and IONOS_TOKEN_FILE are both given: expected one")
+		return errors.New("IONOS_TOKEN and IONOS_TOKEN_FILE are both set; unset one")
 	case t.file == "":
 		_, err := t.read()
 		return err
@@ -53,7 +52,7 @@ func (t tokenSource) read() (string, error) {
 		if err != nil {
 			return "", t.readError(err)
 		}
-		defer f.Close() //nolint:errcheck // it is only read
+		defer f.Close() //nolint:errcheck // only read
 		b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 		if err != nil {
 			return "", t.readError(err)
@@ -62,15 +61,15 @@ func (t tokenSource) read() (string, error) {
 	}
 	s = strings.TrimSpace(s)
 	if s == "" {
-		return "", fmt.Errorf("%s holds no token", t)
+		return "", fmt.Errorf("%s is empty, want a token", t)
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("%s holds something else than one bare token", t)
+		return "", fmt.Errorf("%s has spaces or control characters, want a bare token", t)
 	}
 	return s, nil
 }
 
-// readError words an error without "token:", after which a log may remove what looks secret.
+// readError avoids the text "token:", because log processors may redact what follows it.
 func (t tokenSource) readError(err error) error {
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		err = of.Err

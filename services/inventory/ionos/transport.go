@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// exchange is what a call learns of its response beside what the SDK passes on.
+// exchange is what a call learns of its request and response beyond what the SDK returns.
 type exchange struct {
 	status        int
 	location      string
-	token         string        // as sent, to keep it out of messages
-	waitRequested bool          // the cloud asked us to wait
-	wait          time.Duration // for how long
+	token         string        // as sent, to redact it in messages
+	waitRequested bool          // the API requested a pause
+	wait          time.Duration // length of the pause
 }
 
 type exchangeKey struct{}
 
-// transport stands below the SDK and mends what cannot be configured there: it sets the
-// token afresh, bounds the response (see stream.go), keeps connections, and reads the headers.
+// transport does what the SDK cannot be configured to do: it reads the token for each request, limits
+// responses (see pagereader.go), reuses connections and reads headers.
 type transport struct {
 	base      http.RoundTripper
 	token     tokenSource
@@ -50,8 +50,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Del("X-Contract-Number") // the SDK takes it from the environment, at each request
-	r.Close = false                   // the SDK asks for a new TLS handshake at each request
+	r.Header.Del("X-Contract-Number") // the SDK takes it from the environment at each request
+	r.Close = false                   // the SDK requests a new TLS handshake at each request
 
 	start := t.now()
 	resp, err := t.base.RoundTrip(r)
@@ -61,18 +61,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	x.status, x.location = resp.StatusCode, resp.Header.Get("Location")
 	x.wait, x.waitRequested = parseRetryAfter(resp.StatusCode, resp.Header, t.now())
-	// Of a date in Retry-After the SDK makes an error, and forgets to close the body.
+	// If Retry-After is a date, the SDK returns an error and does not close the body.
 	resp.Header.Del("Retry-After")
 	t.clock.recordDate(resp.Header, t.now())
 	t.metrics.observeRequest(codeLabel(resp.StatusCode), t.now().Sub(start))
 	t.metrics.setRateLimit(resp.Header.Get("X-RateLimit-Remaining"))
-	resp.Request = r // the SDK's own, which has our context
+	resp.Request = r // the SDK's copy has our context
 	resp.Body = limitBody(resp, t.limit)
 	return resp, nil
 }
 
-// limitedBody fails, rather than ends, when the body is longer than allowed: a body that
-// merely ended there could pass for a whole one.
+// limitedBody returns an error if the body is longer than allowed. A body that merely ended at the limit
+// could be taken for a complete one, as with io.LimitReader.
 type limitedBody struct {
 	io.ReadCloser
 
@@ -85,12 +85,12 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.remaining -= int64(n); b.remaining < 0 {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", b.limit)
+		return 0, fmt.Errorf("response is longer than %d bytes", b.limit)
 	}
 	return n, err
 }
 
-// codeLabel keeps the metric's label bounded whatever a server invents.
+// codeLabel limits the values of the metric's label, whatever a server sends.
 func codeLabel(status int) string {
 	if http.StatusText(status) == "" {
 		return "other"
@@ -98,7 +98,7 @@ func codeLabel(status int) string {
 	return strconv.Itoa(status)
 }
 
-// withExchange returns a context in which the transport notes what it sees.
+// withExchange returns a context in which the transport records the exchange.
 func withExchange(ctx context.Context) (context.Context, *exchange) {
 	x := new(exchange)
 	return context.WithValue(ctx, exchangeKey{}, x), x

@@ -165,15 +165,15 @@ func TestMetrics(t *testing.T) {
 		t.Fatal("no error")
 	}
 	want := `
-# HELP slicefeed_inventory_ionos_rate_limit_remaining Requests that the cloud API still allows, as its last answer said.
+# HELP slicefeed_inventory_ionos_rate_limit_remaining Number of requests that the IONOS API still allows, according to its last response.
 # TYPE slicefeed_inventory_ionos_rate_limit_remaining gauge
 slicefeed_inventory_ionos_rate_limit_remaining 41
-# HELP slicefeed_inventory_ionos_requests_total Requests to the cloud API by HTTP status code; error: no answer.
+# HELP slicefeed_inventory_ionos_requests_total Number of requests to the IONOS API, by HTTP status code; error: no response.
 # TYPE slicefeed_inventory_ionos_requests_total counter
 slicefeed_inventory_ionos_requests_total{code="200"} 1
 slicefeed_inventory_ionos_requests_total{code="503"} 1
 slicefeed_inventory_ionos_requests_total{code="error"} 0
-# HELP slicefeed_inventory_ionos_token_expiry_timestamp_seconds When the token last used expires; absent while it does not say.
+# HELP slicefeed_inventory_ionos_token_expiry_timestamp_seconds Unix time at which the token in use expires; absent if the token does not contain it.
 # TYPE slicefeed_inventory_ionos_token_expiry_timestamp_seconds gauge
 slicefeed_inventory_ionos_token_expiry_timestamp_seconds 1.9e+09
 `
