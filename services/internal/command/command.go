@@ -37,6 +37,9 @@ type Component[C any] struct {
 	// error is a configuration error.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
+	// LogSettings returns the settings of the log of serve, which is JSON at level info without it.
+	LogSettings func(cfg *C) logging.Settings
+
 	// Subcommands are additional commands with the configuration of serve.
 	Subcommands []Subcommand[C]
 
@@ -112,7 +115,7 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	root.AddCommand(
 		c.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				log := logging.New(cmd.ErrOrStderr(), slog.LevelInfo)
+				log := c.newLogger(cfg, cmd.ErrOrStderr())
 				logging.CaptureGlobalLoggers(log)
 				service, err := c.buildService(cfg, log)
 				if err != nil {
@@ -190,6 +193,14 @@ func unknownCommandError(root *cobra.Command, name string) error {
 		advice = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return fmt.Errorf("unknown command %q; %s", name, advice)
+}
+
+func (c Component[C]) newLogger(cfg *C, w io.Writer) *slog.Logger {
+	var s logging.Settings
+	if c.LogSettings != nil {
+		s = c.LogSettings(cfg)
+	}
+	return s.NewLogger(w)
 }
 
 func (c Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {

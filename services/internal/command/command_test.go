@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 type testConfig struct {
 	Name  string `flag:"name" required:"true" help:"a name"`
 	Count int    `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
+	Log   logging.Settings
 }
 
 type countConfig struct {
@@ -42,6 +44,9 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"serve runs a valid configuration", []string{"serve", "--name=a"}, nil, nil, 0, true, nil},
 		{"serve reads the environment", []string{"serve"}, map[string]string{"NAME": "a"}, nil, 0, true, nil},
+		{"serve logs JSON", []string{"serve", "--name=a"}, nil, nil, 0, true, []string{`"level":"INFO","msg":"starting"`}},
+		{"serve logs as configured", []string{"serve", "--name=a", "--log-level=debug"}, map[string]string{"LOG_FORMAT": "text"}, nil, 0, true, []string{"level=DEBUG msg=built", "level=INFO msg=starting"}},
+		{"serve reports an invalid log level", []string{"serve", "--name=a", "--log-level=verbose"}, nil, nil, 2, false, []string{`LOG_LEVEL="verbose"`, "debug, info, warn, error"}},
 		{"check-config does not run", []string{"check-config", "--name=a"}, nil, nil, 0, false, []string{"configuration is valid"}},
 		{"serve reports all problems", []string{"serve", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
 		{"check-config reports all problems", []string{"check-config", "--count=11"}, nil, nil, 2, false, []string{"NAME is not set", `COUNT="11"`}},
@@ -72,7 +77,11 @@ func TestCommandLine(t *testing.T) {
 			ran := false
 			component := Component[testConfig]{
 				Name: "component", Version: "v1.2.3", Commit: "0123abc", ForbiddenEnv: []string{"OTHER_TOKEN"},
-				Build: func(*testConfig, *slog.Logger) (Service, error) { return fakeService{&ran}, tt.build },
+				LogSettings: func(cfg *testConfig) logging.Settings { return cfg.Log },
+				Build: func(_ *testConfig, log *slog.Logger) (Service, error) {
+					log.Debug("built")
+					return fakeService{&ran}, tt.build
+				},
 				Standalone: []StandaloneCommand{NewStandalone("measure", "Measure", func(_ context.Context, call Invocation[countConfig]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
 					return err

@@ -6,18 +6,12 @@ package logging
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 )
-
-// New returns a logger that writes JSON lines.
-func New(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
-}
 
 // CaptureGlobalLoggers makes log the logger of the whole process: of slog's default, klog and grpc.
 // Call it once, first in main, because grpc's logger cannot be replaced safely while grpc is in use

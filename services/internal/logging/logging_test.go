@@ -14,7 +14,7 @@ import (
 func TestCapturesKlogAndGRPC(t *testing.T) {
 	var out bytes.Buffer
 	before := slog.Default()
-	CaptureGlobalLoggers(New(&out, slog.LevelInfo))
+	CaptureGlobalLoggers(Settings{}.NewLogger(&out))
 	t.Cleanup(func() { slog.SetDefault(before); klog.ClearLogger() })
 
 	slog.Info("ours")

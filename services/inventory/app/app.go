@@ -24,6 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -38,6 +39,7 @@ func Component(version string) command.Component[Config] {
 		Short:        "Publishes the worker nodes of the secured cluster and their private addresses",
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
+		LogSettings:  func(cfg *Config) logging.Settings { return cfg.Log },
 		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildInventory(cfg, version, log) },
 		Subcommands: []command.Subcommand[Config]{
 			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Run: func(ctx context.Context, inv command.Invocation[Config]) error {

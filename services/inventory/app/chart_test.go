@@ -55,6 +55,8 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"SOURCE_KIND":          {[]string{"service", "static"}, []string{"nodes"}},
 		"NODE_SELECTOR":        {[]string{"pool in (a,b),!spot"}, nil},
 		"CORDONED":             {[]string{"drain"}, []string{"evict"}},
+		"LOG_LEVEL":            {[]string{"debug", "error"}, []string{"DEBUG", "trace"}},
+		"LOG_FORMAT":           {[]string{"json", "text"}, []string{"logfmt"}},
 		"WORKLOAD":             {[]string{"ingress/app=gateway", "a1/app in (x,y)"}, []string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"}},
 		"SOURCE_SERVICE":       {[]string{"shop/web"}, []string{"shop", "shop/", "/web", "Shop/web", "shop/web/x"}},
 		"INVENTORY_STATIC":     {[]string{"[]"}, nil},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
@@ -52,6 +53,8 @@ type Config struct {
 	KeyFile     string `flag:"tls-key-file" required:"true" placeholder:"file" group:"Link" help:"PEM private key of the certificate; reloaded on change"`
 	PeerCAFile  string `flag:"tls-peer-ca-file" required:"true" placeholder:"file" group:"Link" help:"PEM of the CAs that sign the *subscribers'* certificates; reloaded on change"`
 	ClientsFile string `flag:"allowed-clients-file" required:"true" placeholder:"file" group:"Link" help:"YAML list of allowed clients, each with SAN, role and view; reloaded on change"`
+
+	Log logging.Settings `group:"Log"`
 }
 
 // Validate reports every problem that involves more than one setting or needs parsing.

@@ -29,6 +29,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
@@ -52,6 +53,7 @@ func Component(version string) command.Component[Config] {
 		Short:        "Keeps EndpointSlices in sync with the healthy nodes of an inventory",
 		Version:      version,
 		ForbiddenEnv: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
+		LogSettings:  func(cfg *Config) logging.Settings { return cfg.Log },
 		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildWriter(cfg, version, log) },
 		Subcommands: []command.Subcommand[Config]{
 			{Use: "plan", Short: "Show what would be written and why, without writing", Run: func(ctx context.Context, inv command.Invocation[Config]) error {

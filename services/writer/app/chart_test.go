@@ -72,6 +72,8 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"SHRINK_WINDOW":             {[]string{"0", "0s", "90s"}, []string{"60", "long"}},
 		"MAX_STALENESS":             {[]string{"15m", "24h"}, []string{"15", "1d"}},
 		"STORE_KIND":                {[]string{"memory"}, []string{"etcd"}},
+		"LOG_LEVEL":                 {[]string{"debug", "error"}, []string{"DEBUG", "trace"}},
+		"LOG_FORMAT":                {[]string{"json", "text"}, []string{"logfmt"}},
 	}
 	accepts := func(setting, value string) (schema, component bool) {
 		schema, err := chart.Accepts(&Config{}, setting, value)

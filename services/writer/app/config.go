@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
@@ -55,6 +56,8 @@ type Config struct {
 	Store string `flag:"store-kind" default:"kubernetes" enum:"kubernetes,kubectl,memory" group:"Running" help:"kubernetes writes (kubectl is its old name); memory prints what it would write: a dry run"`
 	Admin string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Running" help:"/metrics, /livez and /readyz"`
 	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Running" help:"/statusz, /debug/pprof and gRPC channelz; keep it on loopback"`
+
+	Log logging.Settings `group:"Log"`
 }
 
 // ZoneMapping maps a zone of the secured cluster to its name in the consuming cluster.

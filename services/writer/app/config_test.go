@@ -61,6 +61,8 @@ func TestConfigValidation(t *testing.T) {
 		{"* and other namespaces", map[string]string{"WATCH_NAMESPACES": "*,web"}, []string{"WATCH_NAMESPACES"}},
 		{"the listener needs its files", map[string]string{"LISTEN_ADDRESS": ":9443"}, []string{"LISTEN_CERT_FILE", "LISTEN_KEY_FILE", "CLIENT_CA_FILE", "ALLOWED_CLIENTS_FILE"}},
 		{"files of the listener without one", map[string]string{"CLIENT_CA_FILE": "ca.pem"}, []string{"CLIENT_CA_FILE", "LISTEN_ADDRESS"}},
+		{"the log can be more verbose", map[string]string{"LOG_LEVEL": "debug", "LOG_FORMAT": "text"}, nil},
+		{"unknown log level and format", map[string]string{"LOG_LEVEL": "verbose", "LOG_FORMAT": "xml"}, []string{`LOG_LEVEL="verbose": want one of debug, info, warn, error`, `LOG_FORMAT="xml": want one of json, text`}},
 		{"zones are mapped in pairs", map[string]string{"ZONE_MAP": "de/fra"}, []string{"ZONE_MAP"}},
 		{"every problem is reported", map[string]string{
 			"INVENTORY_ADDRESS": "", "SECURED_SUBNET_CIDR": "everywhere", "ALLOWED_PORTS": "90000", "TARGET_PORT": "0x50",
