@@ -64,7 +64,7 @@ func (s *story) label(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sayf("Someone mistypes an annotation. The Service keeps the settings that it had, and is told:")
+	s.sayf("Someone mistypes an annotation. The Service keeps its previous settings, and an Event says so:")
 	s.quote(event.Type + " " + event.Reason + ": " + event.Note)
 	if are := pair.AreJust(pair.Ready, all...); !are(fleet.Of(cart)) {
 		return fmt.Errorf("a mistyped annotation changed the slices: %s", pair.Describe(fleet.Of(cart)))

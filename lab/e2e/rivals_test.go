@@ -37,7 +37,7 @@ func TestTwoInstallationsOfOneClassDoNotFight(t *testing.T) {
 	f.step("the second says so and writes nothing", func(f *fleet) {
 		f.must(rival.Start(f.ctx()))
 		f.metric(rival, leads, equals(1))
-		f.t.Log(f.tells(cart, "OtherWriter", "namespace "+pair.Namespace, "CLASS").Note)
+		f.t.Log(f.tells(cart, "OwnedByOtherWriter", "namespace "+pair.Namespace, "CLASS").Note)
 		third := f.told()
 		f.wait(cart, "the first goes on", pair.Are(pair.Ready, third.Address))
 		f.metric(rival, sourceMembers, equals(3)) // it has heard of it too
@@ -61,7 +61,7 @@ func TestTwoInstallationsOfOneClassDoNotFight(t *testing.T) {
 		begun := attempts(pair.WriterUser) + attempts(pair.RivalUser)
 		novel := f.make(labelled("novel", inNamespace(pair.OtherNamespace)))
 		f.wait(novel, "it is served", pair.Are(pair.Ready, addresses(workers)...))
-		f.tells(novel, "OtherWriter")
+		f.tells(novel, "OwnedByOtherWriter")
 		third := f.told()
 		f.wait(novel, "it follows", pair.Are(pair.Ready, third.Address))
 		if its := f.of(novel); len(its) != 1 {

@@ -310,10 +310,10 @@ func TestEachSourceHasItsOwnFence(t *testing.T) {
 		name, reason string
 		says         []string
 	}{
-		{"nothing is said", "SourceNotGiven", []string{"slicefeed.dev/source", "east; west"}},
-		{"a namespace of no right", "NamespaceOutsideFence", []string{"namespace web", "west"}},
-		{"a port of no right", "PortOutsideFence", []string{"Port 30080", "west"}},
-		{"a port of the other only", "PortOutsideFence", []string{"Port 30080", "west"}},
+		{"nothing is said", "SourceRequired", []string{"slicefeed.dev/source", "east; west"}},
+		{"a namespace of no right", "NamespaceNotAllowed", []string{"namespace web", "west"}},
+		{"a port of no right", "PortNotAllowed", []string{"Port 30080", "west"}},
+		{"a port of the other only", "PortNotAllowed", []string{"Port 30080", "west"}},
 		{"no such source", "UnknownSource", []string{`"south"`, "east; west"}},
 	} {
 		f.step(one.name, func(f *sources) {

@@ -214,7 +214,7 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 		{
 			"a selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} },
 			"ServiceHasSelector",
-			[]string{"remove spec.selector", "the Endpoints object shape-"},
+			[]string{"Remove spec.selector", "the Endpoints object shape-"},
 			`{"spec":{"selector":null}}`,
 		},
 		{
@@ -222,22 +222,22 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 				s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "shop.example"
 			},
 			"ExternalName",
-			[]string{"use ClusterIP"},
+			[]string{"Use ClusterIP"},
 			`{"spec":{"type":"ClusterIP","externalName":null}}`,
 		},
 		{
 			"internalTrafficPolicy: Local", func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local },
 			"LocalTrafficPolicy",
-			[]string{"internalTrafficPolicy", "set it to Cluster"},
+			[]string{"internalTrafficPolicy", "Set it to Cluster"},
 			`{"spec":{"internalTrafficPolicy":"Cluster"}}`,
 		},
 		{"externalTrafficPolicy: Local", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
-		}, "LocalTrafficPolicy", []string{"externalTrafficPolicy", "set it to Cluster"}, `{"spec":{"externalTrafficPolicy":"Cluster"}}`},
-		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "use the number"}, mendedPorts},
-		{"a port outside the fence", to(22), "PortOutsideFence", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
-		{"a port that is only TARGET_PORT of another", to(8080), "PortOutsideFence", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
-		{"a probe-port outside the fence", annotated("probe", "http", "probe-port", "6443"), "PortOutsideFence", []string{"Port 6443", "probed", "use another"}, annotation("probe-port", "30443")},
+		}, "LocalTrafficPolicy", []string{"externalTrafficPolicy", "Set it to Cluster"}, `{"spec":{"externalTrafficPolicy":"Cluster"}}`},
+		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "Use a number"}, mendedPorts},
+		{"a port outside the fence", to(22), "PortNotAllowed", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
+		{"a port that is only TARGET_PORT of another", to(8080), "PortNotAllowed", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
+		{"a probe-port outside the fence", annotated("probe", "http", "probe-port", "6443"), "PortNotAllowed", []string{"Port 6443", "probe port", "Change it"}, annotation("probe-port", "30443")},
 		{"only UDP", withPorts(portTo("dns", corev1.ProtocolUDP, 53, 30053)), "NoProbePort", []string{"slicefeed.dev/probe-port"}, annotation("probe-port", "30080")},
 		{"headless without a port", func(s *corev1.Service) {
 			s.Spec.Ports = nil
@@ -250,7 +250,7 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 			[]string{"slicefeed.dev/probe", "slicefeed.dev/shrink-window", "1h"},
 			`{"metadata":{"annotations":null}}`,
 		},
-		{"a source that there is not", annotated("source", "east"), "UnknownSource", []string{`"east"`, "there are: default"}, annotation("source", "default")},
+		{"a source that there is not", annotated("source", "east"), "UnknownSource", []string{`"east"`, "Available: default"}, annotation("source", "default")},
 	}
 	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
 	// Somebody listens at the ports outside of the fence, and must not be asked.

@@ -58,8 +58,8 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 		f.annotate(cart, "node-selector", "")
 		f.wait(cart, "both serve", both)
 	})
-	f.step("list-out: one that is out is not listed", func(f *fleet) {
-		f.annotate(cart, "list-out", "false")
+	f.step("list-unready: one that is out is not listed", func(f *fleet) {
+		f.annotate(cart, "list-unready", "false")
 		f.must(red.Set(backend.Refuse))
 		f.slices("it is out where nothing is said of it", pair.Are(pair.Out, red.Address))
 		f.wait(cart, "it is not listed", pair.AreJust(pair.Ready, blue.Address))
@@ -71,7 +71,7 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 	f.step("probe: http, and 500 is no pass", func(f *fleet) {
 		f.must(red.Set(backend.Error))
 		f.slices("it passes as tcp", both)
-		f.annotate(cart, "probe", "http", "probe-path", "/healthz", "list-out", "")
+		f.annotate(cart, "probe", "http", "probe-path", "/healthz", "list-unready", "")
 		f.wait(cart, "it does not pass as http", pair.Are(pair.Out, red.Address))
 	})
 	for _, wrong := range []struct{ name, value, takes string }{
@@ -79,7 +79,7 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 		{"probe-port", "70000", "65535"},
 		{"probe-interval", "often", "200ms"},
 		{"node-selector", "pool in blue", "pool=blue"},
-		{"list-out", "no", "false"},
+		{"list-unready", "no", "false"},
 		{"prob", "off", "did you mean slicefeed.dev/probe?"},
 	} {
 		f.step("a mistake in "+wrong.name+" is told and changes nothing", func(f *fleet) {
@@ -173,7 +173,7 @@ func TestOptingOutDeletesOurSlicesAndNothingElse(t *testing.T) {
 			f.must(f.writers[0].Terminate(patience))
 			f.label(cart, "")
 			f.startWriters()
-			f.tells(cart, "SlicesLeftBehind", "cart-slicefeed", "slicefeed.dev/class")
+			f.tells(cart, "OrphanedSlices", "cart-slicefeed", "slicefeed.dev/class")
 			if !served(f.of(cart)) {
 				f.t.Errorf("its slices were touched: %s", pair.Describe(f.of(cart)))
 			}
@@ -207,7 +207,7 @@ func TestOptingOutDeletesOurSlicesAndNothingElse(t *testing.T) {
 func TestRemovedLabelOptsOutAfterAMinute(t *testing.T) {
 	f := enterFleet(t, script{writer: map[string]string{"HEALTH_CHECK_INTERVAL": "1s"}})
 	f.patience = 2 * time.Minute
-	cart := f.make(labelled("cart", annotated("list-out", "false")))
+	cart := f.make(labelled("cart", annotated("list-unready", "false")))
 	moved := f.make(labelled("moved"))
 	f.start()
 	workers := f.join(2)

@@ -64,7 +64,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		{"an allowlist with the API server", "WARN  allowlist|this cluster's API server, " + pair.ConsumingAddress.String(), 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24"}},
 		{"an allowlist with its port too", "FAIL  allowlist|narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24", "ALLOWED_PORTS=1-65535"}},
 		{"a port that nobody listens at", "FAIL  probes|0 of 1 addresses accept connections at port 30081|targetPort", 1, []string{"TARGET_PORT=30081"}},
-		{"a Service that is not there", "FAIL  Service|There is no Service nobody", 1, []string{"TARGET_SERVICE_NAME=nobody"}},
+		{"a Service that is not there", "FAIL  Service|Service nobody does not exist", 1, []string{"TARGET_SERVICE_NAME=nobody"}},
 		{"a setting that cannot work", "INVENTORY_SAN", 2, []string{"INVENTORY_SAN=*"}},
 	} {
 		s.step(wrong.name, line(wrong.says, wrong.code, wrong.settings...))
@@ -80,7 +80,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 	})
 	s.step("a Service with a selector", func(s *stage) {
 		s.patchService(`{"spec":{"selector":{"app":"shop"}}}`)
-		line("FAIL  Service|remove spec.selector", 1)(s)
+		line("FAIL  Service|Remove spec.selector", 1)(s)
 		s.patchService(`{"spec":{"selector":null}}`)
 	})
 	s.step("the policy is not bound", func(s *stage) {
@@ -198,7 +198,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 	})
 	s.step("a Service that is refused is an answer that could not be had", func(s *stage) {
 		code, text := s.asked("plan", "TARGET_SERVICE_NAME=nobody")
-		if code != 1 || !containsAll(text, "There is no Service nobody") {
+		if code != 1 || !containsAll(text, "Service nobody does not exist") {
 			s.t.Errorf("exit code %d:\n%s", code, text)
 		}
 	})

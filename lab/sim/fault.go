@@ -485,7 +485,7 @@ func (w *world) configure(f Fault) (lift func(), done bool) {
 	case WindowChanged:
 		set("shrink-window", []string{"60s", "20s", "0s", ""}[f.N%4])
 	case ListOutSwitched:
-		set("list-out", []string{"false", "true"}[f.N%2])
+		set("list-unready", []string{"false", "true"}[f.N%2])
 	case OptedOut:
 		label := func(class string) {
 			w.consuming.annotate(func(s *corev1.Service) { s.Labels[targets.LabelClass] = class })

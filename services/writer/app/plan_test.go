@@ -208,7 +208,7 @@ func TestPlanOutput(t *testing.T) {
 			[]string{"warnings\n  ForeignSlices: ", "theirs"},
 			"",
 		},
-		{"a rejected Service", planFixture{inventory: fakeInventory{ready: []string{}}}, nil, nil, "There is no Service shop"},
+		{"a rejected Service", planFixture{inventory: fakeInventory{ready: []string{}}}, nil, nil, "Service shop does not exist"},
 		{"an inventory that sends nothing", planFixture{}, []runtime.Object{newService(nil)}, nil, "source default did not sync"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

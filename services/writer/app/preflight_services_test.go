@@ -56,8 +56,8 @@ func TestServicesCheckOfOneService(t *testing.T) {
 		want    string
 	}{
 		{"it can be managed", []runtime.Object{newService(nil), newSlice("owned", "shop", "slicefeed-default")}, "ok|web/shop can be managed, port 30080/TCP; owned slices: 1"},
-		{"it does not exist", nil, "FAIL|There is no Service shop in the namespace web"},
-		{"a selector", []runtime.Object{newService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} })}, "FAIL|web/shop: |remove spec.selector"},
+		{"it does not exist", nil, "FAIL|Service shop does not exist in namespace web"},
+		{"a selector", []runtime.Object{newService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} })}, "FAIL|web/shop: |Remove spec.selector"},
 		{"a port that is not allowed", []runtime.Object{newService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(22) })}, "FAIL|ALLOWED_PORTS"},
 		{"others' slices", []runtime.Object{newService(nil), foreign}, "WARN|web/shop: |theirs|delete them unless this is intended"},
 		{"paused", []runtime.Object{newService(withAnnotation("paused", "true"))}, "WARN|web/shop: |paused"},
@@ -100,8 +100,8 @@ func TestServicesCheckSummarizesManyServices(t *testing.T) {
 		{"failures come first", labeledOnly("web"), []runtime.Object{
 			withAll(labeled("web", "a"), withAnnotation("paused", "true")), withAll(labeled("web", "b"), rejected), newService(labeled("web", "c")), withAll(labeled("web", "d"), withAnnotation("probe", "icmp")),
 		}, []string{
-			"ok Services 2 of 4 can be managed: web/a, web/c", "FAIL Service web/b A Service of type ExternalName",
-			"FAIL Service web/d The Service is not served, since annotations cannot be read", "WARN Service web/a paused by annotation",
+			"ok Services 2 of 4 can be managed: web/a, web/c", "FAIL Service web/b Services of type ExternalName",
+			"FAIL Service web/d Service is not managed because of invalid annotations", "WARN Service web/a paused by annotation",
 		}},
 		{"none can be managed", labeledOnly("web"), []runtime.Object{withAll(labeled("web", "a"), rejected), withAll(labeled("web", "b"), rejected)}, []string{
 			"FAIL Services none of 2 can be managed", "FAIL Service web/a", "FAIL Service web/b",

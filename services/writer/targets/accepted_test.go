@@ -36,12 +36,12 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 		reason string
 		part   string
 	}{
-		"a source that there is not":             {func(a map[string]string) { a["slicefeed.dev/source"] = "bleu" }, "UnknownSource", `no source "bleu"`},
-		"no source any more":                     {func(a map[string]string) { delete(a, "slicefeed.dev/source") }, "SourceNotGiven", "several sources"},
-		"a source that does not allow the port":  {func(a map[string]string) { a["slicefeed.dev/source"] = "green" }, "PortOutsideFence", "source green"},
-		"a probe port outside the allowlist":     {func(a map[string]string) { a["slicefeed.dev/probe-port"] = "22" }, "PortOutsideFence", "Port 22"},
+		"a source that there is not":             {func(a map[string]string) { a["slicefeed.dev/source"] = "bleu" }, "UnknownSource", `Source "bleu" does not exist`},
+		"no source any more":                     {func(a map[string]string) { delete(a, "slicefeed.dev/source") }, "SourceRequired", "Several sources"},
+		"a source that does not allow the port":  {func(a map[string]string) { a["slicefeed.dev/source"] = "green" }, "PortNotAllowed", "source green"},
+		"a probe port outside the allowlist":     {func(a map[string]string) { a["slicefeed.dev/probe-port"] = "22" }, "PortNotAllowed", "Port 22"},
 		"one that cannot be read":                {func(a map[string]string) { a["slicefeed.dev/probe"] = "icmp" }, "InvalidAnnotation", "icmp"},
-		"a source that cannot be used from here": {func(a map[string]string) { a["slicefeed.dev/source"] = "api-only" }, "NamespaceOutsideFence", "source api-only"},
+		"a source that cannot be used from here": {func(a map[string]string) { a["slicefeed.dev/source"] = "api-only" }, "NamespaceNotAllowed", "source api-only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newResolver(twoSources())
@@ -55,7 +55,7 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 				if resolution.Rejection != nil || resolution.AnnotationError == nil {
 					t.Fatalf("rejected %v, mistake %v", resolution.Rejection, resolution.AnnotationError)
 				}
-				if resolution.AnnotationError.Reason != tc.reason || !strings.Contains(resolution.AnnotationError.Message, tc.part) || !strings.Contains(resolution.AnnotationError.Message, "keeps the settings that it had") {
+				if resolution.AnnotationError.Reason != tc.reason || !strings.Contains(resolution.AnnotationError.Message, tc.part) || !strings.Contains(resolution.AnnotationError.Message, "previous settings stay in effect") {
 					t.Errorf("mistake: %v %s", resolution.AnnotationError.Reason, resolution.AnnotationError)
 				}
 				s := resolution.Target.Settings
@@ -162,7 +162,7 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 	t.Run("but not beside another writer of our name", func(t *testing.T) {
 		theirs := ownedSlice("shop-slicefeed", "svc-1")
 		theirs.Labels["slicefeed.dev/writer"], theirs.Ports = "elsewhere", mine.Ports
-		if resolution := newResolver(twoSources()).resolve(serviceWithSource(), theirs); resolution.Rejection == nil || resolution.Rejection.Reason != "OtherWriter" || resolution.ProbesOnly {
+		if resolution := newResolver(twoSources()).resolve(serviceWithSource(), theirs); resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" || resolution.ProbesOnly {
 			t.Errorf("rejected %v, probed %t", resolution.Rejection, resolution.ProbesOnly)
 		}
 	})

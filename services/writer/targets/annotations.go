@@ -14,14 +14,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// annotationPrefix of our annotations and labels.
+// annotationPrefix starts the name of every annotation and label of Slicefeed.
 const annotationPrefix = "slicefeed.dev/"
 
-// pausedAnnotation is read apart from the others: a person at night must be able to pause whatever
-// else is wrong.
+// pausedAnnotation is parsed apart from the others: pausing must work even if other annotations are
+// invalid.
 const pausedAnnotation = "paused"
 
-// Bounds of what annotations may set; those of the settings of the same meaning.
+// Bounds of the annotations; the settings with the same meaning have the same bounds.
 const (
 	minInterval, maxInterval   = 200 * time.Millisecond, 5 * time.Minute
 	minTimeout, maxTimeout     = 50 * time.Millisecond, time.Minute
@@ -31,19 +31,19 @@ const (
 	maxSelector                = 1024 // it is matched against every member
 )
 
-// annotation is one that a Service may bear.
+// annotation is one supported annotation of a Service. Its texts are for people.
 type annotation struct {
 	name        string // without the prefix
-	accepts     string // for people
-	defaultText string // what holds without it, for people
-	description string // for people
+	accepts     string
+	defaultText string // what applies without it
+	description string
 	set         func(s *Settings, text string) bool
 }
 
 // knownAnnotations are all annotations, in the order of the documentation's table.
 var knownAnnotations = []annotation{
 	{
-		"source", "the name of a source, or several with commas between", "the only source there is", "where its endpoints come from",
+		"source", "the name of a source, or several separated by commas", "the only configured source", "where its endpoints come from",
 		func(s *Settings, text string) bool {
 			names := strings.Split(text, ",")
 			for i := range names {
@@ -55,7 +55,7 @@ var knownAnnotations = []annotation{
 		},
 	},
 	{
-		"node-selector", "a label selector such as pool=blue,disk!=slow", "all members", "which of a source's members count, by their exported labels",
+		"node-selector", "a label selector such as pool=blue,disk!=slow", "all members", "which members of a source are used, by their exported labels",
 		func(s *Settings, text string) bool {
 			selector, err := labels.Parse(text)
 			s.NodeSelector = selector
@@ -63,7 +63,7 @@ var knownAnnotations = []annotation{
 		},
 	},
 	{
-		"probe", "off, tcp, http, https or grpc", "`HEALTH_CHECK_MODE`", "how each endpoint is checked",
+		"probe", "off, tcp, http, https or grpc", "`HEALTH_CHECK_MODE`", "how each endpoint is probed",
 		func(s *Settings, text string) bool {
 			mode, err := prober.ParseMode(text)
 			s.Probe.Mode = mode
@@ -71,7 +71,7 @@ var knownAnnotations = []annotation{
 		},
 	},
 	{
-		"probe-port", "a port from 1 to 65535", "the first TCP port written", "which port is checked; one has to be given where there is no TCP port",
+		"probe-port", "a port from 1 to 65535", "the first TCP port written", "the port to probe; required if there is no TCP port",
 		func(s *Settings, text string) bool {
 			port, err := strconv.ParseUint(text, 10, 16)
 			s.ProbePort = uint16(port)
@@ -79,7 +79,7 @@ var knownAnnotations = []annotation{
 		},
 	},
 	{
-		"probe-path", "a path such as /healthz", "`HEALTH_CHECK_PATH`", "http, https: what is asked for",
+		"probe-path", "a path such as /healthz", "`HEALTH_CHECK_PATH`", "http, https: the path to request",
 		func(s *Settings, text string) bool {
 			s.Probe.Path = text
 			return prober.Spec{Path: text}.Validate() == nil
@@ -93,35 +93,35 @@ var knownAnnotations = []annotation{
 		},
 	},
 	{
-		"probe-service", "the name of a gRPC service such as shop.v1.Orders", "the server as a whole", "grpc: the service asked for",
+		"probe-service", "the name of a gRPC service such as shop.v1.Orders", "the server as a whole", "grpc: the service to query",
 		func(s *Settings, text string) bool {
 			s.Probe.Service = text
 			return prober.Spec{Service: text}.Validate() == nil
 		},
 	},
 	boolAnnotation("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
-	durationAnnotation("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is checked", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	durationAnnotation("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a check waits for its answer; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
-	durationAnnotation("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old a source's word that it sees the cluster's members may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
+	durationAnnotation("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is probed", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	durationAnnotation("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a probe waits for a response; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	durationAnnotation("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old the last synced membership of a source may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
 	{
-		"empty-threshold", fmt.Sprintf("a number from %d to %d", minThreshold, maxThreshold), "`EMPTY_RESULT_THRESHOLD`", "complete observations in a row that make an empty source believed",
+		"empty-threshold", fmt.Sprintf("a number from %d to %d", minThreshold, maxThreshold), "`EMPTY_RESULT_THRESHOLD`", "consecutive complete observations that confirm an empty source",
 		func(s *Settings, text string) bool {
 			n, err := strconv.Atoi(text)
 			s.EmptyThreshold = n
 			return err == nil && minThreshold <= n && n <= maxThreshold
 		},
 	},
-	durationAnnotation("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "in which at most half of a source's ready endpoints leave on its word alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
-	boolAnnotation("list-out", "true", "whether endpoints that are out are listed, so that people see them", func(s *Settings) *bool { return &s.ListUnready }),
+	durationAnnotation("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "period in which at most half of a source's ready endpoints are removed on its report alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
+	boolAnnotation("list-unready", "true", "whether endpoints that are not ready are listed, so that people see them", func(s *Settings) *bool { return &s.ListUnready }),
 	{
-		"resync", "a time such as 2026-01-02T15:04:05Z", "never", "within ten minutes of it, once per leader, and while every source is trusted: what the sources do not list leaves at once, whatever the shrink and floor guards and an unconfirmed emptiness say",
+		"resync", "a time such as 2026-01-02T15:04:05Z", "never", "within ten minutes of this time, once per leader, and while every source is trusted: endpoints that the sources do not list are removed immediately, without the guards shrink, floor and empty",
 		func(s *Settings, text string) bool {
 			at, err := time.Parse(time.RFC3339, text)
 			s.Resync = at
 			return err == nil
 		},
 	},
-	boolAnnotation(pausedAnnotation, "false", "nothing at all is written, while someone acts by hand", func(s *Settings) *bool { return &s.Paused }),
+	boolAnnotation(pausedAnnotation, "false", "nothing is written, while a person acts by hand", func(s *Settings) *bool { return &s.Paused }),
 }
 
 func boolAnnotation(name, unset, means string, of func(*Settings) *bool) annotation {
@@ -141,8 +141,8 @@ func durationAnnotation(name string, lower, upper time.Duration, unset, means st
 	}}
 }
 
-// parseAnnotations makes settings of a Service's annotations. Each problem names the annotation, its
-// value and what it takes; with any, only Paused counts.
+// parseAnnotations reads the settings of a Service. Each problem names the annotation, its value and
+// the accepted values; if there are any problems, only Paused counts.
 func parseAnnotations(defaults Settings, annotations map[string]string) (Settings, []string) {
 	s := defaults
 	var problems []string
@@ -161,39 +161,39 @@ func parseAnnotations(defaults Settings, annotations map[string]string) (Setting
 		}
 	}
 	if text, given := annotations[annotationPrefix+pausedAnnotation]; given {
-		// Whoever sets it wants us to stop, whatever the word for it.
+		// Whoever sets it wants writes to stop, whatever the value.
 		value, err := strconv.ParseBool(strings.TrimSpace(text))
 		s.Paused = err != nil || value
 	}
 	return s, problems
 }
 
-// describeUnknown says so of an annotation, and which one may have been meant.
+// describeUnknown reports an unknown annotation and suggests a similar name.
 func describeUnknown(name string) string {
-	const near = 2 // letters to change
+	const maxDistance = 2 // letters to change
 	names := make([]string, len(knownAnnotations))
 	for i, a := range knownAnnotations {
 		names[i] = a.name
 	}
-	nearest := display.Suggest(name, names, near)
-	// The API server lets no other letters through; whoever else calls might.
+	nearest := display.Suggest(name, names, maxDistance)
+	// The API server accepts no other characters, but other callers might pass them.
 	shown := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
 			return '?'
 		}
 		return r
 	}, name)
-	problem := fmt.Sprintf("%s%.63s is unknown", annotationPrefix, shown)
+	full := fmt.Sprintf("%s%.63s", annotationPrefix, shown)
 	switch {
 	case annotationPrefix+name == LabelClass:
-		return problem + " as an annotation: it is a label"
+		return full + " is a label, not an annotation"
 	case len(nearest) > 0:
-		return problem + ": did you mean " + annotationPrefix + nearest[0] + "?"
+		return "unknown annotation " + full + ", did you mean " + annotationPrefix + nearest[0] + "?"
 	}
-	return problem
+	return "unknown annotation " + full
 }
 
-// formatDuration is a duration as people write it: 5m, not 5m0s.
+// formatDuration formats a duration as people write it: 5m, not 5m0s.
 func formatDuration(d time.Duration) string {
 	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
 }

@@ -45,7 +45,7 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"max-staleness":   {"24h", func(s *Settings) { s.MaxStaleness = 24 * time.Hour }},
 		"empty-threshold": {"10", func(s *Settings) { s.EmptyThreshold = 10 }},
 		"shrink-window":   {"0s", func(s *Settings) { s.ShrinkWindow = 0 }},
-		"list-out":        {"false", func(s *Settings) { s.ListUnready = false }},
+		"list-unready":    {"false", func(s *Settings) { s.ListUnready = false }},
 		"paused":          {"true", func(s *Settings) { s.Paused = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +73,8 @@ var unread = func() map[string]bool {
 
 func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 	for _, tc := range []struct{ name, value, want string }{
-		{"source", "", `slicefeed.dev/source is "": want the name of a source, or several with commas between`},
-		{"source", "blue,,green", `slicefeed.dev/source is "blue,,green": want the name of a source, or several with commas between`},
+		{"source", "", `slicefeed.dev/source is "": want the name of a source, or several separated by commas`},
+		{"source", "blue,,green", `slicefeed.dev/source is "blue,,green": want the name of a source, or several separated by commas`},
 		{"node-selector", "pool==", ""}, // equal to nothing is a selector too
 		{"node-selector", "a b", `slicefeed.dev/node-selector is "a b": want a label selector such as pool=blue,disk!=slow`},
 		{"node-selector", "a=" + strings.Repeat("b", 2000), `slicefeed.dev/node-selector is "a=` + strings.Repeat("b", 38) + `": want a label selector such as pool=blue,disk!=slow`},
@@ -95,13 +95,13 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 		{"shrink-window", "2h", `slicefeed.dev/shrink-window is "2h": want a duration from 0s to 1h`},
 		{"resync", "now", `slicefeed.dev/resync is "now": want a time such as 2026-01-02T15:04:05Z`},
 		{"resync", "2026-01-02 15:04:05", `slicefeed.dev/resync is "2026-01-02 15:04:05": want a time such as 2026-01-02T15:04:05Z`},
-		{"list-out", "no", `slicefeed.dev/list-out is "no": want true or false`},
+		{"list-unready", "no", `slicefeed.dev/list-unready is "no": want true or false`},
 		{"paused", "at night", `slicefeed.dev/paused is "at night": want true or false`},
-		{"prob-path", "/", `slicefeed.dev/prob-path is unknown: did you mean slicefeed.dev/probe-path?`},
-		{"pasued", "true", `slicefeed.dev/pasued is unknown: did you mean slicefeed.dev/paused?`},
-		{"Source", "blue", `slicefeed.dev/Source is unknown: did you mean slicefeed.dev/source?`},
-		{"colour", "blue", `slicefeed.dev/colour is unknown`},
-		{"class", "default", `slicefeed.dev/class is unknown as an annotation: it is a label`},
+		{"prob-path", "/", `unknown annotation slicefeed.dev/prob-path, did you mean slicefeed.dev/probe-path?`},
+		{"pasued", "true", `unknown annotation slicefeed.dev/pasued, did you mean slicefeed.dev/paused?`},
+		{"Source", "blue", `unknown annotation slicefeed.dev/Source, did you mean slicefeed.dev/source?`},
+		{"colour", "blue", `unknown annotation slicefeed.dev/colour`},
+		{"class", "default", `slicefeed.dev/class is a label, not an annotation`},
 	} {
 		t.Run(tc.name+"="+tc.value[:min(len(tc.value), 20)], func(t *testing.T) {
 			_, problems := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/" + tc.name: tc.value})
@@ -115,10 +115,10 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 func TestReportsAllAnnotationErrorsInOrder(t *testing.T) {
 	svc := service()
 	svc.Annotations = map[string]string{
-		"slicefeed.dev/probe": "ping", "slicefeed.dev/probe-port": "x", "slicefeed.dev/list-uot": "true",
+		"slicefeed.dev/probe": "ping", "slicefeed.dev/probe-port": "x", "slicefeed.dev/list-unraedy": "true",
 		"example.com/probe": "ping", "foo.slicefeed.dev/probe": "ping",
 	}
-	want := `The Service is not served, since annotations cannot be read: slicefeed.dev/list-uot is unknown: did you mean slicefeed.dev/list-out?` +
+	want := `Service is not managed because of invalid annotations: unknown annotation slicefeed.dev/list-unraedy, did you mean slicefeed.dev/list-unready?` +
 		`; slicefeed.dev/probe is "ping": want off, tcp, http, https or grpc; slicefeed.dev/probe-port is "x": want a port from 1 to 65535.`
 	if resolution := resolve(config(), svc); resolution.Rejection == nil || resolution.Rejection.Message != want {
 		t.Errorf("got  %v\nwant %s", resolution.Rejection, want)

@@ -74,7 +74,7 @@ func TestDocumentedReasonsMatchCode(t *testing.T) {
 }
 
 func TestEveryReasonIsTested(t *testing.T) {
-	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OtherWriter", "SlicesLeftBehind", "LabelRemoved", "ClassChanged"} // need more than a Service
+	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OwnedByOtherWriter", "OrphanedSlices", "LabelRemoved", "ClassChanged"} // need more than a Service
 	for _, tc := range rejections {
 		tested = append(tested, tc.reason)
 	}

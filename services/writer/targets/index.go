@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	firstNameSuffix = "-slicefeed" // of the first slice of a labelled Service
-	// maxNameEnding is what the planner may take from a first name to have room for its endings:
-	// a source, a family and a number.
+	firstNameSuffix = "-slicefeed" // of the first slice of a labeled Service
+	// maxNameEnding is what the planner may cut off a first name to make room for its endings: a source,
+	// a family and a number.
 	maxNameEnding = 93
 	maxName       = 253
 )
 
-// sliceIndex says which Services a slice matters to, so that to look at one Service is not to
-// look at the whole namespace.
+// sliceIndex finds the Services that a slice affects, so that resolving one Service does not read all
+// slices of its namespace.
 type sliceIndex struct{ namedTarget NamedTarget }
 
-// indexKeys lists the Services, by Key and by UID: the one that the slice says it belongs to, those
-// that own it, and those whose planner might want its name.
+// indexKeys returns the affected Services, by Key and by UID: the one in the slice's label, those that
+// own it, and those for which the planner might use its name.
 func (c sliceIndex) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 	var all []string
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
@@ -32,7 +32,7 @@ func (c sliceIndex) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 			all = append(all, uidKey(slice.Namespace, owner.UID))
 		}
 	}
-	// The planner's names are the first one, alone or with a dash and more behind it.
+	// The planner's names are the first name, alone or followed by a dash and more.
 	for from := 0; ; {
 		at := strings.Index(slice.Name[from:], firstNameSuffix)
 		if at < 0 {
@@ -50,13 +50,14 @@ func (c sliceIndex) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// namedPrefix is what all names begin with that the planner may make of the named target's first one.
+// namedPrefix is the common prefix of all names that the planner may derive from the first name of the
+// named target.
 func (c sliceIndex) namedPrefix() string {
 	name := c.namedTarget.FirstName
 	return strings.TrimRight(name[:min(len(name), maxName-maxNameEnding)], "-.")
 }
 
-// uidKey is how an owner is listed among Keys: no name contains the sign.
+// uidKey is the index key of an owner; no Key contains "#".
 func uidKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
 
 func keyOf(object metav1.Object) Key { return Key{object.GetNamespace(), object.GetName()} }

@@ -17,23 +17,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Names of the indexes: slices by whom they concern, Services by their UID.
+// Names of the indexes: slices by the Services they affect, Services by UID.
 const (
 	indexByService = "concern"
 	indexByUID     = "uid"
 )
 
-// namespaceInformers is the two caches of one namespace, or of all.
+// namespaceInformers holds the two informers of one namespace, or of all.
 type namespaceInformers struct {
 	namespace string
 	index     sliceIndex
 	services  cache.SharedIndexInformer
 	slices    cache.SharedIndexInformer
-	// Handlers that have seen all of the first listing: only then is anything known whole.
+	// Handlers that have processed the complete first list: only then is the cache complete.
 	handlers []cache.ResourceEventHandlerRegistration
 
 	mu          sync.Mutex
-	watchErrors map[string]string // why a watch was last interrupted, by resource
+	watchErrors map[string]string // the last error of each watch, by resource
 }
 
 func newNamespaceInformers(t *Targets, namespace string) (*namespaceInformers, error) {
@@ -44,8 +44,8 @@ func newNamespaceInformers(t *Targets, namespace string) (*namespaceInformers, e
 		}
 		return nil, nil
 	}})
-	// All slices: one of ours whose labels someone altered is still ours to mend, and names
-	// that others have are not ours to take.
+	// All slices: an owned slice whose labels someone modified must still be repaired, and the names of
+	// other slices must not be taken.
 	a.slices = discoveryinformers.NewEndpointSliceInformer(t.cfg.Client, namespace, 0, cache.Indexers{indexByService: func(obj any) ([]string, error) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
 			return a.index.indexKeys(slice), nil
@@ -65,7 +65,7 @@ func newNamespaceInformers(t *Targets, namespace string) (*namespaceInformers, e
 			return nil, err
 		}
 		err := watch.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			t.cfg.Logger.Warn("watch interrupted, what was seen last stays in use",
+			t.cfg.Logger.Warn("watch interrupted, keeping last state",
 				slog.String("resource", watch.resource), slog.String("namespace", namespace), slog.Any("error", err))
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -96,7 +96,7 @@ func newNamespaceInformers(t *Targets, namespace string) (*namespaceInformers, e
 	return a, nil
 }
 
-// equalVersions reports whether nothing changed: a new listing repeats what is known already.
+// equalVersions reports whether nothing changed: a relist repeats known objects.
 func equalVersions(before, after any) bool {
 	b, okB := before.(metav1.Object)
 	a, okA := after.(metav1.Object)
@@ -111,7 +111,7 @@ func (a *namespaceInformers) waitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), a.synced)
 }
 
-// String names the area, and why it could not be read.
+// String names the namespace, and why it cannot be read.
 func (a *namespaceInformers) String() string {
 	name := "namespace " + a.namespace
 	if a.namespace == metav1.NamespaceAll {
@@ -138,7 +138,7 @@ func (a *namespaceInformers) getService(key Key) *corev1.Service {
 	return svc
 }
 
-// slicesFor returns the slices that matter to a Service, by name.
+// slicesFor returns the slices that a Service needs, by name.
 func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	values := []string{key.String()}
 	if svc != nil {
@@ -148,7 +148,7 @@ func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) []*discover
 	for _, value := range values {
 		found, err := a.slices.GetIndexer().ByIndex(indexByService, value)
 		if err != nil {
-			continue // there is no such index: a mistake that every test would show
+			continue // no such index: a bug that every test shows
 		}
 		for _, obj := range found {
 			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
@@ -170,7 +170,7 @@ func (a *namespaceInformers) onServiceChange(t *Targets, before, after any) {
 	}
 }
 
-// onSliceChange touches whom the slice concerned, and whom it does now.
+// onSliceChange marks the Services dirty that the slice affected before and affects now.
 func (a *namespaceInformers) onSliceChange(t *Targets, before, after any) {
 	var keys []Key
 	for _, obj := range []any{before, after} {

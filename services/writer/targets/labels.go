@@ -8,18 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Labels of a Service beyond these are not copied to its slices: each slice repeats them, and each of its changes
-// goes to every node of the cluster.
+// Labels of a Service beyond these limits are not copied to its slices: every slice repeats them, and
+// every change of a slice is sent to every node of the cluster.
 const (
 	maxLabels     = 32
 	maxLabelBytes = 8 << 10
 )
 
-// reservedDomains are those whose labels mean something to whoever reads slices, of which only the writer's own
-// are true.
+// reservedDomains are the domains of labels that have a meaning for readers of slices. Only the labels
+// that the writer sets itself are true there.
 var reservedDomains = []string{"kubernetes.io", "k8s.io", "slicefeed.dev"}
 
-// copyLabels are the labels of a Service that its slices get, in the order of their keys as long as there is room.
+// copyLabels returns the labels of a Service that its slices get, in the order of their keys until a
+// limit is reached.
 func copyLabels(labels map[string]string) map[string]string {
 	var copied map[string]string
 	room := maxLabelBytes
@@ -45,6 +46,6 @@ func isReservedLabel(key string) bool {
 	})
 }
 
-// isHeadless reports whether the Service has no cluster IP. The in-tree controller takes an empty one for none too,
-// which only Services of type ExternalName have, and those are rejected.
+// isHeadless reports whether the Service has no cluster IP. The in-tree controller also treats an empty
+// one as none, but only Services of type ExternalName have that, and those are rejected.
 func isHeadless(svc *corev1.ServiceSpec) bool { return svc.ClusterIP == corev1.ClusterIPNone }

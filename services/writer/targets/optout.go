@@ -13,29 +13,28 @@ import (
 )
 
 const (
-	// optOutGracePeriod is how long a Service whose label no longer names this class stays managed.
-	// kubectl replace of an old manifest removes the label by accident, and the writer of another
-	// class needs time to list its first endpoints.
+	// optOutGracePeriod is how long a Service stays managed after its label stopped naming this class.
+	// kubectl replace of an old manifest removes the label by accident, and the writer of another class
+	// needs time to list its first endpoints.
 	optOutGracePeriod = time.Minute
-	// classNone is the label's value that opts out at once.
+	// classNone is the label value that opts out immediately.
 	classNone = "none"
-	// managedByPrefix begins the managed-by label of each class.
+	// managedByPrefix starts the managed-by label of every class.
 	managedByPrefix = "slicefeed-"
 )
 
-// optOut is what becomes of a Service that does not belong to this class, as far as slices of
-// this class are left of it.
+// optOut is what happens to the remaining owned slices of a Service that is not a target.
 type optOut struct {
-	leftovers []*discoveryv1.EndpointSlice // owned slices that are left of it
-	deleteNow bool                         // they are deleted now
-	keepUntil time.Time                    // else they stay until then; zero: until someone decides
+	leftovers []*discoveryv1.EndpointSlice // its remaining owned slices
+	deleteNow bool                         // delete them now
+	keepUntil time.Time                    // otherwise keep them until then; zero: until someone decides
 	memory    Memory
 }
 
-// evaluateOptOut decides that. Slices are deleted only if it is certain that someone opted out: the label
-// was seen and has been absent for a minute, or it names another class. Otherwise a mistyped
-// TARGET_SERVICE_NAME would empty the Service that it used to name. Nil: the Service does not
-// concern this class.
+// evaluateOptOut decides about a Service that is not a target; nil: it does not concern this class.
+// Slices are deleted only if someone certainly opted out: the label was seen and has been absent for a
+// minute, or it names another class. Otherwise a mistyped TARGET_SERVICE_NAME would empty the Service
+// that it named before.
 func (cfg *Config) evaluateOptOut(svc *corev1.Service, in Input) *optOut {
 	d := &optOut{leftovers: slices.DeleteFunc(slices.Clone(in.Slices), func(slice *discoveryv1.EndpointSlice) bool {
 		return !cfg.isLeftover(slice, svc)
@@ -52,7 +51,7 @@ func (cfg *Config) evaluateOptOut(svc *corev1.Service, in Input) *optOut {
 		since = in.Now
 	}
 	expired := !in.Now.Before(since.Add(optOutGracePeriod))
-	// The cache may not show yet what was written just before the label was removed.
+	// The cache may not yet show what was written just before the label was removed.
 	if len(d.leftovers) == 0 && (class != "" || expired) {
 		return nil
 	}
@@ -64,9 +63,9 @@ func (cfg *Config) evaluateOptOut(svc *corev1.Service, in Input) *optOut {
 	return d
 }
 
-// isReplaced reports whether slices of another class list a ready endpoint for each family in which
-// the owned slices list one that consumers may use. Until then their deletion empties the Service:
-// kube-proxy applies a delete at once, and what is created after it up to a second later.
+// isReplaced reports whether slices of another class list a ready endpoint for each family in which the
+// owned slices list one that consumers may use. Until then deleting the owned slices empties the
+// Service: kube-proxy applies a delete immediately, and a later create up to a second later.
 func (cfg *Config) isReplaced(owned []*discoveryv1.EndpointSlice, class string, svc *corev1.Service, existing []*discoveryv1.EndpointSlice) bool {
 	return !slices.ContainsFunc(owned, func(mine *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(mine.Endpoints, isUsable) && !slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
@@ -77,23 +76,23 @@ func (cfg *Config) isReplaced(owned []*discoveryv1.EndpointSlice, class string, 
 	})
 }
 
-// isReady and usable read unset conditions as the API defines them.
+// isReady and isUsable treat unset conditions as the API defines them.
 func isReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 func isUsable(e discoveryv1.Endpoint) bool {
 	return isReady(e) || e.Conditions.Serving == nil || *e.Conditions.Serving
 }
 
-// optOutNotice says that a Service stays managed for a while, and how to decide.
+// optOutNotice explains that a Service stays managed for a while, and how to decide.
 func (cfg *Config) optOutNotice(svc *corev1.Service) *Rejection {
 	relabel := fmt.Sprintf("kubectl label service -n %s %s --overwrite %s=", svc.Namespace, svc.Name, LabelClass)
 	if class := svc.Labels[LabelClass]; class != "" {
-		return newRejection(ReasonClassChanged, "The label %s names class %s: this writer's slices are deleted once that one's list a ready endpoint, after a minute at the latest. To keep them: %s%s", LabelClass, class, relabel, cfg.Class)
+		return newRejection(ReasonClassChanged, "Label %s now names class %s. This writer's slices are deleted once slices of that class list a ready endpoint, after one minute at the latest. To keep them: %s%s", LabelClass, class, relabel, cfg.Class)
 	}
-	return newRejection(ReasonLabelRemoved, "The label %s was removed: the Service is managed as before for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, relabel, cfg.Class, relabel, classNone)
+	return newRejection(ReasonLabelRemoved, "Label %s was removed. The Service stays managed for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, relabel, cfg.Class, relabel, classNone)
 }
 
-// rejectOrphanedSlices rejects a Service at which slices of this class were found for no known reason.
+// rejectOrphanedSlices rejects a Service that has owned slices for an unknown reason.
 func (cfg *Config) rejectOrphanedSlices(left []*discoveryv1.EndpointSlice) *Rejection {
 	names := make([]string, len(left))
 	for i, slice := range left {
@@ -101,11 +100,11 @@ func (cfg *Config) rejectOrphanedSlices(left []*discoveryv1.EndpointSlice) *Reje
 	}
 	slices.Sort(names)
 	return &Rejection{ReasonOrphanedSlices, formatList(fmt.Sprintf(
-		"Slices of ours are left of this Service, which is not ours: label it %s: %s to have them kept up again, or %s: %s to have them deleted", LabelClass, cfg.Class, LabelClass, classNone), names)}
+		"Owned slices remain for a Service that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices", LabelClass, cfg.Class, LabelClass, classNone), names)}
 }
 
-// isLeftover reports whether a slice is one that we wrote for this very Service. One whose
-// service-name label was altered to another Service's may be that one's by now.
+// isLeftover reports whether this writer wrote a slice for this Service. A slice whose service-name
+// label was changed to another Service may belong to that one by now.
 func (cfg *Config) isLeftover(slice *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	if slice.Namespace != svc.Namespace || slice.DeletionTimestamp != nil ||
 		slice.Labels[discoveryv1.LabelManagedBy] != cfg.managedBy() || slice.Labels[planner.LabelWriter] != cfg.Writer {

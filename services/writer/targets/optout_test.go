@@ -109,7 +109,7 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		h := newResolver(config())
 		for range 3 {
 			resolution := h.resolve(serviceOfClass(""), mine)
-			if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "SlicesLeftBehind" {
+			if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" {
 				t.Errorf("leaving %t, rejected %v", resolution.OptedOut, resolution.Rejection)
 			}
 			h.now = h.now.Add(time.Hour)

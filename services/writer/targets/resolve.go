@@ -16,33 +16,32 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// mirroringController manages the slices that Kubernetes makes of a legacy Endpoints object.
+// mirroringController manages the slices that Kubernetes creates for a legacy Endpoints object.
 const mirroringController = "endpointslicemirroring-controller.k8s.io"
 
-// maxEventNote is the longest note that an Event may have.
+// maxEventNote is the maximum length of an Event's note.
 const maxEventNote = 1024
 
 // Input is what the consuming cluster has of one target.
 type Input struct {
 	Key      Key
-	Service  *corev1.Service              // nil: there is none
-	Slices   []*discoveryv1.EndpointSlice // at least those that concern it; see View
+	Service  *corev1.Service              // nil: it does not exist
+	Slices   []*discoveryv1.EndpointSlice // at least those that affect it; see Resolution
 	Previous Memory
 	Now      time.Time
 }
 
-// Memory is what a View rests upon besides the cluster. It may be lost: then less is
-// forgiven and nothing is deleted on doubt.
+// Memory is what a Resolution depends on besides the cluster. It may be lost: then fewer mistakes are
+// tolerated, and nothing is deleted without certainty.
 type Memory struct {
 	Settings       *Settings // accepted last; nil: none yet
-	ProbePort      uint16    // that followed from them
-	Labeled        bool      // the Service was seen with our label
-	UnlabeledSince time.Time // since when the label does not name our class; zero: it does
+	ProbePort      uint16    // derived from them
+	Labeled        bool      // the Service was seen with the label of this class
+	UnlabeledSince time.Time // since when the label has not named this class; zero: it does
 }
 
-// Resolve judges a Service: all of a View but Synced, ResourceVersion and ClusterIPs, and
-// what is to be remembered. It is pure. Of the Config, only what describes our own settings
-// matters.
+// Resolve evaluates a Service. It returns all of a Resolution except Synced, ResourceVersion and
+// ClusterIPs, and what to remember. It is pure, and reads only the settings of the Config.
 func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	key, svc := in.Key, in.Service
 	resolution := Resolution{
@@ -51,9 +50,9 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		Slices:     in.Slices,
 	}
 	if svc == nil {
-		// The slices of a Service that is gone go with it, by their owner reference.
+		// The slices of a deleted Service are deleted with it, by their owner reference.
 		if resolution.Relevant = cfg.isNamedTarget(key); resolution.Relevant {
-			resolution.Rejection = newRejection(ReasonServiceNotFound, "There is no Service %s in the namespace %s: create it, without a selector.", key.Name, key.Namespace)
+			resolution.Rejection = newRejection(ReasonServiceNotFound, "Service %s does not exist in namespace %s. Create it without a selector.", key.Name, key.Namespace)
 		}
 		return resolution, Memory{}
 	}
@@ -74,7 +73,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	return resolution, memory
 }
 
-// resolveOptOut is Resolve for a Service that does not belong to this class.
+// resolveOptOut is Resolve for a Service that is not a target.
 func (cfg *Config) resolveOptOut(resolution Resolution, svc *corev1.Service, in Input) (Resolution, Memory) {
 	d := cfg.evaluateOptOut(svc, in)
 	switch {
@@ -89,14 +88,14 @@ func (cfg *Config) resolveOptOut(resolution Resolution, svc *corev1.Service, in 
 		resolution.RecheckAt, resolution.PendingOptOut = d.keepUntil, cfg.optOutNotice(svc)
 		if last := in.Previous.acceptedSettings(resolution.Paused); last != nil {
 			cfg.resolveService(&resolution, svc, in, settingsCandidates{accepted: last})
-		} else { // nothing says how it was managed
+		} else { // its previous settings are unknown
 			resolution.Rejection = resolution.PendingOptOut
 		}
 	}
 	return resolution, d.memory
 }
 
-// acceptedSettings are the settings accepted last, but for whether the Service is paused; nil: none.
+// acceptedSettings returns the settings accepted last, with the current value of Paused; nil: none.
 func (m Memory) acceptedSettings(paused bool) *Settings {
 	if m.Settings == nil {
 		return nil
@@ -106,14 +105,15 @@ func (m Memory) acceptedSettings(paused bool) *Settings {
 	return &last
 }
 
-// settingsCandidates is what a Service could be served with.
+// settingsCandidates are the settings that a Service could be managed with.
 type settingsCandidates struct {
-	annotated *Settings // by its annotations; nil: they cannot be read, or do not count
-	problems  []string  // why they cannot be read
+	annotated *Settings // by its annotations; nil: invalid or ignored
+	problems  []string  // why the annotations are invalid
 	accepted  *Settings // accepted last; nil: none
 }
 
-// resolveService completes the view of a Service that is managed, or rejects it. It returns what is accepted.
+// resolveService completes the resolution of a target, or rejects it. It returns what to remember as
+// accepted.
 func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, in Input, o settingsCandidates) Memory {
 	accepted := Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
 	settings, annotationError, rejection := cfg.chooseSettings(&resolution.Target, svc, o)
@@ -142,9 +142,9 @@ func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, i
 	return accepted
 }
 
-// chooseSettings completes a target with the first settings that can be used: those given, or else those
-// accepted last. A mistake says why the former cannot. Whatever was accepted is checked again, so
-// that the operator's limits of now count.
+// chooseSettings completes a target with the first usable settings: those of its annotations, or else
+// those accepted last. An annotation error says why the former are not usable. Accepted settings are
+// checked again, so that the operator's current limits apply.
 func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, o settingsCandidates) (chosen *Settings, annotationError, rejection *Rejection) {
 	switch {
 	case o.annotated != nil:
@@ -154,8 +154,8 @@ func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, o setting
 		}
 		annotationError = &Rejection{rejection.Reason, truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
 	case len(o.problems) > 0:
-		rejection = &Rejection{ReasonInvalidAnnotation, formatList("The Service is not served, since annotations cannot be read", o.problems)}
-		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Annotations that cannot be read, so the Service keeps the settings that it had", o.problems)}
+		rejection = &Rejection{ReasonInvalidAnnotation, formatList("Service is not managed because of invalid annotations", o.problems)}
+		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Invalid annotations; previous settings stay in effect", o.problems)}
 	}
 	if o.accepted == nil {
 		return nil, nil, rejection
@@ -172,10 +172,10 @@ func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, o setting
 	return &target.Settings, annotationError, nil
 }
 
-// settingsKept ends the message of a mistake.
-const settingsKept = " Until then the Service keeps the settings that it had."
+// settingsKept ends the message of an annotation error.
+const settingsKept = " Until then previous settings stay in effect."
 
-// withOnlySource has a Service use the only source that there is, unless it names one.
+// withOnlySource sets the only configured source, unless the settings name one.
 func (cfg *Config) withOnlySource(s Settings) Settings {
 	if len(s.Sources) == 0 && len(cfg.Sources) == 1 {
 		s.Sources = []string{cfg.Sources[0].Name}
@@ -183,8 +183,9 @@ func (cfg *Config) withOnlySource(s Settings) Settings {
 	return s
 }
 
-// resolveProbesOnly completes the target of a Service that is rejected so far that what its slices list
-// can follow its probes: with the first usable settings, and at a port that the slices list.
+// resolveProbesOnly completes the target of a rejected Service so far that its listed endpoints can
+// follow their probes: with the first usable settings, and at a port that the slices list. It reports
+// whether that is possible.
 func (cfg *Config) resolveProbesOnly(target *Target, in Input, o settingsCandidates) bool {
 	for _, settings := range []*Settings{o.annotated, o.accepted} {
 		if settings == nil || settings.Probe.Mode == prober.Off {
@@ -202,8 +203,8 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, o settingsCandida
 	return false
 }
 
-// listedProbePort is where endpoints that the owned slices list are probed: at the port of the settings,
-// or at the TCP port that was probed before, or at the first one. Zero: nowhere.
+// listedProbePort is the port at which endpoints in owned slices are probed: that of the settings, or
+// the TCP port that was probed before, or the first one. Zero: none.
 func (t Target) listedProbePort(in Input) (port uint16) {
 	desired, owned := t.Desired(), false
 	for _, slice := range in.Slices {
@@ -226,17 +227,17 @@ func (t Target) listedProbePort(in Input) (port uint16) {
 	return port
 }
 
-// isTarget reports whether the Service is ours: by its label, or as the one named.
+// isTarget reports whether the Service is a target, by its label or by name.
 func (cfg *Config) isTarget(svc *corev1.Service) bool {
 	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || cfg.isNamedTarget(Key{svc.Namespace, svc.Name})
 }
 
-// isNamedTarget reports whether the Service is the one given by name.
+// isNamedTarget reports whether the Service is the named target.
 func (cfg *Config) isNamedTarget(key Key) bool { return key.Name != "" && key == cfg.NamedTarget.key() }
 
 func (cfg *Config) managedBy() string { return managedByPrefix + cfg.Class }
 
-// newTarget is what can be said without having seen the Service.
+// newTarget returns what is known of a target without its Service.
 func (cfg *Config) newTarget(key Key) Target {
 	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.Name + firstNameSuffix}
 	if cfg.isNamedTarget(key) {
@@ -250,7 +251,7 @@ func isServiceOwner(owner metav1.OwnerReference) bool {
 	return owner.Kind == "Service" && owner.APIVersion == "v1"
 }
 
-// resolveTarget fills in what a target is served with by its settings, or rejects it.
+// resolveTarget derives sources, families and ports from the settings of a target, or rejects it.
 func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 	sources, rejection := cfg.resolveSources(t)
 	if rejection != nil {
@@ -265,7 +266,7 @@ func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 	return rejection
 }
 
-// allowedPorts is which ports a target of these sources may have.
+// allowedPorts returns the ports that a target of these sources may use.
 func (cfg *Config) allowedPorts(key Key, sources []Source) portAllowlist {
 	f := portAllowlist{sources: sources}
 	if cfg.isNamedTarget(key) {
@@ -274,7 +275,7 @@ func (cfg *Config) allowedPorts(key Key, sources []Source) portAllowlist {
 	return f
 }
 
-// resolveSources are those that the target is fed by.
+// resolveSources returns the sources that the target uses.
 func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	all := make([]string, len(cfg.Sources))
 	for i, source := range cfg.Sources {
@@ -282,31 +283,31 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	}
 	slices.Sort(all)
 	if len(t.Settings.Sources) == 0 {
-		return nil, &Rejection{ReasonSourceRequired, formatList(fmt.Sprintf("There are several sources: annotate the Service %ssource with one of them, or several with commas between", annotationPrefix), all)}
+		return nil, &Rejection{ReasonSourceRequired, formatList(fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix), all)}
 	}
 	var given []Source
 	for _, name := range t.Settings.Sources {
 		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
 		if at < 0 {
-			return nil, &Rejection{ReasonUnknownSource, formatList(fmt.Sprintf("There is no source %.64q: mend the annotation %ssource, or add it to SOURCES_FILE; there are", name, annotationPrefix), all)}
+			return nil, &Rejection{ReasonUnknownSource, formatList(fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix), all)}
 		}
 		source := cfg.Sources[at]
 		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
-			return nil, newRejection(ReasonNamespaceNotAllowed, "Services of the namespace %s may not point to source %s: use another source, or allow the namespace among that source's namespaces in SOURCES_FILE.", t.Namespace, name)
+			return nil, newRejection(ReasonNamespaceNotAllowed, "Services in namespace %s may not use source %s. Use another source, or add the namespace to it in SOURCES_FILE.", t.Namespace, name)
 		}
 		given = append(given, source)
 	}
 	return given, nil
 }
 
-// checkOtherSlices looks at the Service's other slices: those that would be mixed with ours, and
-// ours if another installation writes them.
+// checkOtherSlices collects the other slices of the Service, and rejects the target if they must not be
+// mixed with owned ones or if another installation writes the owned ones.
 func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejection {
 	desired := t.Desired()
 	for _, slice := range existing {
 		if desired.Owns(slice) {
 			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
-				return newRejection(ReasonOwnedByOtherWriter, "EndpointSlice %s is written by the installation in namespace %s, under the same managed-by label: give one of the two another CLASS.", slice.Name, writer)
+				return newRejection(ReasonOwnedByOtherWriter, "EndpointSlice %s is written by the installation in namespace %s with the same managed-by label. Give one of them another CLASS.", slice.Name, writer)
 			}
 			continue
 		}
@@ -315,7 +316,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 		}
 		switch {
 		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
-			return newRejection(ReasonLegacyEndpoints, "The Service has a legacy Endpoints object, whose mirrored slice %s would be mixed with ours: delete the Endpoints object %s.", slice.Name, t.Name)
+			return newRejection(ReasonLegacyEndpoints, "Service has a legacy Endpoints object; its mirrored slice %s would be mixed with ours. Delete Endpoints %s.", slice.Name, t.Name)
 		case isOtherClass(slice):
 			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
 		default:
@@ -329,7 +330,7 @@ func newRejection(reason, format string, args ...any) *Rejection {
 	return &Rejection{Reason: reason, Message: truncate(fmt.Sprintf(format, args...), maxEventNote)}
 }
 
-// formatList is a sentence that ends with as many of the parts as a note has room for.
+// formatList returns a sentence that ends with as many of the parts as fit into an Event's note.
 func formatList(head string, parts []string) string {
 	const room = len("; and 1000000 more.")
 	text, n := head+": ", 0
@@ -352,7 +353,7 @@ func formatList(head string, parts []string) string {
 	return truncate(text, maxEventNote)
 }
 
-// truncate shortens a text to so many bytes, never within a letter.
+// truncate shortens a text to limit bytes, without splitting a character.
 func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text

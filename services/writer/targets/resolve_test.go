@@ -197,51 +197,51 @@ var rejections = map[string]struct {
 	reason string
 	advice string
 }{
-	"a selector":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "remove spec.selector, then delete what Kubernetes leaves of it: the Endpoints object shop"},
-	"ExternalName": {func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName }, "ExternalName", "use ClusterIP"},
+	"a selector":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "Remove spec.selector, then delete what remains: the Endpoints object shop"},
+	"ExternalName": {func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName }, "ExternalName", "Use ClusterIP"},
 	"internal Local": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
-	}, "LocalTrafficPolicy", "set it to Cluster"},
+	}, "LocalTrafficPolicy", "Set it to Cluster"},
 	"external Local": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	}, "LocalTrafficPolicy", "set it to Cluster"},
+	}, "LocalTrafficPolicy", "Set it to Cluster"},
 	"more ports than a slice takes": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.Ports = manyPorts(maxPorts + 1)
-	}, "TooManyPorts", "split it"},
-	"a named targetPort":    {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") }, "NamedTargetPort", "use the number"},
-	"a port number of none": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) }, "InvalidTargetPort", "from 1 to 65535"},
+	}, "TooManyPorts", "Split the Service"},
+	"a named targetPort":    {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") }, "NamedTargetPort", "Use a number"},
+	"a port number of none": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) }, "InvalidTargetPort", "Use 1 to 65535"},
 	"a port outside the fence": {func(c *Config, _ *corev1.Service) {
 		c.Sources[0].AllowsPort = func(p uint16) bool { return p == 1 }
-	}, "PortOutsideFence", "ALLOWED_PORTS"},
+	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"a probe port outside it": {func(c *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/probe-port"], c.Sources[0].AllowsPort = "22", func(p uint16) bool { return p != 22 }
-	}, "PortOutsideFence", "ALLOWED_PORTS"},
+	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"a port that one of its sources does not allow": {func(c *Config, svc *corev1.Service) {
 		c.Sources = []Source{{Name: "blue"}, {Name: "green", AllowsPort: func(p uint16) bool { return p == 1 }}}
 		svc.Annotations["slicefeed.dev/source"] = "green,blue"
-	}, "PortOutsideFence", "source green"},
+	}, "PortNotAllowed", "source green"},
 	"TARGET_PORT of the named one at another": {func(c *Config, svc *corev1.Service) {
 		c.NamedTarget.Port, svc.Name, c.Sources[0].AllowsPort = 30080, "cart", func(p uint16) bool { return p == 1 }
-	}, "PortOutsideFence", "ALLOWED_PORTS"},
+	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"nothing to probe": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "NoProbePort", "slicefeed.dev/probe-port"},
 	"no port at all":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = nil }, "NoProbePort", "slicefeed.dev/probe-port"},
 	"being deleted":    {func(_ *Config, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "ServiceTerminating", "being deleted"},
 	"TARGET_PORT with several ports": {func(c *Config, svc *corev1.Service) {
 		c.NamedTarget.Port = 31000
 		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81})
-	}, "TargetPortAmbiguous", "unset TARGET_PORT"},
+	}, "AmbiguousTargetPort", "Unset it"},
 	"an annotation that was never readable": {func(_ *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/probe"] = "icmp"
 	}, "InvalidAnnotation", `slicefeed.dev/probe is "icmp": want off, tcp, http, https or grpc.`},
 	"an unknown source": {func(_ *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/source"] = "blu"
-	}, "UnknownSource", `no source "blu": mend the annotation slicefeed.dev/source, or add it to SOURCES_FILE; there are: default.`},
+	}, "UnknownSource", `Source "blu" does not exist. Correct slicefeed.dev/source or add it to SOURCES_FILE. Available: default.`},
 	"no source though there are several": {func(c *Config, _ *corev1.Service) {
 		c.Sources = []Source{{Name: "green"}, {Name: "blue"}}
-	}, "SourceNotGiven", "annotate the Service slicefeed.dev/source with one of them, or several with commas between: blue; green."},
+	}, "SourceRequired", "Set annotation slicefeed.dev/source to one or more of: blue; green."},
 	"a namespace that the source does not allow": {func(c *Config, _ *corev1.Service) {
 		c.Sources[0].Namespaces = []string{"api"}
-	}, "NamespaceOutsideFence", "use another source, or allow the namespace"},
+	}, "NamespaceNotAllowed", "Use another source, or add the namespace"},
 }
 
 func TestRejectsInvalidServices(t *testing.T) {
@@ -281,7 +281,7 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 	})
 	t.Run("a mirrored one refuses the Service", func(t *testing.T) {
 		resolution := resolve(config(), service(), mine, mirrored)
-		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" || !strings.Contains(resolution.Rejection.Message, "delete the Endpoints object shop") {
+		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" || !strings.Contains(resolution.Rejection.Message, "Delete Endpoints shop") {
 			t.Errorf("refused: %v", resolution.Rejection)
 		}
 	})
@@ -289,7 +289,7 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 		theirs := slice("shop-slicefeed", "slicefeed-default")
 		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 		resolution := resolve(config(), service(), theirs)
-		if resolution.Rejection == nil || resolution.Rejection.Reason != "OtherWriter" || !strings.Contains(resolution.Rejection.Message, "another CLASS") {
+		if resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" || !strings.Contains(resolution.Rejection.Message, "another CLASS") {
 			t.Errorf("refused: %v", resolution.Rejection)
 		}
 	})
@@ -333,8 +333,8 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 				if resolution.Rejection != nil || !after.Labeled {
 					t.Errorf("%+v, remembered %+v", resolution.Rejection, after)
 				}
-			} else if resolution.Rejection == nil || resolution.Rejection.Reason != "SlicesLeftBehind" ||
-				!strings.HasSuffix(resolution.Rejection.Message, "to have them deleted: orphan; shop-slicefeed; unlabelled.") {
+			} else if resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
+				!strings.HasSuffix(resolution.Rejection.Message, "to delete them. Slices: orphan; shop-slicefeed; unlabelled.") {
 				t.Errorf("%+v", resolution.Rejection)
 			}
 		})
@@ -368,7 +368,7 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
 		t.Errorf("refused %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
 	}
-	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" || !strings.HasPrefix(resolution.AnnotationError.Message, "Annotations that cannot be read, so the Service keeps the settings that it had: slicefeed.dev/probe-interval") {
+	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" || !strings.HasPrefix(resolution.AnnotationError.Message, "Invalid annotations; previous settings stay in effect: slicefeed.dev/probe-interval") {
 		t.Errorf("mistake: %v", resolution.AnnotationError)
 	}
 	if !resolution.Paused || !resolution.Target.Settings.Paused {

@@ -1,12 +1,11 @@
-// Package targets watches the Services of some namespaces and their EndpointSlices, and says
-// of each Service that is ours, by its label or its name, what is to be done about it. It
-// promises that what it shows came from the API server, and how new it is; it outlives an
-// API server that is away, keeping what it saw last. It writes nothing, and refuses Services
-// that could not work or may not point where they would, each with a sentence that says what
-// to do.
+// Package targets watches the Services and EndpointSlices of the configured namespaces and resolves
+// each Service that concerns this writer, by its label or by name. It guarantees that what it returns
+// came from the API server, and states how recent it is; while the API server is away it keeps the last
+// state. It does not write anything. It rejects Services that cannot work or may not use their source,
+// each with a message that says what to do.
 //
-// What is judged is in pure functions: read (annotations), Resolve (the rest), and concern
-// (which slices a Service's view needs). The informers around them only say what changed.
+// The rules are pure functions: parseAnnotations, Resolve (everything else), and sliceIndex (which
+// slices a Service needs). The informers around them only report what changed.
 package targets
 
 import (
@@ -26,44 +25,44 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Config is what Targets need.
+// Config is what New needs.
 type Config struct {
 	Client kubernetes.Interface
-	// Class is the value of LabelClass on Services that are ours; their slices are managed by
+	// Class is the value of LabelClass on this writer's Services; their slices are managed by
 	// slicefeed-<Class>.
 	Class string
-	// Writer is our own namespace, the value of slicefeed.dev/writer.
+	// Writer is the namespace of this writer, the value of slicefeed.dev/writer.
 	Writer string
-	// Namespaces are watched, besides that of the one named; a single "*": all.
+	// Namespaces are watched, and the namespace of NamedTarget; a single "*" means all namespaces.
 	Namespaces  []string
 	NamedTarget NamedTarget
-	Defaults    Settings // without Sources: the only source there is
+	Defaults    Settings // without Sources: the only configured source
 	Sources     []Source
 	Logger      *slog.Logger
 }
 
-// Targets follows the consuming cluster. Make one with New.
+// Targets watches the consuming cluster. Create it with New.
 type Targets struct {
 	cfg       Config
-	informers map[string]*namespaceInformers // by namespace; "" is all of them
+	informers map[string]*namespaceInformers // by namespace; "" stands for all
 	changed   chan struct{}
 
 	mu                  sync.Mutex
-	dirty               map[Key]struct{}        // since Take last gave them
-	returned            map[Key]struct{}        // by Take, and ours then
-	memories            map[Key]serviceMemory   // of Services that are ours
+	dirty               map[Key]struct{}        // not yet returned by TakeChanged
+	returned            map[Key]struct{}        // by TakeChanged, and relevant then
+	memories            map[Key]serviceMemory   // of relevant Services
 	clusterIPsByService map[Key][]netip.Addr    // ClusterIPs of all Services
-	clusterIPUnion      map[netip.Addr]struct{} // of used; nil: to be made anew. Never changed once it was given
+	clusterIPUnion      map[netip.Addr]struct{} // of clusterIPsByService; nil: recompute. Never modified once it was returned
 }
 
-// serviceMemory is of one Service: another one of its name begins anew.
+// serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
 type serviceMemory struct {
 	Memory
 
 	uid types.UID
 }
 
-// New prepares the watches; Run starts them.
+// New creates the informers; Run starts them.
 func New(cfg Config) (*Targets, error) {
 	t := &Targets{
 		cfg: cfg, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
@@ -74,7 +73,7 @@ func New(cfg Config) (*Targets, error) {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	if len(namespaces) == 0 {
-		return nil, errors.New("no namespace to watch Services in")
+		return nil, errors.New("no namespace to watch")
 	}
 	for _, namespace := range namespaces {
 		if t.informers[namespace] != nil {
@@ -86,11 +85,11 @@ func New(cfg Config) (*Targets, error) {
 		}
 		t.informers[namespace] = a
 	}
-	t.markDirty(cfg.NamedTarget.key()) // it may not be there: then nothing would tell of it
+	t.markDirty(cfg.NamedTarget.key()) // it may not exist, and then no watch event reports it
 	return t, nil
 }
 
-// Run watches until the context ends, and then waits for its watches.
+// Run watches until the context ends, and then waits for its informers.
 func (t *Targets) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -101,19 +100,19 @@ func (t *Targets) Run(ctx context.Context) error {
 			if !a.waitForSync(ctx) {
 				return
 			}
-			t.markDirty() // what was touched before waits to be taken
+			t.markDirty() // signal what became dirty before the sync
 		})
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// Changed has a value whenever Take may have something. It is for one reader.
+// Changed has a value whenever TakeChanged may return something. It is for one reader.
 func (t *Targets) Changed() <-chan struct{} { return t.changed }
 
-// TakeChanged returns the Services that may have changed since it was last called, sorted: those
-// that are ours, and once more those that no longer are. Namespaces that were never read
-// through are left for later.
+// TakeChanged returns the Services that may have changed since the last call, sorted: those that are
+// relevant, and once more those that stopped being relevant. Namespaces that have not synced are left
+// for a later call.
 func (t *Targets) TakeChanged() []Key {
 	t.mu.Lock()
 	var touched []Key
@@ -139,7 +138,8 @@ func (t *Targets) TakeChanged() []Key {
 	})
 }
 
-// Synced is nil once all namespaces were read through; else it says which not yet.
+// Synced returns nil once all namespaces have synced, and otherwise an error that names those that have
+// not.
 func (t *Targets) Synced() error {
 	var missing []string
 	for _, a := range t.informers {
@@ -151,17 +151,17 @@ func (t *Targets) Synced() error {
 		return nil
 	}
 	slices.Sort(missing)
-	return errors.New("Services and EndpointSlices have not been read yet of " + strings.Join(missing, "; "))
+	return errors.New("Services and EndpointSlices not synced in " + strings.Join(missing, "; "))
 }
 
-// Get looks at the caches and judges one Service. What it costs does not depend on what
-// else there is in the namespace.
+// Get resolves one Service from the caches. Its cost does not depend on the other objects of the
+// namespace.
 func (t *Targets) Get(key Key) Resolution {
 	a := t.informersFor(key.Namespace)
 	if a == nil || !a.synced() {
 		return Resolution{}
 	}
-	// The version first: the slices are that new, or newer.
+	// Read the version first: the slices are at least that recent.
 	version := a.slices.GetStore().LastStoreSyncResourceVersion()
 	in := Input{Key: key, Service: a.getService(key), Now: time.Now()}
 	in.Slices = a.slicesFor(key, in.Service)
@@ -185,7 +185,7 @@ func (t *Targets) Get(key Key) Resolution {
 	return resolution
 }
 
-// informersFor is the one that a namespace lies in.
+// informersFor returns the informers of a namespace; nil: it is not watched.
 func (t *Targets) informersFor(namespace string) *namespaceInformers {
 	if all := t.informers[metav1.NamespaceAll]; all != nil {
 		return all
@@ -193,7 +193,7 @@ func (t *Targets) informersFor(namespace string) *namespaceInformers {
 	return t.informers[namespace]
 }
 
-// markDirty notes that Services may have changed.
+// markDirty records that Services may have changed.
 func (t *Targets) markDirty(keys ...Key) {
 	t.mu.Lock()
 	for _, key := range keys {
@@ -206,7 +206,7 @@ func (t *Targets) markDirty(keys ...Key) {
 	}
 }
 
-// recordClusterIPs notes the ClusterIPs of a Service; none: it is gone.
+// recordClusterIPs stores the ClusterIPs of a Service; none: the Service is gone.
 func (t *Targets) recordClusterIPs(key Key, ips []netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,8 +233,9 @@ func (t *Targets) allClusterIPs() map[netip.Addr]struct{} {
 	return t.clusterIPUnion
 }
 
-// trimService drops what is never looked at: of Services not ours, there may be many, all
-// but what tells them from ours, and what must never be written.
+// trimService drops fields that are never read. There may be many Services that are no targets: of
+// those it keeps only what is needed to recognize them, and their ClusterIPs, which must never become
+// endpoints.
 func (t *Targets) trimService(obj any) (any, error) {
 	svc, ok := obj.(*corev1.Service)
 	if !ok {
@@ -257,8 +258,9 @@ func (t *Targets) trimService(obj any) (any, error) {
 	return small, nil
 }
 
-// recordLabel notes that the Service belongs to this class by its label, before anyone asks for it: the
-// label may be removed at once. It reports whether it does or did, so that it may stay managed for a while.
+// recordLabel records that the Service has the label of this class, before anything reads it from the
+// cache: the label may be removed immediately. It reports whether the Service has or had the label, so
+// that it may stay managed for a while.
 func (t *Targets) recordLabel(svc *corev1.Service) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -274,8 +276,8 @@ func (t *Targets) recordLabel(svc *corev1.Service) bool {
 	return before.Labeled
 }
 
-// trimSlice drops what is never looked at of slices that others manage. Of another class's it
-// keeps whether they list a ready endpoint.
+// trimSlice drops fields that are never read from slices that others manage. Of slices of another class
+// it keeps whether they list a ready endpoint.
 func (t *Targets) trimSlice(obj any) (any, error) {
 	slice, ok := obj.(*discoveryv1.EndpointSlice)
 	if !ok {

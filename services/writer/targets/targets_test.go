@@ -219,7 +219,7 @@ func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
 	}
 	r.remove(Key{"web", "cart"})
 	mine := service()
-	mine.Annotations["slicefeed.dev/list-out"] = "false"
+	mine.Annotations["slicefeed.dev/list-unready"] = "false"
 	r.apply(mine)
 	after := r.await(shop, "a change after that", func(v Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
 	if len(after) != 1 || len(before) != 3 {
@@ -296,7 +296,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 
 	r.taken = nil
 	another := namedService("svc-321", "uid-svc-321")
-	another.Annotations["slicefeed.dev/list-out"] = "false"
+	another.Annotations["slicefeed.dev/list-unready"] = "false"
 	r.apply(another)
 	r.await(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Target.Settings.ListUnready })
 	if diff := cmp.Diff([]Key{keyOf(another)}, r.taken); diff != "" {

@@ -18,7 +18,7 @@ import (
 // LabelClass on a Service puts it under the management of the installation of that class.
 const LabelClass = "slicefeed.dev/class"
 
-// Reasons of refusals and mistakes, as Events have them.
+// Reasons of rejections and annotation errors, as Events have them.
 const (
 	ReasonServiceNotFound     = "ServiceNotFound"
 	ReasonServiceTerminating  = "ServiceTerminating"
@@ -28,21 +28,21 @@ const (
 	ReasonTooManyPorts        = "TooManyPorts"
 	ReasonNamedTargetPort     = "NamedTargetPort"
 	ReasonInvalidTargetPort   = "InvalidTargetPort"
-	ReasonAmbiguousTargetPort = "TargetPortAmbiguous"
+	ReasonAmbiguousTargetPort = "AmbiguousTargetPort"
 	ReasonNoProbePort         = "NoProbePort"
 	ReasonLegacyEndpoints     = "LegacyEndpoints"
-	ReasonOwnedByOtherWriter  = "OtherWriter"
-	ReasonOrphanedSlices      = "SlicesLeftBehind"
+	ReasonOwnedByOtherWriter  = "OwnedByOtherWriter"
+	ReasonOrphanedSlices      = "OrphanedSlices"
 	ReasonInvalidAnnotation   = "InvalidAnnotation"
-	ReasonSourceRequired      = "SourceNotGiven"
+	ReasonSourceRequired      = "SourceRequired"
 	ReasonUnknownSource       = "UnknownSource"
-	ReasonNamespaceNotAllowed = "NamespaceOutsideFence"
-	ReasonPortNotAllowed      = "PortOutsideFence"
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	ReasonPortNotAllowed      = "PortNotAllowed"
 	ReasonLabelRemoved        = "LabelRemoved"
 	ReasonClassChanged        = "ClassChanged"
 )
 
-// Key names a Service.
+// Key identifies a Service.
 type Key struct{ Namespace, Name string }
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
@@ -51,67 +51,68 @@ func (k Key) compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
 }
 
-// Source is what our settings say of one source.
+// Source is the configuration of one source.
 type Source struct {
 	Name       string
-	Namespaces []string               // in which Services may point to it; empty: all that are watched
+	Namespaces []string               // whose Services may use it; empty: all watched namespaces
 	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
 }
 
-// Settings are what a Service's annotations may change.
+// Settings are what the annotations of a Service may change.
 type Settings struct {
 	Sources      []string        // names, sorted
-	NodeSelector labels.Selector // which members; nil: all
+	NodeSelector labels.Selector // of members; nil: all
 	Probe        prober.Spec
-	ProbePort    uint16 // 0: the first TCP port written
+	ProbePort    uint16 // 0: the first TCP port of the Service
 	MaxStaleness time.Duration
 	ShrinkWindow time.Duration
-	// EmptyThreshold is how many observations make an empty source believed.
+	// EmptyThreshold is the number of complete observations that confirm an empty source.
 	EmptyThreshold int
-	ListUnready    bool      // endpoints that are out are listed
+	ListUnready    bool      // list endpoints that are not ready
 	Paused         bool      // no write of any kind
-	Resync         time.Time // when a person asked for a resync; zero: never
+	Resync         time.Time // when a resync is requested; zero: never
 }
 
-// NamedTarget is the one target given by name; the zero value is none.
+// NamedTarget is the target configured by name; the zero value is none.
 type NamedTarget struct {
 	Namespace, Service string
-	ManagedBy          string // marks its slices as ours; empty: as those of labelled Services
-	FirstName          string // of its first slice; empty: as of labelled Services
-	// Port is written for the Service's only port, whatever its targetPort says, and is
-	// allowed whatever the sources' fences say; 0: the numeric targetPorts are.
+	ManagedBy          string // managed-by label of its slices; empty: as for labeled Services
+	FirstName          string // of its first slice; empty: as for labeled Services
+	// Port is written for the only port of the Service, whatever its targetPort is, and is allowed
+	// whatever the allowlists of the sources say; 0: the numeric targetPorts are used.
 	Port uint16
 }
 
 func (n NamedTarget) key() Key { return Key{n.Namespace, n.Service} }
 
-// Target is a Service that can be served. Of one that is refused or being left, only what
-// names it and its slices is sure to be set, and the settings if they could be read.
+// Target is a Service that this writer can manage. If the Service is rejected or opted out, only what
+// identifies it and its slices is set, and the settings if they are valid.
 type Target struct {
 	Key
 
 	UID           types.UID
-	Owner         metav1.OwnerReference // to the Service, without blockOwnerDeletion: some clusters forbid it
-	ManagedBy     string                // marks slices as ours
+	Owner         metav1.OwnerReference // the Service, without blockOwnerDeletion: some clusters forbid it
+	ManagedBy     string                // managed-by label of owned slices
 	Writer        string                // value of slicefeed.dev/writer
 	FirstName     string                // of the first slice
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
-	ProbePort     uint16   // 0: none, which only happens while probing is off
-	ForeignSlices []string // slices of this Service that others manage; consumers add them to ours
-	// OtherClassSlices are slices of this Service that writers of other classes left or write now.
+	ProbePort     uint16   // 0: none, only if probing is off
+	ForeignSlices []string // slices of this Service that others manage; consumers use their endpoints too
+	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
 	Settings         Settings
-	// PublishNotReadyAddresses: the Service asks consumers to send to endpoints that are not ready too.
+	// PublishNotReadyAddresses is the field of the Service: consumers send traffic to endpoints that are
+	// not ready, too.
 	PublishNotReadyAddresses bool
-	// TrafficDistribution is the Service's own; empty: none.
+	// TrafficDistribution is the field of the Service; empty: none.
 	TrafficDistribution string
-	// Labels are those of the Service that its slices get too.
+	// Labels are the labels of the Service that its slices get.
 	Labels   map[string]string
 	Headless bool // the Service has no cluster IP
 }
 
-// Desired is the target in the planner's words, but for its endpoints.
+// Desired converts the target to the planner's input, without endpoints.
 func (t Target) Desired() planner.Desired {
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
@@ -120,52 +121,52 @@ func (t Target) Desired() planner.Desired {
 	}
 }
 
-// Rejection is why a Service is not served. Nothing is written while it lasts, and nothing
-// is deleted either: what the slices say stays until someone decides.
+// Rejection is why a Service is not managed. While it lasts nothing is written and nothing is deleted:
+// the slices stay as they are until someone decides.
 type Rejection struct {
 	Reason  string // CamelCase, as an Event's reason
-	Message string // at most an Event's note: what was seen and what to do
+	Message string // what is wrong and what to do; fits into an Event's note
 }
 
-// Error makes a Refusal usable as one.
+// Error implements error.
 func (r *Rejection) Error() string { return r.Message }
 
-// Resolution is what is known of a target at one moment. Its objects are shared with the cache
-// and must not be changed.
+// Resolution is what is known of a target at one moment. Its objects are shared with the cache and must
+// not be modified.
 type Resolution struct {
-	// Synced is whether the caches of its namespace were filled once; before, nothing else
-	// means anything.
+	// Synced reports whether the caches of the namespace have synced; before that, no other field means
+	// anything.
 	Synced bool
-	// Relevant is whether the Service has anything to do with us: it is to be served, or slices
-	// of ours are left of it. When it no longer is, its control ends.
+	// Relevant reports whether the Service concerns this writer: it is a target, or owned slices remain.
+	// Once it is not, its reconcile loop ends.
 	Relevant bool
-	// Leaving: the Service is there and was opted out. Slices are those of ours that are left
-	// of it, all to be deleted, unless Paused.
+	// OptedOut: the Service exists and was opted out. Slices are its remaining owned slices, all of
+	// which are deleted unless Paused.
 	OptedOut bool
-	// Paused: someone acts by hand, so nothing at all is written. It is known whatever else
-	// could not be read.
+	// Paused: a person acts by hand, so nothing is written. It is known even if other annotations are
+	// invalid.
 	Paused bool
-	// Target is served unless Refusal says why not.
+	// Target is managed unless Rejection says why not.
 	Target    Target
 	Rejection *Rejection
-	// ProbesOnly: the Service is rejected, but what its slices list goes on following its probes,
-	// for which the Target has the settings and the port. Nothing else is written.
+	// ProbesOnly: the Service is rejected, but the endpoints that its slices list still follow their
+	// probes, for which Target has the settings and the port. Nothing else is written.
 	ProbesOnly bool
-	// AnnotationError is of annotations that cannot be used; the target keeps the settings accepted last.
+	// AnnotationError is set if annotations are invalid and the target keeps the settings accepted last.
 	AnnotationError *Rejection
-	// Departing: the label does not name this class any more. The Service is managed as before
-	// until Wake, or rejected with the same notice if nothing says how it was managed.
+	// PendingOptOut: the label no longer names this class. The Service is managed as before until
+	// RecheckAt, or rejected with the same notice if its previous settings are unknown.
 	PendingOptOut *Rejection
-	// RecheckAt is when to look again though nothing changes; zero: only on a change.
+	// RecheckAt is when to resolve the Service again without a change; zero: only on a change.
 	RecheckAt time.Time
-	// ServiceRef names the Service for Events; its UID is empty if there is none.
+	// ServiceRef identifies the Service for Events; its UID is empty if the Service does not exist.
 	ServiceRef corev1.ObjectReference
-	// Slices are all that the planner has to see for this target; those that others manage
-	// come without endpoints.
+	// Slices are all slices that the planner must see for this target; slices of others come without
+	// endpoints.
 	Slices []*discoveryv1.EndpointSlice
-	// ResourceVersion is how new Slices are at least: a slice written before and not among
-	// them was deleted since. Empty: not known.
+	// ResourceVersion is a lower bound of how recent Slices are: a slice that was written before and is
+	// not among them has been deleted since. Empty: unknown.
 	ResourceVersion string
-	// ClusterIPs are those of all watched Services, never to be written as an endpoint.
+	// ClusterIPs are those of all watched Services, which must never become endpoints.
 	ClusterIPs map[netip.Addr]struct{}
 }
