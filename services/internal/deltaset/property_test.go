@@ -51,9 +51,9 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 			"change": func(t *rapid.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "changes") {
 					group := rapid.IntRange(0, 2).Draw(t, "group")
-					i := item{fmt.Sprintf("g%d", group), fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")), rapid.IntRange(0, 2).Draw(t, "says")}
+					i := item{fmt.Sprintf("g%d", group), fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")), rapid.IntRange(0, 2).Draw(t, "value")}
 					previous, existed := truth[i.key]
-					if rapid.Bool().Draw(t, "gone") {
+					if rapid.Bool().Draw(t, "removed") {
 						delete(truth, i.key)
 						for _, s := range replicas {
 							if s.Remove(i.group, i.key) != existed {
@@ -65,7 +65,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 					truth[i.key] = i
 					for _, s := range replicas {
 						if s.Put(i) != (!existed || previous != i) {
-							t.Fatalf("Put(%v) returned the wrong result; before: %v (existed: %t)", i, previous, existed)
+							t.Fatalf("unexpected result of Put(%v); before: %v (existed: %t)", i, previous, existed)
 						}
 					}
 				}

@@ -52,15 +52,15 @@ func TestNeverExceedsLimit(t *testing.T) {
 					}
 				})
 				value := rapid.SampledFrom(all).Draw(t, "which")
-				if was := !slices.Contains(evicted, value); items[value].Remove() != was {
-					t.Fatalf("Remove of %d reports %v", value, !was)
+				if kept := !slices.Contains(evicted, value); items[value].Remove() != kept {
+					t.Fatalf("Remove of %d reports %v", value, !kept)
 				}
 				delete(items, value)
 				continue
 			}
 			items[n] = s.Add(netip.AddrFrom4([4]byte{10, 0, 0, rapid.Byte().Draw(t, "source") % 4}), n)
-			for _, gone := range evicted {
-				delete(items, gone)
+			for _, value := range evicted {
+				delete(items, value)
 			}
 			if s.Len() != len(items) || s.Len() > limit {
 				t.Fatalf("%d items, want %d (limit %d)", s.Len(), len(items), limit)
@@ -81,10 +81,10 @@ func TestSourceAddr(t *testing.T) {
 	} {
 		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(peer))
 		if got := SourceAddr(addr); got != netip.MustParseAddr(want) {
-			t.Errorf("%s is of %s, want %s", peer, got, want)
+			t.Errorf("%s has source %s, want %s", peer, got, want)
 		}
 	}
 	if got := SourceAddr(&net.UnixAddr{}); got.IsValid() {
-		t.Errorf("a peer without an address is of %s", got)
+		t.Errorf("a peer without an address has source %s", got)
 	}
 }

@@ -29,8 +29,8 @@ type Metrics struct {
 	Ended       *prometheus.CounterVec // by reason
 }
 
-// NewMetrics registers the metrics of the streams of a half's method, and the number of changes
-// that there were of what it tells.
+// NewMetrics registers the metrics of a component's streaming method. revision returns the number of
+// changes so far.
 func NewMetrics(reg prometheus.Registerer, component, method string, revision func() uint64) *Metrics {
 	m := &Metrics{
 		Subscribers: prometheus.NewGauge(prometheus.GaugeOpts{

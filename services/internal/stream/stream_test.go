@@ -27,7 +27,7 @@ import (
 func TestAdmitRejectsAfterStop(t *testing.T) {
 	s := New(Config{
 		Service: "a.Service", Health: health.NewServer(), MaxPerClient: 1,
-		Metrics: NewMetrics(prometheus.NewRegistry(), "half", "Watch", func() uint64 { return 0 }),
+		Metrics: NewMetrics(prometheus.NewRegistry(), "inventory", "Watch", func() uint64 { return 0 }),
 	})
 	release, err := s.Admit("a")
 	if err != nil {
@@ -116,7 +116,7 @@ func (s fakeStream) Context() context.Context { return s.ctx }
 func TestReaderPanicReachesHandler(t *testing.T) {
 	s := New(Config{
 		Service: "a.Service", Health: health.NewServer(),
-		Metrics: NewMetrics(prometheus.NewRegistry(), "half", "Watch", func() uint64 { return 0 }),
+		Metrics: NewMetrics(prometheus.NewRegistry(), "inventory", "Watch", func() uint64 { return 0 }),
 	})
 	defer s.Stop()
 	defer func() {

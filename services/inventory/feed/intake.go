@@ -13,11 +13,11 @@ type Intake struct {
 	Roster *roster.Roster
 	Stores *Stores
 
-	confirmations int // observations that an anomaly asks for; 0: one
+	confirmations int // number of observations that an anomaly requests; 0: one
 }
 
-// Ingest applies an update of the source and, unless it is nil, the result of a request that the roster
-// asked for. It returns the changes of the roster. The update comes first, because the result describes
+// Ingest applies an update of the source and, unless it is nil, the result of what the roster
+// requested. It returns the changes of the roster. The update comes first, because the result describes
 // an earlier moment.
 func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.Roster)) []roster.Change {
 	i.Roster.Hear(now, update)

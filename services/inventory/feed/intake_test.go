@@ -42,8 +42,8 @@ func (o *fakeSource) runUntilIdle(update roster.News) (full int) {
 			return full
 		}
 		o.now, update, result = o.now.Add(5*time.Second), roster.News{HeardAt: o.now, Mark: 1}, nil
-		if began := o.now; actions.Look != roster.NoLook {
-			result = func(r *roster.Roster) { r.Looked(began, began, actions.Look, 1, nil) }
+		if startedAt := o.now; actions.Look != roster.NoLook {
+			result = func(r *roster.Roster) { r.Looked(startedAt, startedAt, actions.Look, 1, nil) }
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 			var batch []roster.Change
 			for range rapid.IntRange(1, 4).Draw(t, "changes") {
 				name := fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "node"))
-				if rapid.Bool().Draw(t, "gone") {
+				if rapid.Bool().Draw(t, "removed") {
 					delete(truth, name)
 					batch = append(batch, roster.Change{Name: name})
 					continue

@@ -184,8 +184,8 @@ func TestR7ResetsForUnknownPosition(t *testing.T) {
 		"another epoch":            {alter(func(p *Position) { p.Epoch = "f" }), true},
 		"a revision of the future": {alter(func(p *Position) { p.Revision = 1000 }), true},
 		"the greatest revision":    {alter(func(p *Position) { p.Revision = 1<<64 - 1 }), true},
-		"the present revision":     {alter(func(p *Position) { p.Revision++ }), true},
-		"a digest that never was":  {alter(func(p *Position) { p.Digest[3] ^= 1 }), true},
+		"the current revision":     {alter(func(p *Position) { p.Revision++ }), true},
+		"an unknown digest":        {alter(func(p *Position) { p.Digest[3] ^= 1 }), true},
 	} {
 		if u := s.Since(c.at); u.Reset != c.reset || !u.Synced {
 			t.Errorf("%s: reset is %v", what, u.Reset)
@@ -254,7 +254,7 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 		{"all lost", removals("n0", "n1", "n2", "n3"), true},
 		{"none ready", upserts(many(4, roster.NotReady)...), true},
 		{"most not ready", upserts(many(3, roster.NotReady)...), false},
-		{"the only one that was ready lost", append(upserts(many(3, roster.NotReady)...), removals("n3")...), true},
+		{"the only ready node lost", append(upserts(many(3, roster.NotReady)...), removals("n3")...), true},
 		{"added and removed again", append(upserts(newNode("x", roster.Ready, withLabels("pool", "blue")), newNode("y", roster.Ready, withLabels("pool", "blue"))), removals("x", "y", "n0")...), false},
 		{"all relabelled", upserts(newNode("n0", roster.Ready), newNode("n1", roster.Ready), newNode("n2", roster.Ready), newNode("n3", roster.Ready)), true},
 		{"all of another view lost", removals("r0", "r1"), false},
@@ -342,7 +342,7 @@ func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
 	all.SetStatus(publishedStatus(3))
 	blue := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 	early, late := all.Acquire(View{}), all.Acquire(blue)
-	checkEqual(t, "whole", upsertNames(early.Since(nil)), []string{"a", "b"})
+	checkEqual(t, "complete set", upsertNames(early.Since(nil)), []string{"a", "b"})
 	checkEqual(t, "late view", upsertNames(late.Since(nil)), []string{"a"})
 	if e, l := early.Since(nil).At.Epoch, late.Since(nil).At.Epoch; e == l || len(l) > 64 {
 		t.Errorf("epochs of two views: %q, %q", e, l)

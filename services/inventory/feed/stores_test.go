@@ -35,7 +35,7 @@ func TestSameStatusIgnoresAges(t *testing.T) {
 
 func TestSetStatusReachesAllStores(t *testing.T) {
 	all := NewStores("life")
-	one := all.Acquire(View{})
+	store := all.Acquire(View{})
 	status, changed := all.Status()
 	checkEqual(t, "status before any", status.Told, false)
 	if all.SetStatus(roster.Status{}) {
@@ -56,7 +56,7 @@ func TestSetStatusReachesAllStores(t *testing.T) {
 	}
 	status, changed = all.Status()
 	checkEqual(t, "status", status.Observation, 1)
-	checkEqual(t, "status of a store", one.Since(nil).Status.Observation, 1)
+	checkEqual(t, "status of a store", store.Since(nil).Status.Observation, 1)
 	all.SetStatus(publishedStatus(2))
 	select {
 	case <-changed:

@@ -19,7 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// cloudRoster is what the feed says by the cloud alone: this client before the roster that judges.
+// cloudRoster is a client with the roster that uses its listings.
 type cloudRoster struct {
 	*Client
 
@@ -33,17 +33,17 @@ func (s *cloudRoster) candidate(name string, server int) roster.Candidate {
 	return roster.Candidate{Name: name, UID: name, ProviderID: "ionos://" + testServerID(server), State: roster.Ready}
 }
 
-// poll lets a poll interval pass; Kubernetes has these nodes new, and answers well.
+// poll advances time by a poll interval. Kubernetes adds the nodes, and its responses are valid.
 func (s *cloudRoster) poll(added ...roster.Candidate) {
 	s.now = s.now.Add(time.Minute)
 	for range 4 {
 		s.roster.Hear(s.now, roster.News{Changed: added, HeardAt: s.now, Mark: 1})
 		added = nil
-		ask := s.roster.Ask(s.now)
-		if ask.Look != roster.NoLook {
-			s.roster.Looked(s.now, s.now, ask.Look, 1, nil)
+		actions := s.roster.Ask(s.now)
+		if actions.Look != roster.NoLook {
+			s.roster.Looked(s.now, s.now, actions.Look, 1, nil)
 		}
-		if ask.List {
+		if actions.List {
 			s.listings++
 			l, err := s.List(s.t.Context())
 			after, _ := RetryAfter(err)
@@ -68,8 +68,8 @@ func addressStrings(addrs []netip.Addr) []string {
 	return out
 }
 
-// badInput is a way in which the cloud goes wrong after it told of the nodes a and b. At
-// the same time a Node c appears, whose server the true list has.
+// badInput is a fault of the cloud after it listed the servers of the nodes a and b. At the same time a
+// Node c appears, whose server is in the correct list.
 type badInput struct {
 	name          string
 	fault         http.HandlerFunc
@@ -80,12 +80,12 @@ type badInput struct {
 	wantNodes     []string      // that are listed; none: a and b as they were, and c unless it is left out
 }
 
-// Each row of the table in docs/sources/ionos.md is one of these by its name.
+// badInputs are the rows of the table in docs/sources/ionos.md, by name.
 func badInputs() []badInput {
 	one, two, three := serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.3"))
 	all := []string{one, two, three}
-	whole := serversJSON("", all...)
-	answer := func(servers string) http.HandlerFunc { return serveFixed(servers, plainLANJSON).ServeHTTP }
+	complete := serversJSON("", all...)
+	respondWith := func(servers string) http.HandlerFunc { return serveFixed(servers, plainLANJSON).ServeHTTP }
 	status := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { respond(w, status, body) }
 	}
@@ -107,7 +107,7 @@ func badInputs() []badInput {
 		{
 			name: "the response stalls halfway", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
 			fault: func(w http.ResponseWriter, r *http.Request) {
-				respond(w, 200, whole[:len(whole)/2])
+				respond(w, 200, complete[:len(complete)/2])
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 			}, wantAddresses: failed, wantReason: "no complete response within", wantOmission: later,
@@ -118,7 +118,7 @@ func badInputs() []badInput {
 			raw.TLSClientConfig.RootCAs = nil
 		}, wantAddresses: failed, wantReason: "certificate", wantOmission: later},
 
-		// refused
+		// rejected
 		{
 			name: "the token is rejected", fault: status(401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`),
 			wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later,
@@ -128,7 +128,7 @@ func badInputs() []badInput {
 				respond(w, 401, "{}")
 				return
 			}
-			respond(w, 200, whole)
+			respond(w, 200, complete)
 		}, wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later},
 		{name: "the token file is missing", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*transport).token.file = "/nowhere/token"
@@ -147,25 +147,25 @@ func badInputs() []badInput {
 		}, wantAddresses: failed, wantReason: "redirect", wantOmission: later},
 
 		// malformed
-		{name: "the JSON is truncated", fault: answer(whole[:len(whole)-40]), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "the JSON is truncated", fault: respondWith(complete[:len(complete)-40]), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
 		{name: "the response is not JSON", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<html>Maintenance</html>")
 		}, wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
-		{name: "a LAN's number is a string", fault: answer(strings.Replace(whole, `"lan":2`, `"lan":"2"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
-		{name: "a date has an offset instead of the Z", fault: answer(strings.Replace(whole, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
-		{name: "a type is unknown", fault: answer(strings.Replace(whole, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "a LAN's number is a string", fault: respondWith(strings.Replace(complete, `"lan":2`, `"lan":"2"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "a date has an offset instead of the Z", fault: respondWith(strings.Replace(complete, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{name: "a type is unknown", fault: respondWith(strings.Replace(complete, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
 		{name: "the response is too long", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*transport).limit = 500
 		}, wantAddresses: failed, wantReason: "longer than 500 bytes", wantOmission: later},
 
-		// half right
+		// partly valid
 		{
-			name: "one server's data is invalid", fault: answer(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
+			name: "one server's data is invalid", fault: respondWith(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
 			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes",
 		},
 		{
-			name: "the new server's data is invalid", fault: answer(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
+			name: "the new server's data is invalid", fault: respondWith(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
 			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes", wantOmission: roster.InvalidRecord,
 		},
 		{
@@ -174,7 +174,7 @@ func badInputs() []badInput {
 			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
 		{
-			name: "a page repeats the previous one", prepare: func(s *cloudRoster) { s.pageSize = 2 }, fault: answer(serversJSON("next", one, two)),
+			name: "a page repeats the previous one", prepare: func(s *cloudRoster) { s.pageSize = 2 }, fault: respondWith(serversJSON("next", one, two)),
 			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
 		{name: "a page ends at a lower limit of the cloud, without a link", fault: func(w http.ResponseWriter, r *http.Request) {
@@ -183,65 +183,65 @@ func badInputs() []badInput {
 			serveFixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLANJSON).ServeHTTP(w, r)
 		}, wantAddresses: roster.Synced},
 		{
-			name: "a page echoes an impossible limit", fault: answer(strings.Replace(whole, `"items"`, `"limit":0,"items"`, 1)),
+			name: "a page echoes an impossible limit", fault: respondWith(strings.Replace(complete, `"items"`, `"limit":0,"items"`, 1)),
 			wantAddresses: failed, wantReason: "echoes the limit 0", wantOmission: later,
 		},
 		{
-			name: "a failover address is invalid", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
+			name: "a failover address is invalid", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
 			wantAddresses: failed, wantReason: "failover", wantOmission: later,
 		},
-		{name: "the new server has no NIC yet", fault: answer(serversJSON("", one, two, serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "the new NIC reports 0.0.0.0, a loopback or a link-local address", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "the new NIC has no address yet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "a server is BUSY", fault: answer(strings.ReplaceAll(whole, "AVAILABLE", "BUSY")), wantAddresses: roster.Synced},
+		{name: "the new server has no NIC yet", fault: respondWith(serversJSON("", one, two, serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the new NIC reports 0.0.0.0, a loopback or a link-local address", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the new NIC has no address yet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: roster.Synced},
 
 		// empty
 		{name: "the response is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the response is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the response is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
-		{name: "the list of servers is null", fault: answer(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "without items", wantOmission: later},
-		{name: "the list of servers is empty", fault: answer(serversJSON("")), wantAddresses: roster.Synced, wantOmission: roster.NotFoundInIONOS},
-		{name: "no server has a NIC any more", fault: answer(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the list of servers is null", fault: respondWith(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "without items", wantOmission: later},
+		{name: "the list of servers is empty", fault: respondWith(serversJSON("")), wantAddresses: roster.Synced, wantOmission: roster.NotFoundInIONOS},
+		{name: "no server has a NIC any more", fault: respondWith(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
 
 		// contradictory
-		{name: "the response is about another object", fault: answer(strings.Replace(whole, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "want collection", wantOmission: later},
-		{name: "a server is listed twice", fault: answer(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "appears twice", wantOmission: later},
+		{name: "the response is about another object", fault: respondWith(strings.Replace(complete, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "want collection", wantOmission: later},
+		{name: "a server is listed twice", fault: respondWith(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "appears twice", wantOmission: later},
 		{
-			name: "a known address is on two servers", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			name: "a known address is on two servers", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
 			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
 		},
 		{
-			name: "a known address is a failover address now", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
+			name: "a known address is a failover address now", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
 			wantAddresses: roster.Synced,
 		},
 		{
-			name: "the new server has a failover address only", fault: serveFixed(whole, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
+			name: "the new server has a failover address only", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
 			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
 		},
 		{name: "failover addresses come before a server's own", fault: serveFixed(
 			serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.99", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.99", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3"))),
 			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, wantAddresses: roster.Synced},
 		{
-			name: "the new server has two candidate addresses", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
+			name: "the new server has two candidate addresses", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
 			wantAddresses: roster.Synced, wantOmission: roster.AmbiguousAddress,
 		},
 		{
-			name: "the new server's address is outside the subnet", fault: answer(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
+			name: "the new server's address is outside the subnet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
 			wantAddresses: roster.Synced, wantOmission: roster.OutsideSubnet,
 		},
 		{
-			name: "a server's only address has changed", fault: answer(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
+			name: "a server's only address has changed", fault: respondWith(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
 			wantAddresses: roster.Synced, wantNodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
 		},
 		{
-			name: "the replacement has the address of an old Node that still exists", fault: answer(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			name: "the replacement has the address of an old Node that still exists", fault: respondWith(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
 			wantAddresses: roster.Synced, wantNodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
 		},
-		{name: "all servers have one name", fault: answer(regexp.MustCompile(`node-\d`).ReplaceAllString(whole, "node")), wantAddresses: roster.Synced},
+		{name: "all servers have one name", fault: respondWith(regexp.MustCompile(`node-\d`).ReplaceAllString(complete, "node")), wantAddresses: roster.Synced},
 	}
 }
 
-// refusedTransport is a network on which nobody listens.
+// refusedTransport is a network without a listener.
 type refusedTransport struct{}
 
 func (refusedTransport) RoundTrip(*http.Request) (*http.Response, error) {
@@ -275,7 +275,7 @@ func TestBadInput(t *testing.T) {
 			before := s.listings
 			s.poll(s.candidate("c", 3))
 			if s.listings == before {
-				t.Fatal("the cloud was not asked")
+				t.Fatal("the cloud was not listed")
 			}
 			want := tc.wantNodes
 			if want == nil {
@@ -293,7 +293,7 @@ func TestBadInput(t *testing.T) {
 			}
 			for _, o := range s.roster.Omitted() {
 				if o.Name == "c" && o.Reason != tc.wantOmission {
-					t.Errorf("c is left out with %s (%s), want %s", o.Reason, o.Advice, tc.wantOmission)
+					t.Errorf("c is omitted with %s (%s), want %s", o.Reason, o.Advice, tc.wantOmission)
 				}
 			}
 		})
@@ -306,7 +306,7 @@ func TestListsAllPairsOrNone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		servers string
 		status  int
-		want    string // of the error; empty: it is whole
+		want    string // of the error; empty: success
 	}{
 		"both succeed":                    {of(serversJSON("", serverJSON(2, nicJSON("2", "10.0.0.2"), nicJSON("3", "10.0.1.2")))), 200, ""},
 		"the second fails":                {"{}", 503, "datacenter " + other + ": HTTP 503"},
@@ -344,7 +344,7 @@ func TestListsAllPairsOrNone(t *testing.T) {
 	}
 }
 
-// The documentation's table and the test above say the same, row by row.
+// The table of the documentation and the test above have the same rows.
 func TestBadInputsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "sources", "ionos.md"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testBudget is a budget whose requests leave without a network.
+// testBudget is a budget whose requests need no network.
 type testBudget struct {
 	*budget
 
@@ -45,7 +45,7 @@ func (s *testBudget) acquire(ctx context.Context) error {
 	return nil
 }
 
-// maxPerMinute is the most requests that left in any minute.
+// maxPerMinute is the maximum number of requests sent in any minute.
 func (s *testBudget) maxPerMinute() int {
 	most := 0
 	for i, from := range s.sentAt {
@@ -62,14 +62,14 @@ func (s *testBudget) maxPerMinute() int {
 
 func TestBudgetLimitsRequestsPerMinute(t *testing.T) {
 	for _, perMinute := range []int{2, 3, 7, 120} {
-		t.Run(fmt.Sprintf("a budget of %d, with askers that pause as they like", perMinute), func(t *testing.T) {
+		t.Run(fmt.Sprintf("budget of %d", perMinute), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				pauses := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 90), 1, 2*perMinute), 1, 3).Draw(rt, "seconds of pause of each asker")
+				pauses := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 90), 1, 2*perMinute), 1, 3).Draw(rt, "pauses in seconds")
 				s := newTestBudget(perMinute)
 				synctest.Test(t, func(t *testing.T) {
-					var askers sync.WaitGroup
+					var clients sync.WaitGroup
 					for _, list := range pauses {
-						askers.Go(func() {
+						clients.Go(func() {
 							for _, pause := range list {
 								time.Sleep(time.Duration(pause) * time.Second)
 								if err := s.acquire(t.Context()); err != nil {
@@ -78,7 +78,7 @@ func TestBudgetLimitsRequestsPerMinute(t *testing.T) {
 							}
 						})
 					}
-					askers.Wait()
+					clients.Wait()
 				})
 				if n := s.maxPerMinute(); n > perMinute {
 					rt.Fatalf("%d requests in a minute: %v", n, s.sentAt)
@@ -113,15 +113,15 @@ func TestConfirmationsFitIntoDefaultBudget(t *testing.T) {
 		if n := s.maxPerMinute(); n > DefaultBudget {
 			t.Errorf("%d in a minute", n)
 		}
-		if took, most := time.Since(start), 110*7*time.Second; took > most {
-			t.Errorf("took %s, at half of the budget a minute it is %s", took, most)
+		if took, limit := time.Since(start), 110*7*time.Second; took > limit {
+			t.Errorf("took %s, want at most %s", took, limit)
 		}
 	})
 }
 
 func TestBudgetWaitIsCountedAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestBudget(4) // two at once, and then one each 30 s
+		s := newTestBudget(4) // two immediately, then one every 30 s
 		episode := func(n int) {
 			for range n {
 				if err := s.acquire(t.Context()); err != nil {
@@ -129,23 +129,23 @@ func TestBudgetWaitIsCountedAndLoggedOnce(t *testing.T) {
 				}
 			}
 		}
-		said := func() int { return strings.Count(s.log.String(), "budget exhausted") }
-		if episode(2); said() != 0 || testutil.ToFloat64(s.waited) != 0 {
-			t.Errorf("said %d times without a wait", said())
+		logged := func() int { return strings.Count(s.log.String(), "budget exhausted") }
+		if episode(2); logged() != 0 || testutil.ToFloat64(s.waited) != 0 {
+			t.Errorf("logged %d times without a wait", logged())
 		}
-		if episode(5); said() != 1 || math.Abs(testutil.ToFloat64(s.waited)-150) > 0.001 {
-			t.Errorf("said %d times, waited %v s, want once and 150 s", said(), testutil.ToFloat64(s.waited))
+		if episode(5); logged() != 1 || math.Abs(testutil.ToFloat64(s.waited)-150) > 0.001 {
+			t.Errorf("logged %d times, waited %v s, want once and 150 s", logged(), testutil.ToFloat64(s.waited))
 		}
 		time.Sleep(10 * time.Minute)
-		if episode(4); said() != 2 || !strings.Contains(s.log.String(), "budget=4") {
-			t.Errorf("said %d times in two episodes: %s", said(), s.log)
+		if episode(4); logged() != 2 || !strings.Contains(s.log.String(), "budget=4") {
+			t.Errorf("logged %d times in two episodes: %s", logged(), s.log)
 		}
 	})
 }
 
 func TestCanceledWaitReturnsReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestBudget(2) // one, and then one a minute
+		s := newTestBudget(2) // one immediately, then one per minute
 		if err := s.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -156,17 +156,17 @@ func TestCanceledWaitReturnsReservation(t *testing.T) {
 			t.Errorf("got %v after %s", err, time.Since(start))
 		}
 		if err := s.acquire(t.Context()); err != nil || time.Since(start) > time.Minute+time.Millisecond {
-			t.Errorf("got %v after %s: the turn is lost", err, time.Since(start))
+			t.Errorf("got %v after %s: the reservation was not returned", err, time.Since(start))
 		}
 	})
 }
 
-// The deadline of a request is far nearer than its turn: it counts from the turn on.
+// The timeout of a request is much shorter than its wait for the budget, after which it starts.
 func TestBudgetDelaysButNeverFailsListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pager{servers: serverNumbers(10), before: func(n int, p *pager) {
 			if n == 2 {
-				p.servers = append([]int{99}, p.servers...) // torn: read twice
+				p.servers = append([]int{99}, p.servers...) // inconsistent: read twice
 			}
 		}}
 		reg := prometheus.NewRegistry()
@@ -177,7 +177,7 @@ func TestBudgetDelaysButNeverFailsListing(t *testing.T) {
 			t.Fatalf("got %v, %v", listedNumbers(got), err)
 		}
 		if want := time.Duration(p.requests) * time.Minute; (time.Since(start) - want).Abs() > time.Second {
-			t.Errorf("%d requests and the LAN took %s, want %s", p.requests, time.Since(start), want)
+			t.Errorf("%d requests took %s, want %s", p.requests, time.Since(start), want)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// serveDescription is a cloud that answers for the datacenter and the LAN with these bodies.
+// serveDescription returns these bodies for the datacenter and the LAN.
 func serveDescription(date, datacenter, lan string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if date != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tokenExpiringAt is a token that ends then, of the cloud's form.
+// tokenExpiringAt is a token in the format of IONOS that expires then.
 func tokenExpiringAt(at time.Time) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"typ":"JWT","kid":"7a","alg":"RS256"}`)) + "." +
@@ -33,7 +33,7 @@ func TestLogsTokenExpiryDaily(t *testing.T) {
 		writeFile(t, file, []byte(token))
 		c := newOfflineClient(t, Config{TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))}, serveFixed(serversJSON(""), plainLANJSON))
 
-		told := make(map[int][]string) // day → what was said
+		logged := make(map[int][]string) // messages by day
 		days := func(n int) {
 			for range n * 8 { // each three hours
 				log.Reset()
@@ -41,16 +41,16 @@ func TestLogsTokenExpiryDaily(t *testing.T) {
 					t.Fatal(err)
 				}
 				for line := range strings.Lines(log.String()) {
-					for _, word := range []string{"within four weeks", "within three days", "token expired"} {
-						if strings.Contains(line, word) {
-							told[day()] = append(told[day()], word)
+					for _, text := range []string{"within four weeks", "within three days", "token expired"} {
+						if strings.Contains(line, text) {
+							logged[day()] = append(logged[day()], text)
 						}
 					}
 					if strings.Contains(line, token) || strings.Contains(line, strings.Split(token, ".")[1]) {
 						t.Fatalf("the token is in the log: %s", line)
 					}
 					if !strings.Contains(line, "2000-01-31") || !strings.Contains(line, file) {
-						t.Errorf("neither the date nor what to do: %s", line)
+						t.Errorf("date or advice missing: %s", line)
 					}
 				}
 				time.Sleep(3 * time.Hour)
@@ -65,14 +65,14 @@ func TestLogsTokenExpiryDaily(t *testing.T) {
 			want[d] = []string{"within three days"}
 		}
 		want[30], want[31] = []string{"token expired"}, []string{"token expired"}
-		if diff := cmp.Diff(want, told); diff != "" {
+		if diff := cmp.Diff(want, logged); diff != "" {
 			t.Error(diff)
 		}
 
-		clear(told)
+		clear(logged)
 		writeFile(t, file, []byte(tokenExpiringAt(begin.Add(365*24*time.Hour)))) // rotated
-		if days(5); len(told) != 0 {
-			t.Errorf("said of a new token: %v", told)
+		if days(5); len(logged) != 0 {
+			t.Errorf("logged for a new token: %v", logged)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestLogsExpiryOfNewTokenImmediately(t *testing.T) {
 func TestShortLivedTokensAreLoggedDaily(t *testing.T) {
 	for name, tc := range map[string]struct{ every, lines int }{
 		"in time":                     {50, 2},
-		"a little too late each time": {62, 4}, // its end is told too
+		"a little too late each time": {62, 4}, // its expiry is logged too
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

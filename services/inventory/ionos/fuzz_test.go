@@ -12,8 +12,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// fuzzedCloud is a cloud that says whatever the fuzzer wants, and a client of it through the
-// real SDK; without a network, so that the same words always take the same path.
+// fuzzedCloud is a cloud with arbitrary responses, and a client of it with the real SDK. There is no
+// network, so that the same input always takes the same path.
 type fuzzedCloud struct {
 	*Client
 
@@ -38,8 +38,8 @@ func newFuzzedCloud(f *testing.F) *fuzzedCloud {
 	return cloud
 }
 
-// Whatever the cloud says: no panic, and a listing without an error has valid IDs and
-// canonical addresses only, and every server of the page.
+// For any response: no panic, and a listing without an error has only valid IDs, canonical addresses and
+// every server of the page.
 func FuzzListing(f *testing.F) {
 	const kind = "application/json"
 	f.Add(kind, readTestdata(f, "servers.json"), readTestdata(f, "lan.json"))
@@ -135,9 +135,9 @@ func FuzzRetryAfter(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, status int, value, date string) {
 		h := http.Header{"Retry-After": {value}, "Date": {date}}
-		wait, asked := parseRetryAfter(status, h, now)
-		if wait < 0 || wait > maxWait || (!asked && wait != 0) || (status == 429 && !asked) {
-			t.Errorf("%d %q %q: %v, %t", status, value, date, wait, asked)
+		wait, requested := parseRetryAfter(status, h, now)
+		if wait < 0 || wait > maxWait || (!requested && wait != 0) || (status == 429 && !requested) {
+			t.Errorf("%d %q %q: %v, %t", status, value, date, wait, requested)
 		}
 	})
 }

@@ -25,10 +25,10 @@ const (
 	testToken      = "s3cr3t-t0ken"
 )
 
-// testServerID is the n-th ID of a server.
+// testServerID is the n-th server ID.
 func testServerID(n int) string { return fmt.Sprintf("abcdef00-0000-4000-8000-%012d", n) }
 
-// nicJSON is a NIC in the cloud's words.
+// nicJSON is a NIC in the format of the API.
 func nicJSON(lan string, ips ...string) string {
 	quoted := make([]string, len(ips))
 	for i, ip := range ips {
@@ -38,13 +38,13 @@ func nicJSON(lan string, ips ...string) string {
 		strings.Join(append([]string{lan}, ips...), "-"), lan, strings.Join(quoted, ","))
 }
 
-// serverJSON is a server in the cloud's words.
+// serverJSON is a server in the format of the API.
 func serverJSON(n int, nics ...string) string {
 	return fmt.Sprintf(`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":"node-%d"},"entities":{"nics":{"id":"x/nics","type":"collection","items":[%s]}}}`,
 		testServerID(n), n, strings.Join(nics, ","))
 }
 
-// serversJSON is the answer that lists the servers; links may be empty.
+// serversJSON is the response that lists the servers; links may be empty.
 func serversJSON(links string, servers ...string) string {
 	if links != "" {
 		links = `,"_links":{"next":"` + links + `"}`
@@ -60,7 +60,7 @@ func respond(w http.ResponseWriter, status int, body string) {
 	io.WriteString(w, body)
 }
 
-// serveFixed is a cloud that answers the server list and the LAN with these bodies.
+// serveFixed returns these bodies for the list of servers and the LAN.
 func serveFixed(servers, lan string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, datacenterPath+"/lans/") {
@@ -71,7 +71,7 @@ func serveFixed(servers, lan string) http.Handler {
 	})
 }
 
-// requestLog keeps the requests that came.
+// requestLog records requests.
 type requestLog struct {
 	mu       sync.Mutex
 	requests []*http.Request
@@ -83,7 +83,7 @@ func (j *requestLog) all() []*http.Request {
 	return append([]*http.Request(nil), j.requests...)
 }
 
-// startCloud starts h over TLS and returns a configuration that reaches it.
+// startCloud serves h over TLS and returns a configuration that connects to it.
 func startCloud(t *testing.T, h http.Handler) (Config, *requestLog) {
 	t.Helper()
 	j := new(requestLog)
@@ -104,7 +104,7 @@ func startCloud(t *testing.T, h http.Handler) (Config, *requestLog) {
 	}, j
 }
 
-// handlerTransport hands requests to a handler without a network, so that a bubble's time can pass.
+// handlerTransport passes requests to a handler without a network, for synctest.
 type handlerTransport struct{ http.Handler }
 
 func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -113,7 +113,7 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// newOfflineClient is a client of a cloud that is h itself.
+// newOfflineClient is a client of h without a network.
 func newOfflineClient(t testing.TB, cfg Config, h http.Handler) *Client {
 	t.Helper()
 	if cfg.Registerer == nil {
@@ -151,8 +151,8 @@ func newTestClient(t *testing.T, cfg Config) *Client {
 }
 
 func TestNewRejectsInvalidConfig(t *testing.T) {
-	rubbish := filepath.Join(t.TempDir(), "ca.pem")
-	writeFile(t, rubbish, []byte("rubbish"))
+	invalid := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, invalid, []byte("invalid"))
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		want   string
@@ -163,15 +163,15 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"plain http, which shows the token": {func(c *Config) { c.APIURL = "http://api.ionos.com" }, "https://host"},
 		"a URL with a user":                 {func(c *Config) { c.APIURL = "https://u:p4ss@api.ionos.com" }, "neither user"},
 		"no pairs":                          {func(c *Config) { c.Pairs = nil }, "no pair"},
-		"a datacenter that is no UUID":      {func(c *Config) { c.Pairs = []Pair{{"frankfurt", "2"}} }, `"frankfurt"`},
-		"a LAN that is no number":           {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "private"}} }, `"private"`},
+		"a datacenter that is not a UUID":   {func(c *Config) { c.Pairs = []Pair{{"frankfurt", "2"}} }, `"frankfurt"`},
+		"a LAN that is not a number":        {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "private"}} }, `"private"`},
 		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "9999999999"}} }, `"9999999999"`},
 		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "02"}} }, `"02"`},
 		"no token":                          {func(c *Config) { c.Token = "" }, "IONOS_TOKEN_FILE or IONOS_TOKEN"},
 		"two tokens":                        {func(c *Config) { c.TokenFile = "/x" }, "both set"},
 		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "bare token"},
 		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
-		"a CA that is none":                 {func(c *Config) { c.CAFile = rubbish }, "PEM"},
+		"a CA without a certificate":        {func(c *Config) { c.CAFile = invalid }, "PEM"},
 		"a page of one":                     {func(c *Config) { c.PageSize = 1 }, "page size is 1"},
 		"a budget of one":                   {func(c *Config) { c.Budget = 1 }, "budget is 1 "},
 		"no registry":                       {func(c *Config) { c.Registerer = nil }, "registry"},
@@ -215,7 +215,7 @@ func TestTrailingSlashInAPIURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := j.all()[0].URL.Path; got != datacenterPath+"/servers" {
-		t.Errorf("asked for %s", got)
+		t.Errorf("path is %s", got)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestIgnoresEnvironmentOfSDK(t *testing.T) {
 		t.Setenv(k, v)
 	}
 	cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
-	// The SDK's logger writes to stderr as it is when the logger is made.
+	// The SDK's logger writes to what os.Stderr is when the logger is created.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestListsServersAndNICsOnConfiguredLANs(t *testing.T) {
 	}
 	q := j.all()[0].URL.Query()
 	if q.Get("depth") != "3" || q.Get("limit") != "1000" || q.Get("orderBy") == "" {
-		t.Errorf("asked with %v", q)
+		t.Errorf("query: %v", q)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestReadsServersOncePerDatacenter(t *testing.T) {
 	}
 }
 
-// What the SDK takes for success, or could: none may pass for an empty or a partial cloud.
+// The SDK accepts some of these. None may be taken for an empty or a partial cloud.
 func TestInvalidResponsesAreErrors(t *testing.T) {
 	good := serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.5")))
 	for name, tc := range map[string]struct {
@@ -107,9 +107,9 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		"another type":                      {200, "", strings.Replace(serversJSON(""), "collection", "server", 1), "want collection"},
 		"a type that the SDK does not know": {200, "", strings.Replace(good, `"type":"nic"`, `"type":"quantum-nic"`, 1), "quantum-nic"},
 		"a lan that is a string":            {200, "", strings.Replace(good, `"lan":2`, `"lan":"2"`, 1), "invalid response"},
-		"a date that cannot be read":        {200, "", strings.Replace(good, "03:04:05Z", "03:04:05+01:00", 1), "invalid response"},
-		"JSON that is cut":                  {200, "", good[:len(good)-30], "invalid response"},
-		"JSON with a tail":                  {200, "", good + "{}", "invalid response"},
+		"an invalid date":                   {200, "", strings.Replace(good, "03:04:05Z", "03:04:05+01:00", 1), "invalid response"},
+		"truncated JSON":                    {200, "", good[:len(good)-30], "invalid response"},
+		"JSON with trailing data":           {200, "", good + "{}", "invalid response"},
 		"a content type that is not JSON":   {200, "text/plain", good, "undefined response type"},
 		"XML":                               {200, "application/xml", "<Servers></Servers>", "without type or id"},
 		"a server without id":               {200, "", serversJSON("", serverJSON(1), `{"type":"server"}`), "position 1 has no id"},
@@ -118,7 +118,7 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		"a 502 with HTML":                   {502, "text/html", "<html>Bad Gateway</html>", "HTTP 502 Bad Gateway"},
 		"a 503":                             {503, "", "", "HTTP 503"},
 		"a 404":                             {404, "", "{}", "HTTP 404"},
-		"a status that is none":             {599, "", "{}", "HTTP 599"},
+		"an unknown status":                 {599, "", "{}", "HTTP 599"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,7 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 				t.Fatalf("got %v, want an error with %q and the datacenter", err, tc.want)
 			}
 			if diff := cmp.Diff(roster.Listing{}, got, compareAddrs); diff != "" {
-				t.Errorf("an error came with values: %s", diff)
+				t.Errorf("values beside the error: %s", diff)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestInvalidLANIsAnError(t *testing.T) {
 		"another LAN":                      {200, `{"id":"3","type":"lan","properties":{}}`, "want lan 2"},
 		"no properties":                    {200, `{"id":"2","type":"lan"}`, "without properties"},
 		"a failover group without address": {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"nicUuid":"n"}]}}`, "without address"},
-		"a failover address that is none":  {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.300"}]}}`, "10.0.0.300"},
+		"an invalid failover address":      {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.300"}]}}`, "10.0.0.300"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +178,7 @@ func TestInvalidLANIsAnError(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if got.Servers != nil {
-				t.Error("servers came with the error")
+				t.Error("servers beside the error")
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestInvalidServerIsReportedApart(t *testing.T) {
 		"a NIC of another type":       serverJSON(1, strings.Replace(nicJSON("2"), `"type":"nic"`, `"type":"lan"`, 1)),
 		"a NIC without properties":    serverJSON(1, `{"id":"n","type":"nic"}`),
 		"a NIC without LAN":           serverJSON(1, `{"id":"n","type":"nic","properties":{"ips":["10.0.0.5"]}}`),
-		"an address that is none":     serverJSON(1, nicJSON("2", "10.0.0.256")),
+		"an invalid address":          serverJSON(1, nicJSON("2", "10.0.0.256")),
 		"an address with a zone":      serverJSON(1, nicJSON("2", "fe80::1%eth0")),
 		"an address that is null":     serverJSON(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":[null]}}`),
 	} {
@@ -219,14 +219,14 @@ func TestInvalidServerIsReportedApart(t *testing.T) {
 
 func TestToleratesMissingFields(t *testing.T) {
 	for name, s := range map[string]string{
-		"a name that is null":       strings.Replace(serverJSON(1), `"node-1"`, `null`, 1),
-		"ips that are null":         serverJSON(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":null}}`),
-		"no metadata":               strings.Replace(serverJSON(1), `"metadata":{"state":"AVAILABLE"},`, ``, 1),
-		"a server that is BUSY":     strings.Replace(serverJSON(1), "AVAILABLE", "BUSY", 1),
-		"rubbish on another's LAN":  serverJSON(1, nicJSON("7", "rubbish")),
-		"a date without a zone":     strings.Replace(serverJSON(1, nicJSON("2")), "03:04:05Z", "03:04:05", 1),
-		"fields that nobody knows":  strings.Replace(serverJSON(1), `"metadata"`, `"novelty":[1],"metadata"`, 1),
-		"a state that nobody knows": strings.Replace(serverJSON(1), "AVAILABLE", "DREAMING", 1),
+		"a name that is null":               strings.Replace(serverJSON(1), `"node-1"`, `null`, 1),
+		"ips that are null":                 serverJSON(1, `{"id":"n","type":"nic","properties":{"lan":2,"ips":null}}`),
+		"no metadata":                       strings.Replace(serverJSON(1), `"metadata":{"state":"AVAILABLE"},`, ``, 1),
+		"a server that is BUSY":             strings.Replace(serverJSON(1), "AVAILABLE", "BUSY", 1),
+		"an invalid address on another LAN": serverJSON(1, nicJSON("7", "rubbish")),
+		"a date without a zone":             strings.Replace(serverJSON(1, nicJSON("2")), "03:04:05Z", "03:04:05", 1),
+		"unknown fields":                    strings.Replace(serverJSON(1), `"metadata"`, `"novelty":[1],"metadata"`, 1),
+		"an unknown state":                  strings.Replace(serverJSON(1), "AVAILABLE", "DREAMING", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := startCloud(t, serveFixed(serversJSON("", s), plainLANJSON))
@@ -238,7 +238,7 @@ func TestToleratesMissingFields(t *testing.T) {
 	}
 }
 
-// A nested list that is as long as the limit it echoes may be cut off there.
+// A nested list that is as long as the limit it echoes may be truncated.
 func TestFullNICListMakesServerInvalid(t *testing.T) {
 	for limit, bad := range map[string]bool{"2": true, "1": true, "3": false, "0": false, "null": false} {
 		s := strings.Replace(serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("7")), `"type":"collection"`, `"type":"collection","limit":`+limit, 1)
@@ -247,7 +247,7 @@ func TestFullNICListMakesServerInvalid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := got.Bad[testServerID(1)]; bad != strings.Contains(why, "list of NICs is full") || bad == (len(got.Servers) == 1) {
+		if reason := got.Bad[testServerID(1)]; bad != strings.Contains(reason, "list of NICs is full") || bad == (len(got.Servers) == 1) {
 			t.Errorf("limit %s: got %v", limit, got)
 		}
 	}

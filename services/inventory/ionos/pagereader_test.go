@@ -15,18 +15,18 @@ import (
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
 
-// flood is an answer that repeats a part between its head and its tail until it has enough bytes,
-// and notes what is live in this process on the way.
+// flood is a response that repeats a part between head and tail until it is long enough, and measures the
+// heap on the way.
 type flood struct {
 	head, part, tail string
 
-	remaining int64 // bytes still to come in parts
+	remaining int64 // bytes of parts still to come
 	sent      int64
 	chunk     *strings.Reader
-	maxHeap   uint64 // live bytes
+	maxHeap   uint64 // bytes
 }
 
-// at64MiB is the most that an answer may have.
+// at64MiB is a flood of the maximum size.
 func at64MiB(head, part, tail string) *flood {
 	return &flood{head: head, part: part, tail: tail, remaining: DefaultMaxResponse - int64(len(head)+len(tail)) - 64}
 }
@@ -60,7 +60,7 @@ func (f *flood) measureHeap() {
 	f.maxHeap = max(f.maxHeap, m.HeapAlloc)
 }
 
-// floodServer answers the list of servers with the flood, and all else well.
+// floodServer returns the flood as the list of servers, and valid responses otherwise.
 type floodServer struct{ *flood }
 
 func (f floodServer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -75,35 +75,35 @@ func (f floodServer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const pageHead = `{"id":"` + testDatacenter + `/servers","type":"collection","items":[`
 
-// Whatever an answer of 64 MiB is made of, little of it is held at a time.
+// Whatever a response of 64 MiB contains, only little of it is held at a time.
 func TestHugePageIsNotHeldInMemory(t *testing.T) {
-	const most = 24 << 20
-	whole := serverJSON(1, nicJSON("2", "10.0.0.1"))
-	var large strings.Builder            // as many servers as are asked for, with 60 KB each of what we do not read
-	for n := range DefaultPageSize - 2 { // one that is full would be followed by another
+	const maxHeld = 24 << 20
+	complete := serverJSON(1, nicJSON("2", "10.0.0.1"))
+	var large strings.Builder            // the requested number of servers, each with 60 KB of unknown data
+	for n := range DefaultPageSize - 2 { // a full page would be followed by another
 		large.WriteString(strings.Replace(serverJSON(n, nicJSON("2", "10.0.0.1")), `{"id"`, `{"unknown":["`+strings.Repeat("x", 60<<10)+`"],"id"`, 1) + ",")
 	}
 	for name, f := range map[string]*flood{
-		"servers without end":               at64MiB(pageHead, whole+",", `{}]}`),
-		"empty servers without end":         at64MiB(pageHead, `{},`, `{}]}`),
-		"servers that are null":             at64MiB(pageHead, `null,`, `null]}`),
-		"one server of empty NICs":          at64MiB(pageHead+strings.TrimSuffix(whole, "]}}}"), `,{}`, `]}}}]}`),
-		"one server of a huge name":         at64MiB(pageHead+`{"id":"`+testServerID(1)+`","properties":{"name":"`, "x", `"}}]}`),
-		"one server of unknown lists":       at64MiB(pageHead+`{"id":"`+testServerID(1)+`","unknown":[`, "[],", `[]]}]}`),
-		"a huge unknown member":             at64MiB(`{"padding":"`, "x", `","items":[]}`),
-		"unknown members without end":       at64MiB(`{`, `"a":{},`, `"items":[]}`),
-		"a huge name of a member":           at64MiB(`{"`, "x", `":1}`),
-		"blanks before anything":            at64MiB(``, " ", `{}`),
-		"blanks between servers":            at64MiB(pageHead+whole, " ", `]}`),
-		"blanks after the end":              at64MiB(pageHead+`]}`, " ", ``),
-		"brackets without end":              at64MiB(pageHead, "[", `]}`),
-		"servers of huge escaped strings":   at64MiB(pageHead+`{"id":"`, `\u0041`, `"}]}`),
-		"a second list of items":            at64MiB(pageHead+`],"Items":[`, `{},`, `{}]}`),
-		"servers that share nothing at all": at64MiB(pageHead, `{"id":"a","properties":{"name":"b"},"entities":{"nics":{"items":[{},{}]}}},`, `{}]}`),
-		"a page that is as large as may be": {head: pageHead, part: large.String(), tail: serverJSON(DefaultPageSize) + `],"id":"` + testDatacenter + `/servers"}`, remaining: 1},
+		"servers without end":              at64MiB(pageHead, complete+",", `{}]}`),
+		"empty servers without end":        at64MiB(pageHead, `{},`, `{}]}`),
+		"servers that are null":            at64MiB(pageHead, `null,`, `null]}`),
+		"one server of empty NICs":         at64MiB(pageHead+strings.TrimSuffix(complete, "]}}}"), `,{}`, `]}}}]}`),
+		"one server of a huge name":        at64MiB(pageHead+`{"id":"`+testServerID(1)+`","properties":{"name":"`, "x", `"}}]}`),
+		"one server of unknown lists":      at64MiB(pageHead+`{"id":"`+testServerID(1)+`","unknown":[`, "[],", `[]]}]}`),
+		"a huge unknown member":            at64MiB(`{"padding":"`, "x", `","items":[]}`),
+		"unknown members without end":      at64MiB(`{`, `"a":{},`, `"items":[]}`),
+		"a huge name of a member":          at64MiB(`{"`, "x", `":1}`),
+		"blanks before the page":           at64MiB(``, " ", `{}`),
+		"blanks between servers":           at64MiB(pageHead+complete, " ", `]}`),
+		"blanks after the page":            at64MiB(pageHead+`]}`, " ", ``),
+		"brackets without end":             at64MiB(pageHead, "[", `]}`),
+		"servers of huge escaped strings":  at64MiB(pageHead+`{"id":"`, `\u0041`, `"}]}`),
+		"a second list of items":           at64MiB(pageHead+`],"Items":[`, `{},`, `{}]}`),
+		"small invalid servers":            at64MiB(pageHead, `{"id":"a","properties":{"name":"b"},"entities":{"nics":{"items":[{},{}]}}},`, `{}]}`),
+		"a valid page of the maximum size": {head: pageHead, part: large.String(), tail: serverJSON(DefaultPageSize) + `],"id":"` + testDatacenter + `/servers"}`, remaining: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			accepted := name == "a page that is as large as may be"
+			accepted := name == "a valid page of the maximum size"
 			c := newOfflineClient(t, Config{}, http.NotFoundHandler())
 			c.timeout = 5 * time.Minute // memory is tested, not speed: the race detector makes it slow
 			c.api.GetConfig().HTTPClient.Transport.(*transport).base = floodServer{f}
@@ -114,8 +114,8 @@ func TestHugePageIsNotHeldInMemory(t *testing.T) {
 			f.measureHeap()
 			held := int64(f.maxHeap) - int64(before.HeapAlloc)
 			t.Logf("%d MiB sent, %.1f MiB held, %v", f.sent>>20, float64(held)/(1<<20), err)
-			if held > most {
-				t.Errorf("%d MiB were held of %d MiB, want %d at most", held>>20, f.sent>>20, int64(most)>>20)
+			if held > maxHeld {
+				t.Errorf("%d of %d MiB were held, want at most %d", held>>20, f.sent>>20, int64(maxHeld)>>20)
 			}
 			if accepted != (err == nil) || accepted != (len(got.Servers) > 0) {
 				t.Errorf("got %d servers, %v", len(got.Servers), err)
@@ -124,25 +124,25 @@ func TestHugePageIsNotHeldInMemory(t *testing.T) {
 	}
 }
 
-// Answers other than pages of servers are small, or errors.
+// Responses other than pages of servers are small, or errors.
 func TestHugeOtherResponsesAreNotHeldInMemory(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"a LAN": func(w http.ResponseWriter, _ *http.Request) {
 			respond(w, 200, `{"id":"2","type":"lan","properties":{"name":"`+strings.Repeat("x", maxOtherBytes)+`"}}`)
 		},
-		"a refusal": func(w http.ResponseWriter, _ *http.Request) {
+		"an error response": func(w http.ResponseWriter, _ *http.Request) {
 			respond(w, 503, `{"messages":[{"message":"`+strings.Repeat("x", maxOtherBytes)+`"}]}`)
 		},
 	} {
 		c := newOfflineClient(t, Config{}, h)
 		_, err := c.readLAN(t.Context(), testDatacenter, "2")
-		if err == nil || name == "a LAN" && !strings.Contains(err.Error(), "longer than") || name == "a refusal" && !strings.Contains(err.Error(), "HTTP 503") {
+		if err == nil || name == "a LAN" && !strings.Contains(err.Error(), "longer than") || name == "an error response" && !strings.Contains(err.Error(), "HTTP 503") {
 			t.Errorf("%s: got %.200v", name, err)
 		}
 	}
 }
 
-// What the SDK decodes of a page that was streamed is what it decodes of the page, servers apart.
+// Apart from the servers, the SDK decodes the same from the rest as from the page.
 func TestExtractServers(t *testing.T) {
 	for _, tc := range []struct{ page, rest, fails string }{
 		{`{"id":"x","items":[{"id":"a"},{"id":"b"}],"limit":2.0,"_links":{"next":"n"}}`, `{"id":"x","items":[],"limit":2.0,"_links":{"next":"n"}}`, ""},
@@ -178,7 +178,7 @@ func TestExtractServers(t *testing.T) {
 	}
 }
 
-// A page with more servers than were asked for, or a server with more than can be meant, is refused.
+// A page with more servers than requested is an error; a server with more data than the limits is invalid.
 func TestLimitsServerSize(t *testing.T) {
 	ips := func(n int) (all []string) {
 		for i := range n {
@@ -194,18 +194,18 @@ func TestLimitsServerSize(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		server string
-		says   string // empty: it can be used
+		want   string // empty: the server is valid
 	}{
-		"as many addresses as may be": {serverJSON(1, nicJSON("2", ips(maxAddresses)...)), "too long"}, // the ID of nic() has them all
-		"as many NICs as may be":      {serverJSON(1, nics(maxNICs)...), ""},
-		"more NICs":                   {serverJSON(1, nics(maxNICs+1)...), "more than 32 NICs"},
+		"an ID that is too long":      {serverJSON(1, nicJSON("2", ips(maxAddresses)...)), "too long"}, // nicJSON puts all addresses into the ID
+		"maximum number of NICs":      {serverJSON(1, nics(maxNICs)...), ""},
+		"too many NICs":               {serverJSON(1, nics(maxNICs+1)...), "more than 32 NICs"},
 		"a long name":                 {strings.Replace(serverJSON(1), "node-1", strings.Repeat("n", maxTextLength+1), 1), "name has 1025 bytes"},
-		"many addresses":              {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), ""},
-		"more addresses":              {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses+1)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), "more than 256 addresses"},
+		"maximum number of addresses": {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), ""},
+		"too many addresses":          {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses+1)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), "more than 256 addresses"},
 	} {
 		got, err := newOfflineClient(t, Config{}, serveFixed(serversJSON("", tc.server), plainLANJSON)).List(context.Background())
-		if err != nil || (tc.says == "") != (len(got.Servers) == 1) || !strings.Contains(got.Bad[testServerID(1)], tc.says) {
-			t.Errorf("%s: got %d servers, %v, %.200q; want %q", name, len(got.Servers), err, got.Bad, tc.says)
+		if err != nil || (tc.want == "") != (len(got.Servers) == 1) || !strings.Contains(got.Bad[testServerID(1)], tc.want) {
+			t.Errorf("%s: got %d servers, %v, %.200q; want %q", name, len(got.Servers), err, got.Bad, tc.want)
 		}
 	}
 	c := newOfflineClient(t, Config{PageSize: 2}, serveFixed(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3)), plainLANJSON))
@@ -226,16 +226,16 @@ func FuzzTakeServers(f *testing.F) {
 		}
 		var sdk, left ionoscloud.Servers
 		if len(page) > 0 {
-			whole, streamed := json.Unmarshal(page, &sdk), json.Unmarshal(rest, &left)
-			if (whole == nil) != (streamed == nil) {
-				t.Fatalf("%q: the SDK says %v, and %v of the rest %q", page, whole, streamed, rest)
+			pageErr, restErr := json.Unmarshal(page, &sdk), json.Unmarshal(rest, &left)
+			if (pageErr == nil) != (restErr == nil) {
+				t.Fatalf("%q: the page gives %v, the rest %q gives %v", page, pageErr, rest, restErr)
 			}
-			if whole != nil {
+			if pageErr != nil {
 				return
 			}
 		}
 		if (sdk.Items == nil) != (left.Items == nil) || sdk.Items != nil && len(*sdk.Items) != n || fmt.Sprint(deref(sdk.Id)) != fmt.Sprint(deref(left.Id)) {
-			t.Errorf("%q became %q and %d servers", page, rest, n)
+			t.Errorf("page %q gives %q and %d servers", page, rest, n)
 		}
 	})
 }

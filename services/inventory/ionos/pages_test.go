@@ -14,10 +14,10 @@ import (
 // pager is a cloud whose servers change between requests.
 type pager struct {
 	servers     []int
-	maxPage     int                         // the cloud's own largest page; 0: none
-	noLinks     bool                        // it gives no links
-	echoedLimit string                      // the limit that each answer states; empty: the one that was applied
-	before      func(request int, p *pager) // what happens before it answers the n-th request for servers, from 1
+	maxPage     int                         // largest page of the cloud; 0: no limit
+	noLinks     bool                        // pages have no links
+	echoedLimit string                      // limit that each response echoes; empty: the applied one
+	before      func(request int, p *pager) // called before the response to the n-th request for servers, from 1
 	after       func(request int, items *[]string, more *bool)
 	requests    int
 }
@@ -100,7 +100,7 @@ func TestRereadsInconsistentPages(t *testing.T) {
 		p    *pager
 		want []int
 	}{
-		"a server of an earlier page is deleted, so that another slips through": {
+		"a server of an earlier page is deleted": {
 			&pager{before: drop(2)}, []int{1, 3, 4, 5, 6, 7, 8, 9, 10},
 		},
 		"a server is created in an earlier page": {
@@ -111,35 +111,35 @@ func TestRereadsInconsistentPages(t *testing.T) {
 			}}, append(serverNumbers(10), 99),
 		},
 		"the server at the boundary is deleted": {&pager{before: drop(4)}, []int{1, 2, 3, 5, 6, 7, 8, 9, 10}},
-		"a page repeats the one before": {
+		"a page repeats the previous one": {
 			&pager{after: func(n int, items *[]string, _ *bool) {
 				if n == 2 {
 					*items = []string{serverJSON(1), serverJSON(2), serverJSON(3), serverJSON(4)}
 				}
 			}}, serverNumbers(10),
 		},
-		"a page shrinks to nothing": {
+		"a page becomes empty": {
 			&pager{after: func(n int, items *[]string, more *bool) {
 				if n == 2 {
 					*items, *more = nil, false
 				}
 			}}, serverNumbers(10),
 		},
-		"a page lacks its first server": {
+		"a page without its first server": {
 			&pager{after: func(n int, items *[]string, _ *bool) {
 				if n == 1 {
 					*items = (*items)[1:]
 				}
 			}}, serverNumbers(10),
 		},
-		"more is promised and not given": {
+		"a link to an empty page": {
 			&pager{after: func(n int, items *[]string, more *bool) {
 				if n == 2 {
 					*items, *more = (*items)[:1], true
 				}
 			}}, serverNumbers(10),
 		},
-		"a server comes on two pages": {
+		"a server on two pages": {
 			&pager{after: func(n int, items *[]string, _ *bool) {
 				if n == 2 {
 					(*items)[2] = serverJSON(1)
@@ -197,7 +197,7 @@ func TestRejectsPageOfOtherOffset(t *testing.T) {
 func TestChangedServerDoesNotMakePagesInconsistent(t *testing.T) {
 	p := &pager{servers: serverNumbers(10)}
 	p.after = func(n int, items *[]string, _ *bool) {
-		if n == 2 { // the server at the boundary turned BUSY meanwhile
+		if n == 2 { // the server at the boundary became BUSY
 			(*items)[0] = strings.Replace((*items)[0], "AVAILABLE", "BUSY", 1)
 		}
 	}
@@ -208,18 +208,18 @@ func TestChangedServerDoesNotMakePagesInconsistent(t *testing.T) {
 	}
 }
 
-// A limit that cannot be the one applied says nothing about where the listing ends. Pages overlap
-// by one server, so a limit of one would never advance.
+// A limit that cannot be the applied one does not show where the listing ends. Pages overlap by one
+// server, so that a limit of one would never advance.
 func TestRejectsImpossibleEchoedLimit(t *testing.T) {
 	for _, tc := range []struct {
-		echo    string
-		refused bool
+		echo     string
+		rejected bool
 	}{{"0", true}, {"-1", true}, {"1", true}, {"5", true}, {"1000", true}, {"2.5", true}, {"2", false}, {"4", false}, {"4.0", false}, {"null", false}} {
 		for _, count := range []int{0, 3, 10} {
 			cfg, _ := startCloud(t, &pager{servers: serverNumbers(count), echoedLimit: tc.echo})
 			cfg.PageSize = 4
 			got, err := newTestClient(t, cfg).List(t.Context())
-			if tc.refused {
+			if tc.rejected {
 				if err == nil || !strings.Contains(err.Error(), "limit") || got.Servers != nil {
 					t.Errorf("limit %s, %d servers: got %v, %v", tc.echo, count, listedNumbers(got), err)
 				}
@@ -232,7 +232,7 @@ func TestRejectsImpossibleEchoedLimit(t *testing.T) {
 	}
 }
 
-// A cloud that caps its pages at one server cannot be read to its end.
+// A cloud that limits its pages to one server cannot be read to the end.
 func TestPageCapOfOneServerIsAnError(t *testing.T) {
 	cfg, _ := startCloud(t, &pager{servers: serverNumbers(10), maxPage: 1, noLinks: true})
 	cfg.PageSize = 4

@@ -14,7 +14,7 @@ func TestParseRetryAfter(t *testing.T) {
 		status      int
 		value, date string
 		want        time.Duration
-		asked       bool
+		requested   bool
 	}{
 		"seconds, in full":                   {429, "600", "", 10 * time.Minute, true},
 		"no seconds":                         {429, "0", "", 0, true},
@@ -23,7 +23,7 @@ func TestParseRetryAfter(t *testing.T) {
 		"a date that is past":                {429, "Sat, 21 Nov 2026 11:00:00 GMT", "", 0, true},
 		"a date in another century":          {429, "Sat, 21 Nov 2126 11:00:00 GMT", "", maxWait, true},
 		"more seconds than a number holds":   {429, strings.Repeat("9", 30), "", maxWait, true},
-		"rubbish":                            {429, "soon", "", defaultWait, true},
+		"an invalid value":                   {429, "soon", "", defaultWait, true},
 		"a negative number":                  {429, "-5", "", defaultWait, true},
 		"a fraction":                         {429, "1.5", "", defaultWait, true},
 		"too many requests, nothing further": {429, "", "", defaultWait, true},
@@ -35,8 +35,8 @@ func TestParseRetryAfter(t *testing.T) {
 			h := http.Header{}
 			h.Set("Retry-After", tc.value)
 			h.Set("Date", tc.date)
-			if got, asked := parseRetryAfter(tc.status, h, now); got != tc.want || asked != tc.asked {
-				t.Errorf("got %v, %t, want %v, %t", got, asked, tc.want, tc.asked)
+			if got, requested := parseRetryAfter(tc.status, h, now); got != tc.want || requested != tc.requested {
+				t.Errorf("got %v, %t, want %v, %t", got, requested, tc.want, tc.requested)
 			}
 		})
 	}
@@ -68,6 +68,6 @@ func TestRetryAfterOfListingError(t *testing.T) {
 		})
 	}
 	if _, ok := RetryAfter(errors.New("another")); ok {
-		t.Error("a foreign error asks to wait")
+		t.Error("RetryAfter of another error")
 	}
 }

@@ -20,7 +20,7 @@ func TestDoesNotRetry(t *testing.T) {
 			t.Errorf("%d: no error", status)
 		}
 		if n := len(j.all()); n != 1 {
-			t.Errorf("%d: asked %d times", status, n)
+			t.Errorf("%d: %d requests", status, n)
 		}
 	}
 }

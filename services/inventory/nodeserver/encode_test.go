@@ -55,7 +55,7 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	for i := range 5000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
 		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
-		u.Removed = append(u.Removed, "gone-"+name)
+		u.Removed = append(u.Removed, "removed-"+name)
 	}
 	messages := 0
 	for m := range Messages(u, time.Now) {

@@ -152,7 +152,7 @@ func runServer(t *testing.T, test func(h *harness)) {
 	})
 }
 
-// client applies messages as the contract says, and fails on any violation of rule R13.
+// client applies messages by the contract, and fails on any violation of rule R13.
 type client struct {
 	t        *testing.T
 	stream   grpc.ServerStreamingClient[inventoryv1.WatchNodesResponse]
@@ -267,11 +267,11 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 		checkEqual(t, "age", n.GetStateAge().AsDuration(), time.Minute)
 		checkEqual(t, "fields for operators", n.GetProviderId()+n.GetServerId(), "")
 
-		var gone []roster.Change
+		var removals []roster.Change
 		for _, change := range nodeChanges(700) {
-			gone = append(gone, roster.Change{Name: change.Name})
+			removals = append(removals, roster.Change{Name: change.Name})
 		}
-		h.stores.Apply(gone)
+		h.stores.Apply(removals)
 		checkEqual(t, "messages for 700 removals", c.untilSynced(), 2)
 		checkEqual(t, "nodes", len(c.set), 501)
 		synctest.Wait() // the last is counted

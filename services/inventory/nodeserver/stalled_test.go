@@ -9,7 +9,7 @@ import (
 )
 
 // Heartbeats of an idle set fit into the buffers of HTTP/2 for as long as a connection lives. The server
-// cannot tell such a client from one that reads, as the contract says.
+// cannot tell such a client from one that reads, as the contract notes.
 func TestR10SmallSetDoesNotStall(t *testing.T) {
 	runServer(t, func(h *harness) {
 		h.stores.Apply(nodeChanges(5))

@@ -48,11 +48,11 @@ func TestSubscribersShowsLag(t *testing.T) {
 		for range 20 { // more than the windows hold, unread
 			h.stores.Apply(nodeChanges(2000))
 			synctest.Wait()
-			gone := nodeChanges(2000)
-			for i := range gone {
-				gone[i].Node = nil
+			removals := nodeChanges(2000)
+			for i := range removals {
+				removals[i].Node = nil
 			}
-			h.stores.Apply(gone)
+			h.stores.Apply(removals)
 			synctest.Wait()
 		}
 		if behind := h.server.Subscribers()[0].Lag; behind < 2000 {
