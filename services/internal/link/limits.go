@@ -94,14 +94,14 @@ type rateLimiter struct {
 func (l *limitRecorder) callLimiter() *rateLimiter {
 	return &rateLimiter{
 		l, limitCalls, func(a *clientUsage) *rate.Limiter { return a.calls },
-		fmt.Errorf("clients with this name may make %d calls per second in total; wait longer between calls", callRate),
+		fmt.Errorf("clients of this name may make %d calls per second in total; wait longer between calls", callRate),
 	}
 }
 
 func (l *limitRecorder) streamStartLimiter() *rateLimiter {
 	return &rateLimiter{
 		l, limitStreams, func(a *clientUsage) *rate.Limiter { return a.streams },
-		fmt.Errorf("clients with this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate),
+		fmt.Errorf("clients of this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate),
 	}
 }
 
@@ -142,7 +142,7 @@ func rejectOverLimit(ctx context.Context, _ *tap.Info) (context.Context, error) 
 }
 
 var (
-	errTooManyConns     = status.Errorf(codes.ResourceExhausted, "clients with this name already have %d connections; close one or give each client its own name", maxConns)
+	errTooManyConns     = status.Errorf(codes.ResourceExhausted, "clients of this name already have %d connections; close one or give each client its own name", maxConns)
 	errTooManyStreams   = status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", maxConnStreams)
 	errHandshakeTooLong = fmt.Errorf("handshake exceeds %d bytes; present only the certificate and its intermediates", maxHandshakeBytes)
 	errUnlisted         = errors.New("client is not listed")

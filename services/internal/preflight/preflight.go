@@ -1,7 +1,6 @@
 // Package preflight checks the dependencies of a component before it runs, and prints one line for each
 // check with what to do. It guarantees that each check ends within its timeout, and that its result is
-// one line that is safe for a terminal, whatever text it contains. It does not change anything: checks
-// only make read requests.
+// one line that is safe for a terminal, whatever text it contains. It does not change anything.
 package preflight
 
 import (
