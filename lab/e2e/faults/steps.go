@@ -159,7 +159,7 @@ func (u *steps) keep(files ...string) error {
 func (s *Scene) refresh(ctx context.Context) error {
 	var all errgroup.Group
 	for _, writer := range s.Writers {
-		ended := lines(writer, `"msg":"stream ended`)
+		ended := lines(writer, `"msg":"stream closed`)
 		if ended == s.ended[writer] || !writer.Running() {
 			continue
 		}
@@ -172,7 +172,7 @@ func (s *Scene) refresh(ctx context.Context) error {
 	}
 	err := all.Wait()
 	for _, writer := range s.Writers {
-		s.ended[writer] = lines(writer, `"msg":"stream ended`)
+		s.ended[writer] = lines(writer, `"msg":"stream closed`)
 	}
 	return err
 }

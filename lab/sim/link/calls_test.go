@@ -101,7 +101,7 @@ func (j journal) Enabled(context.Context, slog.Level) bool { return true }
 
 // WithAttrs knows the end of a conversation by what is said of every end.
 func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return journal{j.calls, j.end || slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "again_in" })}
+	return journal{j.calls, j.end || slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "retry_in" })}
 }
 
 // WithGroup is of no matter.

@@ -16,7 +16,7 @@ func wireNodes(n int) []*wireNode {
 	return nodes
 }
 
-// completeSetInChunks is a set as a server sends it: no message has more than the contract allows.
+// completeSetInChunks is a set as a server sends it, in messages within the contract's limit.
 func completeSetInChunks(set []*wireNode) []*message {
 	var messages []*message
 	for rest := set; ; {
@@ -47,19 +47,19 @@ func applyAll(b *testing.B, v *Mirror, messages ...*message) {
 	}
 }
 
-// One node of the set changes.
+// BenchmarkApplyChange applies the change of one node.
 func BenchmarkApplyChange(b *testing.B) {
 	forEachSize(b, func(b *testing.B, set []*wireNode) {
 		v := NewMirror()
 		v.BeginStream()
 		applyAll(b, v, completeSetInChunks(set)...)
-		was := set[len(set)/2]
-		other := node(was.GetName(), was.GetAddresses()[0], "changed")
+		old := set[len(set)/2]
+		other := node(old.GetName(), old.GetAddresses()[0], "changed")
 		to := func(n *wireNode) *message {
 			set[len(set)/2] = n
 			return synced("e", 2, set, upserts(n))
 		}
-		both := [2]*message{to(was), to(other)}
+		both := [2]*message{to(old), to(other)}
 		b.ReportAllocs()
 		for i := 1; b.Loop(); i++ {
 			applyAll(b, v, both[i%2])
@@ -67,7 +67,7 @@ func BenchmarkApplyChange(b *testing.B) {
 	})
 }
 
-// The whole set is told anew.
+// BenchmarkApplyReset applies a reset with the complete set.
 func BenchmarkApplyReset(b *testing.B) {
 	forEachSize(b, func(b *testing.B, set []*wireNode) {
 		v := NewMirror()

@@ -10,26 +10,26 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// decodeNode checks one upsert by itself.
+// decodeNode checks one upsert and converts it to a member.
 func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 	name := n.GetName()
 	if name == "" || len(name) > inventoryv1.MaxNameLength {
-		return nil, violationf(InvalidName, "a node's name has %d bytes: 1 to %d are expected", len(name), inventoryv1.MaxNameLength)
+		return nil, violationf(InvalidName, "node name of %d bytes: want 1 to %d", len(name), inventoryv1.MaxNameLength)
 	}
 	if l := len(n.GetFingerprint()); l != inventoryv1.DigestSize {
-		return nil, violationf(InvalidFingerprint, "the fingerprint of node %q has %d bytes", name, l)
+		return nil, violationf(InvalidFingerprint, "node %q: fingerprint of %d bytes: want %d", name, l, inventoryv1.DigestSize)
 	}
-	addresses, b := decodeAddresses(name, n.GetAddresses())
-	if b != nil {
-		return nil, b
+	addresses, v := decodeAddresses(name, n.GetAddresses())
+	if v != nil {
+		return nil, v
 	}
 	if len(n.GetUid()) > inventoryv1.MaxUIDLength || len(n.GetZone()) > inventoryv1.MaxLabelValueLength ||
 		len(n.GetRegion()) > inventoryv1.MaxLabelValueLength || len(n.GetLabels()) > inventoryv1.MaxLabels {
-		return nil, violationf(LimitExceeded, "UID, zone, region or number of labels of node %q", name)
+		return nil, violationf(LimitExceeded, "node %q: UID, zone or region too long, or too many labels", name)
 	}
 	for key, value := range n.GetLabels() {
 		if len(key) > inventoryv1.MaxLabelKeyLength || len(value) > inventoryv1.MaxLabelValueLength {
-			return nil, violationf(LimitExceeded, "size of a label of node %q", name)
+			return nil, violationf(LimitExceeded, "node %q: label too long", name)
 		}
 	}
 	return &Member{
@@ -42,19 +42,19 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 
 func decodeAddresses(name string, texts []string) ([]netip.Addr, *Violation) {
 	if len(texts) == 0 || len(texts) > 2 {
-		return nil, violationf(InvalidAddress, "node %q has %d addresses: one of each family at most, one at least", name, len(texts))
+		return nil, violationf(InvalidAddress, "node %q: %d addresses: want one or two", name, len(texts))
 	}
 	addresses := make([]netip.Addr, 0, len(texts))
 	for _, text := range texts {
-		// The canonical form alone: two spellings of one address would pass for two.
+		// Only the canonical form: two spellings of one address would count as two addresses.
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.String() != text {
-			return nil, violationf(InvalidAddress, "%.64q of node %q is no address in canonical form", text, name)
+			return nil, violationf(InvalidAddress, "node %q: %.64q: want an address in canonical form", name, text)
 		}
 		addresses = append(addresses, a)
 	}
 	if len(addresses) == 2 && addresses[0].Is4() == addresses[1].Is4() {
-		return nil, violationf(InvalidAddress, "node %q has two addresses of one family", name)
+		return nil, violationf(InvalidAddress, "node %q: two addresses of the same family", name)
 	}
 	return addresses, nil
 }
@@ -72,11 +72,11 @@ func decodeState(s inventoryv1.NodeState) NodeState {
 	}
 }
 
-// ageTolerance is how far apart two tellings of one moment can be, for the way that a message took.
+// ageTolerance is how far apart two reports of one moment may be, because messages take time.
 const ageTolerance = 2 * time.Second
 
-// decodePartStatus reads the state of a part. The moment that it has been in this state since stays
-// as it was told first, however long later messages were under way.
+// decodePartStatus converts the status of a part. While the state does not change, Since keeps its
+// first value, so that the delay of later messages does not move it.
 func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before PartStatus) PartStatus {
 	part := PartStatus{Since: received.Add(-clampAge(p.GetAge()))}
 	switch p.GetState() {
@@ -97,23 +97,23 @@ func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before Part
 	return part
 }
 
-// decodePorts reads the ports of the source's own endpoints.
+// decodePorts converts the ports of the source's own endpoints.
 func decodePorts(all []*inventoryv1.SourcePort) ([]SourcePort, *Violation) {
 	if len(all) > inventoryv1.MaxSourcePorts {
-		return nil, violationf(LimitExceeded, "a status with %d ports: at most %d", len(all), inventoryv1.MaxSourcePorts)
+		return nil, violationf(LimitExceeded, "status with %d ports: want at most %d", len(all), inventoryv1.MaxSourcePorts)
 	}
 	var ports []SourcePort
 	for _, p := range all {
 		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > inventoryv1.MaxLabelValueLength || len(p.GetProtocol()) > inventoryv1.MaxLabelValueLength {
-			return nil, violationf(LimitExceeded, "port %d of the status, its name or its protocol", n)
+			return nil, violationf(LimitExceeded, "status port %d: out of range, or name or protocol too long", n)
 		}
 		ports = append(ports, SourcePort{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})
 	}
 	return ports, nil
 }
 
-// clampAge is a peer's duration, bounded to what an age can be.
+// clampAge limits a duration from a peer to a possible age.
 func clampAge(d *durationpb.Duration) time.Duration {
-	const eternity = 50 * 365 * 24 * time.Hour
-	return min(max(d.AsDuration(), 0), eternity)
+	const maxAge = 50 * 365 * 24 * time.Hour
+	return min(max(d.AsDuration(), 0), maxAge)
 }

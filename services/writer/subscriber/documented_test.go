@@ -15,12 +15,12 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for title, number := range map[string]string{
-		"message":               fmt.Sprintf("%d MiB", inventoryv1.MaxMessageSize>>20),
-		"nodes of a set":        fmt.Sprintf("%d,%03d", maxNodes/1000, maxNodes%1000),
-		"what a set takes here": fmt.Sprintf("%d MiB", maxSetMemory>>20),
+		"message":         fmt.Sprintf("%d MiB", inventoryv1.MaxMessageSize>>20),
+		"nodes of a set":  fmt.Sprintf("%d,%03d", maxNodes/1000, maxNodes%1000),
+		"memory of a set": fmt.Sprintf("%d MiB", maxSetMemory>>20),
 		"upserts and removed names of a message, addresses and labels of a node, ports": fmt.Sprintf("%d, 2, %d, %d",
 			inventoryv1.MaxChunk, inventoryv1.MaxLabels, inventoryv1.MaxSourcePorts),
-		"lines of the log about its word": fmt.Sprintf("%d a second, %d at once", maxLogRate, maxLogBurst),
+		"log lines about reported changes": fmt.Sprintf("%d a second, %d at once", maxLogRate, maxLogBurst),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// encodeMessages puts messages behind each other, each after its length.
+// encodeMessages concatenates messages, each with its length in front.
 func encodeMessages(messages ...*message) []byte {
 	var all []byte
 	for _, m := range messages {
@@ -23,8 +23,8 @@ func encodeMessages(messages ...*message) []byte {
 	return all
 }
 
-// FuzzApply plays a hostile inventory: whatever it sends, what is in force is a set that
-// was checked, and a breach changes nothing.
+// FuzzApply sends messages of a malicious inventory: the current set is always a verified one, and a
+// protocol violation changes nothing.
 func FuzzApply(f *testing.F) {
 	start := completeSet("e", 10, a, b)
 	f.Add(encodeMessages(start, synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
@@ -51,7 +51,7 @@ func FuzzApply(f *testing.F) {
 			synced, err := v.Apply(noon, m)
 			after := v.Snapshot()
 			if (err != nil || !synced) && (after.Generation != before.Generation || after.Cursor != before.Cursor) {
-				t.Fatalf("a message without a checked state changed the set: %v", err)
+				t.Fatalf("a message that completed no verified set changed the set: %v", err)
 			}
 			if err != nil {
 				v.ClearCursor()
@@ -62,7 +62,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// checkIndexes holds the indexes of a view against its set.
+// checkIndexes compares the indexes of a mirror with its set.
 func checkIndexes(t *testing.T, v *Mirror) {
 	t.Helper()
 	var sum [16]byte
@@ -70,7 +70,7 @@ func checkIndexes(t *testing.T, v *Mirror) {
 	for i, m := range v.members {
 		xorDigest(&sum, m.fingerprint)
 		if i > 0 && v.members[i-1].Name >= m.Name {
-			t.Fatal("members are not in order")
+			t.Fatal("members are not sorted")
 		}
 		if v.byName[m.Name] != m {
 			t.Fatalf("index of names: %q", m.Name)

@@ -11,20 +11,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What a peer can make us hold, in one set: while one is staged beside the one in force, twice
-// that. The largest clusters known have a tenth of the nodes.
+// Limits of what a peer can make this process hold in one set. A staged set is held beside the
+// current one, so the total is twice that. The largest known clusters have a tenth of these nodes.
 const (
 	maxNodes     = 100_000
 	maxSetMemory = 64 << 20
 
-	memberOverhead = 400 // bytes that a member takes besides its texts, with all indexes that it is in
-	labelOverhead  = 64  // that a label takes besides its texts
+	memberOverhead = 400 // bytes per member besides its strings, with all its index entries
+	labelOverhead  = 64  // bytes per label besides its strings
 
-	maxLogRate  = 1 // a second, of the log
+	maxLogRate  = 1 // log lines per second about changes that the inventory reports
 	maxLogBurst = 20
 )
 
-// memoryCost is about how many bytes the member takes here.
+// memoryCost estimates the bytes that the member takes in memory.
 func (m *Member) memoryCost() int {
 	sum := memberOverhead + len(m.Name) + len(m.UID) + len(m.Zone) + len(m.Region)
 	for key, value := range m.Labels {
@@ -33,22 +33,23 @@ func (m *Member) memoryCost() int {
 	return sum
 }
 
-// fieldLimits says how often the fields of a message may occur, of those where it matters: an empty
-// message in a repeated field takes two bytes on the wire and a hundred times that in memory, so
-// that one message of a legal size could take half a gigabyte before anyone looks at it.
+// fieldLimits limits how often the repeated fields of a message may occur. An empty message in a
+// repeated field takes two bytes on the wire and a hundred times that in memory, so one message
+// within the size limit could take half a gigabyte once it is decoded.
 type fieldLimits map[protowire.Number]struct {
-	most   int // 0: it is not counted
-	within fieldLimits
+	max    int // 0: not counted
+	nested fieldLimits
 }
 
-// Numbers of fields are those of inventory.proto.
+// responseLimits has the field numbers of inventory.proto.
 var responseLimits = fieldLimits{
-	3: {most: inventoryv1.MaxChunk, within: fieldLimits{3: {most: 2}, 8: {most: inventoryv1.MaxLabels}}}, // upserts: addresses, labels
-	4: {most: inventoryv1.MaxChunk},                                                                      // removed
-	6: {within: fieldLimits{5: {most: inventoryv1.MaxSourcePorts}}},                                      // status: ports
+	3: {max: inventoryv1.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: inventoryv1.MaxLabels}}}, // upserts: addresses, labels
+	4: {max: inventoryv1.MaxChunk},                                                                    // removed
+	6: {nested: fieldLimits{5: {max: inventoryv1.MaxSourcePorts}}},                                    // status: ports
 }
 
-// allow reports whether a message keeps to the form. What is no message at all is for others to find.
+// allow reports whether an encoded message is within the limits. It accepts malformed messages,
+// which decoding rejects.
 func (f fieldLimits) allow(b []byte) bool {
 	seen := make(map[protowire.Number]int, len(f))
 	for len(b) > 0 {
@@ -66,10 +67,10 @@ func (f fieldLimits) allow(b []byte) bool {
 			continue
 		}
 		seen[number]++
-		if rule.most > 0 && seen[number] > rule.most {
+		if rule.max > 0 && seen[number] > rule.max {
 			return false
 		}
-		if inner, _ := protowire.ConsumeBytes(field); rule.within != nil && !rule.within.allow(inner) {
+		if inner, _ := protowire.ConsumeBytes(field); rule.nested != nil && !rule.nested.allow(inner) {
 			return false
 		}
 	}
@@ -78,12 +79,12 @@ func (f fieldLimits) allow(b []byte) bool {
 
 var errFieldLimits = errors.New("more upserts, removed names, addresses, labels or ports than the contract allows")
 
-// limitedCodec is gRPC's own codec, which counts before it decodes.
+// limitedCodec is gRPC's proto codec, with a check of responseLimits before decoding.
 type limitedCodec struct{ encoding.CodecV2 }
 
 func newLimitedCodec() limitedCodec { return limitedCodec{encoding.GetCodecV2("proto")} }
 
-// Unmarshal decodes an answer.
+// Unmarshal decodes a response that is within the limits.
 func (c limitedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
@@ -93,7 +94,7 @@ func (c limitedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// isOversized recognises what grpc says of a message above the limit of the connection, or above ours.
+// isOversized recognizes the errors for a message above the size limit of gRPC or above responseLimits.
 func isOversized(text string) bool {
 	return strings.Contains(text, "larger than max") || strings.Contains(text, errFieldLimits.Error())
 }

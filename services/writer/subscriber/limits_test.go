@@ -30,7 +30,7 @@ func TestForgetsNodesRemovedBeforeSync(t *testing.T) {
 			}
 			applyMessages(t, v, m)
 		}
-		checkEqual(t, "names that are kept", len(v.staged.changed), 500)
+		checkEqual(t, "staged names", len(v.staged.changed), 500)
 	}
 }
 
@@ -49,13 +49,13 @@ func TestSetAboveMemoryLimitIsViolation(t *testing.T) {
 		if b := (*Violation)(nil); errors.As(err, &b) {
 			checkEqual(t, "kind", b.Kind, LimitExceeded)
 			if i < 500 || i > 1000 { // 256 labels are about 110 KB
-				t.Errorf("%d such nodes fit", i)
+				t.Errorf("accepted %d such nodes", i)
 			}
 			checkEqual(t, "members", memberLines(v), []string{"a 10.0.0.1"})
 			return
 		}
 	}
-	t.Fatal("any number of nodes with any number of labels fits")
+	t.Fatal("accepted any number of nodes with any number of labels")
 }
 
 func TestMemoryCostReturnsToZero(t *testing.T) {
@@ -65,9 +65,9 @@ func TestMemoryCostReturnsToZero(t *testing.T) {
 	both := v.memoryCost
 	applyMessages(t, v, synced("e", 2, []*wireNode{a}, removed("b")))
 	applyMessages(t, v, synced("e", 3, []*wireNode{a, b}, upserts(b)))
-	checkEqual(t, "weight", v.memoryCost, both)
+	checkEqual(t, "memory cost", v.memoryCost, both)
 	applyMessages(t, v, synced("e", 4, nil, removed("a", "b")))
-	checkEqual(t, "weight of nothing", v.memoryCost, 0)
+	checkEqual(t, "memory cost of an empty set", v.memoryCost, 0)
 }
 
 func TestCountsFieldsBeforeDecoding(t *testing.T) {
@@ -81,7 +81,7 @@ func TestCountsFieldsBeforeDecoding(t *testing.T) {
 	in := func(number protowire.Number, inner []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
 	}
-	honest, err := proto.Marshal(completeSet("e", 1, a, b, dualStack))
+	valid, err := proto.Marshal(completeSet("e", 1, a, b, dualStack))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +90,9 @@ func TestCountsFieldsBeforeDecoding(t *testing.T) {
 		b    []byte
 		want bool
 	}{
-		{"an honest one", honest, true},
-		{"nothing", nil, true},
-		{"noise, which decoding refuses", []byte{0xff, 0xff}, true},
+		{"valid message", valid, true},
+		{"empty message", nil, true},
+		{"malformed message, which decoding rejects", []byte{0xff, 0xff}, true},
 		{"unknown fields", repeat(99, 5000), true},
 		{"500 upserts", repeat(3, 500), true},
 		{"501 upserts", repeat(3, 501), false},
@@ -108,15 +108,15 @@ func TestCountsFieldsBeforeDecoding(t *testing.T) {
 
 func TestMessageAboveFieldLimitsIsViolation(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		h.deliver(one, withHeartbeat(completeSet("e", 1, a)))
-		h.deliver(one, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, inventoryv1.MaxChunk+1)})
+		older := h.nextCall()
+		h.deliver(older, withHeartbeat(completeSet("e", 1, a)))
+		h.deliver(older, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, inventoryv1.MaxChunk+1)})
 		select {
-		case <-one.done:
+		case <-older.done:
 		case <-time.After(time.Second):
-			t.Error("the stream goes on")
+			t.Error("the stream continues")
 		}
-		checkEqual(t, "breaches", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(LimitExceeded))), 1.0)
+		checkEqual(t, "violations", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(LimitExceeded))), 1.0)
 		checkEqual(t, "members", memberLines(h.mirror), []string{"a 10.0.0.1"})
 	})
 }

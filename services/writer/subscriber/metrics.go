@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are those of all sources of a process.
+// Metrics are the metrics of all sources of a process.
 type Metrics struct {
 	connected, synced, members, membership, addresses *prometheus.GaugeVec
 	lastMessage, lastMembershipSync, lastObservation  *prometheus.GaugeVec
@@ -43,7 +43,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// initSource makes all series of a source, so that a rate of its first breach is seen.
+// initSource creates all series of a source, so that a rate shows its first protocol violation.
 func (m *Metrics) initSource(source string) {
 	m.lastMessage.WithLabelValues(source)
 	m.messages.WithLabelValues(source)
@@ -70,7 +70,7 @@ func (m *Metrics) setSnapshot(s Snapshot) {
 	m.lastObservation.WithLabelValues(s.Source).Set(unixSeconds(s.ObservedAt))
 }
 
-// unixSeconds is a time as metrics have it; 0: there was none.
+// unixSeconds returns the Unix time in seconds, or 0 for the zero time.
 func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

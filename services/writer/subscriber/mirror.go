@@ -11,29 +11,30 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 )
 
-// Mirror is the client's state of the contract: a set, a cursor, a digest, and what is staged.
-// It is pure: messages and times come in. It is not safe for concurrent use.
+// Mirror is the client's state of the contract: the current set with its cursor and digest, and the
+// set that is being staged. It is pure: the caller passes messages and times. It is not safe for
+// concurrent use.
 type Mirror struct {
-	members       []*Member // of the set in force, sorted by name; never altered in place
+	members       []*Member // of the current set, sorted by name; never modified in place
 	byName        map[string]*Member
-	nameByAddress map[netip.Addr]string // which member has an address
-	digest        [16]byte              // of the set in force
-	memoryCost    int                   // of its members
+	nameByAddress map[netip.Addr]string // the member that has the address
+	digest        [16]byte              // of the current set
+	memoryCost    int                   // of all members
 	generation    uint64
 
 	trustedMembers    []*Member // members as last reported while membership was Synced
 	trustedGeneration uint64
 
-	cursor         Cursor // zero: none, the next stream starts without
+	cursor         Cursor // zero: the next stream starts without one
 	everSynced     bool
-	syncedInStream bool // synced in the present stream
+	syncedInStream bool
 	staged         *stagedSet
 
 	membership, addresses PartStatus
 	ports                 []SourcePort
 	membershipSyncedAt    time.Time
 
-	streamObservation uint64 // the number that the present stream told last, since its last reset
+	streamObservation uint64 // last number in the current stream since its last reset
 	observation       observation
 }
 
@@ -41,10 +42,11 @@ type observation struct {
 	number       uint64
 	epoch        string
 	at, received time.Time
-	unchecked    bool // the number binds the peer no longer
+	unchecked    bool // the next number may be lower
 }
 
-// stagedSet is a set in the making: what is to change in the set in force, or in an empty one.
+// stagedSet is the set that the messages before the next synced one build: changes to the current
+// set or, after a reset, to an empty one.
 type stagedSet struct {
 	reset      bool
 	changed    map[string]*Member // nil: removed
@@ -53,32 +55,32 @@ type stagedSet struct {
 	digest     [16]byte
 }
 
-// NewMirror returns a view that holds nothing.
+// NewMirror returns an empty mirror.
 func NewMirror() *Mirror {
 	return &Mirror{byName: map[string]*Member{}, nameByAddress: map[netip.Addr]string{}}
 }
 
-// BeginStream says that a new stream begins: what the last one staged is lost (rule R1).
+// BeginStream prepares for a new stream. It drops what the last stream staged (rule R1).
 func (v *Mirror) BeginStream() {
 	v.staged = nil
 	v.syncedInStream = false
 	v.streamObservation = 0
 }
 
-// ClearCursor drops cursor and digest after a breach, so that the next stream starts over
-// without them. The set stays (rule R13).
+// ClearCursor drops cursor and digest, so that the next stream starts with a reset. The set stays
+// (rule R13).
 func (v *Mirror) ClearCursor() {
 	v.BeginStream()
 	v.cursor = Cursor{}
 	v.observation.unchecked = true
 }
 
-// ResumePoint returns the cursor and digest for a request; ok is false when there are none.
+// ResumePoint returns the cursor and digest for a request; ok is false if there are none.
 func (v *Mirror) ResumePoint() (cursor Cursor, digest [16]byte, ok bool) {
 	return v.cursor, v.digest, v.cursor != Cursor{}
 }
 
-// Snapshot returns what the view says. Source and Alive are the shell's to fill in.
+// Snapshot returns the current state. The caller sets Source, Connected and ChangedAt.
 func (v *Mirror) Snapshot() Snapshot {
 	s := Snapshot{
 		EverSynced: v.everSynced, SyncedInStream: v.syncedInStream,
@@ -94,19 +96,19 @@ func (v *Mirror) Snapshot() Snapshot {
 	return s
 }
 
-// Apply takes in the next message of the stream, and reports whether it put a synced state
-// in force. An error is a *Breach: then the set is as it was, and the stream has to end.
+// Apply applies the next message of the stream, and reports whether it completed a synced set. An
+// error is a *Violation: the set is unchanged, and the caller must end the stream.
 func (v *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (synced bool, err error) {
-	ports, b := decodePorts(m.GetStatus().GetPorts())
-	if b == nil {
-		b = v.stageMessage(received, m)
+	ports, violation := decodePorts(m.GetStatus().GetPorts())
+	if violation == nil {
+		violation = v.stageMessage(received, m)
 	}
-	if b == nil && m.GetSynced() {
-		b = v.checkSynced(m)
+	if violation == nil && m.GetSynced() {
+		violation = v.checkSynced(m)
 	}
-	if b != nil {
+	if violation != nil {
 		v.staged = nil
-		return false, b
+		return false, violation
 	}
 	if m.GetSynced() {
 		v.commitStaged(received, m)
@@ -125,19 +127,19 @@ func (v *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (s
 	return m.GetSynced(), nil
 }
 
-// stageMessage checks the message by itself and against what is staged, and applies it to that.
+// stageMessage checks the message and applies it to the staged set.
 func (v *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodesResponse) *Violation {
 	if len(m.GetUpserts()) > inventoryv1.MaxChunk || len(m.GetRemoved()) > inventoryv1.MaxChunk {
-		return violationf(LimitExceeded, "a message with %d upserts and %d removed names: at most %d of each",
+		return violationf(LimitExceeded, "%d upserts and %d removed names in one message: want at most %d of each",
 			len(m.GetUpserts()), len(m.GetRemoved()), inventoryv1.MaxChunk)
 	}
 	number := m.GetStatus().GetObservation()
 	switch {
 	case m.GetReset_():
 		v.staged = &stagedSet{reset: true, changed: make(map[string]*Member, len(m.GetUpserts()))}
-		v.streamObservation = 0 // another epoch may begin, which only the synced message tells
+		v.streamObservation = 0 // the epoch may change, which only the synced message shows
 	case m.GetStatus() != nil && number < v.streamObservation:
-		return violationf(ObservationDecreased, "from %d to %d in one stream", v.streamObservation, number)
+		return violationf(ObservationDecreased, "observation went from %d to %d in one stream", v.streamObservation, number)
 	case v.staged == nil && (m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0):
 		v.staged = &stagedSet{changed: map[string]*Member{}, count: len(v.byName), memoryCost: v.memoryCost, digest: v.digest}
 	}
@@ -148,23 +150,23 @@ func (v *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodesRespo
 	inMessage := make(map[string]bool, len(m.GetRemoved())+len(m.GetUpserts())) // true: removed
 	for _, name := range m.GetRemoved() {
 		if inMessage[name] {
-			return violationf(DuplicateName, "node %.253q is removed twice in one message", name)
+			return violationf(DuplicateName, "node %.253q removed twice in one message", name)
 		}
 		inMessage[name] = true
 		if v.stagedMember(name) == nil {
-			return violationf(UnknownRemoval, "node %.253q is not in the set", name)
+			return violationf(UnknownRemoval, "removed node %.253q not in the set", name)
 		}
 		v.stageRemoval(name)
 	}
 	for _, n := range m.GetUpserts() {
-		member, b := decodeNode(received, n)
-		if b != nil {
-			return b
+		member, violation := decodeNode(received, n)
+		if violation != nil {
+			return violation
 		}
 		if removed, twice := inMessage[member.Name]; removed {
-			return violationf(RemovedAndUpserted, "node %q, in one message", member.Name)
+			return violationf(RemovedAndUpserted, "node %q removed and upserted in one message", member.Name)
 		} else if twice {
-			return violationf(DuplicateName, "node %q twice in one message", member.Name)
+			return violationf(DuplicateName, "node %q upserted twice in one message", member.Name)
 		}
 		inMessage[member.Name] = false
 		v.stageUpsert(member)
@@ -172,7 +174,7 @@ func (v *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodesRespo
 			return violationf(LimitExceeded, "more than %d nodes", maxNodes)
 		}
 		if v.staged.memoryCost > maxSetMemory {
-			return violationf(LimitExceeded, "nodes that take more than %d MiB together", maxSetMemory>>20)
+			return violationf(LimitExceeded, "more than %d MiB of nodes", maxSetMemory>>20)
 		}
 	}
 	return nil
@@ -191,13 +193,13 @@ func (v *Mirror) stagedMember(name string) *Member {
 func (v *Mirror) stageRemoval(name string) {
 	v.unstage(v.stagedMember(name))
 	if v.staged.reset || v.byName[name] == nil {
-		delete(v.staged.changed, name) // it came and went: a peer could have us remember any number of such names
+		delete(v.staged.changed, name) // otherwise a peer could fill memory with names that came and went
 	} else {
 		v.staged.changed[name] = nil
 	}
 }
 
-// unstage takes a member out of what is summed up.
+// unstage subtracts a member from the staged digest, count and memory cost.
 func (v *Mirror) unstage(m *Member) {
 	xorDigest(&v.staged.digest, m.fingerprint)
 	v.staged.count--
@@ -220,7 +222,7 @@ func xorDigest(d *[16]byte, o [16]byte) {
 	}
 }
 
-// checkSynced holds a synced message against the staged set and against what was told before.
+// checkSynced compares a synced message with the staged set and with earlier synced messages.
 func (v *Mirror) checkSynced(m *inventoryv1.WatchNodesResponse) *Violation {
 	epoch, revision := m.GetCursor().GetEpoch(), m.GetCursor().GetRevision()
 	number := m.GetStatus().GetObservation()
@@ -230,23 +232,23 @@ func (v *Mirror) checkSynced(m *inventoryv1.WatchNodesResponse) *Violation {
 	case epoch == "":
 		return violationf(IncompleteSynced, "synced without cursor")
 	case len(epoch) > inventoryv1.MaxEpochLength:
-		return violationf(LimitExceeded, "an epoch of %d bytes: at most %d", len(epoch), inventoryv1.MaxEpochLength)
+		return violationf(LimitExceeded, "epoch of %d bytes: want at most %d", len(epoch), inventoryv1.MaxEpochLength)
 	case v.syncedInStream && epoch != v.cursor.Epoch && !v.staged.reset:
-		return violationf(EpochChanged, "from %q to %q without a reset", v.cursor.Epoch, epoch)
+		return violationf(EpochChanged, "epoch went from %q to %q without a reset", v.cursor.Epoch, epoch)
 	case epoch == v.cursor.Epoch && revision < v.cursor.Revision:
-		return violationf(RevisionDecreased, "from %d to %d in epoch %q", v.cursor.Revision, revision, epoch)
+		return violationf(RevisionDecreased, "revision went from %d to %d in epoch %q", v.cursor.Revision, revision, epoch)
 	case epoch == v.observation.epoch && !v.observation.unchecked && number < v.observation.number:
-		return violationf(ObservationDecreased, "from %d to %d in epoch %q", v.observation.number, number, epoch)
+		return violationf(ObservationDecreased, "observation went from %d to %d in epoch %q", v.observation.number, number, epoch)
 	case int64(m.GetCount()) != int64(v.staged.count):
-		return violationf(CountMismatch, "%d nodes were told, and there are %d", m.GetCount(), v.staged.count)
+		return violationf(CountMismatch, "reported %d nodes, received %d", m.GetCount(), v.staged.count)
 	case !bytes.Equal(m.GetDigest(), v.staged.digest[:]):
-		return violationf(DigestMismatch, "%x was told, and it is %x", m.GetDigest(), v.staged.digest)
+		return violationf(DigestMismatch, "reported %x, computed %x", m.GetDigest(), v.staged.digest)
 	}
 	return v.checkAddresses()
 }
 
-// checkAddresses finds an address that two nodes of the staged set have. Of the set in force
-// only what changes is looked at.
+// checkAddresses reports an address that two nodes of the staged set have. Without a reset it checks
+// only the changed nodes.
 func (v *Mirror) checkAddresses() *Violation {
 	claimed := make(map[netip.Addr]string, len(v.staged.changed))
 	for _, name := range slices.Sorted(maps.Keys(v.staged.changed)) {
@@ -258,12 +260,12 @@ func (v *Mirror) checkAddresses() *Violation {
 			other, taken := claimed[a]
 			if !taken && !v.staged.reset {
 				if other, taken = v.nameByAddress[a]; taken {
-					_, gone := v.staged.changed[other] // what it has now is in claimed, if anything
+					_, gone := v.staged.changed[other] // claimed has its new addresses, if any
 					taken = !gone
 				}
 			}
 			if taken {
-				return violationf(DuplicateAddress, "%s of both %q and %q", a, other, name)
+				return violationf(DuplicateAddress, "nodes %q and %q both have %s", other, name, a)
 			}
 			claimed[a] = name
 		}
@@ -271,7 +273,7 @@ func (v *Mirror) checkAddresses() *Violation {
 	return nil
 }
 
-// commitStaged puts the staged set in force.
+// commitStaged makes the staged set the current one.
 func (v *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodesResponse) {
 	s := v.staged
 	v.staged = nil
@@ -292,8 +294,8 @@ func (v *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodesRespo
 	v.observation.unchecked = false
 }
 
-// mergeStaged applies what is staged. The maps cost what changed; the published slice is
-// copied, a pointer per member.
+// mergeStaged applies the staged changes. Updating the maps costs as much as there are changes; the
+// published slice is copied, one pointer per member.
 func (v *Mirror) mergeStaged(s *stagedSet) {
 	oldByName := v.byName
 	if s.reset {
@@ -315,8 +317,8 @@ func (v *Mirror) mergeStaged(s *stagedSet) {
 			delete(v.byName, name)
 			continue
 		}
-		// Another replica, or the same one after a restart, may have seen the node in
-		// its state for a shorter time than we have.
+		// Another replica, or the same one after a restart, may have seen the node in its
+		// state for a shorter time than this mirror.
 		if old != nil && old.fingerprint == m.fingerprint && old.State == m.State && old.Since.Before(m.Since) {
 			m.Since = old.Since
 		}

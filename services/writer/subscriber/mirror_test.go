@@ -23,7 +23,7 @@ type (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// node is an upsert as a server sends it; what is appended makes its content another one.
+// node is an upsert as a server sends it; content changes its fingerprint.
 func node(name, address string, content ...string) *wireNode {
 	n := &wireNode{
 		Name: name, Uid: "uid-" + name, Addresses: []string{address},
@@ -41,7 +41,7 @@ func sourceStatus(observation uint64) *inventoryv1.SourceStatus {
 	}
 }
 
-// synced is a message that leads to a set of these nodes.
+// synced is a message that completes a set of these nodes.
 func synced(epoch string, revision uint64, set []*wireNode, alter ...func(*message)) *message {
 	m := &message{
 		Cursor: &inventoryv1.Cursor{Epoch: epoch, Revision: revision}, Synced: true, Status: sourceStatus(1),
@@ -74,7 +74,7 @@ func completeSet(epoch string, revision uint64, set ...*wireNode) *message {
 	return synced(epoch, revision, set, reset, upserts(set...))
 }
 
-// mirrorOf returns a view in the midst of a stream, which holds these nodes at epoch e, revision 10.
+// mirrorOf returns a mirror during a stream, with these nodes at epoch e, revision 10.
 func mirrorOf(t *testing.T, set ...*wireNode) *Mirror {
 	t.Helper()
 	v := NewMirror()
@@ -120,11 +120,11 @@ func TestR1AppliesOnlySyncedStates(t *testing.T) {
 	checkEqual(t, "members while a change is staged", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
 	checkEqual(t, "cursor while a change is staged", v.Snapshot().Cursor, before.Cursor)
 
-	v.BeginStream() // the stream ended halfway
+	v.BeginStream() // the stream ended before the change was synced
 	cursor, held, ok := v.ResumePoint()
 	checkEqual(t, "cursor for the next stream", cursor, Cursor{"e", 10})
 	checkEqual(t, "digest for the next stream", held[:], digestOf([]*wireNode{a, b}))
-	checkEqual(t, "there is a cursor", ok, true)
+	checkEqual(t, "has a cursor", ok, true)
 	applyMessages(t, v, synced("e", 10, []*wireNode{a, b}))
 	checkEqual(t, "members of the next stream", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
 }
@@ -133,12 +133,12 @@ func TestR2StagesResetBesideCurrentSet(t *testing.T) {
 	v := mirrorOf(t, a, b)
 	applyMessages(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}})
 	checkEqual(t, "members while a reset is staged", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
-	// A second reset drops the first.
+	// A second reset replaces the first.
 	applyMessages(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{b}})
 	applyMessages(t, v, synced("f", 1, []*wireNode{b}))
 	checkEqual(t, "members", memberLines(v), []string{"b 10.0.0.2"})
 	checkEqual(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 1})
-	// What was of the old set only must have left no trace in the index of addresses.
+	// The index of addresses must not keep nodes of the old set.
 	d := node("d", "10.0.0.1")
 	applyMessages(t, v, synced("f", 2, []*wireNode{b, d}, upserts(d)))
 	checkEqual(t, "members", memberLines(v), []string{"b 10.0.0.2", "d 10.0.0.1"})
@@ -180,9 +180,9 @@ func checkViolation(t *testing.T, err error, kind ViolationKind) {
 	t.Helper()
 	b := (*Violation)(nil)
 	if !errors.As(err, &b) {
-		t.Fatalf("no breach of kind %s: %v", kind, err)
+		t.Fatalf("no violation of kind %s: %v", kind, err)
 	}
-	checkEqual(t, "kind of breach", b.Kind, kind)
+	checkEqual(t, "kind of violation", b.Kind, kind)
 }
 
 func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
@@ -217,12 +217,12 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"three addresses", InvalidAddress, addressed("10.0.0.8", "fd00::1", "fd00::2")},
 		{"no fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = nil })},
 		{"a long fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = make([]byte, 17) })},
-		{"more ports of the source than there may be", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
-		{"a port of the source that is none", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
+		{"too many ports of the source", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
+		{"an invalid port of the source", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
 		{"two nodes of one name in a message", DuplicateName, synced("e", 11, next, upserts(c, c))},
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},
 		{"a name removed and upserted", RemovedAndUpserted, synced("e", 11, []*wireNode{a, b}, upserts(a), removed("a"))},
-		{"removal of an unknown node", UnknownRemoval, synced("e", 11, []*wireNode{a, b}, removed("nobody"))},
+		{"removal of an unknown node", UnknownRemoval, synced("e", 11, []*wireNode{a, b}, removed("unknown"))},
 		{"removal of a node that a reset did not bring", UnknownRemoval, &message{Status: sourceStatus(1), Reset_: true, Removed: []string{"a"}}},
 		{"a count that is too high", CountMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 4 })},
 		{"a count that is too low", CountMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 2 })},
@@ -258,7 +258,7 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 	}
 	taken := node("c", "10.0.0.1")
 	rows = append(rows,
-		row{"an address of the set in force", DuplicateAddress, synced("e", 11, []*wireNode{a, b, taken}, upserts(taken))},
+		row{"an address of the current set", DuplicateAddress, synced("e", 11, []*wireNode{a, b, taken}, upserts(taken))},
 		row{"one address twice in a change", DuplicateAddress, synced("e", 11, []*wireNode{b, taken}, removed("a"),
 			func(m *message) {
 				d := node("d", "10.0.0.1")
@@ -276,10 +276,10 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 
 			v.ClearCursor()
 			if _, _, ok := v.ResumePoint(); ok {
-				t.Error("a cursor is left for the next stream")
+				t.Error("the next stream would start with a cursor")
 			}
 			checkEqual(t, "members after starting over", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
-			// Nothing that was compared with before binds the next stream.
+			// The next stream may have a lower revision and observation.
 			applyMessages(t, v, synced("e", 1, []*wireNode{c}, reset, upserts(c), observed(0)))
 			checkEqual(t, "members of the next state", memberLines(v), []string{"c fd00::3"})
 		})
@@ -294,11 +294,11 @@ func TestAcceptsUnusualButValidMessages(t *testing.T) {
 		members  []string
 	}{
 		{"two nodes that swap their addresses", []*message{synced("e", 11, []*wireNode{swapA, swapB}, upserts(swapA, swapB))}, []string{"a 10.0.0.2", "b 10.0.0.1"}},
-		{"an address that passes on in another chunk", []*message{
+		{"an address that moves to another node in another chunk", []*message{
 			{Status: sourceStatus(1), Upserts: []*wireNode{node("c", "10.0.0.1")}},
 			synced("e", 12, []*wireNode{b, node("c", "10.0.0.1")}, removed("a")),
 		}, []string{"b 10.0.0.2", "c 10.0.0.1"}},
-		{"a node told twice in two chunks of a reset", []*message{
+		{"a node in two chunks of a reset", []*message{
 			{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{a, b}},
 			synced("e", 12, []*wireNode{swapA}, upserts(swapA), removed("b")),
 		}, []string{"a 10.0.0.2"}},
@@ -356,7 +356,7 @@ func TestR8AppliesObservationWithSyncedMessage(t *testing.T) {
 	checkEqual(t, "its epoch", s.ObservationEpoch, "e")
 	checkEqual(t, "received", s.ObservationReceivedAt, later)
 	checkEqual(t, "observed", s.ObservedAt, later.Add(-3*time.Second))
-	// A heartbeat does not make it any newer.
+	// A heartbeat does not change it.
 	if _, err := v.Apply(later.Add(time.Hour), synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
 		t.Fatal(err)
 	}
@@ -368,33 +368,33 @@ func TestConvertsAgesToLocalClock(t *testing.T) {
 	s := v.Snapshot()
 	checkEqual(t, "member since", s.Members[0].Since, noon.Add(-time.Minute))
 	checkEqual(t, "membership since", s.Membership.Since, noon.Add(-time.Hour))
-	checkEqual(t, "word at", s.MembershipSyncedAt, noon)
+	checkEqual(t, "membership synced at", s.MembershipSyncedAt, noon)
 
-	// The same moment told again, a little late; then a membership that is degraded.
+	// The same moment reported again with a delay; then a degraded membership.
 	m := synced("e", 10, []*wireNode{a})
 	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: durationpb.New(time.Hour + 9*time.Second)}
 	if _, err := v.Apply(noon.Add(10*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "membership since, told late", v.Snapshot().Membership.Since, noon.Add(-time.Hour))
-	checkEqual(t, "word at", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
+	checkEqual(t, "membership since, reported with a delay", v.Snapshot().Membership.Since, noon.Add(-time.Hour))
+	checkEqual(t, "membership synced at", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
 	m = synced("e", 10, []*wireNode{a})
 	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: strings.Repeat("é", 600), Age: durationpb.New(-time.Hour)}
 	if _, err := v.Apply(noon.Add(20*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "word at, degraded", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
-	checkEqual(t, "degraded since, by a peer's negative age", v.Snapshot().Membership.Since, noon.Add(20*time.Second))
+	checkEqual(t, "membership synced at, degraded", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
+	checkEqual(t, "degraded since, with a negative age", v.Snapshot().Membership.Since, noon.Add(20*time.Second))
 	checkEqual(t, "length of the reason", len(v.Snapshot().Membership.Reason), 1024)
 
-	// A replica that has seen the node for a shorter time does not make its state newer.
+	// A replica that has seen the node for a shorter time does not change when its state began.
 	young := proto.Clone(a).(*wireNode)
 	young.StateAge = durationpb.New(time.Second)
 	v.BeginStream()
 	if _, err := v.Apply(noon.Add(30*time.Second), completeSet("f", 1, young)); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "member since, told by another replica", v.Snapshot().Members[0].Since, noon.Add(-time.Minute))
+	checkEqual(t, "member since, reported by another replica", v.Snapshot().Members[0].Since, noon.Add(-time.Minute))
 }
 
 func TestPublishedSetsAreImmutable(t *testing.T) {
@@ -407,13 +407,13 @@ func TestPublishedSetsAreImmutable(t *testing.T) {
 	}
 	after := v.Snapshot()
 	applyMessages(t, v, synced("e", 11, []*wireNode{a, c}))
-	checkEqual(t, "generation at rest", v.Snapshot().Generation, after.Generation)
+	checkEqual(t, "generation after a heartbeat", v.Snapshot().Generation, after.Generation)
 	checkEqual(t, "address", after.Member("c").Addresses, []netip.Addr{netip.MustParseAddr("fd00::3")})
 }
 
 func TestKeepsTrustedMembersWhileDegraded(t *testing.T) {
 	degraded := func(m *message) {
-		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "the watch is away"}
+		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "watch disconnected"}
 	}
 	trusted := func(v *Mirror) (names []string) {
 		for _, m := range v.Snapshot().TrustedMembers {

@@ -40,11 +40,11 @@ func (steadyInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.
 	}
 }
 
-// inventoryHost is where an inventory runs, and at times does not.
+// inventoryHost is a host on which an inventory runs or not.
 type inventoryHost struct {
 	mu       sync.Mutex
-	listener *bufconn.Listener // nil: the inventory is away
-	silent   bool              // its host is away too: nothing answers a SYN
+	listener *bufconn.Listener // nil: the inventory does not run
+	silent   bool              // the host is down too: a SYN gets no answer
 }
 
 // start runs the inventory until stop is called.
@@ -73,7 +73,7 @@ func (s *inventoryHost) get() *bufconn.Listener {
 	return s.listener
 }
 
-// dial connects as TCP does: when nothing answers, its SYN is repeated after 1, 2 and 4 s.
+// dial connects as TCP does: without an answer the SYN is repeated after 1, 2 and 4 s.
 func (s *inventoryHost) dial(ctx context.Context, _ string) (net.Conn, error) {
 	for wait := time.Second; ; wait *= 2 {
 		if listener := s.get(); listener != nil {
@@ -95,11 +95,11 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		silent bool
-	}{{"its port is closed meanwhile", false}, {"its host is silent meanwhile", true}} {
+	}{{"port closed", false}, {"host down", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				place := &inventoryHost{silent: tt.silent}
-				stop := place.start()
+				host := &inventoryHost{silent: tt.silent}
+				stop := host.start()
 				ctx, end := context.WithCancel(t.Context())
 				var all []*Subscriber
 				var running sync.WaitGroup
@@ -108,7 +108,7 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 						Source: "default", Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 						Random: rand.New(rand.NewPCG(uint64(n), 14)).Float64,
 						Dial: func() (Conn, error) {
-							return grpc.NewClient("passthrough:///inventory", grpc.WithContextDialer(place.dial),
+							return grpc.NewClient("passthrough:///inventory", grpc.WithContextDialer(host.dial),
 								grpc.WithTransportCredentials(insecure.NewCredentials()),
 								grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 4 * time.Second})) // as package link
 						},
@@ -125,7 +125,7 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 					time.Sleep(time.Minute) // each stream is stable
 					stop()
 					time.Sleep(outage)
-					stop = place.start()
+					stop = host.start()
 					took := waitSynced(t, all)
 					p99 := took[writers*99/100-1]
 					t.Logf("after an outage of %s: p50 %s, p99 %s, slowest %s", outage, took[writers/2-1], p99, took[writers-1])
@@ -141,7 +141,7 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 	}
 }
 
-// waitSynced waits until all are synced, and returns when each was, counted from now, sorted.
+// waitSynced waits until all are synced, and returns how long each took, sorted.
 func waitSynced(t *testing.T, all []*Subscriber) (took []time.Duration) {
 	t.Helper()
 	start := time.Now()

@@ -2,25 +2,26 @@ package subscriber
 
 import "time"
 
-// The delays of rule R14. An inventory that restarts is followed again within 5 s, since no delay is
-// above maxDelay and nothing else waits. One that violates the protocol gains nothing by being called often.
+// The delays of rule R14. After an inventory restarts, its writers sync again within 5 s, since no
+// delay is above maxDelay and nothing else waits. An inventory that violates the protocol gets longer
+// delays: calling it often would not help.
 const (
 	minDelay          = 500 * time.Millisecond
-	initialLimit      = time.Second
+	initialLimit      = time.Second // of a delay
 	maxDelay          = 4 * time.Second
 	maxViolationDelay = 5 * time.Minute
 	stableAfter       = 30 * time.Second
 )
 
-// Schedule decides when to connect again. It is pure: the caller brings the random number. Its zero
-// value belongs to a peer that was never connected.
+// Schedule decides when to connect again. It is pure: the caller passes the random number. The zero
+// value is for a peer that was never connected.
 type Schedule struct {
-	failures   int // stream ends since a stream was synced for stableAfter
-	violations int // ends by a protocol violation since a stable stream ended otherwise
+	failures   int // stream ends since the last stream that was synced for stableAfter
+	violations int // protocol violations since a stable stream last ended for another reason
 }
 
-// Next returns how long to wait after a stream's end. synced is how long the stream
-// had been synced, zero when it never was; random is uniform in [0, 1).
+// Next returns how long to wait after the end of a stream. synced is how long the stream
+// was synced, zero if it never was; random is uniform in [0, 1).
 func (s *Schedule) Next(synced time.Duration, violation bool, random float64) time.Duration {
 	stable := synced >= stableAfter
 	if stable {
@@ -29,7 +30,7 @@ func (s *Schedule) Next(synced time.Duration, violation bool, random float64) ti
 	limit := doubledLimit(s.failures, maxDelay)
 	s.failures++
 	switch {
-	case violation: // it counts though the stream was stable
+	case violation: // counts even after a stable stream
 		limit = max(limit, doubledLimit(s.violations, maxViolationDelay))
 		s.violations++
 	case stable:
@@ -38,8 +39,8 @@ func (s *Schedule) Next(synced time.Duration, violation bool, random float64) ti
 	return minDelay + time.Duration(random*float64(limit-minDelay))
 }
 
-// doubledLimit is the first limit, doubled as many times, at most to the given one.
+// doubledLimit returns initialLimit doubled the given number of times, at most limit.
 func doubledLimit(times int, limit time.Duration) time.Duration {
-	const maxDoublings = 16 // far above every limit, and below what overflows
+	const maxDoublings = 16 // exceeds every limit and does not overflow
 	return min(initialLimit<<min(times, maxDoublings), limit)
 }

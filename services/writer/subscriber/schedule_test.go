@@ -13,7 +13,7 @@ func TestR14DelaysResetAfterStableStream(t *testing.T) {
 	type end struct {
 		synced    time.Duration
 		violation bool
-		most      time.Duration // with the random number at its highest
+		maxDelay  time.Duration // with the highest random number
 	}
 	for name, ends := range map[string][]end{
 		"failures": {
@@ -40,7 +40,7 @@ func TestR14DelaysResetAfterStableStream(t *testing.T) {
 			{0, true, 256 * time.Second},
 			{0, true, 5 * time.Minute},
 			{0, true, 5 * time.Minute},
-			{0, false, 4 * time.Second}, // the inventory restarts: it is followed as after any outage
+			{0, false, 4 * time.Second}, // the inventory restarts: the delay is as after any outage
 			{0, true, 5 * time.Minute},  // and violates the protocol as before
 		},
 		"protocol violations of stable streams": {
@@ -55,8 +55,8 @@ func TestR14DelaysResetAfterStableStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			high, low := Schedule{}, Schedule{}
 			for i, e := range ends {
-				if got := high.Next(e.synced, e.violation, 1); got != e.most {
-					t.Errorf("end %d: at most %s, want %s", i, got, e.most)
+				if got := high.Next(e.synced, e.violation, 1); got != e.maxDelay {
+					t.Errorf("end %d: at most %s, want %s", i, got, e.maxDelay)
 				}
 				if got := low.Next(e.synced, e.violation, 0); got != 500*time.Millisecond {
 					t.Errorf("end %d: at least %s, want 500ms", i, got)
@@ -83,8 +83,8 @@ func TestR14DelaysStayWithinBounds(t *testing.T) {
 	})
 }
 
-// firstAttempts is when each of n writers, whose streams ended at 0, tries for the first time after an
-// inventory is back, counted from its return; an attempt before then fails after the given time.
+// firstAttempts returns how long after the end of an outage each of n writers makes its first attempt.
+// Their streams end at 0, and an attempt during the outage fails after the given time.
 func firstAttempts(random *rand.Rand, n int, outage, attempt time.Duration) (all []time.Duration) {
 	for range n {
 		var s Schedule
@@ -119,7 +119,7 @@ func TestR14ThousandWritersSpreadReconnects(t *testing.T) {
 			busiest = max(busiest, within-i)
 		}
 		t.Logf("after %s: p50 %s, p99 %s, at most %d of 1,000 within 100 ms", outage, all[499], all[989], busiest)
-		if busiest > 100 { // evenly spread they would be 44
+		if busiest > 100 { // an even spread has 44
 			t.Errorf("after an outage of %s %d of 1,000 writers connect within 100 ms", outage, busiest)
 		}
 	}

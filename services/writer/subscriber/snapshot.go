@@ -1,7 +1,7 @@
-// Package subscriber holds what one inventory tells, checked message by message against the
-// contract slicefeed.inventory.v1. It promises that nothing but a whole, checked state is
-// ever published, and that a peer which breaks the contract loses its stream and changes
-// nothing. It refuses to judge: what is to be believed is for others to decide.
+// Package subscriber receives the nodes of one inventory and checks every message against the
+// contract slicefeed.inventory.v1. It guarantees that it publishes only complete, verified sets, and
+// that a message that violates the protocol ends the stream and changes nothing. It does not decide
+// whether a source is trusted; package verdict does.
 package subscriber
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// NodeState is what the secured cluster's control plane says of a node.
+// NodeState is the state of a node as the inventory reports it.
 type NodeState uint8
 
-// The states. Unknown is one that a newer inventory tells and we cannot read (rule R12).
+// The node states. Unknown also stands for a state that only a newer inventory knows (rule R12).
 const (
 	Unknown NodeState = iota
 	Ready
@@ -22,21 +22,20 @@ const (
 	NotReady
 )
 
-// String is the state's name, as metrics label it.
+// String returns the state's name, as in metrics labels.
 func (s NodeState) String() string { return stateName(s, "unknown", "ready", "draining", "not_ready") }
 
-// SyncState is how far a part of the source can be believed.
+// SyncState is the completeness and freshness of a part of the source's status.
 type SyncState uint8
 
-// The states of a part. A value that we do not know is Degraded (rule R12), and
-// so is the zero value.
+// The sync states of a part. An unknown value is Degraded (rule R12), as is the zero value.
 const (
 	Degraded SyncState = iota
 	Synced
 	Unsynced
 )
 
-// String is the name of the state of a part.
+// String returns the state's name.
 func (s SyncState) String() string { return stateName(s, "degraded", "synced", "unsynced") }
 
 func stateName[T ~uint8](n T, names ...string) string {
@@ -46,91 +45,91 @@ func stateName[T ~uint8](n T, names ...string) string {
 	return names[0]
 }
 
-// Member is a node as the inventory tells it. Members are immutable.
+// Member is a node as the inventory reports it. Members are immutable.
 type Member struct {
 	Name, UID string
 
-	// Addresses are in the order of the message: at least one, at most one of each family,
-	// and no two members of a set share one.
+	// Addresses are in the order of the message: one of one family, or one of each. No two members
+	// of a set have the same address.
 	Addresses []netip.Addr
 
 	State NodeState
-	Since time.Time // when it entered the state, by our clock
+	Since time.Time // when the node entered the state, by the local clock
 
 	Zone, Region string
-	Labels       map[string]string // those that the inventory's list of clients grants us
+	Labels       map[string]string // those that the inventory's list of clients allows this writer to see
 
 	fingerprint [16]byte
 }
 
-// Cursor names a state of the set. The zero value is none.
+// Cursor is a position in the stream. The zero value is no position.
 type Cursor struct {
 	Epoch    string
 	Revision uint64
 }
 
-// PartStatus is the state of one part of the source.
+// PartStatus is the status of one part of the source: membership or addresses.
 type PartStatus struct {
 	State  SyncState
-	Reason string    // for people, when not Synced; at most 1,024 bytes
-	Since  time.Time // when it entered the state, by our clock
+	Reason string    // for humans, if not Synced; at most 1,024 bytes
+	Since  time.Time // when the part entered the state, by the local clock
 }
 
 // SourcePort is a port of the source's own endpoints.
 type SourcePort struct {
-	Name     string // empty: it has none
+	Name     string // empty: unnamed
 	Protocol string // TCP, UDP or SCTP
 	Number   uint16
 }
 
-// Snapshot is what one source says at a moment. It is immutable.
+// Snapshot is everything that one source reports at one moment. It is immutable.
 type Snapshot struct {
 	Source string
 
-	EverSynced     bool // there was a synced state since this process started
-	SyncedInStream bool // there was one since the present stream started; false while there is no stream
-	Connected      bool // the present stream has been heard within three heartbeat intervals
+	EverSynced     bool // a synced set was received since this process started
+	SyncedInStream bool // a synced set was received in the current stream; false without a stream
+	Connected      bool // the current stream delivered a message within three heartbeat intervals
 
-	// Members of the last synced state, sorted by name. The slice is shared with other
-	// snapshots: it is not to be altered. Generation grows when it changes, and only then.
+	// Members are the nodes of the last synced set, sorted by name. Snapshots share the slice, so it
+	// must not be modified. Generation increases when the set changes, and only then.
 	Members    []*Member
 	Generation uint64
 
-	// TrustedMembers are the members as last reported while the stream was synced and membership was Synced, of
-	// which TrustedGeneration was the Generation. While the source is trusted they are Members.
+	// TrustedMembers are the Members as last reported while the stream was synced and membership was
+	// Synced, and TrustedGeneration is their Generation. They equal Members while the source is trusted.
 	TrustedMembers    []*Member
 	TrustedGeneration uint64
 
-	// Cursor and Digest name the last synced state: of which inventory's life it is, too.
-	// After a breach of the contract they are zero until the next synced state.
+	// Cursor and Digest identify the last synced set; the cursor's epoch also identifies the run of
+	// the inventory. After a protocol violation both are zero until the next synced set.
 	Cursor Cursor
 	Digest [16]byte
 
-	// Membership (which nodes there are) and Addresses (where they are) are as the last
-	// message said, whether it was synced or not.
+	// Membership (which nodes exist) and Addresses (where they are) are the status of the last
+	// message, synced or not.
 	Membership, Addresses PartStatus
 
-	// Ports are those of the source's own endpoints, if it tells any, as the last message said.
+	// Ports are the ports of the source's own endpoints, if the last message reported any.
 	Ports []SourcePort
 
-	// MembershipSyncedAt is when a synced message last said that membership is Synced, by our clock.
+	// MembershipSyncedAt is when a synced message last reported membership as Synced, by the local clock.
 	MembershipSyncedAt time.Time
 
-	// Observation is the number of the last complete observation that a synced state told
-	// (0: none), in the epoch of the cursor then; ObservedAt when it was complete, and
-	// ObservationReceivedAt when we first heard of that number, both by our clock.
-	// ObservationEpoch is that epoch: numbers of different epochs cannot be compared.
+	// Observation is the number of the last complete observation in a synced message (0: none).
+	// ObservationEpoch is the epoch of that message: numbers of different epochs cannot be compared.
+	// ObservedAt is when the observation was complete, and ObservationReceivedAt when its number was
+	// first received, both by the local clock.
 	Observation           uint64
 	ObservationEpoch      string
 	ObservedAt            time.Time
 	ObservationReceivedAt time.Time
 
-	// ChangedAt is when the message came that the snapshot differs by from the one before it, or
-	// the stream ended; zero: nothing was heard yet.
+	// ChangedAt is when the snapshot last changed: when the message with the change was received, or
+	// when the stream ended. It is zero before the first message.
 	ChangedAt time.Time
 }
 
-// Member finds a member by name, or returns nil.
+// Member returns the member with the name, or nil.
 func (s Snapshot) Member(name string) *Member {
 	if i, ok := searchByName(s.Members, name); ok {
 		return s.Members[i]
@@ -138,7 +137,7 @@ func (s Snapshot) Member(name string) *Member {
 	return nil
 }
 
-// Differs reports whether two snapshots say different things, ages and times apart.
+// Differs reports whether two snapshots differ in anything but ages and times.
 func (s Snapshot) Differs(o Snapshot) bool {
 	equal := func(a, b PartStatus) bool { return a.State == b.State && a.Reason == b.Reason }
 	return s.EverSynced != o.EverSynced || s.SyncedInStream != o.SyncedInStream || s.Connected != o.Connected ||
@@ -147,15 +146,15 @@ func (s Snapshot) Differs(o Snapshot) bool {
 		!equal(s.Membership, o.Membership) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
 }
 
-// NotSyncedReason says how far an inventory has come that tells no set.
+// NotSyncedReason explains why the inventory has not delivered a set.
 func (s Snapshot) NotSyncedReason() string {
 	if !s.Connected {
-		return "the stream of nodes brings nothing"
+		return "no message received on the node stream"
 	}
-	return "it has no complete set yet: " + s.Summary()
+	return "the inventory has no complete set yet: " + s.Summary()
 }
 
-// Summary says in words how much the snapshot is worth.
+// Summary describes the status of membership and addresses.
 func (s Snapshot) Summary() string {
 	var all []string
 	for _, p := range []struct {

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// nodeStream is a call to WatchNodes that is read by a goroutine of its own.
+// nodeStream is a call to WatchNodes, received by its own goroutine.
 type nodeStream struct {
 	cancel   context.CancelFunc
-	messages <-chan *inventoryv1.WatchNodesResponse // closed at the end
-	err      error                                  // why it ended; valid once messages is closed
+	messages <-chan *inventoryv1.WatchNodesResponse // closed when the call ends
+	err      error                                  // why the call ended; valid once messages is closed
 }
 
-// openStream calls WatchNodes with what the view holds now (rules R5, R6, R7).
+// openStream calls WatchNodes with the mirror's cursor and digest (rules R5, R6, R7).
 func (s *Subscriber) openStream(ctx context.Context, conn Conn, observe bool) *nodeStream {
 	req := &inventoryv1.WatchNodesRequest{
 		ConfirmObservations: uint32(min(max(s.cfg.ConfirmObservations, 0), inventoryv1.MaxConfirmObservations)),
@@ -39,9 +39,10 @@ func (s *Subscriber) openStream(ctx context.Context, conn Conn, observe bool) *n
 	return st
 }
 
-// receiveMessages hands over messages until the stream ends. Nothing is read ahead of what is taken.
+// receiveMessages passes on messages until the stream ends. It does not read ahead.
 func receiveMessages(ctx context.Context, conn grpc.ClientConnInterface, req *inventoryv1.WatchNodesRequest, to chan<- *inventoryv1.WatchNodesResponse) error {
-	// The call fails with the first attempt to connect, rather than wait while the channel backs off.
+	// Without WaitForReady the call fails with the first connection attempt, instead of waiting for the
+	// channel's backoff.
 	call, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, req, grpc.ForceCodecV2(newLimitedCodec()))
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func receiveMessages(ctx context.Context, conn grpc.ClientConnInterface, req *in
 	}
 }
 
-// close ends the stream and waits for its reader. It may be called twice, and on nil.
+// close ends the stream and waits for its goroutine. It may be called twice, and on nil.
 func (st *nodeStream) close() {
 	if st == nil {
 		return

@@ -18,31 +18,31 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config is what a subscriber needs. All fields but Random are mandatory.
+// Config configures a subscriber. All fields except Random are required.
 type Config struct {
-	Source string // the inventory's name in our configuration
-	// Dial opens a connection to the inventory, without waiting for it. Each conversation has its own, so
-	// that rule R14 alone decides when to connect again: the backoff of a gRPC channel that lives on grows
-	// during an outage, and its resolver asks DNS at most twice a minute.
+	Source string // the inventory's name in the configuration
+	// Dial creates a connection to the inventory without waiting for it. Each session has its own, so that
+	// rule R14 alone decides when to connect again: the backoff of a long-lived gRPC channel grows during
+	// an outage, and its resolver queries DNS at most twice a minute.
 	Dial    func() (Conn, error)
 	Log     *slog.Logger
 	Metrics *Metrics // shared by all subscribers of the process
 
-	// ConfirmObservations is how many complete observations we need before we act on a
-	// doubtful word, at most inventoryv1.MaxConfirmObservations.
+	// ConfirmObservations is how many complete observations confirm an anomaly, at most
+	// inventoryv1.MaxConfirmObservations.
 	ConfirmObservations int
 
 	Random func() float64 // uniform in [0, 1); nil: math/rand/v2
 }
 
-// Conn is a connection that calls can be made on until it is closed.
+// Conn is a gRPC connection that can be closed.
 type Conn interface {
 	grpc.ClientConnInterface
 	Close() error
 }
 
-// Subscriber follows one inventory. Snapshot, Changed and ObserveNow may be used by any
-// goroutine, before and after Run too.
+// Subscriber follows one inventory. Snapshot, Changed and ObserveNow are safe for concurrent use, also
+// before and after Run.
 type Subscriber struct {
 	cfg       Config
 	log       *slog.Logger
@@ -50,20 +50,20 @@ type Subscriber struct {
 	changedCh chan struct{}
 	observeCh chan struct{}
 
-	// What follows is Run's alone.
+	// Only Run uses the fields below.
 	mirror             *Mirror
 	schedule           Schedule
-	closing            sync.WaitGroup // connections of earlier conversations
+	closing            sync.WaitGroup // connections of earlier sessions
 	connected          bool
-	observeRequestedAt time.Time      // when we last asked for a series of observations
-	logLimiter         *rate.Limiter  // of the log, about what the inventory says: it may say another thing each moment
-	failureLog         rate.Sometimes // limits log lines about an inventory that cannot be reached
+	observeRequestedAt time.Time      // when a series of observations was last requested
+	logLimiter         *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
+	failureLog         rate.Sometimes // limits log lines about an unreachable inventory
 }
 
-// failureLogInterval is how often an attempt to connect that failed is logged: in an outage one fails every 2 s or so.
+// failureLogInterval is how often a failed connection attempt is logged. During an outage one fails about every 2 s.
 const failureLogInterval = 30 * time.Second
 
-// New returns a subscriber that holds nothing yet.
+// New returns a subscriber without any nodes.
 func New(cfg Config) *Subscriber {
 	if cfg.Random == nil {
 		cfg.Random = rand.Float64
@@ -78,15 +78,15 @@ func New(cfg Config) *Subscriber {
 	return s
 }
 
-// Snapshot returns what the inventory says, as far as we know now.
+// Snapshot returns the current state of the source.
 func (s *Subscriber) Snapshot() Snapshot { return *s.snapshot.Load() }
 
-// Changed delivers when the snapshot says something else than before; mere ages and
-// Snapshot.MembershipSyncedAt do not count. It has room for one: several changes may come as one.
+// Changed is signaled after the snapshot has changed in more than ages and times. Several changes may
+// be signaled once.
 func (s *Subscriber) Changed() <-chan struct{} { return s.changedCh }
 
-// ObserveNow asks the inventory for a series of complete observations, as many as
-// Config.ConfirmObservations. It does not wait, and asking again at once asks once.
+// ObserveNow requests a series of complete observations from the inventory, as many as
+// Config.ConfirmObservations. It does not wait. Calls in close succession make one request.
 func (s *Subscriber) ObserveNow() {
 	select {
 	case s.observeCh <- struct{}{}:
@@ -94,8 +94,7 @@ func (s *Subscriber) ObserveNow() {
 	}
 }
 
-// Run follows the inventory until ctx is done, and then returns nil. It keeps the set
-// whatever happens to the streams.
+// Run follows the inventory until ctx is done, and then returns nil. The set survives the end of any stream.
 func (s *Subscriber) Run(ctx context.Context) error {
 	defer s.closing.Wait()
 	for {
@@ -116,51 +115,53 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	}
 }
 
-// sessionEnd is how a conversation came to its end.
+// sessionEnd is why a session ended.
 type sessionEnd struct {
 	err    error
-	synced time.Duration // for how long it had been synced
+	synced time.Duration // how long the session was synced
 }
 
-// handleSessionEnd draws the lesson from an end: what to start over with, and after which delay (rule R14).
+// handleSessionEnd decides whether the next session keeps the cursor, and returns the delay before it
+// (rule R14).
 func (s *Subscriber) handleSessionEnd(end sessionEnd) time.Duration {
-	b := asViolation(end.err)
-	if b != nil {
+	violation := asViolation(end.err)
+	if violation != nil {
 		s.mirror.ClearCursor()
-		s.cfg.Metrics.violations.WithLabelValues(s.cfg.Source, string(b.Kind)).Inc()
+		s.cfg.Metrics.violations.WithLabelValues(s.cfg.Source, string(violation.Kind)).Inc()
 	}
-	wait := s.schedule.Next(end.synced, b != nil, s.cfg.Random())
-	log := s.log.With("error", end.err, "synced_for", end.synced, "again_in", wait)
+	wait := s.schedule.Next(end.synced, violation != nil, s.cfg.Random())
+	log := s.log.With("error", end.err, "synced_for", end.synced, "retry_in", wait)
 	code := status.Code(end.err)
-	if code == codes.InvalidArgument { // not to be repeated unchanged
+	if code == codes.InvalidArgument { // must not be sent again unchanged
 		s.mirror.ClearCursor()
 	}
-	repeated := b == nil && end.synced == 0
+	repeated := violation == nil && end.synced == 0
 	if repeated {
 		s.failureLog.Do(func() { repeated = false })
 	}
 	switch {
 	case repeated:
-		log.Debug("stream ended before it was synced, as the one before")
-	case b != nil:
-		log.Error("inventory broke the contract: its set is kept, the next stream starts over", "kind", string(b.Kind))
+		log.Debug("stream closed again before it was synced")
+	case violation != nil:
+		log.Error("protocol violation; keeping current set, resyncing", "kind", string(violation.Kind))
 	case code == codes.InvalidArgument:
-		log.Error("inventory refuses the request, the next one is sent without a cursor")
+		log.Error("inventory rejected the request; retrying without a cursor")
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		log.Error("inventory does not let us in")
+		log.Error("permission denied by inventory")
 	case code == codes.Unavailable && end.synced > 0:
-		log.Info("stream ended, as each one does")
+		log.Info("stream closed, reconnecting")
 	default:
-		log.Warn("stream ended")
+		log.Warn("stream closed unexpectedly, reconnecting")
 	}
 	return wait
 }
 
-// asViolation finds the breach in an error. A message that is too large never gets past grpc,
-// nor one that has too much in it: their errors have no code of their own, and are known by their text.
+// asViolation returns the protocol violation that an error stands for, or nil. gRPC rejects messages
+// that are too large or have too many fields before the mirror gets them. These errors have no code of
+// their own, so they are recognized by their text.
 func asViolation(err error) *Violation {
-	if b := (*Violation)(nil); errors.As(err, &b) {
-		return b
+	if v := (*Violation)(nil); errors.As(err, &v) {
+		return v
 	}
 	if code := status.Code(err); (code == codes.ResourceExhausted || code == codes.Internal) && isOversized(status.Convert(err).Message()) {
 		return violationf(LimitExceeded, "%s", status.Convert(err).Message())
@@ -168,7 +169,7 @@ func asViolation(err error) *Violation {
 	return nil
 }
 
-// Heartbeat intervals: what is assumed until the first message, and what is accepted (rule R9).
+// Heartbeat intervals: the default until the first message, and the accepted range (rule R9).
 const (
 	defaultHeartbeat  = 5 * time.Second
 	minHeartbeat      = time.Second
@@ -176,17 +177,17 @@ const (
 	maxIdleHeartbeats = 3
 )
 
-// minObserveInterval is how far apart two requests for a series are at least: as far
-// as two observations of one.
+// minObserveInterval is the minimum time between two requests for a series of observations. It equals
+// the time between two observations of a series.
 const minObserveInterval = 5 * time.Second
 
-// session is the life of a stream, and of those that took its place without a gap.
+// session is a stream and those that replaced it on the same connection without a gap.
 type session struct {
 	current   *nodeStream
-	next      *nodeStream // asks for a series, and takes the place of current with its first message
+	next      *nodeStream // requests observations; replaces current with its first message
 	heartbeat time.Duration
-	received  bool      // current has spoken
-	syncedAt  time.Time // when the conversation was synced first
+	received  bool      // current has delivered a message
+	syncedAt  time.Time // when the session was first synced
 }
 
 func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
@@ -195,8 +196,8 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 	if err != nil {
 		return sessionEnd{err: err}
 	}
-	// It may take a second, while grpc tries to say goodbye to a peer that reads nothing.
-	defer s.closing.Go(func() { conn.Close() }) //nolint:errcheck // all that it can say is that it is closed
+	// Close may take a second: gRPC tries to send GOAWAY to a peer that does not read.
+	defer s.closing.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
 	c := &session{heartbeat: defaultHeartbeat, current: s.openStream(ctx, conn, s.takeObserveRequest())}
 	defer func() {
 		c.current.close()
@@ -212,8 +213,8 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 	idle := time.NewTimer(maxIdleHeartbeats * c.heartbeat)
 	defer idle.Stop()
 	for {
-		// While the next stream is about to take over, the current one is not read: the
-		// next one starts from what we hold now, and that must not move.
+		// While the next stream waits for its first message, the current one is not read: the next
+		// one resumes from the current cursor, which must not move until then.
 		current, next := c.current.messages, (<-chan *inventoryv1.WatchNodesResponse)(nil)
 		observe, observeDue := s.observeCh, (<-chan time.Time)(nil)
 		switch wait := minObserveInterval - time.Since(s.observeRequestedAt); {
@@ -230,19 +231,19 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 			return end(ctx.Err())
 		case <-idle.C:
 			c.current.close()
-			if !c.received { // what grpc says of the connection explains it better
-				return end(fmt.Errorf("no word from the inventory within %s: %w", maxIdleHeartbeats*c.heartbeat, c.current.err))
+			if !c.received { // gRPC's error of the connection attempt is more specific
+				return end(fmt.Errorf("no message from the inventory within %s: %w", maxIdleHeartbeats*c.heartbeat, c.current.err))
 			}
-			return end(fmt.Errorf("no word from the inventory for %s", maxIdleHeartbeats*c.heartbeat))
+			return end(fmt.Errorf("no message from the inventory for %s", maxIdleHeartbeats*c.heartbeat))
 		case <-observeDue:
 			continue
 		case <-observe:
-			s.log.Info("asking the inventory for complete observations", "observations", s.cfg.ConfirmObservations)
+			s.log.Info("requesting complete observations", "observations", s.cfg.ConfirmObservations)
 			c.next = s.openStream(ctx, conn, true)
 			continue
 		case got, ok := <-next:
 			if !ok {
-				s.log.Warn("inventory does not answer the request for observations, the present stream goes on", "error", c.next.err)
+				s.log.Warn("request for observations failed, keeping current stream", "error", c.next.err)
 				c.next.close()
 				c.next = nil
 				continue
@@ -293,7 +294,7 @@ func heartbeatInterval(m *inventoryv1.WatchNodesResponse) time.Duration {
 	return min(max(m.GetHeartbeatInterval().AsDuration(), minHeartbeat), maxHeartbeat)
 }
 
-// takeObserveRequest takes the wish for a series of observations, if there is one.
+// takeObserveRequest reports whether observations were requested, and clears the request.
 func (s *Subscriber) takeObserveRequest() bool {
 	select {
 	case <-s.observeCh:
@@ -303,7 +304,7 @@ func (s *Subscriber) takeObserveRequest() bool {
 	}
 }
 
-// publishSnapshot makes what came at this time known.
+// publishSnapshot stores the snapshot of the mirror and signals a change.
 func (s *Subscriber) publishSnapshot(now time.Time) {
 	snap := s.mirror.Snapshot()
 	snap.Source, snap.Connected, snap.ChangedAt = s.cfg.Source, s.connected, now
@@ -324,17 +325,20 @@ func (s *Subscriber) publishSnapshot(now time.Time) {
 	}
 }
 
-// logChanges logs what people want to know of a change, unless there is one after another.
+// logChanges logs the important changes, up to the limit of log lines.
 func (s *Subscriber) logChanges(old, now Snapshot) {
+	if now.Generation != old.Generation {
+		s.log.Debug("delta applied", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
+	}
 	if now.SyncedInStream && (!old.SyncedInStream || old.Cursor.Epoch != now.Cursor.Epoch) && s.logLimiter.Allow() {
-		s.log.Info("in step with the inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
+		s.log.Info("synced with inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
 	}
 	for _, p := range []struct {
 		name     string
 		old, now PartStatus
 	}{{"membership", old.Membership, now.Membership}, {"addresses", old.Addresses, now.Addresses}} {
 		if (p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero()) && s.logLimiter.Allow() {
-			s.log.Info("inventory's word changed", "part", p.name, "state", p.now.State.String(), "reason", p.now.Reason)
+			s.log.Info("source status changed", "part", p.name, "state", p.now.State.String(), "reason", p.now.Reason)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// scriptedInventory is a server that says what the test makes it say.
+// scriptedInventory is a server that sends what the test passes to it.
 type scriptedInventory struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
@@ -62,8 +62,8 @@ type harness struct {
 	metrics   *Metrics
 }
 
-// runSubscriber runs a subscriber against a scripted inventory, in a bubble of its own time. The
-// random number is always 0.5.
+// runSubscriber runs a subscriber against a scripted inventory, in simulated time. The random number
+// is always 0.5.
 func runSubscriber(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		lis := bufconn.Listen(1 << 20)
@@ -108,7 +108,7 @@ func (h *harness) nextCall() *streamCall {
 	}
 }
 
-// deliver sends messages, and waits until they have been taken in.
+// deliver sends messages, and waits until they have been applied.
 func (h *harness) deliver(c *streamCall, messages ...*message) {
 	h.t.Helper()
 	for _, m := range messages {
@@ -121,7 +121,7 @@ func (h *harness) deliver(c *streamCall, messages ...*message) {
 	synctest.Wait()
 }
 
-// withHeartbeat is a first message: it states a heartbeat interval of 5 s.
+// withHeartbeat makes a message the first of a stream: it sets a heartbeat interval of 5 s.
 func withHeartbeat(m *message) *message {
 	m.HeartbeatInterval = durationpb.New(5 * time.Second)
 	return m
@@ -138,32 +138,32 @@ func (h *harness) takeChanged() bool {
 
 func TestR5ResumesFromCursorAndDigest(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		if one.req.GetCursor() != nil || one.req.GetDigest() != nil || one.req.GetObserveNow() {
-			t.Errorf("first request: %v", one.req)
+		older := h.nextCall()
+		if older.req.GetCursor() != nil || older.req.GetDigest() != nil || older.req.GetObserveNow() {
+			t.Errorf("first request: %v", older.req)
 		}
-		checkEqual(t, "doubt observations", one.req.GetConfirmObservations(), uint32(3))
-		h.deliver(one, withHeartbeat(completeSet("e", 10, a, b)))
-		one.end <- status.Error(codes.Unavailable, "max age")
+		checkEqual(t, "confirm observations", older.req.GetConfirmObservations(), uint32(3))
+		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
+		older.end <- status.Error(codes.Unavailable, "max age")
 
-		two := h.nextCall()
-		checkEqual(t, "epoch", two.req.GetCursor().GetEpoch(), "e")
-		checkEqual(t, "revision", two.req.GetCursor().GetRevision(), uint64(10))
-		checkEqual(t, "digest", two.req.GetDigest(), digestOf([]*wireNode{a, b}))
+		newer := h.nextCall()
+		checkEqual(t, "epoch", newer.req.GetCursor().GetEpoch(), "e")
+		checkEqual(t, "revision", newer.req.GetCursor().GetRevision(), uint64(10))
+		checkEqual(t, "digest", newer.req.GetDigest(), digestOf([]*wireNode{a, b}))
 		// Another replica with the same set: nothing is sent, and nothing changes.
 		generation := h.Snapshot().Generation
-		h.deliver(two, withHeartbeat(synced("replica", 3, []*wireNode{a, b})))
+		h.deliver(newer, withHeartbeat(synced("replica", 3, []*wireNode{a, b})))
 		checkEqual(t, "generation", h.Snapshot().Generation, generation)
-		checkEqual(t, "synced in the epoch", h.Snapshot().SyncedInStream, true)
+		checkEqual(t, "synced in the stream", h.Snapshot().SyncedInStream, true)
 		checkEqual(t, "cursor", h.Snapshot().Cursor, Cursor{"replica", 3})
 	})
 }
 
 func TestR6AppliesDeltaSinceCursor(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		h.deliver(one, withHeartbeat(completeSet("e", 10, a, b)))
-		one.end <- status.Error(codes.Unavailable, "")
+		older := h.nextCall()
+		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
+		older.end <- status.Error(codes.Unavailable, "")
 		h.deliver(h.nextCall(), withHeartbeat(synced("e", 12, []*wireNode{b, c}, removed("a"), upserts(c))))
 		checkEqual(t, "members", memberLines(h.mirror), []string{"b 10.0.0.2", "c fd00::3"})
 	})
@@ -171,9 +171,9 @@ func TestR6AppliesDeltaSinceCursor(t *testing.T) {
 
 func TestR7AcceptsResetForAnyRequest(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		h.deliver(one, withHeartbeat(completeSet("e", 10, a, b)))
-		one.end <- status.Error(codes.Unavailable, "")
+		older := h.nextCall()
+		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
+		older.end <- status.Error(codes.Unavailable, "")
 		h.deliver(h.nextCall(), withHeartbeat(completeSet("f", 1, c)))
 		checkEqual(t, "members", memberLines(h.mirror), []string{"c fd00::3"})
 	})
@@ -209,32 +209,32 @@ func TestR9EndsStreamIdleForThreeIntervals(t *testing.T) {
 				m := completeSet("e", 10, a)
 				m.HeartbeatInterval = row.interval
 				h.deliver(c, m)
-				// Heartbeats just in time keep it alive; a later interval means nothing.
+				// Heartbeats just in time keep the stream open; a later interval is ignored.
 				for range 4 {
 					time.Sleep(row.dead - time.Millisecond)
 					beat := synced("e", 10, []*wireNode{a})
 					beat.HeartbeatInterval = durationpb.New(time.Second)
 					h.deliver(c, beat)
 				}
-				checkEqual(t, "alive with heartbeats", h.Snapshot().Connected, true)
+				checkEqual(t, "connected with heartbeats", h.Snapshot().Connected, true)
 				last := time.Now()
 				for h.takeChanged() {
 				}
 				<-h.Changed()
-				checkEqual(t, "time of death", time.Since(last), row.dead)
+				checkEqual(t, "time until the stream is closed", time.Since(last), row.dead)
 				s := h.Snapshot()
-				checkEqual(t, "alive", s.Connected, false)
+				checkEqual(t, "connected", s.Connected, false)
 				checkEqual(t, "members kept", len(s.Members), 1)
 				<-c.done
-				checkEqual(t, "revision asked with", h.nextCall().req.GetCursor().GetRevision(), uint64(10))
+				checkEqual(t, "requested revision", h.nextCall().req.GetCursor().GetRevision(), uint64(10))
 			})
 		})
 	}
-	t.Run("without a first word", func(t *testing.T) {
+	t.Run("without a first message", func(t *testing.T) {
 		runSubscriber(t, func(h *harness) {
 			c := h.nextCall()
 			<-c.done
-			checkEqual(t, "patience", time.Since(c.at), 15*time.Second)
+			checkEqual(t, "timeout", time.Since(c.at), 15*time.Second)
 			h.nextCall()
 		})
 	})
@@ -248,7 +248,7 @@ func TestR10And11ResumeAfterRoutineEnd(t *testing.T) {
 				h.deliver(c, withHeartbeat(completeSet("e", 10, a, b)))
 				time.Sleep(time.Second)
 				ended := time.Now()
-				c.end <- status.Error(code, "that is it")
+				c.end <- status.Error(code, "closed")
 				synctest.Wait()
 				s := h.Snapshot()
 				if s.Connected || s.SyncedInStream || !s.EverSynced || len(s.Members) != 2 {
@@ -256,7 +256,7 @@ func TestR10And11ResumeAfterRoutineEnd(t *testing.T) {
 				}
 				next := h.nextCall()
 				checkEqual(t, "delay", next.at.Sub(ended), 750*time.Millisecond)
-				checkEqual(t, "revision asked with", next.req.GetCursor().GetRevision(), uint64(10))
+				checkEqual(t, "requested revision", next.req.GetCursor().GetRevision(), uint64(10))
 				checkEqual(t, "reconnects", testutil.ToFloat64(h.metrics.reconnects.WithLabelValues("default")), 1.0)
 			})
 		})
@@ -273,10 +273,10 @@ func TestR13RestartsWithoutCursorAfterViolation(t *testing.T) {
 		h.deliver(c, bad)
 		<-c.done
 		checkEqual(t, "members", len(h.Snapshot().Members), 2)
-		checkEqual(t, "breaches", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", "digest")), 1.0)
+		checkEqual(t, "violations", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", "digest")), 1.0)
 		next := h.nextCall()
 		if next.req.GetCursor() != nil || next.req.GetDigest() != nil {
-			t.Errorf("request after a breach: %v", next.req)
+			t.Errorf("request after a violation: %v", next.req)
 		}
 		checkEqual(t, "delay", next.at.Sub(at), 750*time.Millisecond)
 		h.deliver(next, withHeartbeat(completeSet("e", 1, c1())))
@@ -293,9 +293,9 @@ func TestR13MessageAboveSizeLimitIsViolation(t *testing.T) {
 		c.send <- &message{Status: &inventoryv1.SourceStatus{Membership: &inventoryv1.PartStatus{Reason: strings.Repeat("x", inventoryv1.MaxMessageSize)}}}
 		next := h.nextCall()
 		if next.req.GetCursor() != nil {
-			t.Error("the next stream starts from the cursor, and would get the same message")
+			t.Error("the next stream starts with the cursor, so it would get the same message")
 		}
-		checkEqual(t, "breaches", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", "limit")), 1.0)
+		checkEqual(t, "violations", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", "limit")), 1.0)
 	})
 }
 
@@ -329,12 +329,12 @@ func TestR14DelaysGrowUntilStreamIsStable(t *testing.T) {
 
 func TestDropsCursorAfterInvalidArgument(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		h.deliver(one, withHeartbeat(completeSet("e", 10, a)))
-		one.end <- status.Error(codes.Unavailable, "")
-		h.nextCall().end <- status.Error(codes.InvalidArgument, "your epoch is odd")
+		older := h.nextCall()
+		h.deliver(older, withHeartbeat(completeSet("e", 10, a)))
+		older.end <- status.Error(codes.Unavailable, "")
+		h.nextCall().end <- status.Error(codes.InvalidArgument, "invalid epoch")
 		if c := h.nextCall(); c.req.GetCursor() != nil {
-			t.Error("the refused cursor was sent again")
+			t.Error("the rejected cursor was sent again")
 		}
 		checkEqual(t, "members", len(h.Snapshot().Members), 1)
 	})
@@ -342,43 +342,43 @@ func TestDropsCursorAfterInvalidArgument(t *testing.T) {
 
 func TestRequestsObservationsWithoutGap(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		h.deliver(one, withHeartbeat(completeSet("e", 10, a, b)))
+		older := h.nextCall()
+		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
 		h.ObserveNow()
 		h.ObserveNow()
-		two := h.nextCall()
-		checkEqual(t, "observe now", two.req.GetObserveNow(), true)
-		checkEqual(t, "revision", two.req.GetCursor().GetRevision(), uint64(10))
+		newer := h.nextCall()
+		checkEqual(t, "observe now", newer.req.GetObserveNow(), true)
+		checkEqual(t, "revision", newer.req.GetCursor().GetRevision(), uint64(10))
 		for h.takeChanged() {
 		}
-		// What the older stream says in the meantime must not move the ground under the newer one.
-		one.send <- synced("e", 11, []*wireNode{a, b, c}, upserts(c))
+		// A message of the older stream must not move the cursor that the newer one started with.
+		older.send <- synced("e", 11, []*wireNode{a, b, c}, upserts(c))
 		synctest.Wait()
 		checkEqual(t, "members while the newer stream is silent", len(h.Snapshot().Members), 2)
-		checkEqual(t, "alive meanwhile", h.Snapshot().Connected, true)
-		h.deliver(two, withHeartbeat(synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
-		<-one.done
+		checkEqual(t, "connected while the newer stream is silent", h.Snapshot().Connected, true)
+		h.deliver(newer, withHeartbeat(synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
+		<-older.done
 		checkEqual(t, "members", len(h.Snapshot().Members), 3)
-		checkEqual(t, "alive", h.Snapshot().Connected && h.Snapshot().SyncedInStream, true)
+		checkEqual(t, "connected and synced", h.Snapshot().Connected && h.Snapshot().SyncedInStream, true)
 		checkEqual(t, "reconnects", testutil.ToFloat64(h.metrics.reconnects.WithLabelValues("default")), 0.0)
 
 		at := time.Now()
 		h.ObserveNow()
-		checkEqual(t, "pace of requests", h.nextCall().at.Sub(at), 5*time.Second)
+		checkEqual(t, "time between requests", h.nextCall().at.Sub(at), 5*time.Second)
 	})
 }
 
 func TestKeepsStreamWhenObservationRequestFails(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		one := h.nextCall()
-		h.deliver(one, withHeartbeat(completeSet("e", 10, a, b)))
+		older := h.nextCall()
+		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
 		h.ObserveNow()
-		two := h.nextCall()
-		one.send <- synced("e", 11, []*wireNode{a, b, c}, upserts(c))
-		two.end <- status.Error(codes.ResourceExhausted, "too many streams")
+		newer := h.nextCall()
+		older.send <- synced("e", 11, []*wireNode{a, b, c}, upserts(c))
+		newer.end <- status.Error(codes.ResourceExhausted, "too many streams")
 		synctest.Wait()
 		checkEqual(t, "members", len(h.Snapshot().Members), 3)
-		checkEqual(t, "alive", h.Snapshot().Connected, true)
+		checkEqual(t, "connected", h.Snapshot().Connected, true)
 	})
 }
 
@@ -386,18 +386,18 @@ func TestSignalsChangesButNotHeartbeats(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
 		c := h.nextCall()
 		h.deliver(c, withHeartbeat(completeSet("e", 10, a)))
-		checkEqual(t, "woken by the first set", h.takeChanged(), true)
-		word := h.Snapshot().MembershipSyncedAt
+		checkEqual(t, "signaled by the first set", h.takeChanged(), true)
+		syncedAt := h.Snapshot().MembershipSyncedAt
 		time.Sleep(5 * time.Second)
 		h.deliver(c, synced("e", 10, []*wireNode{a}))
-		checkEqual(t, "woken by a heartbeat", h.takeChanged(), false)
-		checkEqual(t, "age of the word", h.Snapshot().MembershipSyncedAt.Sub(word), 5*time.Second)
+		checkEqual(t, "signaled by a heartbeat", h.takeChanged(), false)
+		checkEqual(t, "time since membership was synced", h.Snapshot().MembershipSyncedAt.Sub(syncedAt), 5*time.Second)
 		h.deliver(c, synced("e", 10, []*wireNode{a}, observed(2)))
-		checkEqual(t, "woken by an observation", h.takeChanged(), true)
+		checkEqual(t, "signaled by an observation", h.takeChanged(), true)
 		m := synced("e", 10, []*wireNode{a}, observed(2))
 		m.Status.Addresses = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "503"}
 		h.deliver(c, m)
-		checkEqual(t, "woken by a status", h.takeChanged(), true)
+		checkEqual(t, "signaled by a status", h.takeChanged(), true)
 		checkEqual(t, "gauge", testutil.ToFloat64(h.metrics.addresses.WithLabelValues("default")), 0.0)
 		checkEqual(t, "messages", testutil.ToFloat64(h.metrics.messages.WithLabelValues("default")), 4.0)
 	})

@@ -2,42 +2,42 @@ package subscriber
 
 import "fmt"
 
-// ViolationKind is what a breach of the contract consists of; a label of metrics.
+// ViolationKind is the rule that a message violates; a label of metrics.
 type ViolationKind string
 
-// The breaches of rule R13.
+// The protocol violations of rule R13.
 const (
-	InvalidName          ViolationKind = "name"                 // an upsert without a name, or with one that is too long
-	InvalidAddress       ViolationKind = "address"              // an upsert without a valid address
-	InvalidFingerprint   ViolationKind = "fingerprint"          // a fingerprint that is not 16 bytes long
-	DuplicateName        ViolationKind = "duplicate_name"       // two nodes of one name in a message
-	DuplicateAddress     ViolationKind = "duplicate_address"    // two nodes of one address in a synced set
-	RemovedAndUpserted   ViolationKind = "removed_and_upserted" // a name that is both, in one message
-	UnknownRemoval       ViolationKind = "unknown_removal"      // of a node that the staged set does not have
-	CountMismatch        ViolationKind = "count"                // it does not fit the staged set
-	DigestMismatch       ViolationKind = "digest"               // it does not fit the staged set
-	RevisionDecreased    ViolationKind = "revision"             // goes back within one epoch
-	ObservationDecreased ViolationKind = "observation"          // goes back within one epoch
-	EpochChanged         ViolationKind = "epoch"                // within a stream, without a reset
-	IncompleteSynced     ViolationKind = "incomplete"           // synced without status or cursor
-	LimitExceeded        ViolationKind = "limit"                // above a size that the contract states
+	InvalidName          ViolationKind = "name"                 // an upsert has no name, or a name that is too long
+	InvalidAddress       ViolationKind = "address"              // an upsert has no address, or an invalid one
+	InvalidFingerprint   ViolationKind = "fingerprint"          // a fingerprint is not 16 bytes long
+	DuplicateName        ViolationKind = "duplicate_name"       // two nodes of one message have the same name
+	DuplicateAddress     ViolationKind = "duplicate_address"    // two nodes of a synced set have the same address
+	RemovedAndUpserted   ViolationKind = "removed_and_upserted" // one message removes and upserts the same name
+	UnknownRemoval       ViolationKind = "unknown_removal"      // a removed node is not in the staged set
+	CountMismatch        ViolationKind = "count"                // the count differs from the staged set's
+	DigestMismatch       ViolationKind = "digest"               // the digest differs from the staged set's
+	RevisionDecreased    ViolationKind = "revision"             // the revision decreased within an epoch
+	ObservationDecreased ViolationKind = "observation"          // the observation number decreased within an epoch
+	EpochChanged         ViolationKind = "epoch"                // the epoch changed within a stream, without a reset
+	IncompleteSynced     ViolationKind = "incomplete"           // a synced message has no status or cursor
+	LimitExceeded        ViolationKind = "limit"                // a size or number is above the contract's limit
 )
 
-// ViolationKinds are all kinds of breaches, in the order of the constants.
+// ViolationKinds lists all kinds, in the order of the constants.
 var ViolationKinds = []ViolationKind{
 	InvalidName, InvalidAddress, InvalidFingerprint, DuplicateName, DuplicateAddress, RemovedAndUpserted, UnknownRemoval,
 	CountMismatch, DigestMismatch, RevisionDecreased, ObservationDecreased, EpochChanged, IncompleteSynced, LimitExceeded,
 }
 
-// Violation is what a peer did that the contract rules out. Its stream has to end.
+// Violation is a message that contradicts the contract. The caller must end its stream.
 type Violation struct {
 	Kind   ViolationKind
-	Detail string // for people
+	Detail string // for humans
 }
 
-// Error says what was wrong with the message.
-func (b *Violation) Error() string {
-	return fmt.Sprintf("breach of the contract (%s): %s", b.Kind, b.Detail)
+// Error returns the kind and the detail.
+func (v *Violation) Error() string {
+	return fmt.Sprintf("protocol violation (%s): %s", v.Kind, v.Detail)
 }
 
 func violationf(kind ViolationKind, format string, args ...any) *Violation {
