@@ -13,39 +13,40 @@ import (
 	"time"
 )
 
-// maxReadBytes is what a backend may make us read in one probe, with all that TLS and framing
-// add. A certificate chain and an answer's headers take a few thousand bytes.
+// maxReadBytes limits what a probe reads from a backend, including TLS and framing. A certificate
+// chain and the headers of a response take a few thousand bytes.
 const maxReadBytes = 128 << 10
 
-// backendFailure is a backend's, in words of our own: no byte that it sent is ever a part of them,
-// and no number that another probe would not have, since they go into logs and reasons.
+// backendFailure is why a probe failed. It never has bytes that the backend sent, nor numbers that
+// change from probe to probe, since it appears in logs and reasons.
 type backendFailure string
 
 func (f backendFailure) Error() string { return string(f) }
 
-// noValidAnswer is also said of a connection that ends early: its end may overtake what came.
-const noValidAnswer = "no valid answer"
+// noValidResponse also stands for a connection that ends early, because its end may overtake the
+// bytes before it.
+const noValidResponse = "no valid response"
 
-// errInvalidSpec is our own failure: Validate refuses such a spec.
-var errInvalidSpec = errors.New("the probe's spec cannot be used")
+// errInvalidSpec is for a spec that Validate rejects.
+var errInvalidSpec = errors.New("invalid probe spec")
 
-// probeClient asks backends. Each probe has a connection of its own.
+// probeClient probes backends. Each probe has its own connection.
 type probeClient struct {
 	http *http.Transport
 }
 
-// probe probes once, within ctx, and says in a word or two why it failed.
-func (a *probeClient) probe(ctx context.Context, key Key) (Result, string) {
+// probe runs one probe within ctx, and returns why it did not pass.
+func (c *probeClient) probe(ctx context.Context, key Key) (Result, string) {
 	ctx, cancel := context.WithTimeout(ctx, key.Spec.timeout())
 	defer cancel()
-	err := a.attempt(ctx, key)
+	err := c.attempt(ctx, key)
 	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // the other error is what our hanging up looked like
+		err = ctx.Err() // the other error comes from closing the connection
 	}
 	return classifyError(err, key.Spec)
 }
 
-func (a *probeClient) attempt(ctx context.Context, key Key) error {
+func (c *probeClient) attempt(ctx context.Context, key Key) error {
 	if key.Spec.Mode == Off || key.Spec.Validate() != nil {
 		return errInvalidSpec
 	}
@@ -53,45 +54,46 @@ func (a *probeClient) attempt(ctx context.Context, key Key) error {
 	if err != nil {
 		return err
 	}
-	// Closing the connection itself, not what is built upon it: TLS and HTTP/2 would say
-	// goodbye first, and wait to be heard. It also ends whatever waits for the backend.
-	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
+	// This closes the TCP connection itself: TLS and HTTP/2 would first send a close message and wait
+	// for it to be written. It also ends all waiting reads and writes.
+	defer conn.Close() //nolint:errcheck // no written data can be lost
 	if key.Spec.Mode == TCP {
-		return nil // it accepted
+		return nil
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() //nolint:errcheck // as above
-	return a.probeConn(ctx, conn, key)
+	return c.probeConn(ctx, conn, key)
 }
 
-// probeConn asks over a connection, which whoever made it closes.
-func (a *probeClient) probeConn(ctx context.Context, conn net.Conn, key Key) error {
+// probeConn probes over a connection, which the caller closes.
+func (c *probeClient) probeConn(ctx context.Context, conn net.Conn, key Key) error {
 	w := &limitedConn{conn, maxReadBytes}
 	switch key.Spec.Mode {
 	case HTTP:
-		return a.getHTTP(ctx, w, key)
+		return c.getHTTP(ctx, w, key)
 	case HTTPS:
 		secured, err := handshakeTLS(w, key.Spec, "http/1.1")
 		if err != nil {
 			return err
 		}
-		return a.getHTTP(ctx, secured, key)
+		return c.getHTTP(ctx, secured, key)
 	case GRPC:
-		hangUp := func() { conn.Close() } //nolint:errcheck // as whoever made it
+		closeConn := func() { conn.Close() } //nolint:errcheck // as in attempt
 		if !key.Spec.TLS {
-			return checkGRPC(ctx, w, hangUp, key)
+			return checkGRPC(ctx, w, closeConn, key)
 		}
 		secured, err := handshakeTLS(w, key.Spec, "h2")
 		if err != nil {
 			return err
 		}
-		return checkGRPC(ctx, secured, hangUp, key)
+		return checkGRPC(ctx, secured, closeConn, key)
 	default:
 		return errInvalidSpec
 	}
 }
 
-// dialTCP connects so that closing sends a reset: probes never pile up in TIME_WAIT. The
-// option is set before connecting: a connection may come about just when we give it up.
+// dialTCP connects with SO_LINGER 0, so that closing sends a reset and probes leave no sockets in
+// TIME_WAIT. The option is set before connecting, since a connection may be established just when
+// the attempt is abandoned.
 func dialTCP(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	dialer := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1,
@@ -106,7 +108,7 @@ func dialTCP(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	return dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
 }
 
-// limitedConn is a connection from which no more than so much is read.
+// limitedConn is a connection that limits how many bytes are read.
 type limitedConn struct {
 	net.Conn
 
@@ -115,27 +117,27 @@ type limitedConn struct {
 
 func (w *limitedConn) Read(p []byte) (int, error) {
 	if w.remaining == 0 {
-		return 0, backendFailure("sends without end")
+		return 0, backendFailure("response too large")
 	}
 	n, err := w.Conn.Read(p[:min(len(p), w.remaining)])
 	w.remaining -= n
 	return n, err
 }
 
-// handshakeTLS secures a connection, and verifies nothing: a probe wants to know whether
-// the backend answers, and its certificate is for its clients, by a name we do not know.
+// handshakeTLS starts TLS on a connection without verifying the certificate. A probe checks only
+// whether the backend responds; the certificate is for a name that its clients know.
 func handshakeTLS(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) {
 	secured := tls.Client(conn, &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // see above; nothing is sent that is secret
+		InsecureSkipVerify: true, //nolint:gosec // see above; probes send no secrets
 		ServerName:         stripPort(spec.Host),
 		NextProtos:         []string{protocol},
-		// Without the post-quantum exchange, which is most of a handshake's cost to us.
+		// Without the post-quantum key exchange, which is most of a handshake's cost.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 	})
 	err := secured.Handshake() //nolint:noctx // the connection is closed when the context ends
 	if err == nil {
 		if protocol == "h2" && secured.ConnectionState().NegotiatedProtocol != protocol {
-			return nil, backendFailure("offers no HTTP/2 over TLS")
+			return nil, backendFailure("no HTTP/2 over TLS")
 		}
 		return secured, nil
 	}
@@ -147,21 +149,21 @@ func handshakeTLS(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) 
 	case errors.As(err, &errno), errors.As(err, &ownFailure), errors.Is(err, io.EOF):
 		return nil, err
 	case errors.As(err, &record):
-		return nil, backendFailure("does not speak TLS")
+		return nil, backendFailure("not a TLS server")
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		// An alert: a number that crypto/tls puts into words.
+		// An alert is a number that crypto/tls converts to text, so it has no bytes of the backend.
 		alert := strings.TrimPrefix(remote.Err.Error(), "tls: ")
 		if alert == "no application protocol" {
-			alert = map[string]string{"http/1.1": "it offers no HTTP/1.1", "h2": "it offers no HTTP/2"}[protocol]
+			alert = map[string]string{"http/1.1": "no HTTP/1.1", "h2": "no HTTP/2"}[protocol]
 		}
-		return nil, backendFailure("refuses the TLS handshake: " + alert)
+		return nil, backendFailure("TLS handshake rejected: " + alert)
 	default:
 		return nil, backendFailure("TLS handshake failed")
 	}
 }
 
-// classifyError tells a backend's failure from our own, and names it in words that are the same
-// at every probe (an error's text has our port in it).
+// classifyError tells failures of the backend from failures of the writer. The detail is the same in
+// every probe; the text of the error is not, because it has the local port.
 func classifyError(err error, spec Spec) (Result, string) {
 	var ownFailure backendFailure
 	var timeout net.Error
@@ -176,9 +178,9 @@ func classifyError(err error, spec Spec) (Result, string) {
 	case errors.As(err, &ownFailure):
 		return Fail, string(ownFailure)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return Fail, "no answer within " + spec.timeout().Round(time.Millisecond).String()
+		return Fail, "no response within " + spec.timeout().Round(time.Millisecond).String()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return Fail, noValidAnswer // which of these it looks like, or garbage, is a matter of timing
+		return Fail, noValidResponse // which of these it is, or an invalid response, depends on timing
 	case errors.As(err, &errno):
 		switch errno {
 		case syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL:
@@ -186,6 +188,6 @@ func classifyError(err error, spec Spec) (Result, string) {
 		}
 		return Fail, errno.Error()
 	default:
-		return Fail, noValidAnswer
+		return Fail, noValidResponse
 	}
 }

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// expiryIntervals is for how many intervals a status stands without a probe that comes to a conclusion. A writer that is out of
-// sockets would otherwise call every backend passing for ever, also those that have died since.
+// expiryIntervals is for how many intervals a status is valid without a conclusive probe. Otherwise a
+// writer without free sockets would report every backend as passing forever, even those that failed since.
 const expiryIntervals = 3
 
-// expiry is what a record has to do with the end of its status.
+// expiry is the part of a record that decides when its status expires.
 type expiry struct {
-	inFlight           int       // probes of it
-	lastConclusiveAt   time.Time // when the last conclusive probe ended, or it was added
-	checkExpiryAt      time.Time // not before then; kept only while it is in the heap
-	expiryIndex        int       // in the heap; noExpiry when it is not there
-	inconclusiveReason string    // why the last probe that was not conclusive was not
+	inFlight           int       // probes of the key
+	lastConclusiveAt   time.Time // when the last conclusive probe ended, or the key was added
+	checkExpiryAt      time.Time // the status does not expire before; valid only while in the heap
+	expiryIndex        int       // in the heap; noExpiry if not in it
+	inconclusiveReason string    // of the last inconclusive probe
 }
 
 const noExpiry = -1
 
-// expiryDeadline is when the status of a record ends unless a probe comes to a conclusion before. One that is under way may.
+// expiryDeadline is when the status expires without a conclusive probe. A probe in flight extends it
+// by the timeout, because it may still be conclusive.
 func (r *record) expiryDeadline() time.Time {
 	at := r.lastConclusiveAt.Add(expiryIntervals * r.key.Spec.interval())
 	if r.inFlight > 0 {
@@ -29,7 +30,7 @@ func (r *record) expiryDeadline() time.Time {
 	return at
 }
 
-// noteConclusive notes that a probe came to a conclusion, or that a record begins, and reports whether the status had expired.
+// noteConclusive records a conclusive probe, or a new record, and reports whether the status had expired.
 func (s *Schedule) noteConclusive(r *record, now time.Time) (expired bool) {
 	begins := r.lastConclusiveAt.IsZero()
 	r.lastConclusiveAt = now
@@ -41,15 +42,15 @@ func (s *Schedule) noteConclusive(r *record, now time.Time) (expired bool) {
 	return expired
 }
 
-// stopExpiry takes a record out of the heap.
+// stopExpiry removes a record from the heap.
 func (s *Schedule) stopExpiry(r *record) {
 	if r.expiryIndex != noExpiry {
 		heap.Remove(&s.expiryQueue, r.expiryIndex)
 	}
 }
 
-// Expire makes pending what no probe has come to a conclusion on for three intervals, and returns these keys. A probe that is
-// under way may still come to one, so a timeout above the interval does not end a status.
+// Expire sets keys to pending that had no conclusive probe for three intervals, and returns them. It
+// waits for probes in flight, so that a timeout longer than the interval does not expire a status.
 func (s *Schedule) Expire(now time.Time) (keys []Key) {
 	for len(s.expiryQueue) > 0 && !s.expiryQueue[0].checkExpiryAt.After(now) {
 		r := s.expiryQueue[0]
@@ -63,7 +64,7 @@ func (s *Schedule) Expire(now time.Time) (keys []Key) {
 	return keys
 }
 
-// expireRecord makes a record pending if that is due, and reports whether it did.
+// expireRecord sets a record to pending if its status has expired, and reports whether it did.
 func (s *Schedule) expireRecord(r *record, now time.Time) bool {
 	if r.status.Expired || r.expiryDeadline().After(now) {
 		return false
@@ -72,12 +73,12 @@ func (s *Schedule) expireRecord(r *record, now time.Time) bool {
 	s.healthCounts[Pending]++
 	r.status = Status{Expired: true, Detail: r.inconclusiveReason, LastPassedAt: r.status.LastPassedAt}
 	r.contradicting, r.lastAgreeing = nil, r.lastSeq
-	s.stopExpiry(r) // until a probe is conclusive again
+	s.stopExpiry(r) // until the next conclusive probe
 	return true
 }
 
-// expiryHeap is a heap of records by the time at which their status is to be looked at.
-type expiryHeap []*record //nolint:recvcheck // as container/heap has it
+// expiryHeap orders records by checkExpiryAt.
+type expiryHeap []*record //nolint:recvcheck // container/heap requires it
 
 func (h expiryHeap) Len() int { return len(h) }
 

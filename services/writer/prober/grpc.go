@@ -14,14 +14,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-const maxGRPCMessage = 1 << 10 // an answer is a number
+const maxGRPCMessage = 1 << 10 // a response is one enum value
 
-// dialOptions of each probe's client. It lives for one call, so it wants none of what makes a
-// connection last: buffers for bulk, windows that grow, idling, a service config, retries.
+// dialOptions configure the client of each probe. It lives for one call, so it needs nothing that
+// serves long connections: large buffers, growing windows, idling, a service config, retries.
 //
-// A client for each call costs more than twice the CPU of one call by hand over net/http's
-// HTTP/2 (docs/probes.md has the figures): that is what it costs to be told the truth by
-// the library that backends and kubelets use.
+// A client per call costs more than twice the CPU of a handwritten call over net/http's HTTP/2
+// (docs/probes.md has the figures). In return the result comes from the library that backends and
+// kubelets use.
 var dialOptions = []grpc.DialOption{
 	grpc.WithUserAgent(userAgent),
 	grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
@@ -32,9 +32,9 @@ var dialOptions = []grpc.DialOption{
 	grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGRPCMessage)),
 }
 
-// checkGRPC is the probe of the mode grpc: one call of grpc.health.v1 on a connection, which
-// hangUp closes below TLS.
-func checkGRPC(ctx context.Context, conn net.Conn, hangUp func(), key Key) error {
+// checkGRPC is the probe of mode grpc: one call of grpc.health.v1 on a connection. closeConn closes
+// the TCP connection below TLS.
+func checkGRPC(ctx context.Context, conn net.Conn, closeConn func(), key Key) error {
 	only := make(chan net.Conn, 1)
 	only <- conn
 	options := append(slices.Clone(dialOptions), grpc.WithTransportCredentials(presetCredentials{insecure.NewCredentials(), key.Spec.TLS}),
@@ -42,8 +42,8 @@ func checkGRPC(ctx context.Context, conn net.Conn, hangUp func(), key Key) error
 			select {
 			case conn := <-only:
 				return conn, nil
-			default: // a second one would be another probe
-				return nil, errors.New("the probe's only connection has ended")
+			default: // a second connection would be a second probe
+				return nil, errors.New("connection closed")
 			}
 		}))
 	if key.Spec.Host != "" {
@@ -53,16 +53,15 @@ func checkGRPC(ctx context.Context, conn net.Conn, hangUp func(), key Key) error
 	if err != nil {
 		return errInvalidSpec
 	}
-	defer client.Close() //nolint:errcheck // it can only have been closed already
-	defer hangUp()       // first: the client would say goodbye, and wait to be heard
+	defer client.Close() //nolint:errcheck // it can only fail if already closed
+	defer closeConn()    // runs first: the client would send GOAWAY and wait until it is written
 
 	return healthError(healthv1.NewHealthClient(client).Check(ctx, &healthv1.HealthCheckRequest{Service: key.Spec.Service}))
 }
 
-// healthError judges an answer of the health service, or what the client says that came instead.
-// Its text may have the backend's in it, so only the code counts: it is the same for a
-// connection that ends and for what was sent before the end, and which of the two the
-// client sees first is a matter of timing.
+// healthError converts the result of a health check to nil or the reason for the failure. Only the
+// status code counts, because the message may have text of the backend. The code is the same whether
+// the client first sees the end of the connection or the bytes before it, which depends on timing.
 func healthError(answer *healthv1.HealthCheckResponse, err error) error {
 	switch code := status.Code(err); code {
 	case codes.OK:
@@ -71,27 +70,27 @@ func healthError(answer *healthv1.HealthCheckResponse, err error) error {
 		}
 		return backendFailure("health is " + answer.GetStatus().String())
 	case codes.Unimplemented:
-		return backendFailure("has no grpc.health.v1.Health service (UNIMPLEMENTED)")
+		return backendFailure("no grpc.health.v1.Health service (UNIMPLEMENTED)")
 	case codes.NotFound:
-		return backendFailure("its health service does not know the service asked for (NOT_FOUND)")
-	case codes.DeadlineExceeded: // the backend is told of ours, and may be the first to say so
+		return backendFailure("service not known to the health service (NOT_FOUND)")
+	case codes.DeadlineExceeded: // the backend knows the deadline, and may report it first
 		return context.DeadlineExceeded
 	default:
 		if code > codes.Unauthenticated {
 			code = codes.Unknown
 		}
-		return backendFailure(noValidAnswer + " (gRPC status " + code.String() + ")")
+		return backendFailure(noValidResponse + " (gRPC status " + code.String() + ")")
 	}
 }
 
-// presetCredentials are the credentials of a connection that has what it needs already.
+// presetCredentials are the credentials of a connection whose TLS handshake is done, or that has no TLS.
 type presetCredentials struct {
 	credentials.TransportCredentials
 
 	tls bool
 }
 
-// Info makes the call say https where that is true.
+// Info makes the call use the scheme https over TLS.
 func (r presetCredentials) Info() credentials.ProtocolInfo {
 	if r.tls {
 		return credentials.ProtocolInfo{SecurityProtocol: "tls"}

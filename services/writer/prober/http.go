@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// An answer's headers and the first part of its body must come within the timeout, as for
-	// a kubelet's probe; what follows is of no interest.
+	// As in a kubelet's probe, the headers and the first part of the body must arrive within the
+	// timeout. The rest is ignored.
 	maxHeaderBytes = 16 << 10
 	maxBodyBytes   = 10 << 10
 	userAgent      = "slicefeed-probe"
 )
 
-// connKey is where a context has the connection that the transport is to use.
+// connKey is the context key of the connection that the transport uses.
 type connKey struct{}
 
 func newProbeClient() *probeClient {
-	give := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
-	a := &probeClient{&http.Transport{
-		DialContext: give, DisableKeepAlives: true, DisableCompression: true,
+	dialPreset := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
+	c := &probeClient{&http.Transport{
+		DialContext: dialPreset, DisableKeepAlives: true, DisableCompression: true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		Protocols:              &http.Protocols{},
 	}}
-	a.http.Protocols.SetHTTP1(true)
-	return a
+	c.http.Protocols.SetHTTP1(true)
+	return c
 }
 
-// getHTTP is the probe of the modes http and https.
-func (a *probeClient) getHTTP(ctx context.Context, conn net.Conn, key Key) error {
+// getHTTP is the probe of modes http and https.
+func (c *probeClient) getHTTP(ctx context.Context, conn net.Conn, key Key) error {
 	target, err := url.ParseRequestURI(key.Spec.path())
 	if err != nil {
 		return errInvalidSpec
@@ -43,8 +43,8 @@ func (a *probeClient) getHTTP(ctx context.Context, conn net.Conn, key Key) error
 		Method: http.MethodGet, URL: target, Host: key.Spec.Host,
 		Header: http.Header{"User-Agent": {userAgent}},
 	}
-	// A round trip, not a client: that is how no redirect is ever followed.
-	client, err := a.http.NewClientConn(context.WithValue(ctx, connKey{}, conn), "http", target.Host)
+	// A round trip, unlike http.Client, does not follow redirects.
+	client, err := c.http.NewClientConn(context.WithValue(ctx, connKey{}, conn), "http", target.Host)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (a *probeClient) getHTTP(ctx context.Context, conn net.Conn, key Key) error
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // read as far as we care
+	defer response.Body.Close() //nolint:errcheck // the rest of the body does not matter
 	if response.StatusCode < 200 || response.StatusCode > 399 {
 		return backendFailure(fmt.Sprintf("status %d", response.StatusCode))
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Mode is how a backend is asked.
+// Mode is how a backend is probed.
 type Mode uint8
 
-// The modes. The zero value asks nothing: keys of that mode are ignored.
+// The modes. Keys of the zero value Off are ignored.
 const (
 	Off   Mode = iota
 	TCP        // connect, then close
@@ -40,37 +40,37 @@ func ParseMode(name string) (Mode, error) {
 			return Mode(m), nil
 		}
 	}
-	return Off, fmt.Errorf("%q is no probe mode: want one of %s", name, strings.Join(modeNames[:], ", "))
+	return Off, fmt.Errorf("unknown probe mode %q: want one of %s", name, strings.Join(modeNames[:], ", "))
 }
 
-// UnmarshalText makes a Mode a setting.
+// UnmarshalText parses a mode, so that it can be a setting.
 func (m *Mode) UnmarshalText(text []byte) (err error) {
 	*m, err = ParseMode(string(text))
 	return err
 }
 
-// MarshalText is the mode's name.
+// MarshalText returns the mode's name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// Defaults of a Spec's zero durations.
+// Defaults for a Spec's zero durations.
 const (
 	DefaultInterval = 2 * time.Second
 	DefaultTimeout  = time.Second
 )
 
-// Spec is how to probe. It is a part of the key: an endpoint whose spec changes is
-// another one to the prober, and not judged yet. What its mode does not use is no difference.
+// Spec is how to probe. It is a part of the key: after a change of its spec an endpoint has another
+// key, whose status is pending. Fields that the mode does not use make no difference.
 type Spec struct {
 	Mode     Mode
 	Path     string        // http, https: path and query, default "/"
-	Host     string        // http, https, grpc: the Host header (:authority), default address:port; over TLS the SNI too, default none
-	Service  string        // grpc: the service to ask for, default the server as a whole
+	Host     string        // http, https, grpc: Host header (:authority), default address:port; over TLS also the SNI, default none
+	Service  string        // grpc: the service to check, default the server as a whole
 	TLS      bool          // grpc: over TLS, without any verification
 	Interval time.Duration // between the starts of two probes; 0: DefaultInterval
 	Timeout  time.Duration // of one probe, from connecting to its last byte; 0: DefaultTimeout
 }
 
-// Longest texts that a spec may have: they are sent with each probe.
+// Limits of strings that are sent with each probe.
 const (
 	maxPathLength    = 1024
 	maxServiceLength = 253
@@ -78,11 +78,11 @@ const (
 
 var hostPattern = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
 
-// Validate reports all that makes a spec unusable.
+// Validate returns all problems of a spec, joined.
 func (s Spec) Validate() error {
 	var problems []error
 	if int(s.Mode) >= len(modeNames) {
-		problems = append(problems, fmt.Errorf("%v is unknown", s.Mode))
+		problems = append(problems, fmt.Errorf("unknown probe %v", s.Mode))
 	}
 	if s.Path != "" {
 		u, err := url.ParseRequestURI(s.Path)
@@ -97,21 +97,21 @@ func (s Spec) Validate() error {
 		problems = append(problems, fmt.Errorf("probe service %.64q: want the name of a gRPC service such as shop.v1.Orders", s.Service))
 	}
 	if s.Interval < 0 || s.Timeout < 0 {
-		problems = append(problems, errors.New("a probe's interval and timeout cannot be negative"))
+		problems = append(problems, errors.New("probe interval and timeout: want 0 or more"))
 	}
 	return errors.Join(problems...)
 }
 
-// canonical is the same for all specs that ask the same.
+// canonical sets defaults and clears the fields that the mode does not use, so that equivalent specs are equal.
 func (s Spec) canonical() Spec {
-	same := Spec{Mode: s.Mode, Interval: s.interval(), Timeout: s.timeout()}
+	c := Spec{Mode: s.Mode, Interval: s.interval(), Timeout: s.timeout()}
 	switch s.Mode {
 	case HTTP, HTTPS:
-		same.Path, same.Host = s.path(), s.Host
+		c.Path, c.Host = s.path(), s.Host
 	case GRPC:
-		same.Host, same.Service, same.TLS = s.Host, s.Service, s.TLS
+		c.Host, c.Service, c.TLS = s.Host, s.Service, s.TLS
 	}
-	return same
+	return c
 }
 
 func (s Spec) path() string {
@@ -135,7 +135,7 @@ func (s Spec) timeout() time.Duration {
 	return s.Timeout
 }
 
-// Key is what is probed. Targets that ask for the same key share its probes and its word.
+// Key identifies what is probed. Targets with the same key share its probes and its status.
 type Key struct {
 	Address netip.Addr
 	Port    uint16
@@ -165,7 +165,7 @@ func (k Key) compare(other Key) int {
 	)
 }
 
-// stripPort is a host without its port.
+// stripPort returns a host without its port.
 func stripPort(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
@@ -173,10 +173,10 @@ func stripPort(host string) string {
 	return strings.Trim(host, "[]")
 }
 
-// Health is the word on a key. The zero value: not judged yet.
+// Health is the conclusion from a key's probe results. The zero value is Pending.
 type Health uint8
 
-// The words.
+// The healths. Pending: there is no conclusion yet.
 const (
 	Pending Health = iota
 	Passing
@@ -187,13 +187,13 @@ var healthNames = [...]string{Pending: "pending", Passing: "passing", Failing: "
 
 func (h Health) String() string { return healthNames[h] }
 
-// Status is what the probes say of a key at present.
+// Status is the current probe status of a key.
 type Status struct {
 	Health       Health
-	Since        time.Time // when this word was first said; zero while not judged
-	Detail       string    // why it fails, or cannot be probed, without numbers that change from probe to probe
+	Since        time.Time // when this health was reached; zero while pending
+	Detail       string    // why it fails or cannot be probed, without numbers that change from probe to probe
 	LastPassedAt time.Time // when a probe last passed; zero: never
-	// Expired: it is not judged since no probe came to a conclusion for three intervals. The prober cannot probe it.
+	// Expired: pending because no probe was conclusive for three intervals. The writer cannot probe the key.
 	Expired       bool
-	FirstFailedAt time.Time // while failing: when the first of the failures ended that led to it
+	FirstFailedAt time.Time // while failing: when the first of the failed probes that led to it ended
 }

@@ -69,7 +69,7 @@ func TestHTTPProbeFailsOnPlaintextHTTP2(t *testing.T) {
 	s := quietServer(t, http.NotFoundHandler())
 	s.Config.Protocols = onlyProtocol((*http.Protocols).SetUnencryptedHTTP2)
 	s.Start()
-	checkProbe(t, s.URL, Spec{Mode: HTTP}, Fail, noValidAnswer)
+	checkProbe(t, s.URL, Spec{Mode: HTTP}, Fail, noValidResponse)
 	checkProbe(t, s.URL, Spec{Mode: TCP}, Pass, "")
 }
 
@@ -90,18 +90,18 @@ func TestHTTPSProbeResults(t *testing.T) {
 		{"a certificate that nobody we know signed", usual, Spec{}, Pass, ""},
 		{"TLS 1.2 only", tlsServer(t, &tls.Config{MaxVersion: tls.VersionTLS12}), Spec{}, Pass, ""},
 		{"TLS 1.3 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS13}), Spec{}, Pass, ""},
-		{"TLS 1.1 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), Spec{}, Fail, "refuses the TLS handshake: protocol version not supported"},
+		{"TLS 1.1 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), Spec{}, Fail, "TLS handshake rejected: protocol version not supported"},
 		{"a redirect passes and is not followed", usual, Spec{Path: "/moved"}, Pass, ""},
 		{"500", usual, Spec{Path: "/500"}, Fail, "status 500"},
-		{"the answer hangs", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
-		{"the handshake hangs", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no answer within 200ms"},
-		{"it hangs up in the handshake", rawServer(t, func(net.Conn) {}), Spec{}, Fail, noValidAnswer},
+		{"the answer hangs", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no response within 200ms"},
+		{"the handshake hangs", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no response within 200ms"},
+		{"it hangs up in the handshake", rawServer(t, func(net.Conn) {}), Spec{}, Fail, noValidResponse},
 		{"it refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
-		{"no TLS", plain.URL, Spec{}, Fail, "does not speak TLS"},
-		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "does not speak TLS"},
-		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, noValidAnswer},
-		{"another protocol", tlsServer(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "refuses the TLS handshake: it offers no HTTP/1.1"},
-		{"it wants a client certificate", tlsServer(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "refuses the TLS handshake: handshake failure"},
+		{"no TLS", plain.URL, Spec{}, Fail, "not a TLS server"},
+		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "not a TLS server"},
+		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, noValidResponse},
+		{"another protocol", tlsServer(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "TLS handshake rejected: no HTTP/1.1"},
+		{"it wants a client certificate", tlsServer(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "TLS handshake rejected: handshake failure"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.spec.Mode = HTTPS
@@ -221,38 +221,38 @@ func TestGRPCProbeResults(t *testing.T) {
 		{"SERVING", grpcServer(t, some), Spec{}, Pass, ""},
 		{"a service that is SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Carts"}, Pass, ""},
 		{"a service that is NOT_SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Orders"}, Fail, "health is NOT_SERVING"},
-		{"a service that it does not know", grpcServer(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "its health service does not know the service asked for (NOT_FOUND)"},
+		{"a service that it does not know", grpcServer(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "service not known to the health service (NOT_FOUND)"},
 		{"an unknown health", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: 77}, nil
 		}), Spec{}, Fail, "health is 77"},
 		{"SERVICE_UNKNOWN", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}), Spec{}, Fail, "health is SERVICE_UNKNOWN"},
-		{"no health service", grpcServer(t, nil), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
-		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid answer (gRPC status Unauthenticated)"},
-		{"an error with a message", says(codes.Internal), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
-		{"it says that the time is up before we do", says(codes.DeadlineExceeded), Spec{}, Fail, "no answer within 10s"},
-		{"it hangs", odd(hangs), Spec{Timeout: short}, Fail, "no answer within 200ms"},
-		{"it accepts and is silent", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no answer within 200ms"},
-		{"it hangs up", rawServer(t, func(net.Conn) {}), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
+		{"no health service", grpcServer(t, nil), Spec{}, Fail, "no grpc.health.v1.Health service (UNIMPLEMENTED)"},
+		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid response (gRPC status Unauthenticated)"},
+		{"an error with a message", says(codes.Internal), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"it says that the time is up before we do", says(codes.DeadlineExceeded), Spec{}, Fail, "no response within 10s"},
+		{"it hangs", odd(hangs), Spec{Timeout: short}, Fail, "no response within 200ms"},
+		{"it accepts and is silent", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no response within 200ms"},
+		{"it hangs up", rawServer(t, func(net.Conn) {}), Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
 		{"it refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
-		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
-		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "has no grpc.health.v1.Health service (UNIMPLEMENTED)"},
-		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
-		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
-		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
-		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Unknown)"},
+		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
+		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "no grpc.health.v1.Health service (UNIMPLEMENTED)"},
+		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
+		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
+		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
+		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
 		{"what a health service would say", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Pass, ""},
-		{"no message", pretends("0", nil), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
-		{"a message that is cut short", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
-		{"two messages", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
-		{"a message that is none", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid answer (gRPC status Internal)"},
-		{"an answer without end", endless, Spec{}, Fail, "no valid answer (gRPC status Internal)"},
+		{"no message", pretends("0", nil), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"a message that is cut short", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"two messages", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"a message that is none", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"an answer without end", endless, Spec{}, Fail, "no valid response (gRPC status Internal)"},
 		{"over TLS, unverified", overTLS, Spec{TLS: true}, Pass, ""},
 		{"over TLS 1.2", overTLS12, Spec{TLS: true}, Pass, ""},
-		{"over TLS, of what has none", grpcServer(t, some), Spec{TLS: true}, Fail, "does not speak TLS"},
-		{"without TLS, of what wants it", overTLS, Spec{}, Fail, "no valid answer (gRPC status Unavailable)"},
-		{"over TLS, without HTTP/2", tlsServer(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "refuses the TLS handshake: it offers no HTTP/2"},
+		{"over TLS, of what has none", grpcServer(t, some), Spec{TLS: true}, Fail, "not a TLS server"},
+		{"without TLS, of what wants it", overTLS, Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
+		{"over TLS, without HTTP/2", tlsServer(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "TLS handshake rejected: no HTTP/2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.spec.Mode = GRPC
@@ -269,13 +269,13 @@ func TestLimitsEndlessResponses(t *testing.T) {
 		outcome           Result
 		detail            string
 	}{
-		"http: continue":     {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
+		"http: continue":     {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTP}, Fail, "no valid response"},
 		"http: a body":       {"HTTP/1.1 200 OK\r\n\r\n", strings.Repeat("x", 1024), Spec{Mode: HTTP}, Pass, ""},
-		"http: tiny chunks":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;" + strings.Repeat("x", 512) + "\r\nx\r\n", Spec{Mode: HTTP}, Fail, "no valid answer"},
-		"grpc: settings":     {"", "\x00\x00\x00\x04\x00\x00\x00\x00\x00", Spec{Mode: GRPC}, Fail, "no valid answer (gRPC status Unavailable)"},
-		"grpc: pings":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x08\x06\x01\x00\x00\x00\x00" + "12345678", Spec{Mode: GRPC}, Fail, "no valid answer (gRPC status Unavailable)"},
-		"https: no TLS":      {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
-		"https: TLS records": {"", "\x14\x03\x03\x00\x01\x01", Spec{Mode: HTTPS}, Fail, "does not speak TLS"},
+		"http: tiny chunks":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;" + strings.Repeat("x", 512) + "\r\nx\r\n", Spec{Mode: HTTP}, Fail, "no valid response"},
+		"grpc: settings":     {"", "\x00\x00\x00\x04\x00\x00\x00\x00\x00", Spec{Mode: GRPC}, Fail, "no valid response (gRPC status Unavailable)"},
+		"grpc: pings":        {"\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x08\x06\x01\x00\x00\x00\x00" + "12345678", Spec{Mode: GRPC}, Fail, "no valid response (gRPC status Unavailable)"},
+		"https: no TLS":      {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTPS}, Fail, "not a TLS server"},
+		"https: TLS records": {"", "\x14\x03\x03\x00\x01\x01", Spec{Mode: HTTPS}, Fail, "not a TLS server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := rawServer(t, func(c net.Conn) {
@@ -328,7 +328,7 @@ func TestGRPCProbeIsNotRetried(t *testing.T) {
 					c.Close()
 				}
 			}()
-			checkProbe(t, l.Addr().String(), Spec{Mode: GRPC, TLS: row.tls}, Fail, "no valid answer (gRPC status Unavailable)")
+			checkProbe(t, l.Addr().String(), Spec{Mode: GRPC, TLS: row.tls}, Fail, "no valid response (gRPC status Unavailable)")
 			l.Close()
 			n := 0
 			for range calls {

@@ -1,8 +1,8 @@
-// Package prober asks backends whether they answer, and keeps a word on each: passing,
-// failing or not judged yet. It promises to notice a backend that refuses within 2.5 s and
-// one that is silent within 4.5 s (p99, at the default interval and timeout), that nothing
-// starts as dead and that no lone hiccup counts. What the words mean for an endpoint
-// is not decided here.
+// Package prober probes backends and keeps a status for each: passing, failing or pending. It
+// guarantees, at the default interval and timeout (p99), that a backend that refuses connections is
+// failing within 2.5 s, and one that does not respond within 4.5 s. No backend starts as failing, and
+// one failed probe changes nothing. It does not decide what a status means for an endpoint; package
+// verdict does.
 package prober
 
 import (
@@ -17,33 +17,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxInFlight bounds sockets and goroutines. One source takes 384 of them at most: at the default timing
-// enough for 750 silent backends at full pace (half a probe a second each, a second long), and for more than
-// ten thousand that answer.
+// maxInFlight limits sockets and goroutines. One source gets at most 384 of these places. At the default
+// timing that is enough for 750 backends that do not respond (each takes a place for one second of two),
+// and for more than ten thousand that do.
 const maxInFlight = 512
 
-// Config is what a Prober needs.
+// Config configures a Prober.
 type Config struct {
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Prober runs the probes. One goroutine keeps the schedule; each probe in flight has one.
+// Prober runs the probes. Run starts them by the schedule; each probe in flight has its own goroutine.
 type Prober struct {
 	log       *slog.Logger
 	metrics   *metrics
 	runProbe  func(context.Context, Key) (Result, string)
-	wakeCh    chan struct{} // the schedule has changed: look at it again
+	wakeCh    chan struct{} // the schedule has changed
 	changedCh chan struct{}
 
 	mu           sync.Mutex
 	schedule     *Schedule
-	keysByTarget map[string]map[Key]string // by target, with the source of each
+	keysByTarget map[string]map[Key]string // with the source of each key
 	targetsByKey map[Key]map[string]struct{}
-	dirtyTargets map[string]struct{} // targets with a word that changed since Take
+	dirtyTargets map[string]struct{} // targets with a status that changed since Take
 }
 
-// New makes a Prober; nothing is probed until it runs.
+// New returns a Prober. It probes nothing until it runs.
 func New(c Config) *Prober {
 	return &Prober{
 		log:          c.Log,
@@ -58,13 +58,13 @@ func New(c Config) *Prober {
 	}
 }
 
-// Request is a key that a target wants probed, and the source that the endpoint belongs to.
+// Request is a key to probe for a target, and the source of the endpoint.
 type Request struct {
 	Key    Key
 	Source string
 }
 
-// RequestsFor are requests for endpoints of one source.
+// RequestsFor returns requests for endpoints of one source.
 func RequestsFor(source string, keys ...Key) []Request {
 	requests := make([]Request, len(keys))
 	for i, key := range keys {
@@ -73,8 +73,8 @@ func RequestsFor(source string, keys ...Key) []Request {
 	return requests
 }
 
-// Set replaces what is probed for a target; without requests it is forgotten. What stays, and
-// what another target has already, keeps its word and its pace. Keys of mode Off are ignored.
+// Set replaces the requests of a target; without requests the target is removed. Keys that stay, or
+// that another target has, keep their status and schedule. Keys of mode Off are ignored.
 func (p *Prober) Set(target string, requests []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *Prober) Set(target string, requests []Request) {
 	signal(p.wakeCh)
 }
 
-// assignShare charges the probes of a key to the one of its targets that has the fewest keys: a small Service does not wait for a
-// large one that it shares an endpoint with.
+// assignShare counts the probes of a key for the one of its targets that has the fewest keys, so that a
+// small Service does not wait for a large one with the same endpoint.
 func (p *Prober) assignShare(key Key) {
 	best := ""
 	for target := range p.targetsByKey[key] {
@@ -131,18 +131,17 @@ func (p *Prober) assignShare(key Key) {
 	p.schedule.Assign(key, Share{p.keysByTarget[best][key], best})
 }
 
-// Status returns the present word on a key.
+// Status returns the current status of a key.
 func (p *Prober) Status(key Key) Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.schedule.Status(key.canonical())
 }
 
-// Changed is signalled after the word on any key of any target has changed; then Take
-// says whose. One reader.
+// Changed is signaled after the status of a key has changed; Take returns the targets. It has one reader.
 func (p *Prober) Changed() <-chan struct{} { return p.changedCh }
 
-// Take returns the targets with a word that changed since it was last called, sorted.
+// Take returns the targets with a status that changed since the last call, sorted.
 func (p *Prober) Take() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +154,7 @@ func (p *Prober) Take() []string {
 	return targets
 }
 
-// Run probes until ctx is done, and returns when the last probe has ended.
+// Run probes until ctx is done, and returns after the last probe has ended.
 func (p *Prober) Run(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -176,7 +175,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// startDue starts what is due and returns when to come back.
+// startDue starts the probes that are due, and returns when the next one is.
 func (p *Prober) startDue(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,20 +191,20 @@ func (p *Prober) startDue(ctx context.Context, probes *sync.WaitGroup) (time.Tim
 	return p.schedule.Wake()
 }
 
-// expireStatuses makes pending what cannot be probed.
+// expireStatuses sets the keys to pending that could not be probed.
 func (p *Prober) expireStatuses(ctx context.Context, now time.Time) {
 	keys := p.schedule.Expire(now)
 	if len(keys) == 0 {
 		return
 	}
-	p.log.WarnContext(ctx, "probe statuses expired, no probe came to a conclusion", "backends", len(keys),
+	p.log.WarnContext(ctx, "probe status expired without a conclusive probe", "backends", len(keys),
 		"first", keys[0].hostPort(), "reason", p.schedule.Status(keys[0]).Detail)
 	for _, key := range keys {
 		p.markDirty(key)
 	}
 }
 
-// markDirty says that the word on a key changed.
+// markDirty records that the status of a key changed.
 func (p *Prober) markDirty(key Key) {
 	for target := range p.targetsByKey[key] {
 		p.dirtyTargets[target] = struct{}{}
@@ -214,13 +213,13 @@ func (p *Prober) markDirty(key Key) {
 }
 
 func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
-	began := time.Now()
+	startedAt := time.Now()
 	result, detail := p.runProbe(ctx, attempt.Key)
 	endedAt := time.Now()
-	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, endedAt.Sub(began))
+	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, endedAt.Sub(startedAt))
 	if result == Inconclusive {
-		// Not louder: it may be each of thousands of probes. The metric says how many.
-		p.log.DebugContext(ctx, "a probe could not be sent", "reason", detail)
+		// Only Debug: it may happen to each of thousands of probes. The metric counts them.
+		p.log.DebugContext(ctx, "probe could not be sent", "reason", detail)
 	}
 
 	p.mu.Lock()
@@ -228,14 +227,14 @@ func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 	old := p.schedule.Status(attempt.Key)
 	if p.schedule.Finish(attempt, result, detail, endedAt) {
 		status := p.schedule.Status(attempt.Key)
-		p.log.InfoContext(ctx, "the word on a backend changed", "address", attempt.Key.Address.String(), "port", attempt.Key.Port,
-			"mode", attempt.Key.Spec.Mode.String(), "was", old.Health.String(), "is", status.Health.String(), "detail", status.Detail)
+		p.log.InfoContext(ctx, "probe status changed", "address", attempt.Key.Address.String(), "port", attempt.Key.Port,
+			"mode", attempt.Key.Spec.Mode.String(), "old", old.Health.String(), "new", status.Health.String(), "detail", status.Detail)
 		p.markDirty(attempt.Key)
 	}
 	signal(p.wakeCh)
 }
 
-// signal makes ch say "look again", unless it already does.
+// signal sends to ch unless a signal is already waiting in it.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// Rise and fall, and the pace of the probes.
+// Rise and fall, and the times of probes.
 //
-// A backend that dies is noticed by the next probe to start: at most an interval (2 s)
-// later, since jitter only shortens it. The first failure then starts two more probes,
-// 200 ms and 400 ms later, which do not wait for each other:
+// The first probe that a backend fails starts at most one interval (2 s) after the backend failed,
+// since jitter only shortens the interval. The first failure starts two more probes, 200 ms and
+// 400 ms later, which do not wait for each other:
 //
-//	refuses: 2.0 s + 0 (fails at once) + 0.4 s (the last starts) + 0               = 2.4 s
-//	silent:  2.0 s + 1.0 s (timeout)   + 0.4 s (the last starts) + 1.0 s (timeout) = 4.4 s
+//	connection refused: 2.0 s + 0               + 0.4 s (last probe starts) + 0               = 2.4 s
+//	no response:        2.0 s + 1.0 s (timeout) + 0.4 s (last probe starts) + 1.0 s (timeout) = 4.4 s
 //
-// A timeout above the interval has probes of one backend overlap: none waits for the one before it. The
-// formula for a silent backend stays the same (2.0 s + 2 timeouts + 0.4 s), and neither a refusal nor a
-// recovery takes longer.
+// With a timeout longer than the interval, probes of one backend overlap: no probe waits for the one
+// before. The formula without a response stays the same (2.0 s + 2 timeouts + 0.4 s), and the detection
+// of a refused connection or a recovery takes no longer.
 //
-// These are the worst cases, so p99 stays below 2.5 s and 4.5 s as long as starts and
-// results are handled within 100 ms in all.
+// These are the worst cases. So p99 stays below 2.5 s and 4.5 s as long as starting probes and
+// handling results takes less than 100 ms in total.
 const (
-	fall        = 3 // failures that turn a word into failing
-	riseInitial = 1 // successes that judge an endpoint for the first time
-	riseRecover = 2 // successes that redeem one that failed
+	fall        = 3 // failures until a status is failing
+	riseInitial = 1 // successes until a pending status is passing
+	riseRecover = 2 // successes until a failing status is passing
 	reprobeGap  = 200 * time.Millisecond
-	jitterShare = 0.1 // of the interval, at most, by which a probe comes sooner
+	jitterShare = 0.1 // maximum part of the interval by which a probe starts early
 )
 
-// Result is how one probe ended.
+// Result is the outcome of one probe.
 type Result uint8
 
-// The outcomes. Void says nothing of the backend: we could not ask (no socket left, shutdown).
+// The results. Inconclusive says nothing about the backend: the writer could not probe it, for example
+// because it has no free socket or shuts down.
 const (
 	Inconclusive Result = iota
 	Pass
@@ -43,22 +44,22 @@ var resultNames = [...]string{Inconclusive: "inconclusive", Pass: "pass", Fail: 
 
 func (o Result) String() string { return resultNames[o] }
 
-// Schedule decides when each key is probed and what its results make of it. It is pure:
-// it has no clock, no randomness and no socket of its own. Every attempt that Start
-// hands out must come back by Finish, once.
+// Schedule decides when each key is probed, and derives its status from the results. It is pure: the
+// caller passes times, random numbers and results. Every attempt that Start returns must be passed to
+// Finish once.
 type Schedule struct {
-	limit            int // probes in flight at most
+	limit            int // maximum probes in flight
 	inFlight         int
 	inFlightBySource map[string]int // probes in flight
 	records          map[Key]*record
 	lanes            map[Share]*lane
 	readyLanes       laneHeap
-	blockedLanes     []*lane // those whose share is used up, until a probe ends
+	blockedLanes     []*lane // without capacity until a probe ends
 	expiryQueue      expiryHeap
 	healthCounts     [len(healthNames)]int // records by health
 }
 
-// NewSchedule makes a schedule that never has more than limit probes in flight.
+// NewSchedule returns a schedule with at most limit probes in flight.
 func NewSchedule(limit int) *Schedule {
 	return &Schedule{limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*record{}, lanes: map[Share]*lane{}}
 }
@@ -67,31 +68,31 @@ func NewSchedule(limit int) *Schedule {
 type Attempt struct {
 	Key    Key
 	record *record
-	lane   *lane // that it is charged to
+	lane   *lane // that counts the probe
 	seq    uint64
 }
 
-// record is all that is known of a key.
+// record is the state of a key.
 type record struct {
 	expiry
 
 	key                 Key
 	status              Status
 	nextDue             time.Time // when the next probe is due
-	regularDue          time.Time // when it would be due if nothing contradicted the word
-	lastStartedAt       time.Time // when the last one started
-	firstContradictedAt time.Time // when the word was first contradicted, if it is
+	regularDue          time.Time // when it would be due if no probe contradicted the status
+	lastStartedAt       time.Time // when the last probe started
+	firstContradictedAt time.Time // when the first of contradicting ended
 	lane                *lane
 	laneIndex           int // in the lane's heap
 
-	// Probes are numbered as they start, since they may finish in another order: what
-	// counts is what the younger one says.
-	lastSeq       uint64   // the last probe to start
-	lastAgreeing  uint64   // the last one known to agree with the word
-	contradicting []uint64 // those since then that contradict it, ascending; fewer than fall
+	// Probes are numbered in the order of their start. They may end in another order, and then the
+	// one that started later counts.
+	lastSeq       uint64   // the last probe that started
+	lastAgreeing  uint64   // the last probe that agrees with the status
+	contradicting []uint64 // later probes that contradict it, ascending; fewer than fall
 }
 
-// Add begins to probe a key: at once, outside of the spread.
+// Add adds a key. Its first probe is due immediately.
 func (s *Schedule) Add(key Key, share Share, now time.Time) {
 	if _, known := s.records[key]; known {
 		return
@@ -103,7 +104,7 @@ func (s *Schedule) Add(key Key, share Share, now time.Time) {
 	s.noteConclusive(r, now)
 }
 
-// Assign charges a key's probes to another share, from the next one on.
+// Assign counts a key's probes for another share, from the next probe on.
 func (s *Schedule) Assign(key Key, share Share) {
 	r, known := s.records[key]
 	if !known || r.lane.share == share {
@@ -113,7 +114,7 @@ func (s *Schedule) Assign(key Key, share Share) {
 	s.addToLane(s.laneFor(share), r)
 }
 
-// Remove forgets a key. What is in flight for it will mean nothing.
+// Remove removes a key. Results of its probes in flight are ignored.
 func (s *Schedule) Remove(key Key) {
 	r, known := s.records[key]
 	if !known {
@@ -125,8 +126,8 @@ func (s *Schedule) Remove(key Key) {
 	s.stopExpiry(r)
 }
 
-// Start returns one probe that is due, if there is any and room for it; random is from
-// [0, 1). Call it until there is none.
+// Start starts one probe that is due, if there is one and capacity for it. random is from [0, 1). Call
+// it until it returns false.
 func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	for len(s.readyLanes) > 0 && !s.readyLanes[0].due[0].nextDue.After(now) && !s.hasCapacity(s.readyLanes[0]) {
 		s.blockFirstLane()
@@ -142,8 +143,8 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	interval := r.key.Spec.interval()
 	r.regularDue = now.Add(interval - time.Duration(float64(interval)*jitterShare*random))
 	if r.lastSeq == 1 {
-		// Keys that came together would be probed together for ever: the second probe
-		// of each is where the spread begins.
+		// Keys that were added together would otherwise be probed together forever: the second probe
+		// starts at a random time.
 		r.regularDue = now.Add(time.Duration(float64(interval) * random))
 	}
 	r.nextDue = r.regularDue
@@ -151,7 +152,7 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	return Attempt{Key: r.key, record: r, lane: r.lane, seq: r.lastSeq}, true
 }
 
-// Wake returns when Start or Expire has something next; false: not before a Finish or an Add.
+// Wake returns when Start or Expire has work again; false: not before a call of Finish or Add.
 func (s *Schedule) Wake() (wake time.Time, ok bool) {
 	if len(s.readyLanes) > 0 {
 		wake, ok = s.readyLanes[0].due[0].nextDue, true
@@ -162,13 +163,13 @@ func (s *Schedule) Wake() (wake time.Time, ok bool) {
 	return wake, ok
 }
 
-// Finish takes the outcome of an attempt and reports whether the key's word changed.
+// Finish applies the result of an attempt, and reports whether the key's status changed.
 func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time) (changed bool) {
 	s.countEnd(a.lane)
 	r := a.record
 	r.inFlight--
 	switch {
-	case s.records[a.Key] != r: // removed, and perhaps added again, meanwhile
+	case s.records[a.Key] != r: // removed since, and perhaps added again
 		return false
 	case result == Inconclusive:
 		r.inconclusiveReason = detail
@@ -184,7 +185,7 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 	case health == r.status.Health:
 		r.lastAgreeing = max(r.lastAgreeing, a.seq)
 		r.contradicting = seqsAfter(r.contradicting, a.seq)
-	case a.seq < r.lastAgreeing: // a younger probe has answered already, and agreed
+	case a.seq < r.lastAgreeing: // a later probe already agreed
 	default:
 		if len(r.contradicting) == 0 {
 			r.firstContradictedAt = now
@@ -195,8 +196,9 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 			break
 		}
 		changed = true
-		// Whatever contradicted the former word agrees with the new one, also what started after this
-		// probe. Only while nothing is judged both kinds are there: then younger failures go on to count.
+		// All probes that contradicted the old status agree with the new one, including those that
+		// started after this one. Only a pending status is contradicted by both kinds: when it becomes
+		// passing, later failures continue to count.
 		r.lastAgreeing = a.seq
 		if r.status.Health != Pending || health == Failing {
 			r.lastAgreeing = r.contradicting[len(r.contradicting)-1]
@@ -214,7 +216,7 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 	return changed
 }
 
-// threshold is how many probes must say so before the word becomes said.
+// threshold is how many probes must agree on a health before the status changes to it.
 func (r *record) threshold(health Health) int {
 	switch {
 	case health == Failing:
@@ -226,15 +228,15 @@ func (r *record) threshold(health Health) int {
 	}
 }
 
-// reschedule puts the next probe early while the word is contradicted and fewer probes are on
-// their way than it takes to change it.
+// reschedule moves the next probe forward while the status is contradicted, until enough probes have
+// started to change it.
 func (s *Schedule) reschedule(r *record) {
 	if len(r.contradicting) > 0 {
 		other := Failing
 		if r.status.Health == Failing {
 			other = Passing
 		}
-		if enough := r.contradicting[0] + uint64(r.threshold(other)) - 1; r.lastSeq < enough {
+		if lastNeeded := r.contradicting[0] + uint64(r.threshold(other)) - 1; r.lastSeq < lastNeeded {
 			early := r.firstContradictedAt.Add(reprobeGap)
 			if r.lastStartedAt.After(r.firstContradictedAt) {
 				early = r.lastStartedAt.Add(reprobeGap)
@@ -257,7 +259,7 @@ func seqsAfter(seqs []uint64, seq uint64) []uint64 {
 	return slices.Delete(seqs, 0, at)
 }
 
-// Status returns the word on a key; one that is not probed is not judged.
+// Status returns the status of a key. A key that is not probed is pending.
 func (s *Schedule) Status(key Key) Status {
 	if r, known := s.records[key]; known {
 		return r.status
@@ -265,8 +267,8 @@ func (s *Schedule) Status(key Key) Status {
 	return Status{}
 }
 
-// dueBefore orders records, soonest first. Equal times go by key, so that the order of the probes never depends on that
-// of a map.
+// dueBefore orders records by their next probe, then by key, so that the order of probes does not
+// depend on the order of a map.
 func (r *record) dueBefore(other *record) bool {
 	if !r.nextDue.Equal(other.nextDue) {
 		return r.nextDue.Before(other.nextDue)
@@ -274,8 +276,8 @@ func (r *record) dueBefore(other *record) bool {
 	return r.key.compare(other.key) < 0
 }
 
-// dueHeap is a heap of records, soonest first.
-type dueHeap []*record //nolint:recvcheck // as container/heap has it
+// dueHeap orders records by dueBefore.
+type dueHeap []*record //nolint:recvcheck // container/heap requires it
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].dueBefore(h[j]) }

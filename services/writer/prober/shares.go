@@ -5,26 +5,27 @@ import (
 	"slices"
 )
 
-// Share is what a probe's place in flight is charged to: the endpoints of one source in one Service.
+// Share is the unit among which probes in flight are divided: the endpoints of one source in one Service.
 type Share struct{ Source, Target string }
 
-// A share takes a place only while it has fewer than shareWeight probes in flight for each place that its source could still
-// take, and all shares of a source together fewer than sourceWeight for each place that is free at all. So whoever waits for
-// answers that never come takes 320 of 512 places alone, and the more of them there are, the less each. A few
-// places (one in reserveShare) are kept for shares that have no probe in flight. Nothing is allotted, nobody is preempted,
-// and a source whose members lie in a wide CIDR harms its own endpoints alone.
+// A share takes a place only while it has fewer than shareWeight probes in flight for each place that
+// its source could still take, and all shares of a source together fewer than sourceWeight for each
+// free place. So one share whose backends do not respond takes 320 of 512 places, and several such
+// shares take fewer each. One place in reserveShare is kept for shares without a probe in flight. There
+// are no fixed quotas and no preemption, and a source that reports false addresses within a wide CIDR
+// delays only its own endpoints.
 const (
 	shareWeight  = 2
 	sourceWeight = 3
 	reserveShare = 16
 )
 
-// lane holds the records of one share, and counts its probes in flight.
+// lane has the records of one share, and counts its probes in flight.
 type lane struct {
 	share      Share
 	due        dueHeap
 	inFlight   int
-	readyIndex int // in Schedule.readyLanes; notReady when it is not there
+	readyIndex int // in Schedule.readyLanes; notReady if not in it
 }
 
 const notReady = -1
@@ -39,7 +40,7 @@ func (s *Schedule) hasCapacity(l *lane) bool {
 	return l.inFlight < shareWeight*(room-max(1, s.limit/reserveShare))
 }
 
-// laneFor returns that of a share, and makes it if there is none.
+// laneFor returns the lane of a share, creating it if necessary.
 func (s *Schedule) laneFor(share Share) *lane {
 	l := s.lanes[share]
 	if l == nil {
@@ -49,14 +50,14 @@ func (s *Schedule) laneFor(share Share) *lane {
 	return l
 }
 
-// addToLane puts a record into a lane.
+// addToLane adds a record to a lane.
 func (s *Schedule) addToLane(l *lane, r *record) {
 	r.lane = l
 	heap.Push(&l.due, r)
 	s.fixLaneOrder(l)
 }
 
-// removeFromLane takes a record out of its lane.
+// removeFromLane removes a record from its lane.
 func (s *Schedule) removeFromLane(r *record) {
 	l := r.lane
 	heap.Remove(&l.due, r.laneIndex)
@@ -64,14 +65,15 @@ func (s *Schedule) removeFromLane(r *record) {
 	s.dropUnusedLane(l)
 }
 
-// dropUnusedLane forgets a lane that has no records, once its last probe has ended.
+// dropUnusedLane deletes a lane without records after its last probe has ended.
 func (s *Schedule) dropUnusedLane(l *lane) {
 	if len(l.due) == 0 && l.inFlight == 0 && s.lanes[l.share] == l {
 		delete(s.lanes, l.share)
 	}
 }
 
-// fixLaneOrder puts a lane where its first record belongs. One that is blocked stays so.
+// fixLaneOrder restores the heap order after the first record of a lane has changed. A blocked lane
+// stays blocked.
 func (s *Schedule) fixLaneOrder(l *lane) {
 	blocked := slices.Index(s.blockedLanes, l)
 	switch {
@@ -87,9 +89,9 @@ func (s *Schedule) fixLaneOrder(l *lane) {
 	}
 }
 
-// blockFirstLane sets the first lane aside until a probe has ended.
+// blockFirstLane moves the first lane to the blocked ones until a probe ends.
 func (s *Schedule) blockFirstLane() {
-	s.blockedLanes = append(s.blockedLanes, heap.Pop(&s.readyLanes).(*lane)) //nolint:forcetypeassert // nothing else is put there
+	s.blockedLanes = append(s.blockedLanes, heap.Pop(&s.readyLanes).(*lane)) //nolint:forcetypeassert // it has only lanes
 }
 
 // countStart counts a probe that starts.
@@ -99,7 +101,7 @@ func (s *Schedule) countStart(l *lane) {
 	l.inFlight++
 }
 
-// countEnd counts a probe that has ended, and lets those start again for which there is room now.
+// countEnd counts a probe that has ended, and unblocks the lanes that have capacity again.
 func (s *Schedule) countEnd(l *lane) {
 	s.inFlight--
 	l.inFlight--
@@ -117,8 +119,8 @@ func (s *Schedule) countEnd(l *lane) {
 	})
 }
 
-// laneHeap is a heap of lanes, the one with the soonest probe first.
-type laneHeap []*lane //nolint:recvcheck // as container/heap has it
+// laneHeap orders lanes by their first record.
+type laneHeap []*lane //nolint:recvcheck // container/heap requires it
 
 func (h laneHeap) Len() int           { return len(h) }
 func (h laneHeap) Less(i, j int) bool { return h[i].due[0].dueBefore(h[j].due[0]) }
