@@ -7,7 +7,7 @@ import (
 )
 
 // The simulation of a tree of servers that tell changes on: the inventory at the root, relays below
-// it, subscribers as its leaves. A server does what stream.Tell does for each of its readers: it
+// it, subscribers as its leaves. A server does what stream.Serve does for each of its readers: it
 // sends the newest state to whoever lacks it, one message at a time on each of its cores, in turn; what
 // changes while a reader waits is in the message that it gets. All is decided by the times at which
 // the changes come, so a server needs to be stepped only after the one above it.

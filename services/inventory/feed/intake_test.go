@@ -21,7 +21,7 @@ type fakeSource struct {
 func newFakeSource(views ...string) *fakeSource {
 	i := &Intake{
 		Roster: roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}),
-		Stores: NewStores("life"),
+		Stores: NewStores("epoch"),
 	}
 	for _, pool := range views {
 		i.Stores.Acquire(View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
@@ -30,19 +30,19 @@ func newFakeSource(views ...string) *fakeSource {
 }
 
 // runUntilIdle applies an update, and returns the number of full verifications until the roster is idle.
-func (o *fakeSource) runUntilIdle(update roster.News) (full int) {
-	update.HeardAt = o.now
+func (s *fakeSource) runUntilIdle(update roster.News) (full int) {
+	update.HeardAt = s.now
 	var result func(*roster.Roster)
 	for {
-		_, actions := o.Publish(o.now, o.Ingest(o.now, update, result))
+		_, actions := s.Publish(s.now, s.Ingest(s.now, update, result))
 		if actions.Look == roster.Full {
 			full++
 		}
-		if actions.Look == roster.NoLook && actions.Wake.Sub(o.now) > 5*time.Second {
+		if actions.Look == roster.NoLook && actions.Wake.Sub(s.now) > 5*time.Second {
 			return full
 		}
-		o.now, update, result = o.now.Add(5*time.Second), roster.News{HeardAt: o.now, Mark: 1}, nil
-		if startedAt := o.now; actions.Look != roster.NoLook {
+		s.now, update, result = s.now.Add(5*time.Second), roster.News{HeardAt: s.now, Mark: 1}, nil
+		if startedAt := s.now; actions.Look != roster.NoLook {
 			result = func(r *roster.Roster) { r.Looked(startedAt, startedAt, actions.Look, 1, nil) }
 		}
 	}
@@ -70,22 +70,22 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 		{"a view is empty from the start, as many as subscribers require", []string{"red", "none"}, 3, 4, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newFakeSource(tc.views...)
+			s := newFakeSource(tc.views...)
 			if tc.confirmations > 0 {
-				o.SetConfirmations(tc.confirmations)
+				s.SetConfirmations(tc.confirmations)
 			}
-			checkEqual(t, "full verifications at the start", o.runUntilIdle(all), tc.first)
-			checkEqual(t, "full verifications after the move", o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), tc.later)
+			checkEqual(t, "full verifications at the start", s.runUntilIdle(all), tc.first)
+			checkEqual(t, "full verifications after the move", s.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), tc.later)
 		})
 	}
 }
 
 func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 	for depth, later := range map[int]int{1: 1, 4: 4} {
-		o := newFakeSource()
-		o.SetConfirmations(depth)
-		o.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
-		checkEqual(t, "full verifications when all nodes are removed", o.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
+		s := newFakeSource()
+		s.SetConfirmations(depth)
+		s.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
+		checkEqual(t, "full verifications when all nodes are removed", s.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
 	}
 }
 
@@ -93,24 +93,24 @@ func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 // it started: a view that keeps shrinking must not cause a LIST of all Nodes and a listing of the cloud
 // all the time.
 func TestDrainedViewRequestsObservationOnce(t *testing.T) {
-	o := newFakeSource("blue")
+	s := newFakeSource("blue")
 	all := roster.News{Changed: []roster.Candidate{newCandidate("ready", "red", 200)}}
 	for n := range byte(40) {
 		c := newCandidate(fmt.Sprintf("n%02d", n), "blue", n+1)
 		c.State = roster.Draining
 		all.Changed = append(all.Changed, c)
 	}
-	checkEqual(t, "full verifications at the start, including one for the anomaly", o.runUntilIdle(all), 2)
+	checkEqual(t, "full verifications at the start, including one for the anomaly", s.runUntilIdle(all), 2)
 	full := 0
 	for n := range 20 {
-		o.now = o.now.Add(10 * time.Second)
-		full += o.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
+		s.now = s.now.Add(10 * time.Second)
+		full += s.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
 	}
 	checkEqual(t, "full verifications while it shrinks to half", full, 0)
 	full = 0
 	for n := range 20 {
-		o.now = o.now.Add(10 * time.Second)
-		full += o.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
+		s.now = s.now.Add(10 * time.Second)
+		full += s.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
 	}
 	checkEqual(t, "few full verifications when most are lost", full >= 1 && full <= 5, true)
 }

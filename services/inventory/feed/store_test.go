@@ -336,7 +336,7 @@ func TestChangedWakesReaders(t *testing.T) {
 }
 
 func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
-	all := NewStores("life")
+	all := NewStores("epoch")
 	all.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue")), newNode("b", roster.Ready), newNode("c", roster.Ready)))
 	all.Apply(removals("c"))
 	all.SetStatus(publishedStatus(3))

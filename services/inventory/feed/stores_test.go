@@ -34,7 +34,7 @@ func TestSameStatusIgnoresAges(t *testing.T) {
 }
 
 func TestSetStatusReachesAllStores(t *testing.T) {
-	all := NewStores("life")
+	all := NewStores("epoch")
 	store := all.Acquire(View{})
 	status, changed := all.Status()
 	checkEqual(t, "status before any", status.Told, false)
@@ -75,7 +75,7 @@ func TestReportsAnomalyOfAnyView(t *testing.T) {
 		return View{Selector: s}
 	}
 	for range 5 {
-		all := NewStores("life")
+		all := NewStores("epoch")
 		all.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue")), newNode("b", roster.Ready, withLabels("pool", "red"))))
 		for i := range 8 {
 			all.Acquire(pools(fmt.Sprintf("pool in (red, other%d)", i)))
@@ -88,7 +88,7 @@ func TestReportsAnomalyOfAnyView(t *testing.T) {
 }
 
 func TestCountsRevisionsOfAllViews(t *testing.T) {
-	all := NewStores("life")
+	all := NewStores("epoch")
 	checkEqual(t, "without a view", all.TotalRevisions(), 0)
 	all.Acquire(View{})
 	all.Acquire(View{Labels: []string{"zone"}})
@@ -98,7 +98,7 @@ func TestCountsRevisionsOfAllViews(t *testing.T) {
 }
 
 func TestNotInViewIsSorted(t *testing.T) {
-	all := NewStores("life")
+	all := NewStores("epoch")
 	for i := range 20 {
 		all.Apply(upserts(newNode(fmt.Sprintf("n%02d", i), roster.Ready)))
 	}

@@ -38,7 +38,7 @@ func TestFreesStoreAfterTimeout(t *testing.T) {
 		{"its reader came back and left again", 1, []time.Duration{0}, 5 * time.Minute, 15 * time.Minute, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			all := NewStores("life")
+			all := NewStores("epoch")
 			var store *Store
 			for range tc.readers {
 				store = all.Acquire(View{})
@@ -70,7 +70,7 @@ func TestDocumentedLimitMatchesCode(t *testing.T) {
 // A client that has a cursor of the freed store gets a reset from the new one, even if the revisions
 // happen to be equal.
 func TestRecreatedStoreHasNewEpoch(t *testing.T) {
-	all := NewStores("life")
+	all := NewStores("epoch")
 	all.SetStatus(publishedStatus(1))
 	old := all.Acquire(View{})
 	all.Apply(upserts(newNode("a", roster.Ready)))
@@ -86,7 +86,7 @@ func TestRecreatedStoreHasNewEpoch(t *testing.T) {
 }
 
 func TestCountsRevisionsOfFreedStores(t *testing.T) {
-	all := NewStores("life")
+	all := NewStores("epoch")
 	store := all.Acquire(View{})
 	all.Apply(upserts(newNode("a", roster.Ready)))
 	all.Apply(removals("a"))
@@ -100,19 +100,19 @@ func TestCountsRevisionsOfFreedStores(t *testing.T) {
 }
 
 func TestIntakeFreesUnusedStores(t *testing.T) {
-	o := newFakeSource()
-	o.Stores.Release(o.Stores.Acquire(View{}), o.now)
-	o.Publish(o.now.Add(unusedTimeout-1), nil)
-	checkEqual(t, "stores", len(o.Stores.stores), 1)
-	o.Publish(o.now.Add(unusedTimeout), nil)
-	checkEqual(t, "stores later", len(o.Stores.stores), 0)
+	s := newFakeSource()
+	s.Stores.Release(s.Stores.Acquire(View{}), s.now)
+	s.Publish(s.now.Add(unusedTimeout-1), nil)
+	checkEqual(t, "stores", len(s.Stores.stores), 1)
+	s.Publish(s.now.Add(unusedTimeout), nil)
+	checkEqual(t, "stores later", len(s.Stores.stores), 0)
 }
 
 // However often the list of clients is edited, there are at most as many stores as views that have a
 // reader or had one within ten minutes. Readers that return receive what takes them to the current set.
 func TestStoreCountIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all, now := NewStores("life"), start
+		all, now := NewStores("epoch"), start
 		all.SetStatus(publishedStatus(1))
 		type client struct {
 			deltasettest.Reader

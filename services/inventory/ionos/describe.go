@@ -38,14 +38,14 @@ type serverClock struct {
 	serverTime, readAt time.Time
 }
 
-func (d *serverClock) recordDate(h http.Header, now time.Time) {
+func (c *serverClock) recordDate(h http.Header, now time.Time) {
 	serverTime, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.serverTime, d.readAt = serverTime, now
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serverTime, c.readAt = serverTime, now
 }
 
 // Describe reads the datacenter and the LAN of a pair. It sends two requests, which count in the budget.

@@ -81,26 +81,26 @@ type expiryLogger struct {
 	loggedLevel expiryLevel // level of the last log line
 }
 
-func (r *expiryLogger) logExpiry(ctx context.Context, now, expires time.Time) {
+func (l *expiryLogger) logExpiry(ctx context.Context, now, expires time.Time) {
 	level := expiryLevelOf(expires.Sub(now))
-	r.mu.Lock()
-	due := level > r.loggedLevel || level != expiryDistant && now.Sub(r.loggedAt) >= expiryLogInterval
+	l.mu.Lock()
+	due := level > l.loggedLevel || level != expiryDistant && now.Sub(l.loggedAt) >= expiryLogInterval
 	if due {
-		r.loggedAt, r.loggedLevel = now, level
+		l.loggedAt, l.loggedLevel = now, level
 	} else if level == expiryDistant {
-		r.loggedLevel = expiryDistant // a new token: its expiry is logged immediately again
+		l.loggedLevel = expiryDistant // a new token: its expiry is logged immediately again
 	}
-	r.mu.Unlock()
+	l.mu.Unlock()
 	if !due {
 		return
 	}
-	attrs := []any{"expires", expires.UTC(), "advice", r.advice}
+	attrs := []any{"expires", expires.UTC(), "advice", l.advice}
 	switch level {
 	case expiryInWeeks:
-		r.log.WarnContext(ctx, "IONOS token expires within four weeks", attrs...)
+		l.log.WarnContext(ctx, "IONOS token expires within four weeks", attrs...)
 	case expiryInDays:
-		r.log.ErrorContext(ctx, "IONOS token expires within three days; after that, new nodes get no address", attrs...)
+		l.log.ErrorContext(ctx, "IONOS token expires within three days; after that, new nodes get no address", attrs...)
 	case expiryPassed:
-		r.log.ErrorContext(ctx, "IONOS token expired; new nodes get no address", attrs...)
+		l.log.ErrorContext(ctx, "IONOS token expired; new nodes get no address", attrs...)
 	}
 }
