@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Chart is how a Helm chart takes the settings of a half: by their environment names, below
-// "settings" in its values.
+// Chart describes how a Helm chart accepts a component's settings: by their environment names,
+// under "settings" in its values.
 type Chart struct {
-	SetByChart map[string]string   // settings that values may not have, and what the chart does instead
-	Enums      map[string][]string // where it takes fewer values than the half does
-	Patterns   map[string]string   // what a text looks like; of a list, one element
+	SetByChart map[string]string   // settings that values may not contain, and how the chart sets them
+	Enums      map[string][]string // settings for which the chart accepts fewer values than the component
+	Patterns   map[string]string   // regular expressions for texts, or for one element of a list
 }
 
-// property is what the schema says of one setting.
+// property is the JSON schema of one setting.
 type property struct {
 	Description string   `json:"description"`
 	Type        any      `json:"type,omitempty"`
@@ -32,11 +32,11 @@ type property struct {
 	MinLength   int      `json:"minLength,omitempty"`
 }
 
-// The block of the settings in a values.schema.json.
+// settingsBlock matches the settings in a values.schema.json.
 var settingsBlock = regexp.MustCompile(`(?ms)^    "settings": \{.*?^    \}`)
 
-// CheckSchema reports whether a chart's values.schema.json says of the settings what the code
-// does; with update it writes it there.
+// CheckSchema compares the settings in a chart's values.schema.json with cfg. With update it
+// rewrites them.
 func (c Chart) CheckSchema(file string, cfg any, update bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -46,21 +46,21 @@ func (c Chart) CheckSchema(file string, cfg any, update bool) error {
 	if err != nil {
 		return err
 	}
-	there := settingsBlock.Find(text)
+	current := settingsBlock.Find(text)
 	switch {
-	case there == nil:
+	case current == nil:
 		return fmt.Errorf("%s: the block %q is missing, indented by four spaces", file, `"settings": {…}`)
-	case bytes.Equal(there, schema):
+	case bytes.Equal(current, schema):
 		return nil
 	case !update:
-		return fmt.Errorf("%s: the settings are not as the code has them; run: make generate", file)
+		return fmt.Errorf("%s: the settings differ from the code; run: make generate", file)
 	default:
-		text = bytes.Replace(text, there, schema, 1)
-		return os.WriteFile(file, text, 0o644) //nolint:gosec // it is for everybody to read
+		text = bytes.Replace(text, current, schema, 1)
+		return os.WriteFile(file, text, 0o644) //nolint:gosec // not a secret
 	}
 }
 
-// renderSchema renders the block, in the order of the fields.
+// renderSchema renders the settings in the order of cfg's fields.
 func (c Chart) renderSchema(cfg any) ([]byte, error) {
 	var all []string
 	known := map[string]bool{}
@@ -70,7 +70,7 @@ func (c Chart) renderSchema(cfg any) ([]byte, error) {
 			continue
 		}
 		if f.secret {
-			return nil, fmt.Errorf("%s is a secret: no values may have it", f.env)
+			return nil, fmt.Errorf("%s is a secret; a chart's values must not contain it", f.env)
 		}
 		p, err := c.newProperty(&f)
 		if err != nil {
@@ -88,7 +88,7 @@ func (c Chart) renderSchema(cfg any) ([]byte, error) {
 	for _, names := range [][]string{mapKeys(c.SetByChart), mapKeys(c.Enums), mapKeys(c.Patterns)} {
 		for _, name := range names {
 			if !known[name] {
-				return nil, fmt.Errorf("%s is no setting", name)
+				return nil, fmt.Errorf("%s is not a setting", name)
 			}
 		}
 	}
@@ -110,8 +110,8 @@ func mapKeys[V any](m map[string]V) (all []string) {
 
 func (c Chart) newProperty(f *field) (property, error) {
 	p := property{Description: f.help, Type: "string", Enum: f.enum}
-	if fewer := c.Enums[f.env]; fewer != nil {
-		p.Enum = fewer
+	if values := c.Enums[f.env]; values != nil {
+		p.Enum = values
 	}
 	t, pattern := f.value.Type(), c.Patterns[f.env]
 	if f.isList() {
@@ -123,7 +123,7 @@ func (c Chart) newProperty(f *field) (property, error) {
 		return p, nil
 	case t == reflect.TypeFor[time.Duration]():
 		pattern = `([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+`
-		if f.min == "0s" { // which a person writes without a unit
+		if f.min == "0s" { // people write 0 without a unit
 			pattern, p.Type, p.Minimum, p.Maximum = "(0|"+pattern+")", []string{"string", "integer"}, new(int), new(int)
 		}
 	case t.Kind() == reflect.Bool:
@@ -143,7 +143,7 @@ func (c Chart) newProperty(f *field) (property, error) {
 		pattern += "(," + pattern + ")*"
 	}
 	p.Pattern = "^" + pattern + "$"
-	if strings.HasPrefix(pattern, "[0-9]+") { // a number alone is one in YAML
+	if strings.HasPrefix(pattern, "[0-9]+") { // in YAML, digits alone are a number
 		p.Type, p.Minimum = []string{"string", "integer"}, new(int)
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil {
@@ -152,7 +152,7 @@ func (c Chart) newProperty(f *field) (property, error) {
 	return p, nil
 }
 
-// Accepts reports whether the schema lets a setting have a value.
+// Accepts reports whether the schema allows a value for a setting.
 func (c Chart) Accepts(cfg any, setting, value string) (bool, error) {
 	for _, f := range listFields(cfg) {
 		if f.env == setting && c.SetByChart[setting] == "" {
@@ -163,7 +163,7 @@ func (c Chart) Accepts(cfg any, setting, value string) (bool, error) {
 	return false, nil
 }
 
-// accepts judges a value as a person writes it in YAML: a number is one where there may be one.
+// accepts reports whether a value is allowed as written in YAML, where digits are a number if the schema allows one.
 func (p property) accepts(value string) bool {
 	if p.Enum != nil {
 		return slices.Contains(p.Enum, value)

@@ -1,24 +1,25 @@
-// Package settings fills a service's configuration struct, which is the single source
-// of its flags, environment names, defaults, help and documentation, and promises to
-// report every problem at once. It refuses to take a secret from a flag or to print one.
+// Package settings fills a component's configuration struct from flags and the environment. The
+// struct is the single source of flags, environment names, defaults, help and documentation. The
+// package guarantees that all problems are reported together. It does not accept a secret as a
+// flag, and does not print one.
 //
-// A field is described by its tags:
+// Tags describe a field:
 //
-//	flag:"listen-address"   the flag; in SCREAMING_SNAKE_CASE, LISTEN_ADDRESS, the environment name
-//	default:":9443"         the value when neither flag nor environment says otherwise
+//	flag:"listen-address"   name of the flag; in upper case with underscores, LISTEN_ADDRESS, the environment name
+//	default:":9443"         value if neither flag nor environment sets one
 //	help:"where to listen"  one sentence for --help and the documentation
-//	placeholder:"host:port" what a value looks like; by default the field's type
-//	secret:"true"           environment only: no flag, its value is never printed
-//	env:"OLD_NAME"          deprecated environment names, comma-separated, still understood; where
-//	                        several are set, their values must mean the same
-//	enum:"keep,drain"       the only values allowed
-//	min:"1s" max:"1m"       bounds, both inclusive, of an int or a duration
+//	placeholder:"host:port" form of a value; by default the field's type
+//	secret:"true"           environment only: no flag, and the value is never printed
+//	env:"OLD_NAME"          deprecated environment names, separated by commas; if several are set,
+//	                        their values must be equivalent
+//	enum:"keep,drain"       allowed values
+//	min:"1s" max:"1m"       inclusive bounds of an int or a duration
 //	required:"true"         must be set
-//	group:"The link"        heading in the documentation; on a nested struct, of all its fields
+//	group:"Link"            heading in the documentation; on a nested struct, of all its fields
 //
 // A field is a string, bool, int, uint, time.Duration, an encoding.TextUnmarshaler such as
-// netip.Prefix, or a slice of these (a comma-separated list, or a repeated flag). Untagged
-// structs within are flattened, so that parts of a configuration can be shared.
+// netip.Prefix, or a slice of these (a comma-separated list, or a repeated flag). Nested structs
+// without a flag tag are flattened, so that components can share parts of a configuration.
 package settings
 
 import (
@@ -35,11 +36,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ErrConfiguration is matched by every error of a configuration that cannot work.
-var ErrConfiguration = errors.New("the configuration cannot work")
+// ErrConfiguration matches every error about an invalid configuration.
+var ErrConfiguration = errors.New("invalid configuration")
 
-// ExitCode is the code to exit with: 0 for nil, 2 for a configuration that cannot
-// work, else 1.
+// ExitCode returns the exit code for an error: 0 for nil, 2 for an invalid configuration, and 1 for
+// any other error.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
@@ -51,17 +52,17 @@ func ExitCode(err error) int {
 	}
 }
 
-// FlagError marks what pflag says about a command line (an unknown flag, say) as a problem
-// of the configuration; for cobra's SetFlagErrorFunc.
+// FlagError marks an error of pflag, such as an unknown flag, as an invalid configuration. It is meant
+// for cobra's SetFlagErrorFunc.
 func FlagError(err error) error { return fmt.Errorf("%w:\n- %w", ErrConfiguration, err) }
 
-// Problem is what is wrong with one setting. Validate methods return these, joined, so
-// that their problems read like those found here.
+// Problem is an invalid value of one setting. Validate methods return joined Problems, so that they
+// are reported like those that Load finds.
 type Problem struct {
 	Setting  string // environment name, such as LISTEN_ADDRESS
-	Value    string // as it was given; empty: not set. Leave it empty for a secret
-	Secret   bool   // it is set, and its value is not for printing
-	Expected string // what is expected, e.g. "a duration such as 5s"
+	Value    string // as set; empty: not set, or secret
+	Secret   bool   // set, but must not be printed
+	Expected string // expected value, such as "a duration such as 5s"
 }
 
 func (p *Problem) Error() string {
@@ -75,8 +76,8 @@ func (p *Problem) Error() string {
 	}
 }
 
-// Register adds the flags of cfg, a pointer to a configuration struct, to flags. It panics
-// on a struct whose tags make no sense: that is a mistake in the program.
+// Register adds the flags of cfg, a pointer to a configuration struct, to flags. It panics if the
+// tags of the struct are invalid, which is a bug in the program.
 func Register(flags *pflag.FlagSet, cfg any) {
 	for _, f := range listFields(cfg) {
 		if f.secret {
@@ -93,9 +94,9 @@ func Register(flags *pflag.FlagSet, cfg any) {
 	}
 }
 
-// Load fills cfg, from flags (parsed, after Register; nil: none), else from the
-// environment, else from the defaults, and then asks cfg's own Validate() error, if it has
-// one. An empty environment variable counts as not set. The error names every problem.
+// Load fills cfg from flags (parsed, after Register; nil: none), then the environment, then the
+// defaults, and calls its Validate() error method, if it has one. An empty environment variable
+// counts as unset. The error lists all problems.
 func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 	var problems []error
 	seen := map[string]bool{}
@@ -119,7 +120,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 			} else {
 				add(&Problem{Setting: f.env, Value: text, Expected: err.Error()})
 			}
-			if err := f.setText(f.defaultValue); err != nil { // so that Validate sees something sensible
+			if err := f.setText(f.defaultValue); err != nil { // gives Validate a valid value
 				f.value.SetZero()
 			}
 		}
@@ -128,7 +129,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 		for _, err := range splitJoined(v.Validate()) {
 			var p *Problem
 			if errors.As(err, &p) && seen[p.Setting] {
-				continue // one report for each setting: the first is the cause
+				continue // report a setting once: the first problem is the cause
 			}
 			problems = append(problems, err)
 		}
@@ -139,7 +140,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 	return &configError{problems}
 }
 
-// configError is all that is wrong, a line each.
+// configError lists problems, one per line.
 type configError struct{ problems []error }
 
 func (r *configError) Error() string {
@@ -153,12 +154,12 @@ func (r *configError) Error() string {
 
 func (r *configError) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
 
-// NewConfigError makes an error one of a configuration that cannot work: a line for each of those that
-// were joined.
+// NewConfigError turns an error into one about an invalid configuration, with a line for each error
+// joined in it.
 func NewConfigError(err error) error { return &configError{splitJoined(err)} }
 
-// splitJoined returns what was joined, and joined again. What merely wraps several errors has words
-// of its own, and stays whole.
+// splitJoined returns the errors that were joined, also in several levels. An error that wraps
+// several errors in a text of its own is not split.
 func splitJoined(err error) []error {
 	if err == nil {
 		return nil
@@ -174,8 +175,8 @@ func splitJoined(err error) []error {
 	return all
 }
 
-// rawFlag is a flag as it was typed. Conversion waits for Load, since pflag stops at the first
-// value that it cannot convert.
+// rawFlag holds a flag as text. Load converts it, because pflag would stop at the first invalid
+// value.
 type rawFlag struct {
 	text, kind string
 	list, set  bool
@@ -202,7 +203,7 @@ type field struct {
 func listFields(cfg any) []field {
 	v := reflect.ValueOf(cfg)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		panic(fmt.Sprintf("settings: %T is no pointer to a struct", cfg))
+		panic(fmt.Sprintf("settings: %T is not a pointer to a struct", cfg))
 	}
 	return walkStruct(v.Elem(), "")
 }
@@ -225,9 +226,9 @@ func walkStruct(v reflect.Value, group string) []field {
 			min: tag.Get("min"), max: tag.Get("max"),
 			secret: tag.Get("secret") == "true", required: tag.Get("required") == "true",
 		}
-		probe := f
-		probe.value = reflect.New(sf.Type).Elem()
-		if err := probe.setText(f.defaultValue); err != nil {
+		scratch := f
+		scratch.value = reflect.New(sf.Type).Elem()
+		if err := scratch.setText(f.defaultValue); err != nil {
 			panic(fmt.Sprintf("settings: default of %s: want %v", f.env, err))
 		}
 		all = append(all, f)
@@ -235,58 +236,58 @@ func walkStruct(v reflect.Value, group string) []field {
 	return all
 }
 
-// lookupText finds the text of the setting: flag, else environment, else default.
+// lookupText returns the text of the setting from its flag, the environment or the default.
 func (f *field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
 	if flags != nil && !f.secret {
 		if flag := flags.Lookup(f.flag); flag != nil && flag.Changed {
 			return flag.Value.String(), nil
 		}
 	}
-	text, from := "", ""
+	text, source := "", ""
 	for _, name := range append([]string{f.env}, f.deprecated...) {
-		switch given := getenv(name); {
-		case given == "" || text != "" && f.isEquivalent(given, text):
+		switch value := getenv(name); {
+		case value == "" || text != "" && f.isEquivalent(value, text):
 		case text == "":
-			text, from = given, name
+			text, source = value, name
 		default:
-			want := fmt.Sprintf("no other value than %s has (one of the two names is enough)", from)
+			want := fmt.Sprintf("the value of %s; set only one of the two names", source)
 			if f.secret {
 				return "", &Problem{Setting: name, Secret: true, Expected: want}
 			}
-			return "", &Problem{Setting: name, Value: given, Expected: want}
+			return "", &Problem{Setting: name, Value: value, Expected: want}
 		}
 	}
 	return cmp.Or(text, f.defaultValue), nil
 }
 
-// isEquivalent reports whether two texts set the field alike: 10.0.0. and 10.0.0.0/24 are one subnet, and
-// the order of a list is not compared. Texts that cannot be converted are alike only if equal.
+// isEquivalent reports whether two texts set the field to the same value: 10.0.0. and 10.0.0.0/24 are
+// the same subnet, and the order of a list does not matter. Invalid texts are equivalent only if equal.
 func (f *field) isEquivalent(a, b string) bool {
 	if a == b {
 		return true
 	}
-	of := func(text string) (reflect.Value, error) {
-		probe := *f
-		probe.value = reflect.New(f.value.Type()).Elem()
-		return probe.value, probe.setText(text)
+	convert := func(text string) (reflect.Value, error) {
+		scratch := *f
+		scratch.value = reflect.New(f.value.Type()).Elem()
+		return scratch.value, scratch.setText(text)
 	}
-	one, errOne := of(a)
-	other, errOther := of(b)
-	if errOne != nil || errOther != nil {
+	valueA, errA := convert(a)
+	valueB, errB := convert(b)
+	if errA != nil || errB != nil {
 		return false
 	}
 	if !f.isList() {
-		return reflect.DeepEqual(one.Interface(), other.Interface())
+		return reflect.DeepEqual(valueA.Interface(), valueB.Interface())
 	}
-	return containsAll(one, other) && containsAll(other, one)
+	return containsAll(valueA, valueB) && containsAll(valueB, valueA)
 }
 
-// containsAll reports whether every element of part is in whole.
-func containsAll(whole, part reflect.Value) bool {
-	for i := range part.Len() {
+// containsAll reports whether list contains every one of elements.
+func containsAll(list, elements reflect.Value) bool {
+	for i := range elements.Len() {
 		found := false
-		for j := range whole.Len() {
-			found = found || reflect.DeepEqual(whole.Index(j).Interface(), part.Index(i).Interface())
+		for j := range list.Len() {
+			found = found || reflect.DeepEqual(list.Index(j).Interface(), elements.Index(i).Interface())
 		}
 		if !found {
 			return false
@@ -300,7 +301,7 @@ func (f *field) isList() bool {
 	return f.value.Kind() == reflect.Slice && !ok
 }
 
-// setText converts text into the field. Its error says what is wanted.
+// setText converts text and sets the field. Its error is the expected value.
 func (f *field) setText(text string) error {
 	f.value.SetZero()
 	if !f.isList() {
@@ -350,7 +351,7 @@ func (f *field) convertText(v reflect.Value, text string) error {
 		n, err = strconv.ParseUint(text, 10, v.Type().Bits())
 		v.SetUint(n)
 	default:
-		panic(fmt.Sprintf("settings: %s has the type %s, which cannot be set", f.env, v.Type()))
+		panic(fmt.Sprintf("settings: %s has the unsupported type %s", f.env, v.Type()))
 	}
 	if err != nil || !f.inBounds(v) {
 		return errors.New(f.expected())
@@ -358,7 +359,7 @@ func (f *field) convertText(v reflect.Value, text string) error {
 	return nil
 }
 
-// inBounds says whether v is between the field's bounds.
+// inBounds reports whether v is within the field's bounds.
 func (f *field) inBounds(v reflect.Value) bool {
 	bound := func(text string) reflect.Value {
 		b := field{value: reflect.New(v.Type()).Elem(), env: f.env}

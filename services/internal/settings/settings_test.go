@@ -16,7 +16,7 @@ import (
 
 type links struct {
 	Listen string `flag:"listen-address" default:":9443" help:"where to listen" placeholder:"host:port"`
-	Cert   string `flag:"tls-cert-file" required:"true" help:"our certificate" placeholder:"a file"`
+	Cert   string `flag:"tls-cert-file" required:"true" help:"certificate" placeholder:"a file"`
 }
 
 type config struct {
@@ -28,7 +28,7 @@ type config struct {
 	DryRun    bool           `flag:"dry-run" help:"write nothing"`
 	Token     string         `flag:"ionos-token" secret:"true" help:"the token"`
 	Code      uint16         `flag:"code" secret:"true" help:"a secret number"`
-	Link      links          `group:"The link"`
+	Link      links          `group:"Link"`
 
 	validate func(*config) error
 }
@@ -82,19 +82,19 @@ func TestBoolFlagNeedsNoValue(t *testing.T) {
 
 func TestReportsAllProblems(t *testing.T) {
 	c := config{validate: func(c *config) error {
-		var wrong []error
+		var problems []error
 		if c.Interval != time.Minute {
-			wrong = append(wrong, errors.New("what could not be read is not the default"))
+			problems = append(problems, errors.New("an invalid value was not replaced by the default"))
 		}
-		return errors.Join(append(wrong,
-			&Problem{Setting: "POLL_INTERVAL", Expected: "something else: a second report"},
+		return errors.Join(append(problems,
+			&Problem{Setting: "POLL_INTERVAL", Expected: "something else: a second problem"},
 			errors.Join(&Problem{Setting: "IONOS_DATACENTER_ID", Expected: "a UUID"}))...)
 	}}
 	err := load(t, &c, map[string]string{
 		"CORDONED": "evict", "SECURED_SUBNET_CIDR": "10.0.0.0/24,10.0.0.0/33", "POLL_INTERVAL": "2h", "CODE": "12345678",
 	}, "--empty-threshold=0", "--dry-run=perhaps")
 	want := strings.Join([]string{
-		"the configuration cannot work:",
+		"invalid configuration:",
 		`- CORDONED="evict": want one of keep, drain`,
 		`- SECURED_SUBNET_CIDR="10.0.0.0/24,10.0.0.0/33": want a comma-separated list, each a CIDR such as 10.0.0.0/24 (netip.ParsePrefix("10.0.0.0/33"): prefix length out of range) (not "10.0.0.0/33")`,
 		`- POLL_INTERVAL="2h": want a duration such as 5s, 1s to 1h`,
@@ -118,7 +118,7 @@ func TestReportsAllProblems(t *testing.T) {
 func TestSecretIsNeitherFlagNorPrinted(t *testing.T) {
 	var c config
 	if err := load(t, &c, nil, "--ionos-token=hush"); err == nil || ExitCode(err) != 2 {
-		t.Errorf("a secret was taken from the command line: %v", err)
+		t.Errorf("accepted a secret on the command line: %v", err)
 	}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	Register(flags, &c)
@@ -126,7 +126,7 @@ func TestSecretIsNeitherFlagNorPrinted(t *testing.T) {
 		return map[string]string{"CODE": "s3cr3t", "IONOS_TOKEN": "s3cr3t"}[name]
 	}, &c)
 	if err == nil || strings.Contains(err.Error()+flags.FlagUsages()+RenderTable(&c), "s3cr3t") {
-		t.Errorf("printed a secret, or took it for a number: %v", err)
+		t.Errorf("printed a secret, or accepted it as a number: %v", err)
 	}
 }
 
@@ -139,25 +139,25 @@ func TestRejectsConflictingDeprecatedNames(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		env  map[string]string
-		says string // empty: they agree
+		want string // part of the error; empty: none
 	}{
 		{"one text", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0.0/24"}, ""},
 		{"a CIDR and its first octets", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0."}, ""},
 		{"a list in another order", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24, 10.0.1.0/24", "SECURED_SUBNET_PREFIX": "10.0.1.,10.0.0."}, ""},
-		{"two old names without the new one", map[string]string{"SECURED_SUBNET_PREFIX": "10.0.0.", "SUBNETS": "10.0.0"}, ""},
+		{"two deprecated names", map[string]string{"SECURED_SUBNET_PREFIX": "10.0.0.", "SUBNETS": "10.0.0"}, ""},
 		{"a minute and sixty seconds", map[string]string{"POLL_INTERVAL": "1m", "INTERVAL": "60s"}, ""},
 		{"a secret", map[string]string{"IONOS_TOKEN": "a", "TOKEN": "a"}, ""},
-		{"another subnet", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.1."}, "SECURED_SUBNET_PREFIX=\"10.0.1.\": want no other value than SECURED_SUBNET_CIDR has"},
+		{"another subnet", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.1."}, "SECURED_SUBNET_PREFIX=\"10.0.1.\": want the value of SECURED_SUBNET_CIDR"},
 		{"a wider subnet", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0."}, "SECURED_SUBNET_PREFIX"},
 		{"one subnet of two", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24,10.0.1.0/24", "SECURED_SUBNET_PREFIX": "10.0.0."}, "SECURED_SUBNET_PREFIX"},
 		{"two subnets for one", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "10.0.0.,10.0.1."}, "SECURED_SUBNET_PREFIX"},
-		{"one that is none", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "internal"}, "SECURED_SUBNET_PREFIX"},
+		{"an invalid subnet", map[string]string{"SECURED_SUBNET_CIDR": "10.0.0.0/24", "SECURED_SUBNET_PREFIX": "internal"}, "SECURED_SUBNET_PREFIX"},
 		{"another duration", map[string]string{"POLL_INTERVAL": "1m", "INTERVAL": "1h"}, "INTERVAL"},
 		{"another secret", map[string]string{"IONOS_TOKEN": "hush", "TOKEN": "hush2"}, "TOKEN (its value is secret)"},
 	} {
 		err := Load(nil, func(name string) string { return tt.env[name] }, &config{})
-		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hush")) {
-			t.Errorf("%s: got %v, want %q", tt.name, err, tt.says)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush")) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
 	}
 }
@@ -182,12 +182,12 @@ func TestRendersTableAndHelp(t *testing.T) {
 | ` + "`IONOS_TOKEN`" + ` | none: a secret | text |  | the token |
 | ` + "`CODE`" + ` | none: a secret | a whole number |  | a secret number |
 
-**The link**
+**Link**
 
 | environment | flag | value | default | meaning |
 |---|---|---|---|---|
 | ` + "`LISTEN_ADDRESS` | `--listen-address` | host:port | `:9443`" + ` | where to listen |
-| ` + "`TLS_CERT_FILE` | `--tls-cert-file`" + ` | a file | *required* | our certificate |
+| ` + "`TLS_CERT_FILE` | `--tls-cert-file`" + ` | a file | *required* | certificate |
 `
 	if diff := cmp.Diff(want, RenderTable(&config{})); diff != "" {
 		t.Error(diff)
@@ -196,7 +196,7 @@ func TestRendersTableAndHelp(t *testing.T) {
 	Register(flags, &config{})
 	for _, want := range []string{"--listen-address host:port", "where to listen (default :9443) [$LISTEN_ADDRESS]", "--cordoned keep|drain"} {
 		if !strings.Contains(flags.FlagUsages(), want) {
-			t.Errorf("the help lacks %q:\n%s", want, flags.FlagUsages())
+			t.Errorf("help lacks %q:\n%s", want, flags.FlagUsages())
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestRendersTableAndHelp(t *testing.T) {
 func TestPanicsOnInvalidDefault(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a default that is no duration was accepted")
+			t.Error("accepted an invalid default")
 		}
 	}()
 	RenderTable(&struct {
@@ -214,11 +214,11 @@ func TestPanicsOnInvalidDefault(t *testing.T) {
 
 func TestConfigErrorHasOneLinePerProblem(t *testing.T) {
 	one, another, more := errors.New("one"), errors.New("another"), errors.New("more")
-	err := NewConfigError(errors.Join(one, errors.Join(another, fmt.Errorf("of both: %w, %w", one, more))))
-	if want := ErrConfiguration.Error() + ":\n- one\n- another\n- of both: one, more"; err.Error() != want {
+	err := NewConfigError(errors.Join(one, errors.Join(another, fmt.Errorf("both: %w, %w", one, more))))
+	if want := ErrConfiguration.Error() + ":\n- one\n- another\n- both: one, more"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	if !errors.Is(err, ErrConfiguration) || !errors.Is(err, more) {
-		t.Error("it does not say what it is")
+		t.Error("errors.Is does not match the wrapped errors")
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Subnet is a CIDR. It also understands the form that an older tool took for a subnet:
-// the first octets of an IPv4 network, such as "10.0.1." or "10.0.1" for 10.0.1.0/24.
+// Subnet is a CIDR. Its text may also be the form of an older tool: the first octets of an IPv4
+// network, such as "10.0.1." or "10.0.1" for 10.0.1.0/24.
 type Subnet struct{ netip.Prefix }
 
-// UnmarshalText reads a subnet; host bits that are set are taken for a mistake.
+// UnmarshalText parses a subnet. It rejects host bits, which suggest a typing error.
 func (s *Subnet) UnmarshalText(text []byte) error {
 	in := strings.TrimSpace(string(text))
 	if octets := strings.Split(strings.TrimSuffix(in, "."), "."); !strings.ContainsAny(in, "/:") && len(octets) < 4 {
@@ -30,7 +30,7 @@ func (s *Subnet) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ToPrefixes are the subnets as net/netip has them.
+// ToPrefixes converts subnets to prefixes.
 func ToPrefixes(subnets []Subnet) []netip.Prefix {
 	out := make([]netip.Prefix, len(subnets))
 	for i, s := range subnets {

@@ -4,15 +4,15 @@ import "testing"
 
 func TestSubnet(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
-		{"takes a CIDR", "10.0.1.0/24", "10.0.1.0/24"},
-		{"takes an IPv6 CIDR", "fd00::/64", "fd00::/64"},
-		{"takes the old prefix with its dot", "10.0.1.", "10.0.1.0/24"},
-		{"takes the old prefix without its dot", "10.7", "10.7.0.0/16"},
-		{"refuses host bits, which hint at a typing mistake", "10.0.1.7/24", ""},
-		{"refuses an IPv4 network in IPv6 clothes", "::ffff:10.0.0.0/120", ""},
-		{"refuses words", "internal", ""},
-		{"refuses nothing", "", ""},
-		{"refuses an address without a length", "10.0.1.7", ""},
+		{"a CIDR", "10.0.1.0/24", "10.0.1.0/24"},
+		{"an IPv6 CIDR", "fd00::/64", "fd00::/64"},
+		{"first octets with a dot", "10.0.1.", "10.0.1.0/24"},
+		{"first octets without a dot", "10.7", "10.7.0.0/16"},
+		{"host bits", "10.0.1.7/24", ""},
+		{"an IPv4 network in IPv6 form", "::ffff:10.0.0.0/120", ""},
+		{"a word", "internal", ""},
+		{"empty", "", ""},
+		{"an address without a length", "10.0.1.7", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var s Subnet

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// RenderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown:
-// a table for each group, in the order of the fields.
+// RenderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown, with one
+// table per group, in the order of the fields.
 func RenderTable(cfg any) string {
 	var b strings.Builder
 	group, first := "", true
@@ -28,12 +28,12 @@ func RenderTable(cfg any) string {
 		if f.secret {
 			flag = "none: a secret"
 		}
-		fallback := ""
+		defaultValue := ""
 		switch {
 		case f.required:
-			fallback = "*required*"
+			defaultValue = "*required*"
 		case f.defaultValue != "":
-			fallback = "`" + escapeCell(f.defaultValue) + "`"
+			defaultValue = "`" + escapeCell(f.defaultValue) + "`"
 		}
 		value, meaning := f.expected(), f.help
 		if f.isList() {
@@ -42,14 +42,14 @@ func RenderTable(cfg any) string {
 		if len(f.deprecated) > 0 {
 			meaning += "; deprecated names: `" + strings.Join(f.deprecated, "`, `") + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.env, flag, escapeCell(value), fallback, escapeCell(meaning))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.env, flag, escapeCell(value), defaultValue, escapeCell(meaning))
 	}
 	return b.String()
 }
 
 func escapeCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// valueName is what a value looks like, in a word.
+// valueName returns the placeholder of a value in --help.
 func (f *field) valueName() string {
 	if f.placeholder != "" {
 		return f.placeholder
@@ -68,7 +68,7 @@ func (f *field) valueName() string {
 	}
 }
 
-// expected says what is expected of one value.
+// expected describes a valid value.
 func (f *field) expected() string {
 	t := f.value.Type()
 	if f.isList() {

@@ -36,13 +36,13 @@ const fieldManager = "slicefeed-adopt"
 // Config is all that can be set. What the writer has, too, is called as it is there, so that the
 // writer's env file can be used as it is; the writer's credential in it is not.
 type Config struct {
-	Kubeconfig string `flag:"kubeconfig" placeholder:"file" help:"your own kubeconfig, or several as kubectl takes them; ~/.kube/config when unset"`
-	Context    string `flag:"kube-context" placeholder:"name" help:"context of the kubeconfig; its current one when unset"`
+	Kubeconfig string `flag:"kubeconfig" placeholder:"file" help:"your kubeconfig, or several in the syntax of kubectl; ~/.kube/config when unset"`
+	Context    string `flag:"kube-context" placeholder:"name" help:"context of the kubeconfig; its current context when unset"`
 	Class      string `flag:"class" default:"default" placeholder:"name" help:"name of the writer's installation"`
-	Namespace  string `flag:"target-namespace" placeholder:"name" help:"namespace of the writer's target by name, if it has one"`
-	Service    string `flag:"target-service-name" placeholder:"name" help:"name of that target"`
-	ManagedBy  string `flag:"target-managed-by" placeholder:"label value" help:"what marks the slices of that target; slicefeed- and CLASS when unset"`
-	DryRun     bool   `flag:"dry-run" help:"have the API server try it, and change nothing"`
+	Namespace  string `flag:"target-namespace" placeholder:"name" help:"namespace of the writer's named target, if it has one"`
+	Service    string `flag:"target-service-name" placeholder:"name" help:"name of the named target"`
+	ManagedBy  string `flag:"target-managed-by" placeholder:"label value" help:"value of endpointslice.kubernetes.io/managed-by on its slices; slicefeed-CLASS when unset"`
+	DryRun     bool   `flag:"dry-run" help:"try the change at the API server without persisting it"`
 }
 
 // Validate reports every problem that no single setting shows.

@@ -28,8 +28,8 @@ import (
 
 // Settings say whom to ask, and as whom.
 type Settings struct {
-	Writer    string   `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS as you reach it"`
-	WriterSAN link.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"the SAN that the writer's certificate must bear, exactly"`
+	Writer    string   `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS, as reachable from here"`
+	WriterSAN link.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"SAN that the writer's certificate must have, exactly"`
 	CertFile  string   `flag:"client-cert-file" required:"true" placeholder:"file" help:"PEM of your certificate, with the EKU clientAuth; its SAN is in the writer's ALLOWED_CLIENTS_FILE"`
 	KeyFile   string   `flag:"client-key-file" required:"true" placeholder:"file" help:"PEM of its private key"`
 	WriterCA  string   `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
