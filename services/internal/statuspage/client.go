@@ -58,13 +58,13 @@ var errProblemsFound = errors.New("problems found")
 
 // Fetch gets the page of the component that listens at an address.
 func Fetch(ctx context.Context, component, address, filter string) (*Page, error) {
-	at, err := dialAddress(address)
+	hostPort, err := dialAddress(address)
 	if err != nil {
 		return nil, settings.NewConfigError(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	target := url.URL{Scheme: "http", Host: at, Path: "/statusz"}
+	target := url.URL{Scheme: "http", Host: hostPort, Path: "/statusz"}
 	if filter != "" {
 		target.RawQuery = url.Values{"filter": {filter}}.Encode()
 	}
@@ -79,23 +79,23 @@ func Fetch(ctx context.Context, component, address, filter string) (*Page, error
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, connectError(component, at, err)
+		return nil, connectError(component, hostPort, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	switch {
 	case err != nil:
-		return nil, connectError(component, at, err)
+		return nil, connectError(component, hostPort, err)
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s returned %s for /statusz: %s; check that DEBUG_ADDRESS is that of a %s",
-			at, response.Status, display.Sanitize(string(body[:min(len(body), 200)])), component)
+			hostPort, response.Status, display.Sanitize(string(body[:min(len(body), 200)])), component)
 	}
 	p := &Page{}
 	if err := json.Unmarshal(body, p); err != nil || p.Component == "" {
-		return nil, fmt.Errorf("response of %s is not the status of a %s of this version; check DEBUG_ADDRESS", at, component)
+		return nil, fmt.Errorf("response of %s is not the status of a %s of this version; check DEBUG_ADDRESS", hostPort, component)
 	}
 	if p.Component != component {
-		return nil, fmt.Errorf("%s listens at %s, want %s; set DEBUG_ADDRESS", display.Sanitize(p.Component), at, component)
+		return nil, fmt.Errorf("%s listens at %s, want %s; set DEBUG_ADDRESS", display.Sanitize(p.Component), hostPort, component)
 	}
 	return p, nil
 }
@@ -112,11 +112,11 @@ func dialAddress(address string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func connectError(component, at string, err error) error {
+func connectError(component, hostPort string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("connection refused at %s; run this in the Pod of %s with its DEBUG_ADDRESS, for example kubectl exec POD -- /%s status", at, component, component)
+		return fmt.Errorf("connection refused at %s; run this in the Pod of %s with its DEBUG_ADDRESS, for example kubectl exec POD -- /%s status", hostPort, component, component)
 	}
-	return fmt.Errorf("get status of %s at %s: %w", component, at, err)
+	return fmt.Errorf("get status of %s at %s: %w", component, hostPort, err)
 }
 
 // detectTerminal returns the width of the output, and whether it shows colors.

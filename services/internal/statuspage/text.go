@@ -132,21 +132,21 @@ func (o *printer) writeSection(s *Section) {
 
 // writeItems writes items, with their names in a column if the width allows it.
 func (o *printer) writeItems(indent int, all []Item) {
-	names := 0
+	nameWidth := 0
 	for i := range all {
-		names = max(names, utf8.RuneCountInString(display.Sanitize(all[i].Name)))
+		nameWidth = max(nameWidth, utf8.RuneCountInString(display.Sanitize(all[i].Name)))
 	}
-	if names > 28 || indent+o.labelWidth+names > o.Width/2 {
-		names = 0
+	if nameWidth > 28 || indent+o.labelWidth+nameWidth > o.Width/2 {
+		nameWidth = 0
 	}
 	for i := range all {
-		o.writeItem(indent, names, &all[i])
+		o.writeItem(indent, nameWidth, &all[i])
 	}
 }
 
-func (o *printer) writeItem(indent, names int, i *Item) {
+func (o *printer) writeItem(indent, nameWidth int, i *Item) {
 	name, summary, detail := display.Sanitize(i.Name), display.Sanitize(i.Summary.Text), display.Sanitize(i.Detail)
-	name += strings.Repeat(padSpace, max(names-utf8.RuneCountInString(name), 0)+1)
+	name += strings.Repeat(padSpace, max(nameWidth-utf8.RuneCountInString(name), 0)+1)
 	var inner printer
 	inner.Terminal, inner.labelWidth = o.Terminal, o.labelWidth
 	inner.writeLabeled(indent, i.Summary.Severity, name+" "+summary)
@@ -162,29 +162,29 @@ func (o *printer) writeItem(indent, names int, i *Item) {
 	if !i.Expanded {
 		return
 	}
-	in := indent + o.labelWidth
+	details := indent + o.labelWidth
 	for _, line := range i.Lines {
-		o.writeText(in, severityStyle(line.Severity), line.Text)
+		o.writeText(details, severityStyle(line.Severity), line.Text)
 	}
 	for _, line := range i.Diff {
-		deeper := len(line) - len(strings.TrimLeft(line, " "))
-		o.writeText(in+deeper, map[string]string{"added": green, "removed": red, "changed": yellow, "reason": faint}[diffClass(line)], line)
+		lineIndent := len(line) - len(strings.TrimLeft(line, " "))
+		o.writeText(details+lineIndent, map[string]string{"added": green, "removed": red, "changed": yellow, "reason": faint}[diffClass(line)], line)
 	}
 	for _, f := range i.Facts {
 		if len(f.Values) == 1 {
-			o.writeText(in, severityStyle(f.Values[0].Severity), f.Name+": "+f.Values[0].Text)
+			o.writeText(details, severityStyle(f.Values[0].Severity), f.Name+": "+f.Values[0].Text)
 			continue
 		}
-		o.writeText(in, plain, f.Name+":")
+		o.writeText(details, plain, f.Name+":")
 		for _, v := range f.Values {
-			o.writeText(in+2, severityStyle(v.Severity), v.Text)
+			o.writeText(details+2, severityStyle(v.Severity), v.Text)
 		}
 	}
 	if i.Table != nil {
-		o.writeTable(in, i.Table)
+		o.writeTable(details, i.Table)
 	}
-	o.writeItems(min(in, 12), i.Items)
-	o.writeText(in, faint, i.Omitted)
+	o.writeItems(min(details, 12), i.Items)
+	o.writeText(details, faint, i.Omitted)
 }
 
 // writeTable writes columns and wraps the last one. If they do not fit, it writes each row by itself.
@@ -198,19 +198,19 @@ func (o *printer) writeTable(indent int, t *Table) {
 			widths[n] = max(widths[n], utf8.RuneCountInString(display.Sanitize(row[n].Text)))
 		}
 	}
-	before := indent
+	lastColumn := indent
 	for _, w := range widths[:len(widths)-1] {
-		before += w + 2
+		lastColumn += w + 2
 	}
-	if o.Width-before < min(24, widths[len(widths)-1]) {
+	if o.Width-lastColumn < min(24, widths[len(widths)-1]) {
 		o.writeStacked(indent, t)
 		return
 	}
-	heads := make([]Line, len(t.Columns))
+	headings := make([]Line, len(t.Columns))
 	for n, c := range t.Columns {
-		heads[n] = Line{Text: c}
+		headings[n] = Line{Text: c}
 	}
-	for n, row := range slices.Concat([][]Line{heads}, t.Rows) {
+	for n, row := range slices.Concat([][]Line{headings}, t.Rows) {
 		style := func(cell Line) string {
 			if n == 0 {
 				return faint
@@ -219,14 +219,14 @@ func (o *printer) writeTable(indent int, t *Table) {
 		}
 		var line strings.Builder
 		line.WriteString(strings.Repeat(" ", indent))
-		for at, cell := range row[:len(row)-1] {
+		for column, cell := range row[:len(row)-1] {
 			text := display.Sanitize(cell.Text)
-			line.WriteString(o.styled(style(cell), text) + strings.Repeat(" ", widths[at]-utf8.RuneCountInString(text)+2))
+			line.WriteString(o.styled(style(cell), text) + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(text)+2))
 		}
 		last := row[len(row)-1]
 		var inner printer
 		inner.Terminal = o.Terminal
-		inner.writeText(before, style(last), last.Text)
+		inner.writeText(lastColumn, style(last), last.Text)
 		line.WriteString(strings.TrimSpace(inner.b.String()))
 		o.b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
