@@ -22,7 +22,7 @@ const DefaultBudget = 120
 type budget struct {
 	limiter     *rate.Limiter
 	perMinute   int
-	waitSeconds prometheus.Counter // seconds
+	waitSeconds prometheus.Counter
 	log         *slog.Logger
 
 	mu        sync.Mutex

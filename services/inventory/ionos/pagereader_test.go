@@ -214,7 +214,7 @@ func TestLimitsServerSize(t *testing.T) {
 	}
 }
 
-func FuzzTakeServers(f *testing.F) {
+func FuzzExtractServers(f *testing.F) {
 	f.Add([]byte(readTestdata(f, "servers.json")))
 	f.Add([]byte(`{"items":[{"id":"a"}],"id":"x"}`))
 	f.Add([]byte(`{"Items":null}`))
