@@ -109,11 +109,11 @@ func TestServicesCheckSummarizesManyServices(t *testing.T) {
 		{"owned slices of other Services", labeledOnly("web"), []runtime.Object{
 			newService(labeled("web", "a")), newService(nil), newSlice("orphaned", "shop", "slicefeed-default"), withAll(labeled("web", "b"), otherClass), newSlice("opted-out", "b", "slicefeed-default"), newSlice("theirs", "c", "them"),
 			newSlice("orphan", "gone", "slicefeed-default"), newService(func(s *corev1.Service) { s.Name = "unlabeled" }),
-		}, []string{"ok Services 2 of 3 can be managed: web/a, web/b", "FAIL Service web/shop Slices of ours are left", "WARN Service web/b opted out; its slices will be deleted: 1"}},
+		}, []string{"ok Services 2 of 3 can be managed: web/a, web/b", "FAIL Service web/shop Owned slices remain", "WARN Service web/b opted out; its slices will be deleted: 1"}},
 		{"no source annotation", twoSources(t, labeledOnly("web")), []runtime.Object{
 			newService(labeled("web", "a")), withAll(labeled("web", "b"), withAnnotation("source", "blue")), withAll(labeled("web", "c"), withAnnotation("source", "red")),
-		}, []string{"ok Services 1 of 3 can be managed: web/b", "FAIL Service web/a There are several sources", "FAIL Service web/c There is no source \"red\""}},
-		{"a source that this namespace may not use", twoSources(t, labeledOnly("depot")), []runtime.Object{withAll(labeled("depot", "a"), withAnnotation("source", "green"))}, []string{"FAIL Services depot/a: Services of the namespace depot may not point to source green"}},
+		}, []string{"ok Services 1 of 3 can be managed: web/b", "FAIL Service web/a Several sources are configured", "FAIL Service web/c Source \"red\" does not exist"}},
+		{"a source that this namespace may not use", twoSources(t, labeledOnly("depot")), []runtime.Object{withAll(labeled("depot", "a"), withAnnotation("source", "green"))}, []string{"FAIL Services depot/a: Services in namespace depot may not use source green"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pc, _ := newTestChecker(t, tt.set, tt.objects...)

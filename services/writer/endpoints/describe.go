@@ -7,29 +7,29 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// describe puts an explanation into sentences.
+// describe returns the explanation as sentences.
 func (e *Explanation) describe() (conclusion, advice string) {
-	var said []string
-	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	var sentences []string
+	add := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
 	switch e.State {
 	case Paused:
-		say("The Service is paused: nothing is written, and its slices %s.", e.listedState(e.Desired))
+		add("Service is paused; nothing is written. Its slices %s.", e.listedState(e.Desired))
 		advice = e.Message
 	case Rejected:
 		if e.FollowsProbes {
-			say("The Service is refused (%s): nothing is added, and its probes go on taking out dead endpoints. Its slices %s.", e.Reason, e.listedState(e.Desired))
+			add("Service is rejected (%s); no endpoints are added, and failing ones still become not ready. Its slices %s.", e.Reason, e.listedState(e.Desired))
 		} else {
-			say("The Service is refused (%s): nothing is written, and its slices %s.", e.Reason, e.listedState(e.Desired))
+			add("Service is rejected (%s); nothing is written. Its slices %s.", e.Reason, e.listedState(e.Desired))
 		}
 		advice = e.Message
 	default:
-		say("%s.", e.outcome())
+		add("%s.", e.outcome())
 		advice = e.advise()
 	}
 	if !e.Leading {
-		said = append(said, "This writer does not lead: it decides, and another one writes.")
+		sentences = append(sentences, "This writer is a standby; the leader writes.")
 	}
-	return strings.Join(said, " "), advice
+	return strings.Join(sentences, " "), advice
 }
 
 func (e *Explanation) listedState(b *Backend) string {
@@ -39,7 +39,7 @@ func (e *Explanation) listedState(b *Backend) string {
 	return "list the address as " + DescribeConditions(b.Conditions)
 }
 
-// DescribeConditions says what an endpoint's conditions mean.
+// DescribeConditions names the state that an endpoint's conditions stand for.
 func DescribeConditions(c verdict.Conditions) string {
 	switch {
 	case c.Ready:
@@ -47,11 +47,11 @@ func DescribeConditions(c verdict.Conditions) string {
 	case c.Serving:
 		return "draining"
 	default:
-		return "out"
+		return "not ready"
 	}
 }
 
-// outcome says what a decision makes of the address.
+// outcome describes what the decision means for the address.
 func (e *Explanation) outcome() string {
 	listed := "not listed"
 	if e.Desired != nil {
@@ -59,23 +59,25 @@ func (e *Explanation) outcome() string {
 	}
 	switch {
 	case e.Endpoint.Verdict == 0:
-		return "Nobody speaks of this address: no source of the Service lists it, and its slices do not either"
+		return "No source and no slice lists this address"
 	case e.Endpoint.Rule == verdict.RuleFence:
-		return "The fence keeps it out: " + listed
+		return "Not allowed by the allowlist: " + listed
 	case e.Guard != nil && e.Desired != nil && e.Endpoint.Rule == verdict.RuleFloor:
-		return "It is " + listed + " since nothing else would be ready"
+		return sentenceCase(listed) + " because no other endpoint would be ready"
 	case e.Guard != nil:
-		return fmt.Sprintf("The guard %s holds a change back: it is %s, as it was", e.Endpoint.Rule, listed)
+		return fmt.Sprintf("Guard %s holds a change: still %s", e.Endpoint.Rule, listed)
 	case e.Desired == nil && e.Endpoint.Verdict == verdict.Hold, e.Desired == nil && e.Endpoint.Verdict == verdict.Serve:
-		return "It is " + listed + " yet: an address is new until a source that is trusted lists it and a probe of it has passed"
+		return sentenceCase(listed) + " yet: a new address needs a trusted source that lists it and a passing probe"
 	case e.Endpoint.Verdict == verdict.Hold:
-		return "It stays as it was: " + listed
+		return "Unchanged: " + listed
 	default:
-		return "By the words of source and probe it is " + listed
+		return sentenceCase(listed) + " by source and probe"
 	}
 }
 
-// advise says what to do about an address that is not listed as ready.
+func sentenceCase(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// advise returns what to do about an address that is not listed as ready.
 func (e *Explanation) advise() string {
 	if e.Guard != nil {
 		return e.Guard.Message
@@ -93,24 +95,24 @@ func (e *Explanation) advise() string {
 	switch {
 	case member == nil:
 		for _, w := range e.Reports {
-			if !w.Heard {
-				return fmt.Sprintf("Source %s was not heard since this writer started, so it may have the address: look at the link to its inventory.", w.Name)
+			if !w.EverSynced {
+				return fmt.Sprintf("Source %s has not synced since this writer started, so it may list the address. Check the link to its inventory.", w.Name)
 			}
 		}
-		return "Ask the inventory of the source that should have it: slicefeed-inventory explain NODE says why a node is not told. " +
-			"Is the Service's node selector, if it has one, as it should be?"
+		return "Query the inventory of the source that should list it: slicefeed-inventory explain NODE shows why a node is omitted. " +
+			"Also check the node selector of the Service."
 	case e.Probe != nil && e.Probe.Health == verdict.Failing:
-		return fmt.Sprintf("The probe fails: %s. Is there something that answers at this address, and may this writer reach it?", e.Probe.Detail)
+		return fmt.Sprintf("The probe fails: %s. Check the backend at this address and the network between writer and backend.", e.Probe.Detail)
 	case e.Probe != nil && e.Probe.Health == verdict.Unjudged:
-		return "It is being probed: ask again in a moment."
+		return "The probe status is pending. Try again in a moment."
 	case !report.Connected:
-		return fmt.Sprintf("Source %s is not believed at present, %s: look at its inventory and the link to it.", report.Name, report.Reason)
+		return fmt.Sprintf("Source %s is not trusted: %s. Check its inventory and the link to it.", report.Name, report.Reason)
 	case member.State == verdict.NotReady:
-		return fmt.Sprintf("The secured cluster does not vouch for %s: look at that node there, slicefeed-inventory explain %s shows what is seen of it.", member.Name, member.Name)
+		return fmt.Sprintf("Node %s is not ready in the secured cluster. Check the node; slicefeed-inventory explain %s shows its state.", member.Name, member.Name)
 	case member.State == verdict.Draining:
-		return member.Name + " is about to leave the secured cluster: nothing is to be done, unless it is not meant to."
+		return "Node " + member.Name + " is draining in the secured cluster. No action is needed unless this is unexpected."
 	case member.State == verdict.Unknown:
-		return fmt.Sprintf("The inventory of source %s tells a state that this version does not know: update the writer.", report.Name)
+		return fmt.Sprintf("The inventory of source %s reports a state that this version does not know. Update the writer.", report.Name)
 	default:
 		return ""
 	}

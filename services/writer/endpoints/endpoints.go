@@ -1,8 +1,8 @@
-// Package endpoints is what the writer lets others see of its decisions: for readers of the
-// stream the endpoints of each target, in ledgers that any of them can be led by, and for
-// people why they are as they are. It promises that nothing is told before there has been a
-// decision on all that was found at the start, and that a target which is paused or refused is
-// told as its slices are. It refuses to decide, and to know who reads.
+// Package endpoints publishes the writer's decisions: for clients of the stream the endpoints of each
+// target, as delta sets from which any of them can resume, and for people why they are as they are. It
+// guarantees that nothing is published before every target found at the start has a decision, and that
+// a paused or rejected target is published as its slices list it. It does not decide, and does not know
+// who reads.
 package endpoints
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// State says whether the writer writes to a target.
+// State is whether the writer manages a target.
 type State uint8
 
 // The states, numbered as on the wire.
@@ -28,32 +28,33 @@ const (
 	Rejected
 )
 
-// Target is all that is known of one target at a moment: what its loop has at hand when it
-// has decided. It is kept as it is, so it is not to be altered afterwards.
+// Target is everything known of one target after a decision. It is stored as it is and must not be
+// modified afterwards.
 type Target struct {
 	Namespace, Service string
 
 	State   State
-	Reason  string // of a refusal: one word, as in the Event
-	Message string // of a refusal: what was seen and what to do
-	Leading bool   // we hold the Lease
+	Reason  string // of a rejection, as in the Event
+	Message string // of a rejection: what is wrong and what to do
+	Leading bool   // this writer holds the Lease
 
-	// FollowsProbes: the target is refused, but the endpoints that its slices list get the conditions
-	// that follow from their probes. Nothing is added.
+	// FollowsProbes: the target is rejected, but the endpoints that its slices list still get the
+	// conditions that follow from their probes. No endpoints are added.
 	FollowsProbes bool
 
-	// Ports are those written, while Managed.
+	// Ports are the written ports, while Managed.
 	Ports []discoveryv1.EndpointPort
-	// Slices are those of the namespace and ManagedBy marks ours: what they list is told while the
-	// target is not Managed. Others' slices among them do no harm.
+	// Slices are the slices of the namespace; ManagedBy marks the owned ones. Their endpoints are
+	// published while the target is not Managed. Other slices are ignored.
 	Slices    []*discoveryv1.EndpointSlice
 	ManagedBy string
 
-	// Input and Decision are the last ones; zero for a target that is refused, unless it FollowsProbes.
+	// Input and Decision are those of the last decision; zero for a rejected target, unless it
+	// FollowsProbes.
 	Input    verdict.Input
 	Decision verdict.Decision
 
-	// Sources are the target's sources as its subscribers have them.
+	// Sources are the snapshots of the target's sources.
 	Sources []subscriber.Snapshot
 }
 
@@ -72,10 +73,10 @@ type Backend struct {
 	Zone       string
 }
 
-// MaxBackends is how many backends a group tells at most: a message has to hold it.
+// MaxBackends is the number of backends that a group publishes: it has to fit into one message.
 const MaxBackends = 10_000
 
-// EntryKind is what an Entry tells.
+// EntryKind is what an Entry describes.
 type EntryKind uint8
 
 // The kinds.
@@ -85,25 +86,25 @@ const (
 	KindGroup                         // one port with all of its addresses
 )
 
-// Entry is what readers are told. Entries are immutable.
+// Entry is one published item. Entries are immutable.
 type Entry struct {
 	Key                string
 	Namespace, Service string
 	Kind               EntryKind
 	Fingerprint        deltaset.Digest
 
-	// Of a target.
+	// Fields of a target.
 	State           State
 	Reason, Message string
 	Ports           []Port
 
-	// Of an endpoint, which has one backend, or of a group.
+	// Fields of an endpoint, which has one backend, or of a group.
 	Port     Port
 	Backends []Backend
-	Omitted  int // backends that a group does not tell
+	Omitted  int // backends that exceed MaxBackends
 }
 
-// Identity is that of a ledger's entry.
+// Identity returns the entry's identity in a delta set.
 func (e *Entry) Identity() (group, key string, fingerprint deltaset.Digest) {
 	return e.Namespace + "/" + e.Service, e.Key, e.Fingerprint
 }
@@ -143,7 +144,7 @@ func (e *Entry) withFingerprint() *Entry {
 	return e
 }
 
-// published is what is told of a target.
+// published is the published state of a target.
 type published struct {
 	state           State
 	reason, message string
@@ -151,13 +152,13 @@ type published struct {
 	backends        []Backend // by address, each address once
 }
 
-// published is all that is told, but for the backends of a target that is managed.
+// published returns the published state; the backends of a managed target are left out.
 func (t *Target) published() published {
 	is := published{state: t.State, reason: t.Reason, message: t.Message}
 	switch t.State {
 	case Paused:
 		is.reason = "Paused"
-		is.message = `The Service is annotated slicefeed.dev/paused: "true", so nothing at all is written to it: remove the annotation when what was done by hand is done.`
+		is.message = "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume."
 	case Managed:
 		is.ports = convertPorts(t.Ports)
 		return is
@@ -171,14 +172,14 @@ func (t *Target) published() published {
 	}
 	is.ports = convertPorts(listed)
 	for _, e := range planner.CurrentEndpoints(ours, t.Slices) {
-		// What was written by hand may be ready and not serving, which would make no sense to readers.
+		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
 		is.backends = append(is.backends, Backend{e.Address, c, e.Source, e.Zone})
 	}
 	return is
 }
 
-// desiredBackends are those of a target that is managed.
+// desiredBackends returns the backends of a managed target.
 func (t *Target) desiredBackends() []Backend {
 	all := make([]Backend, 0, len(t.Decision.Endpoints))
 	for i := range t.Decision.Endpoints {

@@ -11,7 +11,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// Summary is a target and what became of its endpoints.
+// Summary is a target with the state of its endpoints.
 type Summary struct {
 	Namespace, Service        string
 	State                     State
@@ -20,7 +20,7 @@ type Summary struct {
 	Ready, Draining, NotReady int
 	Sources                   []string // by name
 	Guards                    []verdict.Guard
-	NextDecisionAt            time.Time // by itself; zero: with the next change
+	NextDecisionAt            time.Time // without a change; zero: only on a change
 	FollowsProbes             bool      // see Target
 }
 
@@ -48,52 +48,52 @@ func (p *storedTarget) summary() Summary {
 	return l
 }
 
-// NewSourceStatus is what a source is worth. What it is not believed for is for guards to say: this is
-// about the link, and about what the source says of itself.
+// NewSourceStatus describes a source's link and what the source reports about itself. Whether it is
+// trusted is up to the guards.
 func NewSourceStatus(s *subscriber.Snapshot) SourceStatus {
 	w := SourceStatus{Name: s.Source, Connected: s.Connected && s.SyncedInStream}
 	switch {
 	case !s.EverSynced:
-		w.Reason = "not heard since this writer started"
+		w.Reason = "not synced since start"
 	case !s.Connected:
-		w.Reason = "its link is down"
+		w.Reason = "link down"
 	case !s.SyncedInStream:
-		w.Reason = "its link is up again, and not in step yet"
+		w.Reason = "link up, resyncing"
 	case s.Membership.State != subscriber.Synced:
-		w.Reason = fmt.Sprintf("its membership is %s: %s", s.Membership.State, s.Membership.Reason)
+		w.Reason = fmt.Sprintf("membership %s: %s", s.Membership.State, s.Membership.Reason)
 	case s.Addresses.State != subscriber.Synced:
-		w.Reason = fmt.Sprintf("its addresses are %s: %s", s.Addresses.State, s.Addresses.Reason)
+		w.Reason = fmt.Sprintf("addresses %s: %s", s.Addresses.State, s.Addresses.Reason)
 	}
 	return w
 }
 
-// Explanation is the chain from what is known of an address to what is listed.
+// Explanation is how reports and probe status of an address lead to what is listed.
 type Explanation struct {
 	Summary
 
 	Address netip.Addr
 	Leading bool
 
-	Reports []SourceReport // the sources, by name
+	Reports []SourceReport // by source
 	Probe   *verdict.Probe // nil: this address is not probed
-	Current *Backend       // what the slices list; nil: they do not
-	Desired *Backend       // what is listed by this decision; nil: it is not
+	Current *Backend       // what the slices list; nil: not listed
+	Desired *Backend       // what the decision lists; nil: not listed
 
-	Endpoint verdict.Endpoint // zero: nothing was decided about the address
-	Guard    *verdict.Guard   // that holds this endpoint back; nil: none does
+	Endpoint verdict.Endpoint // zero: no decision about the address
+	Guard    *verdict.Guard   // the guard that holds this endpoint; nil: none
 
-	Conclusion string // what is made of it, in a sentence or two
-	Advice     string // what to do about it; may be empty
+	Conclusion string // the outcome, in a sentence or two
+	Advice     string // what to do; may be empty
 }
 
-// SourceReport is the word of one source.
+// SourceReport is what one source reports about the address.
 type SourceReport struct {
 	SourceStatus
 
-	Heard       bool            // since this writer started
-	Member      *verdict.Member // nil: it does not list the address
+	EverSynced  bool            // once since this writer started
+	Member      *verdict.Member // nil: not listed
 	Observation uint64          // the last complete one
-	ObservedAt  time.Time       // when we heard of it; zero: never
+	ObservedAt  time.Time       // when it was received; zero: never
 }
 
 func (p *storedTarget) explain(address netip.Addr) Explanation {
@@ -129,7 +129,7 @@ func (p *storedTarget) explain(address netip.Addr) Explanation {
 }
 
 func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {
-	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Alive}, Heard: s.Heard, Observation: s.Observation, ObservedAt: s.ObservationAt}
+	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Alive}, EverSynced: s.Heard, Observation: s.Observation, ObservedAt: s.ObservationAt}
 	for i := range t.Sources {
 		if t.Sources[i].Source == s.Name {
 			w.SourceStatus = NewSourceStatus(&t.Sources[i])
@@ -141,7 +141,7 @@ func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceRepor
 	return w
 }
 
-// findAddress finds the item of an address among those sorted by address; there is one at most.
+// findAddress finds the item of an address in a list sorted by address, which has each address once.
 func findAddress[T any](items []T, address netip.Addr, of func(T) netip.Addr) (item T, ok bool) {
 	i, ok := slices.BinarySearchFunc(items, address, func(x T, a netip.Addr) int { return of(x).Compare(a) })
 	if !ok {

@@ -87,44 +87,44 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 		says   string
 		advice string // part of it; empty: there is none
 	}{
-		{"all is well", func(*world) {}, "By the words of source and probe it is listed as ready.", ""},
-		{"a guard", guard(verdict.RuleShrink), "The guard shrink holds a change back: it is listed as ready, as it was.", "See here."},
-		{"the floor", guard(verdict.RuleFloor), "since nothing else would be ready", "See here."},
+		{"all is well", func(*world) {}, "Listed as ready by source and probe.", ""},
+		{"a guard", guard(verdict.RuleShrink), "Guard shrink holds a change: still listed as ready.", "See here."},
+		{"the floor", guard(verdict.RuleFloor), "because no other endpoint would be ready", "See here."},
 		{"the fence", func(w *world) {
 			guard(verdict.RuleFence)(w)
 			w.judged.Listed, w.judged.Verdict = false, verdict.Gone
-		}, "The fence keeps it out: not listed.", "See here."},
+		}, "Not allowed by the allowlist: not listed.", "See here."},
 		{"the probe fails", outBy(verdict.Out, func(w *world) {
 			w.probe = verdict.Probe{Health: verdict.Failing, Detail: "connection refused"}
-		}), "it is listed as out", "The probe fails: connection refused."},
+		}), "Listed as not ready", "The probe fails: connection refused."},
 		{"not judged yet", func(w *world) {
 			w.probe = verdict.Probe{}
 			w.judged.Verdict, w.judged.Listed = verdict.Hold, false
-		}, "not listed yet", "It is being probed"},
+		}, "Not listed yet", "The probe status is pending."},
 		{"the source is silent", outBy(verdict.Hold, func(w *world) {
 			w.source.Alive = false
 			w.target.Sources[0].Connected = false
-		}), "It stays as it was: listed as out.", "its link is down"},
-		{"not ready", outBy(verdict.Out, member(verdict.NotReady)), "it is listed as out", "slicefeed-inventory explain worker-1"},
+		}), "Unchanged: listed as not ready.", "link down"},
+		{"not ready", outBy(verdict.Out, member(verdict.NotReady)), "Listed as not ready", "slicefeed-inventory explain worker-1"},
 		{"draining", func(w *world) {
 			member(verdict.Draining)(w)
 			w.judged.Verdict, w.judged.Conditions = verdict.Drain, draining
-		}, "it is listed as draining", "worker-1 is about to leave"},
-		{"a state of a newer inventory", outBy(verdict.Hold, member(verdict.Unknown)), "It stays as it was", "update the writer"},
+		}, "Listed as draining", "Node worker-1 is draining"},
+		{"a state of a newer inventory", outBy(verdict.Hold, member(verdict.Unknown)), "Unchanged", "Update the writer"},
 		{"nobody speaks of it", func(w *world) {
 			w.source.Members, w.target.Decision.Endpoints = nil, nil
-		}, "Nobody speaks of this address", "slicefeed-inventory explain NODE"},
+		}, "No source and no slice lists this address", "slicefeed-inventory explain NODE"},
 		{"nobody but a source that was not heard", func(w *world) {
 			w.source.Heard, w.target.Decision.Endpoints = false, nil
-		}, "Nobody speaks of this address", "Source default was not heard"},
-		{"paused", func(w *world) { w.target.State = Paused }, "The Service is paused: nothing is written, and its slices do not list the address.", "slicefeed.dev/paused"},
+		}, "No source and no slice lists this address", "Source default has not synced"},
+		{"paused", func(w *world) { w.target.State = Paused }, "Service is paused; nothing is written. Its slices do not list the address.", "slicefeed.dev/paused"},
 		{"refused", func(w *world) {
 			w.target.State, w.target.Reason, w.target.Message = Rejected, "ServiceHasSelector", "Remove it."
-		}, "The Service is refused (ServiceHasSelector): nothing is written, and its slices do not list the address.", "Remove it."},
+		}, "Service is rejected (ServiceHasSelector); nothing is written. Its slices do not list the address.", "Remove it."},
 		{"refused, and its endpoints follow their probes", func(w *world) {
 			w.target.State, w.target.Reason, w.target.Message, w.target.FollowsProbes = Rejected, "ServiceHasSelector", "Remove it.", true
-		}, "The Service is refused (ServiceHasSelector): nothing is added, and its probes go on taking out dead endpoints. Its slices do not list the address.", "Remove it."},
-		{"a standby", func(w *world) { w.target.Leading = false }, "This writer does not lead", ""},
+		}, "Service is rejected (ServiceHasSelector); no endpoints are added, and failing ones still become not ready. Its slices do not list the address.", "Remove it."},
+		{"a standby", func(w *world) { w.target.Leading = false }, "This writer is a standby", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := world{target: managed("a", ready, "10.0.0.1"), probe: verdict.Probe{Health: verdict.Passing}}

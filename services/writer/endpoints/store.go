@@ -11,14 +11,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
-// Store is where decisions are posted for others to see. It may be used by any number of
-// goroutines. A nil Board takes everything and keeps nothing: the one of a rehearsal.
+// Store holds the last decision of each target for readers. It is safe for concurrent use. A nil Store
+// ignores all calls: dry runs use it.
 type Store struct {
 	mu         sync.Mutex
 	instanceID string
 	window     int
-	grouped    *deltaset.Set[*Entry]    // an entry for each port, once somebody has asked: it is as large as the target
-	individual *deltaset.Set[*Entry]    // an entry for each address, likewise: there may be very many
+	grouped    *deltaset.Set[*Entry]    // an entry for each port; created at the first use, since it is as large as all targets
+	individual *deltaset.Set[*Entry]    // an entry for each address; created at the first use
 	targets    map[string]*storedTarget // by group
 	sources    map[string]SourceStatus
 	leading    bool
@@ -29,21 +29,22 @@ type Store struct {
 // storedTarget is a target as it was last put.
 type storedTarget struct {
 	target    Target
-	published published // but for a managed target's backends, unless it is whole
+	published published // without a managed target's backends, unless complete
 	complete  bool
-	held      int // what guards hold back
+	held      int // changes that guards hold
 
-	portsDiffer bool // see View
+	portsDiffer bool // see TargetView
 }
 
-// SourceStatus is what a source is worth.
+// SourceStatus is the status of a source's link and of its own synchronization.
 type SourceStatus struct {
 	Name      string
-	Connected bool   // its link is up, and was in step since
-	Reason    string // when it is not, or does not see its own cluster
+	Connected bool   // the link is up, and has synced since it is
+	Reason    string // why it is not connected, or not synced itself
 }
 
-// NewStore returns an empty board. The life names this run of this process: random, at most 48 bytes.
+// NewStore returns an empty store. The instance ID identifies this run of the process: random, at most
+// 48 bytes.
 func NewStore(instanceID string) *Store { return newStore(instanceID, deltaset.Window) }
 
 func newStore(instanceID string, window int) *Store {
@@ -53,7 +54,7 @@ func newStore(instanceID string, window int) *Store {
 	}
 }
 
-// publishedBackends is what is told, with all backends.
+// publishedBackends returns the published state with all backends.
 func (p *storedTarget) publishedBackends() published {
 	if !p.complete {
 		p.published.backends, p.complete = p.target.desiredBackends(), true
@@ -61,8 +62,7 @@ func (p *storedTarget) publishedBackends() published {
 	return p.published
 }
 
-// Put posts what is known of a target now. It costs little when that is what was known, or while
-// nobody has ever asked to follow it.
+// Put stores a target. It is cheap if nothing changed, or as long as no client has subscribed.
 func (b *Store) Put(t Target) {
 	if b == nil {
 		return
@@ -89,7 +89,7 @@ func (b *Store) Put(t Target) {
 	}
 	changed = changed || held != old.held || t.Leading != b.leading
 	updated.portsDiffer, updated.held = t.portsDiffer(updated.published), held
-	t.Slices = nil // what they list is in told
+	t.Slices = nil // published has what they list
 	updated.target = t
 	*old, b.leading = updated, t.Leading
 	for i := range t.Sources {
@@ -102,7 +102,7 @@ func (b *Store) Put(t Target) {
 	}
 }
 
-// Remove takes a target away that is ours no more.
+// Remove removes a target that no longer exists for this writer.
 func (b *Store) Remove(namespace, service string) {
 	if b == nil {
 		return
@@ -121,8 +121,8 @@ func (b *Store) Remove(namespace, service string) {
 	b.broadcast()
 }
 
-// MarkSynced says that all targets that were there at the start have been put: from now on the
-// absence of one means something (rule R8).
+// MarkSynced records that every target that existed at the start has been put: from now on the absence
+// of a target has a meaning (rule R8).
 func (b *Store) MarkSynced() {
 	if b == nil {
 		return
@@ -135,15 +135,16 @@ func (b *Store) MarkSynced() {
 	}
 }
 
-// SyncState reports whether Synced was called, and returns a channel that is closed at the next change.
+// SyncState reports whether MarkSynced was called, and returns a channel that is closed at the next
+// change.
 func (b *Store) SyncState() (synced bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.synced, b.changed
 }
 
-// updateSets has the ledgers follow a target from what was told of it to what is. What was not told
-// has no state.
+// updateSets updates the delta sets from the old published state of a target to the new one. A state of
+// zero means not published.
 func (b *Store) updateSets(t *Target, was, is published) {
 	key := ServiceName{t.Namespace, t.Service}.groupKey()
 	entry := func(kind EntryKind, key string) *Entry {
@@ -197,7 +198,7 @@ func (b *Store) updateSets(t *Target, was, is published) {
 	})
 }
 
-// forEachSet calls f with the ledgers that there are.
+// forEachSet calls f with each delta set that exists.
 func (b *Store) forEachSet(f func(*deltaset.Set[*Entry])) {
 	for _, set := range []*deltaset.Set[*Entry]{b.grouped, b.individual} {
 		if set != nil {
@@ -206,8 +207,8 @@ func (b *Store) forEachSet(f func(*deltaset.Set[*Entry])) {
 	}
 }
 
-// mergeSorted walks along two sorted lists and calls f with what they have of each item: nil where
-// one of them has nothing.
+// mergeSorted iterates over two sorted lists and calls f with both items of each key: nil where a list
+// has none.
 func mergeSorted[T any](a, b []T, order func(T, T) int, f func(a, b *T)) {
 	for len(a)+len(b) > 0 {
 		switch {
@@ -229,15 +230,15 @@ func (b *Store) broadcast() {
 	b.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed at the next change of anything that is told. Take it
-// before Since, so that nothing falls in between.
+// Changed returns a channel that is closed at the next change of anything published. Call it before
+// Since, so that no change is missed in between.
 func (b *Store) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.changed
 }
 
-// Status is what the entries of a selection are worth.
+// Status is the writer's status for the entries of a filter.
 type Status struct {
 	Synced  bool
 	Leading bool
@@ -245,24 +246,24 @@ type Status struct {
 	Sources []SourceStatus // by name
 }
 
-// EqualStatus reports whether two statuses say the same.
+// EqualStatus reports whether two statuses are equal.
 func EqualStatus(a, b Status) bool {
 	return a.Synced == b.Synced && a.Leading == b.Leading && a.Held == b.Held && slices.Equal(a.Sources, b.Sources)
 }
 
-// Update is what leads a reader to the present. Before Synced there is nothing but the status.
+// Update is what a reader needs to be current. Before the initial sync it has only the status.
 type Update struct {
 	deltaset.Delta[*Entry]
 
 	Status Status
 }
 
-// ServiceName is that of a Service; without a Service it stands for a namespace.
+// ServiceName identifies a Service; without a Service it stands for a namespace.
 type ServiceName struct{ Namespace, Service string }
 
 func (n ServiceName) groupKey() string { return n.Namespace + "/" + n.Service }
 
-// SelectServices returns the selection of some Services; of all if none is named.
+// SelectServices returns the filter for some Services; for all of them if none is named.
 func SelectServices(services []ServiceName) deltaset.Filter {
 	if len(services) == 0 {
 		return nil
@@ -280,8 +281,8 @@ func SelectServices(services []ServiceName) deltaset.Filter {
 	}
 }
 
-// Since returns what leads a reader of a selection from a position to the present; nil: from
-// nothing. Gathered, an entry is a port with all of its addresses.
+// Since returns what brings a reader from a position to the current state; nil: from the beginning. If
+// grouped, an entry is a port with all of its addresses; otherwise it is one address.
 func (b *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped bool) Update {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -296,8 +297,8 @@ func (b *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped b
 	return u
 }
 
-// setFor returns a ledger. It is kept from the first time on: made anew it would number other
-// changes alike.
+// setFor returns a delta set, created at its first use. It is never recreated: a new set would use the
+// same revisions for other changes.
 func (b *Store) setFor(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
 	if *set == nil {
 		*set = deltaset.New[*Entry](b.instanceID+kind, b.window)
@@ -322,7 +323,7 @@ func (b *Store) status(filter deltaset.Filter) Status {
 	return s
 }
 
-// Revision is the number of changes that there were since somebody first asked to follow them.
+// Revision returns the number of changes since a client first subscribed.
 func (b *Store) Revision() (n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -332,8 +333,7 @@ func (b *Store) Revision() (n uint64) {
 	return n
 }
 
-// List returns the targets of a selection as they were last put, sorted by namespace and
-// name, and what they are worth.
+// List returns the summaries of the selected targets, sorted by namespace and name, and the status.
 func (b *Store) List(filter deltaset.Filter) ([]Summary, Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -349,7 +349,8 @@ func (b *Store) List(filter deltaset.Filter) ([]Summary, Status) {
 	return all, b.status(filter)
 }
 
-// Explain says why an address is, or is not, an endpoint of a Service; false: that is no target.
+// Explain explains why an address is or is not an endpoint of a Service; false: the Service is not a
+// target.
 func (b *Store) Explain(of ServiceName, address netip.Addr) (Explanation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

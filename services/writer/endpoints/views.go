@@ -11,25 +11,26 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// TargetView is a target with all of its addresses: what is decided of each, and what the slices list.
+// TargetView is a target with all of its addresses: what was decided about each, and what the slices
+// list.
 type TargetView struct {
 	Summary
 
 	Addresses     []AddressView // by address
-	WritesBlocked bool          // nothing may be written at all: its guards say why
-	PortsDiffer   bool          // some slice of a managed target lists other ports than are decided
+	WritesBlocked bool          // nothing may be written: its guards say why
+	PortsDiffer   bool          // a slice of a managed target lists other ports than decided
 
 	stored storedTarget
 }
 
-// AddressView is an address that somebody speaks of, or that the slices list.
+// AddressView is an address that a source or a slice lists.
 type AddressView struct {
 	Address netip.Addr
-	Desired *Backend // as it is to be listed; nil: it is not, or nothing is decided since the target is refused and does not follow its probes
-	Current *Backend // as the slices list it; nil: they do not
+	Desired *Backend // as decided; nil: not listed, or no decision since the target is rejected and does not follow its probes
+	Current *Backend // as the slices list it; nil: not listed
 }
 
-// InSync reports whether the slices list the address as is decided.
+// InSync reports whether the slices list the address as decided.
 func (e *AddressView) InSync() bool {
 	if e.Desired == nil || e.Current == nil {
 		return e.Desired == e.Current
@@ -37,11 +38,11 @@ func (e *AddressView) InSync() bool {
 	return *e.Desired == *e.Current
 }
 
-// Explain says of an address what Board.Explain would have said when the View was taken.
+// Explain returns what Store.Explain would have returned when the view was created.
 func (v *TargetView) Explain(address netip.Addr) Explanation { return v.stored.explain(address) }
 
-// Views returns the targets of a selection with all of their addresses, sorted by namespace and
-// name, and what they are worth. The loops wait only while their last words are copied.
+// Views returns the selected targets with all of their addresses, sorted by namespace and name, and the
+// status. It holds the lock only while it copies the last decisions.
 func (b *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
 	b.mu.Lock()
 	var all []TargetView
@@ -96,14 +97,14 @@ func (v *TargetView) fill() {
 	})
 }
 
-// withSourceName is a backend whose source has a name also where its slice has no label.
+// withSourceName returns a backend with the default source if its slice has no source label.
 func withSourceName(b Backend) *Backend {
 	b.Source = cmp.Or(b.Source, planner.DefaultSource)
 	return &b
 }
 
-// portsDiffer reports whether a slice with endpoints of a managed target lists other ports than
-// are told.
+// portsDiffer reports whether a slice with endpoints of a managed target lists other ports than the
+// published ones.
 func (t *Target) portsDiffer(published published) bool {
 	desired := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {

@@ -115,7 +115,7 @@ func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.Explai
 
 func encodeSourceReport(s *endpoints.SourceReport, now time.Time) *writerv1.SourceReport {
 	w := &writerv1.SourceReport{
-		Source: truncateName(s.Name), Status: encodeSourceStatus(s.SourceStatus), EverSynced: s.Heard,
+		Source: truncateName(s.Name), Status: encodeSourceStatus(s.SourceStatus), EverSynced: s.EverSynced,
 		Observation: s.Observation, ObservationAge: ageOf(s.ObservedAt, now),
 	}
 	if m := s.Member; m != nil {

@@ -241,7 +241,7 @@ var stateText = [...]string{
 func (m *pageModel) describeReport(w *endpoints.SourceReport) string {
 	said := "source " + w.Name + ": "
 	switch {
-	case !w.Heard:
+	case !w.EverSynced:
 		return statuspage.SafeText(said + "not heard since this writer started")
 	case w.Member == nil:
 		said += "does not list it"
