@@ -61,7 +61,7 @@ func encodeBackend(b *endpoints.Backend) *writerv1.Backend {
 func encodeStatus(s endpoints.Status) *writerv1.WriterStatus {
 	w := &writerv1.WriterStatus{Leading: s.Leading, Held: uint32(s.Held)}
 	if !s.Synced {
-		w.Reason = "this writer has not decided yet on all targets that there were when it started"
+		w.Reason = "initial sync incomplete: not every target has a decision yet"
 	}
 	for _, source := range s.Sources[:min(len(s.Sources), writerv1.MaxSources)] {
 		w.Sources = append(w.Sources, encodeSourceStatus(source))
@@ -125,7 +125,7 @@ func encodeSourceReport(s *endpoints.SourceReport, now time.Time) *writerv1.Sour
 	return w
 }
 
-// ageOf and until are durations on the wire, where none is negative; nil: of no time.
+// ageOf and timeUntil return durations as sent, which are never negative; nil: no time.
 func ageOf(t, now time.Time) *durationpb.Duration {
 	if t.IsZero() {
 		return nil

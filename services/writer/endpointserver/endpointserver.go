@@ -1,7 +1,6 @@
-// Package endpointserver is the writer's gRPC service: it tells each client the endpoints that
-// it asks for, and operators why they are as they are. It promises what slicefeed.writer.v1 says
-// of a server. It refuses to know how endpoints are decided on, and who is allowed: both
-// are handed in.
+// Package endpointserver implements the writer's gRPC service: it streams to each client the endpoints
+// that it requests, and explains them to operators. It guarantees what slicefeed.writer.v1 requires of
+// a server. It does not decide about endpoints or permissions: both are passed in.
 package endpointserver
 
 import (
@@ -18,23 +17,23 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-// Client is who calls.
+// Client identifies a caller.
 type Client struct {
-	Name     string // its SAN; streams are counted by it
-	Operator bool   // may see why, and what is held back
+	Name     string // its SAN; streams are limited per name
+	Operator bool   // may see guards and explanations
 }
 
-// Config is what a server needs. Streams has a default, the rest is mandatory.
+// Config is what a server needs. Streams has a default, everything else is required.
 type Config struct {
 	Store    *endpoints.Store
-	Identify func(context.Context) (Client, error) // who calls; the error is told to the client
-	Health   *health.Server                        // told SERVING from the first synced state on
+	Identify func(context.Context) (Client, error) // returns the caller; the error is sent to the client
+	Health   *health.Server                        // SERVING from the first synced state on
 	Metrics  *stream.Metrics
 
-	Streams int // of one client at a time; 0: 64
+	Streams int // concurrent streams per client; 0: 64
 }
 
-// Server is the service.
+// Server implements the service.
 type Server struct {
 	writerv1.UnimplementedWriterServiceServer
 
@@ -42,7 +41,7 @@ type Server struct {
 	streams *stream.Streams
 }
 
-// New returns the service. Until its board is synced it is NOT_SERVING.
+// New returns the service. It is NOT_SERVING until its store is synced.
 func New(cfg Config) *Server {
 	return &Server{cfg: cfg, streams: stream.New(stream.Config{
 		Service: writerv1.WriterService_ServiceDesc.ServiceName,
@@ -50,14 +49,15 @@ func New(cfg Config) *Server {
 	})}
 }
 
-// Run tells health when there is something to tell, and ends all streams when ctx is done.
+// Run sets the health status to SERVING once the store is synced, and ends all streams when ctx is
+// done.
 func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Store.SyncState) }
 
-// Stop reports NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New
-// ones are refused from then on. It may be called more than once.
+// Stop sets NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New ones are
+// rejected from then on. It may be called more than once.
 func (s *Server) Stop() { s.streams.Stop() }
 
-// ListTargets returns the targets selected, and to operators what is held back.
+// ListTargets returns the selected targets, and to operators their guards.
 func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsRequest) (*writerv1.ListTargetsResponse, error) {
 	if err := req.Validate(); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -79,7 +79,7 @@ func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsReque
 	return list, nil
 }
 
-// ExplainEndpoint says to operators why an address is, or is not, an endpoint.
+// ExplainEndpoint explains to operators why an address is or is not an endpoint.
 func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpointRequest) (*writerv1.ExplainEndpointResponse, error) {
 	if err := req.Validate(); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -89,12 +89,12 @@ func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpo
 		return nil, err
 	}
 	if !client.Operator {
-		return nil, status.Error(codes.PermissionDenied, "explanations are for clients with the role of operator")
+		return nil, status.Error(codes.PermissionDenied, "explanations require role operator")
 	}
 	of := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
 	e, known := s.cfg.Store.Explain(of, netip.MustParseAddr(req.GetAddress()).Unmap()) // it has been validated
 	if !known {
-		return nil, status.Errorf(codes.NotFound, "%s/%s is no target of this writer: does the Service bear its class, and is its namespace watched?", of.Namespace, of.Service)
+		return nil, status.Errorf(codes.NotFound, "%s/%s is not a target of this writer; check the class label of the Service, and that its namespace is watched", of.Namespace, of.Service)
 	}
 	return encodeExplanation(&e, time.Now()), nil
 }

@@ -91,7 +91,7 @@ func TestListsGuardsToOperatorsOnly(t *testing.T) {
 		want(t, "targets", names, []string{"web/a", "web/b"})
 		want(t, "ready", l.GetTargets()[1].GetReady(), uint32(2))
 		want(t, "held back", l.GetStatus().GetHeld(), uint32(1))
-		want(t, "source", l.GetStatus().GetSources()[0].GetReason(), "its link is down")
+		want(t, "source", l.GetStatus().GetSources()[0].GetReason(), "link down")
 
 		l, err = list("operator", &writerv1.ServiceSelector{Namespace: "web", Service: "a"})
 		if err != nil || len(l.GetTargets()) != 1 {

@@ -22,23 +22,24 @@ import (
 // ListenerConfig is what the listener of the service needs.
 type ListenerConfig struct {
 	Files      link.Files // certificate and key of the listener, CAs of its clients
-	Clients    string     // file with the list of those who may call
+	Clients    string     // file with the list of allowed clients
 	Store      *endpoints.Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Listener is the service behind mutual TLS, with gRPC health and reflection.
+// Listener serves the service over mutual TLS, with gRPC health and reflection.
 type Listener struct {
 	link   *link.Server
 	server *Server
 	health *health.Server
 }
 
-// listenerLinkName is that of this listener in metrics and logs. No source can have it, because of the slash.
+// listenerLinkName is the link name of this listener in metrics and logs. The slash keeps it distinct
+// from every source name.
 const listenerLinkName = "listener/endpoints"
 
-// NewListener reads the files. Bad or missing ones are an error that names them all.
+// NewListener reads the files. It reports all missing and invalid ones in one error.
 func NewListener(cfg ListenerConfig) (*Listener, error) {
 	end, err := link.NewServer(link.Config{
 		Component: "writer", Name: listenerLinkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
@@ -69,15 +70,15 @@ func (d *Listener) Run(ctx context.Context, on net.Listener) error {
 	return g.Wait()
 }
 
-// identifyClient finds in a call what the link's list of clients grants. A view of nodes means nothing
-// here; to ignore it would be to ignore what was meant as a restriction.
+// identifyClient returns the caller that the link's client list grants access to. A view of nodes has
+// no meaning here; ignoring it would ignore an intended restriction.
 func identifyClient(ctx context.Context) (Client, error) {
 	grant, ok := link.GrantFrom(ctx)
 	switch {
 	case !ok:
-		return Client{}, status.Error(codes.PermissionDenied, "this client is not allowed")
+		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
 	case !grant.View.NodeSelector.Empty() || len(grant.View.Labels) > 0:
-		return Client{}, status.Error(codes.PermissionDenied, "the list of clients gives this one a view of nodes, which a writer has none of: remove it there")
+		return Client{}, status.Error(codes.PermissionDenied, "the client list gives this client a view of nodes, which a writer does not have; remove it")
 	}
 	return Client{Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator}, nil
 }

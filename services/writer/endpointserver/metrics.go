@@ -7,7 +7,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-// NewMetrics registers the metrics of a server that tells what is on the board.
+// NewMetrics registers the metrics of a server for this store.
 func NewMetrics(reg prometheus.Registerer, store *endpoints.Store) *stream.Metrics {
 	return stream.NewMetrics(reg, "writer", "WatchEndpoints", store.Revision)
 }

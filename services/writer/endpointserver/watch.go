@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-// WatchEndpoints streams the entries selected.
+// WatchEndpoints streams the selected entries.
 func (s *Server) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.ServerStreamingServer[writerv1.WatchEndpointsResponse]) error {
 	if err := req.Validate(); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -53,28 +53,28 @@ func resumePosition(req *writerv1.WatchEndpointsRequest) *deltaset.Position {
 	}
 }
 
-// endpointReader is one client: what it is told of, the position that it was led to, and what it was
-// told that it is worth.
+// endpointReader is the state of one stream: what it selects, the position that the client has reached,
+// and the status it was sent last.
 type endpointReader struct {
 	store             *endpoints.Store
 	filter            deltaset.Filter
 	groupByPort       bool
 	position          *deltaset.Position
 	sentStatus        endpoints.Status
-	heartbeatInterval time.Duration // to be stated; 0: it has been
+	heartbeatInterval time.Duration // to send with the next message; 0: sent already
 
 	pending endpoints.Update
 }
 
-// Changed is that of the board.
+// Changed is the change signal of the store.
 func (r *endpointReader) Changed() <-chan struct{} { return r.store.Changed() }
 
-// Next looks up what the client lacks.
+// Next returns the message that brings the client up to date.
 func (r *endpointReader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.WatchEndpointsResponse]]) {
 	r.pending = r.store.Since(r.position, r.filter, r.groupByPort)
 	kind := messageKind(r.pending, r.sentStatus)
 	if kind == stream.Heartbeat && r.pending.Status.Synced {
-		r.advance() // what others are told of has changed: that must not push this one out of the window
+		r.advance() // unselected entries have changed: that must not push this client out of the window
 	}
 	return kind, func(yield func(*stream.Message[writerv1.WatchEndpointsResponse]) bool) {
 		for chunk := range stream.Chunks(r.pending.Removed, r.pending.Upserts, encodeEntry) {
@@ -98,7 +98,7 @@ func (r *endpointReader) Next() (stream.Kind, iter.Seq[*stream.Message[writerv1.
 	}
 }
 
-// Sent leads the client on.
+// Sent advances the position after the message was sent.
 func (r *endpointReader) Sent() {
 	if r.pending.Status.Synced {
 		r.advance()
@@ -107,7 +107,7 @@ func (r *endpointReader) Sent() {
 }
 
 func (r *endpointReader) advance() {
-	position := r.pending.At // not a pointer into the update: that would keep all of it
+	position := r.pending.At // a copy, because a pointer would keep the whole update alive
 	r.position = &position
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// sourceSection says what the sources are worth, and names those that are not believed.
+// sourceSection shows the status of the sources, and returns the names of those that are not trusted.
 func (m *pageModel) sourceSection() (s statuspage.Section, untrusted []string) {
 	s = statuspage.Section{Title: "Sources"}
-	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "saw its cluster", "last observation", "why"}}
+	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "membership synced", "last observation", "reason"}}
 	for i := range m.Sources {
 		row := m.sourceRow(&m.Sources[i])
 		if row[1].Severity == statuspage.Error {
@@ -40,21 +40,21 @@ func (m *pageModel) sourceSection() (s statuspage.Section, untrusted []string) {
 
 func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 	status := endpoints.NewSourceStatus(s)
-	trust := statuspage.Line{Severity: statuspage.OK, Text: "believed"}
-	word, observed := "never", "none yet"
+	trust := statuspage.Line{Severity: statuspage.OK, Text: "trusted"}
+	membership, observed := "never", "none yet"
 	if !s.MembershipSyncedAt.IsZero() {
-		word = statuspage.FormatAge(m.At, s.MembershipSyncedAt) + " ago"
+		membership = statuspage.FormatAge(m.At, s.MembershipSyncedAt) + " ago"
 	}
 	if s.Observation > 0 {
 		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.FormatAge(m.At, s.ObservationReceivedAt))
 	}
 	var reasons []string
 	if status.Reason != "" {
-		trust = statuspage.Line{Severity: statuspage.Warning, Text: "in doubt"}
+		trust = statuspage.Line{Severity: statuspage.Warning, Text: "warning"}
 		reasons = append(reasons, status.Reason)
 	}
 	if !status.Connected {
-		trust = statuspage.Line{Severity: statuspage.Error, Text: "not heard"}
+		trust = statuspage.Line{Severity: statuspage.Error, Text: "disconnected"}
 	}
 	ignoring := 0
 	for i := range m.Services {
@@ -65,35 +65,35 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 		}
 	}
 	if ignoring > 0 {
-		trust = statuspage.Line{Severity: statuspage.Error, Text: "not believed"}
-		reasons = append(reasons, fmt.Sprintf("its word changes nothing at present for %s here", statuspage.FormatCount(ignoring, "Service", "Services")))
+		trust = statuspage.Line{Severity: statuspage.Error, Text: "not trusted"}
+		reasons = append(reasons, fmt.Sprintf("ignored by %s", statuspage.FormatCount(ignoring, "Service", "Services")))
 	}
 	return []statuspage.Line{
 		{Text: statuspage.SafeText(s.Source)},
 		trust,
 		{Text: strconv.Itoa(len(s.Members))},
-		{Text: word},
+		{Text: membership},
 		{Text: observed},
 		{Text: statuspage.SafeText(strings.Join(reasons, "; "))},
 	}
 }
 
-// writeSection are the last ones, with what they changed and why.
+// writeSection shows the last writes, with their changes and reasons.
 func (m *pageModel) writeSection() statuspage.Section {
 	s := statuspage.Section{Title: "Last writes"}
 	if m.DryRun {
-		s.Title = "Last writes, rehearsed and not sent"
+		s.Title = "Last writes (dry run, not sent)"
 	}
 	switch {
 	case len(m.Writes) > 0:
 	case m.DryRun:
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer would have written nothing%s since it started.", m.filterSuffix())}
-	case m.Filter != "": // it remembers the last writes only, and may have made others
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no write%s.", m.filterSuffix())}
+		s.Lines = []statuspage.Line{statuspage.Linef("No writes%s since start.", m.filterSuffix())}
+	case m.Filter != "": // only the last writes are recorded: there may have been others
+		s.Lines = []statuspage.Line{statuspage.Linef("No recorded writes%s.", m.filterSuffix())}
 	case m.Leading:
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer has written nothing since it started.")}
+		s.Lines = []statuspage.Line{statuspage.Linef("No writes since start.")}
 	default:
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer has written nothing since it started: the page of the one that leads has the last writes.")}
+		s.Lines = []statuspage.Line{statuspage.Linef("No writes since start; the leader's page has the last writes.")}
 	}
 	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
 		s.Items = append(s.Items, m.writeItem(&m.Writes[i]))
@@ -103,7 +103,7 @@ func (m *pageModel) writeSection() statuspage.Section {
 	return s
 }
 
-// filterSuffix names the Service that was asked for, if one was.
+// filterSuffix names the filter, if there is one.
 func (m *pageModel) filterSuffix() string {
 	if m.Filter == "" {
 		return ""
@@ -111,14 +111,14 @@ func (m *pageModel) filterSuffix() string {
 	return " for " + statuspage.SafeText(m.Filter)
 }
 
-// maxExpandedAge is how old the last write may be to be shown unfolded: it may be what somebody came for.
+// maxExpandedAge is the age up to which the last write is shown expanded.
 const maxExpandedAge = 15 * time.Minute
 
 func describeEarlier(n int) string {
 	if n <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d earlier ones are left out.", n)
+	return fmt.Sprintf("%d earlier ones omitted.", n)
 }
 
 var pastTense = map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
@@ -131,12 +131,12 @@ func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 	if w.Result != "ok" {
 		i.Summary = statuspage.Line{Severity: statuspage.Error, Text: statuspage.SafeText(w.Verb + " " + w.Result)}
 		if w.Result == "conflict" || w.Result == "throttled" {
-			i.Summary.Severity = statuspage.Warning // it is tried again at once, or when the API server wants it
+			i.Summary.Severity = statuspage.Warning // retried immediately, or when the API server allows
 		}
 		if w.Attempts > 1 {
 			i.Summary.Text += fmt.Sprintf(", %d times", w.Attempts)
 		}
-		i.Lines = append(i.Lines, statuspage.Line{Severity: i.Summary.Severity, Text: "The API server says: " + statuspage.SafeText(w.Message)})
+		i.Lines = append(i.Lines, statuspage.Line{Severity: i.Summary.Severity, Text: "API server: " + statuspage.SafeText(w.Message)})
 	}
 	counts := map[string]int{}
 	for n := range w.Changes {
@@ -158,18 +158,18 @@ func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 		i.Summary.Text += ", no endpoint changed"
 	}
 	if w.OmittedChanges > 0 {
-		i.Omitted = fmt.Sprintf("%d more changes are left out.", w.OmittedChanges)
+		i.Omitted = fmt.Sprintf("%d more changes omitted.", w.OmittedChanges)
 	}
 	return i
 }
 
-// eventSection are the last Events.
+// eventSection shows the last Events.
 func (m *pageModel) eventSection() statuspage.Section {
 	s := statuspage.Section{Title: "Recent events"}
 	if len(m.Events) == 0 {
-		s.Lines = []statuspage.Line{statuspage.Linef("This writer has told no Event since it started.")}
+		s.Lines = []statuspage.Line{statuspage.Linef("No Events since start.")}
 		if m.Filter != "" {
-			s.Lines = []statuspage.Line{statuspage.Linef("This writer remembers no Event%s.", m.filterSuffix())}
+			s.Lines = []statuspage.Line{statuspage.Linef("No recorded Events%s.", m.filterSuffix())}
 		}
 	}
 	for i := range m.Events[:min(len(m.Events), maxHistory)] {

@@ -1,7 +1,7 @@
-// Package overview is what the writer shows people of itself: each Service, whether it is right and
-// why each of its endpoints is as it is, what its sources are worth, and what was written and told
-// of late. It promises to be bounded whatever there is, and to put the worst on top. It refuses to
-// say what nobody knows, and to know how it is shown.
+// Package overview builds the writer's status page: each Service, whether it is healthy and why each of
+// its endpoints is as it is, the status of the sources, and the last writes and Events. It guarantees a
+// bounded size and lists problems first. It does not decide anything, and does not know how the page is
+// rendered.
 package overview
 
 import (
@@ -17,18 +17,19 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// Config is what the overview is made from.
+// Config is what the page is built from.
 type Config struct {
 	Store    *endpoints.Store
 	History  *history.Log
 	Sources  func() []subscriber.Snapshot
 	Leading  func() bool
-	Holder   func() string // who holds the Lease, as far as is known; nil: there is no Lease, and nothing is sent
+	Holder   func() string // the known holder of the Lease; nil: dry run, without a Lease
 	Version  string
-	Instance string // which replica this is
+	Instance string // name of this replica
 }
 
-// Page looks around. Asked is NAMESPACE/SERVICE, to see that one alone, NAMESPACE/, or empty.
+// Page builds the status page. The filter is NAMESPACE/SERVICE for one Service, NAMESPACE/ for a
+// namespace, or empty.
 func (c Config) Page(at time.Time, filter string) statuspage.Page {
 	m := pageModel{
 		At: at, Version: c.Version, Instance: c.Instance, Leading: c.Leading(), DryRun: c.Holder == nil, Filter: filter, Sources: c.Sources(),
@@ -50,15 +51,15 @@ func (c Config) Page(at time.Time, filter string) statuspage.Page {
 	return m.Page()
 }
 
-// pageModel is what there is to show at a moment.
+// pageModel is the content of a page.
 type pageModel struct {
 	At       time.Time
 	Version  string
-	Instance string // which replica this is
+	Instance string // name of this replica
 	Leading  bool
-	Holder   string // who holds the Lease; empty: not known
-	DryRun   bool   // what is decided is never sent
-	Filter   string // NAMESPACE/SERVICE, the only one that is shown; empty: all
+	Holder   string // holder of the Lease; empty: unknown
+	DryRun   bool   // decisions are never sent
+	Filter   string // NAMESPACE/SERVICE or NAMESPACE/; empty: all
 
 	Services []endpoints.TargetView
 	Status   endpoints.Status
@@ -67,116 +68,108 @@ type pageModel struct {
 	Events   []history.Event       // newest first
 }
 
-// What a page shows at most. Beyond that it says how much is left out.
+// Limits of a page. It states how much is omitted.
 const (
 	maxRows      = 1000    // Services
 	maxAddresses = 100     // of a Service
 	maxReports   = 4       // of an address
 	maxGuards    = 20      // of a Service
-	maxExpanded  = 5       // Services that are unfolded, and addresses of each
+	maxExpanded  = 5       // expanded Services, and expanded addresses of each
 	maxHistory   = 20      // writes, and Events
 	maxDetails   = 4 << 20 // bytes of the Services' details
 )
 
-// Page is the model as it is shown: the same each time.
+// Page renders the model; equal models give equal pages.
 func (m *pageModel) Page() statuspage.Page {
-	rows, wrong, looks := m.serviceRows()
+	rows, unhealthy, warnings := m.serviceRows()
 	sources, untrusted := m.sourceSection()
 	p := statuspage.Page{
 		Component: "slicefeed-writer", Version: statuspage.SafeText(m.Version), Instance: statuspage.SafeText(m.Instance), At: m.At, Filter: statuspage.SafeText(m.Filter),
-		Summary: m.headline(len(rows), wrong, looks, untrusted), Lines: m.roleLines(),
+		Summary: m.headline(len(rows), unhealthy, warnings, untrusted), Lines: m.roleLines(),
 		Sections: []statuspage.Section{m.serviceSection(rows), sources, m.writeSection(), m.eventSection()},
 	}
 	return p
 }
 
-// headline says in a sentence whether all is well.
-func (m *pageModel) headline(total, wrong, looks int, untrusted []string) statuspage.Line {
-	is := statuspage.Line{Severity: statuspage.OK}
-	var said []string
-	if wrong > 0 {
-		is.Severity = statuspage.Error
-		said = append(said, fmt.Sprintf("%d of %s wrong", wrong, areServices(wrong, total)))
+// headline summarizes the page in one line.
+func (m *pageModel) headline(total, unhealthy, warnings int, untrusted []string) statuspage.Line {
+	line := statuspage.Line{Severity: statuspage.OK}
+	var parts []string
+	if unhealthy > 0 {
+		line.Severity = statuspage.Error
+		parts = append(parts, fmt.Sprintf("%d of %s unhealthy", unhealthy, statuspage.FormatCount(total, "Service", "Services")))
 	}
-	if looks > 0 {
-		is.Severity = statuspage.MoreSevere(is.Severity, statuspage.Warning)
-		said = append(said, fmt.Sprintf("%d to look at", looks))
+	if warnings > 0 {
+		line.Severity = statuspage.MoreSevere(line.Severity, statuspage.Warning)
+		parts = append(parts, fmt.Sprintf("%d with warnings", warnings))
 	}
 	if n := m.Status.Held; n > 0 {
-		said = append(said, statuspage.FormatCount(n, "change", "changes")+" held back")
+		parts = append(parts, statuspage.FormatCount(n, "change", "changes")+" held by guards")
 	}
 	for _, name := range untrusted {
-		is.Severity = statuspage.Error
-		said = append(said, "source "+name+" is not believed")
+		line.Severity = statuspage.Error
+		parts = append(parts, "source "+name+" is not trusted")
 	}
 	switch {
-	case len(said) > 0:
-		is.Text = strings.ToUpper(said[0][:1]) + strings.Join(said, ", ")[1:] + "."
+	case len(parts) > 0:
+		line.Text = strings.ToUpper(parts[0][:1]) + strings.Join(parts, ", ")[1:] + "."
 	case total == 0 && m.Filter != "":
-		is = statuspage.Line{Severity: statuspage.Warning, Text: "There is no such Service here."}
+		line = statuspage.Line{Severity: statuspage.Warning, Text: "No such target."}
 	case total == 0:
-		is = statuspage.Line{Severity: statuspage.Warning, Text: "There is no Service to keep."}
+		line = statuspage.Line{Severity: statuspage.Warning, Text: "No targets."}
 	case total == 1:
-		is.Text = "The one Service is right."
+		line.Text = "Service healthy."
 	default:
-		is.Text = fmt.Sprintf("All %d Services are right.", total)
+		line.Text = fmt.Sprintf("All %d Services healthy.", total)
 	}
-	return is
+	return line
 }
 
-func areServices(n, total int) string {
-	of := statuspage.FormatCount(total, "Service", "Services")
-	if n == 1 {
-		return of + " is"
-	}
-	return of + " are"
-}
-
-// roleLines says what this writer's word is worth.
+// roleLines states whether this writer leads, and whether its initial sync is complete.
 func (m *pageModel) roleLines() []statuspage.Line {
 	var all []statuspage.Line
 	switch {
 	case m.DryRun:
-		all = append(all, statuspage.Linef("This writer only rehearses: what it decides is sent to nobody."))
+		all = append(all, statuspage.Linef("Dry run: nothing is written."))
 	case m.Leading:
-		all = append(all, statuspage.Linef("This writer leads: what it decides it writes."))
+		all = append(all, statuspage.Linef("Leader: decisions are written."))
 	default:
-		all = append(all, statuspage.Linef("This writer stands by: it decides, and %s writes. Its own page says more.",
-			statuspage.SafeText(cmp.Or(m.Holder, "whoever holds the Lease"))))
+		all = append(all, statuspage.Linef("Standby: %s writes; see its status page.",
+			statuspage.SafeText(cmp.Or(m.Holder, "the leader"))))
 	}
 	if !m.Status.Synced {
 		all = append(all, statuspage.Line{
 			Severity: statuspage.Warning,
-			Text:     "It has not decided yet on all Services that there were when it started: that one is absent here means nothing.",
+			Text:     "Initial sync incomplete: Services may be missing.",
 		})
 	}
 	return all
 }
 
-// serviceSection is each Service with its details as long as there is room for them.
+// serviceSection lists each Service, with its details as long as the size limit allows.
 func (m *pageModel) serviceSection(rows []serviceRow) statuspage.Section {
 	s := statuspage.Section{Title: "Services"}
 	if len(rows) == 0 {
-		text := "None bears this writer's class, or no cache has been filled yet."
+		text := "No Service has this writer's class, or caches are not synced."
 		if m.Filter != "" {
-			text = "This writer has no such Service: does it bear its class, and is its namespace watched?"
+			text = "No such target. Check the class label of the Service, and that its namespace is watched."
 		}
 		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
 	}
-	room := statuspage.Budget{Bytes: maxDetails}
-	folded := 0
+	budget := statuspage.Budget{Bytes: maxDetails}
+	withoutDetails := 0
 	for nth := range rows[:min(len(rows), maxRows)] {
 		item := rows[nth].item
-		if room.Bytes > 0 {
-			if whole := m.serviceItem(&rows[nth], nth); room.Reserve(&whole) {
-				item = whole
+		if budget.Bytes > 0 {
+			if detailed := m.serviceItem(&rows[nth], nth); budget.Reserve(&detailed) {
+				item = detailed
 			}
 		}
 		if !item.HasDetails() {
-			folded++
+			withoutDetails++
 		}
 		s.Items = append(s.Items, item)
 	}
-	s.Omitted = statuspage.DescribeOmitted(folded, len(rows)-len(s.Items), "Services")
+	s.Omitted = statuspage.DescribeOmitted(withoutDetails, len(rows)-len(s.Items), "Services")
 	return s
 }

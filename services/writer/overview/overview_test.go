@@ -46,7 +46,7 @@ func shop(service string, addresses ...string) endpoints.Target {
 		t.Input.Probes[a] = verdict.Probe{Health: verdict.Passing, Since: now.Add(-time.Minute)}
 		t.Input.Held = append(t.Input.Held, verdict.Held{Address: a, Conditions: ready, Source: "blue"})
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
-			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable, Reason: "feed blue: ready, probe: passing",
+			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable, Reason: "source blue: ready, probe: passing",
 		})
 	}
 	return t
@@ -88,11 +88,11 @@ func unhealthyTarget() endpoints.Target {
 	members, judged := t.Input.Sources[0].Members, t.Decision.Endpoints
 	t.Input.Held = t.Input.Held[:3]
 	t.Input.Probes[judged[1].Address] = verdict.Probe{Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)}
-	judged[1].Verdict, judged[1].Conditions, judged[1].Reason = verdict.Out, out, "feed blue: ready, probe: failing (connection refused)"
+	judged[1].Verdict, judged[1].Conditions, judged[1].Reason = verdict.Out, out, "source blue: ready, probe: failing (connection refused)"
 	members[2].State = verdict.Draining
-	judged[2].Verdict, judged[2].Rule, judged[2].Reason = verdict.Hold, verdict.RuleShrink, "feed blue: draining, probe: passing"
+	judged[2].Verdict, judged[2].Rule, judged[2].Reason = verdict.Hold, verdict.RuleShrink, "source blue: draining, probe: passing"
 	t.Input.Probes[judged[3].Address] = verdict.Probe{}
-	judged[3].Verdict, judged[3].Listed, judged[3].Reason = verdict.Hold, false, "feed blue: ready, probe: not judged yet"
+	judged[3].Verdict, judged[3].Listed, judged[3].Reason = verdict.Hold, false, "source blue: ready, probe: pending"
 	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now."}}
 	t.Decision.Wake = now.Add(25 * time.Second)
 	return t
@@ -106,7 +106,7 @@ func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 			{Field: "label a", New: "b"}, {Field: "endpoint 10.0.0.1", Old: "ready", New: "out", Reason: "probe: failing"}, {Field: "endpoint 10.0.0.9", Old: "ready"},
 		}},
 	}
-	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "Shrink", Note: "One stays for now."}}
+	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."}}
 	if diff := cmp.Diff(golden, renderText(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -115,38 +115,38 @@ func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 const golden = `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01 03:00:00 UTC
 
-ERROR  1 of 2 Services is wrong, 1 change held back.
-  This writer leads: what it decides it writes.
+ERROR  1 of 2 Services unhealthy, 1 change held by guards.
+  Leader: decisions are written.
 
 SERVICES
-ERROR  web/shop  1 address is not written as decided  2 ready, 0 draining, 1 out
-  Held back by the guard shrink, source blue, 1 address: One stays for now.
+ERROR  web/shop  1 address out of sync  2 ready, 0 draining, 1 not ready
+  Guard shrink (source blue) holds 1 address: One stays for now.
   ports: http 30080/TCP
-  decided again: by itself in 25s, at 03:00:25 UTC
-  ERROR  10.0.0.2  ready, to be out  worker-2 ready, probe failing
-  By the words of source and probe it is listed as out.
-  The probe fails: connection refused. Is there something that answers at this address, and may this writer reach it?
-  first witness: source blue: ready for 1h, as worker-2 (observation 7, heard of 2s ago)
-  second witness: probe: failing for 9s: connection refused; last passed 11s ago
-  rule: table: feed blue: ready, probe: failing (connection refused)
-  decided: out
-  in the slices: ready
-  WARN  10.0.0.4  not listed  worker-4 ready, not judged by a probe yet
-  WARN  10.0.0.3  ready, held back  worker-3 draining, probe passing
+  next decision: in 25s, at 03:00:25 UTC
+  ERROR  10.0.0.2  ready, desired not ready  worker-2 ready, probe failing
+  Listed as not ready by source and probe.
+  The probe fails: connection refused. Check the backend at this address and the network between writer and backend.
+  source: blue: ready for 1h, as worker-2 (observation 7, received 2s ago)
+  probe: failing for 9s: connection refused; last passed 11s ago
+  rule: table: source blue: ready, probe: failing (connection refused)
+  desired: not ready
+  current: ready
+  WARN  10.0.0.4  not listed  worker-4 ready, probe pending
+  WARN  10.0.0.3  ready, held  worker-3 draining, probe passing
   OK  10.0.0.1  ready  worker-1 ready, probe passing
-OK  web/mail  right  1 ready, 0 draining, 0 out
+OK  web/mail  healthy  1 ready, 0 draining, 0 not ready
 
 SOURCES
-source  trust  nodes  saw its cluster  last observation
-blue  believed  0  5s ago  #7, 2s ago
+source  trust  nodes  membership synced  last observation
+blue  trusted  0  5s ago  #7, 2s ago
 
 LAST WRITES
-ERROR  web/shop-1  update refused, 3 times  02:59:50, 10s ago
-  The API server says: quota
+ERROR  web/shop-1  update rejected, 3 times  02:59:50, 10s ago
+  API server: quota
   web/shop-1  updated -1 ~1  02:59:00, 1m ago
 
 RECENT EVENTS
-  web/shop  Shrink  02:00:00, 1h ago
+  web/shop  ShrinkLimited  02:00:00, 1h ago
 
 Show one in full: slicefeed-writer status NAME
 `
@@ -158,22 +158,22 @@ func TestListsUnhealthyServicesFirst(t *testing.T) {
 		above bool // a Service of which all is well
 		open  bool
 	}{
-		"all is well":       {func(*endpoints.Target) {}, "right", false, false},
-		"not written":       {func(t *endpoints.Target) { t.Input.Held = nil }, "1 address is not written as decided", true, true},
-		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "nothing is ready; written as decided", true, true},
-		"the fence":         {func(t *endpoints.Target) { t.Decision.Write = false }, "nothing may be written, see its guards", true, true},
+		"all is well":       {func(*endpoints.Target) {}, "healthy", false, false},
+		"not written":       {func(t *endpoints.Target) { t.Input.Held = nil }, "1 address out of sync", true, true},
+		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "no ready endpoints", true, true},
+		"the fence":         {func(t *endpoints.Target) { t.Decision.Write = false }, "writes blocked by a guard", true, true},
 		"held back": {func(t *endpoints.Target) {
 			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 2, Message: "Silence."}}
-		}, "2 held back; written as decided", true, true},
+		}, "2 held by guards", true, true},
 		"paused": {func(t *endpoints.Target) {
 			t.State, t.Slices = endpoints.Paused, nil
 		}, "paused, nothing is written; 1 address would change", true, true},
 		"refused": {func(t *endpoints.Target) {
 			t.State, t.Reason, t.Message = endpoints.Rejected, "ServiceHasSelector", "Remove the selector."
-		}, "refused: ServiceHasSelector; nothing is written", true, true},
+		}, "rejected: ServiceHasSelector; nothing is written", true, true},
 		"refused, and its endpoints follow their probes": {func(t *endpoints.Target) {
 			t.State, t.Reason, t.Message, t.FollowsProbes = endpoints.Rejected, "ServiceHasSelector", "Remove the selector.", true
-		}, "refused: ServiceHasSelector; nothing is added, its probes go on taking out dead endpoints", true, true},
+		}, "rejected: ServiceHasSelector; no endpoints are added, failing ones become not ready", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := shop("z", "10.0.0.1")
@@ -206,25 +206,25 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		alter func(*pageModel)
 		says  string
 	}{
-		"a standby":                         {func(m *pageModel) { m.Leading, m.Holder = false, "writer-2_y" }, "stands by: it decides, and writer-2_y writes."},
-		"a standby of nobody":               {func(m *pageModel) { m.Leading, m.Holder = false, "" }, "stands by: it decides, and whoever holds the Lease writes."},
-		"a rehearsal":                       {func(m *pageModel) { m.DryRun = true }, "only rehearses"},
-		"before the start":                  {func(m *pageModel) { m.Status.Synced = false }, "It has not decided yet on all Services"},
-		"no Services":                       {func(m *pageModel) { m.Services = nil }, "None bears this writer's class"},
-		"a Service of no name":              {func(m *pageModel) { m.Services, m.Filter = nil, "web/x" }, "This writer has no such Service"},
-		"writes of a Service that has none": {func(m *pageModel) { m.Writes, m.Filter = nil, "web/nope" }, "This writer remembers no write for web/nope."},
-		"Events of a Service that has none": {func(m *pageModel) { m.Events, m.Filter = nil, "web/nope" }, "This writer remembers no Event for web/nope."},
-		"no write at all":                   {func(m *pageModel) { m.Writes = nil }, "This writer has written nothing since it started."},
-		"a rehearsal without a write":       {func(m *pageModel) { m.DryRun, m.Writes = true, nil }, "This writer would have written nothing since it started."},
-		"a rehearsal's writes":              {func(m *pageModel) { m.DryRun = true }, "REHEARSED AND NOT SENT"},
-		"a silent source":                   {func(m *pageModel) { m.Sources[0].Connected = false }, "blue  not heard  0  5s ago  #7, 2s ago  its link is down"},
-		"a new source":                      {func(m *pageModel) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  not heard  0  never  none yet  not heard since this writer started"},
-		"one that doubts":                   {func(m *pageModel) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  in doubt  "},
+		"a standby":                         {func(m *pageModel) { m.Leading, m.Holder = false, "writer-2_y" }, "Standby: writer-2_y writes; see its status page."},
+		"a standby of nobody":               {func(m *pageModel) { m.Leading, m.Holder = false, "" }, "Standby: the leader writes; see its status page."},
+		"a rehearsal":                       {func(m *pageModel) { m.DryRun = true }, "Dry run: nothing is written."},
+		"before the start":                  {func(m *pageModel) { m.Status.Synced = false }, "Initial sync incomplete"},
+		"no Services":                       {func(m *pageModel) { m.Services = nil }, "No Service has this writer's class"},
+		"a Service of no name":              {func(m *pageModel) { m.Services, m.Filter = nil, "web/x" }, "No such target. Check the class label"},
+		"writes of a Service that has none": {func(m *pageModel) { m.Writes, m.Filter = nil, "web/nope" }, "No recorded writes for web/nope."},
+		"Events of a Service that has none": {func(m *pageModel) { m.Events, m.Filter = nil, "web/nope" }, "No recorded Events for web/nope."},
+		"no write at all":                   {func(m *pageModel) { m.Writes = nil }, "No writes since start."},
+		"a rehearsal without a write":       {func(m *pageModel) { m.DryRun, m.Writes = true, nil }, "No writes since start."},
+		"a rehearsal's writes":              {func(m *pageModel) { m.DryRun = true }, "LAST WRITES (DRY RUN, NOT SENT)"},
+		"a silent source":                   {func(m *pageModel) { m.Sources[0].Connected = false }, "blue  disconnected  0  5s ago  #7, 2s ago  link down"},
+		"a new source":                      {func(m *pageModel) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  disconnected  0  never  none yet  not synced since start"},
+		"one that doubts":                   {func(m *pageModel) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  warning  "},
 		"one not believed": {func(m *pageModel) {
 			b := endpoints.NewStore("life")
 			b.Put(ignoring)
 			m.Services, m.Status = b.Views(nil)
-		}, "its word changes nothing at present for 1 Service here"},
+		}, "ignored by 1 Service"},
 	} {
 		m := newPageModel(shop("shop", "10.0.0.1"))
 		c.alter(&m)
@@ -232,7 +232,7 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		if !strings.Contains(texts, c.says) {
 			t.Errorf("%s: no %q in:\n%s", name, c.says, texts)
 		}
-		if blind := strings.Contains(c.says, "not heard") || strings.Contains(c.says, "changes nothing"); blind && !strings.Contains(texts, "ERROR  Source blue is not believed.") && !strings.Contains(texts, ", source blue is not believed.") {
+		if blind := strings.Contains(c.says, "disconnected") || strings.Contains(c.says, "ignored by"); blind && !strings.Contains(texts, "ERROR  Source blue is not trusted.") && !strings.Contains(texts, ", source blue is not trusted.") {
 			t.Errorf("%s: not on top of:\n%s", name, texts)
 		}
 	}
@@ -312,9 +312,9 @@ func TestPageIsBounded(t *testing.T) {
 	}
 	texts := page.String()
 	for _, reports := range []string{
-		"30 of 1007 Services are wrong", "7 more Services omitted.", "80 earlier ones are left out.", "200 more addresses are left out", "30 more guards are left out", "57 more sources are left out",
+		"30 of 1007 Services unhealthy", "7 more Services omitted.", "80 earlier ones omitted.", "200 more addresses omitted", "30 more guards omitted", "57 more sources omitted",
 		" omitted. Select one to see them.",
-		"10.0.0.200</h3> <span class=\"summary error\">draining, to be ready", // whose turn by its address would be the 201st
+		"10.0.0.200</h3> <span class=\"summary error\">draining, desired ready", // whose turn by its address would be the 201st
 	} {
 		if !strings.Contains(texts, reports) {
 			t.Errorf("it does not say %q", reports)

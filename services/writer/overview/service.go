@@ -11,35 +11,35 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// serviceRow is a Service in a line.
+// serviceRow is one line of the Services section.
 type serviceRow struct {
 	item statuspage.Item
 	view *endpoints.TargetView
 }
 
-// serviceRows are all Services, the worst first.
-func (m *pageModel) serviceRows() (all []serviceRow, wrong, looks int) {
+// serviceRows returns all Services, the most severe first.
+func (m *pageModel) serviceRows() (all []serviceRow, unhealthy, warnings int) {
 	for i := range m.Services {
 		v := &m.Services[i]
 		name := statuspage.SafeText(v.Namespace + "/" + v.Service)
 		r := serviceRow{view: v, item: statuspage.Item{
-			Name: name, Filter: name, Summary: serviceStatus(v), Detail: fmt.Sprintf("%d ready, %d draining, %d out", v.Ready, v.Draining, v.NotReady),
+			Name: name, Filter: name, Summary: serviceStatus(v), Detail: fmt.Sprintf("%d ready, %d draining, %d not ready", v.Ready, v.Draining, v.NotReady),
 		}}
 		switch r.item.Summary.Severity {
 		case statuspage.Error:
-			wrong++
+			unhealthy++
 		case statuspage.Warning:
-			looks++
+			warnings++
 		}
 		all = append(all, r)
 	}
 	slices.SortStableFunc(all, func(a, b serviceRow) int {
 		return cmp.Compare(a.item.Summary.Severity.Rank(), b.item.Summary.Severity.Rank())
 	})
-	return all, wrong, looks
+	return all, unhealthy, warnings
 }
 
-// serviceStatus says whether a Service is right.
+// serviceStatus summarizes whether a Service is healthy.
 func serviceStatus(v *endpoints.TargetView) statuspage.Line {
 	differ, held := 0, 0
 	for i := range v.Addresses {
@@ -50,46 +50,46 @@ func serviceStatus(v *endpoints.TargetView) statuspage.Line {
 	for _, g := range v.Guards {
 		held += g.Held
 	}
-	wrong := func(format string, args ...any) statuspage.Line {
+	problem := func(format string, args ...any) statuspage.Line {
 		return statuspage.Line{Severity: statuspage.Error, Text: fmt.Sprintf(format, args...)}
 	}
-	look := func(format string, args ...any) statuspage.Line {
+	warn := func(format string, args ...any) statuspage.Line {
 		return statuspage.Line{Severity: statuspage.Warning, Text: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case v.State == endpoints.Rejected && v.FollowsProbes:
-		return wrong("refused: %s; nothing is added, its probes go on taking out dead endpoints", statuspage.SafeText(v.Reason))
+		return problem("rejected: %s; no endpoints are added, failing ones become not ready", statuspage.SafeText(v.Reason))
 	case v.State == endpoints.Rejected:
-		return wrong("refused: %s; nothing is written", statuspage.SafeText(v.Reason))
+		return problem("rejected: %s; nothing is written", statuspage.SafeText(v.Reason))
 	case v.State == endpoints.Paused && differ > 0:
-		return look("paused, nothing is written; %s would change", statuspage.FormatCount(differ, "address", "addresses"))
+		return warn("paused, nothing is written; %s would change", statuspage.FormatCount(differ, "address", "addresses"))
 	case v.State == endpoints.Paused:
-		return look("paused, nothing is written")
+		return warn("paused, nothing is written")
 	case v.WritesBlocked:
-		return wrong("nothing may be written, see its guards")
+		return problem("writes blocked by a guard")
 	case differ > 0:
-		return wrong("%s not written as decided", statuspage.FormatCount(differ, "address is", "addresses are"))
+		return problem("%s out of sync", statuspage.FormatCount(differ, "address", "addresses"))
 	case v.PortsDiffer:
-		return wrong("its slices list other ports than are decided")
+		return problem("slice ports out of sync")
 	case v.Ready == 0:
-		return wrong("nothing is ready; written as decided")
+		return problem("no ready endpoints")
 	case held > 0:
-		return look("%d held back; written as decided", held)
+		return warn("%d held by guards", held)
 	case len(v.Guards) > 0:
-		return look("a guard acts; written as decided")
+		return warn("guard active")
 	default:
-		return statuspage.Line{Severity: statuspage.OK, Text: "right"}
+		return statuspage.Line{Severity: statuspage.OK, Text: "healthy"}
 	}
 }
 
-// serviceItem is a Service with all that is known of it.
+// serviceItem returns a Service with all of its details.
 func (m *pageModel) serviceItem(r *serviceRow, nth int) statuspage.Item {
 	v, s := r.view, r.item
-	alone := len(m.Services) == 1
+	only := len(m.Services) == 1
 	if m.Filter == v.Namespace+"/"+v.Service {
-		s.Filter = "" // it is asked for already
+		s.Filter = "" // the page shows it alone already
 	}
-	s.Expanded = alone || s.Summary.Severity != statuspage.OK && nth < maxExpanded
+	s.Expanded = only || s.Summary.Severity != statuspage.OK && nth < maxExpanded
 	if v.Message != "" {
 		s.Lines = append(s.Lines, statuspage.Line{Text: statuspage.SafeText(v.Message)})
 	}
@@ -97,23 +97,23 @@ func (m *pageModel) serviceItem(r *serviceRow, nth int) statuspage.Item {
 		s.Lines = append(s.Lines, guardLine(&v.Guards[i]))
 	}
 	if n := len(v.Guards) - maxGuards; n > 0 {
-		s.Lines = append(s.Lines, statuspage.Linef("%d more guards are left out.", n))
+		s.Lines = append(s.Lines, statuspage.Linef("%d more guards omitted.", n))
 	}
 	if v.State == endpoints.Managed && len(v.Addresses) == 0 {
-		s.Lines = append(s.Lines, statuspage.Linef("No source lists an address for it: is its node selector, if it has one, as it should be?"))
+		s.Lines = append(s.Lines, statuspage.Linef("No source lists an address for this Service. Check its node selector."))
 	}
 	if len(v.Ports) > 0 {
 		s.Facts = append(s.Facts, newFact("ports", describePorts(v)))
 	}
 	if v.PortsDiffer {
-		s.Facts = append(s.Facts, statuspage.Fact{Name: "ports now", Values: []statuspage.Line{{Severity: statuspage.Error, Text: "its slices list others"}}})
+		s.Facts = append(s.Facts, statuspage.Fact{Name: "current ports", Values: []statuspage.Line{{Severity: statuspage.Error, Text: "slices list other ports"}}})
 	}
 	if !v.NextDecisionAt.IsZero() {
-		again := "by itself at once"
+		again := "now"
 		if in := v.NextDecisionAt.Sub(m.At); in > 0 {
-			again = "by itself in " + statuspage.FormatDuration(in) + ", at " + v.NextDecisionAt.UTC().Format("15:04:05 UTC")
+			again = "in " + statuspage.FormatDuration(in) + ", at " + v.NextDecisionAt.UTC().Format("15:04:05 UTC")
 		}
-		s.Facts = append(s.Facts, newFact("decided again", again))
+		s.Facts = append(s.Facts, newFact("next decision", again))
 	}
 	addresses := slices.Clone(v.Addresses)
 	slices.SortStableFunc(addresses, func(a, b endpoints.AddressView) int {
@@ -121,14 +121,14 @@ func (m *pageModel) serviceItem(r *serviceRow, nth int) statuspage.Item {
 	})
 	for i := range addresses[:min(len(addresses), maxAddresses)] {
 		a := m.addressItem(v, &addresses[i])
-		a.Expanded = s.Expanded && i < maxExpanded && (a.Summary.Severity == statuspage.Error || alone && a.Summary.Severity == statuspage.Warning)
+		a.Expanded = s.Expanded && i < maxExpanded && (a.Summary.Severity == statuspage.Error || only && a.Summary.Severity == statuspage.Warning)
 		s.Items = append(s.Items, a)
 	}
 	slices.SortStableFunc(s.Items, func(a, b statuspage.Item) int {
 		return cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank())
 	})
 	if n := len(addresses) - len(s.Items); n > 0 {
-		s.Omitted = fmt.Sprintf("%d more addresses are left out, none of them more urgent than these.", n)
+		s.Omitted = fmt.Sprintf("%d more addresses omitted, none more severe than these.", n)
 	}
 	return s
 }
@@ -146,14 +146,14 @@ func newFact(name, text string) statuspage.Fact {
 }
 
 func guardLine(g *verdict.Guard) statuspage.Line {
-	by := "Held back by the guard " + string(g.Rule)
+	name := "Guard " + string(g.Rule)
 	if g.Source != "" {
-		by += ", source " + statuspage.SafeText(g.Source)
+		name += " (source " + statuspage.SafeText(g.Source) + ")"
 	}
-	return statuspage.Line{Severity: statuspage.Warning, Text: by + ", " + statuspage.FormatCount(g.Held, "address", "addresses") + ": " + statuspage.SafeText(g.Message)}
+	return statuspage.Line{Severity: statuspage.Warning, Text: name + " holds " + statuspage.FormatCount(g.Held, "address", "addresses") + ": " + statuspage.SafeText(g.Message)}
 }
 
-// addressSeverity grades an address: a difference is wrong only where it should be written.
+// addressSeverity rates an address: a difference is an error only if it should have been written.
 func addressSeverity(v *endpoints.TargetView, e *endpoints.AddressView) statuspage.Severity {
 	switch {
 	case !e.InSync() && v.State == endpoints.Managed:
@@ -165,25 +165,25 @@ func addressSeverity(v *endpoints.TargetView, e *endpoints.AddressView) statuspa
 	}
 }
 
-// addressItem is the chain of one address, from the witnesses' words to the slices.
-func (m *pageModel) addressItem(v *endpoints.TargetView, addresses *endpoints.AddressView) statuspage.Item {
-	e := v.Explain(addresses.Address)
-	decided := describeBackend(addresses.Desired)
+// addressItem shows one address, from the reports of the sources to the slices.
+func (m *pageModel) addressItem(v *endpoints.TargetView, view *endpoints.AddressView) statuspage.Item {
+	e := v.Explain(view.Address)
+	desired := describeBackend(view.Desired)
 	if v.State == endpoints.Rejected && !v.FollowsProbes {
-		decided = "nothing"
+		desired = "nothing"
 	}
-	a := statuspage.Item{Name: e.Address.String(), Summary: statuspage.Line{Severity: addressSeverity(v, addresses), Text: describeBackend(addresses.Current)}}
+	a := statuspage.Item{Name: e.Address.String(), Summary: statuspage.Line{Severity: addressSeverity(v, view), Text: describeBackend(view.Current)}}
 	switch {
 	case a.Summary.Severity == statuspage.Error:
-		a.Summary.Text += ", to be " + decided
-	case v.State == endpoints.Paused && !addresses.InSync():
-		a.Summary.Text += ", would be " + decided
+		a.Summary.Text += ", desired " + desired
+	case v.State == endpoints.Paused && !view.InSync():
+		a.Summary.Text += ", would be " + desired
 	case e.Guard != nil:
-		a.Summary = statuspage.Line{Severity: statuspage.Warning, Text: a.Summary.Text + ", held back"}
+		a.Summary = statuspage.Line{Severity: statuspage.Warning, Text: a.Summary.Text + ", held"}
 	}
 	a.Lines = append(a.Lines, statuspage.Linef("%s", statuspage.SafeText(e.Conclusion)))
 	switch {
-	case e.Guard != nil && e.Advice == e.Guard.Message: // it is on the page already
+	case e.Guard != nil && e.Advice == e.Guard.Message: // the page shows it already
 	case e.Guard != nil:
 		a.Lines = append(a.Lines, guardLine(e.Guard))
 	}
@@ -191,89 +191,89 @@ func (m *pageModel) addressItem(v *endpoints.TargetView, addresses *endpoints.Ad
 		a.Lines = append(a.Lines, statuspage.Line{Severity: statuspage.Warning, Text: statuspage.SafeText(e.Advice)})
 	}
 	slices.SortStableFunc(e.Reports, func(x, y endpoints.SourceReport) int { return boolToInt(x.Member == nil) - boolToInt(y.Member == nil) })
-	reports := statuspage.Fact{Name: "first witness"}
+	reports := statuspage.Fact{Name: "source"}
 	for i := range e.Reports[:min(len(e.Reports), maxReports)] {
 		reports.Values = append(reports.Values, statuspage.Line{Text: m.describeReport(&e.Reports[i])})
 	}
 	if n := len(e.Reports) - maxReports; n > 0 {
-		reports.Values = append(reports.Values, statuspage.Linef("%d more sources are left out", n))
+		reports.Values = append(reports.Values, statuspage.Linef("%d more sources omitted", n))
 	}
 	if len(e.Reports) == 0 {
-		reports.Values = []statuspage.Line{statuspage.Linef("no source has a say")}
+		reports.Values = []statuspage.Line{statuspage.Linef("none")}
 	}
-	a.Facts = append(a.Facts, reports, newFact("second witness", "probe: "+m.describeProbe(e.Probe)))
+	a.Facts = append(a.Facts, reports, newFact("probe", m.describeProbe(e.Probe)))
 	if e.Endpoint.Rule != "" {
 		a.Facts = append(a.Facts, newFact("rule", string(e.Endpoint.Rule)+": "+statuspage.SafeText(e.Endpoint.Reason)))
 	}
-	name := "decided"
+	name := "desired"
 	if v.State == endpoints.Paused {
 		name = "would be"
 	}
-	a.Facts = append(a.Facts, newFact(name, decided), newFact("in the slices", describeBackend(addresses.Current)))
+	a.Facts = append(a.Facts, newFact(name, desired), newFact("current", describeBackend(view.Current)))
 	a.Detail = m.summarizeReports(&e)
 	return a
 }
 
-// summarizeReports is both witnesses' words in a few.
+// summarizeReports shortens report and probe status to a few words.
 func (m *pageModel) summarizeReports(e *endpoints.Explanation) string {
-	var said []string
+	var parts []string
 	for i := range e.Reports {
 		if w := &e.Reports[i]; w.Member != nil {
-			said = append(said, statuspage.SafeText(w.Member.Name)+" "+stateText[w.Member.State])
+			parts = append(parts, statuspage.SafeText(w.Member.Name)+" "+stateText[w.Member.State])
 			break
 		}
 	}
-	if len(said) == 0 {
-		said = append(said, "no source lists it")
+	if len(parts) == 0 {
+		parts = append(parts, "no source lists it")
 	}
 	if e.Probe != nil {
 		probe := map[verdict.Health]string{verdict.Passing: "probe passing", verdict.Failing: "probe failing"}[e.Probe.Health]
-		said = append(said, cmp.Or(probe, "not judged by a probe yet"))
+		parts = append(parts, cmp.Or(probe, "probe pending"))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
 var stateText = [...]string{
-	verdict.Unknown: "in a state unknown to this version", verdict.Ready: "ready", verdict.Draining: "draining", verdict.NotReady: "not ready",
+	verdict.Unknown: "in unknown state", verdict.Ready: "ready", verdict.Draining: "draining", verdict.NotReady: "not ready",
 }
 
-// describeReport is the first witness's word.
+// describeReport formats the report of one source.
 func (m *pageModel) describeReport(w *endpoints.SourceReport) string {
-	said := "source " + w.Name + ": "
+	text := w.Name + ": "
 	switch {
 	case !w.EverSynced:
-		return statuspage.SafeText(said + "not heard since this writer started")
+		return statuspage.SafeText(text + "not synced since start")
 	case w.Member == nil:
-		said += "does not list it"
+		text += "does not list it"
 	default:
-		said += stateText[w.Member.State] + " for " + statuspage.FormatAge(m.At, w.Member.Since) + ", as " + w.Member.Name
+		text += stateText[w.Member.State] + " for " + statuspage.FormatAge(m.At, w.Member.Since) + ", as " + w.Member.Name
 	}
 	if !w.ObservedAt.IsZero() {
-		said += fmt.Sprintf(" (observation %d, heard of %s ago)", w.Observation, statuspage.FormatAge(m.At, w.ObservedAt))
+		text += fmt.Sprintf(" (observation %d, received %s ago)", w.Observation, statuspage.FormatAge(m.At, w.ObservedAt))
 	}
 	if w.Reason != "" {
-		said += "; " + w.Reason
+		text += "; " + w.Reason
 	}
-	return statuspage.SafeText(said)
+	return statuspage.SafeText(text)
 }
 
-// describeProbe is the second witness's word.
+// describeProbe formats the probe status.
 func (m *pageModel) describeProbe(p *verdict.Probe) string {
 	if p == nil {
-		return "none: it is not probed"
+		return "not probed"
 	}
 	switch p.Health {
 	case verdict.Passing:
 		return "passing for " + statuspage.FormatAge(m.At, p.Since)
 	case verdict.Failing:
-		said := "failing for " + statuspage.FormatAge(m.At, p.Since)
+		text := "failing for " + statuspage.FormatAge(m.At, p.Since)
 		if p.Detail != "" {
-			said += ": " + p.Detail
+			text += ": " + p.Detail
 		}
 		if !p.Passed.IsZero() { // what passes now has passed since the last decision, too
-			said += "; last passed " + statuspage.FormatAge(m.At, p.Passed) + " ago"
+			text += "; last passed " + statuspage.FormatAge(m.At, p.Passed) + " ago"
 		}
-		return statuspage.SafeText(said)
+		return statuspage.SafeText(text)
 	default:
 		return "pending"
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// listEndpoints prints the endpoints of a Service, and what they are worth.
+// listEndpoints prints the endpoints of a Service, its guards and the status of its sources.
 func listEndpoints(ctx context.Context, q request) error {
 	of := []*writerv1.ServiceSelector{q.service}
 	targets, err := q.writer.ListTargets(ctx, &writerv1.ListTargetsRequest{Services: of})
 	if err != nil {
 		return err
 	}
-	if why := targets.GetStatus().GetReason(); why != "" {
-		return errors.New("the writer has no answer yet: " + display.Sanitize(why))
+	if reason := targets.GetStatus().GetReason(); reason != "" {
+		return errors.New("the writer is not ready: " + display.Sanitize(reason))
 	}
 	if len(targets.GetTargets()) != 1 {
-		return fmt.Errorf("%s/%s is no target of this writer: does the Service bear the label slicefeed.dev/class with this writer's class, and does the writer watch its namespace?",
+		return fmt.Errorf("%s/%s is not a target of this writer; check the label slicefeed.dev/class of the Service, and that the writer watches its namespace",
 			q.service.GetNamespace(), q.service.GetService())
 	}
 	set, err := currentSet(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, GroupByPort: true})
@@ -34,7 +34,7 @@ func listEndpoints(ctx context.Context, q request) error {
 	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading()))
 	fmt.Fprintf(q.out, "ports: %s\n\n", describePorts(target.GetTarget().GetPorts()))
 	printBackends(q.out, set)
-	fmt.Fprintf(q.out, "%d ready, %d draining, %d out\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
+	fmt.Fprintf(q.out, "%d ready, %d draining, %d not ready\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
 	printStatus(q.out, target, targets.GetStatus())
 	return nil
 }
@@ -59,14 +59,15 @@ func currentSet(ctx context.Context, writer writerv1.WriterServiceClient, req *w
 		set = append(set, m.GetUpserts()...)
 		if m.GetSynced() {
 			if len(set) != int(m.GetCount()) {
-				return nil, fmt.Errorf("the writer's answer is not whole: %d entries of %d", len(set), m.GetCount())
+				return nil, fmt.Errorf("incomplete response from the writer: want %d entries, got %d", m.GetCount(), len(set))
 			}
 			return set, nil
 		}
 	}
 }
 
-// printBackends prints the backends. They are the same for every port: what is decided on is an address.
+// printBackends prints the backends of the first port. Every port has the same ones, because decisions
+// are made per address.
 func printBackends(out io.Writer, set []*writerv1.Entry) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ADDRESS\tSTATE\tZONE\tSOURCE")
@@ -83,21 +84,21 @@ func printBackends(out io.Writer, set []*writerv1.Entry) {
 		}
 		break
 	}
-	_ = w.Flush() // what out refuses, it has refused before
+	_ = w.Flush() // earlier writes to out have failed as well
 	fmt.Fprintln(out)
 }
 
-// printStatus prints what holds back, and which sources do not speak. A source's silence that holds nothing
-// back is told too: it will.
+// printStatus prints what guards hold, and the sources that are not connected or not synced, even if no
+// guard is active yet.
 func printStatus(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
 	for _, g := range target.GetGuards() {
-		fmt.Fprintf(out, "\n%s\n", display.Wrap("held back by "+describeGuard(g)+": "+g.GetMessage(), textWidth, 2))
+		fmt.Fprintf(out, "\n%s\n", display.Wrap(describeGuard(g)+": "+g.GetMessage(), textWidth, 2))
 	}
 	if n := is.GetHeld(); n > 0 && len(target.GetGuards()) == 0 {
-		fmt.Fprintf(out, "\nheld back at present: %d; a client with the role of operator is told by what\n", n)
+		fmt.Fprintf(out, "\nchanges held by guards: %d; only clients with role operator see the guards\n", n)
 	}
 	if in := target.GetNextDecisionIn(); in != nil {
-		fmt.Fprintf(out, "decides again by itself in %s\n", formatAge(in))
+		fmt.Fprintf(out, "next decision in %s\n", formatAge(in))
 	}
 	for _, s := range is.GetSources() {
 		if s.GetReason() != "" {
@@ -107,11 +108,11 @@ func printStatus(out io.Writer, target *writerv1.ListedTarget, is *writerv1.Writ
 }
 
 func describeState(t *writerv1.Target) string {
-	words := map[writerv1.TargetState]string{
+	names := map[writerv1.TargetState]string{
 		writerv1.TargetState_TARGET_STATE_MANAGED: "managed", writerv1.TargetState_TARGET_STATE_PAUSED: "paused",
-		writerv1.TargetState_TARGET_STATE_REJECTED: "refused",
+		writerv1.TargetState_TARGET_STATE_REJECTED: "rejected",
 	}
-	text, ok := words[t.GetState()]
+	text, ok := names[t.GetState()]
 	if !ok {
 		text = t.GetState().String()
 	}
@@ -123,22 +124,22 @@ func describeState(t *writerv1.Target) string {
 
 func roleName(leading bool) string {
 	if leading {
-		return "says the writer that leads"
+		return "as seen by the leader"
 	}
-	return "says a writer that does not lead"
+	return "as seen by a standby"
 }
 
 func describePorts(all []*writerv1.Port) string {
 	if len(all) == 0 {
 		return "none"
 	}
-	var said []string
+	var parts []string
 	for _, p := range all {
 		text := fmt.Sprintf("%d/%s", p.GetNumber(), display.Sanitize(p.GetProtocol()))
 		if p.GetName() != "" {
 			text = display.Sanitize(p.GetName()) + " " + text
 		}
-		said = append(said, text)
+		parts = append(parts, text)
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-const textWidth = 100 // of what people read
+const textWidth = 100 // columns
 
 func describeConditions(b *writerv1.Backend) string {
 	switch {
@@ -19,23 +19,26 @@ func describeConditions(b *writerv1.Backend) string {
 	case b.GetServing():
 		return "draining"
 	default:
-		return "out"
+		return "not ready"
 	}
 }
 
 func describeGuard(g *writerv1.Guard) string {
-	said := "the guard " + display.Sanitize(g.GetRule())
+	name := "guard " + display.Sanitize(g.GetRule())
 	if g.GetSource() != "" {
-		said += ", source " + display.Sanitize(g.GetSource())
+		name += " (source " + display.Sanitize(g.GetSource()) + ")"
 	}
-	return fmt.Sprintf("%s, %d in all", said, g.GetHeld())
+	if g.GetHeld() == 1 {
+		return name + " holds 1 change"
+	}
+	return fmt.Sprintf("%s holds %d changes", name, g.GetHeld())
 }
 
-// formatAge is a duration as people read it.
+// formatAge formats a duration for people.
 func formatAge(d *durationpb.Duration) string {
-	is := d.AsDuration()
-	if is < time.Second {
-		return is.Round(time.Millisecond).String()
+	age := d.AsDuration()
+	if age < time.Second {
+		return age.Round(time.Millisecond).String()
 	}
-	return is.Round(time.Second).String()
+	return age.Round(time.Second).String()
 }

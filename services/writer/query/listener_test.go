@@ -109,9 +109,9 @@ func TestQueriesListener(t *testing.T) {
 		{"an operator", "operator", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "as worker-1", 0},
 		{"an operator, about one that is out", "operator", explainEndpoint, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
 		{"a subscriber", "proxy", listEndpoints, []string{"web/shop"}, "10.0.0.3  draining", 0},
-		{"a subscriber who wants to know why", "proxy", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"a subscriber who wants to know why", "proxy", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
 		{"one with a view of nodes", "viewer", listEndpoints, []string{"web/shop"}, "view of nodes", 1},
-		{"a stranger", "stranger", listEndpoints, []string{"web/shop"}, "the writer refuses CLIENT_CERT_FILE", 1},
+		{"a stranger", "stranger", listEndpoints, []string{"web/shop"}, "the writer rejects CLIENT_CERT_FILE", 1},
 		{"one without a certificate", "nobody", listEndpoints, []string{"web/shop"}, "nobody.pem", 2},
 	} {
 		t.Run(q.name, func(t *testing.T) {

@@ -1,7 +1,7 @@
-// Package asking is the commands by which people ask a running writer: which endpoints a Service
-// has, and why an address is one of them or is not. It promises to read only, to show
-// a stranger's words as what they are, and an exit code that says whether all is well. It refuses
-// to guess: what it prints is what the writer answered.
+// Package query has the commands that query a running writer: which endpoints a Service has, and why an
+// address is one of them or is not. It guarantees that it only reads, that untrusted text cannot
+// control the terminal, and that its exit code states the result. It does not interpret anything: it
+// prints what the writer returned.
 package query
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// Settings say whom to ask, and as whom.
+// Settings are the address of the writer and the identity of the caller.
 type Settings struct {
 	Writer    string   `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS, as reachable from here"`
 	WriterSAN link.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"SAN that the writer's certificate must have, exactly"`
@@ -35,25 +35,25 @@ type Settings struct {
 	WriterCA  string   `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
 }
 
-// NewCommands are the commands.
+// NewCommands returns the commands.
 func NewCommands() []command.StandaloneCommand {
 	return []command.StandaloneCommand{
-		command.NewStandalone("endpoints NAMESPACE/SERVICE", "Ask a running writer which endpoints a Service has", func(ctx context.Context, call command.Invocation[Settings]) error {
+		command.NewStandalone("endpoints NAMESPACE/SERVICE", "List the endpoints of a Service as seen by a running writer", func(ctx context.Context, call command.Invocation[Settings]) error {
 			return run(ctx, call, listEndpoints)
 		}),
-		command.NewStandalone("explain NAMESPACE/SERVICE ADDRESS", "Ask a running writer why an address is an endpoint of a Service, or is not", func(ctx context.Context, call command.Invocation[Settings]) error {
+		command.NewStandalone("explain NAMESPACE/SERVICE ADDRESS", "Explain why an address is or is not an endpoint, as seen by a running writer", func(ctx context.Context, call command.Invocation[Settings]) error {
 			return run(ctx, call, explainEndpoint)
 		}),
 	}
 }
 
-// timeout is how long a writer has for its whole answer.
+// timeout limits a whole query.
 const timeout = 15 * time.Second
 
-// request is what is asked, and where the answer goes.
+// request is one query, and where its result is printed.
 type request struct {
 	service *writerv1.ServiceSelector
-	address netip.Addr // of explain
+	address netip.Addr // only for explain
 	writer  writerv1.WriterServiceClient
 	out     io.Writer
 }
@@ -67,31 +67,31 @@ func run(ctx context.Context, call command.Invocation[Settings], answer func(con
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	defer conn.Close() //nolint:errcheck // all that it can say is that it is closed
+	defer conn.Close() //nolint:errcheck // only fails if it is closed already
 	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
 		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("ask the writer at %s: %s: %s%s", call.Config.Writer, s.Code(), display.Sanitize(s.Message()), connectionAdvice(s.Message()))
+			return fmt.Errorf("query writer at %s: %s: %s%s", call.Config.Writer, s.Code(), display.Sanitize(s.Message()), connectionAdvice(s.Message()))
 		}
 		return err
 	}
 	return nil
 }
 
-// connectionAdvice is for a connection that comes about and is cut: with TLS 1.3 a client's handshake is over
-// before its certificate is judged.
+// connectionAdvice explains a connection that is established and then closed: in TLS 1.3 the client's
+// handshake is complete before the server verifies its certificate.
 func connectionAdvice(failure string) string {
 	for _, cut := range []string{"remote error: tls", "broken pipe", "reset by peer", "server preface"} {
 		if strings.Contains(failure, cut) && !strings.Contains(failure, "while dialing") {
-			return ": the writer refuses CLIENT_CERT_FILE, and its log says why: its CLIENT_CA_FILE must hold the CA that signs it, and its list of clients one of its names"
+			return "; the writer rejects CLIENT_CERT_FILE: its CLIENT_CA_FILE must contain the CA that signs it, and its ALLOWED_CLIENTS_FILE one of its SANs; the writer's log has the reason"
 		}
 	}
 	return ""
 }
 
-// parseArgs reads NAMESPACE/SERVICE, and ADDRESS if there is one.
+// parseArgs parses NAMESPACE/SERVICE, and ADDRESS if there is one.
 func parseArgs(args []string) (request, error) {
 	var q request
 	var problems []error
@@ -114,7 +114,7 @@ func parseArgs(args []string) (request, error) {
 
 func dialWriter(s *Settings) (*grpc.ClientConn, error) {
 	end, err := link.NewClient(link.Config{
-		Component: "writer", Name: "question", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Component: "writer", Name: "query", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		Files: link.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},
 	}, s.WriterSAN)
 	if err != nil {

@@ -38,7 +38,7 @@ func shop() endpoints.Target {
 		return verdict.Member{Address: addr(address), Name: name, State: state, Since: now.Add(-time.Hour)}
 	}
 	judged := func(address string, v verdict.Verdict, c verdict.Conditions, listed bool, rule verdict.Rule) verdict.Endpoint {
-		return verdict.Endpoint{Address: addr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "feed blue: …, probe: …"}
+		return verdict.Endpoint{Address: addr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "source blue: …, probe: …"}
 	}
 	t := endpoints.Target{
 		Namespace: "web", Service: "shop", State: endpoints.Managed, Leading: true,
@@ -134,45 +134,45 @@ func TestListsEndpoints(t *testing.T) {
 		want     string
 	}{
 		{"to an operator", true, func(*endpoints.Target) {}, `
-web/shop: managed, says the writer that leads
+web/shop: managed, as seen by the leader
 ports: admin 30081/TCP, http 30080/TCP
 
-ADDRESS   STATE     ZONE  SOURCE
-10.0.0.1  ready           blue
-10.0.0.2  out             blue
-10.0.0.3  draining        blue
+ADDRESS   STATE      ZONE  SOURCE
+10.0.0.1  ready            blue
+10.0.0.2  not ready        blue
+10.0.0.3  draining         blue
 
-1 ready, 1 draining, 1 out
+1 ready, 1 draining, 1 not ready
 
-held back by the guard shrink, source blue, 1 in all: One stays for now: [31mlook there.
-decides again by itself in 25s
+guard shrink (source blue) holds 1 change: One stays for now: [31mlook there.
+next decision in 25s
 
-source green: not heard since this writer started
+source green: not synced since start
 `},
 		{"to a subscriber, of a standby", false, func(t *endpoints.Target) { t.Leading = false }, `
-web/shop: managed, says a writer that does not lead
+web/shop: managed, as seen by a standby
 ports: admin 30081/TCP, http 30080/TCP
 
-ADDRESS   STATE     ZONE  SOURCE
-10.0.0.1  ready           blue
-10.0.0.2  out             blue
-10.0.0.3  draining        blue
+ADDRESS   STATE      ZONE  SOURCE
+10.0.0.1  ready            blue
+10.0.0.2  not ready        blue
+10.0.0.3  draining         blue
 
-1 ready, 1 draining, 1 out
+1 ready, 1 draining, 1 not ready
 
-held back at present: 1; a client with the role of operator is told by what
+changes held by guards: 1; only clients with role operator see the guards
 
-source green: not heard since this writer started
+source green: not synced since start
 `},
 		{"refused, and without slices", true, func(t *endpoints.Target) {
 			*t = endpoints.Target{Namespace: "web", Service: "shop", State: endpoints.Rejected, Reason: "ServiceHasSelector", Message: "Remove it."}
 		}, `
-web/shop: refused (ServiceHasSelector: Remove it.), says a writer that does not lead
+web/shop: rejected (ServiceHasSelector: Remove it.), as seen by a standby
 ports: none
 
 ADDRESS  STATE  ZONE  SOURCE
 
-0 ready, 0 draining, 0 out
+0 ready, 0 draining, 0 not ready
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -195,112 +195,112 @@ func TestExplainsEndpoint(t *testing.T) {
 		want string
 	}{
 		"10.0.0.1": {nil, `
-10.0.0.1 of web/shop, says the writer that leads
+10.0.0.1 of web/shop, as seen by the leader
 
-the Service
+Service
   managed
   ports: admin 30081/TCP, http 30080/TCP
 
-what its sources say
-  blue: READY for 1h0m0s, as worker-1 (observation 7, heard of 2s ago)
-  green: not heard since the writer started
+sources
+  blue: READY for 1h0m0s, as worker-1 (observation 7, received 2s ago)
+  green: not synced since start
 
-what the probe says
+probe
   passing for 1m0s
 
-what is decided
-  serve, by the rule table
-  feed blue: …, probe: …
-  the slices have it as: ready
-  it is to be: ready
+decision
+  serve, by rule table
+  source blue: …, probe: …
+  current: ready
+  desired: ready
 
-what is held back
+held by guards
   nothing
-  the next decision that comes by itself is due in 25s
+  next decision in 25s
 
-By the words of source and probe it is listed as ready.
+Listed as ready by source and probe.
 `},
 		"10.0.0.2": {errNotReady, `
-10.0.0.2 of web/shop, says the writer that leads
+10.0.0.2 of web/shop, as seen by the leader
 
-the Service
+Service
   managed
   ports: admin 30081/TCP, http 30080/TCP
 
-what its sources say
-  blue: READY for 1h0m0s, as worker-2 (observation 7, heard of 2s ago)
-  green: not heard since the writer started
+sources
+  blue: READY for 1h0m0s, as worker-2 (observation 7, received 2s ago)
+  green: not synced since start
 
-what the probe says
+probe
   failing for 9s (connection refused), passed 11s ago
 
-what is decided
-  unready, by the rule table
-  feed blue: …, probe: …
-  the slices have it as: ready
-  it is to be: out
+decision
+  unready, by rule table
+  source blue: …, probe: …
+  current: ready
+  desired: not ready
 
-what is held back
+held by guards
   nothing
-  the next decision that comes by itself is due in 25s
+  next decision in 25s
 
-By the words of source and probe it is listed as out.
-The probe fails: connection refused. Is there something that answers at this address, and may this
-writer reach it?
+Listed as not ready by source and probe.
+The probe fails: connection refused. Check the backend at this address and the network between
+writer and backend.
 `},
 		"10.0.0.3": {errNotReady, `
-10.0.0.3 of web/shop, says the writer that leads
+10.0.0.3 of web/shop, as seen by the leader
 
-the Service
+Service
   managed
   ports: admin 30081/TCP, http 30080/TCP
 
-what its sources say
-  blue: DRAINING for 1h0m0s, as worker-3 (observation 7, heard of 2s ago)
-  green: not heard since the writer started
+sources
+  blue: DRAINING for 1h0m0s, as worker-3 (observation 7, received 2s ago)
+  green: not synced since start
 
-what the probe says
+probe
   passing for 1m0s
 
-what is decided
-  hold, by the rule shrink
-  feed blue: …, probe: …
-  the slices have it as: draining
-  it is to be: draining
+decision
+  hold, by rule shrink
+  source blue: …, probe: …
+  current: draining
+  desired: draining
 
-what is held back
-  by the guard shrink, source blue, 1 in all
-  the next decision that comes by itself is due in 25s
+held by guards
+  guard shrink (source blue) holds 1 change
+  next decision in 25s
 
-The guard shrink holds a change back: it is listed as draining, as it was.
+Guard shrink holds a change: still listed as draining.
 One stays for now: [31mlook there.
 `},
 		"10.0.0.9": {errNotReady, `
-10.0.0.9 of web/shop, says the writer that leads
+10.0.0.9 of web/shop, as seen by the leader
 
-the Service
+Service
   managed
   ports: admin 30081/TCP, http 30080/TCP
 
-what its sources say
-  blue: does not list it (observation 7, heard of 2s ago)
-  green: not heard since the writer started
+sources
+  blue: does not list it (observation 7, received 2s ago)
+  green: not synced since start
 
-what the probe says
-  nothing: this address is not probed
+probe
+  none: this address is not probed
 
-what is decided
-  nothing is decided about this address
-  the slices have it as: not listed
-  it is to be: not listed
+decision
+  none for this address
+  current: not listed
+  desired: not listed
 
-what is held back
+held by guards
   nothing
-  the next decision that comes by itself is due in 25s
+  next decision in 25s
 
-Nobody speaks of this address: no source of the Service lists it, and its slices do not either.
-Source green was not heard since this writer started, so it may have the address: look at the link
-to its inventory.
+No source and no slice lists this address.
+Source green has not synced since this writer started, so it may list the address. Check the link to
+its inventory.
 `},
 	} {
 		t.Run(address, func(t *testing.T) {
@@ -322,10 +322,10 @@ func TestFailedRequestsGiveAdvice(t *testing.T) {
 		says     string
 		code     int
 	}{
-		{"a writer that has not decided yet", func(*endpoints.Store) {}, true, listEndpoints, []string{"web/shop"}, "has no answer yet", 1},
+		{"a writer that has not decided yet", func(*endpoints.Store) {}, true, listEndpoints, []string{"web/shop"}, "the writer is not ready", 1},
 		{"a Service that is no target", synced(), true, listEndpoints, []string{"web/shop"}, "slicefeed.dev/class", 1},
-		{"an address of a Service that is no target", synced(), true, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "is no target of this writer", 1},
-		{"an explanation for a subscriber", synced(), false, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role of operator", 1},
+		{"an address of a Service that is no target", synced(), true, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "is not a target of this writer", 1},
+		{"an explanation for a subscriber", synced(), false, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
 		{"a name without a namespace", synced(), true, listEndpoints, []string{"shop"}, "NAMESPACE/SERVICE", 2},
 		{"a name that is none", synced(), true, listEndpoints, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
 		{"an address that is none", synced(), true, explainEndpoint, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},
