@@ -210,7 +210,7 @@ func writer() []Mutant {
 			Name:   "limit-off-by-one",
 			Harm:   "A slice takes one endpoint more than configured, which the API server refuses at its limit of 1,000.",
 			File:   inPlanner + "/compute.go",
-			Edits:  one("n := max(min(limit-s.endpointCount(), len(wants)), 0)", "n := max(min(limit+1-s.endpointCount(), len(wants)), 0)"),
+			Edits:  one("n := max(min(limit-s.endpointCount(), len(indexes)), 0)", "n := max(min(limit+1-s.endpointCount(), len(indexes)), 0)"),
 			Suites: []string{inPlanner},
 		},
 		{

@@ -6,10 +6,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// AdjustExisting plans only what becomes of the endpoints that the slices list: those desired get their
-// conditions, the others leave. It adds nothing, neither a slice nor an endpoint, and leaves ports,
-// labels and owners as they are. It is for a Service that cannot be served as it is now. Only d's
-// naming fields and its Endpoints matter.
+// AdjustExisting plans changes only of endpoints that the slices list now: desired ones get their
+// conditions, the others are removed. It adds neither slices nor endpoints, and leaves ports, labels and
+// owners unchanged. It is for a rejected Service. Only d's naming fields and its Endpoints matter.
 func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
 	desired := make(map[netip.Addr]*Endpoint, len(d.Endpoints))
 	for i := range d.Endpoints {

@@ -28,19 +28,19 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 	}
 	d := Desired{
 		Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed",
-		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, Ports: nil, // those of the Service as it is now
+		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, Ports: nil, // ignored
 		Endpoints: []Endpoint{
 			{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Serving: true},
 			{Address: netip.MustParseAddr("10.0.0.2")},
-			{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Serving: true}, // is not listed
+			{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Serving: true}, // not listed
 		},
 	}
 	mine := of("shop-slicefeed", "shop", "slicefeed-default",
 		at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", conditions(&yes, &yes)), at("10.0.0.3", conditions(&yes, &yes)))
 	existing := []*discoveryv1.EndpointSlice{
 		mine,
-		of("right", "shop", "slicefeed-default", at("10.0.0.1", conditions(&yes, nil))),
-		of("altered", "cart", "slicefeed-default", at("10.0.0.2", conditions(&yes, &yes))),
+		of("up-to-date", "shop", "slicefeed-default", at("10.0.0.1", conditions(&yes, nil))),
+		of("relabeled", "cart", "slicefeed-default", at("10.0.0.2", conditions(&yes, &yes))),
 		of("foreign", "shop", "hand", at("10.0.0.2", conditions(&yes, &yes))),
 	}
 	before := mine.DeepCopy()
@@ -50,12 +50,12 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(before, mine); diff != "" {
-		t.Errorf("what exists was altered: %s", diff)
+		t.Errorf("existing slice modified: %s", diff)
 	}
 	if plan := AdjustExisting(d, []*discoveryv1.EndpointSlice{want}); !plan.Empty() {
-		t.Errorf("written once more: %+v", plan)
+		t.Errorf("planned again: %+v", plan)
 	}
 	if plan := AdjustExisting(d, nil); !plan.Empty() {
-		t.Errorf("a slice that somebody deleted is made again: %+v", plan)
+		t.Errorf("created a slice: %+v", plan)
 	}
 }

@@ -14,38 +14,38 @@ func forEachSize(b *testing.B, run func(b *testing.B, d Desired, c *fakeCluster)
 	}
 }
 
-// The slices are as they should be.
+// BenchmarkComputeUnchanged computes a plan without writes.
 func BenchmarkComputeUnchanged(b *testing.B) {
 	forEachSize(b, func(b *testing.B, d Desired, c *fakeCluster) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if !Compute(d, c.slices).Empty() {
-				b.Fatal("it writes")
+				b.Fatal("want an empty plan")
 			}
 		}
 	})
 }
 
-// One endpoint has other conditions than its slice says.
+// BenchmarkComputeChange computes the plan after one endpoint has changed.
 func BenchmarkComputeChange(b *testing.B) {
 	forEachSize(b, func(b *testing.B, d Desired, c *fakeCluster) {
 		d.Endpoints[len(d.Endpoints)/2].Ready = false
 		b.ReportAllocs()
 		for b.Loop() {
 			if Compute(d, c.slices).Writes() != 1 {
-				b.Fatal("it is not one write")
+				b.Fatal("want one write")
 			}
 		}
 	})
 }
 
-// What the slices list is read back.
+// BenchmarkCurrentEndpoints reads all endpoints from the slices.
 func BenchmarkCurrentEndpoints(b *testing.B) {
 	forEachSize(b, func(b *testing.B, d Desired, c *fakeCluster) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if len(CurrentEndpoints(d, c.slices)) != len(d.Endpoints) {
-				b.Fatal("something is missing")
+				b.Fatal("endpoints missing")
 			}
 		}
 	})

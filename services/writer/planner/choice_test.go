@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// testSlice is a slice of ours of one source, with so many ready endpoints from a number on.
+// testSlice is an owned slice of one source with n ready endpoints, numbered from a start.
 func testSlice(name, source string, from, n int) *discoveryv1.EndpointSlice {
 	d := testTarget(0)
 	s := d.newSlice(name, discoveryv1.AddressTypeIPv4)
@@ -33,7 +33,7 @@ func testEndpoints(source string, from, n int) []Endpoint {
 	return all
 }
 
-// withOtherZone has the zone of an endpoint be another one, so that its slice is written.
+// withOtherZone changes the zone of endpoints, so that their slices are written.
 func withOtherZone(all []Endpoint, at ...int) []Endpoint {
 	for _, i := range at {
 		all[i].Zone = "a"
@@ -41,7 +41,7 @@ func withOtherZone(all []Endpoint, at ...int) []Endpoint {
 	return all
 }
 
-// describePlan is what a plan does, request by request: the slice, its source, and what it lists then.
+// describePlan describes each write of a plan: the slice, its source, and the endpoints that it lists then.
 func describePlan(p Plan) []string {
 	var all []string
 	for _, step := range []struct {
@@ -70,29 +70,29 @@ func TestPlacesEndpoints(t *testing.T) {
 		desired  []Endpoint
 		want     []string
 	}{
-		"a slice stays its source's as long as one of its endpoints does": {
+		"a slice keeps its source while one of its endpoints does": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "blue", 1, 2)},
 			desired:  slices.Concat(testEndpoints("", 1, 1), testEndpoints("blue", 2, 1)),
 			want:     []string{"create shop-nodes-2 of default: 1", "update shop-nodes of blue: 2"},
 		},
-		"what another slice keeps does not choose the source of one that keeps nothing": {
+		"endpoints kept by another slice do not set the source of an empty slice": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice(b, "old", 1, 2)},
 			desired:  slices.Concat(testEndpoints("", 1, 1), testEndpoints("blue", 2, 1)),
 			want:     []string{"update shop-nodes-2 of blue: 2"},
 		},
-		"the emptiest of those that change is given up": {
+		"the smallest changing slice is merged into others": {
 			most:     10,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 2), testSlice(b, "default", 11, 6)},
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 2), testEndpoints("", 11, 6)), 0, 2),
 			want:     []string{"update shop-nodes-2 of default: 11 12 13 14 15 16 1 2", "delete shop-nodes"},
 		},
-		"none is given up if the others have no room for what is new as well": {
+		"no merge without room for new endpoints": {
 			most:     10,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 5), testSlice(b, "default", 11, 5)},
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 5), testEndpoints("", 11, 5), testEndpoints("", 21, 3)), 0, 5),
 			want:     []string{"update shop-nodes of default: 1 2 3 4 5 21 22 23", "update shop-nodes-2 of default: 11 12 13 14 15"},
 		},
-		"what is new to another source takes no room": {
+		"new endpoints of another source take no room": {
 			most:     10,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 6), testSlice(b, "default", 11, 2)},
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 6), testEndpoints("", 11, 2), testEndpoints("blue", 21, 4)), 0, 6),
@@ -100,30 +100,30 @@ func TestPlacesEndpoints(t *testing.T) {
 				"create shop-nodes-blue of blue: 21 22 23 24", "update shop-nodes of default: 1 2 3 4 5 6 11 12", "delete shop-nodes-2",
 			},
 		},
-		"slices of two sources do not become one": {
+		"slices of two sources are not merged": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 2), testSlice(b, "blue", 11, 2)},
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 2), testEndpoints("blue", 11, 2)), 0, 2),
 			want:     []string{"update shop-nodes of default: 1 2", "update shop-nodes-2 of blue: 11 12"},
 		},
-		"none is given up while another gives something away": {
+		"no merge while another slice releases endpoints": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 2), testSlice(b, "default", 11, 1)},
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 1), testEndpoints("blue", 2, 1), testEndpoints("", 11, 1)), 2),
 			want: []string{
 				"create shop-nodes-blue of blue: 2", "update shop-nodes-2 of default: 11", "update shop-nodes of default: 1",
 			},
 		},
-		"what is new comes by address, however it is given": {
+		"new endpoints are sorted by address": {
 			most:    2,
 			desired: slices.Concat(testEndpoints("", 3, 1), testEndpoints("", 1, 1), testEndpoints("", 2, 1)),
 			want:    []string{"create shop-nodes of default: 1 2", "create shop-nodes-2 of default: 3"},
 		},
-		"what has to move comes by address, however it is given": {
+		"moving endpoints are sorted by address": {
 			most:     2,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 5)},
 			desired:  slices.Concat(testEndpoints("", 5, 1), testEndpoints("", 3, 1), testEndpoints("", 4, 1), testEndpoints("", 1, 2)),
 			want:     []string{"create shop-nodes-2 of default: 3 4", "create shop-nodes-3 of default: 5", "update shop-nodes of default: 1 2"},
 		},
-		"of those that are written the fullest is filled first": {
+		"the fullest changing slice is filled first": {
 			most:     10,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 5), testSlice(b, "default", 11, 8)},
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 5), testEndpoints("", 11, 8), testEndpoints("", 21, 6)), 0, 5),
@@ -131,48 +131,48 @@ func TestPlacesEndpoints(t *testing.T) {
 				"update shop-nodes of default: 1 2 3 4 5 23 24 25 26", "update shop-nodes-2 of default: 11 12 13 14 15 16 17 18 21 22",
 			},
 		},
-		"what is new goes into a slice that gives something away": {
+		"new endpoints go into a slice that releases endpoints": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 2)},
 			desired:  slices.Concat(testEndpoints("", 1, 1), testEndpoints("blue", 2, 1), testEndpoints("", 11, 1)),
 			want:     []string{"create shop-nodes-blue of blue: 2", "update shop-nodes of default: 1 11"},
 		},
-		"a slice may become full to the last place": {
+		"a slice can be filled to the limit": {
 			most:     10,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 8)},
 			desired:  testEndpoints("", 1, 10),
 			want:     []string{"update shop-nodes of default: 1 2 3 4 5 6 7 8 9 10"},
 		},
-		"what is new goes into the fullest slice that has room": {
+		"new endpoints go into the fullest slice with room": {
 			most:     4,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice(b, "default", 11, 3), testSlice("shop-nodes-3", "default", 21, 2)},
 			desired:  slices.Concat(testEndpoints("", 1, 1), testEndpoints("", 11, 3), testEndpoints("", 21, 2), testEndpoints("", 31, 1)),
 			want:     []string{"update shop-nodes-2 of default: 11 12 13 31"},
 		},
-		"of two that are as full it goes into the first": {
+		"of two equally full slices the first gains endpoints": {
 			most:     4,
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 2), testSlice(b, "default", 11, 2)},
 			desired:  slices.Concat(testEndpoints("", 1, 2), testEndpoints("", 11, 2), testEndpoints("", 31, 1)),
 			want:     []string{"update shop-nodes of default: 1 2 31"},
 		},
-		"the default source has the first name, whoever is given first": {
+		"the default source gets the first name": {
 			desired: slices.Concat(testEndpoints("blue", 1, 1), testEndpoints("", 2, 1)),
 			want:    []string{"create shop-nodes of default: 2", "create shop-nodes-blue of blue: 1"},
 		},
-		"the first name is for whatever source is there": {
+		"a single source gets the first name": {
 			desired: testEndpoints("blue", 1, 1),
 			want:    []string{"create shop-nodes of blue: 1"},
 		},
-		"of what is listed twice the slice of the first name keeps it": {
+		"the slice with the first name keeps a duplicate": {
 			existing: []*discoveryv1.EndpointSlice{testSlice("older", "default", 1, 1), testSlice(a, "default", 1, 1)},
 			desired:  testEndpoints("", 1, 1),
 			want:     []string{"delete older"},
 		},
-		"in whatever order the slices are": {
+		"duplicates, slices in another order": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice("older", "default", 1, 1)},
 			desired:  testEndpoints("", 1, 1),
 			want:     []string{"delete older"},
 		},
-		"a slice that is left empty serves another source": {
+		"an emptied slice is reused for another source": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice(b, "old", 11, 1)},
 			desired:  slices.Concat(testEndpoints("", 1, 1), testEndpoints("blue", 21, 1)),
 			want:     []string{"update shop-nodes-2 of blue: 21"},
@@ -188,7 +188,7 @@ func TestPlacesEndpoints(t *testing.T) {
 	}
 }
 
-// A slice of names may hold one that looks like an address, and its type can never be altered.
+// The address type of a slice is immutable, and an FQDN slice may have a name that parses as an address.
 func TestDeletesFQDNSlice(t *testing.T) {
 	was := testSlice("shop-nodes", "old", 1, 1)
 	was.AddressType = discoveryv1.AddressTypeFQDN
@@ -198,12 +198,11 @@ func TestDeletesFQDNSlice(t *testing.T) {
 	}
 }
 
-// Whatever else is written, and in whatever order the slices are.
 func TestWritesSliceThatGainsReadyEndpointFirst(t *testing.T) {
 	for name, other := range map[string]struct{ before, after Endpoint }{
-		"another goes out":                     {Endpoint{Ready: true}, Endpoint{}},
-		"another that is out changes its zone": {Endpoint{}, Endpoint{Zone: "a"}},
-		"another that is in changes its zone":  {Endpoint{Ready: true}, Endpoint{Ready: true, Zone: "a"}},
+		"another becomes not ready":        {Endpoint{Ready: true}, Endpoint{}},
+		"a not ready one changes its zone": {Endpoint{}, Endpoint{Zone: "a"}},
+		"a ready one changes its zone":     {Endpoint{Ready: true}, Endpoint{Ready: true, Zone: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := testTarget(4)
@@ -212,7 +211,7 @@ func TestWritesSliceThatGainsReadyEndpointFirst(t *testing.T) {
 			d.Endpoints[0], d.Endpoints[2].Ready = other.before, false
 			d.Endpoints[0].Address = addr
 			c := appliedCluster(t, d)
-			d.Endpoints = append(slices.Clone(d.Endpoints), readyEndpoint("10.0.0.5")) // for which none of them has room
+			d.Endpoints = append(slices.Clone(d.Endpoints), readyEndpoint("10.0.0.5")) // none of the slices has room for it
 			d.Endpoints[0], d.Endpoints[2].Ready, d.Endpoints[3].Zone = other.after, true, "a"
 			d.Endpoints[0].Address = addr
 			want := []string{"create shop-nodes-3 of default: 5", "update shop-nodes-2 of default: 3 4", "update shop-nodes of default: 1 2"}
@@ -240,7 +239,7 @@ func TestFamiliesAreIndependent(t *testing.T) {
 		plan := Compute(d, appliedCluster(t, both).slices)
 		checkCounts(t, plan, 0, 1, 0)
 		if s := plan.Update[0]; s.Name != "shop-nodes-ipv6" || len(s.Endpoints) > 0 {
-			t.Errorf("written is %s with %d endpoints", s.Name, len(s.Endpoints))
+			t.Errorf("wrote %s with %d endpoints", s.Name, len(s.Endpoints))
 		}
 	})
 }
@@ -248,7 +247,7 @@ func TestFamiliesAreIndependent(t *testing.T) {
 func TestNamesAreValid(t *testing.T) {
 	for value, want := range map[string]string{"azAZ09": "azaz09", "a`{/:@[z": "a------z", "_a.b_": "a-b"} {
 		if got := toNamePart(value); got != want {
-			t.Errorf("%s in a name is %s, want %s", value, got, want)
+			t.Errorf("%s in a name: got %s, want %s", value, got, want)
 		}
 	}
 	long := strings.Repeat("a", maxNameLength)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fakeCluster is what an API server would make of a plan.
+// fakeCluster applies plans as an API server would.
 type fakeCluster struct {
 	slices  []*discoveryv1.EndpointSlice
 	version int
@@ -33,12 +33,12 @@ func (c *fakeCluster) find(name string) int {
 	return -1
 }
 
-// apply runs a plan step by step and refuses what an API server would.
+// apply applies a plan write by write, and rejects what an API server would reject.
 func (c *fakeCluster) apply(t testFailer, plan Plan, step func()) {
 	t.Helper()
 	for _, slice := range plan.Create {
 		if c.find(slice.Name) >= 0 {
-			t.Fatalf("create %s: it exists already", slice.Name)
+			t.Fatalf("create %s: already exists", slice.Name)
 		}
 		stored := slice.DeepCopy()
 		c.version++
@@ -50,7 +50,7 @@ func (c *fakeCluster) apply(t testFailer, plan Plan, step func()) {
 	for _, slice := range plan.Update {
 		i := c.find(slice.Name)
 		if i < 0 {
-			t.Fatalf("update %s: it does not exist", slice.Name)
+			t.Fatalf("update %s: does not exist", slice.Name)
 		}
 		if c.slices[i].ResourceVersion != slice.ResourceVersion {
 			t.Fatalf("update %s: conflict", slice.Name)
@@ -67,14 +67,14 @@ func (c *fakeCluster) apply(t testFailer, plan Plan, step func()) {
 	for _, slice := range plan.Delete {
 		i := c.find(slice.Name)
 		if i < 0 || c.slices[i].UID != slice.UID {
-			t.Fatalf("delete %s: it does not exist", slice.Name)
+			t.Fatalf("delete %s: does not exist", slice.Name)
 		}
 		c.slices = append(c.slices[:i:i], c.slices[i+1:]...)
 		step()
 	}
 }
 
-// visibleCounts are the addresses that consumers find in our slices.
+// visibleCounts returns how often each address is listed in owned slices that consumers find.
 func (c *fakeCluster) visibleCounts(d Desired) map[netip.Addr]int {
 	out := map[netip.Addr]int{}
 	for _, s := range c.slices {
@@ -110,7 +110,7 @@ func testTarget(n int) Desired {
 	return d
 }
 
-// appliedCluster is a cluster as the plan for d leaves it.
+// appliedCluster returns a cluster after the plan for d was applied.
 func appliedCluster(t testing.TB, d Desired) *fakeCluster {
 	t.Helper()
 	c := &fakeCluster{}

@@ -8,59 +8,60 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// sliceGroup is what shares slices: one family of one source.
+// sliceGroup is the endpoints that may share a slice: one family of one source.
 type sliceGroup struct {
 	family discoveryv1.AddressType
 	source string
 }
 
-// plannedSlice is one slice on its way to what it should be. A plan changes slots in place where it
-// can; repacking would write slices whose endpoints did not change.
+// plannedSlice is one slice while the plan is computed. Existing slices keep their endpoints where
+// possible: repacking would write slices whose endpoints did not change.
 type plannedSlice struct {
 	base              *discoveryv1.EndpointSlice
-	create            bool // was is a blank that does not exist yet
+	create            bool // base is new and has only a name and a family
 	group             *sliceGroup
-	kept              []keptEndpoint // endpoints of was that stay
-	added             []int          // endpoints it gains, as indexes of wanted.endpoints
-	changed           bool           // it must be written anyway
-	releasesEndpoints bool           // it loses an endpoint to another slice
-	gainsEndpoints    bool           // it lists an address that it did not, or makes one ready
+	kept              []keptEndpoint // endpoints of base that stay
+	added             []int          // endpoints to add, as indexes of desiredSet.endpoints
+	changed           bool           // the slice must be written
+	releasesEndpoints bool           // an endpoint moves to another slice
+	gainsEndpoints    bool           // an address is added or becomes ready
 }
 
-// keptEndpoint says that the endpoint at an index of the slice stays as an index of wanted.endpoints.
+// keptEndpoint is an endpoint that stays in its slice: its index in the slice and in desiredSet.endpoints.
 type keptEndpoint struct{ baseIndex, desiredIndex int }
 
 func (s *plannedSlice) endpointCount() int { return len(s.kept) + len(s.added) }
 
-// desiredSet is the desired endpoints by address, and where each has found its place.
+// desiredSet is the desired endpoints, and whether each has its place in a slice.
 type desiredSet struct {
 	endpoints      []Endpoint
 	groupOf        []*sliceGroup
-	groups         []*sliceGroup      // each one once, so that they compare as pointers
-	indexByAddress map[netip.Addr]int // nil: the list is sorted by address, and each is there once
-	nextIndex      int                // the one behind the last that was found
-	placed         []bool
-	moved          []bool // listed now by a slice that cannot keep it
+	groups         []*sliceGroup      // each group once, so that pointers can be compared
+	indexByAddress map[netip.Addr]int // nil if endpoints are sorted by address and unique
+	nextIndex      int                // the index after the last one found
+	placed         []bool             // assigned to a slice
+	moved          []bool             // listed by a slice that cannot keep it
 }
 
-// Compute plans the fewest writes after which our slices list exactly the desired endpoints.
-// It never changes what it is given.
+// Compute plans the fewest writes after which the owned slices list exactly the desired endpoints. It
+// does not modify its arguments.
 //
-// Endpoints stay in the slice they are in, unless it changes anyway and others that do have
-// room for them all. What is new goes into slices that are written
-// anyway, else into the one slice that it fills best, else into new ones: so the change of
-// one endpoint is one write. An endpoint that has to move (its source changed, its slice is
-// over the limit) never goes to a slice that gives one away itself; so writing those that
-// give last leaves no moment in which it is listed nowhere, without writing a slice twice.
+// Endpoints stay in their slice, unless it changes anyway and the other changing slices have room for
+// all of them. New endpoints go into slices that are written anyway, else into the fullest slice with
+// room for all, else into new slices. So the change of one endpoint is one write.
+//
+// An endpoint that must move (its source changed, or its slice is over the limit) never goes to a slice
+// that releases endpoints itself. Slices that release endpoints are written last, so a moving endpoint
+// is always listed, and no slice is written twice.
 func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 	if len(d.Families) == 0 {
 		return Plan{}
 	}
 	w := d.buildDesiredSet()
-	slots := d.keepAssigned(w, existing)
-	d.mergeSlices(w, slots)
-	slots = d.placeMissing(w, slots, d.newNameAllocator(existing))
-	return d.assemblePlan(w, slots)
+	planned := d.keepAssigned(w, existing)
+	d.mergeSlices(w, planned)
+	planned = d.placeMissing(w, planned, d.newNameAllocator(existing))
+	return d.assemblePlan(w, planned)
 }
 
 func (d Desired) buildDesiredSet() *desiredSet {
@@ -96,7 +97,7 @@ func (d Desired) buildDesiredSet() *desiredSet {
 	return w
 }
 
-// sortedByAddress reports whether the endpoints come by address, as decisions are made.
+// sortedByAddress reports whether the endpoints are sorted by address, as those of a decision are.
 func sortedByAddress(all []Endpoint) bool {
 	for i := 1; i < len(all); i++ {
 		if all[i].Address.Unmap().Less(all[i-1].Address.Unmap()) {
@@ -117,85 +118,86 @@ func (w *desiredSet) groupFor(family discoveryv1.AddressType, source string) *sl
 	return g
 }
 
-// keepAssigned lets each of our slices keep what belongs into it.
+// keepAssigned returns the owned slices, each with the endpoints that it keeps.
 func (d Desired) keepAssigned(w *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
-	var slots []*plannedSlice
+	var planned []*plannedSlice
 	for _, slice := range d.ownedSlices(existing) {
 		s := &plannedSlice{base: slice, group: w.groupFor(slice.AddressType, sourceOf(slice))}
 		s.keepEndpoints(w, d.maxPerSlice())
-		slots = append(slots, s)
+		planned = append(planned, s)
 	}
-	// A slice all of whose endpoints now belong to another source changes its label instead
-	// of its endpoints changing their slice.
-	for _, s := range slots {
+	// If all endpoints of a slice now belong to another source, the slice changes its source label and
+	// keeps them.
+	for _, s := range planned {
 		if len(s.kept) > 0 {
 			continue
 		}
 		for i := range s.base.Endpoints {
-			if want, ok := w.findEndpoint(&s.base.Endpoints[i]); ok && !w.placed[want] && w.groupOf[want].family == s.group.family {
-				s.group = w.groupOf[want]
+			if index, ok := w.findEndpoint(&s.base.Endpoints[i]); ok && !w.placed[index] && w.groupOf[index].family == s.group.family {
+				s.group = w.groupOf[index]
 				s.keepEndpoints(w, d.maxPerSlice())
 				break
 			}
 		}
 	}
-	for _, s := range slots {
+	for _, s := range planned {
 		s.findChanges(d, w)
 	}
-	return slots
+	return planned
 }
 
 func (s *plannedSlice) keepEndpoints(w *desiredSet, limit int) {
 	s.kept = make([]keptEndpoint, 0, min(len(s.base.Endpoints), limit))
 	for i := range s.base.Endpoints {
-		want, ok := w.findEndpoint(&s.base.Endpoints[i])
-		if ok && !w.placed[want] && w.groupOf[want] == s.group && len(s.kept) < limit {
-			w.placed[want] = true
-			s.kept = append(s.kept, keptEndpoint{i, want})
+		index, ok := w.findEndpoint(&s.base.Endpoints[i])
+		if ok && !w.placed[index] && w.groupOf[index] == s.group && len(s.kept) < limit {
+			w.placed[index] = true
+			s.kept = append(s.kept, keptEndpoint{i, index})
 		}
 	}
 }
 
-// findChanges finds out whether the slice must be written at all, and what it gives away.
+// findChanges determines whether the slice must be written, and whether it releases endpoints.
 func (s *plannedSlice) findChanges(d Desired, w *desiredSet) {
 	s.changed = len(s.kept) != len(s.base.Endpoints) || !portsEqual(s.base.Ports, d.Ports) || !d.metadataEqual(s)
 	for _, k := range s.kept {
-		is, want := &s.base.Endpoints[k.baseIndex], &w.endpoints[k.desiredIndex]
-		if !endpointEqual(is, want) {
+		current, desired := &s.base.Endpoints[k.baseIndex], &w.endpoints[k.desiredIndex]
+		if !endpointEqual(current, desired) {
 			s.changed = true
-			s.gainsEndpoints = s.gainsEndpoints || want.Ready && !*valueOrTrue(is.Conditions.Ready)
+			s.gainsEndpoints = s.gainsEndpoints || desired.Ready && !*valueOrTrue(current.Conditions.Ready)
 		}
 	}
 	if len(s.kept) == len(s.base.Endpoints) {
 		return
 	}
 	for i := range s.base.Endpoints {
-		if want, ok := w.findEndpoint(&s.base.Endpoints[i]); ok && !w.placed[want] {
-			w.moved[want] = true
+		if index, ok := w.findEndpoint(&s.base.Endpoints[i]); ok && !w.placed[index] {
+			w.moved[index] = true
 			s.releasesEndpoints = true
 		}
 	}
 }
 
-// mergeSlices empties slices whose endpoints change anyway, the emptiest first, as long as the
-// others of them have room for all: to delete one instead of updating it costs nothing, and
-// the fewer slices there are, the fewer a later change touches.
-func (d Desired) mergeSlices(w *desiredSet, slots []*plannedSlice) {
+// mergeSlices empties slices whose endpoints change anyway, smallest first, while the other changing
+// ones have room for all endpoints. A delete costs as much as an update, and with fewer slices a later
+// change writes fewer.
+func (d Desired) mergeSlices(w *desiredSet, planned []*plannedSlice) {
 	for _, g := range w.groups {
 		need, releasing := 0, false
-		for want := range w.endpoints {
-			if w.groupOf[want] == g && !w.placed[want] {
+		for index := range w.endpoints {
+			if w.groupOf[index] == g && !w.placed[index] {
 				need++
 			}
 		}
 		var open []*plannedSlice
-		for _, s := range slots {
-			// One that no consumer sees yet keeps what it has: others may list it until then.
+		for _, s := range planned {
+			// A slice for another Service keeps its endpoints: until it is repaired, consumers may
+			// find them only in other slices.
 			if s.group == g && !s.endpointsUnchanged(w) && !d.isForOtherService(s.base) {
 				open, need, releasing = append(open, s), need+s.endpointCount(), releasing || s.releasesEndpoints
 			}
 		}
-		if releasing { // what moves already finds its room first
+		if releasing { // endpoints that already move need the room first
 			continue
 		}
 		sortFullestFirst(open)
@@ -205,7 +207,7 @@ func (d Desired) mergeSlices(w *desiredSet, slots []*plannedSlice) {
 	}
 }
 
-// releaseAll gives all that the slice keeps to others.
+// releaseAll releases all endpoints that the slice keeps.
 func (s *plannedSlice) releaseAll(w *desiredSet) {
 	for _, k := range s.kept {
 		w.placed[k.desiredIndex], w.moved[k.desiredIndex], s.releasesEndpoints = false, true, true
@@ -213,18 +215,18 @@ func (s *plannedSlice) releaseAll(w *desiredSet) {
 	s.kept = nil
 }
 
-// placeMissing finds a slice for every endpoint that has none.
-func (d Desired) placeMissing(w *desiredSet, slots []*plannedSlice, names *nameAllocator) []*plannedSlice {
+// placeMissing assigns every endpoint without a slice to one.
+func (d Desired) placeMissing(w *desiredSet, planned []*plannedSlice, names *nameAllocator) []*plannedSlice {
 	limit := d.maxPerSlice()
 	for _, g := range d.groupsToPlace(w) {
 		var moved, fresh []int
-		for want := range w.endpoints {
+		for index := range w.endpoints {
 			switch {
-			case w.placed[want] || w.groupOf[want] != g:
-			case w.moved[want]:
-				moved = append(moved, want)
+			case w.placed[index] || w.groupOf[index] != g:
+			case w.moved[index]:
+				moved = append(moved, index)
 			default:
-				fresh = append(fresh, want)
+				fresh = append(fresh, index)
 			}
 		}
 		byAddress := func(a, b int) int { return w.endpoints[a].Address.Compare(w.endpoints[b].Address) }
@@ -232,12 +234,12 @@ func (d Desired) placeMissing(w *desiredSet, slots []*plannedSlice, names *nameA
 		slices.SortFunc(fresh, byAddress)
 
 		var mine []*plannedSlice
-		for _, s := range slots {
+		for _, s := range planned {
 			if s.group == g {
 				mine = append(mine, s)
 			}
 		}
-		// Fullest first: emptied slices are left over, to be deleted.
+		// Fullest first, so that emptied slices stay empty and are deleted.
 		open := slices.DeleteFunc(slices.Clone(mine), func(s *plannedSlice) bool { return !s.changed })
 		sortFullestFirst(open)
 		for _, s := range open {
@@ -251,28 +253,28 @@ func (d Desired) placeMissing(w *desiredSet, slots []*plannedSlice, names *nameA
 		for rest := slices.Concat(moved, fresh); len(rest) > 0; {
 			s := findBestFit(mine, len(rest), limit)
 			if s == nil {
-				s = findSpare(slots, g)
+				s = findSpare(planned, g)
 			}
 			if s == nil {
 				s = &plannedSlice{group: g, create: true, base: d.newSlice(names.nextName(d, g), g.family)}
-				slots = append(slots, s)
+				planned = append(planned, s)
 			}
 			rest = s.addEndpoints(rest, limit)
 		}
 	}
-	return slots
+	return planned
 }
 
-func sortFullestFirst(slots []*plannedSlice) {
-	slices.SortStableFunc(slots, func(a, b *plannedSlice) int { return cmp.Compare(b.endpointCount(), a.endpointCount()) })
+func sortFullestFirst(planned []*plannedSlice) {
+	slices.SortStableFunc(planned, func(a, b *plannedSlice) int { return cmp.Compare(b.endpointCount(), a.endpointCount()) })
 }
 
-// groupsToPlace lists the groups that have endpoints without a slice: families in the Service's
-// order, the default source first, then by name.
+// groupsToPlace returns the groups that have endpoints without a slice: by family in the Service's
+// order, then the default source, then other sources by name.
 func (d Desired) groupsToPlace(w *desiredSet) []*sliceGroup {
 	var groups []*sliceGroup
-	for want, g := range w.groupOf {
-		if !w.placed[want] && !slices.Contains(groups, g) {
+	for index, g := range w.groupOf {
+		if !w.placed[index] && !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
@@ -285,20 +287,20 @@ func (d Desired) groupsToPlace(w *desiredSet) []*sliceGroup {
 	return groups
 }
 
-// addEndpoints fills the slot up and returns what did not fit.
-func (s *plannedSlice) addEndpoints(wants []int, limit int) []int {
-	n := max(min(limit-s.endpointCount(), len(wants)), 0)
+// addEndpoints adds endpoints up to the limit, and returns the rest.
+func (s *plannedSlice) addEndpoints(indexes []int, limit int) []int {
+	n := max(min(limit-s.endpointCount(), len(indexes)), 0)
 	if n > 0 {
-		s.added = append(s.added, wants[:n]...)
+		s.added = append(s.added, indexes[:n]...)
 		s.changed, s.gainsEndpoints = true, true
 	}
-	return wants[n:]
+	return indexes[n:]
 }
 
-// findBestFit is the untouched slice that all n endpoints fit into and that is fullest then.
-func findBestFit(slots []*plannedSlice, n, limit int) *plannedSlice {
+// findBestFit returns the fullest unchanged slice with room for all n endpoints, or nil.
+func findBestFit(planned []*plannedSlice, n, limit int) *plannedSlice {
 	var best *plannedSlice
-	for _, s := range slots {
+	for _, s := range planned {
 		if !s.changed && s.endpointCount()+n <= limit && (best == nil || s.endpointCount() > best.endpointCount()) {
 			best = s
 		}
@@ -306,9 +308,9 @@ func findBestFit(slots []*plannedSlice, n, limit int) *plannedSlice {
 	return best
 }
 
-// findSpare is a slice of the family that would be left empty, and so deleted, in another group.
-func findSpare(slots []*plannedSlice, g *sliceGroup) *plannedSlice {
-	for _, s := range slots {
+// findSpare takes over a slice of the same family that would otherwise be empty and deleted, or returns nil.
+func findSpare(planned []*plannedSlice, g *sliceGroup) *plannedSlice {
+	for _, s := range planned {
 		if s.group.family == g.family && s.endpointCount() == 0 && !s.releasesEndpoints {
 			s.group = g
 			return s
@@ -317,23 +319,23 @@ func findSpare(slots []*plannedSlice, g *sliceGroup) *plannedSlice {
 	return nil
 }
 
-// assemblePlan turns slots into requests. Consumers are known to miss deletions, so the last slice
-// of a family is emptied; only surplus ones are deleted.
-func (d Desired) assemblePlan(w *desiredSet, slots []*plannedSlice) Plan {
+// assemblePlan converts planned slices to writes. Consumers are known to miss deletions, so the last
+// slice of a family is emptied and kept; only surplus slices are deleted.
+func (d Desired) assemblePlan(w *desiredSet, planned []*plannedSlice) Plan {
 	var plan Plan
 	var updates []*plannedSlice
-	for _, s := range slots {
+	for _, s := range planned {
 		switch {
 		case s.create:
 			plan.Create = append(plan.Create, d.renderSlice(s, w))
-		case s.endpointCount() == 0 && d.isSurplus(s, slots):
+		case s.endpointCount() == 0 && d.isSurplus(s, planned):
 			plan.Delete = append(plan.Delete, s.base)
 		case s.changed:
 			updates = append(updates, s)
 		}
 	}
-	// Those that no consumer sees yet, those that add, those that only remove, then those
-	// that give to the former.
+	// In this order: slices that consumers do not find yet, slices that gain endpoints, slices that
+	// only lose some, and slices that release endpoints to the others.
 	slices.SortStableFunc(updates, func(a, b *plannedSlice) int {
 		return cmp.Or(
 			cmp.Compare(boolToInt(!d.isForOtherService(a.base)), boolToInt(!d.isForOtherService(b.base))),
@@ -346,14 +348,14 @@ func (d Desired) assemblePlan(w *desiredSet, slots []*plannedSlice) Plan {
 	return plan
 }
 
-// isSurplus reports whether an empty slice may go: its family is not the Service's, another
-// slice of the family has endpoints, or an earlier one is kept empty already.
-func (d Desired) isSurplus(s *plannedSlice, slots []*plannedSlice) bool {
+// isSurplus reports whether an empty slice can be deleted: the Service does not have its family, another
+// slice of the family has endpoints, or an earlier one is already kept empty.
+func (d Desired) isSurplus(s *plannedSlice, planned []*plannedSlice) bool {
 	if !slices.Contains(d.Families, s.group.family) {
 		return true
 	}
 	first := true
-	for _, other := range slots {
+	for _, other := range planned {
 		if other == s {
 			first = false
 		} else if other.group.family == s.group.family && (other.endpointCount() > 0 || first) {
@@ -371,18 +373,19 @@ func (w *desiredSet) findEndpoint(e *discoveryv1.Endpoint) (int, bool) {
 	return w.findAddress(addr)
 }
 
-// findAddress finds an address. Slices mostly list in order, so the next one is tried before any search.
+// findAddress returns the index of an address. Slices usually list addresses in order, so it tries the
+// next one before it searches.
 func (w *desiredSet) findAddress(address netip.Addr) (int, bool) {
 	if w.indexByAddress != nil {
-		want, ok := w.indexByAddress[address]
-		return want, ok
+		index, ok := w.indexByAddress[address]
+		return index, ok
 	}
 	if w.nextIndex >= len(w.endpoints) || w.endpoints[w.nextIndex].Address != address {
-		want, ok := slices.BinarySearchFunc(w.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+		index, ok := slices.BinarySearchFunc(w.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
 		if !ok {
 			return 0, false
 		}
-		w.nextIndex = want
+		w.nextIndex = index
 	}
 	w.nextIndex++
 	return w.nextIndex - 1, true

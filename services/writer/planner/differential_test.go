@@ -27,12 +27,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inTreeOracle runs the reconciler of Kubernetes' own EndpointSlice controller for the same
-// Service, on synthetic Pods of one node.
+// inTreeOracle runs the reconciler of Kubernetes' own EndpointSlice controller for the same Service, with
+// synthetic Pods on one node.
 type inTreeOracle struct {
 	service    *corev1.Service
 	reconciler *inTree.Reconciler
-	cluster    *fakeCluster // what it writes to
+	cluster    *fakeCluster // that it writes to
 	writes     int
 }
 
@@ -56,7 +56,7 @@ func newInTreeOracle(d Desired) *inTreeOracle {
 	return o
 }
 
-// relabel gives the Service its labels. The reconciler has its slices carry these, and takes off all others.
+// relabel sets the labels of the Service. The reconciler gives its slices these labels and removes all others.
 func (o *inTreeOracle) relabel(d Desired) {
 	o.service.Labels = map[string]string{LabelSource: DefaultSource, LabelWriter: d.Writer}
 	maps.Copy(o.service.Labels, d.Labels)
@@ -84,7 +84,7 @@ func (o *inTreeOracle) write(action clienttesting.Action) (bool, runtime.Object,
 	return false, nil, nil
 }
 
-// reconcile says what the in-tree reconciler makes of the slices, and by how many writes.
+// reconcile returns the slices after the in-tree reconciler, and its number of writes.
 func (o *inTreeOracle) reconcile(t *rapid.T, d Desired, existing *fakeCluster) (*fakeCluster, int) {
 	o.cluster, o.writes = &fakeCluster{slices: existing.copy(), version: existing.version}, 0
 	for _, slice := range o.cluster.slices {
@@ -129,7 +129,7 @@ func fromInTree(slice *discoveryv1.EndpointSlice, d Desired) {
 
 func podName(addr string) string { return "pod-" + addr }
 
-// podOf is the Pod from which the in-tree reconciler makes this endpoint.
+// podOf is the Pod for which the in-tree reconciler writes this endpoint.
 func podOf(namespace string, e Endpoint) *corev1.Pod {
 	addr, status := e.Address.String(), corev1.ConditionFalse
 	if e.Serving {
@@ -149,11 +149,11 @@ func podOf(namespace string, e Endpoint) *corev1.Pod {
 	return pod
 }
 
-// endpointPool is a Service's endpoints while they come and go.
+// endpointPool is the changing endpoints of a Service.
 type endpointPool struct {
 	endpoints  []Endpoint
-	used       int // how many addresses have been used; none comes twice
-	beforeZero int // how many there were before the Service was scaled to zero
+	used       int // number of addresses used so far; each is used once
+	beforeZero int // number of endpoints before the Service was scaled to zero
 }
 
 func (c *endpointPool) add(k int) {
@@ -163,14 +163,14 @@ func (c *endpointPool) add(k int) {
 	}
 }
 
-// change makes one random change and names it.
+// change makes one random change and returns its description.
 func (c *endpointPool) change(t *rapid.T) string {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "which"), 0))
 	kind := rapid.SampledFrom([]string{"add", "remove", "flip", "replace", "add", "remove", "flip", "replace", "zero"}).Draw(t, "change")
-	// Drawn evenly: rapid's own numbers are mostly small.
+	// An even distribution: numbers that rapid draws are mostly small.
 	k := 1 + random.IntN([]int{3, 30, 150}[random.IntN(3)])
 	c.endpoints = slices.Clone(c.endpoints)
-	if random.IntN(2) == 0 { // else those that are there longest, who share slices
+	if random.IntN(2) == 0 { // otherwise the oldest, which share slices
 		random.Shuffle(len(c.endpoints), func(i, j int) { c.endpoints[i], c.endpoints[j] = c.endpoints[j], c.endpoints[i] })
 	} else {
 		slices.SortFunc(c.endpoints, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
@@ -196,7 +196,7 @@ func (c *endpointPool) change(t *rapid.T) string {
 		c.add(n)
 	case "flip":
 		for i := range n {
-			// Ready, unready, draining: all that a Pod's endpoint can be while it answers or not.
+			// Ready, not ready, draining: all states of a Pod's endpoint.
 			states := [][3]bool{{true, true, false}, {false, false, false}, {false, true, true}}
 			at := slices.Index(states, [3]bool{c.endpoints[i].Ready, c.endpoints[i].Serving, c.endpoints[i].Terminating})
 			s := states[(at+1+random.IntN(2))%3]
@@ -208,7 +208,7 @@ func (c *endpointPool) change(t *rapid.T) string {
 	return fmt.Sprint(kind, " ", k)
 }
 
-// conditionsByAddress are what consumers find, by address.
+// conditionsByAddress returns the conditions that consumers find, by address.
 func conditionsByAddress(slices []*discoveryv1.EndpointSlice) map[string][3]bool {
 	out := map[string][3]bool{}
 	for _, slice := range slices {
@@ -219,7 +219,7 @@ func conditionsByAddress(slices []*discoveryv1.EndpointSlice) map[string][3]bool
 	return out
 }
 
-// randomCluster is a cluster with slices filled anyhow, and the crowd that they list.
+// randomCluster returns a cluster with randomly filled slices, and their endpoints.
 func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
 	out, c := &fakeCluster{}, &endpointPool{}
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "layout"), 0))
@@ -237,12 +237,12 @@ func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
 	return out, c
 }
 
-// Each change is planned by both from the same slices, once from those that the planner left
-// and once from those that the in-tree reconciler left.
+// Both plan each change from the same slices, once from those after the planner and once from those
+// after the in-tree reconciler.
 //
-// Over a sequence the two go apart, and only the sums are compared: which endpoints share
-// a slice decides what a later change costs, and the in-tree reconciler draws them from
-// a map, so now and then a draw of its turns out luckier than any choice made beforehand.
+// Over a sequence their slices differ, and the test compares only the sums: the cost of a later change
+// depends on which endpoints share a slice, and the in-tree reconciler takes them from a map in random
+// order, which is sometimes better by chance.
 func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 	var sequences, changes, fewer, unlucky int
 	var sum struct{ writes, slices struct{ ours, tree int } }
@@ -271,7 +271,7 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 					t.Fatalf("%s: %d writes, in-tree %d", changed, todo.Writes(), writes)
 				}
 				if want, got := conditionsByAddress(reconciled.slices), conditionsByAddress(planned.slices); !maps.Equal(want, got) {
-					t.Fatalf("%s: not the same endpoints as in-tree: %s", changed, cmp.Diff(want, got))
+					t.Fatalf("%s: endpoints differ from in-tree: %s", changed, cmp.Diff(want, got))
 				}
 				if todo.Writes() < writes {
 					fewer++

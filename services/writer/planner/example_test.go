@@ -13,8 +13,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// A database outside of the cluster, a primary and a standby, behind a Service without a
-// selector. What changes is written, and nothing else.
+// A database outside the cluster, a primary and a standby, behind a Service without a selector. Only
+// changes are written.
 func Example() {
 	client := fake.NewClientset() // or kubernetes.NewForConfig(…)
 	database := planner.Desired{
@@ -47,11 +47,11 @@ func Example() {
 	// 192.0.2.11 serves: 0 created, 1 updated, 0 deleted
 }
 
-// sync is all that applying takes. On an error, a conflict too, call it again: it plans
-// from what is there then.
+// sync applies the plan for the desired endpoints. Call it again after an error, including a conflict: it
+// computes a new plan from the current slices.
 func sync(ctx context.Context, client kubernetes.Interface, desired planner.Desired) (planner.Plan, error) {
 	api := client.DiscoveryV1().EndpointSlices(desired.Namespace)
-	list, err := api.List(ctx, metav1.ListOptions{}) // all of the namespace: the names of others are avoided
+	list, err := api.List(ctx, metav1.ListOptions{}) // of the whole namespace, to avoid the names of foreign slices
 	if err != nil {
 		return planner.Plan{}, err
 	}

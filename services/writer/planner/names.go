@@ -7,14 +7,15 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// maxNameLength is the longest name that the API server takes.
+// maxNameLength is the API server's limit.
 const maxNameLength = 253
 
-// nameAllocator hands out names that nobody in the namespace has. They depend on nothing but the
-// plan's input: two leaders for a moment want the same name, and the API server lets one.
+// nameAllocator allocates names that no slice of the namespace has. They depend only on the plan's
+// input: if there are two leaders for a moment, both create the same name, and the API server accepts
+// only one.
 type nameAllocator struct{ taken map[string]struct{} }
 
-// newNameAllocator knows every slice of the namespace that it is shown, also those not ours.
+// newNameAllocator returns an allocator that avoids the names of all given slices, owned and foreign.
 func (d Desired) newNameAllocator(existing []*discoveryv1.EndpointSlice) *nameAllocator {
 	n := &nameAllocator{taken: make(map[string]struct{}, len(existing))}
 	for _, slice := range existing {
@@ -25,7 +26,7 @@ func (d Desired) newNameAllocator(existing []*discoveryv1.EndpointSlice) *nameAl
 	return n
 }
 
-// nextName is the configured name for the first slice of the first family, then
+// nextName allocates the configured name for the first slice of the first family, then
 // <name>[-<source>][-ipv6], then these with -2, -3 and so on.
 func (n *nameAllocator) nextName(d Desired, g *sliceGroup) string {
 	if g.family == d.Families[0] && n.isFree(d.FirstName) {
@@ -58,7 +59,7 @@ func (n *nameAllocator) reserve(name string) string {
 	return name
 }
 
-// joinName shortens the name, never the suffix, to what the API server takes.
+// joinName appends the suffix, and shortens the name if the result would be too long.
 func joinName(name, suffix string) string {
 	if excess := len(name) + len(suffix) - maxNameLength; excess > 0 {
 		name = strings.TrimRight(name[:max(len(name)-excess, 1)], "-.")
@@ -66,7 +67,7 @@ func joinName(name, suffix string) string {
 	return name + suffix
 }
 
-// toNamePart makes a label's value fit into a name: label values may have capitals and underscores.
+// toNamePart converts a label value to a part of a name: label values may have capitals and underscores.
 func toNamePart(value string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {

@@ -25,12 +25,12 @@ func TestOwnsSliceWithChangedServiceName(t *testing.T) {
 		owner  metav1.OwnerReference
 		want   bool
 	}{
-		"its owner is the Service":               {"another", []metav1.OwnerReference{nodeOwner, testTarget(0).Owner}, testTarget(0).Owner, true},
-		"it has the first name and no owner":     {"shop-nodes", nil, testTarget(0).Owner, true},
-		"it has the first name, and a Node's":    {"shop-nodes", []metav1.OwnerReference{nodeOwner}, testTarget(0).Owner, true},
-		"it has the first name, and a Service's": {"shop-nodes", []metav1.OwnerReference{previousOwner, nodeOwner}, testTarget(0).Owner, false},
-		"it has neither":                         {"another", nil, testTarget(0).Owner, false},
-		"nobody is to own it, and nobody does":   {"another", []metav1.OwnerReference{{}}, metav1.OwnerReference{}, false},
+		"owned by the Service":                 {"another", []metav1.OwnerReference{nodeOwner, testTarget(0).Owner}, testTarget(0).Owner, true},
+		"first name, no owner":                 {"shop-nodes", nil, testTarget(0).Owner, true},
+		"first name, owned by a Node":          {"shop-nodes", []metav1.OwnerReference{nodeOwner}, testTarget(0).Owner, true},
+		"first name, owned by another Service": {"shop-nodes", []metav1.OwnerReference{previousOwner, nodeOwner}, testTarget(0).Owner, false},
+		"other name, no owner":                 {"another", nil, testTarget(0).Owner, false},
+		"Service without UID, other name":      {"another", []metav1.OwnerReference{{}}, metav1.OwnerReference{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := testTarget(0)
@@ -38,37 +38,37 @@ func TestOwnsSliceWithChangedServiceName(t *testing.T) {
 			s := testSlice(c.slice, "default", 1, 1)
 			s.Labels[discoveryv1.LabelServiceName], s.OwnerReferences = "another", c.owners
 			if got := d.Owns(s); got != c.want {
-				t.Errorf("ours: %t", got)
+				t.Errorf("Owns: %t", got)
 			}
 		})
 	}
 }
 
 func TestRenderedSliceFields(t *testing.T) {
-	t.Run("an update brings no field managers, which the server knows", func(t *testing.T) {
+	t.Run("an update has no managed fields", func(t *testing.T) {
 		was := testSlice("shop-nodes", "default", 1, 2)
-		was.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+		was.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "other"}}
 		if got := Compute(testTarget(1), []*discoveryv1.EndpointSlice{was}).Update[0].ManagedFields; got != nil {
-			t.Errorf("it brings %v", got)
+			t.Errorf("managed fields: %v", got)
 		}
 	})
-	t.Run("a slice that is emptied lists nothing, which is not null", func(t *testing.T) {
+	t.Run("an emptied slice has an empty list, not null", func(t *testing.T) {
 		if got := Compute(testTarget(0), []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}).Update[0].Endpoints; got == nil || len(got) > 0 {
-			t.Errorf("it lists %#v", got)
+			t.Errorf("endpoints: %#v", got)
 		}
 	})
-	t.Run("who names no writer leaves that label alone", func(t *testing.T) {
+	t.Run("without Writer the label is unchanged", func(t *testing.T) {
 		d := testTarget(2)
 		d.Writer = ""
 		was := testSlice("shop-nodes", "default", 1, 1)
 		if got := Compute(d, []*discoveryv1.EndpointSlice{was}).Update[0].Labels[LabelWriter]; got != was.Labels[LabelWriter] {
-			t.Errorf("it is %q", got)
+			t.Errorf("label: %q", got)
 		}
 		if plan := Compute(d, []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}); !plan.Empty() {
-			t.Errorf("it is written by %v", describePlan(plan))
+			t.Errorf("planned %v", describePlan(plan))
 		}
 		if got, is := Compute(d, nil).Create[0].Labels[LabelWriter]; is {
-			t.Errorf("it is %q", got)
+			t.Errorf("label: %q", got)
 		}
 	})
 }
@@ -84,21 +84,21 @@ func TestSlicesHaveOnlyServiceLabels(t *testing.T) {
 		return all
 	}
 	for name, c := range map[string]struct {
-		was      map[string]string // besides our own
+		was      map[string]string // besides the planner's
 		labels   map[string]string
 		headless bool
-		want     map[string]string // besides our own
+		want     map[string]string // besides the planner's
 		written  bool
 	}{
 		"none":                          {nil, nil, false, nil, false},
-		"one that it has":               {map[string]string{"team": "a"}, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, false},
-		"one that is new":               {nil, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, true},
-		"one that changed":              {map[string]string{"team": "a"}, map[string]string{"team": "b"}, false, map[string]string{"team": "b"}, true},
-		"one that the Service dropped":  {map[string]string{"team": "a"}, nil, false, nil, true},
-		"one that would replace ours":   {nil, map[string]string{discoveryv1.LabelManagedBy: "x", LabelSource: "x", LabelWriter: "x"}, false, nil, false},
+		"unchanged":                     {map[string]string{"team": "a"}, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, false},
+		"added":                         {nil, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, true},
+		"changed":                       {map[string]string{"team": "a"}, map[string]string{"team": "b"}, false, map[string]string{"team": "b"}, true},
+		"removed":                       {map[string]string{"team": "a"}, nil, false, nil, true},
+		"conflicts with the planner's":  {nil, map[string]string{discoveryv1.LabelManagedBy: "x", LabelSource: "x", LabelWriter: "x"}, false, nil, false},
 		"headless":                      {nil, nil, true, map[string]string{corev1.IsHeadlessService: ""}, true},
-		"headless, as it is":            {map[string]string{corev1.IsHeadlessService: ""}, nil, true, map[string]string{corev1.IsHeadlessService: ""}, false},
-		"headless, as it no longer is":  {map[string]string{corev1.IsHeadlessService: ""}, nil, false, nil, true},
+		"headless, unchanged":           {map[string]string{corev1.IsHeadlessService: ""}, nil, true, map[string]string{corev1.IsHeadlessService: ""}, false},
+		"no longer headless":            {map[string]string{corev1.IsHeadlessService: ""}, nil, false, nil, true},
 		"an adopted slice's own labels": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, nil, false, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestSlicesHaveOnlyServiceLabels(t *testing.T) {
 			if c.written {
 				checkCounts(t, plan, 0, 1, 0)
 				if diff := cmp.Diff(was.Endpoints, plan.Update[0].Endpoints); diff != "" {
-					t.Errorf("endpoints change with the labels (-was +is):\n%s", diff)
+					t.Errorf("endpoints change with the labels (-old +new):\n%s", diff)
 				}
 				if diff := cmp.Diff(with(c.want), plan.Update[0].Labels); diff != "" {
 					t.Errorf("labels (-want +got):\n%s", diff)
@@ -134,7 +134,7 @@ func TestRemovesTriggerTimeAnnotation(t *testing.T) {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if len(was.Annotations) != 2 {
-		t.Error("the given slice was changed")
+		t.Error("the existing slice was modified")
 	}
 }
 
@@ -148,17 +148,17 @@ func TestOwnerIsTheService(t *testing.T) {
 		was, want []metav1.OwnerReference
 		written   bool
 	}{
-		"it is":                              {is, refs(is), refs(is), false},
-		"it is, with flags of others":        {is, refs(flagged, nodeOwner), refs(flagged, nodeOwner), false},
-		"it is not yet":                      {is, refs(nodeOwner), refs(nodeOwner, is), true},
-		"one of before is, as well":          {is, refs(is, previousOwner), refs(is), true},
-		"one of before is, and was before":   {is, refs(previousOwner, nodeOwner, is), refs(nodeOwner, is), true},
-		"one of another kind of Service is":  {is, refs(knativeOwner, is), refs(knativeOwner, is), false},
-		"it is, by another name":             {is, refs(renamed), refs(is), true},
-		"it is, as another kind":             {is, refs(lower), refs(lower, is), true},
-		"it is, by another version":          {is, refs(old), refs(old, is), true},
-		"nobody is to be, and somebody is":   {metav1.OwnerReference{}, refs(previousOwner), refs(previousOwner), false},
-		"nobody is to be, and nobody is yet": {metav1.OwnerReference{}, nil, nil, false},
+		"the Service":                     {is, refs(is), refs(is), false},
+		"the Service, with foreign flags": {is, refs(flagged, nodeOwner), refs(flagged, nodeOwner), false},
+		"only a Node":                     {is, refs(nodeOwner), refs(nodeOwner, is), true},
+		"also an earlier Service":         {is, refs(is, previousOwner), refs(is), true},
+		"an earlier Service first":        {is, refs(previousOwner, nodeOwner, is), refs(nodeOwner, is), true},
+		"also a Knative Service":          {is, refs(knativeOwner, is), refs(knativeOwner, is), false},
+		"the Service, with another name":  {is, refs(renamed), refs(is), true},
+		"the UID, with another kind":      {is, refs(lower), refs(lower, is), true},
+		"the UID, with another version":   {is, refs(old), refs(old, is), true},
+		"no UID, with an owner":           {metav1.OwnerReference{}, refs(previousOwner), refs(previousOwner), false},
+		"no UID, without an owner":        {metav1.OwnerReference{}, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			was := testSlice("shop-nodes", "default", 1, 1)
@@ -179,13 +179,13 @@ func TestOwnerIsTheService(t *testing.T) {
 
 func TestWritesEachEndpointDifference(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.Endpoint){
-		"it is not ready":      func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) },
-		"it does not serve":    func(e *discoveryv1.Endpoint) { e.Conditions.Serving = new(false) },
-		"it terminates":        func(e *discoveryv1.Endpoint) { e.Conditions.Terminating = new(true) },
-		"it has a hostname":    func(e *discoveryv1.Endpoint) { e.Hostname = new("one") },
-		"it has a topology":    func(e *discoveryv1.Endpoint) { e.DeprecatedTopology = map[string]string{"a": "b"} },
-		"it is no address":     func(e *discoveryv1.Endpoint) { e.Addresses = []string{"one"} },
-		"it is another family": func(e *discoveryv1.Endpoint) { e.Addresses = []string{"fd00::1"} },
+		"not ready":       func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) },
+		"not serving":     func(e *discoveryv1.Endpoint) { e.Conditions.Serving = new(false) },
+		"terminating":     func(e *discoveryv1.Endpoint) { e.Conditions.Terminating = new(true) },
+		"hostname":        func(e *discoveryv1.Endpoint) { e.Hostname = new("one") },
+		"topology":        func(e *discoveryv1.Endpoint) { e.DeprecatedTopology = map[string]string{"a": "b"} },
+		"invalid address": func(e *discoveryv1.Endpoint) { e.Addresses = []string{"one"} },
+		"other family":    func(e *discoveryv1.Endpoint) { e.Addresses = []string{"fd00::1"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			was := testSlice("shop-nodes", "default", 1, 1)
@@ -204,16 +204,16 @@ func TestWritesEachPortDifference(t *testing.T) {
 	all, udp := discoveryv1.EndpointPort{}, discoveryv1.EndpointPort{Protocol: new(corev1.ProtocolUDP), Port: new(int32(1))}
 	ports := func(all ...discoveryv1.EndpointPort) []discoveryv1.EndpointPort { return all }
 	for name, c := range map[string]struct{ was, want []discoveryv1.EndpointPort }{
-		"one more":                          {ports(one), ports(one, two)},
-		"one less":                          {ports(one, two), ports(one)},
-		"another one":                       {ports(one, two), ports(one, three)},
-		"one twice":                         {ports(one, two), ports(one, one)},
-		"one instead of every port":         {ports(all), ports(one)},
-		"every port instead of one":         {ports(one), ports(all)},
-		"none, which is not all":            {ports(all), nil},
-		"another one, of a single":          {ports(one), ports(two)},
-		"the same one, of another protocol": {ports(one), ports(udp)},
-		"one that is there with none":       {nil, ports(one)},
+		"added port":               {ports(one), ports(one, two)},
+		"removed port":             {ports(one, two), ports(one)},
+		"changed port":             {ports(one, two), ports(one, three)},
+		"duplicate port":           {ports(one, two), ports(one, one)},
+		"one port instead of all":  {ports(all), ports(one)},
+		"all ports instead of one": {ports(one), ports(all)},
+		"no ports instead of all":  {ports(all), nil},
+		"changed single port":      {ports(one), ports(two)},
+		"changed protocol":         {ports(one), ports(udp)},
+		"one port instead of none": {nil, ports(one)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			was, d := testSlice("shop-nodes", "default", 1, 1), testTarget(1)
@@ -232,6 +232,6 @@ func TestCurrentEndpointsSkipsInvalidAddresses(t *testing.T) {
 	was.Endpoints = append(was.Endpoints, discoveryv1.Endpoint{}, discoveryv1.Endpoint{Addresses: []string{"one"}})
 	held := CurrentEndpoints(testTarget(0), []*discoveryv1.EndpointSlice{was})
 	if len(held) != 1 || held[0].Address != netip.MustParseAddr("10.0.0.1") {
-		t.Errorf("held is %v", held)
+		t.Errorf("current endpoints: %v", held)
 	}
 }

@@ -1,8 +1,8 @@
-// Package planner turns desired endpoints and the EndpointSlices that exist into the
-// fewest writes that make them agree. It is pure, and a library for endpoints that are
-// not Pods: it imports only k8s.io/api, apimachinery's metadata types and the standard
-// library. It promises that an endpoint which is to stay is never absent between two of
-// its writes, and refuses to touch a slice that is not ours.
+// Package planner computes the fewest writes that make existing EndpointSlices list the desired
+// endpoints. It is a pure library for endpoints that are not Pods, and imports only k8s.io/api,
+// apimachinery's metadata types and the standard library. It guarantees that an endpoint that stays is
+// never absent between two writes of a plan. It does not change slices without the managed-by label of
+// this installation.
 package planner
 
 import (
@@ -15,51 +15,50 @@ import (
 )
 
 const (
-	// LabelSource names the source of a slice's endpoints.
+	// LabelSource is the label with the source of a slice's endpoints.
 	LabelSource = "slicefeed.dev/source"
-	// LabelWriter names the installation that writes the slice: its Lease's namespace.
+	// LabelWriter is the label with the installation that writes the slice: the namespace of its Lease.
 	LabelWriter = "slicefeed.dev/writer"
-	// DefaultSource is the source of a slice, or an endpoint, that names none.
+	// DefaultSource is the source of a slice or an endpoint without one.
 	DefaultSource = "default"
 
-	defaultMaxPerSlice = 100  // as in-tree; larger slices make each write dearer
-	limitPerSlice      = 1000 // the API server refuses more
+	defaultMaxPerSlice = 100  // as in-tree; larger slices make each write more expensive
+	limitPerSlice      = 1000 // the API server's limit
 )
 
-// Endpoint is one address as it is to be listed. Nothing else is ever listed of it: a node
-// name or hints left over from another writer are removed, because a remote name that
-// collides with a local one would count as local.
+// Endpoint is one address with all that slices list of it. A node name or hints that another writer
+// left are removed, because a remote node name that equals a local one would count as local.
 type Endpoint struct {
 	Address                     netip.Addr
 	Ready, Serving, Terminating bool
-	Zone                        string // empty: none is written
-	Source                      string // the slice's source label, empty for "default"; endpoints of two sources share no slice
+	Zone                        string // empty: none
+	Source                      string // the slice's source label, empty: DefaultSource; endpoints of two sources share no slice
 }
 
 // Desired is how the slices of one Service should be.
 type Desired struct {
 	Namespace string
 	Service   string
-	Owner     metav1.OwnerReference // to the Service by UID; a zero UID: none is written
-	ManagedBy string                // value of endpointslice.kubernetes.io/managed-by, also what marks a slice as ours
-	Writer    string                // value of slicefeed.dev/writer; empty: left as it is
-	FirstName string                // name of the first slice; others get it as their prefix
-	// Labels are copied from the Service. The slices have these and the planner's own, and no others: what the
-	// Service has no more is removed, as by the in-tree controller.
+	Owner     metav1.OwnerReference // the Service; without a UID no owner is written
+	ManagedBy string                // value of endpointslice.kubernetes.io/managed-by, which owned slices have
+	Writer    string                // value of slicefeed.dev/writer; empty: unchanged
+	FirstName string                // name of the first slice, and prefix of the others
+	// Labels are copied from the Service. Slices have these labels, the planner's own and no others. Labels
+	// that the Service no longer has are removed, as in the in-tree controller.
 	Labels   map[string]string
-	Headless bool // the Service has no cluster IP, which service.kubernetes.io/headless says
+	Headless bool // the Service has no cluster IP: slices get the label service.kubernetes.io/headless
 
-	// Families that the Service has, in its order. Slices of other families are deleted;
-	// with none at all nothing is planned.
+	// Families of the Service, in its order. Slices of other families are deleted. Without any family
+	// the plan is empty.
 	Families  []discoveryv1.AddressType
 	Ports     []discoveryv1.EndpointPort
-	Endpoints []Endpoint // an address given twice counts once, the first time; of a foreign family, not at all
+	Endpoints []Endpoint // duplicates of an address and addresses of other families are ignored
 
 	MaxPerSlice int // 1 to 1000; 0: 100
 }
 
-// Plan is what to write, in this order: creates, updates, deletes, each in the order given.
-// Updates and deletes bear the resourceVersion and UID that they rest upon.
+// Plan is the writes: creates, then updates, then deletes, each in the order given. Updates and deletes
+// have the resourceVersion and UID that they were computed from.
 type Plan struct {
 	Create, Update, Delete []*discoveryv1.EndpointSlice
 }
@@ -70,10 +69,10 @@ func (p Plan) Empty() bool { return p.Writes() == 0 }
 // Writes is how many API requests the plan takes.
 func (p Plan) Writes() int { return len(p.Create) + len(p.Update) + len(p.Delete) }
 
-// Owns reports whether a slice is ours for this Service: it bears our managed-by label and
-// the Service's name. A slice of ours whose service-name label was altered is known by its
-// owner, or, the very first one, by its name as long as no Service owns it; so its label is
-// mended instead of a second slice being written.
+// Owns reports whether a slice is owned and for this Service: it has the managed-by label and the
+// Service's name. An owned slice with a modified service-name label is recognized by its owner
+// reference, or, the first slice only, by its name if no Service owns it. So the label is repaired
+// instead of creating a second slice.
 func (d Desired) Owns(slice *discoveryv1.EndpointSlice) bool {
 	if slice.Namespace != d.Namespace || slice.Labels[discoveryv1.LabelManagedBy] != d.ManagedBy {
 		return false
@@ -91,9 +90,9 @@ func (d Desired) Owns(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Name == d.FirstName && !owned
 }
 
-// CurrentEndpoints reads back what our slices of this Service list, sorted by address. Of an address
-// that is listed twice the one that Make would keep counts, and nil conditions read as the
-// API defines them. Only d's naming fields matter.
+// CurrentEndpoints returns what the owned slices of this Service list, sorted by address. If an address
+// is listed twice, it returns the one that Compute would keep. It reads nil conditions as the API
+// defines them. Only d's naming fields matter.
 func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
 	var current []Endpoint
 	seen := map[netip.Addr]struct{}{}
@@ -111,10 +110,10 @@ func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoi
 	return current
 }
 
-// ownedSlices picks our slices, the first name first, then by name, so that neither the order of
-// a cache nor that of a map reaches a plan. Those whose service-name label was altered come
-// last: no consumer sees them, so what is listed twice must stay in the others. Slices about
-// to vanish hold nothing any more.
+// ownedSlices returns the owned slices of the Service, FirstName first, then by name, so that a plan does
+// not depend on the order of a cache or a map. Slices with a modified service-name label come last:
+// consumers do not find them, so an endpoint that is listed twice must stay in another slice. Slices
+// that are being deleted are left out.
 func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var owned []*discoveryv1.EndpointSlice
 	for _, slice := range existing {
@@ -131,7 +130,8 @@ func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discovery
 	return owned
 }
 
-// isForOtherService reports whether consumers do not take the slice for the Service's.
+// isForOtherService reports whether the service-name label is not this Service's, so that its consumers
+// do not find the slice.
 func (d Desired) isForOtherService(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelServiceName] != d.Service
 }

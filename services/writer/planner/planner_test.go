@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// legacySlice is a slice as an older installation left it: no source, no owner, nil conditions.
+// legacySlice is a slice of an older installation: no source, no owner, nil conditions.
 func legacySlice(addrs ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -108,17 +108,17 @@ func TestSkipsEquivalentSlices(t *testing.T) {
 	two := testTarget(2)
 	two.Ports = append(two.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(30053))})
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
-		"nothing at all":        func(*discoveryv1.EndpointSlice) {},
-		"endpoints in an order": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0], s.Endpoints[1] = s.Endpoints[1], s.Endpoints[0] },
-		"ports in an order":     func(s *discoveryv1.EndpointSlice) { s.Ports[0], s.Ports[1] = s.Ports[1], s.Ports[0] },
-		"nil conditions":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} },
-		"a protocol spelt out":  func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolTCP) },
-		"an empty zone":         func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("") },
-		"annotations of others": func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} },
-		"another kind of owner": func(s *discoveryv1.EndpointSlice) {
+		"unchanged":            func(*discoveryv1.EndpointSlice) {},
+		"other endpoint order": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0], s.Endpoints[1] = s.Endpoints[1], s.Endpoints[0] },
+		"other port order":     func(s *discoveryv1.EndpointSlice) { s.Ports[0], s.Ports[1] = s.Ports[1], s.Ports[0] },
+		"nil conditions":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} },
+		"an explicit protocol": func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolTCP) },
+		"an empty zone":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("") },
+		"foreign annotations":  func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} },
+		"an owner of another kind": func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "Node", APIVersion: "v1", UID: "n"})
 		},
-		"flags of our ownership": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = new(true) },
+		"flags of the owner reference": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = new(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := appliedCluster(t, two)
@@ -135,21 +135,21 @@ func TestRepairsDifferencesInOneWrite(t *testing.T) {
 		"a zone is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("elsewhere") },
 		"a reference is removed":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = &corev1.ObjectReference{} },
 		"a further address is removed": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.9"} },
-		"a condition is mended":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) },
+		"a condition is repaired":      func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) },
 		"an endpoint is added again":   func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
-		"a stranger is removed": func(s *discoveryv1.EndpointSlice) {
+		"an unknown endpoint is removed": func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints = append(s.Endpoints, toAPI(new(readyEndpoint("10.9.9.9"))))
 		},
-		"a double is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
+		"a duplicate is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
 		"an endpoint without an address": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) },
-		"a port is mended":               func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) },
-		"a lost port is put back":        func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
-		"the source's label":             func(s *discoveryv1.EndpointSlice) { delete(s.Labels, LabelSource) },
-		"the writer's label":             func(s *discoveryv1.EndpointSlice) { s.Labels[LabelWriter] = "x" },
-		"a lost owner":                   func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
-		"the Service of before":          func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "svc-0" },
+		"a port is repaired":             func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) },
+		"a removed port is added again":  func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
+		"the source label":               func(s *discoveryv1.EndpointSlice) { delete(s.Labels, LabelSource) },
+		"the writer label":               func(s *discoveryv1.EndpointSlice) { s.Labels[LabelWriter] = "x" },
+		"a removed owner":                func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
+		"an earlier Service as owner":    func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "svc-0" },
 		"the service-name, by the owner": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "other" },
-		"the service-name, by our name": func(s *discoveryv1.EndpointSlice) {
+		"the service-name, by the name": func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelServiceName] = ""
 			s.OwnerReferences = nil
 		},
@@ -177,11 +177,11 @@ func TestIgnoresForeignSlicesAndAvoidsTheirNames(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
 		"another manager": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "hand" },
 		"no manager":      func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) },
-		"another Service of ours, owned": func(s *discoveryv1.EndpointSlice) {
+		"an owned slice of another Service": func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelServiceName] = "cart"
 			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "cart", UID: "svc-2"}}
 		},
-		"one that is about to be deleted": func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+		"a slice that is being deleted": func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			was := legacySlice("10.0.0.1")
@@ -221,7 +221,7 @@ func TestReplacedNodeIsOneWrite(t *testing.T) {
 func TestNewNodeGoesIntoFullestSliceWithRoom(t *testing.T) {
 	d := testTarget(250)
 	c := appliedCluster(t, d)
-	d.Endpoints = append(d.Endpoints[1:], readyEndpoint("10.0.9.9")) // the first slice has the gap
+	d.Endpoints = append(d.Endpoints[1:], readyEndpoint("10.0.9.9")) // the first slice has room
 	c.apply(t, Compute(d, c.slices), func() {})
 	if len(c.slices[0].Endpoints) != 100 {
 		t.Errorf("the first slice has %d", len(c.slices[0].Endpoints))
@@ -256,7 +256,7 @@ func TestMergesSlicesThatChangeAnyway(t *testing.T) {
 	d.MaxPerSlice = 12
 
 	for i := range d.Endpoints {
-		d.Endpoints[i].Zone = "a" // each slice is written; two have no room for all
+		d.Endpoints[i].Zone = "a" // each slice is written; two have no room for all endpoints
 	}
 	checkCounts(t, Compute(d, c.slices), 0, 3, 0)
 
@@ -266,7 +266,7 @@ func TestMergesSlicesThatChangeAnyway(t *testing.T) {
 	for i := range d.Endpoints {
 		d.Endpoints[i].Zone = ""
 	}
-	d.Endpoints, d.Writer = testTarget(25).Endpoints, "elsewhere" // only their labels are written
+	d.Endpoints, d.Writer = testTarget(25).Endpoints, "elsewhere" // only labels change
 	d.MaxPerSlice = 100
 	checkCounts(t, Compute(d, c.slices), 0, 3, 0)
 }
@@ -278,7 +278,7 @@ func TestEmptiesLastSliceAndDeletesOthers(t *testing.T) {
 	plan := Compute(d, c.slices)
 	checkCounts(t, plan, 0, 1, 2)
 	if plan.Update[0].Name != "shop-nodes" || len(plan.Update[0].Endpoints) != 0 {
-		t.Errorf("left is %s with %d endpoints", plan.Update[0].Name, len(plan.Update[0].Endpoints))
+		t.Errorf("kept %s with %d endpoints", plan.Update[0].Name, len(plan.Update[0].Endpoints))
 	}
 	c.apply(t, plan, func() {})
 	checkCounts(t, Compute(d, c.slices), 0, 0, 0)
@@ -296,15 +296,15 @@ func TestFamiliesAndSourcesShareNoSlices(t *testing.T) {
 		t.Fatal(diff)
 	}
 	if c.slices[1].Labels[LabelSource] != "Blue_1" || c.slices[2].AddressType != discoveryv1.AddressTypeIPv6 {
-		t.Error("labels or families are wrong")
+		t.Error("unexpected labels or families")
 	}
 
-	t.Run("a family that the Service lost is deleted", func(t *testing.T) {
+	t.Run("slices of a removed family are deleted", func(t *testing.T) {
 		d.Families = d.Families[:1]
 		plan := Compute(d, c.slices)
 		checkCounts(t, plan, 0, 0, 2)
 	})
-	t.Run("without families nothing is planned", func(t *testing.T) {
+	t.Run("without families the plan is empty", func(t *testing.T) {
 		d.Families = nil
 		checkCounts(t, Compute(d, c.slices), 0, 0, 0)
 	})
@@ -386,7 +386,7 @@ func TestListsOnlyCanonicalAddresses(t *testing.T) {
 	}
 }
 
-// In between a Service would have fewer that are ready than before and after.
+// In the other order the Service would have fewer ready endpoints between the writes.
 func TestWritesReadyBeforeRemovals(t *testing.T) {
 	for _, goes := range []int{0, 1} {
 		d := testTarget(2)
@@ -399,7 +399,7 @@ func TestWritesReadyBeforeRemovals(t *testing.T) {
 		plan := Compute(d, c.slices)
 		checkCounts(t, plan, 0, 2, 0)
 		if got := plan.Update[0].Endpoints[0].Addresses[0]; got != d.Endpoints[comes].Address.String() {
-			t.Errorf("%s is written first, which is not ready any more", got)
+			t.Errorf("first write is for %s, which becomes not ready", got)
 		}
 	}
 }

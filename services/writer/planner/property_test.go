@@ -39,15 +39,15 @@ func drawDesired(t *rapid.T) Desired {
 	d.MaxPerSlice = rapid.IntRange(1, 4).Draw(t, "max")
 	d.Families = rapid.SampledFrom([][]discoveryv1.AddressType{{"IPv4"}, {"IPv6"}, {"IPv4", "IPv6"}, {"IPv6", "IPv4"}}).Draw(t, "families")
 	d.Endpoints = drawEndpoints(t, []string{"", "default", "blue", "green"})
-	d.Labels = rapid.SampledFrom([]map[string]string{nil, {"theirs": "a"}, {"theirs": "b"}}).Draw(t, "labels")
+	d.Labels = rapid.SampledFrom([]map[string]string{nil, {"foreign": "a"}, {"foreign": "b"}}).Draw(t, "labels")
 	if rapid.Bool().Draw(t, "two ports") {
 		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(53))})
 	}
 	return d
 }
 
-// drawCluster is anything that could be there: ours, altered, with doubles and strangers,
-// too full, and slices of others.
+// drawCluster draws any possible state: owned slices, also modified, with duplicates or unknown
+// endpoints, or too full, and foreign slices.
 func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 	c := &fakeCluster{}
 	for i := range rapid.IntRange(0, 6).Draw(t, "slices") {
@@ -58,7 +58,7 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 				Labels: map[string]string{
 					discoveryv1.LabelServiceName: rapid.SampledFrom([]string{d.Service, d.Service, d.Service, "other"}).Draw(t, "service"),
 					discoveryv1.LabelManagedBy:   rapid.SampledFrom([]string{d.ManagedBy, d.ManagedBy, d.ManagedBy, "other"}).Draw(t, "manager"),
-					"theirs":                     "a",
+					"foreign":                    "a",
 				},
 				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).Draw(t, "owners"),
 			},
@@ -104,11 +104,11 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 
 		plan := Compute(d, c.slices)
 		if diff := cmp.Diff(before, c.slices); diff != "" {
-			t.Fatalf("existing objects were changed: %s", diff)
+			t.Fatalf("existing slices modified: %s", diff)
 		}
 		shuffled := rapid.Permutation(c.slices).Draw(t, "cache order")
 		if diff := cmp.Diff(plan, Compute(d, shuffled)); diff != "" {
-			t.Fatalf("the cache's order shows: %s", diff)
+			t.Fatalf("plan depends on the order of the cache: %s", diff)
 		}
 
 		stays := map[netip.Addr]struct{}{}
@@ -121,13 +121,13 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 			now := c.visibleCounts(d)
 			for addr := range stays {
 				if now[addr] == 0 {
-					t.Fatalf("%s is absent in between", addr)
+					t.Fatalf("%s is absent between two writes", addr)
 				}
 			}
 		})
 
 		if diff := cmp.Diff(expectedEndpoints(d), CurrentEndpoints(d, c.slices), compareAddr); diff != "" {
-			t.Fatalf("the slices do not list what is desired: %s", diff)
+			t.Fatalf("slices differ from the desired endpoints: %s", diff)
 		}
 		for addr, n := range c.visibleCounts(d) {
 			if n != 1 {
@@ -142,7 +142,7 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
 			}
 			if !portsEqual(s.Ports, d.Ports) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
-				t.Fatalf("%s has wrong ports or labels", s.Name)
+				t.Fatalf("%s: unexpected ports or labels", s.Name)
 			}
 			for _, e := range s.Endpoints {
 				if FamilyOf(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
@@ -152,10 +152,10 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 		}
 		for _, s := range before {
 			if i := c.find(s.Name); !d.Owns(s) && (i < 0 || !cmp.Equal(s, c.slices[i])) {
-				t.Fatalf("%s is not ours and was touched", s.Name)
+				t.Fatalf("%s is foreign and was modified", s.Name)
 			}
-			if i := c.find(s.Name); i >= 0 && d.Owns(s) && c.slices[i].Labels["theirs"] != d.Labels["theirs"] {
-				t.Fatalf("%s has another label than the Service: %v", s.Name, c.slices[i].Labels)
+			if i := c.find(s.Name); i >= 0 && d.Owns(s) && c.slices[i].Labels["foreign"] != d.Labels["foreign"] {
+				t.Fatalf("%s: label differs from the Service: %v", s.Name, c.slices[i].Labels)
 			}
 		}
 		if again := Compute(d, c.slices); !again.Empty() {
@@ -202,8 +202,8 @@ func TestKeepsEndpointsOfUnseenSlices(t *testing.T) {
 		name, service, source string
 		list                  []Endpoint
 	}{
-		{shown.Name, d.Service, "blue", d.Endpoints[:1]},               // the only one that shows the first endpoint
-		{shown.Name + "-2", "other", DefaultSource, d.Endpoints},       // ours by its owner: its label is mended
+		{shown.Name, d.Service, "blue", d.Endpoints[:1]},               // the only visible slice with the first endpoint
+		{shown.Name + "-2", "other", DefaultSource, d.Endpoints},       // owned by its owner reference; its label is repaired
 		{shown.Name + "-3", d.Service, DefaultSource, d.Endpoints[1:]}, // has room for it
 	} {
 		slice := shown.DeepCopy()
@@ -215,12 +215,12 @@ func TestKeepsEndpointsOfUnseenSlices(t *testing.T) {
 		c.slices = append(c.slices, slice)
 	}
 	c.slices = c.slices[1:]
-	c.slices[2].Endpoints[0].Conditions.Ready = new(false) // so it is written anyway
+	c.slices[2].Endpoints[0].Conditions.Ready = new(false) // so the slice is written anyway
 	d.Endpoints = append(slices.Clone(d.Endpoints), Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Source: "blue"})
 
 	c.apply(t, Compute(d, c.slices), func() {
 		if c.visibleCounts(d)[d.Endpoints[0].Address] == 0 {
-			t.Fatal("it is absent in between")
+			t.Fatal("the endpoint is absent between two writes")
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newSlice is a slice that does not exist yet.
+// newSlice returns a slice to create.
 func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Namespace: d.Namespace},
@@ -19,18 +19,18 @@ func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discover
 	}
 }
 
-// renderSlice makes the object to send. If only the metadata differs, endpoints and ports are
-// left as they are, to the byte; otherwise every endpoint is written out in full.
+// renderSlice returns the object to write. If only metadata differs, endpoints and ports stay exactly as
+// they are; otherwise every endpoint is written with all fields.
 func (d Desired) renderSlice(s *plannedSlice, w *desiredSet) *discoveryv1.EndpointSlice {
 	out := &discoveryv1.EndpointSlice{
 		TypeMeta:    s.base.TypeMeta,
 		ObjectMeta:  *s.base.ObjectMeta.DeepCopy(),
 		AddressType: s.base.AddressType,
 	}
-	// The server keeps what it knows of field managers when an update brings none.
+	// The API server keeps managed fields that an update does not have.
 	out.ManagedFields = nil
-	// It says when a Pod or the Service last changed: kube-proxy measures its own delay by it. Nobody updates
-	// what another writer left of it.
+	// kube-proxy measures its delay from this time of the last change. A value that another writer left
+	// would never be updated.
 	delete(out.Annotations, corev1.EndpointsLastChangeTriggerTime)
 	out.Labels = d.sliceLabels(s)
 	out.OwnerReferences = d.sliceOwners(out.OwnerReferences)
@@ -51,8 +51,8 @@ func (d Desired) renderSlice(s *plannedSlice, w *desiredSet) *discoveryv1.Endpoi
 	for _, k := range s.kept {
 		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[k.desiredIndex]))
 	}
-	for _, want := range s.added {
-		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[want]))
+	for _, index := range s.added {
+		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[index]))
 	}
 	return out
 }
@@ -69,7 +69,7 @@ func (s *plannedSlice) endpointsUnchanged(w *desiredSet) bool {
 	return true
 }
 
-// sliceLabels are all that the slice is to have.
+// sliceLabels returns all labels of the slice.
 func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
 	labels := make(map[string]string, len(d.Labels)+5)
 	maps.Copy(labels, d.Labels)
@@ -101,13 +101,13 @@ func (d Desired) metadataEqual(s *plannedSlice) bool {
 		case d.isOwner(owner):
 			found = true
 		case isService(owner):
-			return false // a Service of before, of the same name perhaps
+			return false // an earlier Service, perhaps of the same name
 		}
 	}
 	return found
 }
 
-// sliceOwners has our Service among the owners, and no other Service; owners of other kinds stay.
+// sliceOwners returns the owners with this Service and no other; owners of other kinds stay.
 func (d Desired) sliceOwners(current []metav1.OwnerReference) []metav1.OwnerReference {
 	if d.Owner.UID == "" || slices.ContainsFunc(current, d.isOwner) && !slices.ContainsFunc(current, d.isStaleOwner) {
 		return current
@@ -136,7 +136,7 @@ func sourceOf(slice *discoveryv1.EndpointSlice) string {
 	return DefaultSource
 }
 
-// FamilyOf is the type of the slices that an address belongs into.
+// FamilyOf returns the address type of the slices for an address.
 func FamilyOf(addr netip.Addr) discoveryv1.AddressType {
 	if addr.Is4() {
 		return discoveryv1.AddressTypeIPv4
@@ -144,7 +144,7 @@ func FamilyOf(addr netip.Addr) discoveryv1.AddressType {
 	return discoveryv1.AddressTypeIPv6
 }
 
-// firstAddress is the endpoint's first address, the only one that consumers use.
+// firstAddress returns the endpoint's first address, the only one that consumers use.
 func firstAddress(e *discoveryv1.Endpoint) (netip.Addr, bool) {
 	if len(e.Addresses) == 0 {
 		return netip.Addr{}, false
@@ -164,8 +164,7 @@ func fromAPI(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
 	}
 }
 
-// toAPI is an endpoint in full: all three conditions set, since some consumers stumble
-// over nil ones.
+// toAPI converts an endpoint with all three conditions set, since some consumers do not handle nil.
 func toAPI(e *Endpoint) discoveryv1.Endpoint {
 	conditions := [3]bool{e.Ready, e.Serving, e.Terminating}
 	out := discoveryv1.Endpoint{
@@ -181,19 +180,19 @@ func toAPI(e *Endpoint) discoveryv1.Endpoint {
 	return out
 }
 
-// endpointEqual compares what the two mean, not how they are written: nil conditions are
-// what the API says they are. Whatever we never write makes a difference.
-func endpointEqual(is *discoveryv1.Endpoint, want *Endpoint) bool {
-	return len(is.Addresses) == 1 &&
-		*valueOrTrue(is.Conditions.Ready) == want.Ready &&
-		*valueOrTrue(is.Conditions.Serving) == want.Serving &&
-		(is.Conditions.Terminating != nil && *is.Conditions.Terminating) == want.Terminating &&
-		deref(is.Zone) == want.Zone &&
-		deref(is.Hostname) == "" && deref(is.NodeName) == "" &&
-		is.TargetRef == nil && is.Hints == nil && len(is.DeprecatedTopology) == 0
+// endpointEqual compares by meaning: nil conditions have the API's defaults. A field that the planner
+// never writes makes a difference.
+func endpointEqual(current *discoveryv1.Endpoint, desired *Endpoint) bool {
+	return len(current.Addresses) == 1 &&
+		*valueOrTrue(current.Conditions.Ready) == desired.Ready &&
+		*valueOrTrue(current.Conditions.Serving) == desired.Serving &&
+		(current.Conditions.Terminating != nil && *current.Conditions.Terminating) == desired.Terminating &&
+		deref(current.Zone) == desired.Zone &&
+		deref(current.Hostname) == "" && deref(current.NodeName) == "" &&
+		current.TargetRef == nil && current.Hints == nil && len(current.DeprecatedTopology) == 0
 }
 
-// portsEqual ignores the order and how defaults are written.
+// portsEqual ignores the order of ports and whether defaults are set.
 func portsEqual(a, b []discoveryv1.EndpointPort) bool {
 	if len(a) != len(b) {
 		return false
