@@ -10,30 +10,30 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// mappingFields are the values of a mapping whose fields are known.
+// mappingFields is a YAML mapping with known fields.
 type mappingFields struct {
 	line   int
 	values map[string]*yaml.Node
 }
 
-// valueReader takes a value as it is written, and returns what it should be; empty: it is that.
-// It refuses the empty text.
+// valueReader reads a value, and returns what it should be if it is not valid, or "". The empty text is
+// never valid.
 type valueReader func(text string) (want string)
 
-// readMapping reads a node's fields: each of them known, and there once.
+// readMapping reads the fields of a node. Each must be known and unique.
 func (p *parser) readMapping(n *yaml.Node, want string, known []string) (mappingFields, bool) {
 	m := mappingFields{line: n.Line, values: map[string]*yaml.Node{}}
 	if n.Kind != yaml.MappingNode {
-		p.addf(n.Line, "%s, not %s", want, describeNode(n))
+		p.addf(n.Line, "%s, got %s", want, describeNode(n))
 		return m, false
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch first := m.values[key.Value]; {
 		case !slices.Contains(known, key.Value):
-			p.addf(key.Line, "%.80q is no field of it%s", key.Value, suggestField(key.Value, known))
+			p.addf(key.Line, "unknown field %.80q; %s", key.Value, suggestField(key.Value, known))
 		case first != nil:
-			p.addf(key.Line, "%s: is there already, at line %d", key.Value, first.Line)
+			p.addf(key.Line, "%s: duplicate of the field at line %d", key.Value, first.Line)
 		default:
 			m.values[key.Value] = value
 		}
@@ -41,25 +41,24 @@ func (p *parser) readMapping(n *yaml.Node, want string, known []string) (mapping
 	return m, true
 }
 
-// scalarField reads a field that has one value and must be there.
+// scalarField reads a required field with one value.
 func (p *parser) scalarField(m mappingFields, field string, read valueReader) {
 	if n := m.values[field]; n != nil {
 		p.readScalar(n, field, read)
 		return
 	}
-	p.addf(m.line, "%s: is not set: want %s", field, read(""))
+	p.addf(m.line, "%s is not set: want %s", field, read(""))
 }
 
-// listField reads a field that is a list and must not be empty: of a list that has lost its
-// entries nobody can tell whether it meant all or none.
+// listField reads a required list. An empty list is an error, because it could mean all or none.
 func (p *parser) listField(m mappingFields, field string, read valueReader) {
 	switch n := m.values[field]; {
 	case n == nil:
-		p.addf(m.line, "%s: is not set: want a list, each %s", field, read(""))
+		p.addf(m.line, "%s is not set: want a list, each %s", field, read(""))
 	case n.Kind != yaml.SequenceNode:
-		p.addf(n.Line, "%s: want a list, each %s, not %s", field, read(""), describeNode(n))
+		p.addf(n.Line, "%s: want a list, each %s, got %s", field, read(""), describeNode(n))
 	case len(n.Content) == 0:
-		p.addf(n.Line, "%s: is empty: want a list, each %s", field, read(""))
+		p.addf(n.Line, "%s: empty: want a list, each %s", field, read(""))
 	default:
 		for _, element := range n.Content {
 			p.readScalar(element, field, read)
@@ -70,9 +69,9 @@ func (p *parser) listField(m mappingFields, field string, read valueReader) {
 func (p *parser) readScalar(n *yaml.Node, field string, read valueReader) {
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		p.addf(n.Line, "%s: want %s, not %s", field, read(""), describeNode(n))
+		p.addf(n.Line, "%s: want %s, got %s", field, read(""), describeNode(n))
 	case isEmptyNode(n):
-		p.addf(n.Line, "%s: is empty: want %s", field, read(""))
+		p.addf(n.Line, "%s: empty: want %s", field, read(""))
 	default:
 		if want := read(n.Value); want != "" {
 			p.addf(n.Line, "%s: %.80q: want %s", field, n.Value, want)
@@ -84,8 +83,8 @@ func isEmptyNode(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && (n.Value == "" || n.ShortTag() == "!!null")
 }
 
-// describeNode is what a node is that is something else than it should be. Aliases are not
-// followed: the size of the file bounds what is read of it.
+// describeNode describes a node of the wrong kind. Aliases are not followed, so the size of the file
+// limits how much is read.
 func describeNode(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -93,7 +92,7 @@ func describeNode(n *yaml.Node) string {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.Kind == yaml.AliasNode:
-		return "an alias: write it out"
+		return "an alias; write the value instead"
 	case isEmptyNode(n):
 		return "nothing"
 	default:
@@ -101,10 +100,10 @@ func describeNode(n *yaml.Node) string {
 	}
 }
 
-// suggestField is the known name that a misspelt one is close to, or all of them.
+// suggestField suggests the known name that is closest to a misspelled one, or lists all.
 func suggestField(name string, known []string) string {
 	if nearest := display.Suggest(name, known, 2); len(nearest) > 0 {
-		return fmt.Sprintf(": is it %s?", nearest[0])
+		return fmt.Sprintf("did you mean %s?", nearest[0])
 	}
-	return ": it takes " + strings.Join(known, ", ")
+	return "want one of " + strings.Join(known, ", ")
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// problem is what is wrong at a line; 0: at none in particular.
+// problem is an error in SOURCES_FILE.
 type problem struct {
-	line   int
-	source string // which source; empty: none in particular
+	line   int    // 0: the file as a whole
+	source string // empty: the file as a whole
 	text   string
 }
 
@@ -34,8 +34,8 @@ func (p *problem) Error() string {
 	return strings.TrimPrefix(where+": "+p.text, ": ")
 }
 
-// parser collects the problems. It walks the nodes by hand: the library's decoder knows
-// neither the line of a value nor the name that a misspelt field is close to.
+// parser collects the problems of the file. It walks the YAML nodes itself, because the library's decoder
+// reports neither the line of a value nor the field that a misspelled one is close to.
 type parser struct {
 	directory string
 	defaults  Source
@@ -53,7 +53,7 @@ func parseSources(text []byte, directory string, defaults Source) ([]Source, []e
 	}
 	p := &parser{directory: directory, defaults: defaults}
 	if !errors.Is(d.Decode(new(yaml.Node)), io.EOF) {
-		p.addf(0, "holds more than one YAML document")
+		p.addf(0, "more than one YAML document")
 	}
 	all := p.readDocument(&document)
 	if len(p.problems) == 0 {
@@ -75,7 +75,7 @@ func (p *parser) addf(line int, format string, args ...any) {
 func (p *parser) readDocument(readDocument *yaml.Node) []Source {
 	const want = `want "sources:" and for each a name, an address, a san and cidrs`
 	if len(readDocument.Content) == 0 || isEmptyNode(readDocument.Content[0]) {
-		p.addf(0, "is empty: %s", want)
+		p.addf(0, "empty: %s", want)
 		return nil
 	}
 	top, ok := p.readMapping(readDocument.Content[0], want, []string{"sources"})
@@ -84,7 +84,7 @@ func (p *parser) readDocument(readDocument *yaml.Node) []Source {
 	}
 	list := top.values["sources"]
 	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-		p.addf(top.line, "lists no source: %s", want)
+		p.addf(top.line, "no sources: %s", want)
 		return nil
 	}
 	var all []Source
@@ -93,7 +93,7 @@ func (p *parser) readDocument(readDocument *yaml.Node) []Source {
 		before := len(p.problems)
 		s := p.readSource(node)
 		if first, twice := names[s.Name]; twice && s.Name != "" {
-			p.addf(node.Line, "name: source %d has this name already", first)
+			p.addf(node.Line, "name: duplicate of source %d", first)
 		} else {
 			names[s.Name] = i + 1
 		}
@@ -109,7 +109,7 @@ func (p *parser) readDocument(readDocument *yaml.Node) []Source {
 	return all
 }
 
-// sourceFields are those of a source, in the order of the documentation.
+// sourceFields are the fields of a source, in the order of the documentation.
 var sourceFields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports"}
 
 func (p *parser) readSource(node *yaml.Node) Source {
@@ -135,7 +135,7 @@ func (p *parser) readSource(node *yaml.Node) Source {
 	if n := m.values["caFile"]; s.CAFile == "" || n != nil && !isEmptyNode(n) {
 		p.scalarField(m, "caFile", func(text string) string {
 			if text == "" {
-				return "a PEM file with the CAs that sign this inventory's certificate, or TLS_PEER_CA_FILE for all that name none"
+				return "a PEM file with the CAs that sign this inventory's certificate, or TLS_PEER_CA_FILE as the default"
 			}
 			if s.CAFile = text; !filepath.IsAbs(text) {
 				s.CAFile = filepath.Join(p.directory, text)
@@ -146,7 +146,7 @@ func (p *parser) readSource(node *yaml.Node) Source {
 	p.listField(m, "cidrs", func(text string) string {
 		var subnet settings.Subnet
 		err := subnet.UnmarshalText([]byte(text))
-		if !strings.Contains(text, "/") { // it also takes octets alone, for settings that are older than this file
+		if !strings.Contains(text, "/") { // a setting may also be a prefix such as 10.0.1, this file may not
 			return "a CIDR such as 10.0.1.0/24"
 		}
 		s.CIDRs = append(s.CIDRs, subnet.Prefix)

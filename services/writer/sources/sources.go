@@ -1,8 +1,7 @@
-// Package sources reads what the settings say of the writer's sources: where each is, who it
-// has to be and what it may point to. It promises to report every problem of SOURCES_FILE at
-// once, with its line, and refuses whatever it does not understand: an unknown field may be a
-// restriction with a typing mistake in it. The file is read at start only: a fence that moved
-// under a running writer would be one more thing that could take a Service down.
+// Package sources reads the configuration of the writer's sources: the address of each inventory, its
+// identity and its allowlist. It guarantees that it reports all problems of SOURCES_FILE together, with
+// their lines, and that it rejects unknown fields: one may be a misspelled restriction. It does not
+// reload the file: a changed allowlist in a running writer could take a Service down.
 package sources
 
 import (
@@ -19,18 +18,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
-// Source is one inventory as the writer knows it.
+// Source is the configuration of one inventory.
 type Source struct {
-	// Name is a DNS label: it is the label slicefeed.dev/source of slices, a part of their
-	// names, which fold capitals and underscores, and a label of metrics.
+	// Name is a DNS label. It is the label slicefeed.dev/source of slices, a label of metrics, and a part
+	// of slice names, in which capitals and underscores would become equal.
 	Name    string
 	Address string   // host:port
-	SAN     link.SAN // that its certificate must bear
-	CAFile  string   // PEM of the CAs that sign its certificate
+	SAN     link.SAN // that its certificate must have
+	CAFile  string   // PEM file with the CAs that sign its certificate
 
-	// The fence: what this source, whatever it tells, can have written and probed.
+	// The allowlist limits what is written and probed for this source, whatever it reports.
 	CIDRs      []netip.Prefix
-	Namespaces []string // of the Services that it may be a source of, sorted; empty: all that are watched
+	Namespaces []string // of Services that may use the source, sorted; empty: all watched namespaces
 	Ports      []PortRange
 }
 
@@ -39,7 +38,7 @@ func (s Source) AllowsPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(r PortRange) bool { return r.Contains(port) })
 }
 
-// AllowsNamespace reports whether Services of a namespace may have this source.
+// AllowsNamespace reports whether Services of a namespace may use this source.
 func (s Source) AllowsNamespace(namespace string) bool {
 	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
 }
@@ -57,7 +56,7 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// UnmarshalText reads "8080" or "30000-32767".
+// UnmarshalText parses "8080" or "30000-32767".
 func (r *PortRange) UnmarshalText(text []byte) error {
 	first, last, isRange := strings.Cut(string(text), "-")
 	if !isRange {
@@ -72,10 +71,10 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxFileSize bounds SOURCES_FILE, in bytes: some hundred sources, each with a long list of CIDRs.
+// maxFileSize is the limit of SOURCES_FILE in bytes: about a hundred sources, each with a long list of CIDRs.
 const maxFileSize = 256 << 10
 
-// Read reads SOURCES_FILE, with the defaults of Parse. A relative caFile is looked for beside it.
+// Read reads SOURCES_FILE with the defaults of Parse. A relative caFile is relative to the file.
 func Read(path string, defaults Source) ([]Source, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -92,21 +91,21 @@ func Read(path string, defaults Source) ([]Source, error) {
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err == nil {
-		defer file.Close() //nolint:errcheck // it was only read
+		defer file.Close() //nolint:errcheck // only read
 		var text []byte
 		if text, err = io.ReadAll(io.LimitReader(file, maxFileSize+1)); err == nil {
 			return text, nil
 		}
 	}
 	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
-		err = pathErr.Err // the path is told already
+		err = pathErr.Err // the caller adds the path
 	}
-	return nil, fmt.Errorf("want a file with the sources: %w", err)
+	return nil, fmt.Errorf("read file: %w", err)
 }
 
-// Parse reads the text of a SOURCES_FILE in a directory, sorted by name. A source that names
-// no CA file or no ports has those of defaults; what else defaults has is not looked at. The
-// error joins all problems.
+// Parse parses the text of a SOURCES_FILE in a directory, and returns the sources sorted by name. A source
+// without a CA file or ports gets those of defaults; other fields of defaults are ignored. The error joins
+// all problems.
 func Parse(text []byte, directory string, defaults Source) ([]Source, error) {
 	all, problems := parseSources(text, directory, defaults)
 	return all, errors.Join(problems...)

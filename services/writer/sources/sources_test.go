@@ -56,7 +56,7 @@ func TestParsesFile(t *testing.T) {
 	}
 }
 
-// validSource is a source to which a test adds what is wrong.
+// validSource is a source to which tests add fields.
 const validSource = "sources:\n- name: blue\n  address: a.example:1\n  san: a.example\n"
 
 func TestReportsAllProblems(t *testing.T) {
@@ -64,52 +64,52 @@ func TestReportsAllProblems(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"an empty file", "", []string{`is empty: want "sources:"`}},
-		{"a comment alone", "# none yet\n", []string{"is empty"}},
-		{"nothing", "~", []string{"is empty"}},
-		{"a list without its heading", "- name: blue", []string{`line 1: want "sources:" and for each a name, an address, a san and cidrs, not a list`}},
-		{"no source", "sources: []", []string{"line 1: lists no source"}},
-		{"no list", "sources:\n  blue: {}", []string{"line 1: lists no source"}},
-		{"a misspelt heading", "source: []", []string{`line 1: "source" is no field of it: is it sources?`, "lists no source"}},
-		{"no YAML", "\tsources", []string{"yaml"}},
+		{"an empty file", "", []string{`empty: want "sources:"`}},
+		{"only a comment", "# none yet\n", []string{"empty: want"}},
+		{"nothing", "~", []string{"empty: want"}},
+		{"a list without the top-level field", "- name: blue", []string{`line 1: want "sources:" and for each a name, an address, a san and cidrs, got a list`}},
+		{"no sources", "sources: []", []string{"line 1: no sources"}},
+		{"not a list", "sources:\n  blue: {}", []string{"line 1: no sources"}},
+		{"a misspelled top-level field", "source: []", []string{`line 1: unknown field "source"; did you mean sources?`, "no sources"}},
+		{"not YAML", "\tsources", []string{"yaml"}},
 		{"two documents", validSource + "  cidrs: [10.0.0.0/24]\n---\nsources: []", []string{"more than one"}},
-		{"a source that is a word", "sources: [blue]", []string{`line 1, source 1: want a name, an address, a san and cidrs, not "blue"`}},
-		{"a source that is nothing", "sources:\n-", []string{"source 1: want a name, an address, a san and cidrs, not nothing"}},
-		{"all that is mandatory", "sources:\n- {}", []string{
-			"line 2, source 1: name: is not set: want a DNS label",
-			"source 1: address: is not set: want host:port",
-			"source 1: san: is not set: want a URI",
-			"source 1: cidrs: is not set: want a list, each a CIDR",
+		{"a source that is a string", "sources: [blue]", []string{`line 1, source 1: want a name, an address, a san and cidrs, got "blue"`}},
+		{"an empty source", "sources:\n-", []string{"source 1: want a name, an address, a san and cidrs, got nothing"}},
+		{"all required fields", "sources:\n- {}", []string{
+			"line 2, source 1: name is not set: want a DNS label",
+			"source 1: address is not set: want host:port",
+			"source 1: san is not set: want a URI",
+			"source 1: cidrs is not set: want a list, each a CIDR",
 		}},
-		{"a misspelt field does not widen a fence", validSource + "  cidrs: [10.0.0.0/24]\n  namespace: [web]\n  PORTS: [1]\n  colour: red", []string{
-			`line 6, source "blue": "namespace" is no field of it: is it namespaces?`,
-			`line 7, source "blue": "PORTS" is no field of it: is it ports?`,
-			`line 8, source "blue": "colour" is no field of it: it takes name, address, san, caFile, cidrs, namespaces, ports`,
+		{"a misspelled field does not widen the allowlist", validSource + "  cidrs: [10.0.0.0/24]\n  namespace: [web]\n  PORTS: [1]\n  color: red", []string{
+			`line 6, source "blue": unknown field "namespace"; did you mean namespaces?`,
+			`line 7, source "blue": unknown field "PORTS"; did you mean ports?`,
+			`line 8, source "blue": unknown field "color"; want one of name, address, san, caFile, cidrs, namespaces, ports`,
 		}},
-		{"a field that is there twice", validSource + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6, source "blue": cidrs: is there already, at line 5`}},
-		{"an emptied list does not widen a fence", validSource + "  cidrs: []\n  namespaces: []\n  ports:", []string{
-			"line 5, source \"blue\": cidrs: is empty", "line 6, source \"blue\": namespaces: is empty", "line 7, source \"blue\": ports: want a list", "not nothing",
+		{"a duplicate field", validSource + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6, source "blue": cidrs: duplicate of the field at line 5`}},
+		{"an empty list does not widen the allowlist", validSource + "  cidrs: []\n  namespaces: []\n  ports:", []string{
+			"line 5, source \"blue\": cidrs: empty", "line 6, source \"blue\": namespaces: empty", "line 7, source \"blue\": ports: want a list", "got nothing",
 		}},
 		{"one value instead of a list", validSource + "  cidrs: 10.0.0.0/24\n  ports: 8080\n  namespaces: {web: shop}", []string{
-			`cidrs: want a list, each a CIDR such as 10.0.1.0/24, not "10.0.0.0/24"`, `ports: want a list`, `namespaces: want a list, each a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue, not a mapping`,
+			`cidrs: want a list, each a CIDR such as 10.0.1.0/24, got "10.0.0.0/24"`, `ports: want a list`, `namespaces: want a list, each a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue, got a mapping`,
 		}},
-		{"entries that are none", validSource + "  cidrs: [~, [10.0.0.0/24], \"\"]", []string{"cidrs: is empty: want a CIDR", "cidrs: want a CIDR such as 10.0.1.0/24, not a list"}},
-		{"an alias", "sources:\n- &blue\n  name: blue\n  address: a.example:1\n  san: a.example\n  cidrs: [10.0.0.0/24]\n- *blue", []string{"source 2: want a name, an address, a san and cidrs, not an alias: write it out"}},
+		{"invalid entries", validSource + "  cidrs: [~, [10.0.0.0/24], \"\"]", []string{"cidrs: empty: want a CIDR", "cidrs: want a CIDR such as 10.0.1.0/24, got a list"}},
+		{"an alias", "sources:\n- &blue\n  name: blue\n  address: a.example:1\n  san: a.example\n  cidrs: [10.0.0.0/24]\n- *blue", []string{"source 2: want a name, an address, a san and cidrs, got an alias; write the value instead"}},
 		{"host bits", validSource + "  cidrs: [10.0.0.1/24]", []string{`line 5, source "blue": cidrs: "10.0.0.1/24": want a CIDR without host bits: 10.0.0.0/24, or the single address as 10.0.0.1/32`}},
-		{"what is no CIDR", validSource + "  cidrs: [10.0.0.1, \"10.0.1.\", 10.0.0.0/33, nodes/24]", []string{`"10.0.0.1": want a CIDR`, `"10.0.1.": want a CIDR`, `"10.0.0.0/33": want`, `"nodes/24": want`}},
+		{"invalid CIDRs", validSource + "  cidrs: [10.0.0.1, \"10.0.1.\", 10.0.0.0/33, nodes/24]", []string{`"10.0.0.1": want a CIDR`, `"10.0.1.": want a CIDR`, `"10.0.0.0/33": want`, `"nodes/24": want`}},
 		{"an IPv4 CIDR in IPv6 form", validSource + "  cidrs: [\"::ffff:10.0.0.0/120\"]", []string{"want an IPv4 CIDR in IPv4 form"}},
 		{"ports", validSource + "  cidrs: [10.0.0.0/24]\n  ports: [0, 65536, 80-79, http, 0x50, -1]", []string{`ports: "0": want a port such as 8080`, `"65536": want`, `"80-79": want`, `"http": want`, `"0x50": want`, `"-1": want`}},
 		{"namespaces", validSource + "  cidrs: [10.0.0.0/24]\n  namespaces: [Web, \"*\", team/web]", []string{`namespaces: "Web": want a DNS label`, `"*": want`, `"team/web": want`}},
-		{"names that a slice's name would fold into one", "sources: [{name: Blue}, {name: blue_1}, {name: blue.1}, {name: -blue}]", []string{
+		{"names that would be equal in slice names", "sources: [{name: Blue}, {name: blue_1}, {name: blue.1}, {name: -blue}]", []string{
 			`source "Blue": name: "Blue": want a DNS label`, `source "blue_1": name`, `source "blue.1": name`, `source "-blue": name`,
 		}},
-		{"a name that no label takes", "sources: [{name: " + strings.Repeat("b", 64) + "}]", []string{"want a DNS label"}},
-		{"a name twice", "sources:\n- name: blue\n- name: green\n- name: blue", []string{`line 4, source "blue": name: source 1 has this name already`}},
+		{"a name that is too long for a label", "sources: [{name: " + strings.Repeat("b", 64) + "}]", []string{"want a DNS label"}},
+		{"a duplicate name", "sources:\n- name: blue\n- name: green\n- name: blue", []string{`line 4, source "blue": name: duplicate of source 1`}},
 		{"addresses", "sources: [{address: a.example}, {address: \":1\"}, {address: \"a.example:http\"}, {address: \"dns:///a.example:1\"}, {address: \"a.example:0\"}, {address: \"2001:db8::1:1\"}]", []string{
 			`source 1: address: "a.example": want host:port`, `":1": want`, `"a.example:http": want`, `"dns:///a.example:1": want`, `"a.example:0": want`, `"2001:db8::1:1": want`,
 		}},
-		{"sans", "sources: [{san: \"*.example\"}, {san: \"spiffe://example.org/x?y\"}, {san: [a.example]}]", []string{`source 1: san: "*.example": want a URI`, `source 2: san`, `source 3: san: want a URI such as spiffe://example.org/inventory, or a lower-case DNS name, not a list`}},
-		{"a file that is too long", "#" + strings.Repeat(" ", maxFileSize), []string{"want at most 256 KiB"}},
+		{"sans", "sources: [{san: \"*.example\"}, {san: \"spiffe://example.org/x?y\"}, {san: [a.example]}]", []string{`source 1: san: "*.example": want a URI`, `source 2: san`, `source 3: san: want a URI such as spiffe://example.org/inventory, or a lower-case DNS name, got a list`}},
+		{"a file that is too large", "#" + strings.Repeat(" ", maxFileSize), []string{"want at most 256 KiB"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all, err := Parse([]byte(c.text), "", defaults)
@@ -117,11 +117,11 @@ func TestReportsAllProblems(t *testing.T) {
 				t.Fatalf("accepted: %v", all)
 			}
 			if all != nil {
-				t.Errorf("an error, and sources all the same: %v", all)
+				t.Errorf("sources despite an error: %v", all)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("not told: %s\n%v", want, err)
+					t.Errorf("missing: %s\n%v", want, err)
 				}
 			}
 		})
@@ -131,7 +131,7 @@ func TestReportsAllProblems(t *testing.T) {
 func TestReportsProblemsInFileOrder(t *testing.T) {
 	_, err := Parse([]byte("sources:\n- ports: [0]\n  name: Blue\n- name: green\n  san: \"*\"\n"), "", defaults)
 	if problems := strings.Count(err.Error(), "\n"); problems < 2 {
-		t.Fatalf("want several problems, to see their order: %v", err)
+		t.Fatalf("want several problems: %v", err)
 	}
 	last := ""
 	for text := range strings.SplitSeq(err.Error(), "\n") {
@@ -146,12 +146,12 @@ func TestReportsProblemsInFileOrder(t *testing.T) {
 func TestCAFileDefaultsToSharedCA(t *testing.T) {
 	for _, c := range []struct{ name, field, peerCA, want string }{
 		{"beside the file", "caFile: ca/blue.pem", "peer.pem", "/etc/slicefeed/ca/blue.pem"},
-		{"elsewhere", "caFile: /tls/blue.pem", "peer.pem", "/tls/blue.pem"},
-		{"that of all is where it was said", "", "peer.pem", "peer.pem"},
+		{"absolute path", "caFile: /tls/blue.pem", "peer.pem", "/tls/blue.pem"},
+		{"the default", "", "peer.pem", "peer.pem"},
 		{"an empty value is none", `caFile: ""`, "peer.pem", "peer.pem"},
 		{"no value is none", "caFile:", "peer.pem", "peer.pem"},
 		{"none at all", "", "", ""},
-		{"none at all, in so many words", `caFile: ""`, "", ""},
+		{"none at all, with an empty value", `caFile: ""`, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all, err := Parse([]byte(validSource+"  cidrs: [10.0.0.0/24]\n  "+c.field), "/etc/slicefeed", Source{CAFile: c.peerCA})
@@ -195,7 +195,7 @@ func TestErrorsNameFileOnce(t *testing.T) {
 	}{
 		{"missing", filepath.Join(directory, "none"), 1},
 		{"a directory", directory, 1},
-		{"without end", "/dev/zero", 1},
+		{"endless", "/dev/zero", 1},
 		{"four problems", write("bare", "sources: [{}]"), 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestErrorsNameFileOnce(t *testing.T) {
 			}
 			for _, line := range lines {
 				if !strings.HasPrefix(line, "SOURCES_FILE=") || strings.Count(line, c.path) != 1 {
-					t.Errorf("names the file not just once: %s", line)
+					t.Errorf("want the file name once: %s", line)
 				}
 			}
 		})
@@ -229,7 +229,7 @@ func TestAllowsPortsAndNamespaces(t *testing.T) {
 		}
 	}
 	if none := (Source{}); none.AllowsPort(30000) || !none.AllowsNamespace("web") {
-		t.Error("without ports none is allowed, without namespaces all are")
+		t.Error("want no port allowed without ports, all namespaces allowed without namespaces")
 	}
 }
 
@@ -243,13 +243,13 @@ func TestPortRangeRoundTrips(t *testing.T) {
 	for _, text := range []string{"", "0", "0-80", "80-", "-80", "81-80", "65536", "80-65536", "+80", "8_0", " 80", "80-81-82", "http"} {
 		var r PortRange
 		if err := r.UnmarshalText([]byte(text)); err == nil || r != (PortRange{}) {
-			t.Errorf("%q is accepted as %v", text, r)
+			t.Errorf("%q accepted as %v", text, r)
 		}
 	}
 }
 
-// FuzzParse holds that whatever is accepted can be used as it is: as a label, in a name, for a
-// dial, in a fence.
+// FuzzParse checks that accepted values can be used unchanged: as a label, in a name, for dialing, in an
+// allowlist.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(exampleFile))
 	f.Add([]byte(validSource + "  cidrs: [10.0.0.0/24]"))
@@ -300,7 +300,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// The example that people copy.
+// TestParsesDocumentedExample parses the example that people copy.
 func TestParsesDocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/writer-sources.md")
 	if err != nil {
@@ -314,7 +314,7 @@ func TestParsesDocumentedExample(t *testing.T) {
 	}
 	for _, field := range sourceFields {
 		if !strings.Contains(example, field+":") || !strings.Contains(string(page), "| `"+field+"` |") {
-			t.Errorf("the example or the table lacks %s", field)
+			t.Errorf("the example or the table does not have %s", field)
 		}
 	}
 }
