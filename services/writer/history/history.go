@@ -1,6 +1,5 @@
-// Package history remembers what this writer did last: what it wrote to the consuming cluster and
-// what it told people there. It promises to stay small however long it runs and whatever happens,
-// and refuses to be more than a memory: nothing is decided by it, and a restart begins a new one.
+// Package history records the writer's recent writes and Events, for status pages and commands. It
+// guarantees that its memory is limited. It does not survive a restart, and no decision depends on it.
 package history
 
 import (
@@ -10,38 +9,36 @@ import (
 	"time"
 )
 
-// What is remembered at most.
 const (
 	maxWrites  = 100
 	maxEvents  = 100
-	maxChanges = 50   // of a write
-	maxText    = 1024 // bytes of what the API server said, or of an Event's note
+	maxChanges = 50   // per write
+	maxText    = 1024 // bytes of an API server's message or an Event's note
 )
 
-// Write is a request that changes a slice, and what became of it.
+// Write is a request to change a slice, and its result.
 type Write struct {
 	At                 time.Time
 	Namespace, Service string
 	Slice              string
 	Verb               string // create, update or delete
-	Result             string // ok, conflict, throttled, refused or unknown
-	Message            string // what the API server said, unless ok
+	Result             string // ok, conflict, throttled, rejected, terminating or unknown
+	Message            string // of the API server, unless ok
 	Changes            []Change
-	OmittedChanges     int // changes that there is no room for
+	OmittedChanges     int // changes above the limit
 
-	// Attempts is how often the same was tried in a row with the same result; At is the last time.
+	// Attempts is how often the same write was tried with the same result; At is the last time.
 	Attempts int
 }
 
-// Change is one thing that differs between a slice before and after a write. It has neither a Was
-// nor an Is that is empty, but where it came or went.
+// Change is one difference between a slice before and after a write.
 type Change struct {
 	Field    string // "endpoint 10.0.0.1", "port http", "label app"
-	Old, New string // empty: it came, or it went
-	Reason   string // the decision's reason; empty: there is none to tell
+	Old, New string // Old is empty if the field was added, New if it was removed
+	Reason   string // the decision's reason, if any
 }
 
-// Mark is + for what came, - for what went and ~ for what is different.
+// Mark returns + for an added field, - for a removed one and ~ for a changed one.
 func (c *Change) Mark() string {
 	switch {
 	case c.Old == "":
@@ -53,7 +50,7 @@ func (c *Change) Mark() string {
 	}
 }
 
-// String is the change in a line.
+// String returns the change in one line.
 func (c *Change) String() string {
 	line := c.Mark() + " " + c.Field + " "
 	if c.Old != "" && c.New != "" {
@@ -62,22 +59,22 @@ func (c *Change) String() string {
 	return line + c.Old + c.New
 }
 
-// Event is what was told on a Service.
+// Event is an Event that was recorded for a Service.
 type Event struct {
 	At                 time.Time
 	Namespace, Service string
 	Reason, Note       string
 }
 
-// Log is the memory. It may be used by any number of goroutines. A nil Log takes everything and
-// keeps nothing: the one of a rehearsal.
+// Log has the recent writes and Events. It is safe for concurrent use. A nil Log discards everything; a
+// dry run uses one.
 type Log struct {
 	mu     sync.Mutex
 	writes []Write // oldest first
 	events []Event
 }
 
-// AddWrite remembers a write. Its changes are not to be altered afterwards.
+// AddWrite adds a write. The caller must not modify its changes afterwards.
 func (l *Log) AddWrite(w Write) {
 	if l == nil {
 		return
@@ -87,7 +84,7 @@ func (l *Log) AddWrite(w Write) {
 	w.Changes = w.Changes[:len(w.Changes)-w.OmittedChanges]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// What is refused is tried again and again: it must not push out what was before.
+	// A failing write is retried often, and must not displace the earlier writes.
 	if n := slices.IndexFunc(l.writes, func(o Write) bool { return w.Result != "ok" && isRetryOf(&o, &w) }); n >= 0 {
 		w.Attempts += l.writes[n].Attempts
 		l.writes = slices.Delete(l.writes, n, n+1)
@@ -95,13 +92,13 @@ func (l *Log) AddWrite(w Write) {
 	l.writes = keepLast(append(l.writes, w), maxWrites)
 }
 
-// isRetryOf reports whether the later write is the earlier one, tried again in vain.
+// isRetryOf reports whether the later write repeats the earlier one with the same result.
 func isRetryOf(earlier, later *Write) bool {
 	return earlier.Namespace == later.Namespace && earlier.Slice == later.Slice && earlier.Verb == later.Verb &&
 		earlier.Result == later.Result && earlier.Message == later.Message
 }
 
-// AddEvent remembers an Event.
+// AddEvent adds an Event.
 func (l *Log) AddEvent(e Event) {
 	if l == nil {
 		return
@@ -112,7 +109,7 @@ func (l *Log) AddEvent(e Event) {
 	l.events = keepLast(append(l.events, e), maxEvents)
 }
 
-// Recent returns what is remembered of the Services that are selected, newest first; nil: of all.
+// Recent returns the writes and Events of the selected Services, newest first. A nil selects is for all.
 func (l *Log) Recent(selects func(namespace, service string) bool) (writes []Write, events []Event) {
 	if l == nil {
 		return nil, nil
@@ -132,7 +129,7 @@ func (l *Log) Recent(selects func(namespace, service string) bool) (writes []Wri
 	return writes, events
 }
 
-// keepLast keeps the last of them, in an array that does not grow for ever.
+// keepLast keeps the last elements in the same array.
 func keepLast[T any](all []T, limit int) []T {
 	if len(all) > limit {
 		return append(all[:0], all[len(all)-limit:]...)
@@ -144,5 +141,5 @@ func truncateText(text string) string {
 	if len(text) <= maxText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…" // not half a letter
+	return strings.ToValidUTF8(text[:maxText], "") + "…" // no partial rune
 }

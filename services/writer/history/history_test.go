@@ -51,12 +51,12 @@ func TestMergesFailedRetries(t *testing.T) {
 	for _, w := range writes {
 		lines = append(lines, fmt.Sprintf("%s %s %s x%d", w.Slice, w.Verb, w.Result, w.Attempts))
 	}
-	want := []string{"a update ok x1", "a update ok x1", "b create refused x500", "b update refused x500", "a update ok x1"}
+	want := []string{"a update ok x1", "a update ok x1", "b create rejected x500", "b update rejected x500", "a update ok x1"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if at := writes[3].At; !at.Equal(testTime.Add(499 * time.Second)) {
-		t.Errorf("the last time was %s", at)
+		t.Errorf("last attempt at %s", at)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestLimitsMemory(t *testing.T) {
 		t.Fatalf("%d writes, %d events, from %s to %s", len(writes), len(events), writes[0].Slice, events[len(events)-1].Reason)
 	}
 	if w := writes[0]; len(w.Changes) != maxChanges || w.OmittedChanges != 1000-maxChanges || len(w.Message) > maxText+len("…") {
-		t.Errorf("%d changes, %d left out, %d bytes", len(w.Changes), w.OmittedChanges, len(w.Message))
+		t.Errorf("%d changes, %d omitted, %d bytes", len(w.Changes), w.OmittedChanges, len(w.Message))
 	}
 	if len(events[0].Note) > maxText+len("…") {
 		t.Errorf("a note of %d bytes", len(events[0].Note))
@@ -83,7 +83,7 @@ func TestTruncatesBetweenRunes(t *testing.T) {
 	l.AddEvent(Event{Note: "a" + strings.Repeat("ä", maxText)})
 	_, events := l.Recent(nil)
 	if note := events[0].Note; !utf8.ValidString(note) || !strings.HasSuffix(note, "ä…") {
-		t.Errorf("it ends with %q", note[len(note)-6:])
+		t.Errorf("note ends with %q", note[len(note)-6:])
 	}
 }
 
@@ -92,7 +92,7 @@ func TestNilLogDiscards(t *testing.T) {
 	l.AddWrite(Write{})
 	l.AddEvent(Event{})
 	if writes, events := l.Recent(nil); len(writes)+len(events) > 0 {
-		t.Error("it remembers")
+		t.Error("a nil Log has entries")
 	}
 }
 
