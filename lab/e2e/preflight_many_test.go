@@ -84,6 +84,6 @@ func TestWriterPeoplePreflightOfMany(t *testing.T) {
 	create(pair.OtherNamespace, "stranger", pair.NodePort, from("olive"))
 	create(pair.Namespace, "deaf", pair.NodePort+1, nil)
 	create(pair.Namespace, "outside", 22, nil)
-	says(1, "ok Services 3 of 5 can be managed", "FAIL Service checkout/stranger Services of the namespace checkout may not point to source olive",
+	says(1, "ok Services 3 of 5 can be managed", "FAIL Service checkout/stranger Services in namespace checkout may not use source olive",
 		"FAIL Service web/outside Port 22", "ok default: probes connections are accepted at 1 of 2 ports", "FAIL default: probes at 30081 0 of 1 addresses", "ok olive: probes")
 }

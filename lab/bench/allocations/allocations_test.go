@@ -121,18 +121,18 @@ func TestOnlyWhatGrowsBeyondTheToleranceIsComplainedOf(t *testing.T) {
 		},
 		{
 			"the first allocation", "0 B/op     0 allocs/op", "8 B/op     1 allocs/op",
-			[]string{"example.org/planner Held: 1 allocs/op, before 0 (none were needed; up to 0 is let pass)"},
+			[]string{"example.org/planner CurrentEndpoints: 1 allocs/op, before 0 (none were needed; up to 0 is let pass)"},
 			nil,
 		},
 		{"less", "100 allocs/op", "90 allocs/op", nil, []string{"example.org/planner Make/endpoints=10: 90 allocs/op, before 100"}},
 		{
 			"another name", "BenchmarkCurrentEndpoints ", "BenchmarkRead ",
-			[]string{"example.org/planner Read: there is no figure of before", "example.org/planner Held: there is no such benchmark any more"},
+			[]string{"example.org/planner Read: there is no figure of before", "example.org/planner CurrentEndpoints: there is no such benchmark any more"},
 			nil,
 		},
 		{
 			"no report of allocations", "   0 B/op     0 allocs/op", "",
-			[]string{"example.org/planner Held: it does not say its allocs/op", "example.org/planner Held: it does not say its B/op"},
+			[]string{"example.org/planner CurrentEndpoints: it does not say its allocs/op", "example.org/planner CurrentEndpoints: it does not say its B/op"},
 			nil,
 		},
 	} {

@@ -180,7 +180,7 @@ func (r *raw) follow(ctx context.Context, node *corev1.Node) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := floor.Turned(r.slice, node.Status.Conditions[0].Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0)
-	r.marks = append(r.marks, mark{told, "told"}, mark{time.Now(), "writing"})
+	r.marks = append(r.marks, mark{told, "watch event"}, mark{time.Now(), "plan"})
 	r.slice, err = r.client.DiscoveryV1().EndpointSlices(floor.Namespace).Update(ctx, next, metav1.UpdateOptions{})
 	return err
 }

@@ -26,16 +26,16 @@ type stage struct {
 // The stages, in order. That the write was answered ends none: the watch event does not wait for it.
 var (
 	pairStages = []stage{
-		{"told", "the secured API server takes the patch, and tells the watch"},
-		{"stored", "inventory: roster, feed"},
-		{"sent", "inventory: stream"},
-		{"received", "link: gRPC with mutual TLS, from process to process"},
-		{"viewed", "writer: checks, view"},
-		{"decided", "writer: verdict"},
-		{"writing", "writer: plan"},
+		{"watch event", "the secured API server takes the patch, and tells the watch"},
+		{"delta published", "inventory: roster, feed"},
+		{"delta sent", "inventory: stream"},
+		{"delta received", "link: gRPC with mutual TLS, from process to process"},
+		{"delta applied", "writer: checks, view"},
+		{"decision", "writer: verdict"},
+		{"plan", "writer: plan"},
 		{"", "the consuming API server takes the write, and tells the watch"},
 	}
-	floorStages = []stage{pairStages[0], {"writing", "floor: a deep copy"}, pairStages[7]}
+	floorStages = []stage{pairStages[0], {"plan", "floor: a deep copy"}, pairStages[7]}
 )
 
 // split cuts samples into stages: durations[i][j] is what sample i spent in stage j. Samples

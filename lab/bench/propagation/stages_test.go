@@ -75,9 +75,9 @@ func TestMilestonesOfATraceBearTheMachinesTime(t *testing.T) {
 		t.Skip(err) // go test -trace has begun one, and there is but one at a time
 	}
 	before := time.Now()
-	trace.Log(context.Background(), category, "told")
+	trace.Log(context.Background(), category, "watch event")
 	trace.Log(context.Background(), "another", "thing")
-	trace.Log(context.Background(), category, "stored")
+	trace.Log(context.Background(), category, "delta published")
 	after := time.Now()
 	trace.Stop()
 	marks, err := milestones(&out)
@@ -92,7 +92,7 @@ func TestMilestonesOfATraceBearTheMachinesTime(t *testing.T) {
 			t.Errorf("%s was passed at %s, which is not between %s and %s", m.what, m.at, before, after)
 		}
 	}
-	if diff := cmp.Diff([]string{"told", "stored"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"watch event", "delta published"}, names); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -139,6 +139,9 @@ func (s *Set[E]) recordChange(g *group[E], c change) {
 
 func (s *Set[E]) changeAt(revision uint64) *change { return &s.recent[revision%uint64(len(s.recent))] }
 
+// Epoch returns the epoch that New was given.
+func (s *Set[E]) Epoch() string { return s.epoch }
+
 // Revision is the number of changes so far.
 func (s *Set[E]) Revision() uint64 { return s.revision }
 

@@ -1,34 +1,53 @@
-// Package tracepoint marks how far a change has come in the execution trace of the runtime, so that
-// go tool trace and the bench can show where its time goes, across both components. It guarantees
-// that a point costs next to nothing while no trace is taken from /debug/pprof/trace. It records
-// nothing about the change itself, so that a trace can be shared.
+// Package tracepoint names the steps that a change takes from the source to the EndpointSlice. A step
+// is marked in the execution trace of the runtime, where go tool trace and the bench of propagation
+// show its time, and it is the message of the Debug lines that tell what changed (docs/logs.md).
+//
+// It guarantees that a step costs next to nothing while neither a trace is taken from
+// /debug/pprof/trace nor the level is debug, and that a trace has no content of the change, so that
+// it can be shared. It does not connect the steps: a change may be merged with others on its way, and
+// is followed by the node, revision, address and service in the lines.
 package tracepoint
 
 import (
 	"context"
+	"log/slog"
 	"runtime/trace"
 )
 
-// Point is a step that each change takes on its way from the watch to the slice.
+// Point is a step of a change.
 type Point string
 
-// The points, in the order in which a change reaches them.
+// The points, in the order in which a change reaches them. Those without a line only mark the trace.
 const (
-	Reported Point = "reported" // the watch of the secured cluster delivered it
-	Stored   Point = "stored"   // it is in the feed
-	Sent     Point = "sent"     // it was sent to a subscriber
-	Received Point = "received" // the writer received its message
-	Applied  Point = "applied"  // the message is checked and applied to the writer's set
-	Decided  Point = "decided"  // it has a verdict
-	Writing  Point = "writing"  // the write is planned and about to be sent
-	Written  Point = "written"  // the API server answered the write
+	WatchEvent     Point = "watch event"     // a watch of the secured cluster delivered an object; no line
+	UpdateReceived Point = "update received" // the source delivered a change of a node
+	NodeResolved   Point = "node resolved"   // a node and its addresses entered, changed in or left the published set
+	DeltaPublished Point = "delta published" // the set of a view changed
+	DeltaSent      Point = "delta sent"      // it was sent to a subscriber; no line
+	DeltaReceived  Point = "delta received"  // the writer received a message; no line
+	DeltaApplied   Point = "delta applied"   // the message was checked and applied to the writer's set
+	Decision       Point = "decision"        // there is a verdict about an address
+	Plan           Point = "plan"            // the writes are planned, and the first is about to be sent
+	Write          Point = "write"           // the API server responded to a write
 )
 
 // category is the category of all points in a trace.
 const category = "slicefeed"
 
-// Log records that a change reached a point. A change may be merged with others on its way, so that it
-// has no task or context of its own.
+// Mark records in the trace that a change reached a point. A change may be merged with others on its
+// way, so that it has no task or context of its own.
 //
 //nolint:contextcheck,nolintlint // callers that have a context need not pass it; the second linter sees no callers
-func Log(p Point) { trace.Log(context.Background(), category, string(p)) }
+func Mark(p Point) { trace.Log(context.Background(), category, string(p)) }
+
+// Enabled reports whether Log writes lines. Check it before building attributes that allocate.
+//
+//nolint:contextcheck,nolintlint // as above
+func Enabled(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
+
+// Log writes the Debug line of a point. Its keys are listed in docs/logs.md.
+//
+//nolint:contextcheck,nolintlint // as above
+func Log(log *slog.Logger, p Point, attrs ...slog.Attr) {
+	log.LogAttrs(context.Background(), slog.LevelDebug, string(p), attrs...)
+}

@@ -105,7 +105,7 @@ func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 		return nil, err
 	}
 	p := &pipeline{source: source, cloud: cloud, stores: feed.NewStores(rand.Text())}
-	p.collector = newCollector(source, cloud, newRosterConfig(cfg), p.stores, newMetrics(registry), log)
+	p.collector = newCollector(source, cloud, newRosterConfig(cfg), p.stores, newMetrics(registry), log.With("source", cfg.SourceKind))
 	return p, nil
 }
 

@@ -91,10 +91,20 @@ func (c *collector) step(result rosterUpdate) roster.Ask {
 	if len(changes) > 0 {
 		c.metrics.recordChange(update.ChangedAt)
 	}
+	debug := tracepoint.Enabled(c.log)
+	var revisions map[string]uint64
+	if debug {
+		logUpdate(c.log, update)
+		logChanges(c.log, changes)
+		revisions = c.intake.Stores.Revisions()
+	}
 	status, next := c.intake.Publish(now, changes)
 	if len(changes) > 0 {
-		tracepoint.Log(tracepoint.Stored)
+		tracepoint.Mark(tracepoint.DeltaPublished)
 		c.metrics.recordStored()
+	}
+	if debug && status.Told {
+		c.logPublished(revisions, status.Observation)
 	}
 	c.metrics.update(c.intake.Roster.Counts(), status, update.HeardAt)
 	return next

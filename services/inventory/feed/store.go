@@ -160,6 +160,9 @@ func (s *Store) Snapshot() Update {
 	return Update{Delta: s.set.Since(nil, nil), Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
 }
 
+// Epoch identifies the store in cursors.
+func (s *Store) Epoch() string { return s.set.Epoch() }
+
 // Revision is the number of changes so far.
 func (s *Store) Revision() uint64 {
 	s.mu.Lock()

@@ -158,6 +158,17 @@ func (s *Stores) TotalRevisions() uint64 {
 	return s.totalRevisions
 }
 
+// Revisions returns the revision of each store, by its epoch.
+func (s *Stores) Revisions() map[string]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string]uint64, len(s.stores))
+	for _, store := range s.stores {
+		all[store.Epoch()] = store.Revision()
+	}
+	return all
+}
+
 func (s *Stores) sortedNodes() []*roster.Node {
 	all := make([]*roster.Node, 0, len(s.nodes))
 	for _, n := range s.nodes {

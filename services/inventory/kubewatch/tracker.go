@@ -98,7 +98,7 @@ func (t *tracker[T]) put(obj any) error {
 	if !ok || o.Name == "" {
 		return fmt.Errorf("store object of %s: %T without a name", t.kind.Resource, obj)
 	}
-	tracepoint.Log(tracepoint.Reported)
+	tracepoint.Mark(tracepoint.WatchEvent)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.upsert(o)

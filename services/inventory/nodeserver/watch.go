@@ -160,7 +160,7 @@ func (r *Reader) Sent() {
 		r.from = &r.position
 	}
 	if r.caughtUp && r.kind == stream.Delta && r.onDeltaSent != nil {
-		tracepoint.Log(tracepoint.Sent)
+		tracepoint.Mark(tracepoint.DeltaSent)
 		r.onDeltaSent()
 	}
 	r.mu.Lock()

@@ -10,10 +10,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-var verdictNames = map[verdict.Verdict]string{
-	verdict.Serve: "serve", verdict.Drain: "drain", verdict.Out: "unready", verdict.Gone: "remove", verdict.Hold: "hold",
-}
-
 // formatVerdicts returns a table of the endpoints with the rule that decided and its reason.
 func formatVerdicts(all []verdict.Endpoint) string {
 	if len(all) == 0 {
@@ -27,7 +23,7 @@ func formatVerdicts(all []verdict.Endpoint) string {
 		if e.Listed {
 			desired = applier.InWords(e.Conditions)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, verdictNames[e.Verdict], desired, e.Rule, display.Sanitize(e.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, e.Verdict, desired, e.Rule, display.Sanitize(e.Reason))
 	}
 	table.Flush() //nolint:errcheck // writes to memory
 	return b.String()

@@ -171,6 +171,7 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 
 // carryOut writes until done or until something is not as thought.
 func (a *Applier) carryOut(ctx context.Context, plan planner.Plan, order Order) error {
+	a.logPlan(order.Service, plan)
 	for _, step := range []struct {
 		verb   verb
 		slices []*discoveryv1.EndpointSlice
@@ -197,6 +198,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 	if err := a.recall(ctx, service); err != nil {
 		return err
 	}
+	a.logPlan(service, planner.Plan{Delete: ours})
 	for _, slice := range ours {
 		if err := a.write(ctx, remove, slice, Order{Service: service, Current: ours}); err != nil {
 			return err
@@ -213,9 +215,10 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 		return ErrNotLeading
 	}
 	began := time.Now()
-	tracepoint.Log(tracepoint.Writing)
+	tracepoint.Mark(tracepoint.Plan)
 	answer, err := a.send(ctx, verb, slice)
-	tracepoint.Log(tracepoint.Written)
+	tracepoint.Mark(tracepoint.Write)
+	a.logWrite(verb, slice, order, err)
 	a.metrics.observe(verb, err, time.Since(began))
 	a.remember(verb, slice, order, err)
 

@@ -248,7 +248,10 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 	}
 	var decision verdict.Decision
 	c.memory, decision = verdict.Decide(c.memory, in, now)
-	tracepoint.Log(tracepoint.Decided)
+	tracepoint.Mark(tracepoint.Decision)
+	if tracepoint.Enabled(c.log) {
+		c.logDecision(in.Held, decision.Endpoints)
+	}
 
 	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints, in.Held)
 	for _, name := range decision.NeedObservations {

@@ -52,7 +52,7 @@ func receiveMessages(ctx context.Context, conn grpc.ClientConnInterface, req *in
 		if err != nil {
 			return err
 		}
-		tracepoint.Log(tracepoint.Received)
+		tracepoint.Mark(tracepoint.DeltaReceived)
 		select {
 		case to <- m:
 		case <-ctx.Done():

@@ -283,8 +283,22 @@ func (s *Subscriber) applyMessage(c *session, m *inventoryv1.WatchNodesResponse)
 	}
 	s.connected = true
 	s.publishSnapshot(now)
-	tracepoint.Log(tracepoint.Applied)
+	tracepoint.Mark(tracepoint.DeltaApplied)
+	s.logDelta(m)
 	return nil
+}
+
+// logDelta logs a message that changed the set. Others, such as heartbeats, have no line.
+func (s *Subscriber) logDelta(m *inventoryv1.WatchNodesResponse) {
+	if !m.GetReset_() && len(m.GetUpserts())+len(m.GetRemoved()) == 0 || !tracepoint.Enabled(s.log) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("epoch", m.GetCursor().GetEpoch()), slog.Uint64("revision", m.GetCursor().GetRevision()),
+		slog.Uint64("observation", m.GetStatus().GetObservation()),
+		slog.Bool("reset", m.GetReset_()), slog.Int("upserts", len(m.GetUpserts())), slog.Int("removed", len(m.GetRemoved())),
+	}
+	tracepoint.Log(s.log, tracepoint.DeltaApplied, attrs...)
 }
 
 func heartbeatInterval(m *inventoryv1.WatchNodesResponse) time.Duration {

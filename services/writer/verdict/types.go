@@ -148,6 +148,22 @@ const (
 	Hold
 )
 
+func (v Verdict) String() string {
+	switch v {
+	case Serve:
+		return "serve"
+	case Drain:
+		return "drain"
+	case Out:
+		return "unready"
+	case Gone:
+		return "remove"
+	case Hold:
+		return "hold"
+	}
+	return "none"
+}
+
 // Rule names what spoke last on an endpoint or held a change back.
 type Rule string
 

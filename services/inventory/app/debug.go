@@ -1,0 +1,58 @@
+package app
+
+import (
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
+
+// logUpdate logs what the source delivered, one line per node.
+func logUpdate(log *slog.Logger, update roster.News) {
+	for i := range update.Changed {
+		c := &update.Changed[i]
+		attrs := []slog.Attr{slog.String("node", c.Name), slog.String("state", c.State.String())}
+		if c.Bad != "" {
+			attrs = append(attrs, slog.String("error", c.Bad))
+		}
+		tracepoint.Log(log, tracepoint.UpdateReceived, attrs...)
+	}
+	for _, name := range update.Removed {
+		tracepoint.Log(log, tracepoint.UpdateReceived, slog.String("node", name), slog.Bool("removed", true))
+	}
+}
+
+// logChanges logs what became of each node in the set that is published.
+func logChanges(log *slog.Logger, changes []roster.Change) {
+	for _, c := range changes {
+		if c.Node == nil {
+			tracepoint.Log(log, tracepoint.NodeResolved, slog.String("node", c.Name), slog.Bool("removed", true))
+			continue
+		}
+		tracepoint.Log(log, tracepoint.NodeResolved, slog.String("node", c.Name), slog.String("state", c.Node.State.String()),
+			slog.String("address", joinAddresses(c.Node.Addresses)))
+	}
+}
+
+// logPublished logs the views whose set has changed since their revisions were those.
+func (c *collector) logPublished(old map[string]uint64, observation uint64) {
+	revisions := c.intake.Stores.Revisions()
+	for _, epoch := range slices.Sorted(maps.Keys(revisions)) {
+		if revision := revisions[epoch]; revision != old[epoch] {
+			tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", epoch), slog.Uint64("revision", revision),
+				slog.Uint64("observation", observation))
+		}
+	}
+}
+
+func joinAddresses(all []netip.Addr) string {
+	text := make([]string, len(all))
+	for i, a := range all {
+		text[i] = a.String()
+	}
+	return strings.Join(text, ",")
+}

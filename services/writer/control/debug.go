@@ -1,0 +1,25 @@
+package control
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// logDecision logs each address that the decision changes in the slices, and each that a guard holds.
+// Both lists are sorted by address.
+func (c *control) logDecision(current []verdict.Held, decided []verdict.Endpoint) {
+	for i := range decided {
+		e := &decided[i]
+		n, listed := slices.BinarySearchFunc(current, e.Address, func(h verdict.Held, a netip.Addr) int { return h.Address.Compare(a) })
+		if e.Verdict != verdict.Hold && e.Listed == listed && (!listed || current[n].Conditions == e.Conditions) {
+			continue
+		}
+		tracepoint.Log(c.log, tracepoint.Decision, slog.String("service", c.key.String()), slog.String("source", e.Source),
+			slog.String("address", e.Address.String()), slog.String("verdict", e.Verdict.String()),
+			slog.String("rule", string(e.Rule)), slog.String("reason", e.Reason))
+	}
+}
