@@ -45,7 +45,7 @@ func inventory() []Mutant {
 			Name:   "retry-after-cut",
 			Harm:   "Retry-After is cut to 30 s, as the SDK would cut it to 2 s: the cloud throttles for longer and at last bans the token.",
 			File:   inIONOS + "/errors.go",
-			Edits:  one("maxWait = 24 * time.Hour", "maxWait = 30 * time.Second"),
+			Edits:  one("maxRetryAfter = 24 * time.Hour", "maxRetryAfter = 30 * time.Second"),
 			Suites: []string{inIONOS},
 		},
 		{

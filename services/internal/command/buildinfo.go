@@ -14,15 +14,15 @@ func BuildInfo(component, version string) prometheus.Collector {
 		Namespace: "slicefeed", Subsystem: component, Name: "build_info",
 		Help: "1, with labels that identify the build.",
 		ConstLabels: prometheus.Labels{
-			"version": version, "revision": vcsRevision(), "goversion": runtime.Version(),
+			"version": version, "revision": vcsCommit(), "goversion": runtime.Version(),
 		},
 	})
 	info.Set(1)
 	return info
 }
 
-// vcsRevision returns the commit from the build information, or unknown.
-func vcsRevision() string {
+// vcsCommit returns the commit from the build information, or unknown.
+func vcsCommit() string {
 	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -72,7 +72,7 @@ func TestRejectsUnlistedClientsBeforeHTTP2(t *testing.T) {
 	if err := r.stop(); err != nil { // then all handshakes are counted
 		t.Fatal(err)
 	}
-	if got := testutil.ToFloat64(r.server.creds.failures); got != 5 {
+	if got := testutil.ToFloat64(r.server.handshaker.failures); got != 5 {
 		t.Errorf("counted %v failed handshakes, want 5", got)
 	}
 }

@@ -20,7 +20,7 @@ type clientConnection struct {
 	clients     *Clients
 	names       []SAN // from the certificate
 	usage       *clientUsage
-	overLimit   bool // above the client's limit: all its calls are rejected
+	excess      bool // above the client's limit: all its calls are rejected
 	streamCount atomic.Int64
 
 	cachedEntry atomic.Pointer[resolvedEntry]

@@ -85,13 +85,13 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthI
 	}
 	c.usage = e.usage
 	room := c.usage.addConnection(c)
-	if !room || c.overLimit {
+	if !room || c.excess {
 		h.limits.recordRejection(limitConnections, "remote", conn.RemoteAddr().String(), "peer.san", string(e.grant.SAN))
 	}
 	if !room {
 		return nil, errTooManyConns
 	}
-	if c.overLimit {
+	if c.excess {
 		time.AfterFunc(excessLifetime, func() { c.Close() }) //nolint:errcheck // the connection is rejected
 	}
 	return c, nil

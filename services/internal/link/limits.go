@@ -48,11 +48,11 @@ const (
 
 // The values of the label `limit`.
 const (
-	limitHandshakes  = "handshakes"
-	limitConnections = "connections"
-	limitStreams     = "streams"
-	limitCalls       = "calls"
-	limitConcurrent  = "concurrent_streams"
+	limitHandshakes   = "handshakes"
+	limitConnections  = "connections"
+	limitStreamStarts = "streams"
+	limitCalls        = "calls"
+	limitConcurrent   = "concurrent_streams"
 )
 
 // limitRecorder counts and logs what the limits reject. It limits its log lines, and the limits apply
@@ -71,7 +71,7 @@ func newLimitRecorder(component string, log *slog.Logger) *limitRecorder {
 			Help: "Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
 		}, []string{"limit"}),
 	}
-	for _, limit := range []string{limitHandshakes, limitConnections, limitStreams, limitCalls, limitConcurrent} {
+	for _, limit := range []string{limitHandshakes, limitConnections, limitStreamStarts, limitCalls, limitConcurrent} {
 		l.rejections.WithLabelValues(limit)
 	}
 	return l
@@ -87,7 +87,7 @@ type rateLimiter struct {
 	*limitRecorder
 
 	limitName string
-	bucket    func(*clientUsage) *rate.Limiter
+	bucketOf  func(*clientUsage) *rate.Limiter
 	rejection error
 }
 
@@ -100,7 +100,7 @@ func (l *limitRecorder) callLimiter() *rateLimiter {
 
 func (l *limitRecorder) streamStartLimiter() *rateLimiter {
 	return &rateLimiter{
-		l, limitStreams, func(a *clientUsage) *rate.Limiter { return a.streams },
+		l, limitStreamStarts, func(a *clientUsage) *rate.Limiter { return a.streams },
 		fmt.Errorf("clients of this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate),
 	}
 }
@@ -111,7 +111,7 @@ func (p *rateLimiter) Limit(ctx context.Context) error {
 	if c == nil {
 		return errNoCertificate
 	}
-	if p.bucket(c.usage).Allow() {
+	if p.bucketOf(c.usage).Allow() {
 		return nil
 	}
 	p.recordRejection(p.limitName, peerLogFields(ctx)...)
@@ -133,9 +133,9 @@ func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *
 	return handler(srv, s)
 }
 
-// rejectOverLimit runs before grpc does anything for a call. It must not block.
-func rejectOverLimit(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if c := connectionFromContext(ctx); c != nil && c.overLimit {
+// rejectExcessConnection runs before grpc does anything for a call. It must not block.
+func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if c := connectionFromContext(ctx); c != nil && c.excess {
 		return ctx, errTooManyConns
 	}
 	return ctx, nil

@@ -47,7 +47,7 @@ func TestRateLimitsEachClientSeparately(t *testing.T) {
 	}{
 		{"calls", writerCert, who, startStream, limitCalls, callBurst, "10 calls per second in total; wait longer"},
 		{"calls to health", writerCert, health, startStream, limitCalls, callBurst, "10 calls per second in total; wait longer"},
-		{"starts of streams", writerCert, startStream, who, limitStreams, streamBurst, "20 streams per second in total; keep streams"},
+		{"starts of streams", writerCert, startStream, who, limitStreamStarts, streamBurst, "20 streams per second in total; keep streams"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
@@ -275,10 +275,10 @@ func (r *testLink) dialFrom(t *testing.T, source string) net.Conn {
 func TestHandshakeFloodEvictsOnlyItself(t *testing.T) {
 	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
 	r.writeFiles(t, serverCert)
-	r.start(t, func(*ServeConfig) { r.server.creds.setPendingLimit(8) })
+	r.start(t, func(*ServeConfig) { r.server.handshaker.setPendingLimit(8) })
 	distant := r.dialFrom(t, "127.0.0.3") // its handshake ends last
 	ctx := testContext(t)
-	for r.server.creds.pendingCount() < 1 {
+	for r.server.handshaker.pendingCount() < 1 {
 		if ctx.Err() != nil {
 			t.Fatal("handshake not started")
 		}

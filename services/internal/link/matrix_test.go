@@ -41,7 +41,7 @@ func (tc *certCase) checkServer(t *testing.T, component, name string) {
 	})))
 	errHealth := checkHealth(t, conn)
 	_, errWho := callProbe(t, conn, "Who", "")
-	failed := func() float64 { return testutil.ToFloat64(r.server.creds.failures) }
+	failed := func() float64 { return testutil.ToFloat64(r.server.handshaker.failures) }
 	if tc.wantError != "" {
 		if status.Code(errHealth) != codes.Unavailable {
 			t.Errorf("client gets %v, want UNAVAILABLE", errHealth)

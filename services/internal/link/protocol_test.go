@@ -70,7 +70,7 @@ func TestServerRejectsInvalidProtocols(t *testing.T) {
 			if c.logged != "" {
 				r.log.waitFor(t, c.logged)
 			}
-			if n := testutil.ToFloat64(r.server.creds.failures); (n > 0) != (c.logged != "") {
+			if n := testutil.ToFloat64(r.server.handshaker.failures); (n > 0) != (c.logged != "") {
 				t.Errorf("counted %v failures", n)
 			}
 			if err := checkHealth(t, r.dial(t, operatorCert, serverURI)); err != nil {

@@ -25,16 +25,16 @@ import (
 
 // Server is the end that listens.
 type Server struct {
-	id       *identity
-	clients  *Clients
-	creds    *serverHandshaker
-	reloader *reloader
-	auth     *authorizer
-	metrics  *grpcprom.ServerMetrics
-	panics   prometheus.Counter
-	limits   *limitRecorder
-	log      *slog.Logger
-	stopOnce sync.Once
+	id         *identity
+	clients    *Clients
+	handshaker *serverHandshaker
+	reloader   *reloader
+	auth       *authorizer
+	metrics    *grpcprom.ServerMetrics
+	panics     prometheus.Counter
+	limits     *limitRecorder
+	log        *slog.Logger
+	stopOnce   sync.Once
 }
 
 // NewServer returns a server for the clients of a list. Its error names every file that is invalid or
@@ -62,13 +62,13 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	s.limits = newLimitRecorder(cfg.Component, s.log)
 	failures := counter("tls_handshake_errors_total", "Number of failed TLS handshakes.")
 	var err error
-	if s.creds, err = newServerHandshaker(id, clients, failures, s.limits); err != nil {
+	if s.handshaker, err = newServerHandshaker(id, clients, failures, s.limits); err != nil {
 		return nil, err
 	}
 	unfinished := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_handshakes_unfinished",
 		Help: "Number of unfinished TLS handshakes.",
-	}, func() float64 { return float64(s.creds.pendingCount()) })
+	}, func() float64 { return float64(s.handshaker.pendingCount()) })
 	cfg.linkRegisterer().MustRegister(s.metrics, s.panics, s.limits.rejections, failures, unfinished)
 	return s, nil
 }
@@ -90,12 +90,12 @@ func (s *Server) Options() []grpc.ServerOption {
 	peerSAN := logging.WithFieldsFromContext(peerLogFields)
 	recovered := recovery.WithRecoveryHandlerContext(s.recoverPanic)
 	return []grpc.ServerOption{
-		grpc.Creds(s.creds),
+		grpc.Creds(s.handshaker),
 		grpc.KeepaliveParams(params), grpc.KeepaliveEnforcementPolicy(enforcement),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxConnCalls),
-		grpc.InTapHandle(rejectOverLimit), grpc.ForceServerCodecV2(newRequestCodec()),
+		grpc.InTapHandle(rejectExcessConnection), grpc.ForceServerCodecV2(newRequestCodec()),
 		// Static windows: with dynamic ones, grpc buffers up to 16 MB from a fast sender.
 		grpc.StaticStreamWindowSize(maxRequestBytes), grpc.StaticConnWindowSize(maxRequestBytes),
 		grpc.ReadBufferSize(readBufferBytes),

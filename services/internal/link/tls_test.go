@@ -111,7 +111,7 @@ func TestServerVerifiesClientCertificates(t *testing.T) {
 				t.Errorf("got %v, want UNAVAILABLE", err)
 			}
 			r.log.waitFor(t, c.logged)
-			if testutil.ToFloat64(r.server.creds.failures) == 0 {
+			if testutil.ToFloat64(r.server.handshaker.failures) == 0 {
 				t.Error("failure was not counted")
 			}
 		})

@@ -31,7 +31,7 @@ func (u *clientUsage) addConnection(c *clientConnection) bool {
 	switch {
 	case len(u.conns)-u.excessCount < maxConns:
 	case u.excessCount < maxExcessConns:
-		c.overLimit = true
+		c.excess = true
 		u.excessCount++
 	default:
 		return false
@@ -48,7 +48,7 @@ func (u *clientUsage) removeConnection(c *clientConnection) {
 		return
 	}
 	delete(u.conns, c)
-	if c.overLimit {
+	if c.excess {
 		u.excessCount--
 	}
 }

@@ -15,18 +15,18 @@ import (
 
 // Limits of the pause that the API may request.
 const (
-	// defaultWait applies to 429 Too Many Requests with a missing or invalid Retry-After.
-	defaultWait = 30 * time.Second
-	// maxWait guards against errors of the API, such as a date in another century.
-	maxWait = 24 * time.Hour
+	// defaultRetryAfter applies to 429 Too Many Requests with a missing or invalid Retry-After.
+	defaultRetryAfter = 30 * time.Second
+	// maxRetryAfter guards against errors of the API, such as a date in another century.
+	maxRetryAfter = 24 * time.Hour
 )
 
 // apiError is a failed call. Its text contains no secret.
 type apiError struct {
 	text          string
 	err           error // nil if the SDK's error has no more information, or might contain a secret
-	waitRequested bool
-	wait          time.Duration
+	hasRetryAfter bool
+	retryAfter    time.Duration
 }
 
 func (e *apiError) Error() string { return e.text }
@@ -36,8 +36,8 @@ func (e *apiError) Unwrap() error { return e.err }
 // 429 always does, other status codes by a Retry-After header.
 func RetryAfter(err error) (time.Duration, bool) {
 	var e *apiError
-	if errors.As(err, &e) && e.waitRequested {
-		return e.wait, true
+	if errors.As(err, &e) && e.hasRetryAfter {
+		return e.retryAfter, true
 	}
 	return 0, false
 }
@@ -56,19 +56,19 @@ func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, b
 	}
 	if value != "" && strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || time.Duration(seconds)*time.Second > maxWait {
-			return maxWait, true
+		if err != nil || time.Duration(seconds)*time.Second > maxRetryAfter {
+			return maxRetryAfter, true
 		}
 		return time.Duration(seconds) * time.Second, true
 	}
 	until, err := http.ParseTime(value)
 	if err != nil {
-		return defaultWait, true
+		return defaultRetryAfter, true
 	}
 	if serverTime, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = serverTime
 	}
-	return min(max(until.Sub(now), 0), maxWait), true
+	return min(max(until.Sub(now), 0), maxRetryAfter), true
 }
 
 // callAPI makes one request of the SDK, when the budget allows it. The timeout starts after the wait for
@@ -87,7 +87,7 @@ func (c *Client) callAPI(ctx context.Context, request func(context.Context) erro
 	if err == nil {
 		return nil
 	}
-	e := &apiError{waitRequested: x.waitRequested, wait: x.wait}
+	e := &apiError{hasRetryAfter: x.hasRetryAfter, retryAfter: x.retryAfter}
 	switch {
 	case ctx.Err() != nil:
 		e.text, e.err = ctx.Err().Error(), ctx.Err()

@@ -136,7 +136,7 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, value, date string) {
 		h := http.Header{"Retry-After": {value}, "Date": {date}}
 		wait, requested := parseRetryAfter(status, h, now)
-		if wait < 0 || wait > maxWait || (!requested && wait != 0) || (status == 429 && !requested) {
+		if wait < 0 || wait > maxRetryAfter || (!requested && wait != 0) || (status == 429 && !requested) {
 			t.Errorf("%d %q %q: %v, %t", status, value, date, wait, requested)
 		}
 	})

@@ -14,8 +14,8 @@ type exchange struct {
 	status        int
 	location      string
 	token         string        // as sent, to redact it in messages
-	waitRequested bool          // the API requested a pause
-	wait          time.Duration // length of the pause
+	hasRetryAfter bool          // the API requested a pause
+	retryAfter    time.Duration // length of the pause
 }
 
 type exchangeKey struct{}
@@ -60,7 +60,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.status, x.location = resp.StatusCode, resp.Header.Get("Location")
-	x.wait, x.waitRequested = parseRetryAfter(resp.StatusCode, resp.Header, t.now())
+	x.retryAfter, x.hasRetryAfter = parseRetryAfter(resp.StatusCode, resp.Header, t.now())
 	// If Retry-After is a date, the SDK returns an error and does not close the body.
 	resp.Header.Del("Retry-After")
 	t.clock.recordDate(resp.Header, t.now())
