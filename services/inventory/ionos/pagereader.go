@@ -122,10 +122,14 @@ func (p *pageReader) readPage() error {
 
 func (p *pageReader) expectEnd() error {
 	p.limitNext(maxOtherBytes)
-	if _, err := p.decoder.Token(); !errors.Is(err, io.EOF) {
+	token, err := p.decoder.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
 		return fmt.Errorf("trailing data after the response: %w", err)
 	}
-	return nil
+	return fmt.Errorf("trailing data after the response: %.40v", token)
 }
 
 // readMember reads a member of the page. Like encoding/json, it ignores the case of names.

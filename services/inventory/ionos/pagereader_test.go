@@ -154,7 +154,7 @@ func TestExtractServers(t *testing.T) {
 		{``, ``, ""},
 		{`{"items":[{"id":"a"}`, "", "unexpected end of JSON input"},
 		{`{"items":[{"id":"a"}],"items":[]}`, "", "twice"},
-		{`{"items":[]} {"items":[]}`, "", "trailing data"},
+		{`{"items":[]} {"items":[]}`, "", "trailing data after the response: {"},
 		{`{"items":{}}`, "", "not a list"},
 		{`{"items":[{"id":7}]}`, "", "cannot unmarshal number"},
 		{`[]`, "", "not an object"},
