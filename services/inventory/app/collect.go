@@ -40,15 +40,15 @@ func newCollector(s source, c cloud, cfg roster.Config, stores *feed.Stores, m *
 	}
 }
 
-// rosterUpdate applies the result of a request to the roster.
-type rosterUpdate func(*roster.Roster)
+// requestResult applies the result of a request to the roster.
+type requestResult func(*roster.Roster)
 
 // Run updates the stores until ctx is done, and waits for requests that are in flight.
 func (c *collector) Run(ctx context.Context) error {
-	results := make(chan rosterUpdate)
+	results := make(chan requestResult)
 	var requests sync.WaitGroup
 	defer requests.Wait()
-	startRequest := func(request func() rosterUpdate) {
+	startRequest := func(request func() requestResult) {
 		requests.Go(func() {
 			result := request()
 			select {
@@ -61,7 +61,7 @@ func (c *collector) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		var result rosterUpdate
+		var result requestResult
 		select {
 		case <-ctx.Done():
 			return nil
@@ -72,17 +72,17 @@ func (c *collector) Run(ctx context.Context) error {
 		}
 		next := c.step(result)
 		if next.Look != roster.NoLook {
-			startRequest(func() rosterUpdate { return c.verifySource(ctx, next.Look) })
+			startRequest(func() requestResult { return c.verifySource(ctx, next.Look) })
 		}
 		if next.List {
-			startRequest(func() rosterUpdate { return c.listCloud(ctx) })
+			startRequest(func() requestResult { return c.listCloud(ctx) })
 		}
 		timer.Reset(time.Until(next.Wake))
 	}
 }
 
 // step updates the roster and then the stores, and returns what the roster wants next.
-func (c *collector) step(result rosterUpdate) roster.Ask {
+func (c *collector) step(result requestResult) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -110,7 +110,7 @@ func (c *collector) step(result rosterUpdate) roster.Ask {
 	return next
 }
 
-func (c *collector) verifySource(ctx context.Context, mode roster.Look) rosterUpdate {
+func (c *collector) verifySource(ctx context.Context, mode roster.Look) requestResult {
 	startedAt := time.Now()
 	mark, err := c.source.Verify(ctx, mode)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *collector) verifySource(ctx context.Context, mode roster.Look) rosterUp
 	return func(r *roster.Roster) { r.Looked(time.Now(), startedAt, mode, mark, err) }
 }
 
-func (c *collector) listCloud(ctx context.Context) rosterUpdate {
+func (c *collector) listCloud(ctx context.Context) requestResult {
 	startedAt := time.Now()
 	listing, err := c.cloud.List(ctx)
 	retryAfter, _ := ionos.RetryAfter(err)

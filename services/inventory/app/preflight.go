@@ -111,11 +111,11 @@ func (c *preflightChecker) readSource(ctx context.Context) (string, error) {
 	if err = errors.Join(err, <-runErr); err != nil {
 		return "", fmt.Errorf("read source: %w", err)
 	}
-	return countNodes(update)
+	return summarizeUpdate(update)
 }
 
-// countNodes summarizes how many nodes the source reports and how many of them are eligible.
-func countNodes(update roster.News) (string, error) {
+// summarizeUpdate summarizes how many nodes the source reports and how many of them are eligible.
+func summarizeUpdate(update roster.News) (string, error) {
 	var workers, selected, ready int
 	var invalid []string
 	for _, c := range update.Changed {
@@ -156,7 +156,7 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	if err = errors.Join(err, missing); err != nil {
 		return "", err
 	}
-	published, omitted := pipeline.collector.summarizeNodes()
+	published, omitted := pipeline.collector.summarizeRoster()
 	switch {
 	case published == 0:
 		return "", fmt.Errorf("no node would be published; omitted: %s; run slicefeed-inventory explain NODE", abbreviate(omitted))
@@ -166,8 +166,8 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	return fmt.Sprintf("published nodes: %d", published), nil
 }
 
-// summarizeNodes returns how many nodes the roster has, and which eligible ones it omits and why.
-func (c *collector) summarizeNodes() (published int, omitted []string) {
+// summarizeRoster returns how many nodes the roster has, and which eligible ones it omits and why.
+func (c *collector) summarizeRoster() (published int, omitted []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.intake.Roster.Omitted() {

@@ -13,9 +13,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
-// expiresSoon is the remaining life of a token below which preflight warns. Package ionos logs a
+// expiryWarning is the remaining life of a token below which preflight warns. Package ionos logs a
 // warning at the same time.
-const expiresSoon = 28 * 24 * time.Hour
+const expiryWarning = 28 * 24 * time.Hour
 
 var _ cloudDescriber = (*ionos.Client)(nil)
 
@@ -85,7 +85,7 @@ func (c *preflightChecker) checkToken(callErr error) (string, error) {
 		return "", fmt.Errorf("expired on %s; create a new token", at.UTC().Format(time.RFC3339))
 	case ionos.Unauthorized(callErr):
 		return "", callErr
-	case known && left < expiresSoon:
+	case known && left < expiryWarning:
 		return "", preflight.Warning("%s; create a new token (IONOS_TOKEN_FILE is reloaded without a restart)", expiry)
 	}
 	return accepted + expiry, nil

@@ -263,7 +263,7 @@ func TestCountsReportedNodes(t *testing.T) {
 		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, selected: 1, selected and ready: 0; no node is ready; check the nodes"},
 		{"nothing", roster.News{}, "WARN no eligible node (nodes: 0, workers: 0, selected: 0, selected and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
 	} {
-		got, err := countNodes(tt.news)
+		got, err := summarizeUpdate(tt.news)
 		if err != nil {
 			got = "WARN " + err.Error()
 		}

@@ -16,7 +16,7 @@ func (i *inventory) statusHandler() http.Handler {
 	}
 	page := &overview.Config{
 		Version: i.version, Instance: name, Kind: i.cfg.SourceKind,
-		ReadState: i.collector.State, Explain: i.collector.Explain, Subscribers: i.server.Subscribers,
+		ReadData: i.collector.PageData, Explain: i.collector.Explain, Subscribers: i.server.Subscribers,
 	}
 	if client, ok := i.cloud.(overview.Cloud); ok {
 		page.Cloud = client
@@ -24,10 +24,10 @@ func (i *inventory) statusHandler() http.Handler {
 	return statuspage.Handler(page.Page, i.log)
 }
 
-// State returns what /statusz shows of the roster.
-func (c *collector) State() overview.State {
+// PageData returns what /statusz shows of the roster.
+func (c *collector) PageData() overview.PageData {
 	status, _ := c.intake.Stores.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return overview.State{Status: status, Nodes: c.intake.Roster.Nodes(), Omitted: c.intake.Roster.Omitted(), Listing: c.lastListing}
+	return overview.PageData{Status: status, Nodes: c.intake.Roster.Nodes(), Omitted: c.intake.Roster.Omitted(), Listing: c.lastListing}
 }

@@ -15,12 +15,12 @@ type Store struct {
 	set           *deltaset.Set[*Entry]
 	status        roster.Status
 	statusVersion uint64 // see Update
-	anomaly       roster.AnomalyDetector
+	detector      roster.AnomalyDetector
 	readyCount    int // READY nodes in the set
 	changed       chan struct{}
 
 	// The last delta, so that only the first of many readers at the same position computes it.
-	cached      bool // cachedDelta is valid for the current set
+	cacheValid  bool // cachedDelta is valid for the current set
 	cachedFrom  Position
 	cachedDelta deltaset.Delta[*Entry]
 }
@@ -48,7 +48,7 @@ func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.set.Revision()
-	s.cached, s.cachedDelta = false, deltaset.Delta[*Entry]{}
+	s.cacheValid, s.cachedDelta = false, deltaset.Delta[*Entry]{}
 	for _, c := range changes {
 		if c.Node == nil || !s.view.selects(c.Node) {
 			s.removeNode(c.Name)
@@ -71,11 +71,11 @@ func (s *Store) putNode(n *roster.Node) {
 		return // only unpublished content differs
 	}
 	if existed {
-		s.countReady(old, -1)
+		s.addReady(old, -1)
 	} else {
-		s.anomaly.Add(n.Name)
+		s.detector.Add(n.Name)
 	}
-	s.countReady(e, +1)
+	s.addReady(e, +1)
 }
 
 func (s *Store) removeNode(name string) {
@@ -84,11 +84,11 @@ func (s *Store) removeNode(name string) {
 		return
 	}
 	s.set.Remove("", name)
-	s.countReady(old, -1)
-	s.anomaly.Remove(name)
+	s.addReady(old, -1)
+	s.detector.Remove(name)
 }
 
-func (s *Store) countReady(e *Entry, by int) {
+func (s *Store) addReady(e *Entry, by int) {
 	if e.Node.State == roster.Ready {
 		s.readyCount += by
 	}
@@ -97,10 +97,10 @@ func (s *Store) countReady(e *Entry, by int) {
 // detectAnomaly reports a new anomaly of the published set. Before the first publication there is none.
 func (s *Store) detectAnomaly() bool {
 	if !s.status.Told {
-		s.anomaly.Forget()
+		s.detector.Forget()
 		return false
 	}
-	return s.anomaly.Arose(s.readyCount)
+	return s.detector.Arose(s.readyCount)
 }
 
 // SetStatus sets the status of the roster. It reports whether there is a new anomaly, such as a set
@@ -112,7 +112,7 @@ func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
 	s.status = status
 	s.statusVersion++
 	if status.Observation != old.Observation {
-		s.anomaly.Observed()
+		s.detector.Observed()
 	}
 	if !SameStatus(old, status) {
 		s.wakeReaders()
@@ -145,8 +145,8 @@ func (s *Store) Since(from *Position) Update {
 	case from == nil:
 		u.Delta = s.set.Since(nil, nil)
 	default:
-		if !s.cached || s.cachedFrom != *from {
-			s.cached, s.cachedFrom, s.cachedDelta = true, *from, s.set.Since(from, nil)
+		if !s.cacheValid || s.cachedFrom != *from {
+			s.cacheValid, s.cachedFrom, s.cachedDelta = true, *from, s.set.Since(from, nil)
 		}
 		u.Delta = s.cachedDelta
 	}

@@ -19,13 +19,13 @@ const unusedTimeout = 10 * time.Minute
 // Stores holds the stores of all views that are in use or were recently, and keeps them up to date with
 // the roster.
 type Stores struct {
-	epoch string
+	instanceID string
 
 	mu             sync.Mutex
 	nodes          map[string]*roster.Node // the complete roster, for stores that are created later
 	status         roster.Status
 	stores         map[string]*sharedStore // by View.Key
-	freed          uint64                  // number of stores freed so far
+	freedCount     uint64                  // number of stores freed so far
 	totalRevisions uint64                  // see TotalRevisions
 	changed        chan struct{}
 }
@@ -40,9 +40,9 @@ type sharedStore struct {
 
 // NewStores returns the stores of one run of a replica. The epoch names the run: it is random, new at
 // each start, and has at most 48 bytes.
-func NewStores(epoch string) *Stores {
+func NewStores(instanceID string) *Stores {
 	return &Stores{
-		epoch: epoch, nodes: map[string]*roster.Node{}, stores: map[string]*sharedStore{},
+		instanceID: instanceID, nodes: map[string]*roster.Node{}, stores: map[string]*sharedStore{},
 		changed: make(chan struct{}),
 	}
 }
@@ -65,8 +65,8 @@ func (s *Stores) Acquire(view View) *Store {
 // has a cursor that means nothing here, and a store that was freed and created again has a new
 // numbering of changes.
 func (s *Stores) newStore(view View) *Store {
-	sum := sha256.Sum256(append(binary.AppendUvarint(nil, s.freed), view.Key()...))
-	store := NewStore(s.epoch+"."+hex.EncodeToString(sum[:6]), view)
+	sum := sha256.Sum256(append(binary.AppendUvarint(nil, s.freedCount), view.Key()...))
+	store := NewStore(s.instanceID+"."+hex.EncodeToString(sum[:6]), view)
 	changes := make([]roster.Change, 0, len(s.nodes))
 	for _, n := range s.sortedNodes() {
 		changes = append(changes, roster.Change{Name: n.Name, Node: n})
@@ -94,7 +94,7 @@ func (s *Stores) FreeUnused(now time.Time) {
 	for key, store := range s.stores {
 		if store.readers == 0 && now.Sub(store.unusedSince) >= unusedTimeout {
 			delete(s.stores, key)
-			s.freed++
+			s.freedCount++
 		}
 	}
 }

@@ -186,7 +186,7 @@ func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) roster.St
 	switch {
 	case s.signals.ready && pods.ready > 0:
 		return roster.Ready
-	case s.signals.ready && pods.deleting > 0, isLeaving:
+	case s.signals.ready && pods.readyDeleting > 0, isLeaving:
 		return roster.Draining
 	}
 	return roster.NotReady

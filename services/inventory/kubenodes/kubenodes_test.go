@@ -254,7 +254,7 @@ func TestParseWorkload(t *testing.T) {
 
 func TestStateFromWorkload(t *testing.T) {
 	workload := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
-	ready, terminating, none, failing := podCounts{all: 1, ready: 1}, podCounts{all: 1, deleting: 1}, podCounts{}, podCounts{all: 1}
+	ready, terminating, none, failing := podCounts{all: 1, ready: 1}, podCounts{all: 1, readyDeleting: 1}, podCounts{}, podCounts{all: 1}
 	for _, tc := range []struct {
 		name     string
 		edit     []func(*corev1.Node)

@@ -56,7 +56,7 @@ func readPod(p *corev1.Pod) podState {
 
 // podCounts counts the running Pods of the workload on one node.
 type podCounts struct {
-	all, ready, deleting int // ready: not being deleted; deleting: ready, and being deleted
+	all, ready, readyDeleting int // ready: not being deleted; deleting: ready, and being deleted
 }
 
 // plus returns the counts with the Pod added (delta 1) or removed (-1).
@@ -64,7 +64,7 @@ func (c podCounts) plus(p podState, delta int) podCounts {
 	c.all += delta
 	switch {
 	case p.ready && p.deleting:
-		c.deleting += delta
+		c.readyDeleting += delta
 	case p.ready:
 		c.ready += delta
 	}
@@ -75,8 +75,8 @@ func (c podCounts) String() string {
 	switch {
 	case c.all == 0:
 		return "no running Pod"
-	case c.deleting > 0:
-		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.deleting)
+	case c.readyDeleting > 0:
+		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.readyDeleting)
 	}
 	return fmt.Sprintf("%d running, %d ready", c.all, c.ready)
 }

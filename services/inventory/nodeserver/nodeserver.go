@@ -90,9 +90,9 @@ func (s *Server) Stop() { s.streams.Stop() }
 
 var errUnknownClient = status.Error(codes.PermissionDenied, "client is not allowed")
 
-// addConfirmations counts the streams that require a number of confirmations, and passes on a change of
+// addStreams counts the streams that require a number of confirmations, and passes on a change of
 // the maximum.
-func (s *Server) addConfirmations(confirmations, by int) {
+func (s *Server) addStreams(confirmations, by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.maxConfirmations()

@@ -30,8 +30,8 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	}
 	defer release()
 	confirmations := int(req.GetConfirmObservations())
-	s.addConfirmations(confirmations, +1)
-	defer s.addConfirmations(confirmations, -1)
+	s.addStreams(confirmations, +1)
+	defer s.addStreams(confirmations, -1)
 	if req.GetObserveNow() {
 		s.requestObservations(client.Name, max(1, confirmations))
 	}

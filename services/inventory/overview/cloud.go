@@ -9,7 +9,7 @@ import (
 
 // Remaining life of a token below which the page warns. Package ionos logs at the same times.
 const (
-	expiresSoon    = 28 * 24 * time.Hour
+	expiryWarning  = 28 * 24 * time.Hour
 	expiryCritical = 3 * 24 * time.Hour
 )
 
@@ -60,7 +60,7 @@ func (b *pageBuilder) tokenLine() statuspage.Line {
 	switch {
 	case left <= expiryCritical:
 		line.Severity = statuspage.Error
-	case left <= expiresSoon:
+	case left <= expiryWarning:
 		line.Severity = statuspage.Warning
 	}
 	if line.Severity != statuspage.OK {

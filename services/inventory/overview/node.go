@@ -67,7 +67,7 @@ func (b *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item
 			if b.filter != "" {
 				item.Filter = "" // the page shows only this node
 			}
-			item.Expanded = b.filter != "" || n < maxOpen && (item.Summary.Severity == statuspage.Error || item.Summary.Severity == statuspage.Warning)
+			item.Expanded = b.filter != "" || n < maxExpanded && (item.Summary.Severity == statuspage.Error || item.Summary.Severity == statuspage.Warning)
 			if budget.Reserve(&item) {
 				shown[n] = item
 			}

@@ -22,7 +22,7 @@ type Config struct {
 	Version, Instance string // of this replica
 	Kind              string // SOURCE_KIND
 
-	ReadState   func() State
+	ReadData    func() PageData
 	Explain     func(name string) (e roster.Explanation, known bool)
 	Subscribers func() []nodeserver.Subscriber
 	Cloud       Cloud // nil if addresses come from elsewhere
@@ -34,8 +34,8 @@ type Cloud interface {
 	TokenExpiry() (at time.Time, known bool, err error)
 }
 
-// State is what the roster and the last listing contain at one moment.
-type State struct {
+// PageData is what the roster and the last listing contain at one moment.
+type PageData struct {
 	Status  roster.Status
 	Nodes   []*roster.Node // sorted by name
 	Omitted []roster.Omission
@@ -53,14 +53,14 @@ type Listing struct {
 // Limits of a page, which says how much it does not show.
 const (
 	maxNodes       = 1000
-	maxOpen        = 5
+	maxExpanded    = 5
 	maxSubscribers = 200
 	maxDetails     = 4 << 20 // bytes of the nodes' details
 )
 
 // Page returns the page at this time. Filter is the name of the only node to show, or empty.
 func (c *Config) Page(at time.Time, filter string) statuspage.Page {
-	b := pageBuilder{Config: c, State: c.ReadState(), at: at, filter: filter}
+	b := pageBuilder{Config: c, PageData: c.ReadData(), at: at, filter: filter}
 	if filter != "" {
 		b.Nodes = slices.DeleteFunc(b.Nodes, func(n *roster.Node) bool { return n.Name != filter })
 		b.Omitted = slices.DeleteFunc(b.Omitted, func(o roster.Omission) bool { return o.Name != filter })
@@ -80,7 +80,7 @@ func (c *Config) Page(at time.Time, filter string) statuspage.Page {
 // pageBuilder builds one page and collects what its headline names.
 type pageBuilder struct {
 	*Config
-	State
+	PageData
 
 	at     time.Time
 	filter string

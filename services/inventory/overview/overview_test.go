@@ -41,7 +41,7 @@ func node(name string, state roster.State, address string) *roster.Node {
 
 // fixture holds the inputs of a Config.
 type fixture struct {
-	state       State
+	state       PageData
 	cloud       *fakeCloud
 	steps       []roster.Step
 	subscribers []nodeserver.Subscriber
@@ -50,7 +50,7 @@ type fixture struct {
 func healthyFixture() *fixture {
 	synced := roster.Part{Sync: roster.Synced, Since: now.Add(-time.Hour)}
 	return &fixture{
-		state: State{
+		state: PageData{
 			Status:  roster.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Told: true},
 			Nodes:   []*roster.Node{node("worker-1", roster.Ready, "10.0.1.11"), node("worker-2", roster.Draining, "10.0.1.12")},
 			Omitted: []roster.Omission{{Name: "master", Reason: roster.ControlPlane}},
@@ -70,7 +70,7 @@ func healthyFixture() *fixture {
 func (w *fixture) page(filter string) statuspage.Page {
 	c := &Config{
 		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: w.cloud,
-		ReadState: func() State {
+		ReadData: func() PageData {
 			state := w.state
 			state.Nodes, state.Omitted = append([]*roster.Node(nil), state.Nodes...), append([]roster.Omission(nil), state.Omitted...)
 			return state
@@ -160,7 +160,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 			w.state.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
 		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   no contact with the source"}},
 		"addresses are unsynced": {func(w *fixture) { w.state.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
-		"the start": {func(w *fixture) { w.state = State{} }, statuspage.Error, []string{
+		"the start": {func(w *fixture) { w.state = PageData{} }, statuspage.Error, []string{
 			"No complete observation yet: nothing is published.", "The source has reported no nodes yet.", "none yet",
 		}},
 		"not published yet":               {func(w *fixture) { w.state.Status.Told = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},

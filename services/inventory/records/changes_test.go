@@ -52,7 +52,7 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text string
 		var readErr error
-		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
+		f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
 		model := map[string]roster.State{}       // the expected nodes after the valid reads so far
 		prompt := rapid.Bool().Draw(t, "prompt") // take every update immediately
 		for range rapid.IntRange(1, 30).Draw(t, "reads") {
@@ -106,7 +106,7 @@ func applyToModel(model map[string]roster.State, kinds map[string]recordKind) {
 	}
 }
 
-func (f *testFeed) ingestAndCompare(t *rapid.T, model map[string]roster.State, exact bool) {
+func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.State, exact bool) {
 	update := f.source.Take()
 	for _, c := range update.Changed {
 		if slices.Contains(update.Removed, c.Name) {

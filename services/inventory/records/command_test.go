@@ -29,11 +29,11 @@ func newShellReader(t *testing.T, script string, log *slog.Logger) (r Reader, fi
 
 var discardLogger = slog.New(slog.DiscardHandler)
 
-func TestBadInputOfACommand(t *testing.T) {
+func TestCommandBadInput(t *testing.T) {
 	var dir string
 	script := func(t *testing.T, text string) { replaceFile(t, filepath.Join(dir, "script"), text) }
-	runScript := func(text string) func(*testing.T, *testFeed) error {
-		return func(t *testing.T, f *testFeed) error {
+	runScript := func(text string) func(*testing.T, *testPipeline) error {
+		return func(t *testing.T, f *testPipeline) error {
 			script(t, text)
 			return f.verify(t.Context())
 		}
@@ -58,10 +58,10 @@ func TestBadInputOfACommand(t *testing.T) {
 	}, func(t *testing.T, _, text string) {
 		writeFile(t, filepath.Join(dir, "text"), text)
 		script(t, "cat "+dir+"/text")
-	}, map[string]func(*testing.T, *testFeed) error{
+	}, map[string]func(*testing.T, *testPipeline) error{
 		"it exits with an error, whatever it printed": runScript("cat ${0%script}text; exit 3"),
 		"it is killed by a signal":                    runScript("kill $$"),
-		"it takes longer than 30 s": func(t *testing.T, f *testFeed) error {
+		"it takes longer than 30 s": func(t *testing.T, f *testPipeline) error {
 			script(t, "cat ${0%script}text; sleep 1000")
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // instead of readTimeout
 			defer cancel()
@@ -70,7 +70,7 @@ func TestBadInputOfACommand(t *testing.T) {
 		"its output is endless":                                       runScript("yes"),
 		"it prints its records on stderr":                             runScript("cat ${0%script}text >&2"),
 		"it exits and leaves a process behind that holds stdout open": runScript("cat ${0%script}text; sleep 1000 &"),
-		"the program was removed": func(t *testing.T, f *testFeed) error {
+		"the program was removed": func(t *testing.T, f *testPipeline) error {
 			program := filepath.Join(dir, "program")
 			must(t, os.Rename(program, program+".gone"))
 			defer func() { must(t, os.Rename(program+".gone", program)) }()

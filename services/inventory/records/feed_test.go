@@ -35,21 +35,21 @@ var (
 // syncedSet is the summary after reading validJSON.
 const syncedSet = "synced: a ready 10.0.0.11, b ready 10.0.0.12"
 
-// testFeed is a source and the roster that ingests its updates.
-type testFeed struct {
+// testPipeline is a source and the roster that ingests its updates.
+type testPipeline struct {
 	source *Source
 	roster *roster.Roster
 }
 
-func newTestFeed(r Reader) *testFeed {
-	return &testFeed{
+func newTestPipeline(r Reader) *testPipeline {
+	return &testPipeline{
 		source: New(Config{Reader: r, Name: "the test", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}),
 		roster: roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}}),
 	}
 }
 
 // verify does what the inventory does when the roster requests a verification.
-func (f *testFeed) verify(ctx context.Context) error {
+func (f *testPipeline) verify(ctx context.Context) error {
 	startedAt := time.Now()
 	number, err := f.source.Verify(ctx, roster.Full)
 	f.roster.Hear(time.Now(), f.source.Take())
@@ -57,10 +57,10 @@ func (f *testFeed) verify(ctx context.Context) error {
 	return err
 }
 
-func (f *testFeed) membership() roster.Part { return f.roster.Status(time.Now()).Membership }
+func (f *testPipeline) membership() roster.Part { return f.roster.Status(time.Now()).Membership }
 
 // summary returns membership and nodes in one line.
-func (f *testFeed) summary() string {
+func (f *testPipeline) summary() string {
 	var nodes []string
 	for _, n := range f.roster.Nodes() {
 		nodes = append(nodes, fmt.Sprintf("%s %s %s", n.Name, n.State, n.Addresses[0]))
@@ -123,11 +123,11 @@ var badTexts = []badInput{
 
 // runBadInput tests each fault on a working source, and that the source works again afterwards.
 // inject has the faults that are not a text, by title.
-func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, set func(t *testing.T, title, text string), inject map[string]func(*testing.T, *testFeed) error) {
+func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, set func(t *testing.T, title, text string), inject map[string]func(*testing.T, *testPipeline) error) {
 	t.Helper()
 	for _, row := range rows {
 		t.Run(row.title, func(t *testing.T) {
-			f := newTestFeed(read(t))
+			f := newTestPipeline(read(t))
 			set(t, "", validJSON)
 			if err := f.verify(t.Context()); err != nil || f.summary() != syncedSet {
 				t.Fatalf("before: %v, %s", err, f.summary())

@@ -30,10 +30,10 @@ func replaceFile(t *testing.T, path, text string) {
 	must(t, os.Rename(path+".new", path))
 }
 
-func TestBadInputOfAFile(t *testing.T) {
+func TestFileBadInput(t *testing.T) {
 	var path string
-	withReplacement := func(replace func(t *testing.T)) func(*testing.T, *testFeed) error {
-		return func(t *testing.T, f *testFeed) error {
+	withReplacement := func(replace func(t *testing.T)) func(*testing.T, *testPipeline) error {
+		return func(t *testing.T, f *testPipeline) error {
 			must(t, os.Remove(path))
 			replace(t)
 			err := f.verify(t.Context())
@@ -50,11 +50,11 @@ func TestBadInputOfAFile(t *testing.T) {
 	runBadInput(t, rows, func(t *testing.T) Reader {
 		path = filepath.Join(t.TempDir(), "nodes.json")
 		return NewFileReader(path)
-	}, func(t *testing.T, _, text string) { replaceFile(t, path, text) }, map[string]func(*testing.T, *testFeed) error{
+	}, func(t *testing.T, _, text string) { replaceFile(t, path, text) }, map[string]func(*testing.T, *testPipeline) error{
 		"the file is not there":                   withReplacement(func(*testing.T) {}),
 		"a directory is in its place":             withReplacement(func(t *testing.T) { must(t, os.Mkdir(path, 0o700)) }),
 		"a pipe without a writer is in its place": withReplacement(func(t *testing.T) { must(t, syscall.Mkfifo(path, 0o600)) }),
-		"it is being written in place": func(t *testing.T, f *testFeed) error {
+		"it is being written in place": func(t *testing.T, f *testPipeline) error {
 			out, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 			must(t, err)
 			defer out.Close()
@@ -70,7 +70,7 @@ func TestBadInputOfAFile(t *testing.T) {
 		},
 	})
 	t.Run("its directory cannot be watched", func(t *testing.T) {
-		f := newTestFeed(NewFileReader(filepath.Join(t.TempDir(), "later", "nodes.json")))
+		f := newTestPipeline(NewFileReader(filepath.Join(t.TempDir(), "later", "nodes.json")))
 		defer startSource(t, f.source)()
 		f.verify(t.Context())
 		if got := f.summary(); got != "unsynced: " {
@@ -110,7 +110,7 @@ func TestFileWatchReportsChanges(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "nodes.json")
 			tc.before(t, path)
-			f := newTestFeed(NewFileReader(path))
+			f := newTestPipeline(NewFileReader(path))
 			up := make(chan struct{})
 			f.source.reader = signalingReader{f.source.reader.(*fileReader), up}
 			defer startSource(t, f.source)()

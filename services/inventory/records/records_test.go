@@ -20,7 +20,7 @@ import (
 
 func TestNumbersVerifications(t *testing.T) {
 	text, readErr := validJSON, error(nil)
-	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
+	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
 	for want := uint64(1); want < 4; want++ {
 		before := time.Now()
 		number, err := f.source.Verify(t.Context(), roster.Light)
@@ -42,7 +42,7 @@ func TestNumbersVerifications(t *testing.T) {
 }
 
 func TestReportsRecordsWithSteps(t *testing.T) {
-	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) {
+	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) {
 		return []byte(arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`)), nil
 	}})
 	if _, err := f.source.Verify(t.Context(), roster.Full); err != nil {
@@ -79,7 +79,7 @@ func TestReportsRecordsWithSteps(t *testing.T) {
 
 func TestKeepsValidRecordThatTurnsInvalidBeforeTake(t *testing.T) {
 	text := validJSON
-	f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
+	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
 	f.source.Verify(t.Context(), roster.Full)
 	text = arrayJSON(recordA, `{"name":"b"}`)
 	if err := f.verify(t.Context()); err != nil || f.summary() != degradedSet {
@@ -90,7 +90,7 @@ func TestKeepsValidRecordThatTurnsInvalidBeforeTake(t *testing.T) {
 func TestReadsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, reading := make(chan struct{}), atomic.Int32{}
-		f := newTestFeed(&fakeReader{read: func(context.Context) ([]byte, error) {
+		f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) {
 			if reading.Add(1) > 1 {
 				t.Error("two reads at the same time")
 			}
@@ -121,7 +121,7 @@ func TestReadsOneAtATime(t *testing.T) {
 func TestReadTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		startedAt := time.Now()
-		f := newTestFeed(&fakeReader{read: func(ctx context.Context) ([]byte, error) {
+		f := newTestPipeline(&fakeReader{read: func(ctx context.Context) ([]byte, error) {
 			<-ctx.Done()
 			return []byte("[]"), ctx.Err()
 		}})
@@ -135,7 +135,7 @@ func TestReadTimesOut(t *testing.T) {
 func TestReportsChangeImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text, change := validJSON, make(chan struct{})
-		f := newTestFeed(&fakeReader{
+		f := newTestPipeline(&fakeReader{
 			read: func(context.Context) ([]byte, error) { return []byte(text), nil },
 			watch: func(ctx context.Context, changed func()) error {
 				for {
@@ -165,7 +165,7 @@ func TestReportsChangeImmediately(t *testing.T) {
 func TestRetriesPartiallyWrittenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		texts, change := []string{"", "[", validJSON}, make(chan struct{})
-		f := newTestFeed(&fakeReader{
+		f := newTestPipeline(&fakeReader{
 			read: func(context.Context) ([]byte, error) {
 				text := texts[0]
 				if len(texts) > 1 {
@@ -191,7 +191,7 @@ func TestRetriesPartiallyWrittenFile(t *testing.T) {
 func TestLeavesUnreadableChangeToNextVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		f := newTestFeed(&fakeReader{
+		f := newTestPipeline(&fakeReader{
 			read:  func(context.Context) ([]byte, error) { reads++; return nil, errors.New("boom") },
 			watch: func(ctx context.Context, changed func()) error { changed(); <-ctx.Done(); return nil },
 		})
@@ -207,7 +207,7 @@ func TestLeavesUnreadableChangeToNextVerification(t *testing.T) {
 func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text, change := validJSON, make(chan struct{})
-		f := newTestFeed(&fakeReader{
+		f := newTestPipeline(&fakeReader{
 			read:  func(context.Context) ([]byte, error) { return []byte(text), nil },
 			watch: func(ctx context.Context, changed func()) error { <-change; changed(); <-ctx.Done(); return nil },
 		})
@@ -259,7 +259,7 @@ func TestRunsReaderWithoutWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		startSource(t, newTestFeed(r).source)()
+		startSource(t, newTestPipeline(r).source)()
 	})
 }
 

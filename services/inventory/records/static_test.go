@@ -8,13 +8,13 @@ import (
 func TestStaticReportsItsText(t *testing.T) {
 	r, err := NewStaticReader(validJSON)
 	must(t, err)
-	f := newTestFeed(r)
+	f := newTestPipeline(r)
 	if err := f.verify(t.Context()); err != nil || f.summary() != syncedSet {
 		t.Errorf("%v, %s", err, f.summary())
 	}
 }
 
-func TestBadInputOfAStaticText(t *testing.T) {
+func TestStaticBadInput(t *testing.T) {
 	var titles []string
 	for _, row := range badTexts {
 		titles = append(titles, row.title)
@@ -27,7 +27,7 @@ func TestBadInputOfAStaticText(t *testing.T) {
 				return
 			}
 			must(t, err)
-			f := newTestFeed(r)
+			f := newTestPipeline(r)
 			if f.verify(t.Context()); f.summary() != row.want {
 				t.Errorf("got %s, want %s", f.summary(), row.want)
 			}
