@@ -57,7 +57,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, leader, "Held back by the guard shrink", "refused: ", "paused, nothing is written", "nothing is ready", "ready, held back", "not listed, would be ready", "probe failing", ">right<", "~ endpoint 10.0.1.12")
+	says(t, leader, "Guard shrink", "rejected: ", "paused, nothing is written", "no ready endpoints", "ready, held", "not listed, would be ready", "probe failing", ">healthy<", "~ endpoint 10.0.1.12")
 	says(t, p.Inventory, "omitted: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "excluded: CONTROL_PLANE", pair.WriterSAN)
 
 	ctx, cancel := context.WithTimeout(chromium, patience)

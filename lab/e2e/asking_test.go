@@ -140,8 +140,8 @@ func TestAProxyFollowsAWriterThroughDrainsDeathsAndItsRestart(t *testing.T) {
 		return at
 	}
 	programmed(s, all...)
-	d.answers(s, leader, personSAN, 0, []string{"endpoints", "web/shop"}, "says the writer that leads", "3 ready")
-	d.answers(s, standby, personSAN, 0, []string{"endpoints", "web/shop"}, "says a writer that does not lead", "3 ready")
+	d.answers(s, leader, personSAN, 0, []string{"endpoints", "web/shop"}, "as seen by the leader", "3 ready")
+	d.answers(s, standby, personSAN, 0, []string{"endpoints", "web/shop"}, "as seen by a standby", "3 ready")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var passing sync.WaitGroup
@@ -191,7 +191,7 @@ func TestAProxyFollowsAWriterThroughDrainsDeathsAndItsRestart(t *testing.T) {
 		times := len(ofLeader.programs(s))
 		s.must(leader.Start(s.ctx()))
 		// It has decided, so whoever follows it now is told at once where it stands.
-		d.answers(s, leader, personSAN, 0, []string{"explain", "web/shop", all[2].Address.String()}, "it is to be: ready")
+		d.answers(s, leader, personSAN, 0, []string{"explain", "web/shop", all[2].Address.String()}, "desired: ready")
 		s.metric(leader, subscribers, equals(1))
 		s.metric(leader, statusTold, atLeast(1))
 		s.must(all[2].Drain(s.ctx(), true))
@@ -224,7 +224,7 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	s.must(dead.Set(backend.Refuse))
 	s.slices("the dead one is out", pair.Are(pair.Out, dead.Address))
 	list, explain := []string{"endpoints", "web/shop"}, func(address string) []string { return []string{"explain", "web/shop", address} }
-	table := "ADDRESS STATE ZONE SOURCE " + leaving + " ready default " + dead.Address.String() + " out default " + all[2].Address.String() + " ready default"
+	table := "ADDRESS STATE ZONE SOURCE " + leaving + " ready default " + dead.Address.String() + " not ready default " + all[2].Address.String() + " ready default"
 
 	s.step("a writer without LISTEN_ADDRESS listens nowhere else", func(s *stage) {
 		for half, want := range map[*pair.Half][]int{writer: {6060, 8080, doorPort}, without: {6060, 8080}} {
@@ -235,26 +235,26 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		s.must(without.Kill()) // it would lead when the other one is restarted
 	})
 	s.step("an operator is told what is listed, what is held back and until when", func(s *stage) {
-		d.answers(s, writer, personSAN, 0, list, "web/shop: managed, says the writer that leads ports: http 30080/TCP", table,
-			"2 ready, 0 draining, 1 out", "held back by the guard shrink, source default, 1 in all:", "decides again by itself in T")
-		d.answers(s, writer, personSAN, 0, explain(leaving), leaving+" of web/shop, says the writer that leads",
-			"the Service managed ports: http 30080/TCP", "what its sources say default: DRAINING for T, as "+all[0].Name+" (observation",
-			"what the probe says passing for T", "what is decided hold, by the rule shrink feed default: DRAINING, probe: passing",
-			"the slices have it as: ready it is to be: ready", "what is held back by the guard shrink, source default, 1 in all",
-			"the next decision that comes by itself is due in T", "The guard shrink holds a change back: it is listed as ready, as it was.")
+		d.answers(s, writer, personSAN, 0, list, "web/shop: managed, as seen by the leader ports: http 30080/TCP", table,
+			"2 ready, 0 draining, 1 not ready", "guard shrink (source default) holds 1 change:", "next decision in T")
+		d.answers(s, writer, personSAN, 0, explain(leaving), leaving+" of web/shop, as seen by the leader",
+			"Service managed ports: http 30080/TCP", "sources default: DRAINING for T, as "+all[0].Name+" (observation",
+			"probe passing for T", "decision hold, by rule shrink source default: DRAINING, probe: passing",
+			"current: ready desired: ready", "held by guards guard shrink (source default) holds 1 change",
+			"next decision in T", "Guard shrink holds a change: still listed as ready.")
 		d.answers(s, writer, personSAN, 1, explain(dead.Address.String()), "default: READY for T, as "+dead.Name, "failing for T (", "passed T ago",
-			"unready, by the rule table", "it is to be: out", "what is held back nothing", "The probe fails:")
-		d.answers(s, writer, personSAN, 1, explain("10.0.1.9"), "default: does not list it", "this address is not probed", "nothing is decided about this address",
-			"Nobody speaks of this address")
+			"unready, by rule table", "desired: not ready", "held by guards nothing", "The probe fails:")
+		d.answers(s, writer, personSAN, 1, explain("10.0.1.9"), "default: does not list it", "this address is not probed", "none for this address",
+			"No source and no slice lists this address")
 	})
 	s.step("a subscriber is told what is listed, and not why", func(s *stage) {
-		d.answers(s, writer, proxySAN, 0, list, table, "held back at present: 1; a client with the role of operator is told by what")
-		d.answers(s, writer, proxySAN, 1, explain(leaving), "PermissionDenied", "role of operator")
+		d.answers(s, writer, proxySAN, 0, list, table, "changes held by guards: 1; only clients with role operator see the guards")
+		d.answers(s, writer, proxySAN, 1, explain(leaving), "PermissionDenied", "role operator")
 	})
 	const stranger = "spiffe://lab.example/stranger"
 	s.step("strangers are told nothing", func(s *stage) {
 		s.issue(d.clients, d.sub(s, "stranger"), pki.Cert{URIs: []string{stranger}, Usage: pki.Client})
-		d.answers(s, writer, "stranger", 1, list, "Unavailable", "the writer refuses CLIENT_CERT_FILE")
+		d.answers(s, writer, "stranger", 1, list, "Unavailable", "the writer rejects CLIENT_CERT_FILE")
 		s.issue(d.theirs, d.sub(s, "impostor"), pki.Cert{DNS: []string{personSAN}, Usage: pki.Client})
 		d.answers(s, writer, "impostor", 1, list, "Unavailable")
 		code, text := run(s.t, "slicefeed-writer", d.asking(writer.Dir(), writer), list...)
@@ -263,20 +263,20 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		}
 	})
 	s.step("what cannot be answered is told as such", func(s *stage) {
-		d.answers(s, writer, personSAN, 1, []string{"endpoints", "web/nobody"}, "web/nobody is no target of this writer")
+		d.answers(s, writer, personSAN, 1, []string{"endpoints", "web/nobody"}, "web/nobody is not a target of this writer")
 		d.answers(s, writer, personSAN, 2, []string{"explain", "web/shop", dead.Name}, dead.Name)
 	})
 	s.step("grpcurl sees the service and asks it all", func(s *stage) { d.grpcurl(s, writer, leaving) })
 
 	s.step("a source that is cut off is told as such, and what it said stays", func(s *stage) {
 		s.must(s.Inventory.Kill())
-		d.answers(s, writer, personSAN, 0, list, table, "source default: its link is down")
-		d.answers(s, writer, personSAN, 0, explain(leaving), "default: DRAINING for T, as "+all[0].Name, "its link is down")
+		d.answers(s, writer, personSAN, 0, list, table, "source default: link down")
+		d.answers(s, writer, personSAN, 0, explain(leaving), "default: DRAINING for T, as "+all[0].Name, "link down")
 		s.restart(writer)
 		_, err := s.WaitLeading(s.ctx())
 		s.must(err)
-		d.answers(s, writer, personSAN, 0, list, table, "source default: not heard since this writer started")
-		d.answers(s, writer, personSAN, 0, explain(leaving), "default: not heard since the writer started", "it is to be: ready")
+		d.answers(s, writer, personSAN, 0, list, table, "source default: not synced since start")
+		d.answers(s, writer, personSAN, 0, explain(leaving), "default: not synced since start", "desired: ready")
 	})
 	s.step("a Service that is paused is told as its slices are", func(s *stage) {
 		s.patchService(`{"metadata":{"annotations":{"slicefeed.dev/paused":"true"}}}`)
@@ -290,17 +290,17 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{})
 		s.must(err)
 		d.answers(s, writer, personSAN, 0, list, "web/shop: paused (Paused:", strings.Replace(table, leaving+" ready", leaving+" draining", 1))
-		d.answers(s, writer, personSAN, 1, explain(leaving), "paused (Paused:", "The Service is paused: nothing is written, and its slices list the address as draining.")
+		d.answers(s, writer, personSAN, 1, explain(leaving), "paused (Paused:", "Service is paused; nothing is written. Its slices list the address as draining.")
 	})
 	s.step("so is one that is refused", func(s *stage) {
 		s.patchService(`{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
-		d.answers(s, writer, personSAN, 0, list, "web/shop: refused (ServiceHasSelector:", leaving+" draining")
-		d.answers(s, writer, personSAN, 1, explain(leaving), "refused (ServiceHasSelector:",
-			"nothing is added, and its probes go on taking out dead endpoints. Its slices list the address as draining.")
+		d.answers(s, writer, personSAN, 0, list, "web/shop: rejected (ServiceHasSelector:", leaving+" draining")
+		d.answers(s, writer, personSAN, 1, explain(leaving), "rejected (ServiceHasSelector:",
+			"no endpoints are added, and failing ones still become not ready. Its slices list the address as draining.")
 	})
 	s.step("the list is read again, and a client with a view is refused", func(s *stage) {
 		s.write(d.list, welcome+"- san: "+stranger+"\n  role: subscriber\n  view: {labels: [pool]}\n")
-		d.answers(s, writer, "stranger", 1, list, "PermissionDenied", "a view of nodes, which a writer has none of")
+		d.answers(s, writer, "stranger", 1, list, "PermissionDenied", "a view of nodes, which a writer does not have")
 	})
 }
 

@@ -189,7 +189,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 		s.slices("somebody has put it out", pair.Are(pair.Out, w.Address))
 		s.quiet(func() {
 			code, text := s.asked("plan")
-			if code != 0 || !containsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" out -> ready",
+			if code != 0 || !containsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" not ready -> ready",
 				"+ endpoint "+silent.Address.String()+" ready") {
 				s.t.Errorf("exit code %d:\n%s", code, text)
 			}

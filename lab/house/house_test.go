@@ -232,7 +232,7 @@ func TestThePlannerIsImportableByItself(t *testing.T) {
 }
 
 func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
-	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/endpointserver", writer + "/asking"}
+	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/endpointserver", writer + "/query"}
 	importing := map[string]bool{}
 	for _, p := range list(t, module+"services/...") {
 		for _, imported := range p.Imports {

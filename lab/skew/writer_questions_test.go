@@ -61,7 +61,7 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 				shop := target("shop", "10.0.0.1", "10.0.0.2")
 				for i := range shop.Decision.Endpoints {
 					e := &shop.Decision.Endpoints[i]
-					e.Verdict, e.Rule, e.Reason = verdict.Hold, verdict.RuleShrink, "feed default: absent"
+					e.Verdict, e.Rule, e.Reason = verdict.Hold, verdict.RuleShrink, "source default: absent"
 				}
 				shop.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 2, Message: "Two stay for now."}}
 				board.Put(shop)
