@@ -166,7 +166,7 @@ func (c *checker) check(t *testing.T, path string, text any, names ...string) []
 // allowedMutations are those outside of the applier, by package and function, and why each is allowed.
 var allowedMutations = map[string]string{
 	module + "services/internal/preflight.isAllowed Create": "an access review is a question: nothing is stored",
-	writer + "/adopt.relabelSlice Patch":                         "a person's own write, with their own credentials",
+	writer + "/adopt.relabelSlice Patch":                    "a person's own write, with their own credentials",
 }
 
 func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package adopt is the writer's command that makes somebody else's EndpointSlice one of the
-// writer's, so that it is taken over in place. It promises to change one label and nothing
-// else, and only of the very slice that it judged. It refuses slices that their makers would
-// take back or the writer would not keep up, each with a sentence that says what to do; and it
-// is no part of serve: it runs with a person's own credential, since the writer's may not do it.
+// Package adopt is the command that transfers another controller's EndpointSlice to the writer, which
+// then keeps it in place. It guarantees that only one label changes, and only on the slice that it
+// checked. It rejects slices that their controller would take back or that the writer would not
+// maintain, each with a message that says what to do. It is not part of serve: it runs with a person's
+// own credential, because the writer's does not have the permission.
 package adopt
 
 import (
@@ -30,11 +30,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// fieldManager is how the API server books the new label.
+// fieldManager is the field manager of the label change.
 const fieldManager = "slicefeed-adopt"
 
-// Config is all that can be set. What the writer has, too, is called as it is there, so that the
-// writer's env file can be used as it is; the writer's credential in it is not.
+// Config is the configuration. Settings that the writer has too have the same names, so that the
+// writer's env file can be used; the writer's credential in it is not.
 type Config struct {
 	Kubeconfig string `flag:"kubeconfig" placeholder:"file" help:"your kubeconfig, or several in the syntax of kubectl; ~/.kube/config when unset"`
 	Context    string `flag:"kube-context" placeholder:"name" help:"context of the kubeconfig; its current context when unset"`
@@ -45,7 +45,7 @@ type Config struct {
 	DryRun     bool   `flag:"dry-run" help:"try the change at the API server without persisting it"`
 }
 
-// Validate reports every problem that no single setting shows.
+// Validate reports the problems that involve several settings.
 func (c *Config) Validate() error {
 	var problems []error
 	add := func(setting, value, want string) {
@@ -58,7 +58,7 @@ func (c *Config) Validate() error {
 		add("TARGET_MANAGED_BY", c.ManagedBy, "a label value: "+strings.Join(wrong, "; "))
 	}
 	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {
-		add("TARGET_MANAGED_BY", c.ManagedBy, "a value of your own: those that end in .k8s.io are Kubernetes' own controllers'")
+		add("TARGET_MANAGED_BY", c.ManagedBy, "a value of your own; values that end in .k8s.io belong to Kubernetes' own controllers")
 	}
 	switch {
 	case c.Service != "" && c.Namespace == "":
@@ -77,13 +77,13 @@ func (c *Config) installation() Installation {
 	return i
 }
 
-// newClient goes by client-go's standard rules, as kubectl does.
+// newClient loads the kubeconfig by the rules of client-go, as kubectl does.
 func (c *Config) newClient() (kubernetes.Interface, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	switch files := filepath.SplitList(c.Kubeconfig); len(files) {
 	case 0:
 	case 1:
-		rules.ExplicitPath = c.Kubeconfig // an error if it is not there
+		rules.ExplicitPath = c.Kubeconfig // an error if it does not exist
 	default:
 		rules.Precedence = files
 	}
@@ -96,9 +96,9 @@ func (c *Config) newClient() (kubernetes.Interface, string, error) {
 	return client, cluster.Host, err
 }
 
-// NewCommand is the command.
+// NewCommand returns the command.
 func NewCommand() command.StandaloneCommand {
-	return command.NewStandalone("adopt NAMESPACE/SLICE", "Make an EndpointSlice of somebody else's the writer's, with your own kubeconfig: only a label changes",
+	return command.NewStandalone("adopt NAMESPACE/SLICE", "Transfer an EndpointSlice to the writer by changing its managed-by label, with your own kubeconfig",
 		func(ctx context.Context, call command.Invocation[Config]) error {
 			name, err := parseSliceName(call.Args[0])
 			if err != nil {
@@ -140,10 +140,10 @@ func adoptSlice(ctx context.Context, client kubernetes.Interface, name types.Nam
 	}
 	adoption, err := Check(call.Config.installation(), slice, service)
 	if err != nil {
-		return fmt.Errorf("EndpointSlice %s is not adopted: %w", name, err)
+		return fmt.Errorf("EndpointSlice %s cannot be adopted: %w", name, err)
 	}
 	if adoption.ManagedBy == "" {
-		fmt.Fprintf(call.Out, "EndpointSlice %s is the writer's already, managed by %q: nothing to do\n", name, slice.Labels[discoveryv1.LabelManagedBy])
+		fmt.Fprintf(call.Out, "EndpointSlice %s is managed by %q already: nothing to do\n", name, slice.Labels[discoveryv1.LabelManagedBy])
 		return nil
 	}
 	for _, warning := range adoption.Warnings {
@@ -157,11 +157,11 @@ func adoptSlice(ctx context.Context, client kubernetes.Interface, name types.Nam
 	return nil
 }
 
-// ownCredentialHint is for whoever takes the writer's, which may do neither.
-const ownCredentialHint = " (it takes a credential of your own that may get services and patch endpointslices: the writer's may not)"
+// ownCredentialHint is for people who use the writer's credential, which has neither permission.
+const ownCredentialHint = " (use a credential of your own with permission to get services and patch endpointslices; the writer's has neither)"
 
-// relabelSlice changes the label of the very slice that was judged: whatever was written since makes
-// the API server refuse.
+// relabelSlice changes the label of exactly the slice that was checked: if it was modified since, the
+// API server rejects the patch.
 func relabelSlice(ctx context.Context, client kubernetes.Interface, slice *discoveryv1.EndpointSlice, managedBy string, dry bool) (*discoveryv1.EndpointSlice, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": slice.UID, "resourceVersion": slice.ResourceVersion,
@@ -178,7 +178,7 @@ func relabelSlice(ctx context.Context, client kubernetes.Interface, slice *disco
 	hint := ""
 	switch {
 	case apierrors.IsConflict(err):
-		hint = " (it was changed meanwhile; if that happens again, somebody still writes it: stop that first)"
+		hint = " (modified since it was read; if this happens again, stop the other writer first)"
 	case apierrors.IsForbidden(err):
 		hint = ownCredentialHint
 	}
@@ -188,7 +188,8 @@ func relabelSlice(ctx context.Context, client kubernetes.Interface, slice *disco
 	return after, nil
 }
 
-// printChanges says what is different, of the two as the API server has them.
+// printChanges prints the differences between the slice before and after, as the API server returned
+// them.
 func printChanges(out io.Writer, before, after *discoveryv1.EndpointSlice, dry bool) {
 	title := "adopted"
 	if dry {
@@ -213,8 +214,8 @@ func printChanges(out io.Writer, before, after *discoveryv1.EndpointSlice, dry b
 		}
 	}
 	if equality.Semantic.DeepEqual(before.Endpoints, after.Endpoints) && equality.Semantic.DeepEqual(before.Ports, after.Ports) {
-		fmt.Fprintf(out, "  endpoints (%d) and ports (%d) are as they were\n", len(after.Endpoints), len(after.Ports))
+		fmt.Fprintf(out, "  endpoints (%d) and ports (%d) unchanged\n", len(after.Endpoints), len(after.Ports))
 	} else {
-		fmt.Fprintf(out, "  endpoints or ports are not as they were: something in the API server changes EndpointSlices as they are written\n")
+		fmt.Fprintf(out, "  endpoints or ports changed too: something in the API server modifies EndpointSlices on write\n")
 	}
 }

@@ -70,7 +70,7 @@ func TestAdoptionChangesOneLabelOfCheckedSlice(t *testing.T) {
 	}}, sent); diff != "" {
 		t.Errorf("the patch (-want +got):\n%s", diff)
 	}
-	for _, part := range []string{"web/by-hand of Service shop adopted", "~ label endpointslice.kubernetes.io/managed-by endpoint-updater -> slicefeed-default", "endpoints (2) and ports (1) are as they were"} {
+	for _, part := range []string{"web/by-hand of Service shop adopted", "~ label endpointslice.kubernetes.io/managed-by endpoint-updater -> slicefeed-default", "endpoints (2) and ports (1) unchanged"} {
 		if !strings.Contains(got.stdout, part) {
 			t.Errorf("it does not say %q:\n%s", part, got.stdout)
 		}
@@ -101,9 +101,9 @@ func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
 		says    string
 	}{
 		"ours already":           {[]runtime.Object{ours, shop()}, "", "nothing to do"},
-		"refused":                {[]runtime.Object{foreignSlice(), of}, "web/by-hand is not adopted: its Service web/shop has a selector", ""},
+		"refused":                {[]runtime.Object{foreignSlice(), of}, "web/by-hand cannot be adopted: its Service web/shop has a selector", ""},
 		"no such slice":          {[]runtime.Object{gone, shop()}, "read EndpointSlice web/by-hand: ", ""},
-		"a Service that is gone": {[]runtime.Object{foreignSlice()}, "there is no Service web/shop", ""},
+		"a Service that is gone": {[]runtime.Object{foreignSlice()}, "Service web/shop in its label", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runAdopt(t, fake.NewClientset(tc.objects...), Config{})
@@ -124,7 +124,7 @@ func TestAPIServerErrorsGiveAdvice(t *testing.T) {
 		verb   string
 		says   string
 	}{
-		"it was changed meanwhile":     {apierrors.NewConflict(resource, "by-hand", errors.New("the object has been modified")), "patch", "stop that first"},
+		"modified since":               {apierrors.NewConflict(resource, "by-hand", errors.New("the object has been modified")), "patch", "stop the other writer first"},
 		"the credential may not":       {apierrors.NewForbidden(resource, "by-hand", errors.New("no")), "patch", "credential of your own"},
 		"not even read":                {apierrors.NewForbidden(resource, "by-hand", errors.New("no")), "get", "read "},
 		"it fails for its own reasons": {apierrors.NewInternalError(errors.New("etcd is away")), "patch", "etcd is away"},

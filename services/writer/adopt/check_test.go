@@ -51,7 +51,7 @@ func TestAcceptsSlices(t *testing.T) {
 	}{
 		"made by hand, without the label":           {classed, func(*discoveryv1.EndpointSlice, *corev1.Service) {}, "slicefeed-default", nil},
 		"with an empty label":                       {classed, withManager(""), "slicefeed-default", nil},
-		"somebody's, who may still be there":        {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater": stop`}},
+		"somebody's, who may still be there":        {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater". Stop`}},
 		"of the target given by name":               {named, unlabelled, "endpoint-updater", nil},
 		"of that target, under the installation's":  {Installation{Class: "blue", Target: named.Target}, unlabelled, "slicefeed-blue", nil},
 		"of a labelled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
@@ -101,17 +101,17 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 	}{
 		"of a selector":             {withManager(selectorController), "Remove spec.selector"},
 		"a mirror":                  {withManager(mirroringController), "endpointslice.kubernetes.io/managed-by=slicefeed-default, then delete the Endpoints object"},
-		"of another of Kubernetes'": {withManager("something.k8s.io"), "leave it alone"},
+		"of another of Kubernetes'": {withManager("something.k8s.io"), "Leave it as it is"},
 		"of host names":             {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeFQDN }, "delete this one"},
 		"of no Service":             {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.Labels = nil }, "endpointslice by-hand kubernetes.io/service-name=SERVICE"},
 		"of a Service with a selector": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) {
 			svc.Spec.Selector = map[string]string{"a": "b"}
-		}, "remove spec.selector, then delete"},
+		}, "Remove spec.selector, then delete"},
 		"of an ExternalName": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) {
 			svc.Spec.Type = corev1.ServiceTypeExternalName
-		}, "use ClusterIP"},
-		"of a Service that is going": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "nothing to adopt any more"},
-		"going itself":               {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, "nothing to adopt any more"},
+		}, "Use ClusterIP"},
+		"of a Service that is going": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "being deleted"},
+		"going itself":               {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, "being deleted"},
 		"of a Service that nobody manages": {
 			func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil },
 			"kubectl -n web annotate service shop slicefeed.dev/paused=true && kubectl -n web label service shop slicefeed.dev/class=default",
@@ -132,7 +132,7 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 	}
 	t.Run("of a Service that is not there", func(t *testing.T) {
 		_, err := Check(Installation{Class: "default"}, foreignSlice(), nil)
-		if err == nil || !strings.Contains(err.Error(), "there is no Service web/shop") {
+		if err == nil || !strings.Contains(err.Error(), "Service web/shop in its label") {
 			t.Errorf("refused: %v", err)
 		}
 	})
