@@ -285,9 +285,9 @@ func TestServesSelfContainedPage(t *testing.T) {
 		t.Errorf("page contains %q", found)
 	}
 	countElements(t, page)
-	for _, says := range []string{"<title>ERROR · slicefeed-writer</title>", `lang="en"`, `<th scope="col">`, `<th scope="row">`, "prefers-color-scheme: dark"} {
-		if !strings.Contains(page, says) {
-			t.Errorf("no %s", says)
+	for _, want := range []string{"<title>ERROR · slicefeed-writer</title>", `lang="en"`, `<th scope="col">`, `<th scope="row">`, "prefers-color-scheme: dark"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("page lacks %s", want)
 		}
 	}
 	if _, page := get("/statusz", ""); !strings.HasPrefix(page, "<!doctype html>") {
