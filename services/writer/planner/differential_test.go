@@ -103,9 +103,8 @@ func (o *inTreeOracle) reconcile(t *rapid.T, d Desired, existing *fakeCluster) (
 	return o.cluster, o.writes
 }
 
-// toInTree and fromInTree translate between the two ways of writing the same: only a Pod's
-// endpoint names its node and its Pod, and the slice of a Service without endpoints, of which
-// both keep one, has no ports in-tree.
+// toInTree and fromInTree convert equivalent slices: only endpoints of Pods have a node and a Pod, and
+// in-tree the one slice of a Service without endpoints has no ports.
 func toInTree(slice *discoveryv1.EndpointSlice, of int) {
 	if len(slice.Endpoints) == 0 && of == 1 {
 		slice.Ports = nil

@@ -81,7 +81,7 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 	return c
 }
 
-// expectedEndpoints is what Held must give after the plan.
+// expectedEndpoints is what CurrentEndpoints must return after the plan.
 func expectedEndpoints(d Desired) []Endpoint {
 	var out []Endpoint
 	for _, e := range d.Endpoints {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// rawServer answers each connection as f does, after its request came.
+// rawServer calls f for each connection after the first bytes of the request.
 func rawServer(t *testing.T, f func(net.Conn)) string {
 	l := listenTCP(t)
 	done := make(chan struct{})
@@ -28,7 +28,7 @@ func rawServer(t *testing.T, f func(net.Conn)) string {
 				return
 			}
 			buf := make([]byte, 4096)
-			c.Read(buf) // whatever it says
+			c.Read(buf)
 			f(c)
 			c.Close()
 		}
@@ -37,11 +37,11 @@ func rawServer(t *testing.T, f func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// checkProbe expects an outcome of one probe.
+// checkProbe runs one probe and checks its result.
 func checkProbe(t *testing.T, address string, spec Spec, result Result, detail string) {
 	t.Helper()
 	if spec.Timeout == 0 {
-		spec.Timeout = 10 * time.Second // not what is tested here, and machines can be slow
+		spec.Timeout = 10 * time.Second // long enough for slow machines
 	}
 	gotOutcome, gotDetail := newProbeClient().probe(context.Background(), keyFor(t, address, spec))
 	if gotOutcome != result || gotDetail != detail {
@@ -49,7 +49,6 @@ func checkProbe(t *testing.T, address string, spec Spec, result Result, detail s
 	}
 }
 
-// What one probe says of every kind of backend.
 func TestProbeResults(t *testing.T) {
 	var redirected atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,12 +86,12 @@ func TestProbeResults(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	silent := rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }) // until the prober hangs up
-	hangsUp := rawServer(t, func(net.Conn) {})
+	silent := rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }) // until the prober closes the connection
+	closes := rawServer(t, func(net.Conn) {})
 	switches := rawServer(t, func(c net.Conn) {
 		c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
 	})
-	garbage := rawServer(t, func(c net.Conn) { c.Write([]byte("no such thing\r\n\r\n")) })
+	garbage := rawServer(t, func(c net.Conn) { c.Write([]byte("invalid\r\n\r\n")) })
 	headers := rawServer(t, func(c net.Conn) {
 		c.Write([]byte("HTTP/1.1 200 OK\r\n"))
 		for {
@@ -106,11 +105,11 @@ func TestProbeResults(t *testing.T) {
 	for _, row := range []struct {
 		name, address string
 		spec          Spec
-		outcome       Result
+		result        Result
 		detail        string
 	}{
-		{"tcp: it accepts", server.URL, Spec{Mode: TCP}, Pass, ""},
-		{"tcp: it refuses", closedAddress(t), Spec{Mode: TCP}, Fail, "connection refused"},
+		{"tcp: accepts", server.URL, Spec{Mode: TCP}, Pass, ""},
+		{"tcp: refuses", closedAddress(t), Spec{Mode: TCP}, Fail, "connection refused"},
 		{"http: 200", server.URL, Spec{Mode: HTTP}, Pass, ""},
 		{"http: 204", server.URL, Spec{Mode: HTTP, Path: "/204"}, Pass, ""},
 		{"http: 301 passes and is not followed", server.URL, Spec{Mode: HTTP, Path: "/moved"}, Pass, ""},
@@ -118,22 +117,22 @@ func TestProbeResults(t *testing.T) {
 		{"http: 400", server.URL, Spec{Mode: HTTP, Path: "/400"}, Fail, "status 400"},
 		{"http: 500", server.URL, Spec{Mode: HTTP, Path: "/500"}, Fail, "status 500"},
 		{"http: the Host header as set", server.URL, Spec{Mode: HTTP, Path: "/host", Host: "web.example"}, Pass, ""},
-		{"http: the Host header by itself", server.URL, Spec{Mode: HTTP, Path: "/host"}, Fail, "status 404"},
+		{"http: the default Host header", server.URL, Spec{Mode: HTTP, Path: "/host"}, Fail, "status 404"},
 		{"http: a query", server.URL, Spec{Mode: HTTP, Path: "/query?full=1"}, Pass, ""},
-		{"http: it hangs", server.URL, Spec{Mode: HTTP, Path: "/hang", Timeout: short}, Fail, "no response within 200ms"},
-		{"http: the body hangs", server.URL, Spec{Mode: HTTP, Path: "/slow", Timeout: short}, Fail, "no response within 200ms"},
-		{"http: a body without end", server.URL, Spec{Mode: HTTP, Path: "/huge"}, Pass, ""},
-		{"http: headers without end", headers, Spec{Mode: HTTP}, Fail, "no valid response"},
-		{"http: it refuses", closedAddress(t), Spec{Mode: HTTP}, Fail, "connection refused"},
-		{"http: it accepts and is silent", silent, Spec{Mode: HTTP, Timeout: short}, Fail, "no response within 200ms"},
-		{"http: it hangs up", hangsUp, Spec{Mode: HTTP}, Fail, "no valid response"},
+		{"http: no response", server.URL, Spec{Mode: HTTP, Path: "/hang", Timeout: short}, Fail, "no response within 200ms"},
+		{"http: incomplete body", server.URL, Spec{Mode: HTTP, Path: "/slow", Timeout: short}, Fail, "no response within 200ms"},
+		{"http: endless body", server.URL, Spec{Mode: HTTP, Path: "/huge"}, Pass, ""},
+		{"http: endless headers", headers, Spec{Mode: HTTP}, Fail, "no valid response"},
+		{"http: refuses", closedAddress(t), Spec{Mode: HTTP}, Fail, "connection refused"},
+		{"http: accepts without a response", silent, Spec{Mode: HTTP, Timeout: short}, Fail, "no response within 200ms"},
+		{"http: closes", closes, Spec{Mode: HTTP}, Fail, "no valid response"},
 		{"http: 101", switches, Spec{Mode: HTTP}, Fail, "status 101"},
 		{"http: garbage", garbage, Spec{Mode: HTTP}, Fail, "no valid response"},
-		{"http: it takes TLS only", tlsServer(t, &tls.Config{}), Spec{Mode: HTTP}, Fail, "status 400"},
-		{"http: a spec that cannot be used", server.URL, Spec{Mode: HTTP, Path: "x"}, Inconclusive, "invalid probe spec"},
+		{"http: TLS only", tlsServer(t, &tls.Config{}), Spec{Mode: HTTP}, Fail, "status 400"},
+		{"http: invalid spec", server.URL, Spec{Mode: HTTP, Path: "x"}, Inconclusive, "invalid probe spec"},
 		{"off", server.URL, Spec{}, Inconclusive, "invalid probe spec"},
 	} {
-		t.Run(row.name, func(t *testing.T) { checkProbe(t, row.address, row.spec, row.outcome, row.detail) })
+		t.Run(row.name, func(t *testing.T) { checkProbe(t, row.address, row.spec, row.result, row.detail) })
 	}
 	if n := redirected.Load(); n != 0 {
 		t.Errorf("a redirect was followed %d times", n)
@@ -160,7 +159,7 @@ func TestLocalErrorsAreInconclusive(t *testing.T) {
 	}
 }
 
-// A connection that was closed properly would be read as EOF; a reset leaves no TIME_WAIT behind.
+// A graceful close would be read as EOF. A reset leaves no socket in TIME_WAIT.
 func TestClosesConnectionsWithReset(t *testing.T) {
 	l := listenTCP(t)
 	defer l.Close()
@@ -177,6 +176,6 @@ func TestClosesConnectionsWithReset(t *testing.T) {
 		t.Fatal(o)
 	}
 	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the backend sees %v, want a reset", err)
+		t.Errorf("the backend got %v, want a reset", err)
 	}
 }

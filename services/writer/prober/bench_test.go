@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// One probe is started and passes, among so many that are spread over the interval.
+// BenchmarkSchedule starts and finishes one probe among many that are spread over the interval.
 func BenchmarkSchedule(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {

@@ -14,19 +14,19 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		timeout time.Duration
-		before  string // outcomes of the first probes: P, F
-		then    Result // of all that follow
+		before  string // results of the first probes: P, F
+		then    Result // of all later probes
 		takes   time.Duration
 		want    float64 // seconds from the last conclusive probe until it is pending
 	}{
-		{"a passing one that cannot be probed", 0, "P", Inconclusive, 0, 6},
-		{"a failing one that cannot be probed", 0, "FFF", Inconclusive, 0, 6},
-		{"one that never was judged", 0, "", Inconclusive, 0, 6},
-		{"one that is contradicted", 0, "PF", Inconclusive, 0, 6},
+		{"passing, then inconclusive", 0, "P", Inconclusive, 0, 6},
+		{"failing, then inconclusive", 0, "FFF", Inconclusive, 0, 6},
+		{"always inconclusive", 0, "", Inconclusive, 0, 6},
+		{"contradicted, then inconclusive", 0, "PF", Inconclusive, 0, 6},
 		{"while probes pass", 0, "P", Pass, 0, never},
 		{"while probes fail", 0, "FFF", Fail, 0, never},
-		{"while a probe that takes longer than three intervals is under way", 20 * time.Second, "P", Pass, 15 * time.Second, never},
-		{"when such a probe has come to no conclusion", 20 * time.Second, "P", Inconclusive, 9 * time.Second, 26},
+		{"passing probes longer than three intervals", 20 * time.Second, "P", Pass, 15 * time.Second, never},
+		{"inconclusive probes longer than three intervals", 20 * time.Second, "P", Inconclusive, 9 * time.Second, 26},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			k := testKey(0)
@@ -80,11 +80,11 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 			}
 			switch {
 			case row.want == never && !expired.IsZero():
-				t.Errorf("it has expired after %v", expired.Sub(concluded))
+				t.Errorf("expired after %v", expired.Sub(concluded))
 			case row.want != never && expired.Sub(concluded).Seconds() != row.want:
-				t.Errorf("it has expired after %v, want %v s: %+v", expired.Sub(concluded), row.want, s.Status(k))
+				t.Errorf("expired after %v, want %v s: %+v", expired.Sub(concluded), row.want, s.Status(k))
 			case row.want != never && (s.Status(k).Health != Pending || s.Status(k).Detail != "too many open files"):
-				t.Errorf("it is %+v, want pending, with the reason", s.Status(k))
+				t.Errorf("got %+v, want pending with the reason", s.Status(k))
 			}
 		})
 	}
@@ -106,10 +106,10 @@ func TestConclusiveProbeEndsExpiry(t *testing.T) {
 		probe(o)
 	}
 	if w := s.Status(testKey(0)); !w.Expired || !w.LastPassedAt.Equal(startTime) || s.healthCounts[Pending] != 1 || s.healthCounts[Passing] != 0 {
-		t.Fatalf("after four probes without a conclusion: %+v, %v", w, s.healthCounts)
+		t.Fatalf("after four inconclusive probes: %+v, %v", w, s.healthCounts)
 	}
 	if !probe(Fail) || s.Status(testKey(0)).Expired || s.Status(testKey(0)).Health != Pending {
-		t.Errorf("after a failure: %+v, want not judged, and not expired", s.Status(testKey(0)))
+		t.Errorf("after a failure: %+v, want pending and not expired", s.Status(testKey(0)))
 	}
 	if !probe(Pass) || s.Status(testKey(0)).Health != Passing {
 		t.Errorf("after a success: %+v", s.Status(testKey(0)))
@@ -118,14 +118,14 @@ func TestConclusiveProbeEndsExpiry(t *testing.T) {
 		probe(Inconclusive)
 	}
 	if !s.Status(testKey(0)).Expired {
-		t.Error("it does not expire a second time")
+		t.Error("want expired a second time")
 	}
 }
 
 func TestStatusExpiresWithoutSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		var broken atomic.Pointer[error] // nil: nothing is
+		var broken atomic.Pointer[error] // nil: probes pass
 		p.runProbe = func(context.Context, Key) (Result, string) {
 			if err := broken.Load(); err != nil {
 				return classifyError(*err, Spec{Mode: TCP})
@@ -149,7 +149,7 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 				t.Errorf("three intervals after %v: %+v", errno, w)
 			}
 			if got := p.Take(); len(got) != 1 {
-				t.Errorf("whose words changed: %v", got)
+				t.Errorf("changed targets: %v", got)
 			}
 			broken.Store(nil)
 			time.Sleep(DefaultInterval)
@@ -157,9 +157,9 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 	})
 }
 
-// The same with a limit of file descriptors that is reached indeed.
+// The same with a real limit of file descriptors.
 func TestStatusExpiresWithoutFileDescriptors(t *testing.T) {
-	l := listenTCP(t) // the kernel accepts for it
+	l := listenTCP(t) // the kernel accepts the connections
 	defer l.Close()
 	p := newProber()
 	k := keyFor(t, l.Addr().String(), Spec{Mode: TCP, Interval: 200 * time.Millisecond})
@@ -176,7 +176,7 @@ func TestStatusExpiresWithoutFileDescriptors(t *testing.T) {
 			}
 		}
 	}
-	await("at first", func(w Status) bool { return w.Health == Passing })
+	await("at start", func(w Status) bool { return w.Health == Passing })
 	lift := exhaustFiles(t)
 	await("without file descriptors", func(w Status) bool {
 		return w.Health == Pending && w.Expired && w.Detail == "too many open files"
@@ -185,7 +185,7 @@ func TestStatusExpiresWithoutFileDescriptors(t *testing.T) {
 	await("with file descriptors again", func(w Status) bool { return w.Health == Passing })
 }
 
-// exhaustFiles lowers this process's limit to what is in use, until lift.
+// exhaustFiles makes opening files fail until lift is called.
 func exhaustFiles(t *testing.T) (lift func()) {
 	t.Helper()
 	var was syscall.Rlimit

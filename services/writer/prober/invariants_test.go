@@ -10,18 +10,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any backend, any order: an endpoint fails only on three failures without a success that
-// started between them, passes again only on two successes, nothing exceeds the limit, what no probe comes to a conclusion
-// on becomes pending, and something is probed at least once in an interval while there is room.
+// TestScheduleInvariants checks any results in any order. An endpoint becomes failing only after three
+// failures without a success that started between them, and passing again only after two successes. The
+// limit holds, a status without conclusive probes expires, and with free capacity there is a probe in
+// every interval.
 func TestScheduleInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
 		s, now := NewSchedule(limit), startTime
 		type sent struct {
-			seq     uint64
-			outcome Result
+			seq    uint64
+			result Result
 		}
-		known, words, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
+		known, healths, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
 		var flying []Attempt
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
@@ -33,7 +34,7 @@ func TestScheduleInvariants(t *testing.T) {
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					s.Remove(k)
 					delete(known, k)
-					delete(words, k)
+					delete(healths, k)
 					delete(expired, k)
 				}
 			case 2, 3, 4, 5:
@@ -43,45 +44,45 @@ func TestScheduleInvariants(t *testing.T) {
 				i := rapid.IntRange(0, len(flying)-1).Draw(t, "which")
 				a := flying[i]
 				flying = slices.Delete(flying, i, i+1)
-				o := Result(rapid.IntRange(0, 2).Draw(t, "outcome"))
+				o := Result(rapid.IntRange(0, 2).Draw(t, "result"))
 				alive := s.records[a.Key] == a.record
 				changed := s.Finish(a, o, "why", now)
 				if !alive {
 					if changed {
-						t.Fatal("a forgotten probe changed a word")
+						t.Fatal("a probe of a removed key changed a status")
 					}
 					continue
 				}
 				known[a.Key] = append(known[a.Key], sent{a.seq, o})
-				word := s.Status(a.Key).Health
+				health := s.Status(a.Key).Health
 				if lapsed := expired[a.Key]; lapsed != s.Status(a.Key).Expired {
 					expired[a.Key] = !lapsed
 					if !changed || lapsed == (o == Inconclusive) {
-						t.Fatalf("after %v it has expired: %t, changed: %t", o, !lapsed, changed)
+						t.Fatalf("after %v: expired %t, changed %t", o, !lapsed, changed)
 					}
-					if word == Pending {
-						words[a.Key] = Pending
+					if health == Pending {
+						healths[a.Key] = Pending
 						continue
 					}
-				} else if changed != (word != words[a.Key]) {
-					t.Fatal("changed, or not, but does not say so")
+				} else if changed != (health != healths[a.Key]) {
+					t.Fatal("the reported change differs from the status")
 				}
 				if changed {
-					was, need, say := words[a.Key], 1, Pass
+					old, need, want := healths[a.Key], 1, Pass
 					switch {
-					case word == Pending:
-						t.Fatal("unjudged again")
-					case word == Failing:
-						need, say = 3, Fail
-					case was == Failing:
+					case health == Pending:
+						t.Fatal("pending again")
+					case health == Failing:
+						need, want = 3, Fail
+					case old == Failing:
 						need = 2
 					}
 					run, best := 0, 0
 					results := slices.Clone(known[a.Key])
 					slices.SortFunc(results, func(x, y sent) int { return cmp.Compare(x.seq, y.seq) })
 					for _, r := range results {
-						switch r.outcome {
-						case say:
+						switch r.result {
+						case want:
 							run++
 						case Inconclusive:
 						default:
@@ -90,9 +91,9 @@ func TestScheduleInvariants(t *testing.T) {
 						best = max(best, run)
 					}
 					if best < need {
-						t.Fatalf("%v after %d in a row: %v", word, best, results)
+						t.Fatalf("%v after %d in a row: %v", health, best, results)
 					}
-					words[a.Key] = word
+					healths[a.Key] = health
 				}
 			default:
 				if a, due := s.Start(now, rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")); due {
@@ -102,7 +103,7 @@ func TestScheduleInvariants(t *testing.T) {
 					t.Fatalf("%d in flight, counted as %d, limit %d", len(flying), s.inFlight, limit)
 				}
 				for _, k := range s.Expire(now) {
-					words[k], expired[k] = Pending, true
+					healths[k], expired[k] = Pending, true
 				}
 				if wake, due := s.Wake(); due {
 					if len(s.readyLanes) > 0 && wake.Sub(now) > 2*time.Second {

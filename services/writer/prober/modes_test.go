@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// quietServer is a server that says nothing of the handshakes that it is to refuse.
+// quietServer is a server that does not log the handshakes that it rejects.
 func quietServer(t *testing.T, handler http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -38,8 +38,7 @@ func onlyProtocol(set func(*http.Protocols, bool)) *http.Protocols {
 	return p
 }
 
-// tlsServer is an HTTPS server with a certificate that it signed itself, for a name that is
-// not its own.
+// tlsServer is an HTTPS server with a self-signed certificate for another name.
 func tlsServer(t *testing.T, config *tls.Config) string {
 	s := quietServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -56,7 +55,7 @@ func tlsServer(t *testing.T, config *tls.Config) string {
 	return s.URL
 }
 
-// selfSignedCert is one that httptest signed itself.
+// selfSignedCert returns the self-signed certificate of httptest.
 func selfSignedCert() []tls.Certificate {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
@@ -64,7 +63,7 @@ func selfSignedCert() []tls.Certificate {
 	return s.TLS.Certificates
 }
 
-// An HTTP/2 server without TLS takes the probe's HTTP/1.1 for noise.
+// An HTTP/2 server without TLS does not accept the HTTP/1.1 of a probe.
 func TestHTTPProbeFailsOnPlaintextHTTP2(t *testing.T) {
 	s := quietServer(t, http.NotFoundHandler())
 	s.Config.Protocols = onlyProtocol((*http.Protocols).SetUnencryptedHTTP2)
@@ -84,40 +83,40 @@ func TestHTTPSProbeResults(t *testing.T) {
 	for _, row := range []struct {
 		name, address string
 		spec          Spec
-		outcome       Result
+		result        Result
 		detail        string
 	}{
-		{"a certificate that nobody we know signed", usual, Spec{}, Pass, ""},
+		{"a self-signed certificate", usual, Spec{}, Pass, ""},
 		{"TLS 1.2 only", tlsServer(t, &tls.Config{MaxVersion: tls.VersionTLS12}), Spec{}, Pass, ""},
 		{"TLS 1.3 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS13}), Spec{}, Pass, ""},
 		{"TLS 1.1 only", tlsServer(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), Spec{}, Fail, "TLS handshake rejected: protocol version not supported"},
 		{"a redirect passes and is not followed", usual, Spec{Path: "/moved"}, Pass, ""},
 		{"500", usual, Spec{Path: "/500"}, Fail, "status 500"},
-		{"the answer hangs", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no response within 200ms"},
-		{"the handshake hangs", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no response within 200ms"},
-		{"it hangs up in the handshake", rawServer(t, func(net.Conn) {}), Spec{}, Fail, noValidResponse},
-		{"it refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
+		{"no response", usual, Spec{Path: "/hang", Timeout: 200 * time.Millisecond}, Fail, "no response within 200ms"},
+		{"no handshake", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: 200 * time.Millisecond}, Fail, "no response within 200ms"},
+		{"closes during the handshake", rawServer(t, func(net.Conn) {}), Spec{}, Fail, noValidResponse},
+		{"refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
 		{"no TLS", plain.URL, Spec{}, Fail, "not a TLS server"},
 		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x16\x03\x03\xff\xffgarbage")) }), Spec{}, Fail, "not a TLS server"},
 		{"HTTP/2 only", http2Only.URL, Spec{}, Fail, noValidResponse},
 		{"another protocol", tlsServer(t, &tls.Config{NextProtos: []string{"imap"}}), Spec{}, Fail, "TLS handshake rejected: no HTTP/1.1"},
-		{"it wants a client certificate", tlsServer(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "TLS handshake rejected: handshake failure"},
+		{"requires a client certificate", tlsServer(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}), Spec{}, Fail, "TLS handshake rejected: handshake failure"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.spec.Mode = HTTPS
-			checkProbe(t, row.address, row.spec, row.outcome, row.detail)
+			checkProbe(t, row.address, row.spec, row.result, row.detail)
 		})
 	}
 }
 
-// The names that a backend is asked by: the Host header as it is set, the SNI without a port.
+// The Host header is as configured, the SNI is without a port.
 func TestHostSetsSNI(t *testing.T) {
 	for _, row := range []struct{ set, host, sni string }{
 		{"web.example", "web.example", "web.example"},
 		{"web.example:8443", "web.example:8443", "web.example"},
-		{"10.0.0.1", "10.0.0.1", ""}, // an address is no name
+		{"10.0.0.1", "10.0.0.1", ""}, // an address is not sent as SNI
 		{"[2001:db8::1]:8443", "[2001:db8::1]:8443", ""},
-		{"", "", ""}, // the backend's own address
+		{"", "", ""}, // the backend's address
 	} {
 		for _, mode := range []Mode{HTTPS, GRPC} {
 			t.Run(mode.String()+" "+row.set, func(t *testing.T) {
@@ -133,14 +132,14 @@ func TestHostSetsSNI(t *testing.T) {
 					want.host = k.hostPort()
 				}
 				if seen := <-got; seen != want {
-					t.Errorf("asked for %+v, want %+v", seen, want)
+					t.Errorf("got %+v, want %+v", seen, want)
 				}
 			})
 		}
 	}
 }
 
-// fakeHealth answers as no sane server would.
+// fakeHealth responds with any result.
 type fakeHealth struct {
 	healthv1.UnimplementedHealthServer
 
@@ -151,7 +150,7 @@ func (o fakeHealth) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (
 	return o.answer(ctx)
 }
 
-// grpcServer is a real gRPC server.
+// grpcServer starts a real gRPC server.
 func grpcServer(t *testing.T, server healthv1.HealthServer, options ...grpc.ServerOption) string {
 	s := grpc.NewServer(options...)
 	if server != nil {
@@ -215,13 +214,13 @@ func TestGRPCProbeResults(t *testing.T) {
 	for _, row := range []struct {
 		name, address string
 		spec          Spec
-		outcome       Result
+		result        Result
 		detail        string
 	}{
 		{"SERVING", grpcServer(t, some), Spec{}, Pass, ""},
 		{"a service that is SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Carts"}, Pass, ""},
 		{"a service that is NOT_SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Orders"}, Fail, "health is NOT_SERVING"},
-		{"a service that it does not know", grpcServer(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "service not known to the health service (NOT_FOUND)"},
+		{"an unknown service", grpcServer(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "service not known to the health service (NOT_FOUND)"},
 		{"an unknown health", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: 77}, nil
 		}), Spec{}, Fail, "health is 77"},
@@ -229,44 +228,44 @@ func TestGRPCProbeResults(t *testing.T) {
 			return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}), Spec{}, Fail, "health is SERVICE_UNKNOWN"},
 		{"no health service", grpcServer(t, nil), Spec{}, Fail, "no grpc.health.v1.Health service (UNIMPLEMENTED)"},
-		{"it wants credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid response (gRPC status Unauthenticated)"},
+		{"requires credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid response (gRPC status Unauthenticated)"},
 		{"an error with a message", says(codes.Internal), Spec{}, Fail, "no valid response (gRPC status Internal)"},
-		{"it says that the time is up before we do", says(codes.DeadlineExceeded), Spec{}, Fail, "no response within 10s"},
-		{"it hangs", odd(hangs), Spec{Timeout: short}, Fail, "no response within 200ms"},
-		{"it accepts and is silent", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no response within 200ms"},
-		{"it hangs up", rawServer(t, func(net.Conn) {}), Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
-		{"it refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
+		{"reports the deadline first", says(codes.DeadlineExceeded), Spec{}, Fail, "no response within 10s"},
+		{"no response", odd(hangs), Spec{Timeout: short}, Fail, "no response within 200ms"},
+		{"accepts without a response", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no response within 200ms"},
+		{"closes", rawServer(t, func(net.Conn) {}), Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
+		{"refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
 		{"HTTP/1.1 only", web.URL, Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
 		{"HTTP/2 without gRPC", h2(http.NotFound), Spec{}, Fail, "no grpc.health.v1.Health service (UNIMPLEMENTED)"},
-		{"a page of HTML", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
+		{"an HTML page", h2(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
 		{"garbage", rawServer(t, func(c net.Conn) { c.Write([]byte("\x00\x00\xff\xffgarbage garbage garbage")) }), Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
 		{"no status", pretends("", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
-		{"a status that is none", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
-		{"what a health service would say", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Pass, ""},
+		{"an invalid status", pretends("99", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Unknown)"},
+		{"a valid response", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1}), Spec{}, Pass, ""},
 		{"no message", pretends("0", nil), Spec{}, Fail, "no valid response (gRPC status Internal)"},
-		{"a message that is cut short", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"a truncated message", pretends("0", []byte{0, 0, 0, 0, 3, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
 		{"two messages", pretends("0", []byte{0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 2, 8, 1}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
-		{"a message that is none", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
-		{"an answer without end", endless, Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"an invalid message", pretends("0", []byte{0, 0, 0, 0, 1, 255}), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"an endless response", endless, Spec{}, Fail, "no valid response (gRPC status Internal)"},
 		{"over TLS, unverified", overTLS, Spec{TLS: true}, Pass, ""},
 		{"over TLS 1.2", overTLS12, Spec{TLS: true}, Pass, ""},
-		{"over TLS, of what has none", grpcServer(t, some), Spec{TLS: true}, Fail, "not a TLS server"},
-		{"without TLS, of what wants it", overTLS, Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
+		{"over TLS, plaintext server", grpcServer(t, some), Spec{TLS: true}, Fail, "not a TLS server"},
+		{"without TLS, TLS server", overTLS, Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
 		{"over TLS, without HTTP/2", tlsServer(t, &tls.Config{NextProtos: []string{"http/1.1"}}), Spec{TLS: true}, Fail, "TLS handshake rejected: no HTTP/2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.spec.Mode = GRPC
-			checkProbe(t, row.address, row.spec, row.outcome, row.detail)
+			checkProbe(t, row.address, row.spec, row.result, row.detail)
 		})
 	}
 }
 
-// Whatever comes without end and is not asked for is cut off, before the timeout.
+// Endless data ends the probe before the timeout.
 func TestLimitsEndlessResponses(t *testing.T) {
 	for name, row := range map[string]struct {
 		greeting, forever string
 		spec              Spec
-		outcome           Result
+		result            Result
 		detail            string
 	}{
 		"http: continue":     {"", "HTTP/1.1 100 Continue\r\n\r\n", Spec{Mode: HTTP}, Fail, "no valid response"},
@@ -287,13 +286,12 @@ func TestLimitsEndlessResponses(t *testing.T) {
 					}
 				}
 			})
-			checkProbe(t, address, row.spec, row.outcome, row.detail)
+			checkProbe(t, address, row.spec, row.result, row.detail)
 		})
 	}
 }
 
-// A server that takes the call and turns it away lets a client try again, elsewhere. To a
-// probe there is no elsewhere: it had its connection.
+// A GOAWAY before the call is processed lets a client retry on another connection. A probe has only one.
 func TestGRPCProbeIsNotRetried(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -306,7 +304,7 @@ func TestGRPCProbeIsNotRetried(t *testing.T) {
 				l = tls.NewListener(l, &tls.Config{Certificates: selfSignedCert(), NextProtos: []string{"h2"}})
 			}
 			defer l.Close()
-			post := []byte{0x83, row.scheme} // a call's first bytes, as HPACK has them
+			post := []byte{0x83, row.scheme} // the first bytes of a call in HPACK
 			calls := make(chan struct{}, 10)
 			go func() {
 				defer close(calls)
@@ -323,7 +321,7 @@ func TestGRPCProbeIsNotRetried(t *testing.T) {
 						said = append(said, buf[:n]...)
 					}
 					calls <- struct{}{}
-					io.WriteString(c, "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") // GOAWAY, nothing was taken
+					io.WriteString(c, "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") // GOAWAY, last stream 0
 					io.Copy(io.Discard, c)
 					c.Close()
 				}
@@ -341,21 +339,21 @@ func TestGRPCProbeIsNotRetried(t *testing.T) {
 	}
 }
 
-// A client says goodbye, and waits for 5 s until that is written.
+// A client would send GOAWAY and wait up to 5 s until it is written.
 func TestGRPCProbeEndsAtTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		go func() {
 			go io.WriteString(theirs, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
 			var said []byte
-			for buf := make([]byte, 4096); !bytes.Contains(said, []byte{0x83, 0x86}); { // a call's first bytes
+			for buf := make([]byte, 4096); !bytes.Contains(said, []byte{0x83, 0x86}); { // the first bytes of a call
 				n, err := theirs.Read(buf)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				said = append(said, buf[:n]...)
-			} // and reads no more
+			} // and reads no further
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

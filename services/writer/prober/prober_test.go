@@ -25,7 +25,7 @@ func newProber() *Prober {
 	return New(Config{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 }
 
-// runProber runs a prober until the test is over, and then waits for it.
+// runProber runs a prober until the end of the test, and waits for it.
 func runProber(t testing.TB, p *Prober) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -40,14 +40,14 @@ func runProber(t testing.TB, p *Prober) {
 
 func keyFor(t *testing.T, address string, spec Spec) Key {
 	t.Helper()
-	ap, err := netip.ParseAddrPort(address[strings.LastIndex(address, "/")+1:]) // a server's URL will do
+	ap, err := netip.ParseAddrPort(address[strings.LastIndex(address, "/")+1:]) // also accepts the URL of a server
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Key{Address: ap.Addr(), Port: ap.Port(), Spec: spec}
 }
 
-// closedAddress returns an address that nobody listens on.
+// closedAddress returns an address that refuses connections.
 func closedAddress(t *testing.T) string {
 	l := listenTCP(t)
 	defer l.Close()
@@ -83,16 +83,16 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 		t.Errorf("dirty (-want +got):\n%s", diff)
 	}
 	if w := p.Status(down); w.Detail != "connection refused" || w.Since.IsZero() {
-		t.Errorf("word on what refuses: %+v", w)
+		t.Errorf("status of the closed address: %+v", w)
 	}
 
 	p.Set("web/b", nil)
 	if got := p.Status(up).Health; got != Passing {
-		t.Errorf("%v: what web/a still has lost its history", got)
+		t.Errorf("%v: a key that web/a still has lost its status", got)
 	}
 	p.Set("web/a", RequestsFor("blue", down))
 	if got := p.Status(up).Health; got != Pending {
-		t.Errorf("%v: nobody has it any more", got)
+		t.Errorf("%v: a key without targets has a status", got)
 	}
 	if err := testutil.CollectAndCompare(p.metrics.endpoints, strings.NewReader(`
 # HELP slicefeed_writer_probed_endpoints Number of probed backends (address, port and spec; one that Services share counts once), by probe status.
@@ -104,11 +104,11 @@ slicefeed_writer_probed_endpoints{health="pending"} 0
 		t.Error(err)
 	}
 	if n := testutil.ToFloat64(p.metrics.probes.WithLabelValues("tcp", "fail")); n < 3 {
-		t.Errorf("%v failed probes are counted, want 3", n)
+		t.Errorf("%v failed probes counted, want 3", n)
 	}
 }
 
-// The whole prober in simulated time, with backends that die while it runs.
+// The prober in simulated time, with backends that fail while it runs.
 func TestDetectsFailuresWithinBounds(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer, within time.Duration
@@ -137,7 +137,7 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 				synctest.Wait()
 				for _, k := range keys {
 					if p.Status(k).Health != Failing {
-						t.Errorf("%v is not noticed within %v", k.Address, row.within)
+						t.Errorf("%v is not failing within %v", k.Address, row.within)
 					}
 				}
 			})
@@ -155,18 +155,18 @@ func TestProbesNewKeyImmediately(t *testing.T) {
 		p.Set("web/a", RequestsFor("blue", testKey(1)))
 		<-p.Changed()
 		if took := time.Since(began); took != 0 {
-			t.Errorf("judged after %v", took)
+			t.Errorf("passing after %v", took)
 		}
 	})
 }
 
-// Thousands of keys need no more sockets and goroutines than are in flight.
+// Thousands of keys take only as many sockets and goroutines as there are probes in flight.
 func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		var now, most, asked atomic.Int64
+		var now, most, started atomic.Int64
 		p.runProbe = func(context.Context, Key) (Result, string) {
-			asked.Add(1)
+			started.Add(1)
 			for n := now.Add(1); ; {
 				if old := most.Load(); old >= n || most.CompareAndSwap(old, n) {
 					break
@@ -193,8 +193,8 @@ func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 		if most.Load() > maxInFlight {
 			t.Errorf("%d in flight", most.Load())
 		}
-		if want := int64(targets * each * 3); asked.Load() < want { // at once, and within each 2 s
-			t.Errorf("%d probes in 4 s, want at least %d", asked.Load(), want)
+		if want := int64(targets * each * 3); started.Load() < want { // at once, and within each 2 s
+			t.Errorf("%d probes in 4 s, want at least %d", started.Load(), want)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -224,7 +224,7 @@ func TestRunWaitsForProbes(t *testing.T) {
 			t.Errorf("%v, ended %v", err, ended.Load())
 		}
 		if p.Status(testKey(1)).Health != Pending {
-			t.Error("a probe that our shutdown cut short judged its backend")
+			t.Error("a probe that ended with the context changed the status")
 		}
 	})
 }
@@ -233,7 +233,7 @@ func TestModesRoundTripAsText(t *testing.T) {
 	for _, m := range []Mode{Off, TCP, HTTP, HTTPS, GRPC} {
 		var back Mode
 		if text, err := m.MarshalText(); err != nil || back.UnmarshalText(text) != nil || back != m {
-			t.Errorf("%v does not come back", m)
+			t.Errorf("%v does not round-trip", m)
 		}
 	}
 	if _, err := ParseMode("icmp"); err == nil || !strings.Contains(err.Error(), "off, tcp, http, https, grpc") {
@@ -259,7 +259,7 @@ func TestValidatesSpecs(t *testing.T) {
 		{Mode: TCP, Timeout: -1},
 	} {
 		if bad.Validate() == nil {
-			t.Errorf("%+v passes", bad)
+			t.Errorf("%+v accepted", bad)
 		}
 	}
 	for _, good := range []Spec{
@@ -289,38 +289,38 @@ func TestUsedSpecFieldsDistinguishKeys(t *testing.T) {
 		one.Spec, other.Spec = row.one, row.other
 		one, other = one.canonical(), other.canonical()
 		if one == other || one.compare(other) == 0 || one.compare(other) != -other.compare(one) {
-			t.Errorf("%+v and %+v are the same", row.one, row.other)
+			t.Errorf("%+v and %+v are equal", row.one, row.other)
 		}
 	}
 }
 
 func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
+		var started atomic.Int64
 		p := newProber()
-		p.runProbe = func(context.Context, Key) (Result, string) { asked.Add(1); return Pass, "" }
+		p.runProbe = func(context.Context, Key) (Result, string) { started.Add(1); return Pass, "" }
 		one, same, other := testKey(1), testKey(1), testKey(1)
 		same.Spec = Spec{Mode: TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: DefaultInterval, Timeout: DefaultTimeout}
 		p.Set("web/a", RequestsFor("blue", one))
 		p.Set("web/b", RequestsFor("blue", same))
 		runProber(t, p)
 		synctest.Wait()
-		if got := p.Status(same).Health; asked.Load() != 1 || got != Passing {
-			t.Errorf("%d probes at once for two targets of one key, which is %v", asked.Load(), got)
+		if got := p.Status(same).Health; started.Load() != 1 || got != Passing {
+			t.Errorf("%d probes for two targets of one key, which is %v", started.Load(), got)
 		}
 		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.Take()); diff != "" {
-			t.Errorf("whose word changed (-want +got):\n%s", diff)
+			t.Errorf("changed targets (-want +got):\n%s", diff)
 		}
 
-		// Another spec is another key: not judged yet, and probed at once.
+		// Another spec is another key: it is pending, and probed immediately.
 		other.Spec = Spec{Mode: HTTP}
 		if got := p.Status(other).Health; got != Pending {
-			t.Errorf("a changed spec is %v before it was ever used", got)
+			t.Errorf("a changed spec is %v before its first probe", got)
 		}
 		p.Set("web/b", RequestsFor("blue", other))
 		synctest.Wait()
-		if p.Status(other).Health != Passing || p.Status(one).Health != Passing || asked.Load() != 2 {
-			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Status(other).Health, p.Status(one).Health, asked.Load())
+		if p.Status(other).Health != Passing || p.Status(one).Health != Passing || started.Load() != 2 {
+			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Status(other).Health, p.Status(one).Health, started.Load())
 		}
 	})
 }

@@ -17,8 +17,8 @@ func testKey(n int) Key {
 	return Key{Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), Port: 30080, Spec: Spec{Mode: TCP}}
 }
 
-// simulation steps a schedule through simulated time: a backend answers each attempt after a
-// while, as backend says.
+// simulation steps a schedule through simulated time. backend returns the result and the duration of
+// each attempt.
 type simulation struct {
 	*Schedule
 
@@ -34,7 +34,7 @@ type simulation struct {
 
 type flight struct {
 	attempt Attempt
-	outcome Result
+	result  Result
 	lands   time.Time
 }
 
@@ -46,7 +46,7 @@ func newSimulation(limit int) *simulation {
 	}
 }
 
-// run steps until that time.
+// run steps until the given time.
 func (l *simulation) run(until time.Time) {
 	for {
 		for _, k := range l.Expire(l.now) {
@@ -61,7 +61,7 @@ func (l *simulation) run(until time.Time) {
 			result, took := l.backend(a, l.now)
 			f := flight{a, result, l.now.Add(took)}
 			at, _ := slices.BinarySearchFunc(l.flying, f.lands, func(f flight, lands time.Time) int {
-				return cmp.Or(f.lands.Compare(lands), -1) // after those that land at the same time
+				return cmp.Or(f.lands.Compare(lands), -1) // after those that end at the same time
 			})
 			l.flying = slices.Insert(l.flying, at, f)
 			l.maxInFlight = max(l.maxInFlight, len(l.flying))
@@ -74,7 +74,7 @@ func (l *simulation) run(until time.Time) {
 			f := l.flying[0]
 			l.flying = l.flying[1:]
 			l.now = f.lands
-			if l.Finish(f.attempt, f.outcome, "why", l.now) {
+			if l.Finish(f.attempt, f.result, "why", l.now) {
 				l.changes[f.attempt.Key] = append(l.changes[f.attempt.Key], l.Status(f.attempt.Key))
 			}
 			continue
@@ -93,31 +93,31 @@ func (l *simulation) offsets(k Key) string {
 	return fmt.Sprint(out)
 }
 
-// A backend's life in outcomes, one probe after the other, each answered at once.
+// The results of one backend, one probe after the other, without delay.
 func TestRiseAndFall(t *testing.T) {
 	for _, row := range []struct {
-		name, outcomes, words string
+		name, results, statuses string
 	}{
-		{"nothing starts as dead", "", "pending"},
-		{"one success judges a new endpoint", "P", "passing"},
-		{"a new endpoint takes three failures to be judged dead", "FFF", "pending pending failing"},
-		{"a success after failures judges a new endpoint", "FFP", "pending pending passing"},
-		{"a lone hiccup changes nothing", "PFPFP", "passing passing passing passing passing"},
+		{"no backend starts as failing", "", "pending"},
+		{"one success makes a new endpoint passing", "P", "passing"},
+		{"three failures make a new endpoint failing", "FFF", "pending pending failing"},
+		{"a success after failures makes a new endpoint passing", "FFP", "pending pending passing"},
+		{"single failures change nothing", "PFPFP", "passing passing passing passing passing"},
 		{"two failures change nothing", "PFFP", "passing passing passing passing"},
-		{"three failures in a row do", "PFFF", "passing passing passing failing"},
-		{"failures that are not in a row do not", "PFFPFFPFF", "passing passing passing passing passing passing passing passing passing"},
-		{"two successes redeem", "PFFFPP", "passing passing passing failing failing passing"},
-		{"a lone success does not", "PFFFPFP", "passing passing passing failing failing failing failing"},
-		{"what we could not ask says nothing", "VPVFVFVVP", "pending passing passing passing passing passing passing passing passing"},
+		{"three consecutive failures make it failing", "PFFF", "passing passing passing failing"},
+		{"failures with successes between change nothing", "PFFPFFPFF", "passing passing passing passing passing passing passing passing passing"},
+		{"two successes recover", "PFFFPP", "passing passing passing failing failing passing"},
+		{"one success does not recover", "PFFFPFP", "passing passing passing failing failing failing failing"},
+		{"inconclusive probes change nothing", "VPVFVFVVP", "pending passing passing passing passing passing passing passing passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, now := NewSchedule(1), startTime
 			s.Add(testKey(0), Share{}, now)
-			var words []string
-			if row.outcomes == "" {
-				words = append(words, s.Status(testKey(0)).Health.String())
+			var statuses []string
+			if row.results == "" {
+				statuses = append(statuses, s.Status(testKey(0)).Health.String())
 			}
-			for _, o := range row.outcomes {
+			for _, o := range row.results {
 				a, due := s.Start(now, 0)
 				for n := 0; !due && n < 3; n++ {
 					if at, _ := s.Wake(); at.After(now) {
@@ -130,10 +130,10 @@ func TestRiseAndFall(t *testing.T) {
 					t.Fatal("no probe is due when it should be")
 				}
 				s.Finish(a, map[rune]Result{'P': Pass, 'F': Fail, 'V': Inconclusive}[o], "why", now)
-				words = append(words, s.Status(testKey(0)).Health.String())
+				statuses = append(statuses, s.Status(testKey(0)).Health.String())
 			}
-			if got := strings.Join(words, " "); got != row.words {
-				t.Errorf("%s gave\n %s, want\n %s", row.outcomes, got, row.words)
+			if got := strings.Join(statuses, " "); got != row.statuses {
+				t.Errorf("%s gave\n %s, want\n %s", row.results, got, row.statuses)
 			}
 		})
 	}
@@ -154,10 +154,10 @@ func TestProbeStartTimes(t *testing.T) {
 		backend func(Attempt, time.Time) (Result, time.Duration)
 		want    string
 	}{
-		{"at once, then spread, then an interval apart", 0.5, died(99, 0), "[0 1 2.9 4.8 6.7]"},
-		{"jitter never makes it later", 0, died(99, 0), "[0 0 2 4 6]"},
-		{"one that refuses is asked again after 200 and 400 ms", 0, died(2, 0), "[0 0 2 2.2 2.4 4.4 6.4]"},
-		{"one that is silent too: the re-probes do not wait for each other", 0, died(2, time.Second), "[0 0 2 3.2 3.4 5.4]"},
+		{"immediately, then at random, then in intervals", 0.5, died(99, 0), "[0 1 2.9 4.8 6.7]"},
+		{"jitter only shortens the interval", 0, died(99, 0), "[0 0 2 4 6]"},
+		{"refused: again after 200 and 400 ms", 0, died(2, 0), "[0 0 2 2.2 2.4 4.4 6.4]"},
+		{"no response: the re-probes do not wait for each other", 0, died(2, time.Second), "[0 0 2 3.2 3.4 5.4]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			l := newSimulation(10)
@@ -186,11 +186,11 @@ func TestSuccessCancelsReprobes(t *testing.T) {
 		t.Errorf("probes start at %s, want %s", got, want)
 	}
 	if n := len(l.changes[testKey(0)]); n != 1 {
-		t.Errorf("%d changes, want the first judgement alone", n)
+		t.Errorf("%d changes, want only the first", n)
 	}
 }
 
-// What the worst case of the derivation in schedule.go says, over many deaths at random.
+// The worst cases derived in schedule.go, with many failures at random times.
 func TestDetectionStaysWithinBounds(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer time.Duration
@@ -198,7 +198,7 @@ func TestDetectionStaysWithinBounds(t *testing.T) {
 	}{
 		"refuses": {time.Millisecond, 2500 * time.Millisecond},
 		"silent":  {time.Second, 4500 * time.Millisecond},
-		"silent, and the timeout is longer than the interval": {3 * time.Second, 8500 * time.Millisecond},
+		"silent, timeout longer than the interval": {3 * time.Second, 8500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const backends = 1000
@@ -234,8 +234,8 @@ func TestDetectionStaysWithinBounds(t *testing.T) {
 	}
 }
 
-// Probes of one backend overlap when its timeout is longer than the interval, so its return is noticed by the next
-// probe to start, and the late failures of older ones change nothing.
+// With a timeout longer than the interval, probes of one backend overlap. The next probe to start detects its
+// recovery, and late failures of earlier probes change nothing.
 func TestDetectsRecoveryWithinInterval(t *testing.T) {
 	const backends, timeout, bound = 1000, 10 * time.Second, 2500 * time.Millisecond
 	random := rand.New(rand.NewPCG(1, 2))
@@ -258,7 +258,7 @@ func TestDetectsRecoveryWithinInterval(t *testing.T) {
 	for k, returned := range returns {
 		changes := l.changes[k]
 		if len(changes) != 2 || changes[1].Health != Passing || changes[1].Since.Sub(returned) > bound {
-			t.Fatalf("%v returned after %v and its words are %+v, want failing, then passing within %v", k.Address, returned.Sub(startTime), changes, bound)
+			t.Fatalf("%v recovered after %v with statuses %+v, want failing, then passing within %v", k.Address, returned.Sub(startTime), changes, bound)
 		}
 	}
 }
@@ -297,8 +297,8 @@ func TestLimitDelaysProbesWithoutLoss(t *testing.T) {
 	}
 	l.backend = func(Attempt, time.Time) (Result, time.Duration) { return Pass, 100 * time.Millisecond }
 	l.run(startTime.Add(10 * time.Second))
-	if l.maxInFlight != 6 { // all are of one Service, which leaves places for others
-		t.Errorf("%d in flight at most, want 6", l.maxInFlight)
+	if l.maxInFlight != 6 { // one Service leaves capacity for others
+		t.Errorf("at most %d in flight, want 6", l.maxInFlight)
 	}
 	for n := range 100 {
 		if len(l.starts[testKey(n)]) < 4 || l.Status(testKey(n)).Health != Passing {
@@ -324,7 +324,7 @@ func TestLaterProbeCounts(t *testing.T) {
 		}
 		return s, attempts
 	}
-	t.Run("failures that are older than a success are stale", func(t *testing.T) {
+	t.Run("failures of probes before a success do not count", func(t *testing.T) {
 		s, a := begin(t, 4)
 		s.Finish(a[3], Pass, "", startTime)
 		for _, old := range a[:3] {
@@ -334,14 +334,14 @@ func TestLaterProbeCounts(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("a success does not excuse younger failures", func(t *testing.T) {
+	t.Run("a success does not cancel later failures", func(t *testing.T) {
 		s, a := begin(t, 4)
 		for _, young := range a[1:3] {
 			s.Finish(young, Fail, "why", startTime)
 		}
 		s.Finish(a[0], Pass, "", startTime)
 		if !s.Finish(a[3], Fail, "why", startTime) || s.Status(testKey(0)).Health != Failing {
-			t.Error("three failures in a row, by their start, are not enough")
+			t.Error("want failing after three consecutive failures, by start")
 		}
 	})
 }
@@ -350,7 +350,7 @@ func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
 	s, now := NewSchedule(10), startTime
 	probe := func() Attempt {
 		t.Helper()
-		for range 3 { // a wake-up may be for an expiry
+		for range 3 { // Wake may be for an expiry
 			if at, _ := s.Wake(); at.After(now) {
 				now = at
 			}
@@ -366,13 +366,13 @@ func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
 	for range fall {
 		s.Finish(probe(), Fail, "why", now)
 	}
-	older, younger := probe(), probe() // the older one takes longer than an interval
+	older, younger := probe(), probe() // the older probe takes longer than an interval
 	s.Finish(younger, Pass, "", now)
 	if !s.Finish(older, Pass, "", now) || s.Status(testKey(0)).Health != Passing {
-		t.Fatal("two successes do not redeem it")
+		t.Fatal("want passing after two successes")
 	}
 	if wake, _ := s.Wake(); wake.Before(now.Add(time.Second)) {
-		t.Errorf("asked again after %s, as if something contradicted", wake.Sub(now))
+		t.Errorf("probed again after %s, as if the status was contradicted", wake.Sub(now))
 	}
 	for range fall - 1 {
 		s.Finish(probe(), Fail, "why", now)
@@ -389,15 +389,15 @@ func TestForgetsRemovedKeys(t *testing.T) {
 	s.Remove(testKey(0))
 	s.Add(testKey(0), Share{}, startTime)
 	if s.Finish(a, Pass, "", startTime) || s.Status(testKey(0)).Health != Pending {
-		t.Error("a probe from before counts for a key that was added again")
+		t.Error("a probe before Remove counts for a key that was added again")
 	}
 	if _, due := s.Start(startTime, 0); !due {
-		t.Error("the slot of the old probe is not free")
+		t.Error("the place of the old probe is not free")
 	}
 	changed := testKey(0)
 	changed.Spec.Timeout = 2 * time.Second
 	if s.Status(changed).Health != Pending {
-		t.Error("another spec is judged already")
+		t.Error("another spec has a status")
 	}
 }
 
@@ -406,7 +406,7 @@ func TestStatusRecordsLastPassAndFirstFailure(t *testing.T) {
 	s.Add(testKey(0), Share{}, startTime)
 	now := startTime
 	for _, step := range []struct {
-		outcome        Result
+		result         Result
 		passed, failed time.Duration // since start; 0: never
 	}{
 		{Pass, time.Minute, 0},
@@ -424,10 +424,10 @@ func TestStatusRecordsLastPassAndFirstFailure(t *testing.T) {
 		if !due {
 			t.Fatal("nothing is due")
 		}
-		s.Finish(a, step.outcome, "why", now)
-		word := s.Status(testKey(0))
+		s.Finish(a, step.result, "why", now)
+		status := s.Status(testKey(0))
 		for what, pair := range map[string][2]time.Time{
-			"passed": {word.LastPassedAt, startTime.Add(step.passed)}, "failed": {word.FirstFailedAt, startTime.Add(step.failed)},
+			"passed": {status.LastPassedAt, startTime.Add(step.passed)}, "failed": {status.FirstFailedAt, startTime.Add(step.failed)},
 		} {
 			if got, want := pair[0], pair[1]; !got.Equal(want) && (!got.IsZero() || want.After(startTime)) {
 				t.Errorf("after %s: %s %v, want %v", now.Sub(startTime), what, got, want)

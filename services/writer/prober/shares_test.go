@@ -54,7 +54,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 			if free := s.limit - s.inFlight; each > row.each || free < row.free {
 				t.Errorf("the largest share has %d probes in flight, and %d places are free; want at most %d, at least %d", each, free, row.each, row.free)
 			}
-			// Whoever comes last, of any source, starts at once.
+			// A new share of any source starts immediately.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
 				k := testKey(0)
 				k.Spec.Path = fmt.Sprint(share)
@@ -67,7 +67,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 	}
 }
 
-// A place that becomes free goes to whoever has waited longest among those whose share is not used up.
+// A free place goes to the longest waiting share with capacity.
 func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	s := NewSchedule(4)
 	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
@@ -91,7 +91,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	}
 	s.Add(testKey(100), quick, startTime)
 	if n := begin(); n != 1 {
-		t.Fatalf("%d probes of the other share start, want 1", n)
+		t.Fatalf("%d probes of the other share started, want 1", n)
 	}
 	for range 4 * first {
 		a := flying[0]
@@ -117,7 +117,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	}
 }
 
-// What a neighbor that takes all it can get costs the detection of others.
+// Neighbors that use all their capacity do not delay the detection of others.
 func TestNeighborsDoNotDelayDetection(t *testing.T) {
 	silent := func(first, n int) (keys []Key) {
 		for i := range n {
@@ -128,17 +128,17 @@ func TestNeighborsDoNotDelayDetection(t *testing.T) {
 		return keys
 	}
 	for name, beside := range map[string]map[string][]Request{
-		"nobody": nil,
+		"none": nil,
 		"a Service with a filtered probe port and a timeout of a minute": {"web/b": RequestsFor("blue", silent(0, 600)...)},
-		"ten of them": func() map[string][]Request {
+		"ten such Services": func() map[string][]Request {
 			all := map[string][]Request{}
 			for i := range 10 {
 				all[fmt.Sprint("web/b", i)] = RequestsFor("blue", silent(600*i, 600)...)
 			}
 			return all
 		}(),
-		"an inventory that lies within a wide CIDR, in the same Service": {"web/a": RequestsFor("green", silent(0, 3000)...)},
-		"an inventory that lies within a wide CIDR, in fifty Services": func() map[string][]Request {
+		"false addresses within a wide CIDR, in the same Service": {"web/a": RequestsFor("green", silent(0, 3000)...)},
+		"false addresses within a wide CIDR, in fifty Services": func() map[string][]Request {
 			all := map[string][]Request{}
 			for i := range 50 {
 				all[fmt.Sprint("web/b", i)] = RequestsFor("green", silent(100*i, 100)...)
@@ -189,7 +189,7 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 		for _, k := range keys {
 			w := p.Status(k)
 			if w.Health != Failing {
-				t.Fatalf("the death of %v is not noticed: %+v", k.Address, w)
+				t.Fatalf("the failure of %v is not detected: %+v", k.Address, w)
 			}
 			took = append(took, w.Since.Sub(deaths[k.Address]))
 		}
@@ -201,7 +201,7 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 	})
 }
 
-// An endpoint that a small Service shares with a large one is charged to the small one.
+// Probes of an endpoint of a small and a large Service count for the small one.
 func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	p := newProber()
 	shared := testKey(0)
@@ -213,14 +213,14 @@ func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	}
 	p.Set("web/small", RequestsFor("blue", shared))
 	if got := share(); got != (Share{"blue", "web/small"}) {
-		t.Errorf("beside a small one: %v", got)
+		t.Errorf("with a small one: %v", got)
 	}
 	p.Set("web/small", RequestsFor("red", shared))
 	if got := share(); got != (Share{"red", "web/small"}) {
-		t.Errorf("when its source has changed: %v", got)
+		t.Errorf("after its source changed: %v", got)
 	}
 	p.Set("web/small", nil)
 	if got := share(); got != (Share{"green", "web/large"}) {
-		t.Errorf("when the small one is gone: %v", got)
+		t.Errorf("after the small one was removed: %v", got)
 	}
 }
