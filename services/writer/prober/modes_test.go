@@ -173,11 +173,11 @@ func TestGRPCProbeResults(t *testing.T) {
 	some := health.NewServer()
 	some.SetServingStatus("shop.v1.Orders", healthv1.HealthCheckResponse_NOT_SERVING)
 	some.SetServingStatus("shop.v1.Carts", healthv1.HealthCheckResponse_SERVING)
-	odd := func(f func(context.Context) (*healthv1.HealthCheckResponse, error)) string {
+	customHealth := func(f func(context.Context) (*healthv1.HealthCheckResponse, error)) string {
 		return grpcServer(t, fakeHealth{answer: f})
 	}
-	says := func(code codes.Code) string {
-		return odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
+	failsWith := func(code codes.Code) string {
+		return customHealth(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return nil, status.Error(code, "\x1b[31mred")
 		})
 	}
@@ -221,17 +221,17 @@ func TestGRPCProbeResults(t *testing.T) {
 		{"a service that is SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Carts"}, Pass, ""},
 		{"a service that is NOT_SERVING", grpcServer(t, some), Spec{Service: "shop.v1.Orders"}, Fail, "health is NOT_SERVING"},
 		{"an unknown service", grpcServer(t, some), Spec{Service: "shop.v1.Payments"}, Fail, "service not known to the health service (NOT_FOUND)"},
-		{"an unknown health", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
+		{"an unknown health", customHealth(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: 77}, nil
 		}), Spec{}, Fail, "health is 77"},
-		{"SERVICE_UNKNOWN", odd(func(context.Context) (*healthv1.HealthCheckResponse, error) {
+		{"SERVICE_UNKNOWN", customHealth(func(context.Context) (*healthv1.HealthCheckResponse, error) {
 			return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVICE_UNKNOWN}, nil
 		}), Spec{}, Fail, "health is SERVICE_UNKNOWN"},
 		{"no health service", grpcServer(t, nil), Spec{}, Fail, "no grpc.health.v1.Health service (UNIMPLEMENTED)"},
-		{"requires credentials", says(codes.Unauthenticated), Spec{}, Fail, "no valid response (gRPC status Unauthenticated)"},
-		{"an error with a message", says(codes.Internal), Spec{}, Fail, "no valid response (gRPC status Internal)"},
-		{"reports the deadline first", says(codes.DeadlineExceeded), Spec{}, Fail, "no response within 10s"},
-		{"no response", odd(hangs), Spec{Timeout: short}, Fail, "no response within 200ms"},
+		{"requires credentials", failsWith(codes.Unauthenticated), Spec{}, Fail, "no valid response (gRPC status Unauthenticated)"},
+		{"an error with a message", failsWith(codes.Internal), Spec{}, Fail, "no valid response (gRPC status Internal)"},
+		{"reports the deadline first", failsWith(codes.DeadlineExceeded), Spec{}, Fail, "no response within 10s"},
+		{"no response", customHealth(hangs), Spec{Timeout: short}, Fail, "no response within 200ms"},
 		{"accepts without a response", rawServer(t, func(c net.Conn) { io.Copy(io.Discard, c) }), Spec{Timeout: short}, Fail, "no response within 200ms"},
 		{"closes", rawServer(t, func(net.Conn) {}), Spec{}, Fail, "no valid response (gRPC status Unavailable)"},
 		{"refuses", closedAddress(t), Spec{}, Fail, "connection refused"},
@@ -314,11 +314,11 @@ func TestGRPCProbeIsNotRetried(t *testing.T) {
 						return
 					}
 					io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
-					var said []byte
-					for buf := make([]byte, 4096); err == nil && !bytes.Contains(said, post); {
+					var received []byte
+					for buf := make([]byte, 4096); err == nil && !bytes.Contains(received, post); {
 						var n int
 						n, err = c.Read(buf)
-						said = append(said, buf[:n]...)
+						received = append(received, buf[:n]...)
 					}
 					calls <- struct{}{}
 					io.WriteString(c, "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") // GOAWAY, last stream 0
@@ -345,14 +345,14 @@ func TestGRPCProbeEndsAtTimeout(t *testing.T) {
 		ours, theirs := net.Pipe()
 		go func() {
 			go io.WriteString(theirs, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
-			var said []byte
-			for buf := make([]byte, 4096); !bytes.Contains(said, []byte{0x83, 0x86}); { // the first bytes of a call
+			var received []byte
+			for buf := make([]byte, 4096); !bytes.Contains(received, []byte{0x83, 0x86}); { // the first bytes of a call
 				n, err := theirs.Read(buf)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				said = append(said, buf[:n]...)
+				received = append(received, buf[:n]...)
 			} // and reads no further
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -120,7 +120,7 @@ func settled(name string, endpoints ...planner.Endpoint) *cluster {
 // step carries a plan out, write by write, and notes the state after each.
 func (c *cluster) step(name string, endpoints ...planner.Endpoint) {
 	c.desired.Endpoints = endpoints
-	plan := planner.Make(c.desired, c.slices)
+	plan := planner.Compute(c.desired, c.slices)
 	write := 0
 	note := func() {
 		write++

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	port := int32(5432)
-	plan := planner.Make(planner.Desired{
+	plan := planner.Compute(planner.Desired{
 		Namespace: "shop", Service: "database", ManagedBy: "example.org", FirstName: "database",
 		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:     []discoveryv1.EndpointPort{{Port: &port}},
