@@ -126,8 +126,8 @@ func (d Desired) keepAssigned(w *desiredSet, existing []*discoveryv1.EndpointSli
 		s.keepEndpoints(w, d.maxPerSlice())
 		planned = append(planned, s)
 	}
-	// If all endpoints of a slice now belong to another source, the slice changes its source label and
-	// keeps them.
+	// If all endpoints of a slice now belong to another source, the slice keeps them and changes its
+	// source label.
 	for _, s := range planned {
 		if len(s.kept) > 0 {
 			continue

@@ -190,6 +190,8 @@ type session struct {
 	syncedAt  time.Time // when the session was first synced
 }
 
+// runSession connects to the inventory and applies its messages until the stream ends, violates the
+// protocol, or has no message for maxIdleHeartbeats intervals (rule R9).
 func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 	s.mirror.BeginStream()
 	conn, err := s.cfg.Dial()
@@ -341,9 +343,6 @@ func (s *Subscriber) publishSnapshot(now time.Time) {
 
 // logChanges logs the important changes, up to the limit of log lines.
 func (s *Subscriber) logChanges(old, now Snapshot) {
-	if now.Generation != old.Generation {
-		s.log.Debug("delta applied", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
-	}
 	if now.SyncedInStream && (!old.SyncedInStream || old.Cursor.Epoch != now.Cursor.Epoch) && s.logLimiter.Allow() {
 		s.log.Info("synced with inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
 	}

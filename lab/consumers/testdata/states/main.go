@@ -33,10 +33,10 @@ func main() {
 
 	blue := func(e planner.Endpoint) planner.Endpoint { e.Source = "blue"; return e }
 	for name, move := range map[string][2]planner.Endpoint{
-		"stays ready":   {ready(1), blue(ready(1))},
-		"drains":        {ready(1), blue(drain(1))},
-		"goes out":      {ready(1), blue(out(1))},
-		"comes back":    {out(1), blue(ready(1))},
+		"stays ready":    {ready(1), blue(ready(1))},
+		"drains":         {ready(1), blue(drain(1))},
+		"goes out":       {ready(1), blue(out(1))},
+		"comes back":     {out(1), blue(ready(1))},
 		"keeps draining": {drain(1), blue(drain(1))},
 	} {
 		c := settled("", move[0], ready(2))
