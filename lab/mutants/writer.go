@@ -132,7 +132,7 @@ func writer() []Mutant {
 			Name:   "accepted-settings-outlive-the-limits",
 			Harm:   "A Service whose annotations cannot be used keeps a source or a port that the operator no longer allows.",
 			File:   inTargets + "/resolve.go",
-			Edits:  one("problem := cfg.resolveTarget(&kept, svc); problem != nil {", "problem := cfg.resolveTarget(&kept, svc); problem != nil && o.annotated == nil {"),
+			Edits:  one("problem := cfg.resolveTarget(&kept, svc); problem != nil {", "problem := cfg.resolveTarget(&kept, svc); problem != nil && candidates.annotated == nil {"),
 			Suites: []string{inTargets},
 		},
 		{
@@ -167,7 +167,7 @@ func writer() []Mutant {
 			Name:   "rejected-service-is-not-probed",
 			Harm:   "A dead endpoint of a Service that is rejected stays ready until a person acts.",
 			File:   inTargets + "/resolve.go",
-			Edits:  one("resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, o)", "resolution.ProbesOnly = false"),
+			Edits:  one("resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, candidates)", "resolution.ProbesOnly = false"),
 			Suites: []string{inTargets},
 		},
 		{

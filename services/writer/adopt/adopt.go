@@ -51,11 +51,11 @@ func (c *Config) Validate() error {
 	add := func(setting, value, want string) {
 		problems = append(problems, &settings.Problem{Setting: setting, Value: value, Expected: want})
 	}
-	if wrong := validation.IsDNS1123Label("slicefeed-" + c.Class); len(wrong) > 0 {
-		add("CLASS", c.Class, "a short DNS label: "+strings.Join(wrong, "; "))
+	if messages := validation.IsDNS1123Label("slicefeed-" + c.Class); len(messages) > 0 {
+		add("CLASS", c.Class, "a short DNS label: "+strings.Join(messages, "; "))
 	}
-	if wrong := validation.IsValidLabelValue(c.ManagedBy); len(wrong) > 0 {
-		add("TARGET_MANAGED_BY", c.ManagedBy, "a label value: "+strings.Join(wrong, "; "))
+	if messages := validation.IsValidLabelValue(c.ManagedBy); len(messages) > 0 {
+		add("TARGET_MANAGED_BY", c.ManagedBy, "a label value: "+strings.Join(messages, "; "))
 	}
 	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {
 		add("TARGET_MANAGED_BY", c.ManagedBy, "a value of your own; values that end in .k8s.io belong to Kubernetes' own controllers")

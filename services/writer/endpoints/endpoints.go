@@ -163,15 +163,15 @@ func (t *Target) published() published {
 		is.ports = convertPorts(t.Ports)
 		return is
 	}
-	ours := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
+	owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	var listed []discoveryv1.EndpointPort
 	for _, slice := range t.Slices {
-		if slice.DeletionTimestamp == nil && ours.Owns(slice) {
+		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
 			listed = append(listed, slice.Ports...)
 		}
 	}
 	is.ports = convertPorts(listed)
-	for _, e := range planner.CurrentEndpoints(ours, t.Slices) {
+	for _, e := range planner.CurrentEndpoints(owned, t.Slices) {
 		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
 		is.backends = append(is.backends, Backend{e.Address, c, e.Source, e.Zone})

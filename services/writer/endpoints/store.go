@@ -63,144 +63,143 @@ func (p *storedTarget) publishedBackends() published {
 }
 
 // Put stores a target. It is cheap if nothing changed, or as long as no client has subscribed.
-func (b *Store) Put(t Target) {
-	if b == nil {
+func (s *Store) Put(t Target) {
+	if s == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	group := ServiceName{t.Namespace, t.Service}.groupKey()
-	old := b.targets[group]
+	old := s.targets[group]
 	if old == nil {
 		old = &storedTarget{}
-		b.targets[group] = old
+		s.targets[group] = old
 	}
 	updated := storedTarget{published: t.published(), complete: t.State != Managed}
 	changed := !old.published.equalTarget(updated.published)
-	if b.grouped != nil || b.individual != nil {
+	if s.grouped != nil || s.individual != nil {
 		updated.target = t
 		if changed = !old.publishedBackends().equal(updated.publishedBackends()); changed {
-			b.updateSets(&t, old.published, updated.published)
+			s.updateSets(&t, old.published, updated.published)
 		}
 	}
 	held := 0
 	for _, g := range t.Decision.Guards {
 		held += g.Held
 	}
-	changed = changed || held != old.held || t.Leading != b.leading
+	changed = changed || held != old.held || t.Leading != s.leading
 	updated.portsDiffer, updated.held = t.portsDiffer(updated.published), held
 	t.Slices = nil // published has what they list
 	updated.target = t
-	*old, b.leading = updated, t.Leading
+	*old, s.leading = updated, t.Leading
 	for i := range t.Sources {
-		s := NewSourceStatus(&t.Sources[i])
-		changed = changed || b.sources[s.Name] != s
-		b.sources[s.Name] = s
+		source := NewSourceStatus(&t.Sources[i])
+		changed = changed || s.sources[source.Name] != source
+		s.sources[source.Name] = source
 	}
 	if changed {
-		b.broadcast()
+		s.broadcast()
 	}
 }
 
 // Remove removes a target that no longer exists for this writer.
-func (b *Store) Remove(namespace, service string) {
-	if b == nil {
+func (s *Store) Remove(namespace, service string) {
+	if s == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	group := ServiceName{namespace, service}.groupKey()
-	old := b.targets[group]
+	old := s.targets[group]
 	if old == nil {
 		return
 	}
-	delete(b.targets, group)
-	if b.grouped != nil || b.individual != nil {
-		b.updateSets(&old.target, old.publishedBackends(), published{})
+	delete(s.targets, group)
+	if s.grouped != nil || s.individual != nil {
+		s.updateSets(&old.target, old.publishedBackends(), published{})
 	}
-	b.broadcast()
+	s.broadcast()
 }
 
 // MarkSynced records that every target that existed at the start has been put: from now on the absence
 // of a target has a meaning (rule R8).
-func (b *Store) MarkSynced() {
-	if b == nil {
+func (s *Store) MarkSynced() {
+	if s == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.synced {
-		b.synced = true
-		b.broadcast()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.synced {
+		s.synced = true
+		s.broadcast()
 	}
 }
 
 // SyncState reports whether MarkSynced was called, and returns a channel that is closed at the next
 // change.
-func (b *Store) SyncState() (synced bool, changed <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.synced, b.changed
+func (s *Store) SyncState() (synced bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced, s.changed
 }
 
 // updateSets updates the delta sets from the old published state of a target to the new one. A state of
 // zero means not published.
-func (b *Store) updateSets(t *Target, was, is published) {
+func (s *Store) updateSets(t *Target, oldState, newState published) {
 	key := ServiceName{t.Namespace, t.Service}.groupKey()
 	entry := func(kind EntryKind, key string) *Entry {
 		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
 	}
-	if is.state == 0 {
-		b.forEachSet(func(set *deltaset.Set[*Entry]) { set.Remove(key, key) })
-	} else if !was.equalTarget(is) {
+	if newState.state == 0 {
+		s.forEachSet(func(set *deltaset.Set[*Entry]) { set.Remove(key, key) })
+	} else if !oldState.equalTarget(newState) {
 		e := entry(KindTarget, key)
-		e.State, e.Reason, e.Message, e.Ports = is.state, is.reason, is.message, is.ports
+		e.State, e.Reason, e.Message, e.Ports = newState.state, newState.reason, newState.message, newState.ports
 		e.withFingerprint()
-		b.forEachSet(func(set *deltaset.Set[*Entry]) { set.Put(e) })
+		s.forEachSet(func(set *deltaset.Set[*Entry]) { set.Put(e) })
 	}
-	mergeSorted(was.ports, is.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(oldPort, port *Port) {
+	mergeSorted(oldState.ports, newState.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(oldPort, port *Port) {
 		var before, after []Backend
-		of := cmp.Or(port, oldPort)
 		if oldPort != nil {
-			before = was.backends
+			before = oldState.backends
 		}
 		if port != nil {
-			after = is.backends
+			after = newState.backends
 		}
-		at := key + "/" + of.Name
+		portKey := key + "/" + cmp.Or(port, oldPort).Name
 		renumbered := oldPort != nil && port != nil && *oldPort != *port
-		altered := (oldPort == nil) != (port == nil) || renumbered
+		changed := (oldPort == nil) != (port == nil) || renumbered
 		mergeSorted(before, after, func(a, b Backend) int { return a.Address.Compare(b.Address) }, func(oldBackend, newBackend *Backend) {
 			if oldBackend != nil && newBackend != nil && *oldBackend == *newBackend && !renumbered {
 				return
 			}
-			altered = true
+			changed = true
 			switch {
-			case b.individual == nil:
+			case s.individual == nil:
 			case newBackend == nil:
-				b.individual.Remove(key, at+"/"+oldBackend.Address.String())
+				s.individual.Remove(key, portKey+"/"+oldBackend.Address.String())
 			default:
-				e := entry(KindEndpoint, at+"/"+newBackend.Address.String())
+				e := entry(KindEndpoint, portKey+"/"+newBackend.Address.String())
 				e.Port, e.Backends = *port, []Backend{*newBackend}
-				b.individual.Put(e.withFingerprint())
+				s.individual.Put(e.withFingerprint())
 			}
 		})
 		switch {
-		case b.grouped == nil:
+		case s.grouped == nil:
 		case port == nil:
-			b.grouped.Remove(key, at)
-		case altered:
-			e := entry(KindGroup, at)
+			s.grouped.Remove(key, portKey)
+		case changed:
+			e := entry(KindGroup, portKey)
 			e.Port, e.Backends = *port, after[:min(len(after), MaxBackends)]
 			e.Omitted = len(after) - len(e.Backends)
-			b.grouped.Put(e.withFingerprint())
+			s.grouped.Put(e.withFingerprint())
 		}
 	})
 }
 
 // forEachSet calls f with each delta set that exists.
-func (b *Store) forEachSet(f func(*deltaset.Set[*Entry])) {
-	for _, set := range []*deltaset.Set[*Entry]{b.grouped, b.individual} {
+func (s *Store) forEachSet(f func(*deltaset.Set[*Entry])) {
+	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
 		if set != nil {
 			f(set)
 		}
@@ -225,17 +224,17 @@ func mergeSorted[T any](a, b []T, order func(T, T) int, f func(a, b *T)) {
 	}
 }
 
-func (b *Store) broadcast() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+func (s *Store) broadcast() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Changed returns a channel that is closed at the next change of anything published. Call it before
 // Since, so that no change is missed in between.
-func (b *Store) Changed() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.changed
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
 }
 
 // Status is the writer's status for the entries of a filter.
@@ -283,62 +282,62 @@ func SelectServices(services []ServiceName) deltaset.Filter {
 
 // Since returns what brings a reader from a position to the current state; nil: from the beginning. If
 // grouped, an entry is a port with all of its addresses; otherwise it is one address.
-func (b *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped bool) Update {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	u := Update{Status: b.status(filter)}
+func (s *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped bool) Update {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := Update{Status: s.status(filter)}
 	switch {
-	case !b.synced:
+	case !s.synced:
 	case grouped:
-		u.Delta = b.setFor(&b.grouped, ".g").Since(from, filter)
+		u.Delta = s.setFor(&s.grouped, ".g").Since(from, filter)
 	default:
-		u.Delta = b.setFor(&b.individual, ".e").Since(from, filter)
+		u.Delta = s.setFor(&s.individual, ".e").Since(from, filter)
 	}
 	return u
 }
 
 // setFor returns a delta set, created at its first use. It is never recreated: a new set would use the
 // same revisions for other changes.
-func (b *Store) setFor(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
+func (s *Store) setFor(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
 	if *set == nil {
-		*set = deltaset.New[*Entry](b.instanceID+kind, b.window)
-		for _, group := range slices.Sorted(maps.Keys(b.targets)) {
-			p := b.targets[group]
-			b.updateSets(&p.target, published{}, p.publishedBackends())
+		*set = deltaset.New[*Entry](s.instanceID+kind, s.window)
+		for _, group := range slices.Sorted(maps.Keys(s.targets)) {
+			p := s.targets[group]
+			s.updateSets(&p.target, published{}, p.publishedBackends())
 		}
 	}
 	return *set
 }
 
-func (b *Store) status(filter deltaset.Filter) Status {
-	s := Status{Synced: b.synced, Leading: b.leading}
-	for name, p := range b.targets {
+func (s *Store) status(filter deltaset.Filter) Status {
+	status := Status{Synced: s.synced, Leading: s.leading}
+	for name, p := range s.targets {
 		if filter == nil || filter(name) {
-			s.Held += p.held
+			status.Held += p.held
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.sources)) {
-		s.Sources = append(s.Sources, b.sources[name])
+	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
+		status.Sources = append(status.Sources, s.sources[name])
 	}
-	return s
+	return status
 }
 
 // Revision returns the number of changes since a client first subscribed.
-func (b *Store) Revision() (n uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.grouped != nil {
-		n = b.grouped.Revision()
+func (s *Store) Revision() (n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.grouped != nil {
+		n = s.grouped.Revision()
 	}
 	return n
 }
 
 // List returns the summaries of the selected targets, sorted by namespace and name, and the status.
-func (b *Store) List(filter deltaset.Filter) ([]Summary, Status) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *Store) List(filter deltaset.Filter) ([]Summary, Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []Summary
-	for group, p := range b.targets {
+	for group, p := range s.targets {
 		if filter == nil || filter(group) {
 			all = append(all, p.summary())
 		}
@@ -346,15 +345,15 @@ func (b *Store) List(filter deltaset.Filter) ([]Summary, Status) {
 	slices.SortFunc(all, func(a, b Summary) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
 	})
-	return all, b.status(filter)
+	return all, s.status(filter)
 }
 
 // Explain explains why an address is or is not an endpoint of a Service; false: the Service is not a
 // target.
-func (b *Store) Explain(of ServiceName, address netip.Addr) (Explanation, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.targets[of.groupKey()]
+func (s *Store) Explain(of ServiceName, address netip.Addr) (Explanation, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.targets[of.groupKey()]
 	if p == nil {
 		return Explanation{}, false
 	}

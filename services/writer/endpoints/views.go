@@ -43,16 +43,16 @@ func (v *TargetView) Explain(address netip.Addr) Explanation { return v.stored.e
 
 // Views returns the selected targets with all of their addresses, sorted by namespace and name, and the
 // status. It holds the lock only while it copies the last decisions.
-func (b *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
-	b.mu.Lock()
+func (s *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
+	s.mu.Lock()
 	var all []TargetView
-	for group, p := range b.targets {
+	for group, p := range s.targets {
 		if filter == nil || filter(group) {
 			all = append(all, TargetView{stored: *p})
 		}
 	}
-	status := b.status(filter)
-	b.mu.Unlock()
+	status := s.status(filter)
+	s.mu.Unlock()
 	for i := range all {
 		all[i].fill()
 	}

@@ -67,9 +67,9 @@ func (cfg *Config) evaluateOptOut(svc *corev1.Service, in Input) *optOut {
 // owned slices list one that consumers may use. Until then deleting the owned slices empties the
 // Service: kube-proxy applies a delete immediately, and a later create up to a second later.
 func (cfg *Config) isReplaced(owned []*discoveryv1.EndpointSlice, class string, svc *corev1.Service, existing []*discoveryv1.EndpointSlice) bool {
-	return !slices.ContainsFunc(owned, func(mine *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(mine.Endpoints, isUsable) && !slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
-			return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == mine.AddressType &&
+	return !slices.ContainsFunc(owned, func(ownedSlice *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(ownedSlice.Endpoints, isUsable) && !slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
+			return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == ownedSlice.AddressType &&
 				other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[discoveryv1.LabelServiceName] == svc.Name &&
 				slices.ContainsFunc(other.Endpoints, isReady)
 		})
@@ -93,9 +93,9 @@ func (cfg *Config) optOutNotice(svc *corev1.Service) *Rejection {
 }
 
 // rejectOrphanedSlices rejects a Service that has owned slices for an unknown reason.
-func (cfg *Config) rejectOrphanedSlices(left []*discoveryv1.EndpointSlice) *Rejection {
-	names := make([]string, len(left))
-	for i, slice := range left {
+func (cfg *Config) rejectOrphanedSlices(leftovers []*discoveryv1.EndpointSlice) *Rejection {
+	names := make([]string, len(leftovers))
+	for i, slice := range leftovers {
 		names[i] = slice.Name
 	}
 	slices.Sort(names)
@@ -110,17 +110,17 @@ func (cfg *Config) isLeftover(slice *discoveryv1.EndpointSlice, svc *corev1.Serv
 		slice.Labels[discoveryv1.LabelManagedBy] != cfg.managedBy() || slice.Labels[planner.LabelWriter] != cfg.Writer {
 		return false
 	}
-	owned, byUs := false, false
+	hasOwner, ownedByService := false, false
 	for _, owner := range slice.OwnerReferences {
 		if isServiceOwner(owner) {
-			owned, byUs = true, byUs || owner.UID == svc.UID
+			hasOwner, ownedByService = true, ownedByService || owner.UID == svc.UID
 		}
 	}
 	switch slice.Labels[discoveryv1.LabelServiceName] {
 	case svc.Name:
-		return byUs || !owned
+		return ownedByService || !hasOwner
 	case "":
-		return byUs
+		return ownedByService
 	}
 	return false
 }

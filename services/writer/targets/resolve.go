@@ -64,11 +64,11 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	if !cfg.isTarget(svc) {
 		return cfg.resolveOptOut(resolution, svc, in)
 	}
-	o := settingsCandidates{annotated: &settings, problems: problems, accepted: in.Previous.acceptedSettings(settings.Paused)}
+	candidates := settingsCandidates{annotated: &settings, problems: problems, accepted: in.Previous.acceptedSettings(settings.Paused)}
 	if len(problems) > 0 {
-		o.annotated = nil
+		candidates.annotated = nil
 	}
-	memory := cfg.resolveService(&resolution, svc, in, o)
+	memory := cfg.resolveService(&resolution, svc, in, candidates)
 	memory.Labeled = svc.Labels[LabelClass] == cfg.Class
 	return resolution, memory
 }
@@ -114,15 +114,15 @@ type settingsCandidates struct {
 
 // resolveService completes the resolution of a target, or rejects it. It returns what to remember as
 // accepted.
-func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, in Input, o settingsCandidates) Memory {
+func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, in Input, candidates settingsCandidates) Memory {
 	accepted := Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
-	settings, annotationError, rejection := cfg.chooseSettings(&resolution.Target, svc, o)
+	settings, annotationError, rejection := cfg.chooseSettings(&resolution.Target, svc, candidates)
 	resolution.Target.PublishNotReadyAddresses = svc.Spec.PublishNotReadyAddresses
 	if d := svc.Spec.TrafficDistribution; d != nil {
 		resolution.Target.TrafficDistribution = *d
 	}
 	resolution.Target.Labels, resolution.Target.Headless = copyLabels(svc.Labels), isHeadless(&svc.Spec)
-	if rejection == nil && annotationError == nil && o.annotated != nil {
+	if rejection == nil && annotationError == nil && candidates.annotated != nil {
 		accepted.Settings, accepted.ProbePort = settings, resolution.Target.ProbePort
 	}
 	if invalid := validateService(svc); invalid != nil {
@@ -137,7 +137,7 @@ func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, i
 	}
 	resolution.Rejection = rejection
 	if rejection.Reason != ReasonServiceTerminating && rejection.Reason != ReasonOwnedByOtherWriter {
-		resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, o)
+		resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, candidates)
 	}
 	return accepted
 }
@@ -145,25 +145,25 @@ func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, i
 // chooseSettings completes a target with the first usable settings: those of its annotations, or else
 // those accepted last. An annotation error says why the former are not usable. Accepted settings are
 // checked again, so that the operator's current limits apply.
-func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, o settingsCandidates) (chosen *Settings, annotationError, rejection *Rejection) {
+func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, candidates settingsCandidates) (chosen *Settings, annotationError, rejection *Rejection) {
 	switch {
-	case o.annotated != nil:
-		target.Settings = cfg.withOnlySource(*o.annotated)
+	case candidates.annotated != nil:
+		target.Settings = cfg.withOnlySource(*candidates.annotated)
 		if rejection = cfg.resolveTarget(target, svc); rejection == nil {
 			return &target.Settings, nil, nil
 		}
 		annotationError = &Rejection{rejection.Reason, truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
-	case len(o.problems) > 0:
-		rejection = &Rejection{ReasonInvalidAnnotation, formatList("Service is not managed because of invalid annotations", o.problems)}
-		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Invalid annotations; previous settings stay in effect", o.problems)}
+	case len(candidates.problems) > 0:
+		rejection = &Rejection{ReasonInvalidAnnotation, formatList("Service is not managed because of invalid annotations", candidates.problems)}
+		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Invalid annotations; previous settings stay in effect", candidates.problems)}
 	}
-	if o.accepted == nil {
+	if candidates.accepted == nil {
 		return nil, nil, rejection
 	}
 	kept := cfg.newTarget(target.Key)
-	kept.UID, kept.Owner, kept.Settings = target.UID, target.Owner, *o.accepted
+	kept.UID, kept.Owner, kept.Settings = target.UID, target.Owner, *candidates.accepted
 	if problem := cfg.resolveTarget(&kept, svc); problem != nil {
-		if o.annotated == nil {
+		if candidates.annotated == nil {
 			*target, rejection = kept, problem
 		}
 		return nil, nil, rejection
@@ -186,8 +186,8 @@ func (cfg *Config) withOnlySource(s Settings) Settings {
 // resolveProbesOnly completes the target of a rejected Service so far that its listed endpoints can
 // follow their probes: with the first usable settings, and at a port that the slices list. It reports
 // whether that is possible.
-func (cfg *Config) resolveProbesOnly(target *Target, in Input, o settingsCandidates) bool {
-	for _, settings := range []*Settings{o.annotated, o.accepted} {
+func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settingsCandidates) bool {
+	for _, settings := range []*Settings{candidates.annotated, candidates.accepted} {
 		if settings == nil || settings.Probe.Mode == prober.Off {
 			continue
 		}
@@ -257,12 +257,12 @@ func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 	if rejection != nil {
 		return rejection
 	}
-	fence := cfg.allowedPorts(t.Key, sources)
+	allowlist := cfg.allowedPorts(t.Key, sources)
 	t.Families = addressTypes(&svc.Spec)
-	if t.Ports, rejection = resolvePorts(svc.Spec.Ports, fence); rejection != nil {
+	if t.Ports, rejection = resolvePorts(svc.Spec.Ports, allowlist); rejection != nil {
 		return rejection
 	}
-	t.ProbePort, rejection = resolveProbePort(t.Settings, t.Ports, fence)
+	t.ProbePort, rejection = resolveProbePort(t.Settings, t.Ports, allowlist)
 	return rejection
 }
 

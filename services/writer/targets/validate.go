@@ -90,16 +90,16 @@ func parseClusterIPs(svc *corev1.ServiceSpec) []netip.Addr {
 
 // resolvePorts returns the ports of the slices: kube-proxy joins them to the ports of the Service by
 // name and protocol, and sends traffic to the number in the slice.
-func resolvePorts(given []corev1.ServicePort, fence portAllowlist) ([]discoveryv1.EndpointPort, *Rejection) {
-	if fence.targetPort != 0 && len(given) != 1 {
+func resolvePorts(given []corev1.ServicePort, allowlist portAllowlist) ([]discoveryv1.EndpointPort, *Rejection) {
+	if allowlist.targetPort != 0 && len(given) != 1 {
 		return nil, newRejection(ReasonAmbiguousTargetPort, "TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.", len(given))
 	}
 	var out []discoveryv1.EndpointPort
 	for _, p := range given {
 		number := p.TargetPort.IntVal
 		switch {
-		case fence.targetPort != 0:
-			number = int32(fence.targetPort)
+		case allowlist.targetPort != 0:
+			number = int32(allowlist.targetPort)
 		case p.TargetPort.Type == intstr.String:
 			return nil, newRejection(ReasonNamedTargetPort, "targetPort %q of port %s is a name; only Pods can resolve it. Use a number, such as the NodePort in the secured cluster.", p.TargetPort.StrVal, portName(p))
 		case number == 0:
@@ -108,7 +108,7 @@ func resolvePorts(given []corev1.ServicePort, fence portAllowlist) ([]discoveryv
 		if number < 1 || number > 65535 {
 			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range. Use 1 to 65535.", number, portName(p))
 		}
-		if source, denied := fence.deniedBy(uint16(number)); denied {
+		if source, denied := allowlist.deniedBy(uint16(number)); denied {
 			return nil, newRejection(ReasonPortNotAllowed, "Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", number, portName(p), source)
 		}
 		name, protocol := p.Name, p.Protocol
@@ -120,7 +120,7 @@ func resolvePorts(given []corev1.ServicePort, fence portAllowlist) ([]discoveryv
 	return out, nil
 }
 
-func resolveProbePort(settings Settings, ports []discoveryv1.EndpointPort, fence portAllowlist) (uint16, *Rejection) {
+func resolveProbePort(settings Settings, ports []discoveryv1.EndpointPort, allowlist portAllowlist) (uint16, *Rejection) {
 	port := settings.ProbePort
 	for _, p := range ports {
 		if port == 0 && *p.Protocol == corev1.ProtocolTCP {
@@ -130,7 +130,7 @@ func resolveProbePort(settings Settings, ports []discoveryv1.EndpointPort, fence
 	if port == 0 && settings.Probe.Mode != prober.Off {
 		return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
 	}
-	if source, denied := fence.deniedBy(port); port != 0 && denied {
+	if source, denied := allowlist.deniedBy(port); port != 0 && denied {
 		return 0, newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", port, source)
 	}
 	return port, nil
