@@ -43,28 +43,59 @@ type fakeInventory struct {
 
 func (w fakeInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
 	if w.ready != nil {
-		digest := make([]byte, 16)
 		var nodes []*inventoryv1.Node
 		for _, a := range w.ready {
-			sum := sha256.Sum256([]byte(a))
-			for i := range digest {
-				digest[i] ^= sum[i]
-			}
-			nodes = append(nodes, &inventoryv1.Node{
-				Name: "node-" + a, Addresses: []string{a}, State: inventoryv1.NodeState_NODE_STATE_READY, StateAge: durationpb.New(0), Fingerprint: sum[:16],
-			})
+			nodes = append(nodes, newNode(a, inventoryv1.NodeState_NODE_STATE_READY))
 		}
-		synced := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
-		if err := stream.Send(&inventoryv1.WatchNodesResponse{
-			Cursor: &inventoryv1.Cursor{Epoch: "e", Revision: 1}, Reset_: true, Upserts: nodes, Synced: true,
-			Status: &inventoryv1.SourceStatus{Membership: synced, Addresses: synced, Observation: 1, ObservationAge: durationpb.New(0)},
-			Count:  uint32(len(nodes)), Digest: digest, HeartbeatInterval: durationpb.New(time.Minute),
-		}); err != nil {
+		if err := stream.Send(newReset(nodes...)); err != nil {
 			return err
 		}
 	}
 	<-stream.Context().Done()
 	return nil
+}
+
+// newNode returns a node of one address. Its fingerprint depends on its address and state.
+func newNode(address string, state inventoryv1.NodeState) *inventoryv1.Node {
+	sum := sha256.Sum256([]byte(address + state.String()))
+	return &inventoryv1.Node{
+		Name: "node-" + address, Addresses: []string{address}, State: state, StateAge: durationpb.New(0), Fingerprint: sum[:16],
+	}
+}
+
+func digestOf(nodes ...*inventoryv1.Node) []byte {
+	digest := make([]byte, 16)
+	for _, n := range nodes {
+		for i, b := range n.GetFingerprint() {
+			digest[i] ^= b
+		}
+	}
+	return digest
+}
+
+// newReset returns the first message of a stream, at revision 1, with a complete set.
+func newReset(nodes ...*inventoryv1.Node) *inventoryv1.WatchNodesResponse {
+	synced := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
+	return &inventoryv1.WatchNodesResponse{
+		Cursor: &inventoryv1.Cursor{Epoch: "e", Revision: 1}, Reset_: true, Upserts: nodes, Synced: true,
+		Status: &inventoryv1.SourceStatus{Membership: synced, Addresses: synced, Observation: 1, ObservationAge: durationpb.New(0)},
+		Count:  uint32(len(nodes)), Digest: digestOf(nodes...), HeartbeatInterval: durationpb.New(time.Minute),
+	}
+}
+
+// serveInventory serves an inventory in memory until the test ends, and returns how to connect to it.
+func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) func() (subscriber.Conn, error) {
+	t.Helper()
+	pipe := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	inventoryv1.RegisterInventoryServiceServer(server, inventory)
+	var serving errgroup.Group
+	serving.Go(func() error { return server.Serve(pipe) })
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	return func() (subscriber.Conn, error) {
+		return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	}
 }
 
 // planFixture is what a plan is made from. Its prober does not run, so all probes stay pending.
@@ -75,20 +106,10 @@ type planFixture struct {
 	cidr      string
 }
 
-// planOutput decides once on this stand.
+// planOutput returns what plan prints for a fixture.
 func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (string, error) {
 	t.Helper()
-	pipe := bufconn.Listen(1 << 16)
-	server := grpc.NewServer()
-	inventoryv1.RegisterInventoryServiceServer(server, fixture.inventory)
-	var serving errgroup.Group
-	serving.Go(func() error { return server.Serve(pipe) })
-	defer func() { server.Stop(); serving.Wait() }()
-	dial := func() (subscriber.Conn, error) {
-		return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
-	}
-
+	dial := serveInventory(t, fixture.inventory)
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
 	watched, err := targets.New(targets.Config{

@@ -1,0 +1,194 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/logging"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// changingInventory sends the messages that a test puts in.
+type changingInventory struct {
+	inventoryv1.UnimplementedInventoryServiceServer
+
+	messages chan *inventoryv1.WatchNodesResponse
+}
+
+func (i changingInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
+	for {
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case m := <-i.messages:
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// logBuffer is a log that is read while others write to it.
+type logBuffer struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+// take returns the lines since the last call, without their time.
+func (b *logBuffer) take(t *testing.T) (lines []map[string]any) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for d := json.NewDecoder(&b.out); d.More(); {
+		var line map[string]any
+		if err := d.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		delete(line, "time")
+		lines = append(lines, line)
+	}
+	b.out.Reset()
+	return lines
+}
+
+func TestDebugLogFollowsChange(t *testing.T) {
+	info := map[string]any{"level": "INFO", "msg": "slice written", "verb": "update", "namespace": "web", "slice": "shop-slicefeed", "endpoints": 2.0}
+	for level, want := range map[string][]map[string]any{
+		"info": {info},
+		"debug": {
+			{"level": "DEBUG", "msg": "delta applied", "source": "default", "epoch": "e", "revision": 2.0, "observation": 2.0, "reset": false, "upserts": 1.0, "removed": 0.0, "members": 2.0},
+			{"level": "DEBUG", "msg": "decision", "service": "web/shop", "source": "default", "address": "10.0.1.2", "verdict": "drain", "rule": "table", "reason": "source default: DRAINING, probe: off"},
+			{"level": "DEBUG", "msg": "plan", "service": "web/shop", "creates": 0.0, "updates": 1.0, "deletes": 0.0},
+			{"level": "DEBUG", "msg": "write", "service": "web/shop", "slice": "shop-slicefeed", "verb": "update", "result": "ok", "endpoints": 2.0},
+			info,
+		},
+	} {
+		t.Run(level, func(t *testing.T) {
+			out := &logBuffer{}
+			inventory := changingInventory{messages: make(chan *inventoryv1.WatchNodesResponse)}
+			client := startWriter(t, logging.Settings{Level: level}, out, serveInventory(t, inventory))
+			one, two := newNode("10.0.1.1", inventoryv1.NodeState_NODE_STATE_READY), newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_READY)
+			inventory.messages <- newReset(one, two)
+			waitForSlice(t, client, func(e []discoveryv1.Endpoint) bool { return len(e) == 2 })
+			time.Sleep(200 * time.Millisecond) // the watch delivers the write, and nothing follows
+			out.take(t)
+
+			two = newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_DRAINING)
+			m := newReset(one, two)
+			m.Reset_, m.Upserts, m.Cursor.Revision, m.Status.Observation = false, []*inventoryv1.Node{two}, 2, 2
+			inventory.messages <- m
+			waitForSlice(t, client, func(e []discoveryv1.Endpoint) bool {
+				return slices.ContainsFunc(e, func(e discoveryv1.Endpoint) bool { return e.Conditions.Terminating != nil && *e.Conditions.Terminating })
+			})
+			heartbeat := newReset(one, two)
+			heartbeat.Reset_, heartbeat.Upserts, heartbeat.Cursor.Revision, heartbeat.Status.Observation = false, nil, 2, 2
+			inventory.messages <- heartbeat // has no line
+			time.Sleep(200 * time.Millisecond)
+			if d := cmp.Diff(want, out.take(t)); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+// fakeStore writes to a fake client, with a new resourceVersion for each write.
+type fakeStore struct {
+	applier.Store // nil: slices are neither deleted nor read
+
+	client  *fake.Clientset
+	version atomic.Int64
+}
+
+func (s *fakeStore) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	slice = slice.DeepCopy()
+	slice.UID, slice.ResourceVersion = "2", strconv.FormatInt(s.version.Add(1), 10)
+	return s.client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{})
+}
+
+func (s *fakeStore) Update(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	slice = slice.DeepCopy()
+	slice.ResourceVersion = strconv.FormatInt(s.version.Add(1), 10)
+	return s.client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice, metav1.UpdateOptions{})
+}
+
+// startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
+func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (subscriber.Conn, error)) *fake.Clientset {
+	t.Helper()
+	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
+	client := fake.NewClientset(newService(labeled("web", "shop")))
+	watched, err := targets.New(targets.Config{
+		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
+		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
+		Defaults:    targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListUnready: true},
+		Sources:     []targets.Source{{Name: defaultSourceName}}, Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := subscriber.New(subscriber.Config{Source: defaultSourceName, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
+	reporter, metrics := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+	config := control.Config{
+		Sources: []control.Source{{Feed: sub, Name: defaultSourceName, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
+		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
+		Board: endpoints.NewStore("epoch"), Told: reporter, Logger: log, Registerer: registry,
+		Applier: func() *applier.Applier {
+			return applier.New(applier.Config{Store: &fakeStore{client: client}, Leading: dryRunLease{}.Leading, Reporter: reporter, Logger: log, Metrics: metrics})
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	g, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{sub.Run, watched.Run, control.New(config).Run} {
+		g.Go(func() error { return run(ctx) })
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+func waitForSlice(t *testing.T, client *fake.Clientset, done func([]discoveryv1.Endpoint) bool) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		all, err := client.DiscoveryV1().EndpointSlices("web").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all.Items) == 1 && done(all.Items[0].Endpoints) {
+			return
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("slices: %+v", all.Items)
+		}
+	}
+}
