@@ -22,7 +22,7 @@ func GrantFrom(ctx context.Context) (Grant, bool) {
 	return g, ok
 }
 
-// The errors that end a live stream. None of them reveals which clients are listed.
+// The errors of calls that are not authorized, or no longer. None reveals which clients are listed.
 var (
 	errDenied             = status.Error(codes.PermissionDenied, "client is not allowed")
 	errPermissionsChanged = status.Error(codes.Unavailable, "client permissions changed; reconnect")

@@ -21,7 +21,7 @@ const (
 	RoleOperator   Role = "operator"
 )
 
-// maxViewLabels is the contract's limit for the labels of a node in a message.
+// maxViewLabels is the maximum number of labels that a node may have in a message of the contract.
 const maxViewLabels = 256
 
 // View is the subset of nodes and labels that a client may see.

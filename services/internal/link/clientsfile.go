@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parseClients parses the list strictly: an unknown key may be a misspelled restriction, and a key
-// without a value an unfinished one. Grants are in the order of the file.
+// parseClients parses the list and returns its grants in the order of the file. It rejects unknown keys,
+// which may be misspelled restrictions, and empty views, which may be unfinished ones.
 func parseClients(text []byte) ([]Grant, error) {
 	var list struct {
 		Clients []struct {

@@ -18,9 +18,9 @@ type clientConnection struct {
 	net.Conn // the TLS connection
 
 	clients     *Clients
-	names       []SAN // from the certificate
-	usage       *clientUsage
-	excess      bool // above the client's limit: all its calls are rejected
+	names       []SAN        // from the certificate
+	usage       *clientUsage // shared by all connections of the client
+	excess      bool // above maxConns: all its calls are rejected
 	streamCount atomic.Int64
 
 	cachedEntry atomic.Pointer[resolvedEntry]

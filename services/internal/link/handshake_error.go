@@ -79,20 +79,20 @@ type explainingCreds struct {
 	id *identity
 }
 
-func (t *explainingCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
+func (c *explainingCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
-		return nil, nil, truncateError(t.id.explainHandshake(err))
+		return nil, nil, truncateError(c.id.explainHandshake(err))
 	}
 	if err := checkALPN(info); err != nil {
 		conn.Close() //nolint:errcheck // the connection is rejected
 		return nil, nil, err
 	}
-	return &explainingConn{conn, t.id}, info, nil
+	return &explainingConn{conn, c.id}, info, nil
 }
 
-func (t *explainingCreds) Clone() credentials.TransportCredentials {
-	return &explainingCreds{t.TransportCredentials.Clone(), t.id}
+func (c *explainingCreds) Clone() credentials.TransportCredentials {
+	return &explainingCreds{c.TransportCredentials.Clone(), c.id}
 }
 
 // explainingConn explains the alert by which a server rejects this client's certificate. With TLS 1.3, a

@@ -16,10 +16,10 @@ import (
 // the same time; each costs about 15 KB.
 const maxHandshakes = 1024
 
-// serverHandshaker is the server's transport credentials with limits. When there are too many unfinished
-// handshakes, it ends one of the source address that has the most of them. Ending the oldest of all was
-// rejected: in a flood of thousands per second, the oldest is that of a distant client, which needs
-// several round trips.
+// serverHandshaker is the server's transport credentials with limits. When too many handshakes are
+// unfinished, it ends the oldest handshake of the source address that has the most. Ending the oldest of
+// all addresses was rejected: in a flood of thousands per second, that is the handshake of a distant
+// client, which needs several round trips.
 type serverHandshaker struct {
 	credentials.TransportCredentials
 

@@ -28,7 +28,7 @@ type identity struct {
 	usage        x509.ExtKeyUsage
 	leaf         atomic.Pointer[tls.Certificate]
 	roots        atomic.Pointer[rootCAs]
-	lastCAExpiry atomic.Int64 // of roots, in Unix time
+	lastCAExpiry atomic.Int64 // Unix time at which the last of roots expires
 
 	certPEM, keyPEM, caPEM []byte // the files' content in use; only accessed by loadLeaf and loadRoots
 }
@@ -71,13 +71,13 @@ func (i *identity) loadLeaf() (bool, error) {
 	}
 	if !slices.Contains(certs[0].ExtKeyUsage, i.usage) {
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf(
-			"extended key usage does not include %q, so no peer accepts the certificate", usageNames[i.usage])}
+			"extended key usage does not include %q, so no peer accepts the certificate; issue it with that usage", usageNames[i.usage])}
 	}
 	if len(certSANs(certs[0])) == 0 {
-		return false, &fileError{"cert", i.files.Cert, errors.New("certificate has no URI or DNS SAN, so no peer can identify it")}
+		return false, &fileError{"cert", i.files.Cert, errors.New("certificate has no URI or DNS SAN, so no peer can identify it; issue it with one")}
 	}
+	// At startup, such a certificate is accepted: there is no better one, and the peers' clocks may differ.
 	if now := time.Now(); i.leaf.Load() != nil && (now.Before(certs[0].NotBefore) || now.After(certs[0].NotAfter)) {
-		// At startup there is no better certificate, and the peers' clocks may differ.
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("certificate is only valid from %s to %s, so no peer accepts it now",
 			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
 	}
@@ -184,6 +184,7 @@ func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Cert
 		MinTLSVersion: tls.VersionTLS13, MaxTLSVersion: tls.VersionTLS13,
 		RequireClientCert: true,
 		VerificationType:  advancedtls.CertVerification,
+		// advancedtls calls this before it verifies the chain, so costly chains are rejected here.
 		RootOptions: advancedtls.RootCertificateOptions{
 			GetRootCertificates: func(c *advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
 				chain, err := parsePeerChain(c.RawCerts)
@@ -209,8 +210,8 @@ func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Cert
 	}
 }
 
-// clientCredentials returns the credentials for dialing the server of the given name. The name replaces
-// host name verification, because addresses differ between clusters.
+// clientCredentials returns the credentials for dialing the server whose certificate has this name. The
+// host name is not verified, because a server's addresses differ between clusters.
 func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentials, error) {
 	o := i.tlsOptions(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
 		if !slices.Contains(certSANs(leaf), server) {

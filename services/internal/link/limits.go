@@ -15,15 +15,16 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// The limits of one client: of all connections whose certificates have one name of the list. They are
-// far above what a correct client needs, and low enough that a client that misbehaves affects only
-// itself. docs/limits.md has the table.
+// The limits of one client. A client is one entry of the list: all connections whose certificates have
+// its name count together. The limits are far above what a correct client needs, and low enough that a
+// client that misbehaves affects only itself. docs/limits.md has the table.
 const (
 	// maxConns is the number of connections of one client. Three writer replicas that reconnect over a bad
 	// network leave a dozen dead connections that are not detected yet.
 	maxConns = 16
 
-	// Connections above maxConns are kept for a few seconds, so that their calls get an error.
+	// A few connections above maxConns are kept for some seconds, so that their calls get an error. They
+	// are called excess connections.
 	maxExcessConns = 8
 	excessLifetime = 10 * time.Second
 
@@ -93,33 +94,33 @@ type rateLimiter struct {
 
 func (l *limitRecorder) callLimiter() *rateLimiter {
 	return &rateLimiter{
-		l, limitCalls, func(a *clientUsage) *rate.Limiter { return a.calls },
+		l, limitCalls, func(u *clientUsage) *rate.Limiter { return u.calls },
 		fmt.Errorf("clients of this name may make %d calls per second in total; wait longer between calls", callRate),
 	}
 }
 
 func (l *limitRecorder) streamStartLimiter() *rateLimiter {
 	return &rateLimiter{
-		l, limitStreamStarts, func(a *clientUsage) *rate.Limiter { return a.streams },
+		l, limitStreamStarts, func(u *clientUsage) *rate.Limiter { return u.streams },
 		fmt.Errorf("clients of this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate),
 	}
 }
 
 // Limit returns an error if the client of a call exceeds its rate.
-func (p *rateLimiter) Limit(ctx context.Context) error {
+func (r *rateLimiter) Limit(ctx context.Context) error {
 	c := connectionFromContext(ctx)
 	if c == nil {
 		return errNoCertificate
 	}
-	if p.bucketOf(c.usage).Allow() {
+	if r.bucketOf(c.usage).Allow() {
 		return nil
 	}
-	p.recordRejection(p.limitName, peerLogFields(ctx)...)
-	return p.rejection
+	r.recordRejection(r.limitName, peerLogFields(ctx)...)
+	return r.rejection
 }
 
-// limitConcurrentStreams rejects streams above the limit of a connection. With HTTP/2's own limit, the
-// client's library would wait without an error, for as long as the other streams live.
+// limitConcurrentStreams rejects streams above maxConnStreams. With HTTP/2's own limit, the client's
+// library would wait without an error until another stream ends.
 func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := connectionFromContext(s.Context())
 	if c == nil {
@@ -133,7 +134,8 @@ func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *
 	return handler(srv, s)
 }
 
-// rejectExcessConnection runs before grpc does anything for a call. It must not block.
+// rejectExcessConnection rejects the calls of an excess connection, before grpc does anything for them. It
+// must not block.
 func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if c := connectionFromContext(ctx); c != nil && c.excess {
 		return ctx, errTooManyConns
@@ -146,5 +148,5 @@ var (
 	errTooManyStreams   = status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", maxConnStreams)
 	errHandshakeTooLong = fmt.Errorf("handshake exceeds %d bytes; present only the certificate and its intermediates", maxHandshakeBytes)
 	errUnlisted         = errors.New("client is not listed")
-	errEvicted          = errors.New("too many unfinished handshakes, most of them from this address")
+	errEvicted          = errors.New("too many unfinished handshakes, most of them from this address; check what connects from there")
 )

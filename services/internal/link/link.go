@@ -26,9 +26,9 @@ const (
 	connAgeGrace = 30 * time.Second // for calls in progress at that age; grpc's default is unlimited
 
 	handshakeTimeout = 10 * time.Second
-	// connectTimeout ends a client's attempt to connect, including TLS. If the peer's host is down, TCP
-	// sends its SYN after 0, 1, 3 and 7 s. A longer attempt would wait up to 4 s for the last of them,
-	// in addition to the delay of rule R14.
+	// connectTimeout ends a client's attempt to connect, including TLS. To a host that is down, TCP sends
+	// a SYN after 0, 1, 3 and 7 s. If the host returns after 3 s, a longer attempt would notice it only at
+	// 7 s; a new attempt after the delay of rule R14 notices it earlier.
 	connectTimeout = 4 * time.Second
 
 	maxMessageBytes   = 4 << 20                  // the contract's bound for messages of a server (R3)
@@ -40,12 +40,12 @@ const (
 	shutdownGrace     = 10 * time.Second         // for calls in progress when the server stops
 
 	// maxConnStreams is the number of concurrent streams of one connection. A subscriber has one or two.
-	// HTTP/2's own limit (maxConnCalls) is higher, so that one stream too many gets an error, not a wait.
+	// A further stream gets an error. At HTTP/2's own limit, maxConnCalls, it would wait without one.
 	maxConnStreams = 8
 
-	// maxConnCalls is the number of concurrent calls of any kind in one connection. A response counts
-	// until its client has read it, so this also bounds the memory for a client that does not read.
-	// Further calls wait at the client.
+	// maxConnCalls is the number of concurrent calls of one connection, streams included. Further calls
+	// wait at the client. A call counts until the client has read its response, so this also bounds the
+	// memory for a client that does not read.
 	maxConnCalls = 2 * maxConnStreams
 
 	// defaultRefreshInterval is how often files are read again. Watching them was rejected: kubelet
@@ -60,7 +60,7 @@ type Files struct {
 	PeerCA string // the CAs that sign the *other* end's certificates
 }
 
-// Config is what either end needs.
+// Config is what NewClient and NewServer have in common.
 type Config struct {
 	Component       string // "inventory" or "writer": metrics are slicefeed_<component>_…
 	Name            string // of the link, for the metrics' label `link`: a source's or listener's name

@@ -40,8 +40,8 @@ func newReloader(cfg *Config) *reloader {
 	return r
 }
 
-func (r *reloader) addReload(what string, load func() (bool, error)) {
-	r.reloads = append(r.reloads, &fileReload{description: what, load: load})
+func (r *reloader) addReload(description string, load func() (bool, error)) {
+	r.reloads = append(r.reloads, &fileReload{description: description, load: load})
 }
 
 func (r *reloader) run(ctx context.Context) error {
@@ -58,21 +58,22 @@ func (r *reloader) run(ctx context.Context) error {
 }
 
 func (r *reloader) reloadAll() {
-	for _, p := range r.reloads {
-		changed, err := p.load()
+	for _, f := range r.reloads {
+		changed, err := f.load()
 		if err == nil {
-			if changed || p.lastError != "" {
-				r.log.Info("file reloaded", "file", p.description, "changed", changed)
+			// Unchanged: after an error, the file has its previous content again.
+			if changed || f.lastError != "" {
+				r.log.Info("file reloaded", "file", f.description, "changed", changed)
 			}
-			p.lastError = ""
+			f.lastError = ""
 			continue
 		}
 		if invalid := (*fileError)(nil); errors.As(err, &invalid) {
 			r.errors.WithLabelValues(invalid.file).Inc()
 		}
-		if p.lastError != err.Error() {
-			r.log.Error("reload failed, keeping previous file", "file", p.description, "error", err)
+		if f.lastError != err.Error() {
+			r.log.Error("reload failed, keeping previous file", "file", f.description, "error", err)
 		}
-		p.lastError = err.Error()
+		f.lastError = err.Error()
 	}
 }

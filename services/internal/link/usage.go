@@ -6,14 +6,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// clientUsage counts what one client consumes: all connections whose certificates have one name of
-// the client list. It outlives changes of the client's grant.
+// clientUsage counts what all connections of one client consume. It outlives changes of the client's
+// grant.
 type clientUsage struct {
 	calls, streams, bytes *rate.Limiter
 
 	mu          sync.Mutex
 	conns       map[*clientConnection]struct{}
-	excessCount int // of conns, those above the limit
+	excessCount int // number of excess connections in conns
 }
 
 func newClientUsage() *clientUsage {
@@ -23,7 +23,7 @@ func newClientUsage() *clientUsage {
 	}
 }
 
-// addConnection reports whether there is room for a connection. A connection above the limit is kept
+// addConnection adds a connection and reports whether there was room for it. An excess connection is kept
 // for a short time, and its calls get RESOURCE_EXHAUSTED: closing it would not show the client why.
 func (u *clientUsage) addConnection(c *clientConnection) bool {
 	u.mu.Lock()
