@@ -68,7 +68,7 @@ func (s *Server) Run(ctx context.Context) error {
 		a, ok := s.Debug.Addr().(*net.TCPAddr)
 		loopback := ok && a.IP.IsLoopback()
 		if ok && !loopback {
-			s.Logger.Warn("debug listener is reachable from other machines", "address", a.String())
+			s.Logger.Warn("debug listener has no authentication and is reachable from other machines", "address", a.String())
 		}
 		// No timeout, because a profile takes as long as requested. channelz needs HTTP/2.
 		g.Go(func() error {
@@ -86,7 +86,7 @@ type httpListener struct {
 	listener net.Listener
 	handler  http.Handler
 	timeout  time.Duration // for receiving a request, and for sending its response; 0: none
-	http2    bool          // without TLS. One connection may then have a hundred unread responses
+	http2    bool          // also HTTP/2 without TLS, which lets one connection leave a hundred responses unread
 }
 
 func (s *Server) serveListener(ctx context.Context, v httpListener) error {

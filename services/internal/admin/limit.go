@@ -10,9 +10,9 @@ import (
 // They do not identify themselves, so only their addresses distinguish them.
 const maxConnsPerListener = 128 // also in docs/limits.md
 
-// limitListener closes a connection to make room for a new one. Letting new connections wait
-// (netutil.LimitListener) was rejected: idle connections would block the kubelet, which would then
-// restart a healthy container.
+// limitListener makes room for a new connection by closing the oldest of the source address that has the
+// most. Letting new connections wait (netutil.LimitListener) was rejected: idle connections would block
+// the kubelet, which would then restart a healthy container.
 type limitListener struct {
 	net.Listener
 

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	maxConcurrentRenders = 2                // concurrent; each uses a CPU for some milliseconds
+	maxConcurrentRenders = 2                // each uses a CPU for some milliseconds
 	maxUnreadScrapes     = 8                // responses that clients are still reading
 	maxScrapeTime        = 10 * time.Second // for a client to read a response
 )
 
-// metricsHandler serves /metrics. It renders a response first, which no client can delay, and then waits
-// until the client has read it. If too many responses wait, it drops one of the address that has the
-// most. promhttp's limit on concurrent requests was rejected: it covers both phases, so four clients that
-// do not read cause 503 for all other scrapes.
+// metricsHandler serves /metrics. It first renders a response, which no client can delay, and then waits
+// until the client has read it. If too many responses are unread, it ends the oldest of the source address
+// that has the most. promhttp's limit on concurrent requests was rejected: it covers both phases, so a few
+// clients that do not read would cause 503 for all other scrapes.
 type metricsHandler struct {
 	next        http.Handler
 	renderSlots chan struct{}

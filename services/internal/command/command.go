@@ -37,7 +37,7 @@ type Component[C any] struct {
 	// error is a configuration error.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
-	// LogSettings returns the settings of the log of serve, which is JSON at level info without it.
+	// LogSettings returns the settings of serve's log. It may be nil: JSON at level info.
 	LogSettings func(cfg *C) logging.Settings
 
 	// Subcommands are additional commands with the configuration of serve.
@@ -62,8 +62,8 @@ type Invocation[C any] struct {
 	Err    io.Writer // for progress and warnings
 }
 
-// StandaloneCommand is a command for people that has its own settings. People run it on their machines with
-// their own credentials. NewStandalone creates one.
+// StandaloneCommand is a command for people with settings of its own, because they run it on their machines
+// with their own credentials. NewStandalone creates one.
 type StandaloneCommand struct {
 	newCommand func(getenv func(string) string) *cobra.Command
 }

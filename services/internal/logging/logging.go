@@ -1,6 +1,5 @@
-// Package logging sets up the one log of a process: structured lines, including those of klog and
-// grpc. It is a package of its own because main needs it before everything else, and the name `log`
-// is taken.
+// Package logging sets up the one log of a process. It guarantees that klog and grpc write their lines to
+// it too. It does not decide what is logged.
 package logging
 
 import (
@@ -22,9 +21,9 @@ func CaptureGlobalLoggers(log *slog.Logger) {
 	grpclog.SetLoggerV2(&grpcLog{log.With("library", "grpc")})
 }
 
-// grpcLog passes the log of grpc on. Its infos and warnings accompany every connection, and the code
-// that made the connection reports failures itself, so they are Debug lines here. Fatal panics
-// instead of ending the process, so that deferred functions run.
+// grpcLog writes grpc's lines to the log. Infos and warnings become Debug lines: grpc writes them for every
+// connection, and the code that opened the connection reports its failures. Fatal panics instead of
+// ending the process, so that deferred functions run.
 type grpcLog struct{ log *slog.Logger }
 
 func formatArgs(args ...any) string { return strings.TrimSpace(fmt.Sprintln(args...)) }

@@ -189,12 +189,12 @@ func readCertificates(file string) ([]*x509.Certificate, error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("%s: certificate %d: %w", file, len(certs)+1, err)
+			return nil, fmt.Errorf("%s: certificate %d: %w; issue it again", file, len(certs)+1, err)
 		}
 		certs = append(certs, c)
 	}
 	if certs == nil {
-		return nil, fmt.Errorf("%s: no PEM certificate found", file)
+		return nil, fmt.Errorf("%s: no PEM certificate found; write the certificate to the file, in PEM form", file)
 	}
 	return certs, nil
 }

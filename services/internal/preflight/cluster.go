@@ -12,10 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Permission is a verb that a credential may use on a resource.
+// Permission is a verb that a credential may use on a resource. Namespace is empty for resources that have
+// none.
 type Permission struct{ Verb, Group, Resource, Namespace, Name string }
 
-// AllNamespaces is the namespace of a Permission in all namespaces.
+// AllNamespaces is the Namespace of a Permission that applies to all namespaces.
 const AllNamespaces = "*"
 
 func (p Permission) String() string {
@@ -78,8 +79,8 @@ const (
 )
 
 // Checks returns the checks of the API server: that it responds, its clock, each needed permission (one
-// line for those that differ only in their namespace), and that the credential has no permission that
-// would make it useful to a thief.
+// line for those that differ only in their namespace), and that the credential has none of the excessive
+// permissions, which would make it useful to a thief.
 func (c Cluster) Checks(needed, excessive []Permission) []Check {
 	all := []Check{
 		{Name: APIServer, Run: c.checkReachable},

@@ -24,7 +24,7 @@ const maxTextBytes = 600
 // Check is one dependency to check.
 type Check struct {
 	Name string
-	// DependsOn are names of earlier checks. This one is skipped if one of them failed or was skipped.
+	// DependsOn are names of earlier checks. If one of them failed or was skipped, this check is skipped.
 	DependsOn []string
 	// Timeout bounds Run; 0: DefaultTimeout.
 	Timeout time.Duration
