@@ -11,8 +11,8 @@ import (
 )
 
 // DefaultBudget is in requests per minute. IONOS does not publish its limits, so the default is
-// generous: a listing of 5,000 servers and a LAN takes 7 requests. One every 5 s, as during
-// confirmations, is 84 per minute, and ten in a row, the maximum, pass without a wait.
+// generous: a listing of 5,000 servers and a LAN takes 7 requests. Confirmations take one listing every
+// 5 s, which is 84 requests per minute; ten of them, the maximum, pass without a wait.
 const DefaultBudget = 120
 
 // budget limits the requests that are sent per minute, whatever causes them. Its token bucket holds half

@@ -19,12 +19,12 @@ type Description struct {
 	LAN        string // name
 	Public     bool   // the LAN is connected to the internet
 
-	// IPv4 and IPv6 are the LAN's prefixes. Zero: none, as IPv4 of a public LAN.
+	// IPv4 and IPv6 are the LAN's prefixes. The zero Prefix: none; a public LAN has none for IPv4.
 	IPv4, IPv6 netip.Prefix
 }
 
-// Clock returns the time of the API's clock, to the second, and that of our clock at the same moment,
-// from the last response with a Date header, even an error response. Zero: there was none.
+// Clock returns the Date header of the last response that had one, even if it was an error response, and
+// the time at which this machine received it. Both are zero if there was none.
 func (c *Client) Clock() (serverTime, readAt time.Time) {
 	clock := c.clock
 	clock.mu.Lock()

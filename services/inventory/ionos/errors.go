@@ -32,8 +32,8 @@ type apiError struct {
 func (e *apiError) Error() string { return e.text }
 func (e *apiError) Unwrap() error { return e.err }
 
-// RetryAfter returns the pause that the API requested, if err is from a response that requested one:
-// 429 always does, other status codes by a Retry-After header.
+// RetryAfter returns the pause that the API requested, if err is from a response that requested one. A
+// response with status 429 always does, others do if they have a Retry-After header.
 func RetryAfter(err error) (time.Duration, bool) {
 	var e *apiError
 	if errors.As(err, &e) && e.hasRetryAfter {

@@ -77,8 +77,8 @@ type datacenter struct {
 }
 
 // New validates the configuration, reports all problems, and returns a client. It sends no request. It
-// rejects IONOS_PINNED_CERT, with which the SDK replaces our transport by one that verifies no
-// certificate chain. All other variables that the SDK reads by itself have no effect.
+// rejects IONOS_PINNED_CERT, because the SDK then replaces this package's transport by one that verifies
+// no certificate chain. All other variables that the SDK reads by itself have no effect.
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	if os.Getenv(ionoscloud.IonosPinnedCertEnvVar) != "" {
@@ -140,8 +140,8 @@ func New(cfg Config) (*Client, error) {
 	if err := m.registerBudget(cfg.Registerer, c.budget); err != nil {
 		return nil, err
 	}
-	// Not by ionoscloud.NewConfiguration, which reads IONOS_LOG_LEVEL: at "trace" the SDK writes the
-	// bearer token to stderr.
+	// ionoscloud.NewConfiguration is not used, because it reads IONOS_LOG_LEVEL: at level trace, the SDK
+	// writes the bearer token to stderr.
 	c.api = ionoscloud.NewAPIClient(&ionoscloud.Configuration{
 		Host:       base.Host,
 		Scheme:     base.Scheme,

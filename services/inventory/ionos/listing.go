@@ -36,8 +36,8 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 				out.Servers = append(out.Servers, s.Server)
 			}
 		}
-		// LANs come after servers: an address is added to its NICs before the LAN declares it as failover.
-		// The declaration of an address that was read above is therefore never missed.
+		// LANs are read after servers. An address is added to NICs first, and then declared as failover by
+		// the LAN: if the LAN was read first, a declaration between the two requests would be missed.
 		for _, lan := range dc.lans {
 			failover, err := c.readFailover(ctx, dc.id, lan)
 			if err != nil {
@@ -53,8 +53,8 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 	return out, nil
 }
 
-// readFailover reads the addresses that a LAN declares as shared. An invalid one is an error: without it,
-// an address of several servers could be taken for the address of one.
+// readFailover reads the failover addresses of a LAN, which several servers share. An invalid one is an
+// error: without it, a shared address could be taken for the address of one server.
 func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
 	lan, err := c.readLAN(ctx, dc, number)
 	if err != nil || lan.IpFailover == nil {

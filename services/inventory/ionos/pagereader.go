@@ -19,7 +19,7 @@ import (
 // Therefore the transport extracts the servers of a page one by one while it is read, and leaves the rest
 // to the SDK.
 
-// Limits of what is held in memory of a response, in bytes.
+// Limits of the parts of a response that are held in memory, in bytes.
 const (
 	maxServerBytes = 256 << 10 // of one server; real ones have about 10 KB
 	maxOtherBytes  = 1 << 20   // of a response that is not a page of servers, and of the rest of a page
@@ -55,15 +55,15 @@ type pageBody struct {
 	rest *bytes.Reader // nil: not read yet
 }
 
-func (s *pageBody) Read(p []byte) (int, error) {
-	if s.rest == nil {
-		rest, err := extractServers(s.ReadCloser, s.sink)
+func (b *pageBody) Read(p []byte) (int, error) {
+	if b.rest == nil {
+		rest, err := extractServers(b.ReadCloser, b.sink)
 		if err != nil {
 			return 0, err
 		}
-		s.rest = bytes.NewReader(rest)
+		b.rest = bytes.NewReader(rest)
 	}
-	return s.rest.Read(p)
+	return b.rest.Read(p)
 }
 
 // extractServers reads a complete page, passes its servers to the sink and returns the rest.
@@ -88,7 +88,7 @@ type pageReader struct {
 	decoder   *json.Decoder
 	sink      serverSink
 	rest      bytes.Buffer
-	itemsRead bool // the items
+	itemsRead bool
 }
 
 func (p *pageReader) readPage() error {
@@ -201,22 +201,24 @@ func (p *pageReader) hasMore() bool {
 }
 
 // limitNext limits how much is read, and thus held, for the next token or value.
-func (p *pageReader) limitNext(bytes int64) {
-	p.input.partLimit, p.input.limit = bytes, p.decoder.InputOffset()+bytes
+func (p *pageReader) limitNext(maxBytes int64) {
+	p.input.partLimit, p.input.limit = maxBytes, p.decoder.InputOffset()+maxBytes
 }
 
-// limitedInput fails when it is read beyond a position.
+// limitedInput returns an error when it is read beyond a position.
 type limitedInput struct {
 	io.Reader
 
-	read, limit, partLimit int64
+	read      int64 // bytes read so far
+	limit     int64 // position up to which may be read
+	partLimit int64 // bytes that the current part may have; for the error
 }
 
-func (w *limitedInput) Read(b []byte) (int, error) {
-	if w.read >= w.limit {
-		return 0, fmt.Errorf("part of the response is longer than %d bytes", w.partLimit)
+func (i *limitedInput) Read(p []byte) (int, error) {
+	if i.read >= i.limit {
+		return 0, fmt.Errorf("part of the response is longer than %d bytes", i.partLimit)
 	}
-	n, err := w.Reader.Read(b[:min(int64(len(b)), w.limit-w.read)])
-	w.read += int64(n)
+	n, err := i.Reader.Read(p[:min(int64(len(p)), i.limit-i.read)])
+	i.read += int64(n)
 	return n, err
 }
