@@ -68,7 +68,7 @@ func identifyByMetadata(ctx context.Context) (Client, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "proxy")[0]
 	if name == "nobody" {
-		return Client{}, status.Error(codes.PermissionDenied, "this client is not allowed")
+		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
 	}
 	return Client{Name: name, Operator: name == "operator"}, nil
 }
