@@ -93,11 +93,11 @@ func TestDeniesHealthToDelistedClients(t *testing.T) {
 func TestClosesConnectionsOfDelistedClients(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
-	account := r.server.clients.findEntry([]SAN{writerURI}).usage
+	usage := r.server.clients.findEntry([]SAN{writerURI}).usage
 	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
 	r.server.reloader.reloadAll()
-	account.closeRevoked() // a timer does this after the grace period
+	usage.closeRevoked() // a timer does this after the grace period
 	readReply(t, writer, true)
 	other.SetReadDeadline(time.Now().Add(time.Millisecond))
 	io.WriteString(other, http2Preface+settingsFrame+pingFrame)

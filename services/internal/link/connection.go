@@ -20,7 +20,7 @@ type clientConnection struct {
 	clients     *Clients
 	names       []SAN        // from the certificate
 	usage       *clientUsage // shared by all connections of the client
-	excess      bool // above maxConns: all its calls are rejected
+	excess      bool         // above maxConns: all its calls are rejected
 	streamCount atomic.Int64
 
 	cachedEntry atomic.Pointer[resolvedEntry]

@@ -124,22 +124,22 @@ func (r *testLink) dialTLS(t *testing.T, pair tls.Certificate) (*tls.Conn, error
 	return conn, err
 }
 
-func (r *testLink) clientCert(t *testing.T, l certSpec) tls.Certificate {
+func (r *testLink) clientCert(t *testing.T, spec certSpec) tls.Certificate {
 	t.Helper()
-	certPEM, keyPEM := r.clientCA.issueCert(t, l)
+	certPEM, keyPEM := r.clientCA.issueCert(t, spec)
 	return must(tls.X509KeyPair(certPEM, keyPEM))(t)
 }
 
 func TestLimitsConnectionsPerClient(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := r.clientCert(t, writerCert)
-	var held []*tls.Conn
+	var conns []*tls.Conn
 	for range maxConns + maxExcessConns {
 		conn, err := r.dialTLS(t, writer)
 		if err != nil {
-			t.Fatalf("after %d connections: %v", len(held), err)
+			t.Fatalf("after %d connections: %v", len(conns), err)
 		}
-		held = append(held, conn)
+		conns = append(conns, conn)
 	}
 	if _, err := r.dialTLS(t, writer); err == nil {
 		t.Errorf("client has more than %d connections", maxConns+maxExcessConns)
@@ -151,7 +151,7 @@ func TestLimitsConnectionsPerClient(t *testing.T) {
 		t.Errorf("another client is rejected: %v", err)
 	}
 
-	for _, conn := range held {
+	for _, conn := range conns {
 		conn.Close()
 	}
 	ctx := testContext(t)
@@ -230,13 +230,13 @@ func TestEndedStreamFreesItsSlot(t *testing.T) {
 func TestChargesBytesToClient(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	conn := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
-	a := r.server.clients.findEntry([]SAN{writerURI}).usage
-	a.bytes.SetLimit(0) // tokens are not refilled
-	before := a.bytes.Tokens()
+	usage := r.server.clients.findEntry([]SAN{writerURI}).usage
+	usage.bytes.SetLimit(0) // tokens are not refilled
+	before := usage.bytes.Tokens()
 	const sent = 64 << 10
 	io.WriteString(conn, http2Preface+settingsFrame+strings.Repeat(http2Frame(frameData+2, 0, 1, "12345"), sent/14)+pingFrame) // priority frames, which need no response
 	readReply(t, conn, false)
-	if charged := before - a.bytes.Tokens(); charged < sent || charged > 2*sent {
+	if charged := before - usage.bytes.Tokens(); charged < sent || charged > 2*sent {
 		t.Errorf("charged %v bytes, want the %d that were sent and TLS overhead", charged, sent)
 	}
 	if left := r.server.clients.findEntry([]SAN{operatorDNS}).usage.bytes.Tokens(); left != byteBurst {

@@ -53,15 +53,15 @@ type certSpec struct {
 	expired bool
 }
 
-func (a *testCA) issueCert(t testing.TB, l certSpec) (certPEM, keyPEM []byte) {
+func (a *testCA) issueCert(t testing.TB, spec certSpec) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := certTemplate("leaf")
-	tmpl.KeyUsage, tmpl.ExtKeyUsage = x509.KeyUsageDigitalSignature, l.usages
-	if l.expired {
+	tmpl.KeyUsage, tmpl.ExtKeyUsage = x509.KeyUsageDigitalSignature, spec.usages
+	if spec.expired {
 		tmpl.NotAfter = time.Now().Add(-time.Minute)
 	}
-	for _, san := range l.sans {
+	for _, san := range spec.sans {
 		if strings.Contains(san, "://") {
 			tmpl.URIs = append(tmpl.URIs, must(url.Parse(san))(t))
 		} else {
@@ -74,19 +74,19 @@ func (a *testCA) issueCert(t testing.TB, l certSpec) (certPEM, keyPEM []byte) {
 }
 
 // writeFiles issues a certificate and writes it, its key and the peers' CA to a new directory.
-func (a *testCA) writeFiles(t testing.TB, l certSpec, peers *testCA) Files {
+func (a *testCA) writeFiles(t testing.TB, spec certSpec, peers *testCA) Files {
 	t.Helper()
 	dir := t.TempDir()
 	f := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
-	a.renewFiles(t, l, f)
+	a.renewFiles(t, spec, f)
 	writeFile(t, f.PeerCA, peers.pem)
 	return f
 }
 
 // renewFiles replaces the certificate in the files.
-func (a *testCA) renewFiles(t testing.TB, l certSpec, f Files) {
+func (a *testCA) renewFiles(t testing.TB, spec certSpec, f Files) {
 	t.Helper()
-	certPEM, keyPEM := a.issueCert(t, l)
+	certPEM, keyPEM := a.issueCert(t, spec)
 	writeFile(t, f.Cert, certPEM)
 	writeFile(t, f.Key, keyPEM)
 }

@@ -133,26 +133,26 @@ type ServeConfig struct {
 
 // Serve serves until ctx is done. Then it stops in this order: health reports NOT_SERVING, live streams
 // end with UNAVAILABLE, and calls in progress finish or are canceled when the grace period ends.
-func (s *Server) Serve(ctx context.Context, v ServeConfig) error {
+func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 	serveErr := make(chan error, 1)
-	go func() { serveErr <- v.Server.Serve(v.Listener) }()
+	go func() { serveErr <- cfg.Server.Serve(cfg.Listener) }()
 	var err error
 	select {
 	case err = <-serveErr:
-		err = fmt.Errorf("serve gRPC on %s: %w", v.Listener.Addr(), err)
+		err = fmt.Errorf("serve gRPC on %s: %w", cfg.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	v.Health.Shutdown()
-	grace := v.GracePeriod
+	cfg.Health.Shutdown()
+	grace := cfg.GracePeriod
 	if grace == 0 {
 		grace = shutdownGrace
 	}
-	forceStop := time.AfterFunc(grace, v.Server.Stop) // starts before OnShutdown, which may wait for calls
-	if v.OnShutdown != nil {
-		v.OnShutdown()
+	forceStop := time.AfterFunc(grace, cfg.Server.Stop) // starts before OnShutdown, which may wait for calls
+	if cfg.OnShutdown != nil {
+		cfg.OnShutdown()
 	}
 	s.EndStreams()
-	v.Server.GracefulStop() // returns when all calls have finished, or Stop has canceled them
+	cfg.Server.GracefulStop() // returns when all calls have finished, or Stop has canceled them
 	forceStop.Stop()
 	if err == nil {
 		<-serveErr //nolint:errcheck // nil after a stop

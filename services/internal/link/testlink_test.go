@@ -32,38 +32,38 @@ type testLog struct {
 	nextLine chan struct{} // closed when the next line is written
 }
 
-func (j *testLog) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.nextLine != nil {
-		close(j.nextLine)
-		j.nextLine = nil
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nextLine != nil {
+		close(l.nextLine)
+		l.nextLine = nil
 	}
-	return j.buf.Write(p)
+	return l.buf.Write(p)
 }
 
-func (j *testLog) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
+func (l *testLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 // waitFor waits until the log contains text: a peer may get its error before the server logs it.
-func (j *testLog) waitFor(t *testing.T, text string) {
+func (l *testLog) waitFor(t *testing.T, text string) {
 	t.Helper()
 	ctx := testContext(t)
 	for {
-		j.mu.Lock()
-		if j.nextLine == nil {
-			j.nextLine = make(chan struct{})
+		l.mu.Lock()
+		if l.nextLine == nil {
+			l.nextLine = make(chan struct{})
 		}
-		all, grown := j.buf.String(), j.nextLine
-		j.mu.Unlock()
+		all, nextLine := l.buf.String(), l.nextLine
+		l.mu.Unlock()
 		if strings.Contains(all, text) {
 			return
 		}
 		select {
-		case <-grown:
+		case <-nextLine:
 		case <-ctx.Done():
 			t.Fatalf("log does not contain %q:\n%s", text, all)
 		}
@@ -91,10 +91,10 @@ clients:
 `
 
 // newTestLink starts a server with a certificate of that spec.
-func newTestLink(t *testing.T, l certSpec, adjust ...func(*ServeConfig)) *testLink {
+func newTestLink(t *testing.T, spec certSpec, adjust ...func(*ServeConfig)) *testLink {
 	t.Helper()
 	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
-	r.writeFiles(t, l)
+	r.writeFiles(t, spec)
 	r.start(t, adjust...)
 	return r
 }
@@ -103,11 +103,11 @@ func newTestLink(t *testing.T, l certSpec, adjust ...func(*ServeConfig)) *testLi
 func (r *testLink) resetOutputs() { r.metrics, r.log = prometheus.NewRegistry(), &testLog{} }
 
 // writeFiles writes the server's files, with a certificate of that spec.
-func (r *testLink) writeFiles(t *testing.T, l certSpec) {
+func (r *testLink) writeFiles(t *testing.T, spec certSpec) {
 	t.Helper()
 	r.resetOutputs()
 	r.listPath = filepath.Join(t.TempDir(), "clients.yaml")
-	r.files = r.serverCA.writeFiles(t, l, r.clientCA)
+	r.files = r.serverCA.writeFiles(t, spec, r.clientCA)
 	writeFile(t, r.listPath, []byte(sampleClients))
 }
 
@@ -144,9 +144,9 @@ func (r *testLink) config(component, name string, f Files) Config {
 }
 
 // dial connects as a client with a certificate of that spec, which expects a server of that name.
-func (r *testLink) dial(t *testing.T, l certSpec, server SAN) *grpc.ClientConn {
+func (r *testLink) dial(t *testing.T, spec certSpec, server SAN) *grpc.ClientConn {
 	t.Helper()
-	return r.dialWith(t, r.clientCA.writeFiles(t, l, r.serverCA), server)
+	return r.dialWith(t, r.clientCA.writeFiles(t, spec, r.serverCA), server)
 }
 
 func (r *testLink) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {

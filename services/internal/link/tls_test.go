@@ -70,9 +70,9 @@ func TestClientRequiresServerUsage(t *testing.T) {
 
 func TestServerVerifiesClientCertificates(t *testing.T) {
 	// issuedBy returns the credentials of a client with a certificate from a CA.
-	issuedBy := func(l certSpec, ca func(*testLink) *testCA, maxVersion uint16) func(*testing.T, *testLink) credentials.TransportCredentials {
+	issuedBy := func(spec certSpec, ca func(*testLink) *testCA, maxVersion uint16) func(*testing.T, *testLink) credentials.TransportCredentials {
 		return func(t *testing.T, r *testLink) credentials.TransportCredentials {
-			certPEM, keyPEM := ca(r).issueCert(t, l)
+			certPEM, keyPEM := ca(r).issueCert(t, spec)
 			return credentials.NewTLS(&tls.Config{
 				InsecureSkipVerify: true, MaxVersion: maxVersion,
 				Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
