@@ -89,17 +89,17 @@ type httpListener struct {
 	http2    bool          // also HTTP/2 without TLS, which lets one connection leave a hundred responses unread
 }
 
-func (s *Server) serveListener(ctx context.Context, v httpListener) error {
-	l := v.listener
+func (s *Server) serveListener(ctx context.Context, cfg httpListener) error {
+	l := cfg.listener
 	srv := &http.Server{
-		Handler:           v.handler,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: v.timeout, WriteTimeout: v.timeout, IdleTimeout: time.Minute,
+		Handler:           cfg.handler,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: cfg.timeout, WriteTimeout: cfg.timeout, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
 		Protocols:      new(http.Protocols),
 	}
 	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetUnencryptedHTTP2(v.http2)
+	srv.Protocols.SetUnencryptedHTTP2(cfg.http2)
 	serveErr := make(chan error, 1)
 	go func() { serveErr <- srv.Serve(newLimitListener(l, maxConnsPerListener)) }()
 	select {

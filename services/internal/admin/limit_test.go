@@ -77,11 +77,11 @@ func TestAdminListenerDropsSlowPeers(t *testing.T) {
 				go func() {
 					done <- s.serveListener(ctx, httpListener{listener: l, handler: checksHandler("livez", nil), timeout: maxRequestTime})
 				}()
-				ours, theirs := net.Pipe()
-				l.conns <- theirs
+				client, server := net.Pipe()
+				l.conns <- server
 				startedAt := time.Now()
-				go io.WriteString(ours, sent) // reading returns its error
-				reply, _ := io.ReadAll(ours)  // until the connection is closed
+				go io.WriteString(client, sent) // reading returns its error
+				reply, _ := io.ReadAll(client)  // until the connection is closed
 				if took := time.Since(startedAt); took > maxRequestTime+time.Minute {
 					t.Errorf("connection closed after %s", took)
 				}

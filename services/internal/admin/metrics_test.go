@@ -41,10 +41,10 @@ func startAdmin(t *testing.T) (dial func(from string) net.Conn, end func()) {
 	}()
 	var all []net.Conn
 	dial = func(from string) net.Conn {
-		ours, theirs := net.Pipe()
-		all = append(all, ours)
-		l.conns <- peerConn{theirs, from}
-		return ours
+		client, server := net.Pipe()
+		all = append(all, client)
+		l.conns <- peerConn{server, from}
+		return client
 	}
 	return dial, func() {
 		for _, conn := range all {

@@ -17,10 +17,10 @@ func TestCapturesKlogAndGRPC(t *testing.T) {
 	CaptureGlobalLoggers(Settings{}.NewLogger(&out))
 	t.Cleanup(func() { slog.SetDefault(before); klog.ClearLogger() })
 
-	slog.Info("ours")
-	klog.ErrorS(nil, "theirs")
+	slog.Info("component")
+	klog.ErrorS(nil, "library")
 	klog.Flush()
-	grpclog.Errorln("theirs", 2)
+	grpclog.Errorln("library", 2)
 	grpclog.Warning("at Debug")
 	grpclog.Info("at Debug")
 
@@ -34,9 +34,9 @@ func TestCapturesKlogAndGRPC(t *testing.T) {
 		got = append(got, l)
 	}
 	want := []line{
-		{"INFO", "ours", "", ""},
-		{"ERROR", "theirs", "client-go", ""},
-		{"ERROR", "grpc", "grpc", "theirs 2"},
+		{"INFO", "component", "", ""},
+		{"ERROR", "library", "client-go", ""},
+		{"ERROR", "grpc", "grpc", "library 2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

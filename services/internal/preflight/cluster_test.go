@@ -16,7 +16,7 @@ import (
 func TestPermissionString(t *testing.T) {
 	for want, p := range map[string]Permission{
 		"list nodes":                         {Verb: "list", Resource: "nodes"},
-		"get leases it in web":               {Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
+		"get leases writer in web":           {Verb: "get", Resource: "leases", Namespace: "web", Name: "writer"},
 		"update services in all namespaces":  {Verb: "update", Resource: "services", Namespace: AllNamespaces},
 		"delete endpointslices in elsewhere": {Verb: "delete", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: "elsewhere"},
 	} {
@@ -34,7 +34,7 @@ func TestGroupsPermissionsByNamespace(t *testing.T) {
 		}
 	}
 	needed = append(needed, Permission{Verb: "get", Resource: "services", Namespace: "web"}, Permission{Verb: "get", Resource: "services", Namespace: "shop"},
-		Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "it"},
+		Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "writer"},
 		Permission{Verb: "list", Resource: "nodes"}, Permission{Verb: "list", Resource: "services", Namespace: AllNamespaces})
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
@@ -58,7 +58,7 @@ func TestGroupsPermissionsByNamespace(t *testing.T) {
 		"list services in 4 namespaces: allowed",
 		"watch services in 4 namespaces: FAIL permission to watch services in web, depot, yard missing; bind the role of deploy/component to the credential",
 		"get services in web, shop: allowed",
-		"get leases it in web: allowed",
+		"get leases writer in web: allowed",
 		"list nodes: allowed",
 		"list services in all namespaces: allowed",
 	}
