@@ -93,7 +93,7 @@ func (b *Bench) Stop() error {
 	return err
 }
 
-// Probes is how many probes ended so: pass, fail or void.
+// Probes is the number of probes by result: pass, fail or inconclusive.
 func (b *Bench) Probes(results ...string) (float64, error) {
 	families, err := b.registry.Gather()
 	if err != nil {

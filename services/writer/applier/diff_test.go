@@ -96,7 +96,7 @@ func TestAWriteIsRememberedWithWhatItChangedAndWhy(t *testing.T) {
 	}
 	want := []string{
 		"delete shop-nodes of web/shop: ok\n- endpoint 10.0.0.2 ready ()\n",
-		"update shop-nodes of web/shop: refused\n- endpoint 10.0.0.2 ready ()\n+ endpoint 10.0.0.3 ready ()\n",
+		"update shop-nodes of web/shop: rejected\n- endpoint 10.0.0.2 ready ()\n+ endpoint 10.0.0.3 ready ()\n",
 		"update shop-nodes of web/shop: ok\n- endpoint 10.0.0.1 ready (feed: absent)\n",
 		"create shop-nodes of web/shop: ok\n+ endpoint 10.0.0.1 ready ()\n+ endpoint 10.0.0.2 ready ()\n",
 	}
