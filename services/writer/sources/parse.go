@@ -72,13 +72,13 @@ func (p *parser) addf(line int, format string, args ...any) {
 	p.problems = append(p.problems, &problem{line: line, text: fmt.Sprintf(format, args...)})
 }
 
-func (p *parser) readDocument(readDocument *yaml.Node) []Source {
+func (p *parser) readDocument(document *yaml.Node) []Source {
 	const want = `want "sources:" and for each a name, an address, a san and cidrs`
-	if len(readDocument.Content) == 0 || isEmptyNode(readDocument.Content[0]) {
+	if len(document.Content) == 0 || isEmptyNode(document.Content[0]) {
 		p.addf(0, "empty: %s", want)
 		return nil
 	}
-	top, ok := p.readMapping(readDocument.Content[0], want, []string{"sources"})
+	top, ok := p.readMapping(document.Content[0], want, []string{"sources"})
 	if !ok {
 		return nil
 	}

@@ -104,9 +104,9 @@ func memberLines(v *Mirror) []string {
 	return all
 }
 
-func checkEqual[T any](t *testing.T, what string, got, checkEqual T) {
+func checkEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if diff := cmp.Diff(checkEqual, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
