@@ -23,7 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// adoptResult is what the command did to a cluster, and said.
+// adoptResult is what the command changed and printed.
 type adoptResult struct {
 	err            error
 	stdout, stderr string
@@ -33,10 +33,10 @@ type adoptResult struct {
 
 func runAdopt(t *testing.T, client *fake.Clientset, cfg Config) adoptResult {
 	t.Helper()
-	var out, said bytes.Buffer
+	var stdout, stderr bytes.Buffer
 	cfg.Class = "default"
-	err := adoptSlice(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Invocation[Config]{Config: &cfg, Out: &out, Err: &said})
-	result := adoptResult{err: err, stdout: out.String(), stderr: said.String()}
+	err := adoptSlice(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Invocation[Config]{Config: &cfg, Out: &stdout, Err: &stderr})
+	result := adoptResult{err: err, stdout: stdout.String(), stderr: stderr.String()}
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchActionImpl); ok {
 			result.patches = append(result.patches, patch)
@@ -91,8 +91,8 @@ func TestDryRunIsSentToAPIServer(t *testing.T) {
 }
 
 func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
-	ours, of, gone := foreignSlice(), shop(), foreignSlice()
-	ours.Labels[discoveryv1.LabelManagedBy] = "slicefeed-default"
+	owned, of, gone := foreignSlice(), shop(), foreignSlice()
+	owned.Labels[discoveryv1.LabelManagedBy] = "slicefeed-default"
 	of.Spec.Selector = map[string]string{"app": "shop"}
 	gone.Name = "another"
 	for name, tc := range map[string]struct {
@@ -100,8 +100,8 @@ func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
 		err     string
 		says    string
 	}{
-		"ours already":           {[]runtime.Object{ours, shop()}, "", "nothing to do"},
-		"refused":                {[]runtime.Object{foreignSlice(), of}, "web/by-hand cannot be adopted: its Service web/shop has a selector", ""},
+		"owned already":          {[]runtime.Object{owned, shop()}, "", "nothing to do"},
+		"rejected":               {[]runtime.Object{foreignSlice(), of}, "web/by-hand cannot be adopted: its Service web/shop has a selector", ""},
 		"no such slice":          {[]runtime.Object{gone, shop()}, "read EndpointSlice web/by-hand: ", ""},
 		"a Service that is gone": {[]runtime.Object{foreignSlice()}, "Service web/shop in its label", ""},
 	} {
@@ -163,16 +163,16 @@ func TestValidatesCommandLineBeforeRequests(t *testing.T) {
 		"a class that cannot be":         {[]string{"web/by-hand", "--class=Blue Moon"}, nil, "CLASS="},
 		"a reserved label":               {[]string{"web/by-hand"}, map[string]string{"TARGET_NAMESPACE": "web", "TARGET_SERVICE_NAME": "shop", "TARGET_MANAGED_BY": "x.k8s.io"}, "Kubernetes' own"},
 		"a label that is none":           {[]string{"web/by-hand"}, map[string]string{"TARGET_NAMESPACE": "web", "TARGET_SERVICE_NAME": "shop", "TARGET_MANAGED_BY": "a/b"}, "TARGET_MANAGED_BY="},
-		"half of a target":               {[]string{"web/by-hand", "--target-service-name=shop"}, nil, "TARGET_NAMESPACE is not set"},
+		"part of a target":               {[]string{"web/by-hand", "--target-service-name=shop"}, nil, "TARGET_NAMESPACE is not set"},
 		"a label of no target":           {[]string{"web/by-hand", "--target-managed-by=x"}, nil, "TARGET_SERVICE_NAME is not set"},
 		"a kubeconfig that is not there": {[]string{"web/by-hand"}, map[string]string{"KUBECONFIG": "/nonexistent"}, "/nonexistent"},
 		"a context that is not there":    {[]string{"web/by-hand", "--kubeconfig=" + empty, "--kube-context=moon"}, nil, "moon"},
-		"files of which none says more":  {[]string{"web/by-hand", "--kube-context=moon"}, map[string]string{"KUBECONFIG": empty + ":/nonexistent"}, "moon"},
+		"files without the context":      {[]string{"web/by-hand", "--kube-context=moon"}, map[string]string{"KUBECONFIG": empty + ":/nonexistent"}, "moon"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			half := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{NewCommand()}}
-			cmd := half.Command(func(name string) string { return tc.env[name] })
+			component := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{NewCommand()}}
+			cmd := component.Command(func(name string) string { return tc.env[name] })
 			cmd.SetArgs(append([]string{"adopt"}, tc.args...))
 			cmd.SetOut(&out)
 			cmd.SetErr(&out)
@@ -201,11 +201,11 @@ func TestFindsClusterLikeKubectl(t *testing.T) {
 	first, second := file("first", "first"), file("second", "")
 	t.Setenv("KUBECONFIG", file("third", "third"))
 	for name, tc := range map[string]struct{ kubeconfig, context, host string }{
-		"by its one file":                  {first, "", "https://first"},
-		"by several":                       {first + ":" + second, "", "https://first"},
-		"by a context of the second":       {first + ":" + second, "second", "https://second"},
-		"by several, of which one is lost": {filepath.Join(dir, "lost") + ":" + first, "", "https://first"},
-		"by the usual rules":               {"", "", "https://third"},
+		"by its one file":            {first, "", "https://first"},
+		"by several":                 {first + ":" + second, "", "https://first"},
+		"by a context of the second": {first + ":" + second, "second", "https://second"},
+		"by several, one missing":    {filepath.Join(dir, "lost") + ":" + first, "", "https://first"},
+		"by the usual rules":         {"", "", "https://third"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Kubeconfig: tc.kubeconfig, Context: tc.context}

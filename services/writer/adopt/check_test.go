@@ -16,7 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// foreignSlice is a slice as a person makes it: conditions and protocol left to their defaults.
+// foreignSlice returns a slice made by hand, with default conditions and protocol.
 func foreignSlice() *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -49,16 +49,16 @@ func TestAcceptsSlices(t *testing.T) {
 		label string
 		warns []string // parts of the warnings, one each
 	}{
-		"made by hand, without the label":           {classed, func(*discoveryv1.EndpointSlice, *corev1.Service) {}, "slicefeed-default", nil},
-		"with an empty label":                       {classed, withManager(""), "slicefeed-default", nil},
-		"somebody's, who may still be there":        {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater". Stop`}},
-		"of the target given by name":               {named, unlabelled, "endpoint-updater", nil},
-		"of that target, under the installation's":  {Installation{Class: "blue", Target: named.Target}, unlabelled, "slicefeed-blue", nil},
-		"of a labelled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
-		"ours already":                              {classed, withManager("slicefeed-default"), "", nil},
-		"the named target's already":                {named, withManager("endpoint-updater"), "", nil},
-		"IPv6":                                      {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeIPv6 }, "slicefeed-default", nil},
-		"headless, which is no shape that is wrong": {classed, func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Spec.ClusterIP = "None" }, "slicefeed-default", nil},
+		"made by hand, without the label":          {classed, func(*discoveryv1.EndpointSlice, *corev1.Service) {}, "slicefeed-default", nil},
+		"with an empty label":                      {classed, withManager(""), "slicefeed-default", nil},
+		"a running controller's":                   {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater". Stop`}},
+		"of the target given by name":              {named, unlabelled, "endpoint-updater", nil},
+		"of that target, under the installation's": {Installation{Class: "blue", Target: named.Target}, unlabelled, "slicefeed-blue", nil},
+		"of a labelled Service beside that target": {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
+		"owned already":                            {classed, withManager("slicefeed-default"), "", nil},
+		"the named target's already":               {named, withManager("endpoint-updater"), "", nil},
+		"IPv6":                                     {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeIPv6 }, "slicefeed-default", nil},
+		"headless":                                 {classed, func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Spec.ClusterIP = "None" }, "slicefeed-default", nil},
 		"applied by kubectl on the client's side": {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
 			s.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}
 			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate}}
@@ -80,7 +80,7 @@ func TestAcceptsSlices(t *testing.T) {
 			before := slice.DeepCopy()
 			got, err := Check(tc.to, slice, service)
 			if err != nil || got.ManagedBy != tc.label || len(got.Warnings) != len(tc.warns) {
-				t.Fatalf("%+v, refused: %v; want %q and %d warnings", got, err, tc.label, len(tc.warns))
+				t.Fatalf("%+v, rejected: %v; want %q and %d warnings", got, err, tc.label, len(tc.warns))
 			}
 			for n, part := range tc.warns {
 				if !strings.Contains(got.Warnings[n], part) {
@@ -112,7 +112,7 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 		}, "Use ClusterIP"},
 		"of a Service that is going": {func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "being deleted"},
 		"going itself":               {func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, "being deleted"},
-		"of a Service that nobody manages": {
+		"of an unmanaged Service": {
 			func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil },
 			"kubectl -n web annotate service shop slicefeed.dev/paused=true && kubectl -n web label service shop slicefeed.dev/class=default",
 		},
@@ -126,19 +126,19 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 			tc.alter(slice, service)
 			got, err := Check(Installation{Class: "default"}, slice, service)
 			if err == nil || !strings.Contains(err.Error(), tc.advice) {
-				t.Errorf("%+v, refused: %v; want %q", got, err, tc.advice)
+				t.Errorf("%+v, rejected: %v; want %q", got, err, tc.advice)
 			}
 		})
 	}
 	t.Run("of a Service that is not there", func(t *testing.T) {
 		_, err := Check(Installation{Class: "default"}, foreignSlice(), nil)
 		if err == nil || !strings.Contains(err.Error(), "Service web/shop in its label") {
-			t.Errorf("refused: %v", err)
+			t.Errorf("rejected: %v", err)
 		}
 	})
 }
 
-// What is adopted is the planner's from then on: in place, and not a byte of it written anew.
+// The planner maintains an adopted slice in place, without changing its endpoints or ports.
 func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slice, service := foreignSlice(), shop()
@@ -163,7 +163,7 @@ func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 		}
 		slice.Labels[discoveryv1.LabelManagedBy] = verdict.ManagedBy
 		if again, err := Check(to, slice, service); err != nil || again.ManagedBy != "" {
-			t.Errorf("judged again: %+v, %v", again, err)
+			t.Errorf("checked again: %+v, %v", again, err)
 		}
 		desired := planner.Desired{
 			Namespace: "web", Service: "shop", ManagedBy: to.managedByFor(types.NamespacedName{Namespace: "web", Name: "shop"}),

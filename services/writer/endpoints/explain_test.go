@@ -17,8 +17,8 @@ func TestR4FingerprintIsStableAcrossProcesses(t *testing.T) {
 		Key: "web/a/http/10.0.0.1", Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 30080, "h2c"},
 		Backends: []Backend{{addr("10.0.0.1"), ready, "default", "z"}},
 	}
-	// A golden value: writers of two versions that differ here make every client read its
-	// whole set again when it changes between them.
+	// A golden value: if two versions of the writer differ here, every client reads its complete set
+	// again after an upgrade.
 	f := e.withFingerprint().Fingerprint
 	want(t, "fingerprint", hex.EncodeToString(f[:]), "86317503ebecaf0ac227553add42bbd8")
 }
@@ -58,25 +58,25 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 	}
 }
 
-// Each case is one address of a target with one source, that is heard, alive and lists it as
-// ready unless the case says otherwise.
+// Each case is one address of a target. Its source is synced and connected and lists the address as
+// ready, unless the case changes that.
 func TestExplainsAddressWithAdvice(t *testing.T) {
 	address := addr("10.0.0.1")
 	type world struct {
-		target Target
-		source *verdict.Source
-		judged *verdict.Endpoint
-		probe  verdict.Probe
+		target  Target
+		source  *verdict.Source
+		decided *verdict.Endpoint
+		probe   verdict.Probe
 	}
 	guard := func(rule verdict.Rule) func(*world) {
 		return func(w *world) {
-			w.judged.Rule, w.judged.Verdict = rule, verdict.Hold
+			w.decided.Rule, w.decided.Verdict = rule, verdict.Hold
 			w.target.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "another", Message: "Not this."}, {Rule: rule, Source: "default", Held: 1, Message: "See here."}}
 		}
 	}
 	outBy := func(v verdict.Verdict, then func(*world)) func(*world) {
 		return func(w *world) {
-			w.judged.Verdict, w.judged.Conditions = v, out
+			w.decided.Verdict, w.decided.Conditions = v, out
 			then(w)
 		}
 	}
@@ -90,16 +90,16 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 		{"all is well", func(*world) {}, "Listed as ready by source and probe.", ""},
 		{"a guard", guard(verdict.RuleShrink), "Guard shrink holds a change: still listed as ready.", "See here."},
 		{"the floor", guard(verdict.RuleFloor), "because no other endpoint would be ready", "See here."},
-		{"the fence", func(w *world) {
+		{"the allowlist", func(w *world) {
 			guard(verdict.RuleFence)(w)
-			w.judged.Listed, w.judged.Verdict = false, verdict.Gone
+			w.decided.Listed, w.decided.Verdict = false, verdict.Gone
 		}, "Not allowed by the allowlist: not listed.", "See here."},
 		{"the probe fails", outBy(verdict.Out, func(w *world) {
 			w.probe = verdict.Probe{Health: verdict.Failing, Detail: "connection refused"}
 		}), "Listed as not ready", "The probe fails: connection refused."},
-		{"not judged yet", func(w *world) {
+		{"pending", func(w *world) {
 			w.probe = verdict.Probe{}
-			w.judged.Verdict, w.judged.Listed = verdict.Hold, false
+			w.decided.Verdict, w.decided.Listed = verdict.Hold, false
 		}, "Not listed yet", "The probe status is pending."},
 		{"the source is silent", outBy(verdict.Hold, func(w *world) {
 			w.source.Alive = false
@@ -108,28 +108,28 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 		{"not ready", outBy(verdict.Out, member(verdict.NotReady)), "Listed as not ready", "slicefeed-inventory explain worker-1"},
 		{"draining", func(w *world) {
 			member(verdict.Draining)(w)
-			w.judged.Verdict, w.judged.Conditions = verdict.Drain, draining
+			w.decided.Verdict, w.decided.Conditions = verdict.Drain, draining
 		}, "Listed as draining", "Node worker-1 is draining"},
 		{"a state of a newer inventory", outBy(verdict.Hold, member(verdict.Unknown)), "Unchanged", "Update the writer"},
-		{"nobody speaks of it", func(w *world) {
+		{"no source lists it", func(w *world) {
 			w.source.Members, w.target.Decision.Endpoints = nil, nil
 		}, "No source and no slice lists this address", "slicefeed-inventory explain NODE"},
-		{"nobody but a source that was not heard", func(w *world) {
+		{"a source that has not synced", func(w *world) {
 			w.source.Heard, w.target.Decision.Endpoints = false, nil
 		}, "No source and no slice lists this address", "Source default has not synced"},
 		{"paused", func(w *world) { w.target.State = Paused }, "Service is paused; nothing is written. Its slices do not list the address.", "slicefeed.dev/paused"},
-		{"refused", func(w *world) {
+		{"rejected", func(w *world) {
 			w.target.State, w.target.Reason, w.target.Message = Rejected, "ServiceHasSelector", "Remove it."
 		}, "Service is rejected (ServiceHasSelector); nothing is written. Its slices do not list the address.", "Remove it."},
-		{"refused, and its endpoints follow their probes", func(w *world) {
+		{"rejected, and its endpoints follow their probes", func(w *world) {
 			w.target.State, w.target.Reason, w.target.Message, w.target.FollowsProbes = Rejected, "ServiceHasSelector", "Remove it.", true
 		}, "Service is rejected (ServiceHasSelector); no endpoints are added, and failing ones still become not ready. Its slices do not list the address.", "Remove it."},
 		{"a standby", func(w *world) { w.target.Leading = false }, "This writer is a standby", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := world{target: managed("a", ready, "10.0.0.1"), probe: verdict.Probe{Health: verdict.Passing}}
-			w.judged = &w.target.Decision.Endpoints[0]
-			w.judged.Verdict, w.judged.Rule = verdict.Serve, verdict.RuleTable
+			w.decided = &w.target.Decision.Endpoints[0]
+			w.decided.Verdict, w.decided.Rule = verdict.Serve, verdict.RuleTable
 			sources := []verdict.Source{{
 				Name: "default", Heard: true, Alive: true,
 				Members: []verdict.Member{{Address: address, Name: "worker-1", State: verdict.Ready, Since: time.Unix(1, 0)}},
@@ -140,7 +140,7 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			w.target.Input = verdict.Input{
 				Sources: sources, Limits: verdict.Limits{Probing: true}, Probes: map[netip.Addr]verdict.Probe{address: w.probe},
 			}
-			b := NewStore("life")
+			b := NewStore("instance")
 			b.Put(w.target)
 			e, known := b.Explain(ServiceName{"web", "a"}, address)
 			if !known || !strings.Contains(e.Conclusion, c.says) || !strings.Contains(e.Advice, c.advice) || (c.advice == "") != (e.Advice == "") {
@@ -148,7 +148,7 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			}
 		})
 	}
-	if _, known := NewStore("life").Explain(ServiceName{"web", "a"}, address); known {
+	if _, known := NewStore("instance").Explain(ServiceName{"web", "a"}, address); known {
 		t.Error("a Service that is no target is explained")
 	}
 }

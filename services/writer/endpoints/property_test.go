@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// drawTarget is any target of a few names, ports and addresses.
+// drawTarget draws a target from a few names, ports and addresses.
 func drawTarget(t *rapid.T) Target {
 	target := Target{Namespace: "web", Service: fmt.Sprintf("s%d", rapid.IntRange(0, 2).Draw(t, "service")), ManagedBy: "slicefeed-default"}
 	target.State = State(rapid.IntRange(1, 3).Draw(t, "state"))
@@ -39,11 +39,11 @@ func drawTarget(t *rapid.T) Target {
 	return target
 }
 
-// Whatever is put in whatever order, any reader from anywhere ends with what a board would tell
-// that was only ever given what is true now.
+// After any sequence of puts, a reader from any position has the same set as a reader of a store that
+// only received the last state.
 func TestR10EveryReaderConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newStore("life", 16)
+		b := newStore("instance", 16)
 		b.MarkSynced()
 		truth := map[string]Target{}
 		type reader struct {

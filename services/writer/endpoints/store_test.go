@@ -33,7 +33,7 @@ func endpoint(address netip.Addr, c verdict.Conditions) discoveryv1.Endpoint {
 	}
 }
 
-// slice is one of ours, of a target.
+// slice returns an owned slice of a target.
 func slice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Service + "-slicefeed", Labels: map[string]string{
@@ -43,7 +43,7 @@ func slice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.
 	}
 }
 
-// managed is a target with an endpoint for each address.
+// managed returns a target with an endpoint for each address.
 func managed(service string, c verdict.Conditions, addresses ...string) Target {
 	t := Target{Namespace: "web", Service: service, State: Managed, Leading: true, Ports: []discoveryv1.EndpointPort{port("http", 30080)}}
 	for _, a := range addresses {
@@ -67,13 +67,13 @@ func keys(u Update) (all []string) {
 }
 
 func newSyncedStore() *Store {
-	b := NewStore("life")
+	b := NewStore("instance")
 	b.MarkSynced()
 	return b
 }
 
 func TestR8PublishesOnlyStatusBeforeInitialSync(t *testing.T) {
-	b := NewStore("life")
+	b := NewStore("instance")
 	b.Put(managed("a", ready, "10.0.0.1"))
 	if u := b.Since(nil, nil, false); u.Status.Synced || !u.Empty() || !u.Status.Leading {
 		t.Errorf("before: %+v", u)
@@ -102,7 +102,7 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	want(t, "a port without addresses", keys(b.Since(nil, nil, true)), []string{"web/a", "web/a/http"})
 	b.Remove("web", "a")
 	want(t, "after its removal", keys(b.Since(nil, nil, true)), nil)
-	b.Remove("web", "nobody")
+	b.Remove("web", "unknown")
 }
 
 func TestPublishesOnlyChanges(t *testing.T) {
@@ -180,21 +180,21 @@ func TestWakesReadersOnChange(t *testing.T) {
 		wakes bool
 	}{
 		{"nothing", func(*Target) {}, false},
-		{"a reason that only people are told", func(t *Target) { t.Decision.Endpoints[0].Reason = "another" }, false},
+		{"a reason, which is not published", func(t *Target) { t.Decision.Endpoints[0].Reason = "another" }, false},
 		{"conditions", func(t *Target) { t.Decision.Endpoints[0].Conditions = out }, true},
 		{"a zone", func(t *Target) { t.Decision.Endpoints[0].Zone = "z" }, true},
 		{"a port", func(t *Target) { t.Ports = []discoveryv1.EndpointPort{port("http", 30081)} }, true},
 		{"a guard", func(t *Target) { t.Decision.Guards = []verdict.Guard{{Held: 1}} }, true},
 		{"the Lease", func(t *Target) { t.Leading = false }, true},
 		{"a source that is silent", func(t *Target) { t.Sources = source(false, subscriber.Synced, "") }, true},
-		{"a source that doubts itself", func(t *Target) { t.Sources = source(true, subscriber.Degraded, "503") }, true},
+		{"a degraded source", func(t *Target) { t.Sources = source(true, subscriber.Degraded, "503") }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSyncedStore()
 			target := managed("a", ready, "10.0.0.1")
 			target.Sources = source(true, subscriber.Synced, "")
 			b.Put(target)
-			b.Since(nil, nil, true) // nobody is woken who has never asked
+			b.Since(nil, nil, true) // creates the set
 			changed := b.Changed()
 			again := managed("a", ready, "10.0.0.1")
 			again.Sources = target.Sources

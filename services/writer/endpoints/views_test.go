@@ -10,7 +10,7 @@ import (
 )
 
 func TestViewsCompareDesiredWithCurrent(t *testing.T) {
-	right := func(w *viewCase) {
+	inSync := func(w *viewCase) {
 		w.target.Input.Held = []verdict.Held{{Address: addr("10.0.0.1"), Conditions: ready}, {Address: addr("10.0.0.2"), Conditions: ready, Source: "default"}}
 	}
 	listed := func(number int32, endpoints ...discoveryv1.Endpoint) func(*viewCase) {
@@ -38,12 +38,12 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		{"the same ports", listed(30080, one), nil, false, false},
 		{"other ports, of a slice without endpoints", listed(1), nil, false, false},
 		{"other ports, of a slice that is another's", func(w *viewCase) { listed(1, one)(w); w.target.ManagedBy = "another" }, nil, false, false},
-		{"the fence forbids to write", func(w *viewCase) { w.target.Decision.Write = false }, nil, false, true},
+		{"a guard blocks writes", func(w *viewCase) { w.target.Decision.Write = false }, nil, false, true},
 		{"paused, and by hand one is drained", func(w *viewCase) {
 			w.target.State = Paused
 			listed(1, endpoint(addr("10.0.0.1"), draining), endpoint(addr("10.0.0.2"), ready))(w)
 		}, []string{"10.0.0.1"}, false, false},
-		{"refused", func(w *viewCase) {
+		{"rejected", func(w *viewCase) {
 			w.target.State, w.target.Decision, w.target.Input = Rejected, verdict.Decision{}, verdict.Input{}
 			listed(1, one)(w)
 		}, []string{"10.0.0.1"}, false, false},
@@ -51,7 +51,7 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := viewCase{target: managed("a", ready, "10.0.0.1", "10.0.0.2")}
 			w.target.Decision.Write = true
-			right(&w)
+			inSync(&w)
 			c.alter(&w)
 			b := newSyncedStore()
 			b.Put(w.target)
@@ -94,8 +94,8 @@ func TestViewMatchesStoreAndIsImmutable(t *testing.T) {
 				if n > 0 && v.Addresses[n-1].Address.Compare(e.Address) >= 0 {
 					t.Errorf("%s is not after %s", e.Address, v.Addresses[n-1].Address)
 				}
-				board, _ := b.Explain(ServiceName{v.Namespace, v.Service}, e.Address)
-				want(t, "explanation", v.Explain(e.Address), board)
+				store, _ := b.Explain(ServiceName{v.Namespace, v.Service}, e.Address)
+				want(t, "explanation", v.Explain(e.Address), store)
 			}
 			b.Remove(v.Namespace, v.Service)
 			if n := v.Ready + v.Draining + v.NotReady; len(v.Addresses) < n {

@@ -9,7 +9,7 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 )
 
-// heapInUse is the memory of objects and stacks in use, after a collection.
+// heapInUse returns the memory of objects and stacks in use, after a collection.
 func heapInUse() float64 {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
@@ -17,15 +17,15 @@ func heapInUse() float64 {
 	return float64(m.HeapAlloc + m.StackInuse)
 }
 
-// What a stream of all endpoints costs does not depend on how many there are. Both ends of it are in this
-// process, so the writer's part is less; the connection comes on top. docs/limits.md has the bound.
+// The memory of a stream does not depend on the number of endpoints. Both ends are in this process, so
+// the writer's part is smaller; the connection is extra. docs/limits.md has the limit.
 func TestMemoryPerClient(t *testing.T) {
 	const askers = 30
 	serve(t, func(r *testServer) {
 		for i := range 200 {
-			r.board.Put(managed(fmt.Sprint("service-", i), 5))
+			r.store.Put(managed(fmt.Sprint("service-", i), 5))
 		}
-		r.board.MarkSynced()
+		r.store.MarkSynced()
 		come := func(i int) {
 			s, err := r.client.WatchEndpoints(withClientName(r.t.Context(), fmt.Sprint("asker-", i)), &writerv1.WatchEndpointsRequest{})
 			for synced := false; !synced; {

@@ -20,7 +20,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := endpoints.NewStore("life")
+	store := endpoints.NewStore("instance")
 	defaults := New(Config{Store: store, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), store)}).streams
 	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
 	for title, number := range map[string]string{
@@ -36,7 +36,8 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	}
 }
 
-// A group is never cut, so the largest has to fit: one that did not would end each stream again.
+// A group is never split, so the largest one has to fit into a message: otherwise it would end every
+// stream.
 func TestLargestGroupFitsIntoMessage(t *testing.T) {
 	long := strings.Repeat("n", writerv1.MaxNameLength)
 	e := &endpoints.Entry{

@@ -16,7 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// ownedSlice is a slice of ours of the Service web/a.
+// ownedSlice returns an owned slice of the Service web/a.
 func ownedSlice(n int) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a-slicefeed", Labels: map[string]string{
@@ -31,7 +31,7 @@ func ownedSlice(n int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// decidedTarget is a target of which the first address is held back by a guard, and the second not
+// decidedTarget returns a target whose first address is held by a guard, and whose second one is not
 // probed yet.
 func decidedTarget() endpoints.Target {
 	now := time.Now()
@@ -53,10 +53,10 @@ func decidedTarget() endpoints.Target {
 	}
 	t.Decision.Wake = now.Add(30 * time.Second)
 	t.Decision.Endpoints = []verdict.Endpoint{
-		{Address: address(0), Source: "default", Verdict: verdict.Hold, Conditions: ready, Listed: true, Rule: verdict.RuleShrink, Reason: "both words"},
-		{Address: address(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "both words"},
+		{Address: address(0), Source: "default", Verdict: verdict.Hold, Conditions: ready, Listed: true, Rule: verdict.RuleShrink, Reason: "report and probe"},
+		{Address: address(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "report and probe"},
 	}
-	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 1, Message: "Wait, or look."}}
+	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 1, Message: "Wait."}}
 	t.Sources = []subscriber.Snapshot{{Source: "default", EverSynced: true, SyncedInStream: true, Membership: subscriber.PartStatus{State: subscriber.Synced}}}
 	return t
 }
@@ -74,9 +74,9 @@ func TestListsGuardsToOperatorsOnly(t *testing.T) {
 		_, err = list("proxy", &writerv1.ServiceSelector{})
 		want(t, "an empty selector", status.Code(err), codes.InvalidArgument)
 
-		r.board.Put(decidedTarget())
-		r.board.Put(managed("b", 2))
-		r.board.MarkSynced()
+		r.store.Put(decidedTarget())
+		r.store.Put(managed("b", 2))
+		r.store.MarkSynced()
 		l, err := list("proxy")
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestListsGuardsToOperatorsOnly(t *testing.T) {
 		for _, target := range l.GetTargets() {
 			names = append(names, target.GetNamespace()+"/"+target.GetService())
 			if len(target.GetGuards())+len(target.GetSources()) > 0 || target.GetNextDecisionIn() != nil {
-				t.Errorf("a subscriber is told %v", target)
+				t.Errorf("a subscriber gets %v", target)
 			}
 		}
 		want(t, "targets", names, []string{"web/a", "web/b"})
@@ -98,7 +98,7 @@ func TestListsGuardsToOperatorsOnly(t *testing.T) {
 			t.Fatal(l, err)
 		}
 		a := l.GetTargets()[0]
-		want(t, "guard", a.GetGuards()[0].GetRule()+": "+a.GetGuards()[0].GetMessage(), "shrink: Wait, or look.")
+		want(t, "guard", a.GetGuards()[0].GetRule()+": "+a.GetGuards()[0].GetMessage(), "shrink: Wait.")
 		want(t, "decides in", a.GetNextDecisionIn().AsDuration(), 30*time.Second)
 		want(t, "sources", a.GetSources(), []string{"default"})
 	})
@@ -109,7 +109,7 @@ func TestExplainsToOperatorsOnly(t *testing.T) {
 		explain := func(name, service, address string) (*writerv1.ExplainEndpointResponse, error) {
 			return r.client.ExplainEndpoint(withClientName(r.t.Context(), name), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address})
 		}
-		r.board.Put(decidedTarget())
+		r.store.Put(decidedTarget())
 		for what, c := range map[string]struct {
 			name, service, address string
 			code                   codes.Code
@@ -136,10 +136,10 @@ func TestExplainsToOperatorsOnly(t *testing.T) {
 		want(t, "probe", []string{p.GetHealth(), p.GetDetail(), p.GetAge().AsDuration().String(), p.GetPassedAge().AsDuration().String()}, []string{"failing", "connection refused", "10s", "12s"})
 		want(t, "verdict", e.GetVerdict(), writerv1.Verdict_VERDICT_HOLD)
 		want(t, "rule", e.GetRule(), "shrink")
-		want(t, "guard", e.GetGuard().GetMessage(), "Wait, or look.")
+		want(t, "guard", e.GetGuard().GetMessage(), "Wait.")
 		want(t, "until", e.GetNextDecisionIn().AsDuration(), 30*time.Second)
 		want(t, "held and listed", []bool{e.GetCurrent().GetReady(), e.GetDesired().GetReady()}, []bool{true, true})
-		want(t, "advice", e.GetAdvice(), "Wait, or look.")
+		want(t, "advice", e.GetAdvice(), "Wait.")
 
 		e, err = explain("operator", "a", "10.0.0.1")
 		want(t, "error", err, nil)
@@ -150,17 +150,17 @@ func TestExplainsToOperatorsOnly(t *testing.T) {
 }
 
 func TestR12StatesAndVerdictsHaveWireNumbers(t *testing.T) {
-	for ours, wire := range map[endpoints.State]writerv1.TargetState{
+	for state, wire := range map[endpoints.State]writerv1.TargetState{
 		endpoints.Managed: writerv1.TargetState_TARGET_STATE_MANAGED, endpoints.Paused: writerv1.TargetState_TARGET_STATE_PAUSED,
 		endpoints.Rejected: writerv1.TargetState_TARGET_STATE_REJECTED,
 	} {
-		want(t, wire.String(), writerv1.TargetState(ours), wire)
+		want(t, wire.String(), writerv1.TargetState(state), wire)
 	}
-	for ours, wire := range map[verdict.Verdict]writerv1.Verdict{
+	for state, wire := range map[verdict.Verdict]writerv1.Verdict{
 		0: writerv1.Verdict_VERDICT_UNSPECIFIED, verdict.Serve: writerv1.Verdict_VERDICT_SERVE, verdict.Drain: writerv1.Verdict_VERDICT_DRAIN,
 		verdict.Out: writerv1.Verdict_VERDICT_UNREADY, verdict.Gone: writerv1.Verdict_VERDICT_REMOVE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
 	} {
-		want(t, wire.String(), writerv1.Verdict(ours), wire)
+		want(t, wire.String(), writerv1.Verdict(state), wire)
 	}
 	want(t, "backends of a group", endpoints.MaxBackends, writerv1.MaxBackends)
 }

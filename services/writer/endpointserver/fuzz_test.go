@@ -12,7 +12,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-// Whatever a client sends, it is refused or answered with what leads it to a whole set.
+// Every request is rejected, or answered with a complete set.
 func FuzzWatchEndpointsRequest(f *testing.F) {
 	seed := func(r *writerv1.WatchEndpointsRequest) {
 		text, err := proto.Marshal(r)
@@ -21,7 +21,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	store := endpoints.NewStore("life")
+	store := endpoints.NewStore("instance")
 	store.Put(managed("a", 3))
 	store.Put(managed("b", 2))
 	store.MarkSynced()
@@ -65,13 +65,13 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 	})
 }
 
-// Whatever is asked about, it is refused or explained.
+// Every request is rejected, or answered with an explanation.
 func FuzzExplainEndpointRequest(f *testing.F) {
 	for _, address := range []string{"10.0.0.0", "::ffff:10.0.0.1", "fe80::1%eth0", "", "10.0.0.0.0", "worker-1"} {
 		f.Add("web", "a", address)
 	}
 	f.Add("", "a/b", "::")
-	store := endpoints.NewStore("life")
+	store := endpoints.NewStore("instance")
 	store.Put(decidedTarget())
 	f.Fuzz(func(t *testing.T, namespace, service, address string) {
 		req := &writerv1.ExplainEndpointRequest{Namespace: namespace, Service: service, Address: address}

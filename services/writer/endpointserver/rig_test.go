@@ -41,7 +41,7 @@ func address(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// managed is a target of the namespace web with so many endpoints, all of them ready.
+// managed returns a target of namespace web with n ready endpoints.
 func managed(service string, n int) endpoints.Target {
 	t := endpoints.Target{
 		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
@@ -53,17 +53,17 @@ func managed(service string, n int) endpoints.Target {
 	return t
 }
 
-// testServer is the service in a bubble of its own time.
+// testServer is the service in a synctest bubble.
 type testServer struct {
 	t       *testing.T
-	board   *endpoints.Store
+	store   *endpoints.Store
 	server  *Server
 	health  *health.Server
 	metrics *stream.Metrics
 	client  writerv1.WriterServiceClient
 }
 
-// identifyByMetadata takes the client's name from the metadata; one called nobody is unknown.
+// identifyByMetadata takes the client's name from the metadata; a client named "nobody" is unknown.
 func identifyByMetadata(ctx context.Context) (Client, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "proxy")[0]
@@ -79,9 +79,9 @@ func withClientName(ctx context.Context, name string) context.Context {
 
 func serve(t *testing.T, test func(r *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &testServer{t: t, board: endpoints.NewStore("life"), health: health.NewServer()}
-		r.metrics = NewMetrics(prometheus.NewRegistry(), r.board)
-		r.server = New(Config{Store: r.board, Identify: identifyByMetadata, Health: r.health, Metrics: r.metrics, Streams: 4})
+		r := &testServer{t: t, store: endpoints.NewStore("instance"), health: health.NewServer()}
+		r.metrics = NewMetrics(prometheus.NewRegistry(), r.store)
+		r.server = New(Config{Store: r.store, Identify: identifyByMetadata, Health: r.health, Metrics: r.metrics, Streams: 4})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
 		writerv1.RegisterWriterServiceServer(srv, r.server)
@@ -108,8 +108,8 @@ func serve(t *testing.T, test func(r *testServer)) {
 	})
 }
 
-// testClient is a strict one: it folds messages as the contract says, and fails at anything
-// that rule R13 rules out.
+// testClient is a strict client: it applies messages as the contract requires, and fails on violations
+// of rule R13.
 type testClient struct {
 	t        *testing.T
 	stream   grpc.ServerStreamingClient[writerv1.WatchEndpointsResponse]
@@ -131,7 +131,7 @@ func (r *testServer) watch(req *writerv1.WatchEndpointsRequest, name string) *te
 	return &testClient{t: r.t, stream: s, leave: cancel, set: map[string]*writerv1.Entry{}}
 }
 
-// resume watches with what an earlier client holds.
+// resume subscribes with the state of an earlier client.
 func (r *testServer) resume(c *testClient, req *writerv1.WatchEndpointsRequest) *testClient {
 	req.Cursor, req.Digest = c.cursor, c.digest
 	next := r.watch(req, "proxy")
@@ -182,7 +182,7 @@ func (c *testClient) next() *writerv1.WatchEndpointsResponse {
 		}
 	}
 	if !slices.Equal(sum[:], m.GetDigest()) || len(c.staged) != int(m.GetCount()) {
-		c.t.Fatalf("%d entries and digest %x, told are %d and %x", len(c.staged), sum, m.GetCount(), m.GetDigest())
+		c.t.Fatalf("%d entries and digest %x, the message has %d and %x", len(c.staged), sum, m.GetCount(), m.GetDigest())
 	}
 	if c.cursor.GetEpoch() == m.GetCursor().GetEpoch() && c.cursor.GetRevision() > m.GetCursor().GetRevision() {
 		c.t.Fatalf("revision from %d to %d", c.cursor.GetRevision(), m.GetCursor().GetRevision())
@@ -191,7 +191,7 @@ func (c *testClient) next() *writerv1.WatchEndpointsResponse {
 	return m
 }
 
-// findViolation says what rule R13 rules out about an entry.
+// findViolation returns what rule R13 forbids about an entry.
 func findViolation(e *writerv1.Entry) string {
 	port := func(p *writerv1.Port) bool { return p.GetNumber() >= 1 && p.GetNumber() <= 65535 }
 	backend := func(b *writerv1.Backend) bool {

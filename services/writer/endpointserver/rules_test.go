@@ -25,8 +25,8 @@ func oneService(service string) *writerv1.WatchEndpointsRequest {
 
 func TestR1To4SnapshotArrivesInChunks(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 1201))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 1201))
+		r.store.MarkSynced()
 		c := r.watch(allServices(), "proxy")
 		m := c.next()
 		want(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
@@ -38,7 +38,7 @@ func TestR1To4SnapshotArrivesInChunks(t *testing.T) {
 		b := c.set["web/a/http/10.0.0.7"].GetEndpoint()
 		want(t, "endpoint", b.GetBackend().GetSource()+b.GetPort().GetProtocol(), "defaultTCP")
 
-		r.board.Put(managed("a", 501))
+		r.store.Put(managed("a", 501))
 		if n := c.untilSynced(); n < 2 {
 			t.Errorf("700 removals came in %d messages", n)
 		}
@@ -48,8 +48,8 @@ func TestR1To4SnapshotArrivesInChunks(t *testing.T) {
 
 func TestR5ReconnectWithSameSetSendsNothing(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 501))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 501))
+		r.store.MarkSynced()
 		c := r.watch(allServices(), "proxy")
 		resets := float64(c.untilSynced())
 		synctest.Wait() // the last is counted
@@ -71,17 +71,17 @@ func TestR5ReconnectWithSameSetSendsNothing(t *testing.T) {
 
 func TestR6ResumesByCursorR7ResetsOtherwise(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 5))
-		r.board.Put(managed("b", 2))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 5))
+		r.store.Put(managed("b", 2))
+		r.store.MarkSynced()
 		c := r.watch(oneService("a"), "proxy")
 		c.untilSynced()
 		c.leave()
 		synctest.Wait() // until its stream is no longer counted
 		altered := managed("a", 4)
 		altered.Decision.Endpoints[0].Conditions = verdict.Conditions{Serving: true, Terminating: true}
-		r.board.Put(altered)
-		r.board.Put(managed("b", 1))
+		r.store.Put(altered)
+		r.store.Put(managed("b", 1))
 
 		m := r.resume(c, oneService("a")).next()
 		want(t, "reset", m.GetReset_(), false)
@@ -93,7 +93,7 @@ func TestR6ResumesByCursorR7ResetsOtherwise(t *testing.T) {
 		want(t, "reset for another selection", other.next().GetReset_(), true)
 		want(t, "its set", other.keys(), []string{"web/b", "web/b/http/10.0.0.0"})
 		gathered := r.resume(c, &writerv1.WatchEndpointsRequest{Services: oneService("a").GetServices(), GroupByPort: true})
-		want(t, "reset when it is to be gathered", gathered.next().GetReset_(), true)
+		want(t, "reset when grouping changes", gathered.next().GetReset_(), true)
 		want(t, "its set", gathered.keys(), []string{"web/a", "web/a/http"})
 		want(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
 		future := r.watch(&writerv1.WatchEndpointsRequest{
@@ -105,17 +105,17 @@ func TestR6ResumesByCursorR7ResetsOtherwise(t *testing.T) {
 
 func TestR6IdleClientStaysInsideWindow(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 1))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 1))
+		r.store.MarkSynced()
 		c := r.watch(oneService("a"), "proxy")
 		c.untilSynced()
 		for i := range 3 * deltaset.Window / 2 {
-			r.board.Put(managed("b", 1+i%2))
+			r.store.Put(managed("b", 1+i%2))
 			if i%1000 == 0 {
 				synctest.Wait() // it has seen that none of this is for it
 			}
 		}
-		r.board.Put(managed("a", 2))
+		r.store.Put(managed("a", 2))
 		m := c.next()
 		want(t, "a reset", m.GetReset_(), false)
 		want(t, "upserts", len(m.GetUpserts()), 1)
@@ -138,9 +138,9 @@ func TestR8SendsOnlyStatusBeforeInitialSync(t *testing.T) {
 		}
 		want(t, "health before them", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 		at := time.Now()
-		r.board.Put(managed("a", 2))
+		r.store.Put(managed("a", 2))
 		want(t, "synced after one of them", c.next().GetSynced(), false)
-		r.board.MarkSynced()
+		r.store.MarkSynced()
 		c.untilSynced()
 		want(t, "entries", len(c.set), 3)
 		want(t, "health after them", check(), grpc_health_v1.HealthCheckResponse_SERVING)
@@ -148,25 +148,25 @@ func TestR8SendsOnlyStatusBeforeInitialSync(t *testing.T) {
 		held := managed("a", 2)
 		held.Leading = false
 		held.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default", Held: 2}}
-		r.board.Put(held)
+		r.store.Put(held)
 		m = c.next()
 		want(t, "held back", m.GetStatus().GetHeld(), uint32(2))
 		want(t, "leading", m.GetStatus().GetLeading(), false)
-		want(t, "entries told again", len(m.GetUpserts()), 0)
+		want(t, "entries sent again", len(m.GetUpserts()), 0)
 		want(t, "time that all of this took", time.Since(at), 0)
 	})
 }
 
 func TestR8RejectionNeverShrinksSet(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 2))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 2))
+		r.store.MarkSynced()
 		c := r.watch(allServices(), "proxy")
 		c.untilSynced()
-		refused := managed("a", 0)
-		refused.State, refused.Reason, refused.Message, refused.ManagedBy = endpoints.Rejected, "ServiceHasSelector", "Remove it.", "slicefeed-default"
-		refused.Slices = append(refused.Slices, ownedSlice(2))
-		r.board.Put(refused)
+		rejected := managed("a", 0)
+		rejected.State, rejected.Reason, rejected.Message, rejected.ManagedBy = endpoints.Rejected, "ServiceHasSelector", "Remove it.", "slicefeed-default"
+		rejected.Slices = append(rejected.Slices, ownedSlice(2))
+		r.store.Put(rejected)
 		c.untilSynced()
 		want(t, "entries", c.keys(), []string{"web/a", "web/a/http/10.0.0.0", "web/a/http/10.0.0.1"})
 		target := c.set["web/a"].GetTarget()
@@ -182,11 +182,11 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 		at := time.Now()
 		want(t, "a heartbeat before the first decisions is synced", c.next().GetSynced(), false)
 		want(t, "its time", time.Since(at), 5*time.Second)
-		r.board.Put(managed("a", 3))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 3))
+		r.store.MarkSynced()
 		c.untilSynced()
 		cursor := c.cursor
-		r.board.Put(managed("b", 1)) // which it is not told of
+		r.store.Put(managed("b", 1)) // which it does not select
 		at = time.Now()
 		for range 3 {
 			m := c.next()
@@ -201,18 +201,18 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 	})
 }
 
-// A reader that stops reading gets, when it reads again, what it lacks and nothing of
-// what was in between; others are not delayed; one that stays away is ended.
+// A reader that pauses gets only the current state when it resumes, without the states in between. It
+// delays no others, and is disconnected if it never resumes.
 func TestR10SlowReadersSkipStatesAndDelayNoOthers(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 3000)) // more than flow control lets through unread
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 3000)) // more than flow control lets through unread
+		r.store.MarkSynced()
 		quick, slow, asleep := r.watch(allServices(), "proxy"), r.watch(allServices(), "slow"), r.watch(allServices(), "asleep")
 		quick.untilSynced()
 		synctest.Wait()
 		for i := range 25 {
 			at := time.Now()
-			r.board.Put(managed(fmt.Sprintf("b%d", i%2), i+1))
+			r.store.Put(managed(fmt.Sprintf("b%d", i%2), i+1))
 			quick.untilSynced()
 			want(t, "delay of the quick one", time.Since(at), 0)
 		}
@@ -232,12 +232,12 @@ func TestR10SlowReadersSkipStatesAndDelayNoOthers(t *testing.T) {
 
 func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 	serve(t, func(r *testServer) {
-		r.board.Put(managed("a", 3000))
-		r.board.MarkSynced()
+		r.store.Put(managed("a", 3000))
+		r.store.MarkSynced()
 		c, asleep := r.watch(allServices(), "proxy"), r.watch(allServices(), "asleep")
 		c.untilSynced()
 		synctest.Wait()
-		r.server.Stop() // also with a message under way that nobody reads
+		r.server.Stop() // even with an unread message under way
 		want(t, "end", c.waitForEnd(), codes.Unavailable)
 		want(t, "end of the sleeper", asleep.waitForEnd(), codes.Unavailable)
 		want(t, "a new stream", r.watch(allServices(), "proxy").waitForEnd(), codes.Unavailable)

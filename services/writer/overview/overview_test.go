@@ -27,7 +27,7 @@ var (
 	out      = verdict.Conditions{}
 )
 
-// shop is a target of which all is well.
+// shop is a target that is healthy.
 func shop(service string, addresses ...string) endpoints.Target {
 	t := endpoints.Target{
 		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
@@ -61,7 +61,7 @@ func syncedSnapshot(name string) subscriber.Snapshot {
 }
 
 func newPageModel(targets ...endpoints.Target) pageModel {
-	b := endpoints.NewStore("life")
+	b := endpoints.NewStore("instance")
 	for _, t := range targets {
 		b.Put(t)
 	}
@@ -85,14 +85,14 @@ func renderText(t *testing.T, m pageModel) string {
 // unhealthyTarget is a target with an address of each kind: one that is out, one that is held back and one that is new.
 func unhealthyTarget() endpoints.Target {
 	t := shop("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
-	members, judged := t.Input.Sources[0].Members, t.Decision.Endpoints
+	members, decided := t.Input.Sources[0].Members, t.Decision.Endpoints
 	t.Input.Held = t.Input.Held[:3]
-	t.Input.Probes[judged[1].Address] = verdict.Probe{Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)}
-	judged[1].Verdict, judged[1].Conditions, judged[1].Reason = verdict.Out, out, "source blue: ready, probe: failing (connection refused)"
+	t.Input.Probes[decided[1].Address] = verdict.Probe{Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)}
+	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Out, out, "source blue: ready, probe: failing (connection refused)"
 	members[2].State = verdict.Draining
-	judged[2].Verdict, judged[2].Rule, judged[2].Reason = verdict.Hold, verdict.RuleShrink, "source blue: draining, probe: passing"
-	t.Input.Probes[judged[3].Address] = verdict.Probe{}
-	judged[3].Verdict, judged[3].Listed, judged[3].Reason = verdict.Hold, false, "source blue: ready, probe: pending"
+	decided[2].Verdict, decided[2].Rule, decided[2].Reason = verdict.Hold, verdict.RuleShrink, "source blue: draining, probe: passing"
+	t.Input.Probes[decided[3].Address] = verdict.Probe{}
+	decided[3].Verdict, decided[3].Listed, decided[3].Reason = verdict.Hold, false, "source blue: ready, probe: pending"
 	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now."}}
 	t.Decision.Wake = now.Add(25 * time.Second)
 	return t
@@ -153,25 +153,25 @@ Show one in full: slicefeed-writer status NAME
 
 func TestListsUnhealthyServicesFirst(t *testing.T) {
 	for name, c := range map[string]struct {
-		alter func(*endpoints.Target)
-		says  string
-		above bool // a Service of which all is well
-		open  bool
+		alter    func(*endpoints.Target)
+		wantText string
+		above    bool // a Service that is healthy
+		open     bool
 	}{
-		"all is well":       {func(*endpoints.Target) {}, "healthy", false, false},
+		"healthy":           {func(*endpoints.Target) {}, "healthy", false, false},
 		"not written":       {func(t *endpoints.Target) { t.Input.Held = nil }, "1 address out of sync", true, true},
 		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "no ready endpoints", true, true},
-		"the fence":         {func(t *endpoints.Target) { t.Decision.Write = false }, "writes blocked by a guard", true, true},
+		"the allowlist":     {func(t *endpoints.Target) { t.Decision.Write = false }, "writes blocked by a guard", true, true},
 		"held back": {func(t *endpoints.Target) {
 			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 2, Message: "Silence."}}
 		}, "2 held by guards", true, true},
 		"paused": {func(t *endpoints.Target) {
 			t.State, t.Slices = endpoints.Paused, nil
 		}, "paused, nothing is written; 1 address would change", true, true},
-		"refused": {func(t *endpoints.Target) {
+		"rejected": {func(t *endpoints.Target) {
 			t.State, t.Reason, t.Message = endpoints.Rejected, "ServiceHasSelector", "Remove the selector."
 		}, "rejected: ServiceHasSelector; nothing is written", true, true},
-		"refused, and its endpoints follow their probes": {func(t *endpoints.Target) {
+		"rejected, and its endpoints follow their probes": {func(t *endpoints.Target) {
 			t.State, t.Reason, t.Message, t.FollowsProbes = endpoints.Rejected, "ServiceHasSelector", "Remove the selector.", true
 		}, "rejected: ServiceHasSelector; no endpoints are added, failing ones become not ready", true, true},
 	} {
@@ -180,13 +180,13 @@ func TestListsUnhealthyServicesFirst(t *testing.T) {
 			c.alter(&target)
 			m := newPageModel(shop("a", "10.0.0.1"), target)
 			texts, services := renderText(t, m), m.Page().Sections[0].Items
-			if !strings.Contains(texts, "web/z  "+c.says+"  ") {
-				t.Errorf("no %q in:\n%s", c.says, texts)
+			if !strings.Contains(texts, "web/z  "+c.wantText+"  ") {
+				t.Errorf("no %q in:\n%s", c.wantText, texts)
 			}
 			if above := strings.Index(texts, "web/z") < strings.Index(texts, "web/a"); above != c.above {
 				t.Errorf("above: %t", above)
 			}
-			if c.says == "paused, nothing is written; 1 address would change" && !strings.Contains(texts, "10.0.0.1  not listed, would be ready") {
+			if c.wantText == "paused, nothing is written; 1 address would change" && !strings.Contains(texts, "10.0.0.1  not listed, would be ready") {
 				t.Errorf("it does not say what would be:\n%s", texts)
 			}
 			if open := services[0].Expanded || services[1].Expanded; open != c.open {
@@ -203,11 +203,11 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 	ignoring := shop("shop", "10.0.0.1")
 	ignoring.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 1}}
 	for name, c := range map[string]struct {
-		alter func(*pageModel)
-		says  string
+		alter    func(*pageModel)
+		wantText string
 	}{
 		"a standby":                         {func(m *pageModel) { m.Leading, m.Holder = false, "writer-2_y" }, "Standby: writer-2_y writes; see its status page."},
-		"a standby of nobody":               {func(m *pageModel) { m.Leading, m.Holder = false, "" }, "Standby: the leader writes; see its status page."},
+		"a standby without a leader":        {func(m *pageModel) { m.Leading, m.Holder = false, "" }, "Standby: the leader writes; see its status page."},
 		"a rehearsal":                       {func(m *pageModel) { m.DryRun = true }, "Dry run: nothing is written."},
 		"before the start":                  {func(m *pageModel) { m.Status.Synced = false }, "Initial sync incomplete"},
 		"no Services":                       {func(m *pageModel) { m.Services = nil }, "No Service has this writer's class"},
@@ -219,9 +219,9 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		"a rehearsal's writes":              {func(m *pageModel) { m.DryRun = true }, "LAST WRITES (DRY RUN, NOT SENT)"},
 		"a silent source":                   {func(m *pageModel) { m.Sources[0].Connected = false }, "blue  disconnected  0  5s ago  #7, 2s ago  link down"},
 		"a new source":                      {func(m *pageModel) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  disconnected  0  never  none yet  not synced since start"},
-		"one that doubts":                   {func(m *pageModel) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  warning  "},
-		"one not believed": {func(m *pageModel) {
-			b := endpoints.NewStore("life")
+		"one not synced itself":             {func(m *pageModel) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  warning  "},
+		"one not trusted": {func(m *pageModel) {
+			b := endpoints.NewStore("instance")
 			b.Put(ignoring)
 			m.Services, m.Status = b.Views(nil)
 		}, "ignored by 1 Service"},
@@ -229,10 +229,10 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		m := newPageModel(shop("shop", "10.0.0.1"))
 		c.alter(&m)
 		texts := renderText(t, m)
-		if !strings.Contains(texts, c.says) {
-			t.Errorf("%s: no %q in:\n%s", name, c.says, texts)
+		if !strings.Contains(texts, c.wantText) {
+			t.Errorf("%s: no %q in:\n%s", name, c.wantText, texts)
 		}
-		if blind := strings.Contains(c.says, "disconnected") || strings.Contains(c.says, "ignored by"); blind && !strings.Contains(texts, "ERROR  Source blue is not trusted.") && !strings.Contains(texts, ", source blue is not trusted.") {
+		if blind := strings.Contains(c.wantText, "disconnected") || strings.Contains(c.wantText, "ignored by"); blind && !strings.Contains(texts, "ERROR  Source blue is not trusted.") && !strings.Contains(texts, ", source blue is not trusted.") {
 			t.Errorf("%s: not on top of:\n%s", name, texts)
 		}
 	}
@@ -249,9 +249,9 @@ func TestEscapesForeignText(t *testing.T) {
 		target.Input.Probes[target.Decision.Endpoints[i].Address] = verdict.Probe{Health: verdict.Failing, Detail: evil}
 	}
 	target.Decision.Guards[0].Message = evil
-	refused := shop(evil)
-	refused.Namespace, refused.State, refused.Reason, refused.Message = evil, endpoints.Rejected, evil, evil
-	m := newPageModel(target, refused)
+	rejected := shop(evil)
+	rejected.Namespace, rejected.State, rejected.Reason, rejected.Message = evil, endpoints.Rejected, evil, evil
+	m := newPageModel(target, rejected)
 	m.Instance, m.Version, m.Filter, m.Holder, m.Leading = evil, evil, evil, evil, false
 	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.PartStatus{Reason: evil}
 	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "rejected", Message: evil, Changes: []history.Change{{Field: evil, New: evil, Reason: evil}}}}
@@ -332,7 +332,7 @@ func TestPageIsBounded(t *testing.T) {
 }
 
 func TestPageShowsFilteredServices(t *testing.T) {
-	b := endpoints.NewStore("life")
+	b := endpoints.NewStore("instance")
 	b.Put(shop("a", "10.0.0.1"))
 	b.Put(unhealthyTarget())
 	b.MarkSynced()
@@ -345,18 +345,18 @@ func TestPageShowsFilteredServices(t *testing.T) {
 			return []subscriber.Snapshot{syncedSnapshot("green"), syncedSnapshot("blue")}
 		},
 	}
-	for asked, want := range map[string][4]bool{ // web/a, web/shop, its write, its event
+	for filter, want := range map[string][4]bool{ // web/a, web/shop, its write, its event
 		"": {true, true, true, true}, "web/a": {true, false, true, false}, "web/shop": {false, true, false, true},
 		"web/": {true, true, true, true}, "nonsense": {}, "web/x": {},
 	} {
-		p := c.Page(now, asked)
+		p := c.Page(now, filter)
 		raw, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		has := func(what string) bool { return strings.Contains(string(raw), what) }
 		if got := [4]bool{has(`"name":"web/a"`), has(`"name":"web/shop"`), has("of-a"), has("OfShop")}; got != want {
-			t.Errorf("%q: %v, want %v", asked, got, want)
+			t.Errorf("%q: %v, want %v", filter, got, want)
 		}
 		if p.Sections[1].Table.Rows[0][0].Text != "blue" {
 			t.Error("the sources are not sorted")

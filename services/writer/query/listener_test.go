@@ -39,7 +39,7 @@ func newTestCA(t *testing.T) *testCA {
 	return c
 }
 
-// path is that of a file that sign has written.
+// path returns the path of a file that sign has written.
 func (c *testCA) path(name string) string { return filepath.Join(c.dir, name) }
 
 // sign writes NAME.pem and NAME-key.pem.
@@ -82,12 +82,12 @@ func TestQueriesListener(t *testing.T) {
 	if err := os.WriteFile(c.path("clients.yaml"), []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	board := endpoints.NewStore("life")
-	board.Put(shop())
-	board.MarkSynced()
-	cfg := endpointserver.ListenerConfig{Clients: c.path("clients.yaml"), Store: board, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	store := endpoints.NewStore("instance")
+	store.Put(shop())
+	store.MarkSynced()
+	cfg := endpointserver.ListenerConfig{Clients: c.path("clients.yaml"), Store: store, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = c.path("writer.pem"), c.path("writer-key.pem"), c.path("ca.pem")
-	door, err := endpointserver.NewListener(cfg)
+	listener, err := endpointserver.NewListener(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,17 +97,17 @@ func TestQueriesListener(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
-	go func() { ran <- door.Run(ctx, on) }()
+	go func() { ran <- listener.Run(ctx, on) }()
 
 	for _, q := range []struct {
 		name, as string
 		ask      func(context.Context, request) error
 		args     []string
-		says     string
+		wantText string
 		code     int
 	}{
 		{"an operator", "operator", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "as worker-1", 0},
-		{"an operator, about one that is out", "operator", explainEndpoint, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
+		{"an operator, about one that is not ready", "operator", explainEndpoint, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
 		{"a subscriber", "proxy", listEndpoints, []string{"web/shop"}, "10.0.0.3  draining", 0},
 		{"a subscriber who wants to know why", "proxy", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
 		{"one with a view of nodes", "viewer", listEndpoints, []string{"web/shop"}, "view of nodes", 1},
@@ -123,8 +123,8 @@ func TestQueriesListener(t *testing.T) {
 			if err != nil {
 				out.WriteString(err.Error())
 			}
-			if !strings.Contains(out.String(), q.says) || settings.ExitCode(err) != q.code {
-				t.Errorf("exit code %d, want %d; it prints:\n%s\nwant %q", settings.ExitCode(err), q.code, out.String(), q.says)
+			if !strings.Contains(out.String(), q.wantText) || settings.ExitCode(err) != q.code {
+				t.Errorf("exit code %d, want %d; it prints:\n%s\nwant %q", settings.ExitCode(err), q.code, out.String(), q.wantText)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestQueriesListener(t *testing.T) {
 }
 
 func TestListenerReportsAllFileErrors(t *testing.T) {
-	cfg := endpointserver.ListenerConfig{Clients: "no-clients.yaml", Store: endpoints.NewStore("life"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	cfg := endpointserver.ListenerConfig{Clients: "no-clients.yaml", Store: endpoints.NewStore("instance"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = "no-cert.pem", "no-key.pem", "no-ca.pem"
 	_, err := endpointserver.NewListener(cfg)
 	for _, file := range []string{"no-cert.pem", "no-ca.pem", "no-clients.yaml"} {
@@ -148,8 +148,8 @@ func TestListenerReportsAllFileErrors(t *testing.T) {
 func TestReportsMissingSettings(t *testing.T) {
 	for use, args := range map[string][]string{"endpoints": {"web/shop"}, "explain": {"web/shop", "10.0.0.1"}} {
 		for name, c := range map[string]struct {
-			args []string
-			says []string
+			args     []string
+			wantText []string
 		}{
 			"settings":  {args, []string{"WRITER_ADDRESS", "WRITER_SAN", "WRITER_CA_FILE", "CLIENT_CERT_FILE", "CLIENT_KEY_FILE"}},
 			"arguments": {nil, []string{"NAMESPACE/SERVICE"}},
@@ -157,9 +157,9 @@ func TestReportsMissingSettings(t *testing.T) {
 			cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: NewCommands()}.Command(func(string) string { return "" })
 			cmd.SetArgs(append([]string{use}, c.args...))
 			err := cmd.ExecuteContext(t.Context())
-			for _, says := range c.says {
-				if settings.ExitCode(err) != 2 || !strings.Contains(err.Error(), says) {
-					t.Errorf("%s without %s ends with %v: want exit code 2 and %q", use, name, err, says)
+			for _, text := range c.wantText {
+				if settings.ExitCode(err) != 2 || !strings.Contains(err.Error(), text) {
+					t.Errorf("%s without %s ends with %v: want exit code 2 and %q", use, name, err, text)
 				}
 			}
 		}

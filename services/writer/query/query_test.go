@@ -29,15 +29,15 @@ import (
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// shop is a target: one address serves, one is out and said to be ready, one drains and is held
-// back, one is new.
+// shop returns a target: one address is ready, one is not ready though reported as ready, one drains
+// and is held, one is new.
 func shop() endpoints.Target {
 	now := time.Now()
 	serving, draining := verdict.Conditions{Ready: true, Serving: true}, verdict.Conditions{Serving: true, Terminating: true}
 	member := func(address, name string, state verdict.State) verdict.Member {
 		return verdict.Member{Address: addr(address), Name: name, State: state, Since: now.Add(-time.Hour)}
 	}
-	judged := func(address string, v verdict.Verdict, c verdict.Conditions, listed bool, rule verdict.Rule) verdict.Endpoint {
+	decided := func(address string, v verdict.Verdict, c verdict.Conditions, listed bool, rule verdict.Rule) verdict.Endpoint {
 		return verdict.Endpoint{Address: addr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "source blue: …, probe: …"}
 	}
 	t := endpoints.Target{
@@ -72,22 +72,22 @@ func shop() endpoints.Target {
 	t.Decision = verdict.Decision{
 		Write: true, Wake: now.Add(25 * time.Second),
 		Endpoints: []verdict.Endpoint{
-			judged("10.0.0.1", verdict.Serve, serving, true, verdict.RuleTable), judged("10.0.0.2", verdict.Out, verdict.Conditions{}, true, verdict.RuleTable),
-			judged("10.0.0.3", verdict.Hold, draining, true, verdict.RuleShrink), judged("10.0.0.4", verdict.Hold, verdict.Conditions{}, false, verdict.RuleTable),
+			decided("10.0.0.1", verdict.Serve, serving, true, verdict.RuleTable), decided("10.0.0.2", verdict.Out, verdict.Conditions{}, true, verdict.RuleTable),
+			decided("10.0.0.3", verdict.Hold, draining, true, verdict.RuleShrink), decided("10.0.0.4", verdict.Hold, verdict.Conditions{}, false, verdict.RuleTable),
 		},
 		Guards: []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now: \x1b[31mlook there."}},
 	}
 	return t
 }
 
-// runCommand is what a command prints of a board, and how it ends.
+// runCommand runs a command against a store, and returns its output and error.
 func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer func(context.Context, request) error, args ...string) (text string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		board := endpoints.NewStore("life")
-		put(board)
+		store := endpoints.NewStore("instance")
+		put(store)
 		service := endpointserver.New(endpointserver.Config{
-			Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
+			Store: store, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), store),
 			Identify: func(context.Context) (endpointserver.Client, error) {
 				return endpointserver.Client{Name: "me", Operator: operator}, nil
 			},
@@ -164,7 +164,7 @@ changes held by guards: 1; only clients with role operator see the guards
 
 source green: not synced since start
 `},
-		{"refused, and without slices", true, func(t *endpoints.Target) {
+		{"rejected, and without slices", true, func(t *endpoints.Target) {
 			*t = endpoints.Target{Namespace: "web", Service: "shop", State: endpoints.Rejected, Reason: "ServiceHasSelector", Message: "Remove it."}
 		}, `
 web/shop: rejected (ServiceHasSelector: Remove it.), as seen by a standby
@@ -319,7 +319,7 @@ func TestFailedRequestsGiveAdvice(t *testing.T) {
 		operator bool
 		answer   func(context.Context, request) error
 		args     []string
-		says     string
+		wantText string
 		code     int
 	}{
 		{"a writer that has not decided yet", func(*endpoints.Store) {}, true, listEndpoints, []string{"web/shop"}, "the writer is not ready", 1},
@@ -333,8 +333,8 @@ func TestFailedRequestsGiveAdvice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := runCommand(t, c.put, c.operator, c.answer, c.args...)
-			if err == nil || !strings.Contains(err.Error(), c.says) || settings.ExitCode(err) != c.code || got != "" {
-				t.Errorf("it prints %q and ends with %v, code %d: want one that says %q, code %d", got, err, settings.ExitCode(err), c.says, c.code)
+			if err == nil || !strings.Contains(err.Error(), c.wantText) || settings.ExitCode(err) != c.code || got != "" {
+				t.Errorf("it prints %q and ends with %v, code %d: want one that says %q, code %d", got, err, settings.ExitCode(err), c.wantText, c.code)
 			}
 		})
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// twoSources are blue, which allows NodePorts, and green, which allows only one.
+// twoSources returns a writer with the sources blue, which allows NodePorts, and green, which allows
+// one port.
 func twoSources() Config {
 	cfg := config()
 	cfg.Sources = []Source{
@@ -50,13 +51,13 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 			svc := serviceWithSource()
 			tc.alter(svc.Annotations)
 			svc.Annotations["slicefeed.dev/probe-timeout"] = "2s"
-			for range 2 { // the second look has the same accepted settings
+			for range 2 { // the second resolution has the same accepted settings
 				resolution := h.resolve(svc)
 				if resolution.Rejection != nil || resolution.AnnotationError == nil {
-					t.Fatalf("rejected %v, mistake %v", resolution.Rejection, resolution.AnnotationError)
+					t.Fatalf("rejected %v, annotation error %v", resolution.Rejection, resolution.AnnotationError)
 				}
 				if resolution.AnnotationError.Reason != tc.reason || !strings.Contains(resolution.AnnotationError.Message, tc.part) || !strings.Contains(resolution.AnnotationError.Message, "previous settings stay in effect") {
-					t.Errorf("mistake: %v %s", resolution.AnnotationError.Reason, resolution.AnnotationError)
+					t.Errorf("annotation error: %v %s", resolution.AnnotationError.Reason, resolution.AnnotationError)
 				}
 				s := resolution.Target.Settings
 				if diff := cmp.Diff([]string{"blue"}, s.Sources); diff != "" || s.Probe.Interval != 3*time.Second || s.Probe.Timeout != time.Second || resolution.Target.ProbePort != 30080 {
@@ -65,14 +66,14 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 			}
 			t.Run("after a restart it is rejected", func(t *testing.T) {
 				if resolution := newResolver(h.cfg).resolve(svc); resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || resolution.AnnotationError != nil {
-					t.Errorf("rejected %v, mistake %v", resolution.Rejection, resolution.AnnotationError)
+					t.Errorf("rejected %v, annotation error %v", resolution.Rejection, resolution.AnnotationError)
 				}
 			})
 			t.Run("repaired, the annotations count again", func(t *testing.T) {
 				svc := serviceWithSource()
 				svc.Annotations["slicefeed.dev/probe-interval"] = "4s"
 				if resolution := h.resolve(svc); resolution.AnnotationError != nil || resolution.Target.Settings.Probe.Interval != 4*time.Second {
-					t.Errorf("mistake %v, settings %+v", resolution.AnnotationError, resolution.Target.Settings)
+					t.Errorf("annotation error %v, settings %+v", resolution.AnnotationError, resolution.Target.Settings)
 				}
 			})
 		})
@@ -94,7 +95,7 @@ func TestOperatorLimitsOverrideAcceptedSettings(t *testing.T) {
 			svc := serviceWithSource()
 			svc.Annotations["slicefeed.dev/source"] = "bleu"
 			if resolution := h.resolve(svc, mine); resolution.Rejection == nil || resolution.AnnotationError != nil || resolution.ProbesOnly {
-				t.Errorf("rejected %v, mistake %v, probed %t", resolution.Rejection, resolution.AnnotationError, resolution.ProbesOnly)
+				t.Errorf("rejected %v, annotation error %v, probed %t", resolution.Rejection, resolution.AnnotationError, resolution.ProbesOnly)
 			}
 		})
 	}

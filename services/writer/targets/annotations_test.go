@@ -12,7 +12,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// selectors are compared by what they mean.
+// Selectors are compared by their text.
 var selectors = cmp.Comparer(func(a, b labels.Selector) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.String() == b.String()
 })

@@ -7,7 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// A Service with all of its slices is judged.
+// BenchmarkResolve resolves a Service with all of its slices.
 func BenchmarkResolve(b *testing.B) {
 	for _, n := range []int{1, 50} {
 		b.Run(fmt.Sprint("slices=", n), func(b *testing.B) {
@@ -16,7 +16,7 @@ func BenchmarkResolve(b *testing.B) {
 			for i := range n {
 				found.Slices = append(found.Slices, ownedSlice(fmt.Sprint("shop-", i), "svc-1"))
 			}
-			// One that others manage, whose endpoints would be added to ours.
+			// A foreign slice.
 			found.Slices = append(found.Slices, &discoveryv1.EndpointSlice{ObjectMeta: slice("theirs", "another").ObjectMeta})
 			b.ReportAllocs()
 			for b.Loop() {

@@ -40,7 +40,7 @@ func TestDocumentedAnnotationsMatchCode(t *testing.T) {
 	}
 }
 
-// allReasons are the values of all Reason constants.
+// allReasons returns the values of all Reason constants.
 func allReasons(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, 0)
@@ -63,7 +63,7 @@ func allReasons(t *testing.T) []string {
 }
 
 func TestDocumentedReasonsMatchCode(t *testing.T) {
-	_, table, _ := strings.Cut(readPage(t), "## What is refused")
+	_, table, _ := strings.Cut(readPage(t), "## Rejected Services")
 	var got []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
 		got = append(got, row[1])
@@ -99,13 +99,13 @@ func TestDocumentedServiceIsAccepted(t *testing.T) {
 		}
 		resolution := resolve(cfg, &svc)
 		if !resolution.Relevant || resolution.Rejection != nil || resolution.AnnotationError != nil || resolution.Target.ProbePort != 30080 || resolution.Target.FirstName != "shop-slicefeed" {
-			t.Errorf("%+v: refused %v", resolution.Target, resolution.Rejection)
+			t.Errorf("%+v: rejected %v", resolution.Target, resolution.Rejection)
 		}
 	}
 }
 
-// What an annotation may set is what the setting of the same meaning may: their bounds are
-// tags there, so only a test can hold them together.
+// An annotation has the bounds of the setting with the same meaning. Those are struct tags, so only a
+// test can compare them.
 func TestAnnotationBoundsMatchSettings(t *testing.T) {
 	files, err := filepath.Glob("../app/*.go")
 	if err != nil || len(files) == 0 {

@@ -45,8 +45,8 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 	}
 }
 
-// Whatever name the planner makes, a slice that has it is among those that the view of the
-// Service shows: else it would try that name for ever.
+// Each slice with a name that the planner may use must be visible to the Service: otherwise the planner
+// would try that name forever.
 func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := config()
@@ -70,7 +70,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "names taken") {
 			for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
 				other := slice(made.Name, "hand")
-				other.Labels[discoveryv1.LabelServiceName] = "somebody"
+				other.Labels[discoveryv1.LabelServiceName] = "another"
 				taken = append(taken, other)
 			}
 		}

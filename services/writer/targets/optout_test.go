@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// serviceOfClass is the test Service with another class; empty: without the label, as an old manifest has it.
+// serviceOfClass returns the test Service with another class; empty: without the label, as in an old
+// manifest.
 func serviceOfClass(class string) *corev1.Service {
 	svc := service()
 	svc.Labels, svc.Annotations = nil, nil
@@ -23,7 +24,7 @@ func serviceOfClass(class string) *corev1.Service {
 	return svc
 }
 
-// resolver resolves a Service's versions one after the other.
+// resolver resolves successive versions of a Service.
 type resolver struct {
 	cfg    Config
 	memory Memory
@@ -38,7 +39,7 @@ func (h *resolver) resolve(svc *corev1.Service, existing ...*discoveryv1.Endpoin
 
 func newResolver(cfg Config) *resolver { return &resolver{cfg: cfg, now: time.Unix(1_000_000, 0)} }
 
-// endpoint is one of a slice.
+// endpoint returns an endpoint of a slice.
 func endpoint(ready, serving bool) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
 }
@@ -55,7 +56,7 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 	managed := func(t *testing.T, resolution Resolution) {
 		t.Helper()
 		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.AnnotationError != nil || len(resolution.Target.Ports) != 1 || resolution.Target.Settings.Probe.Interval != 3*time.Second {
-			t.Errorf("not managed as before: leaving %t, rejected %v, mistake %v, target %+v", resolution.OptedOut, resolution.Rejection, resolution.AnnotationError, resolution.Target)
+			t.Errorf("not managed as before: opted out %t, rejected %v, annotation error %v, target %+v", resolution.OptedOut, resolution.Rejection, resolution.AnnotationError, resolution.Target)
 		}
 	}
 	for name, missing := range map[string]*corev1.Service{"removed": serviceOfClass(""), "emptied": func() *corev1.Service {
@@ -77,13 +78,13 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			h.now = removed.Add(time.Minute)
 			resolution = h.resolve(missing, mine, slice("by-hand", "hand"))
 			if diff := cmp.Diff([]string{"shop-slicefeed"}, sliceNames(resolution.Slices)); !resolution.OptedOut || resolution.PendingOptOut != nil || diff != "" {
-				t.Errorf("after the minute: leaving %t %s", resolution.OptedOut, diff)
+				t.Errorf("after the minute: opted out %t %s", resolution.OptedOut, diff)
 			}
 			if resolution = h.resolve(missing, mine); !resolution.OptedOut {
 				t.Error("it stops leaving while a slice is left")
 			}
 			if resolution = h.resolve(missing); resolution.Relevant || h.memory != (Memory{}) {
-				t.Errorf("it is still ours: %+v, remembered %+v", resolution, h.memory)
+				t.Errorf("still relevant: %+v, remembered %+v", resolution, h.memory)
 			}
 		})
 	}
@@ -110,16 +111,16 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		for range 3 {
 			resolution := h.resolve(serviceOfClass(""), mine)
 			if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" {
-				t.Errorf("leaving %t, rejected %v", resolution.OptedOut, resolution.Rejection)
+				t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
 			}
 			h.now = h.now.Add(time.Hour)
 		}
 	})
-	t.Run("class none acts at once", func(t *testing.T) {
+	t.Run("class none acts immediately", func(t *testing.T) {
 		h := newResolver(config())
 		h.resolve(tuned, mine)
 		if resolution := h.resolve(serviceOfClass("none"), mine); !resolution.OptedOut || resolution.PendingOptOut != nil {
-			t.Errorf("leaving %t, %v", resolution.OptedOut, resolution.PendingOptOut)
+			t.Errorf("opted out %t, %v", resolution.OptedOut, resolution.PendingOptOut)
 		}
 	})
 	t.Run("a pause counts", func(t *testing.T) {
@@ -140,12 +141,12 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 	})
 	t.Run("never accepted, it waits without a write", func(t *testing.T) {
 		h := newResolver(config())
-		wrong := service()
-		wrong.Annotations["slicefeed.dev/probe"] = "icmp"
-		h.resolve(wrong, mine)
+		invalid := service()
+		invalid.Annotations["slicefeed.dev/probe"] = "icmp"
+		h.resolve(invalid, mine)
 		resolution := h.resolve(serviceOfClass(""), mine)
 		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "LabelRemoved" || resolution.RecheckAt.IsZero() {
-			t.Errorf("leaving %t, rejected %v", resolution.OptedOut, resolution.Rejection)
+			t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
 		}
 	})
 }
@@ -167,25 +168,25 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 		existing []*discoveryv1.EndpointSlice
 		leaves   bool
 	}{
-		"nothing of the new class":                {[]*discoveryv1.EndpointSlice{mine()}, false},
-		"an empty slice of it":                    {[]*discoveryv1.EndpointSlice{mine(), theirs()}, false},
-		"one that lists nothing ready":            {[]*discoveryv1.EndpointSlice{mine(), theirs(endpoint(false, true), endpoint(false, false))}, false},
-		"one that lists a ready endpoint":         {[]*discoveryv1.EndpointSlice{mine(), theirs(endpoint(false, false), endpoint(true, true))}, true},
-		"ready where the condition is left out":   {[]*discoveryv1.EndpointSlice{mine(), theirs(discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}})}, true},
-		"one of another Service":                  {[]*discoveryv1.EndpointSlice{mine(), elsewhere}, false},
-		"one that is being deleted":               {[]*discoveryv1.EndpointSlice{mine(), ending}, false},
-		"one of a third class":                    {[]*discoveryv1.EndpointSlice{mine(), setEndpoints(slice("x", "slicefeed-red"), endpoint(true, true))}, false},
-		"only one of two families":                {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(endpoint(true, true))}, false},
-		"both families":                           {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(endpoint(true, true)), v6(theirs(endpoint(true, true)))}, true},
-		"a family of ours that nobody is sent to": {[]*discoveryv1.EndpointSlice{mine(), v6(setEndpoints(mine(), endpoint(false, false))), theirs(endpoint(true, true))}, true},
-		"nothing of ours is of use":               {[]*discoveryv1.EndpointSlice{setEndpoints(mine(), endpoint(false, false))}, true},
+		"nothing of the new class":                 {[]*discoveryv1.EndpointSlice{mine()}, false},
+		"an empty slice of it":                     {[]*discoveryv1.EndpointSlice{mine(), theirs()}, false},
+		"one that lists nothing ready":             {[]*discoveryv1.EndpointSlice{mine(), theirs(endpoint(false, true), endpoint(false, false))}, false},
+		"one that lists a ready endpoint":          {[]*discoveryv1.EndpointSlice{mine(), theirs(endpoint(false, false), endpoint(true, true))}, true},
+		"ready where the condition is left out":    {[]*discoveryv1.EndpointSlice{mine(), theirs(discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}})}, true},
+		"one of another Service":                   {[]*discoveryv1.EndpointSlice{mine(), elsewhere}, false},
+		"one that is being deleted":                {[]*discoveryv1.EndpointSlice{mine(), ending}, false},
+		"one of a third class":                     {[]*discoveryv1.EndpointSlice{mine(), setEndpoints(slice("x", "slicefeed-red"), endpoint(true, true))}, false},
+		"only one of two families":                 {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(endpoint(true, true))}, false},
+		"both families":                            {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(endpoint(true, true)), v6(theirs(endpoint(true, true)))}, true},
+		"an owned family without usable endpoints": {[]*discoveryv1.EndpointSlice{mine(), v6(setEndpoints(mine(), endpoint(false, false))), theirs(endpoint(true, true))}, true},
+		"no usable owned endpoint":                 {[]*discoveryv1.EndpointSlice{setEndpoints(mine(), endpoint(false, false))}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newResolver(config())
 			h.resolve(service(), mine())
 			resolution := h.resolve(serviceOfClass("blue"), tc.existing...)
 			if resolution.OptedOut != tc.leaves || !resolution.Relevant {
-				t.Fatalf("leaving %t", resolution.OptedOut)
+				t.Fatalf("opted out %t", resolution.OptedOut)
 			}
 			if !tc.leaves && (resolution.Rejection != nil || resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
 				t.Errorf("rejected %v, departing %v, foreign %v", resolution.Rejection, resolution.PendingOptOut, resolution.Target.ForeignSlices)
@@ -200,7 +201,7 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 		h := newResolver(config())
 		resolution := h.resolve(serviceOfClass("blue"), mine())
 		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "ClassChanged" || !resolution.RecheckAt.Equal(h.now.Add(time.Minute)) {
-			t.Errorf("leaving %t, rejected %v, again at %s", resolution.OptedOut, resolution.Rejection, resolution.RecheckAt)
+			t.Errorf("opted out %t, rejected %v, again at %s", resolution.OptedOut, resolution.Rejection, resolution.RecheckAt)
 		}
 		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(endpoint(true, true))); !resolution.OptedOut {
 			t.Error("the new class serves, and it stays")
@@ -217,7 +218,7 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 			t.Error("it stays")
 		}
 	})
-	t.Run("without a slice of ours there is nothing to keep", func(t *testing.T) {
+	t.Run("without owned slices there is nothing to keep", func(t *testing.T) {
 		h := newResolver(config())
 		h.resolve(service())
 		if resolution := h.resolve(serviceOfClass("blue")); resolution.Relevant || h.memory != (Memory{}) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// resolve resolves a Service that is seen for the first time.
+// resolve resolves a Service without memory.
 func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) Resolution {
 	key := shop
 	if svc != nil {
@@ -76,7 +76,7 @@ func TestAcceptsValidServices(t *testing.T) {
 			},
 			func(t Target) bool { return *t.Ports[0].Port == 31000 && t.ProbePort == 31000 },
 		},
-		"TARGET_PORT is allowed whatever the fence says": {
+		"TARGET_PORT is allowed by any allowlist": {
 			func(c *Config, _ *corev1.Service) {
 				c.NamedTarget.Port, c.Sources[0].AllowsPort = 8080, func(uint16) bool { return false }
 			},
@@ -159,7 +159,7 @@ func TestAcceptsValidServices(t *testing.T) {
 				return len(d.Labels) == 1 && d.Labels["team"] == "shop" && !d.Headless
 			},
 		},
-		"a headless one, whose slices say so": {
+		"a headless one": {
 			func(_ *Config, svc *corev1.Service) { svc.Spec.ClusterIP = corev1.ClusterIPNone },
 			func(t Target) bool { return t.Desired().Headless },
 		},
@@ -176,7 +176,7 @@ func TestAcceptsValidServices(t *testing.T) {
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
 			if resolution.Rejection != nil || resolution.AnnotationError != nil || !tc.check(resolution.Target) {
-				t.Errorf("%+v, refused: %v, mistake: %v", resolution.Target, resolution.Rejection, resolution.AnnotationError)
+				t.Errorf("%+v, rejected: %v, annotation error: %v", resolution.Target, resolution.Rejection, resolution.AnnotationError)
 			}
 		})
 	}
@@ -190,8 +190,8 @@ func manyPorts(n int) []corev1.ServicePort {
 	return all
 }
 
-// rejections are all the shapes and settings that are refused. The reasons that need slices
-// or a Service that is not there have tests of their own.
+// rejections are the Services and settings that are rejected. Reasons that need slices or a missing
+// Service have their own tests.
 var rejections = map[string]struct {
 	alter  func(*Config, *corev1.Service)
 	reason string
@@ -210,7 +210,7 @@ var rejections = map[string]struct {
 	}, "TooManyPorts", "Split the Service"},
 	"a named targetPort":    {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") }, "NamedTargetPort", "Use a number"},
 	"a port number of none": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) }, "InvalidTargetPort", "Use 1 to 65535"},
-	"a port outside the fence": {func(c *Config, _ *corev1.Service) {
+	"a port outside the allowlist": {func(c *Config, _ *corev1.Service) {
 		c.Sources[0].AllowsPort = func(p uint16) bool { return p == 1 }
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"a probe port outside it": {func(c *Config, svc *corev1.Service) {
@@ -251,10 +251,10 @@ func TestRejectsInvalidServices(t *testing.T) {
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
 			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || !strings.Contains(resolution.Rejection.Message, tc.advice) {
-				t.Errorf("refused: %+v", resolution.Rejection)
+				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
 			if !resolution.Relevant || resolution.ServiceRef.UID != "svc-1" {
-				t.Errorf("a refused Service is ours, and told: %+v", resolution)
+				t.Errorf("a rejected Service is relevant: %+v", resolution)
 			}
 		})
 	}
@@ -276,21 +276,21 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 	t.Run("foreign ones are named", func(t *testing.T) {
 		resolution := resolve(config(), service(), mine, foreign, elsewhere)
 		if resolution.Rejection != nil || !cmp.Equal(resolution.Target.ForeignSlices, []string{"by-hand"}) {
-			t.Errorf("%v, refused: %v", resolution.Target.ForeignSlices, resolution.Rejection)
+			t.Errorf("%v, rejected: %v", resolution.Target.ForeignSlices, resolution.Rejection)
 		}
 	})
-	t.Run("a mirrored one refuses the Service", func(t *testing.T) {
+	t.Run("a mirrored slice rejects the Service", func(t *testing.T) {
 		resolution := resolve(config(), service(), mine, mirrored)
 		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" || !strings.Contains(resolution.Rejection.Message, "Delete Endpoints shop") {
-			t.Errorf("refused: %v", resolution.Rejection)
+			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
-	t.Run("ours under another installation's name refuses it", func(t *testing.T) {
+	t.Run("an owned slice of another installation rejects it", func(t *testing.T) {
 		theirs := slice("shop-slicefeed", "slicefeed-default")
 		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 		resolution := resolve(config(), service(), theirs)
 		if resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" || !strings.Contains(resolution.Rejection.Message, "another CLASS") {
-			t.Errorf("refused: %v", resolution.Rejection)
+			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
 }
@@ -312,12 +312,12 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 		before Memory
 		leaves bool
 	}{
-		"the label is gone for a minute":                 {nil, seen, true},
-		"another class for a minute":                     {map[string]string{LabelClass: "blue"}, seen, true},
-		"class none":                                     {map[string]string{LabelClass: "none"}, Memory{Labeled: true}, true},
-		"class none, and we have just started":           {map[string]string{LabelClass: "none"}, Memory{}, true},
-		"no label, and nobody saw that there was one":    {nil, Memory{}, false},
-		"another label, and nobody saw that it was ours": {map[string]string{"a": "b"}, Memory{}, false},
+		"the label is gone for a minute":          {nil, seen, true},
+		"another class for a minute":              {map[string]string{LabelClass: "blue"}, seen, true},
+		"class none":                              {map[string]string{LabelClass: "none"}, Memory{Labeled: true}, true},
+		"class none, and we have just started":    {map[string]string{LabelClass: "none"}, Memory{}, true},
+		"no label, and none was seen before":      {nil, Memory{}, false},
+		"another label, and none was seen before": {map[string]string{"a": "b"}, Memory{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			svc := service()
@@ -366,13 +366,13 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	svc.Annotations["slicefeed.dev/paused"] = "true"
 	resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Previous: before})
 	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
-		t.Errorf("refused %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
+		t.Errorf("rejected %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
 	}
 	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" || !strings.HasPrefix(resolution.AnnotationError.Message, "Invalid annotations; previous settings stay in effect: slicefeed.dev/probe-interval") {
-		t.Errorf("mistake: %v", resolution.AnnotationError)
+		t.Errorf("annotation error: %v", resolution.AnnotationError)
 	}
 	if !resolution.Paused || !resolution.Target.Settings.Paused {
-		t.Error("to pause must work whatever else is wrong")
+		t.Error("paused must work with invalid annotations")
 	}
 
 	delete(svc.Annotations, "slicefeed.dev/paused")
@@ -395,18 +395,18 @@ func TestMaximumLengthNamesFit(t *testing.T) {
 	if resolution.Rejection != nil {
 		t.Fatal(resolution.Rejection)
 	}
-	if wrong := validation.IsDNS1123Subdomain(resolution.Target.FirstName); wrong != nil {
-		t.Errorf("the first name: %v", wrong)
+	if problems := validation.IsDNS1123Subdomain(resolution.Target.FirstName); problems != nil {
+		t.Errorf("the first name: %v", problems)
 	}
 	for _, value := range []string{resolution.Target.ManagedBy, resolution.Target.Writer} {
-		if wrong := validation.IsValidLabelValue(value); wrong != nil {
-			t.Errorf("a label: %v", wrong)
+		if problems := validation.IsValidLabelValue(value); problems != nil {
+			t.Errorf("a label: %v", problems)
 		}
 	}
 	cfg.Sources = cfg.Sources[:1]
 	cfg.Sources[0].Namespaces = []string{"web"}
 	svc.Annotations = nil
 	if resolution := resolve(cfg, svc); resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote {
-		t.Errorf("refused: %v", resolution.Rejection)
+		t.Errorf("rejected: %v", resolution.Rejection)
 	}
 }

@@ -28,7 +28,7 @@ func defaults() Settings {
 	}
 }
 
-// config is of a writer with one source.
+// config returns a writer with one source.
 func config() Config {
 	return Config{
 		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: defaults(),
@@ -36,14 +36,14 @@ func config() Config {
 	}
 }
 
-// configWithNamedTarget is of one that has a target by name besides.
+// configWithNamedTarget returns a writer that also has a named target.
 func configWithNamedTarget() Config {
 	cfg := config()
 	cfg.NamedTarget = NamedTarget{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
 	return cfg
 }
 
-// service is of a shape that can be served, and labelled.
+// service returns a valid, labeled Service.
 func service() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -58,7 +58,7 @@ func service() *corev1.Service {
 	}
 }
 
-// namedService is a Service of that name.
+// namedService returns a Service of that name.
 func namedService(name string, uid types.UID) *corev1.Service {
 	svc := service()
 	svc.Name, svc.UID = name, uid
@@ -66,7 +66,7 @@ func namedService(name string, uid types.UID) *corev1.Service {
 	return svc
 }
 
-// slice is one of the Service shop.
+// slice returns a slice of the Service shop.
 func slice(name, manager string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{
@@ -77,7 +77,7 @@ func slice(name, manager string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// ownedSlice is one that we wrote for the Service shop of that UID.
+// ownedSlice returns a slice that this writer wrote for the Service shop of that UID.
 func ownedSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
 	s := slice(name, "slicefeed-default")
 	s.Labels["slicefeed.dev/writer"] = "slicefeed"
@@ -93,7 +93,7 @@ func sliceNames(list []*discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// testCluster is Targets that run over a fake cluster.
+// testCluster runs Targets on a fake cluster.
 type testCluster struct {
 	*Targets
 
@@ -134,7 +134,7 @@ func start(t *testing.T, targets *Targets, client *fake.Clientset) *testCluster 
 	return r
 }
 
-// waitForWatches waits until everything is watched: what changes between list and watch is lost on the fake.
+// waitForWatches waits until everything is watched: the fake loses changes between list and watch.
 func (r *testCluster) waitForWatches() {
 	r.t.Helper()
 	for ; r.missingWatches > 0; r.missingWatches-- {
@@ -146,7 +146,7 @@ func (r *testCluster) waitForWatches() {
 	}
 }
 
-// await takes until it was told of the Service and sees what it waits for.
+// await reads changes until the Service is reported and ok accepts its resolution.
 func (r *testCluster) await(key Key, what string, ok func(Resolution) bool) Resolution {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
@@ -162,12 +162,12 @@ func (r *testCluster) await(key Key, what string, ok func(Resolution) bool) Reso
 				return resolution
 			}
 		case <-limit:
-			r.t.Fatalf("never told: %s; now %+v", what, r.Get(key))
+			r.t.Fatalf("not reported: %s; now %+v", what, r.Get(key))
 		}
 	}
 }
 
-// takeAll takes until it was told of so many Services, and returns them sorted.
+// takeAll reads changes until n Services were reported, and returns them sorted.
 func (r *testCluster) takeAll(n int) []Key {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
@@ -181,7 +181,7 @@ func (r *testCluster) takeAll(n int) []Key {
 		case <-r.Changed():
 			r.taken = append(r.taken, r.TakeChanged()...)
 		case <-limit:
-			r.t.Fatalf("told of %d, not of %d", len(r.taken), n)
+			r.t.Fatalf("%d reported, want %d", len(r.taken), n)
 		}
 	}
 }

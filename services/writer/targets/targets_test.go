@@ -27,7 +27,7 @@ func TestFollowsNamedTarget(t *testing.T) {
 	unlabelled.Labels = nil
 	resolution := r.await(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
 	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
-		t.Errorf("refused: %v", resolution.Rejection)
+		t.Errorf("rejected: %v", resolution.Rejection)
 	}
 	r.apply(unlabelled)
 	resolution = r.await(shop, "the Service", isServed)
@@ -61,7 +61,7 @@ func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	plain.Labels = nil
 	r := run(t, config(), fake.NewClientset(plain))
 	if resolution := r.Get(shop); resolution.Synced && resolution.Relevant {
-		t.Error("ours without a label")
+		t.Error("relevant without a label")
 	}
 	r.apply(service())
 	r.await(shop, "the label", isServed)
@@ -80,13 +80,13 @@ func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	r.removeSlice("web", "shop-slicefeed")
 	r.await(shop, "the end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
 	if len(r.memories) != 0 || len(r.returned) != 0 {
-		t.Errorf("something is remembered of a Service that is not ours: %v, %v", r.memories, r.returned)
+		t.Errorf("memory of an irrelevant Service: %v, %v", r.memories, r.returned)
 	}
 	r.applySlice(slice("shop-of-others", "hand"))
 	r.apply(namedService("cart", "svc-9"))
 	r.await(Key{"web", "cart"}, "another Service", isServed)
 	if at := slices.Index(r.taken, Key{"web", "cart"}); slices.Contains(r.taken[at:], shop) {
-		t.Errorf("told of a Service that is not ours any more: %v", r.taken)
+		t.Errorf("reported again though irrelevant: %v", r.taken)
 	}
 }
 
@@ -101,12 +101,12 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	first := service()
 	r := run(t, config(), fake.NewClientset(first, ownedSlice("shop-slicefeed", "svc-1")))
 	r.await(shop, "the Service", isServed)
-	mistaken := service()
-	mistaken.Annotations["slicefeed.dev/probe"] = "ping"
-	r.apply(mistaken)
-	r.await(shop, "the mistake", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
-	// Deleted and created again between two looks.
-	again := mistaken.DeepCopy()
+	invalid := service()
+	invalid.Annotations["slicefeed.dev/probe"] = "ping"
+	r.apply(invalid)
+	r.await(shop, "the annotation error", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
+	// Deleted and recreated between two reads.
+	again := invalid.DeepCopy()
 	again.UID = "svc-2"
 	r.apply(again)
 	resolution := r.await(shop, "the new one", func(v Resolution) bool { return v.ServiceRef.UID == "svc-2" })
@@ -115,9 +115,9 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	}
 	again.Annotations = nil
 	r.apply(again)
-	resolution = r.await(shop, "the mended one", isServed)
+	resolution = r.await(shop, "the repaired one", isServed)
 	if desired := resolution.Target.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) || desired.Owner.UID != "svc-2" {
-		t.Errorf("the old slice is ours to put right: %+v", resolution.Slices)
+		t.Errorf("the old slice is not owned: %+v", resolution.Slices)
 	}
 }
 
@@ -187,10 +187,11 @@ func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
 		t.Errorf("%+v", resolution)
 	}
 	if slices.ContainsFunc(r.taken, func(k Key) bool { return k.Namespace == "secret" }) {
-		t.Errorf("told of what nobody can judge: %v", r.taken)
+		t.Errorf("reported though unreadable: %v", r.taken)
 	}
 	err := r.Synced()
-	// The reason comes with the first list that fails, which may be after the other namespace is read.
+	// The reason is known after the first failed list, which may come after the other namespace has
+	// synced.
 	for limit := time.After(20 * time.Second); err != nil && !strings.Contains(err.Error(), "failed to list"); err = r.Synced() {
 		select {
 		case <-limit:
@@ -227,17 +228,17 @@ func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
 	}
 }
 
-// countingIndexer is a cache that counts what it hands out.
+// countingIndexer counts the objects that it returns.
 type countingIndexer struct {
 	cache.Indexer
 
-	t      *testing.T
-	looked int
+	t        *testing.T
+	returned int
 }
 
 func (c *countingIndexer) ByIndex(index, value string) ([]any, error) {
 	found, err := c.Indexer.ByIndex(index, value)
-	c.looked += len(found)
+	c.returned += len(found)
 	return found, err
 }
 
@@ -246,7 +247,7 @@ func (c *countingIndexer) List() []any {
 	return c.Indexer.List()
 }
 
-// countingInformer puts a counting cache in front of an informer's.
+// countingInformer returns a countingIndexer.
 type countingInformer struct {
 	cache.SharedIndexInformer
 
@@ -276,7 +277,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	a.slices = countingInformer{a.slices, c}
 	r := start(t, targets, client)
 	r.takeAll(many)
-	r.taken, c.looked = nil, 0
+	r.taken, c.returned = nil, 0
 	key := Key{"web", "svc-123"}
 	changed := ownedSlice("svc-123-slicefeed", "uid-svc-123")
 	changed.Labels["kubernetes.io/service-name"] = "svc-123"
@@ -289,9 +290,9 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	if diff := cmp.Diff([]string{"svc-123-pods", "svc-123-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
 		t.Error(diff)
 	}
-	// Two slices by the name and one by the owner, for Take and for the await's Get.
-	if c.looked != 6 {
-		t.Errorf("%d slices were looked at", c.looked)
+	// Two slices by name and one by owner, for TakeChanged and for Get in await.
+	if c.returned != 6 {
+		t.Errorf("%d slices were read", c.returned)
 	}
 
 	r.taken = nil
@@ -308,7 +309,7 @@ func TestRelistWithoutChangesIsIgnored(t *testing.T) {
 	a, b, c := service(), service(), service()
 	a.ResourceVersion, b.ResourceVersion, c.ResourceVersion = "5", "5", "6"
 	if !equalVersions(a, b) || equalVersions(a, c) || equalVersions(metav1.Object(a), nil) {
-		t.Error("only the version tells whether anything changed")
+		t.Error("only the resource version shows a change")
 	}
 }
 
