@@ -66,6 +66,8 @@ func (t *changeTracker) apply(records []record) {
 	}
 }
 
+// upsert stores a candidate. If it became invalid, and takeChanges has not returned its last valid
+// state yet, it keeps that state as well.
 func (t *changeTracker) upsert(c roster.Candidate) {
 	old, existed := t.candidates[c.Name]
 	if existed && equalCandidates(old, c) {
@@ -114,16 +116,16 @@ func (t *changeTracker) toCandidate(r record) roster.Candidate {
 	if r.ready {
 		c.State = roster.Ready
 	}
-	worker := roster.Step{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "worker is true"}
+	workerStep := roster.Step{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "worker is true"}
 	if !r.worker {
 		c.Excluded = roster.ControlPlane
 		c.Advice = fmt.Sprintf("Its record in %s has worker set to false. Set it to true if the node is a worker.", t.source)
-		worker.Result, worker.Saw = roster.Failed, "worker is false"
+		workerStep.Result, workerStep.Saw = roster.Failed, "worker is false"
 	}
 	c.Trail = []roster.Step{{
 		Stage: roster.StageSource, Question: question, Result: roster.Passed,
 		Saw: fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":%t,"worker":%t}`, r.name, r.address, r.ready, r.worker),
-	}, worker}
+	}, workerStep}
 	return c
 }
 

@@ -23,10 +23,10 @@ const (
 	kindAbsent    recordKind = "absent"
 	kindReady     recordKind = "ready"
 	kindNotReady  recordKind = "not ready"
-	kindNotWorker recordKind = "no worker"
-	kindInvalid   recordKind = "spoiled"
-	kindNameless  recordKind = "anonymous"
-	kindDuplicate recordKind = "duplicated"
+	kindNotWorker recordKind = "not a worker"
+	kindInvalid   recordKind = "invalid"
+	kindNameless  recordKind = "nameless"
+	kindDuplicate recordKind = "duplicate"
 )
 
 // recordsOfKind returns the records of the n-th node. Each node has its own address, so that only
@@ -60,7 +60,7 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 			kinds := map[string]recordKind{}
 			for n := range 4 {
 				k := rapid.SampledFrom([]recordKind{kindAbsent, kindReady, kindReady, kindReady, kindNotReady, kindNotWorker, kindInvalid, kindNameless, kindDuplicate}).Draw(t, "record")
-				if k == kindDuplicate && rapid.IntRange(0, 3).Draw(t, "seldom") > 0 {
+				if k == kindDuplicate && rapid.IntRange(0, 3).Draw(t, "ready instead") > 0 {
 					k = kindReady
 				}
 				kinds[fmt.Sprintf("n%d", n)] = k
@@ -70,7 +70,7 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 			valid := !slices.Contains(slices.Collect(maps.Values(kinds)), kindDuplicate)
 			switch rapid.IntRange(0, 5).Draw(t, "fault") {
 			case 0:
-				text, valid = text[:rapid.IntRange(0, len(strings.TrimSpace(text))-1).Draw(t, "cut")], false
+				text, valid = text[:rapid.IntRange(0, len(strings.TrimSpace(text))-1).Draw(t, "truncated to")], false
 			case 1:
 				readErr, valid = errors.New("boom"), false
 			}
@@ -118,7 +118,7 @@ func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.Stat
 	for _, n := range f.roster.Nodes() {
 		got[n.Name] = n.State
 	}
-	if !exact { // a node that was removed and became invalid between two Takes was never removed for the taker
+	if !exact { // the roster sees no removal of a node that was removed and came back invalid between two Takes
 		maps.DeleteFunc(got, func(name string, _ roster.State) bool { _, ok := model[name]; return !ok })
 	}
 	if d := cmp.Diff(model, got); d != "" {

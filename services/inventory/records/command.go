@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxLoggedLineBytes = 1024 // per line of stderr
-	maxLoggedLines     = 100  // of stderr, per run
-	waitDelay          = time.Second
+	maxLoggedLineBytes = 1024        // per line of stderr
+	maxLoggedLines     = 100         // of stderr, per run
+	waitDelay          = time.Second // see commandReader.Read
 )
 
 // NewCommandReader returns a Reader of what a program prints. The program runs without a shell, with
@@ -38,24 +38,24 @@ func NewCommandReader(argv []string, log *slog.Logger) (Reader, error) {
 
 // ParseArgs parses a list of arguments: a JSON array of strings if it starts with a bracket, else
 // words separated by white space. Quotes and backslashes outside a JSON array are an error: no shell
-// interprets them, so that they would not have the intended effect.
+// interprets them, so they would not have the intended effect.
 func ParseArgs(text string) ([]string, error) {
 	if strings.HasPrefix(strings.TrimSpace(text), "[") {
 		var args []*string
 		if err := json.Unmarshal([]byte(text), &args); err != nil {
-			return nil, fmt.Errorf(`want a JSON array of strings such as ["-o", "json"]: %w`, err)
+			return nil, fmt.Errorf(`not a JSON array of strings such as ["-o", "json"]: %w`, err)
 		}
 		parsed := make([]string, len(args))
 		for i, a := range args {
 			if a == nil {
-				return nil, errors.New(`want a JSON array of strings such as ["-o", "json"], got null`)
+				return nil, errors.New(`not a JSON array of strings such as ["-o", "json"]: it has a null`)
 			}
 			parsed[i] = *a
 		}
 		return parsed, nil
 	}
 	if strings.ContainsAny(text, `"'\`) {
-		return nil, errors.New(`want words separated by white space; write arguments with quotes, backslashes or white space as a JSON array such as ["-o", "json"]`)
+		return nil, errors.New(`quotes and backslashes are not interpreted; write arguments with quotes, backslashes or white space as a JSON array such as ["-o", "json"]`)
 	}
 	return strings.Fields(text), nil
 }

@@ -32,8 +32,8 @@ type record struct {
 }
 
 // parseRecords parses a JSON array of records: {"name","private_ip","ready","worker"}, all four
-// mandatory, in any order; other fields are ignored. An error means that nothing can be used. An
-// invalid record is no error: it has a problem.
+// mandatory, in any order; other fields are ignored. An error means that the text is not used at all.
+// An invalid record is not an error: its field problem is set.
 func parseRecords(data []byte) ([]record, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("larger than %d MiB", MaxBytes>>20)
@@ -66,7 +66,7 @@ func parseRecords(data []byte) ([]record, error) {
 	return records, findDuplicate(records)
 }
 
-// syntaxError adds to a decoding error where the JSON ends or becomes invalid.
+// syntaxError states after how many records the JSON ends or becomes invalid.
 func syntaxError(records int, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("truncated after %d records", records)
@@ -74,8 +74,8 @@ func syntaxError(records int, err error) error {
 	return fmt.Errorf("invalid JSON after %d records: %w", records, err)
 }
 
-// findDuplicate returns an error if two records have the same name or address. Invalid records
-// count too, with what is valid of them: nothing tells which of the two is correct.
+// findDuplicate returns an error if two records have the same name or address, because either of
+// them may be the correct one. It also compares the valid fields of invalid records.
 func findDuplicate(records []record) error {
 	names := make(map[string]struct{}, len(records))
 	byAddress := make(map[netip.Addr]int, len(records))
@@ -121,9 +121,9 @@ func parseRecord(raw json.RawMessage) record {
 	return r
 }
 
-// parseFields returns the four fields of an object, and which of them it has twice. encoding/json
-// would silently use the last duplicate, and accept "NAME" for "name". If raw is not an object,
-// fields is nil.
+// parseFields returns the four fields of an object, and the names of those that it has more than
+// once. Decoding into a struct would silently use the last duplicate, and accept "NAME" for "name".
+// If raw is not an object, fields is nil.
 func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, duplicates []string) {
 	in := json.NewDecoder(bytes.NewReader(raw))
 	if first, err := in.Token(); err != nil || first != json.Delim('{') {

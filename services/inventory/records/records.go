@@ -1,5 +1,5 @@
-// Package records is the source for everything that can be read as a whole: a file, the output of
-// a command, a text, or whatever another Reader reads. It guarantees that only a complete and valid
+// Package records is the source of nodes that are read as one JSON text: a file, the output of a
+// command, a setting, or what another Reader returns. It guarantees that only a complete and valid
 // read removes a node, and that a failed read changes nothing. It does not fill in missing fields:
 // a record without one is invalid.
 package records
@@ -23,15 +23,15 @@ const (
 	readTimeout = 30 * time.Second
 	// watchRetryInterval is the pause after a watch fails.
 	watchRetryInterval = 10 * time.Second
-	// minDebounce is the pause after a read on a change, so that a burst of changes causes few
-	// reads. After failed reads the pauses double up to maxDebounce.
+	// minDebounce is the pause after a read that a change caused. It makes a burst of changes cause
+	// few reads. After each failed read the pause doubles, up to maxDebounce.
 	minDebounce = 50 * time.Millisecond
 	maxDebounce = 800 * time.Millisecond
 )
 
 // Reader reads the records of all nodes, in the format of docs/sources/file.md. The result is
 // complete and was current at some time during the call. Read returns when ctx is done, and need
-// not read more than MaxBytes+1 bytes. Calls do not overlap.
+// not read more than MaxBytes+1 bytes. It is not called concurrently.
 //
 // A Reader that can detect changes may have a second method:
 //
@@ -121,8 +121,8 @@ func (s *Source) keepWatching(ctx context.Context, w watcher) {
 	}
 }
 
-// readOnChange reads after every change. After a failed read it tries again a few times, because the data
-// is probably being written, and then leaves it to the next verification.
+// readOnChange reads after every change. If the read fails, the data is probably still being written:
+// it tries again a few times, and then leaves the change to the next verification.
 func (s *Source) readOnChange(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -163,7 +163,7 @@ func (s *Source) Verify(ctx context.Context, _ roster.Look) (number uint64, err 
 	number, err = s.refresh(ctx, causeVerify)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.mu.Lock()
-		s.failure = err.Error() // until a successful read, after which the roster verifies again immediately
+		s.failure = err.Error() // the roster keeps it until the next successful read
 		s.mu.Unlock()
 	}
 	return number, err
@@ -177,7 +177,7 @@ const (
 	causeChange cause = "change"
 )
 
-// refresh reads the records and applies the differences. Only a verification gets a number of its own.
+// refresh reads the records and applies the differences. Only successful verifications are numbered.
 func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err error) {
 	select {
 	case s.readSlot <- struct{}{}:

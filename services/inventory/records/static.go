@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// NewStaticReader returns a Reader of the text itself. The text is configuration, so that an
-// invalid record is an error here.
+// NewStaticReader returns a Reader of the text itself. The text is configuration, so an invalid
+// record is an error here.
 func NewStaticReader(text string) (Reader, error) {
 	records, err := parseRecords([]byte(text))
 	if err != nil {
