@@ -35,10 +35,10 @@ const (
 // CordonPolicy is the effect of a cordon on the state of a node.
 type CordonPolicy uint8
 
-// KeepCordoned: a cordon has no effect, because draining on cordon has caused outages.
-// DrainCordoned: a cordoned node is draining.
 const (
+	// KeepCordoned gives a cordon no effect, because draining on cordon has caused outages.
 	KeepCordoned CordonPolicy = iota
+	// DrainCordoned makes a cordoned node draining.
 	DrainCordoned
 )
 
@@ -192,13 +192,14 @@ func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) roster.St
 	return roster.NotReady
 }
 
-// explainState returns one step per signal, in order of precedence.
+// explainState returns one step for each signal, in order of precedence. A step fails if its signal is
+// set and has an effect.
 func (s nodeSummary) explainState(rules Rules, pods podCounts, state roster.State) []roster.Step {
 	var steps []roster.Step
-	check := func(question string, isSet, matters bool, ifSet, ifUnset string) {
+	check := func(question string, isSet, hasEffect bool, ifSet, ifUnset string) {
 		step := roster.Step{Stage: roster.StageState, Question: question, Result: roster.Passed, Saw: ifUnset}
 		switch {
-		case isSet && matters:
+		case isSet && hasEffect:
 			step.Result, step.Saw = roster.Failed, ifSet
 		case isSet:
 			step.Result, step.Saw = roster.Skipped, ifSet
@@ -237,7 +238,7 @@ func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 }
 
 // validLabels copies the labels that an API server could have accepted. Nodes share most keys
-// and values, so that interning them saves memory.
+// and values, so interning them saves memory.
 func validLabels(all map[string]string) map[string]string {
 	valid := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {

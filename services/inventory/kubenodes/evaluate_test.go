@@ -65,7 +65,7 @@ func TestEvaluateNode(t *testing.T) {
 		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, roster.NotReady, 0},
 		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
 		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
-		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
+		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
 		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, roster.NotReady, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package kubenodes reads the Nodes of the secured cluster, and the Pods of a workload if one
 // is configured, and evaluates which Nodes are eligible and in which state. It guarantees what
 // kubewatch guarantees, and that a change costs only the evaluation of the Nodes it affects. It
-// does not write to the cluster, and keeps of a Node or Pod only what it evaluates.
+// does not write to the cluster, and it keeps only those fields of a Node or Pod that it evaluates.
 package kubenodes
 
 import (
@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -36,7 +35,7 @@ type listWatcher[L runtime.Object] interface {
 type Config struct {
 	Nodes      listWatcher[*corev1.NodeList]
 	Pods       listWatcher[*corev1.PodList] // in the workload's namespace; nil if Rules has no workload
-	Client     any                          // behind both; see kubewatch.Config
+	Client     any                          // the client that Nodes and Pods use; see kubewatch.Config
 	Rules      Rules
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -143,7 +142,7 @@ func (n *Nodes) Verify(ctx context.Context, mode roster.Look) (number uint64, er
 // for any number of changes.
 func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 
-// Take returns the Nodes that changed since the previous Take, evaluated.
+// Take evaluates the Nodes that changed since the previous Take, and returns them as candidates.
 func (n *Nodes) Take() roster.News {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -241,10 +240,4 @@ func (n *Nodes) updatePod(name string, updated podState, dirty map[string]struct
 
 func joinFailures(a, b string) string {
 	return strings.Join(slices.DeleteFunc([]string{a, b}, func(s string) bool { return s == "" }), "; ")
-}
-
-// Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
-type Workload struct {
-	Namespace string
-	Selector  labels.Selector
 }

@@ -10,6 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+// Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
+type Workload struct {
+	Namespace string
+	Selector  labels.Selector
+}
+
 // ParseWorkload parses <namespace>/<label selector>, such as ingress/app=gateway. It rejects an
 // empty selector, which selects every Pod of the namespace and is probably a mistake.
 func ParseWorkload(text string) (*Workload, error) {
@@ -56,7 +62,9 @@ func readPod(p *corev1.Pod) podState {
 
 // podCounts counts the running Pods of the workload on one node.
 type podCounts struct {
-	all, ready, readyDeleting int // ready: not being deleted; deleting: ready, and being deleted
+	all           int
+	ready         int // ready and not being deleted
+	readyDeleting int // ready and being deleted
 }
 
 // plus returns the counts with the Pod added (delta 1) or removed (-1).
