@@ -45,8 +45,8 @@ func TestChartHasAllSettings(t *testing.T) {
 	}
 }
 
-// effectDependsOnOthers are settings whose samples are invalid without another setting.
-var effectDependsOnOthers = map[string]bool{"SOURCE_SERVICE": true, "INVENTORY_STATIC": true}
+// needsOtherSettings has the settings that are invalid while another one has its default.
+var needsOtherSettings = map[string]bool{"SOURCE_SERVICE": true, "INVENTORY_STATIC": true}
 
 // The schema accepts every value that the inventory accepts, and rejects mistakes before a Pod
 // starts.
@@ -81,7 +81,7 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	}
 	for setting, values := range samples {
 		for _, value := range values.good {
-			if schema, program := accepts(setting, value); !schema || (!program && !effectDependsOnOthers[setting]) {
+			if schema, program := accepts(setting, value); !schema || (!program && !needsOtherSettings[setting]) {
 				t.Errorf("%s=%q: accepted by the schema: %t, by the inventory: %t; want both", setting, value, schema, program)
 			}
 		}

@@ -14,18 +14,18 @@ import (
 )
 
 // collector drives the roster. It passes updates of the source and listings of the cloud to the
-// roster, passes changes on to the stores of the views, and sends the requests that the roster
-// wants.
+// roster, passes the roster's changes to the stores of the views, and sends the requests that the
+// roster returns.
 type collector struct {
 	source  source
 	cloud   cloud // nil if the roster never requests a listing
 	metrics *metrics
 	log     *slog.Logger
 
-	mu          sync.Mutex // operators' calls read the roster concurrently
+	mu          sync.Mutex // calls of clients and the status page use the roster concurrently
 	intake      feed.Intake
 	lastListing overview.Listing
-	wakeCh      chan struct{} // capacity 1; receives when a subscriber changed what the roster wants
+	wakeCh      chan struct{} // capacity 1; receives a signal after a request of a subscriber
 }
 
 // cloud lists the servers of the cloud.
@@ -81,7 +81,7 @@ func (c *collector) Run(ctx context.Context) error {
 	}
 }
 
-// step updates the roster and then the stores, and returns what the roster wants next.
+// step updates the roster and then the stores, and returns the requests to send next.
 func (c *collector) step(result requestResult) roster.Ask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,11 +112,11 @@ func (c *collector) step(result requestResult) roster.Ask {
 
 func (c *collector) verifySource(ctx context.Context, mode roster.Look) requestResult {
 	startedAt := time.Now()
-	mark, err := c.source.Verify(ctx, mode)
+	number, err := c.source.Verify(ctx, mode)
 	if err != nil {
 		c.log.Warn("source verification failed", "mode", mode.String(), "error", err)
 	}
-	return func(r *roster.Roster) { r.Looked(time.Now(), startedAt, mode, mark, err) }
+	return func(r *roster.Roster) { r.Looked(time.Now(), startedAt, mode, number, err) }
 }
 
 func (c *collector) listCloud(ctx context.Context) requestResult {
@@ -133,7 +133,7 @@ func (c *collector) listCloud(ctx context.Context) requestResult {
 }
 
 // RequestObservations requests complete observations in close succession on behalf of a
-// subscriber. It returns how many the request adds to those that are already planned.
+// subscriber. It returns how many this adds to those that were requested already.
 func (c *collector) RequestObservations(observations int) (added int) {
 	c.mu.Lock()
 	added = c.intake.Roster.Doubt(time.Now(), observations)
@@ -157,7 +157,7 @@ func (c *collector) Omitted() []roster.Omission {
 	return c.intake.Roster.Omitted()
 }
 
-// Explain returns why the node of this name is published as it is, or omitted.
+// Explain returns the steps and the conclusion about the node of this name: published or omitted.
 func (c *collector) Explain(name string) (e roster.Explanation, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

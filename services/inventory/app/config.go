@@ -26,7 +26,7 @@ type Config struct {
 	Cordoned           string        `flag:"cordoned" default:"keep" enum:"keep,drain" group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
 	Workload           string        `flag:"workload" placeholder:"namespace/label selector" group:"Source" help:"Pods that a node needs (kubernetes): it is READY only while one of them is ready on it, and DRAINING once the last has left"`
 	SourceService      string        `flag:"source-service" placeholder:"namespace/name" group:"Source" help:"Service whose endpoints are published (service)"`
-	RecordsFile        string        `flag:"inventory-file-path" placeholder:"file" group:"Source" help:"file with the JSON records of the nodes; changes are noticed (file)"`
+	RecordsFile        string        `flag:"inventory-file-path" placeholder:"file" group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"`
 	Command            string        `flag:"inventory-command" placeholder:"program" group:"Source" help:"program that prints the JSON records; run without a shell (command)"`
 	CommandArgs        string        `flag:"inventory-command-args" placeholder:"arguments" group:"Source" help:"arguments of the program, separated by white space or as a JSON array of strings (command)"`
 	StaticRecords      string        `flag:"inventory-static" placeholder:"JSON" group:"Source" help:"JSON records of the nodes (static)"`

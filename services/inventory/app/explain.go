@@ -57,8 +57,8 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[Conf
 }
 
 // observeOnce runs the pipeline until its first complete observation or the timeout, and reports
-// what it waits for. It returns after the pipeline has stopped, so that callers can read the roster.
-// After a timeout, missing says what the observation lacks; err is an error that ended it early.
+// what it waits for. It returns after the pipeline has stopped, so callers can read the roster.
+// After a timeout, missing describes what was not observed; err is an error of the pipeline itself.
 func (p *pipeline) observeOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -18,12 +18,12 @@ import (
 
 func TestExplainObservesNodes(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		outside fakeAPIs
-		node    string
-		code    int
-		want    []string // in standard output
-		errs    []string // in standard error
+		name string
+		apis fakeAPIs
+		node string
+		code int
+		want []string // in standard output
+		errs []string // in standard error
 	}{
 		{
 			"a published node",
@@ -64,7 +64,7 @@ func TestExplainObservesNodes(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			code, out, errs := runCommand(t, tt.outside.start(t, nil), "explain", tt.node)
+			code, out, errs := runCommand(t, tt.apis.start(t, nil), "explain", tt.node)
 			if code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
@@ -85,7 +85,7 @@ func TestExplainObservesNodes(t *testing.T) {
 func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		outside fakeAPIs
+		apis    fakeAPIs
 		want    []string // reported
 		missing string
 	}{
@@ -103,17 +103,17 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			env := tt.outside.start(t, nil)
+			env := tt.apis.start(t, nil)
 			cfg := &Config{}
 			if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 				t.Fatal(err)
 			}
-			l, err := newPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			p, err := newPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			if err != nil {
 				t.Fatal(err)
 			}
 			var reported strings.Builder
-			missing, err := l.observeOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
+			missing, err := p.observeOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
 			if err != nil || missing == nil || !strings.Contains(missing.Error(), tt.missing) {
 				t.Errorf("missing: %v, error: %v; want %q", missing, err, tt.missing)
 			}
@@ -121,13 +121,13 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 			if t.Failed() {
 				t.Log(reported.String())
 			}
-			if e, _ := l.collector.Explain("one"); e.Verdict == "" {
+			if e, _ := p.collector.Explain("one"); e.Verdict == "" {
 				t.Error("no explanation without a complete observation")
 			}
 
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := l.observeOnce(ctx, time.Minute, func(string) {}); !errors.Is(err, context.Canceled) {
+			if _, err := p.observeOnce(ctx, time.Minute, func(string) {}); !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted: %v", err)
 			}
 		})

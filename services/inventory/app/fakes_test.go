@@ -68,11 +68,11 @@ func serverJSON(id, name, address string) string {
 
 const privateLAN = `{"id":"2","type":"lan","properties":{"name":"workers","public":false,"ipv4CidrBlock":"10.0.1.0/24"}}`
 
-func (o *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Date", time.Now().Add(-o.clockLag).UTC().Format(http.TimeFormat))
+func (f *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Date", time.Now().Add(-f.clockLag).UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case o.apiDown:
+	case f.apiDown:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcd is away","code":503}`)
 	case r.URL.Path == "/version":
@@ -86,17 +86,17 @@ func (o *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 		}
 		requested := *review.Spec.ResourceAttributes
 		review.Status.Allowed = requested.Resource == "nodes" && (requested.Verb == "get" || requested.Verb == "list" || requested.Verb == "watch")
-		if o.isAllowed != nil {
-			review.Status.Allowed = o.isAllowed(requested)
+		if f.isAllowed != nil {
+			review.Status.Allowed = f.isAllowed(requested)
 		}
 		review.TypeMeta = metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"}
 		w.WriteHeader(http.StatusCreated)
 		json.NewEncoder(w).Encode(review)
 	case r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") != "":
-		o.serveNodeWatch(w, r)
+		f.serveNodeWatch(w, r)
 	case r.URL.Path == "/api/v1/nodes":
 		json.NewEncoder(w).Encode(corev1.NodeList{
-			TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: o.nodes,
+			TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: f.nodes,
 		})
 	default:
 		http.NotFound(w, r)
@@ -104,13 +104,13 @@ func (o *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveNodeWatch sends the initial list if requested, and then nothing.
-func (o *fakeAPIs) serveNodeWatch(w http.ResponseWriter, r *http.Request) {
+func (f *fakeAPIs) serveNodeWatch(w http.ResponseWriter, r *http.Request) {
 	event := func(kind string, n corev1.Node) {
 		n.TypeMeta = metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}
 		json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": n})
 	}
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		for _, n := range o.nodes {
+		for _, n := range f.nodes {
 			event("ADDED", n)
 		}
 	}
@@ -121,20 +121,20 @@ func (o *fakeAPIs) serveNodeWatch(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-func (o *fakeAPIs) serveIONOS(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Date", time.Now().Add(-o.clockLag).UTC().Format(http.TimeFormat))
+func (f *fakeAPIs) serveIONOS(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Date", time.Now().Add(-f.clockLag).UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json")
 	path := strings.TrimPrefix(r.URL.Path, "/cloudapi/v6/datacenters/"+datacenterID)
 	switch {
-	case o.tokenRejected:
+	case f.tokenRejected:
 		w.WriteHeader(http.StatusUnauthorized)
 		io.WriteString(w, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`)
 	case path == "":
 		fmt.Fprintf(w, `{"id":%q,"type":"datacenter","properties":{"name":"prod","location":"de/fra"}}`, datacenterID)
 	case path == "/lans/2":
-		io.WriteString(w, o.lanJSON)
-	case path == "/servers" && !o.listingFails:
-		fmt.Fprintf(w, `{"id":"%s/servers","type":"collection","items":[%s]}`, datacenterID, strings.Join(o.servers, ","))
+		io.WriteString(w, f.lanJSON)
+	case path == "/servers" && !f.listingFails:
+		fmt.Fprintf(w, `{"id":"%s/servers","type":"collection","items":[%s]}`, datacenterID, strings.Join(f.servers, ","))
 	case path == "/servers":
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, `{"httpStatus":503,"messages":[{"message":"maintenance"}]}`)
@@ -151,13 +151,13 @@ func newToken(expires time.Time) string {
 }
 
 // start starts both servers, and returns an environment with their addresses.
-func (o *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string {
+func (f *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string {
 	t.Helper()
-	if o.lanJSON == "" {
-		o.lanJSON = privateLAN
+	if f.lanJSON == "" {
+		f.lanJSON = privateLAN
 	}
-	api := httptest.NewServer(http.HandlerFunc(o.serveKubernetes))
-	cloud := httptest.NewUnstartedServer(http.HandlerFunc(o.serveIONOS))
+	api := httptest.NewServer(http.HandlerFunc(f.serveKubernetes))
+	cloud := httptest.NewUnstartedServer(http.HandlerFunc(f.serveIONOS))
 	cloud.Config.ErrorLog = log.New(io.Discard, "", 0)
 	cloud.StartTLS()
 	t.Cleanup(func() { api.CloseClientConnections(); api.Close(); cloud.CloseClientConnections(); cloud.Close() })

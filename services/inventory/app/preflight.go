@@ -66,12 +66,12 @@ func (c *preflightChecker) checks() []preflight.Check {
 		_, err := link.OpenClients(c.cfg.ClientsFile)
 		return "valid", err
 	}})
-	required := []string{sourceCheckName} // by the first observation
+	required := []string{sourceCheckName} // checks that the first observation depends on
 	if c.cluster != nil {
 		all = append(all, c.clusterChecks()...)
 	}
-	// The default of 15 s would fail a large cluster that serve can list: a full verification takes
-	// as long as its pages do.
+	// serve waits for a full verification as long as its pages take: on a large cluster that is more
+	// than the default of 15 s.
 	source := preflight.Check{Name: sourceCheckName, Timeout: observationTimeout + preflight.DefaultTimeout, Run: c.readSource}
 	if c.cluster != nil {
 		source.DependsOn = []string{preflight.APIServer}
@@ -114,9 +114,9 @@ func (c *preflightChecker) readSource(ctx context.Context) (string, error) {
 	return summarizeUpdate(update)
 }
 
-// summarizeUpdate summarizes how many nodes the source reports and how many of them are eligible.
+// summarizeUpdate counts the nodes that the source reports, and the eligible ones among them.
 func summarizeUpdate(update roster.News) (string, error) {
-	var workers, selected, ready int
+	var workers, eligible, ready int
 	var invalid []string
 	for _, c := range update.Changed {
 		if c.Excluded != roster.ControlPlane {
@@ -126,15 +126,15 @@ func summarizeUpdate(update roster.News) (string, error) {
 		case c.Bad != "":
 			invalid = append(invalid, fmt.Sprintf("%s (%s)", c.Name, c.Bad))
 		case c.Excluded == 0:
-			selected++
+			eligible++
 			if c.State == roster.Ready {
 				ready++
 			}
 		}
 	}
-	detail := fmt.Sprintf("nodes: %d, workers: %d, selected: %d, selected and ready: %d", len(update.Changed), workers, selected, ready)
+	detail := fmt.Sprintf("nodes: %d, workers: %d, eligible: %d, eligible and ready: %d", len(update.Changed), workers, eligible, ready)
 	switch {
-	case selected == 0:
+	case eligible == 0:
 		return "", fmt.Errorf("no eligible node (%s); nothing would be published; check NODE_SELECTOR and the source", detail)
 	case len(invalid) > 0:
 		return "", preflight.Warning("%s; %d have invalid data: %s; correct them in the source", detail, len(invalid), strings.Join(invalid, "; "))
@@ -166,7 +166,8 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	return fmt.Sprintf("published nodes: %d", published), nil
 }
 
-// summarizeRoster returns how many nodes the roster has, and which eligible ones it omits and why.
+// summarizeRoster returns how many nodes the roster publishes, and the eligible ones that it omits,
+// each with the reason.
 func (c *collector) summarizeRoster() (published int, omitted []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,53 +82,53 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 		servers: []string{serverJSON(server1, "one", "10.0.1.11")},
 	}
 	with := func(change func(*fakeAPIs)) fakeAPIs {
-		o := healthy
-		change(&o)
-		return o
+		f := healthy
+		change(&f)
+		return f
 	}
 	all := func(authorizationv1.ResourceAttributes) bool { return true }
 	lan := "LAN 2 of datacenter 7d2f6e1a…"
 
 	for _, tt := range []struct {
-		name    string
-		outside fakeAPIs
-		set     map[string]string
-		code    int
-		want    []string // parts of lines, each with its mark; the other lines are ok
+		name string
+		apis fakeAPIs
+		set  map[string]string
+		code int
+		want []string // parts of lines, each with its mark; the other lines are ok
 	}{
 		{"all checks pass", healthy, nil, 0, []string{
 			"ok certificate|inventory.example, for server auth, expires in 90 days", "ok allowed clients|valid",
 			"ok API server|v1.36.3 at http://127.0.0.1:", "ok API server clock|in sync", "ok list nodes|allowed", "ok watch nodes|allowed",
-			"ok excess permissions|none found", "ok source|nodes: 2, workers: 1, selected: 1, selected and ready: 1",
+			"ok excess permissions|none found", "ok source|nodes: 2, workers: 1, eligible: 1, eligible and ready: 1",
 			"ok IONOS token|accepted; expires in 200 days", "ok cloud clock|in sync",
 			"ok " + lan + `|private, "workers" in "prod" (de/fra), addresses [10.0.1.0/24]`, "ok first observation|published nodes: 1",
 		}},
-		{"a node is omitted", with(func(o *fakeAPIs) { o.nodes = append(slices.Clone(o.nodes), workerNode("two", server2)) }), nil, 0, []string{
+		{"a node is omitted", with(func(f *fakeAPIs) { f.nodes = append(slices.Clone(f.nodes), workerNode("two", server2)) }), nil, 0, []string{
 			"WARN first observation|two (NOT_FOUND_IN_IONOS)|explain",
 		}},
-		{"the API server is unavailable", with(func(o *fakeAPIs) { o.apiDown = true }), nil, 1, []string{
+		{"the API server is unavailable", with(func(f *fakeAPIs) { f.apiDown = true }), nil, 1, []string{
 			"FAIL API server|unable to handle|SECURED_KUBECONFIG", "- API server clock|API server", "- list nodes|API server", "- source|API server", "- first observation|source",
 			"ok IONOS token|accepted",
 		}},
-		{"a permission is missing", with(func(o *fakeAPIs) {
-			o.isAllowed = func(a authorizationv1.ResourceAttributes) bool { return a.Resource == "nodes" && a.Verb == "watch" }
+		{"a permission is missing", with(func(f *fakeAPIs) {
+			f.isAllowed = func(a authorizationv1.ResourceAttributes) bool { return a.Resource == "nodes" && a.Verb == "watch" }
 		}), nil, 1, []string{"FAIL list nodes|permission to list nodes missing; bind the role", "ok watch nodes", "- source|list nodes"}},
-		{"everything is permitted", with(func(o *fakeAPIs) { o.isAllowed = all }), nil, 0, []string{"WARN excess permissions|all permissions"}},
-		{"more is permitted", with(func(o *fakeAPIs) {
-			o.isAllowed = func(a authorizationv1.ResourceAttributes) bool {
+		{"everything is permitted", with(func(f *fakeAPIs) { f.isAllowed = all }), nil, 0, []string{"WARN excess permissions|all permissions"}},
+		{"more is permitted", with(func(f *fakeAPIs) {
+			f.isAllowed = func(a authorizationv1.ResourceAttributes) bool {
 				return a.Resource == "nodes" || a.Resource == "secrets"
 			}
 		}), nil, 0, []string{"WARN excess permissions|patch nodes, delete nodes, list secrets"}},
-		{"clocks differ", with(func(o *fakeAPIs) { o.clockLag = 90 * time.Second }), nil, 1, []string{
+		{"clocks differ", with(func(f *fakeAPIs) { f.clockLag = 90 * time.Second }), nil, 1, []string{
 			"FAIL API server clock|behind this machine|NTP", "FAIL cloud clock|behind this machine",
 		}},
 		{"no node is selected", healthy, map[string]string{"NODE_SELECTOR": "pool=blue"}, 1, []string{
-			"FAIL source|workers: 1, selected: 0|NODE_SELECTOR", "- first observation",
+			"FAIL source|workers: 1, eligible: 0|NODE_SELECTOR", "- first observation",
 		}},
-		{"the token is rejected", with(func(o *fakeAPIs) { o.tokenRejected = true }), nil, 1, []string{
+		{"the token is rejected", with(func(f *fakeAPIs) { f.tokenRejected = true }), nil, 1, []string{
 			"FAIL IONOS token|not accepted (HTTP 401)", "- cloud clock", "- " + lan, "- first observation|IONOS token",
 		}},
-		{"the token has expired", with(func(o *fakeAPIs) { o.tokenRejected = true }), map[string]string{"IONOS_TOKEN": newToken(time.Now().Add(-time.Hour))}, 1, []string{
+		{"the token has expired", with(func(f *fakeAPIs) { f.tokenRejected = true }), map[string]string{"IONOS_TOKEN": newToken(time.Now().Add(-time.Hour))}, 1, []string{
 			"FAIL IONOS token|expired on", "- " + lan,
 		}},
 		{"the token expires soon", healthy, map[string]string{"IONOS_TOKEN": newToken(time.Now().Add(10*24*time.Hour + time.Hour))}, 0, []string{
@@ -139,10 +139,10 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 			"ok cloud clock|in sync",
 		}},
 		{"the LAN does not exist", healthy, map[string]string{"IONOS_PRIVATE_LAN_ID": "3"}, 1, []string{"FAIL LAN 3 of datacenter 7d2f6e1a…|HTTP 404|IONOS_PRIVATE_LAN_ID", "ok cloud clock|in sync"}},
-		{"the LAN is public", with(func(o *fakeAPIs) { o.lanJSON = strings.Replace(privateLAN, "false", "true", 1) }), nil, 1, []string{"FAIL " + lan + "|is public|IONOS_PRIVATE_LAN_ID"}},
+		{"the LAN is public", with(func(f *fakeAPIs) { f.lanJSON = strings.Replace(privateLAN, "false", "true", 1) }), nil, 1, []string{"FAIL " + lan + "|is public|IONOS_PRIVATE_LAN_ID"}},
 		{"the LAN has other addresses", healthy, map[string]string{"SECURED_SUBNET_CIDR": "10.9.0.0/16"}, 1, []string{"FAIL " + lan + "|[10.0.1.0/24]|[10.9.0.0/16]|SECURED_SUBNET_CIDR"}},
-		{"no cloud is needed", with(func(o *fakeAPIs) {
-			o.nodes = []corev1.Node{workerNode("one", "", func(n *corev1.Node) {
+		{"no cloud is needed", with(func(f *fakeAPIs) {
+			f.nodes = []corev1.Node{workerNode("one", "", func(n *corev1.Node) {
 				n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.1.11"}}
 			})}
 		}), map[string]string{"RESOLVER": "node-address"}, 0, []string{"ok first observation|published nodes: 1"}},
@@ -150,7 +150,7 @@ func TestPreflightReportsEachCheck(t *testing.T) {
 		{"the list of clients is empty", healthy, map[string]string{"ALLOWED_CLIENTS_FILE": "/dev/null"}, 1, []string{"FAIL allowed clients|/dev/null"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			env := addLinkFiles(t, tt.outside.start(t, nil))
+			env := addLinkFiles(t, tt.apis.start(t, nil))
 			maps.Copy(env, tt.set)
 			code, out, errs := runCommand(t, env, "preflight")
 			if code != tt.code {
@@ -257,11 +257,11 @@ func TestCountsReportedNodes(t *testing.T) {
 		news roster.News
 		want string
 	}{
-		{"valid nodes", roster.News{Changed: []roster.Candidate{ready, {Name: "b", State: roster.NotReady}, {Name: "c", Excluded: roster.ControlPlane}}}, "nodes: 3, workers: 2, selected: 2, selected and ready: 1"},
-		{"an invalid record", roster.News{Changed: []roster.Candidate{ready, {Name: "b", Bad: "no address"}}}, "WARN nodes: 2, workers: 2, selected: 1, selected and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
-		{"a partial error", roster.News{Changed: []roster.Candidate{ready}, Flaw: "two records were ignored"}, "WARN nodes: 1, workers: 1, selected: 1, selected and ready: 1; two records were ignored"},
-		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, selected: 1, selected and ready: 0; no node is ready; check the nodes"},
-		{"nothing", roster.News{}, "WARN no eligible node (nodes: 0, workers: 0, selected: 0, selected and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
+		{"valid nodes", roster.News{Changed: []roster.Candidate{ready, {Name: "b", State: roster.NotReady}, {Name: "c", Excluded: roster.ControlPlane}}}, "nodes: 3, workers: 2, eligible: 2, eligible and ready: 1"},
+		{"an invalid record", roster.News{Changed: []roster.Candidate{ready, {Name: "b", Bad: "no address"}}}, "WARN nodes: 2, workers: 2, eligible: 1, eligible and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
+		{"a partial error", roster.News{Changed: []roster.Candidate{ready}, Flaw: "two records were ignored"}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 1; two records were ignored"},
+		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 0; no node is ready; check the nodes"},
+		{"nothing", roster.News{}, "WARN no eligible node (nodes: 0, workers: 0, eligible: 0, eligible and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
 	} {
 		got, err := summarizeUpdate(tt.news)
 		if err != nil {

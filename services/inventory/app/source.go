@@ -26,12 +26,12 @@ import (
 type source interface {
 	// Run follows the nodes until ctx is done; its error is then nil.
 	Run(ctx context.Context) error
-	// Changed receives when there is something to take. One signal stands for any number of changes.
+	// Changed receives a signal when there is something to take. One signal stands for any number of changes.
 	Changed() <-chan struct{}
 	// Take returns the changes since the last Take. It does no I/O.
 	Take() roster.News
 	// Verify proves with a new request that the reported nodes are current: see Roster.Looked.
-	Verify(ctx context.Context, mode roster.Look) (mark uint64, err error)
+	Verify(ctx context.Context, mode roster.Look) (number uint64, err error)
 }
 
 // newSource creates the source that SOURCE_KIND names.
@@ -106,7 +106,7 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 	return records.New(records.Config{Reader: reader, Name: name, Log: log, Registerer: registry}), nil
 }
 
-// newRosterConfig returns how the roster resolves addresses, and how often it observes.
+// newRosterConfig returns how the roster resolves addresses, and how often it reads the source and the cloud.
 func newRosterConfig(cfg *Config) roster.Config {
 	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), Poll: cfg.CloudPollInterval, Pace: cfg.SourcePollInterval}
 	switch {

@@ -24,7 +24,7 @@ func (i *inventory) statusHandler() http.Handler {
 	return statuspage.Handler(page.Page, i.log)
 }
 
-// PageData returns what /statusz shows of the roster.
+// PageData returns what /statusz shows of the roster and of the last listing.
 func (c *collector) PageData() overview.PageData {
 	status, _ := c.intake.Stores.Status()
 	c.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// nodesSection shows each node with its explanation: omitted eligible nodes first, excluded nodes
-// last.
+// nodesSection shows each node with its explanation: the eligible nodes that are omitted first, and
+// the excluded ones last.
 func (b *pageBuilder) nodesSection() statuspage.Section {
 	s := statuspage.Section{Title: "Nodes"}
 	all, omitted, notReady := b.omittedItems(), 0, 0
@@ -56,9 +56,9 @@ func (b *pageBuilder) nodesSection() statuspage.Section {
 }
 
 // addDetails adds explanations to the first nodes, as many as fit into the budget.
-func (b *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item, left string) {
+func (b *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item, omitted string) {
 	budget := statuspage.Budget{Bytes: maxDetails}
-	folded := 0
+	withoutDetails := 0
 	shown = all[:min(len(all), maxNodes)]
 	for n := range shown {
 		if budget.Bytes > 0 {
@@ -73,10 +73,10 @@ func (b *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item
 			}
 		}
 		if shown[n].Items == nil {
-			folded++
+			withoutDetails++
 		}
 	}
-	return shown, statuspage.DescribeOmitted(folded, len(all)-len(shown), "nodes")
+	return shown, statuspage.DescribeOmitted(withoutDetails, len(all)-len(shown), "nodes")
 }
 
 func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
@@ -129,7 +129,7 @@ func (b *pageBuilder) omittedItems() []statuspage.Item {
 	return all
 }
 
-// isExcluded reports whether a node is not eligible, so that its omission is intended.
+// isExcluded reports whether a node is not eligible: its omission is intended.
 func isExcluded(i *statuspage.Item) bool { return strings.HasPrefix(i.Summary.Text, excludedPrefix) }
 
 // addExplanation adds the steps that led to the publication or omission of a node.

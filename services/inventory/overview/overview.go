@@ -34,7 +34,7 @@ type Cloud interface {
 	TokenExpiry() (at time.Time, known bool, err error)
 }
 
-// PageData is what the roster and the last listing contain at one moment.
+// PageData is the state of the roster and of the last listing at one moment.
 type PageData struct {
 	Status  roster.Status
 	Nodes   []*roster.Node // sorted by name
@@ -50,10 +50,10 @@ type Listing struct {
 	Err       error // nil if it succeeded
 }
 
-// Limits of a page, which says how much it does not show.
+// Limits of a page. The page states how much it omits.
 const (
 	maxNodes       = 1000
-	maxExpanded    = 5
+	maxExpanded    = 5 // nodes with a problem whose details are visible at first
 	maxSubscribers = 200
 	maxDetails     = 4 << 20 // bytes of the nodes' details
 )
@@ -77,7 +77,7 @@ func (c *Config) Page(at time.Time, filter string) statuspage.Page {
 	return p
 }
 
-// pageBuilder builds one page and collects what its headline names.
+// pageBuilder builds one page, and collects the problems for its headline.
 type pageBuilder struct {
 	*Config
 	PageData
@@ -118,8 +118,8 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 	s := statuspage.Section{Title: "Source"}
 	t := &statuspage.Table{Columns: []string{"part", "state", "for", "reason"}}
 	parts := []struct {
-		name, is string
-		part     roster.Part
+		name, verb string
+		part       roster.Part
 	}{{"membership", "is", b.Status.Membership}, {"addresses", "are", b.Status.Addresses}}
 	reasons := false
 	for _, p := range parts {
@@ -128,7 +128,7 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 			severity = statuspage.Error
 		}
 		if severity != statuspage.OK {
-			b.addProblemf(severity, "%s %s %s", p.name, p.is, p.part.Sync)
+			b.addProblemf(severity, "%s %s %s", p.name, p.verb, p.part.Sync)
 		}
 		age := ""
 		if !p.part.Since.IsZero() {
@@ -193,7 +193,7 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 	return s
 }
 
-// lagThreshold is how long a subscriber may read nothing: three heartbeats, which come every 5 s.
+// lagThreshold is how long a subscriber may read nothing: three heartbeat intervals of 5 s.
 const lagThreshold = 15 * time.Second
 
 func (b *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspage.Line, slow bool) {

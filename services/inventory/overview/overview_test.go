@@ -41,7 +41,7 @@ func node(name string, state roster.State, address string) *roster.Node {
 
 // fixture holds the inputs of a Config.
 type fixture struct {
-	state       PageData
+	data        PageData
 	cloud       *fakeCloud
 	steps       []roster.Step
 	subscribers []nodeserver.Subscriber
@@ -50,7 +50,7 @@ type fixture struct {
 func healthyFixture() *fixture {
 	synced := roster.Part{Sync: roster.Synced, Since: now.Add(-time.Hour)}
 	return &fixture{
-		state: PageData{
+		data: PageData{
 			Status:  roster.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Told: true},
 			Nodes:   []*roster.Node{node("worker-1", roster.Ready, "10.0.1.11"), node("worker-2", roster.Draining, "10.0.1.12")},
 			Omitted: []roster.Omission{{Name: "master", Reason: roster.ControlPlane}},
@@ -67,24 +67,24 @@ func healthyFixture() *fixture {
 	}
 }
 
-func (w *fixture) page(filter string) statuspage.Page {
+func (f *fixture) page(filter string) statuspage.Page {
 	c := &Config{
-		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: w.cloud,
+		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: f.cloud,
 		ReadData: func() PageData {
-			state := w.state
-			state.Nodes, state.Omitted = append([]*roster.Node(nil), state.Nodes...), append([]roster.Omission(nil), state.Omitted...)
-			return state
+			data := f.data
+			data.Nodes, data.Omitted = append([]*roster.Node(nil), data.Nodes...), append([]roster.Omission(nil), data.Omitted...)
+			return data
 		},
 		Explain: func(name string) (roster.Explanation, bool) {
-			e := roster.Explanation{Steps: w.steps, Verdict: "The conclusion about " + name + "."}
-			for _, o := range w.state.Omitted {
+			e := roster.Explanation{Steps: f.steps, Verdict: "The conclusion about " + name + "."}
+			for _, o := range f.data.Omitted {
 				if o.Name == name {
 					e.Left, e.Verdict = o.Reason, "Omitted: "+o.Advice
 				}
 			}
 			return e, !strings.HasPrefix(name, "unknown")
 		},
-		Subscribers: func() []nodeserver.Subscriber { return w.subscribers },
+		Subscribers: func() []nodeserver.Subscriber { return f.subscribers },
 	}
 	return c.Page(now, filter)
 }
@@ -99,13 +99,13 @@ func renderText(t *testing.T, p statuspage.Page) string {
 }
 
 func TestShowsNodesWorstFirst(t *testing.T) {
-	w := healthyFixture()
-	w.state.Nodes = append(w.state.Nodes, node("worker-3", roster.NotReady, "10.0.1.13"))
-	w.state.Omitted = append(w.state.Omitted,
+	f := healthyFixture()
+	f.data.Nodes = append(f.data.Nodes, node("worker-3", roster.NotReady, "10.0.1.13"))
+	f.data.Omitted = append(f.data.Omitted,
 		roster.Omission{Name: "worker-8", Reason: roster.NotResolvedYet, Advice: "Wait."},
 		roster.Omission{Name: "worker-9", Reason: roster.NoAddressOnLAN, Advice: "Give its server a NIC on LAN 2."})
-	w.state.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "cloud listing failed: 503"}
-	if diff := cmp.Diff(golden, renderText(t, w.page(""))); diff != "" {
+	f.data.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "cloud listing failed: 503"}
+	if diff := cmp.Diff(golden, renderText(t, f.page(""))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -151,47 +151,47 @@ Show one in full: slicefeed-inventory status NAME
 
 func TestHeadlineNamesProblems(t *testing.T) {
 	for name, c := range map[string]struct {
-		alter func(*fixture)
-		grade statuspage.Severity
-		want  []string
+		alter    func(*fixture)
+		severity statuspage.Severity
+		want     []string
 	}{
 		"no problems": {func(*fixture) {}, statuspage.OK, []string{"2 nodes published.", "OK     worker-1  ready at 10.0.1.11", "excluded: CONTROL_PLANE"}},
-		"membership is degraded": {func(w *fixture) {
-			w.state.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
+		"membership is degraded": {func(f *fixture) {
+			f.data.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
 		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   no contact with the source"}},
-		"addresses are unsynced": {func(w *fixture) { w.state.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
-		"the start": {func(w *fixture) { w.state = PageData{} }, statuspage.Error, []string{
+		"addresses are unsynced": {func(f *fixture) { f.data.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
+		"nothing observed yet": {func(f *fixture) { f.data = PageData{} }, statuspage.Error, []string{
 			"No complete observation yet: nothing is published.", "The source has reported no nodes yet.", "none yet",
 		}},
-		"not published yet":               {func(w *fixture) { w.state.Status.Told = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},
-		"no node is ready":                {func(w *fixture) { w.state.Nodes = w.state.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
-		"an omitted node":                 {func(w *fixture) { w.state.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
-		"a new node":                      {func(w *fixture) { w.state.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
-		"no subscribers":                  {func(w *fixture) { w.subscribers = nil }, statuspage.Warning, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
-		"a subscriber that reads nothing": {func(w *fixture) { w.subscribers[0].LastSentAt, w.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
-		"a subscriber that never did":     {func(w *fixture) { w.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
-		"a subscriber with a view": {func(w *fixture) {
-			w.subscribers[0].Operator, w.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
+		"not published yet":               {func(f *fixture) { f.data.Status.Told = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},
+		"no node is ready":                {func(f *fixture) { f.data.Nodes = f.data.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
+		"an omitted node":                 {func(f *fixture) { f.data.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
+		"a new node":                      {func(f *fixture) { f.data.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
+		"no subscribers":                  {func(f *fixture) { f.subscribers = nil }, statuspage.Warning, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
+		"a subscriber that reads nothing": {func(f *fixture) { f.subscribers[0].LastSentAt, f.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
+		"a subscriber that never did":     {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
+		"a subscriber with a view": {func(f *fixture) {
+			f.subscribers[0].Operator, f.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 		}, statuspage.OK, []string{"pool=blue, operator"}},
-		"a failed listing":              {func(w *fixture) { w.state.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, failed: 503"}},
-		"an exhausted budget":           {func(w *fixture) { w.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits 9s"}},
-		"a token that expires in weeks": {func(w *fixture) { w.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
-		"a token that expires in days":  {func(w *fixture) { w.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
-		"an expired token":              {func(w *fixture) { w.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
-		"an unreadable token":           {func(w *fixture) { w.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
-		"a token without expiry":        {func(w *fixture) { w.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
-		"ports of a Service":            {func(w *fixture) { w.state.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
+		"a failed listing":              {func(f *fixture) { f.data.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, failed: 503"}},
+		"an exhausted budget":           {func(f *fixture) { f.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits 9s"}},
+		"a token that expires in weeks": {func(f *fixture) { f.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
+		"a token that expires in days":  {func(f *fixture) { f.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
+		"an expired token":              {func(f *fixture) { f.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
+		"an unreadable token":           {func(f *fixture) { f.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
+		"a token without expiry":        {func(f *fixture) { f.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
+		"ports of a Service":            {func(f *fixture) { f.data.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := healthyFixture()
-			c.alter(w)
-			p := w.page("")
-			if p.Summary.Severity != c.grade {
+			f := healthyFixture()
+			c.alter(f)
+			p := f.page("")
+			if p.Summary.Severity != c.severity {
 				t.Errorf("severity %s: %s", p.Summary.Severity, p.Summary.Text)
 			}
 			for _, want := range c.want {
-				if texts := renderText(t, p); !strings.Contains(texts, want) {
-					t.Errorf("no %q in:\n%s", want, texts)
+				if text := renderText(t, p); !strings.Contains(text, want) {
+					t.Errorf("no %q in:\n%s", want, text)
 				}
 			}
 		})
@@ -203,32 +203,32 @@ func TestFilterShowsOneNodeExpanded(t *testing.T) {
 	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Expanded || p.Filter != "worker-1" || p.Summary.Severity != statuspage.OK {
 		t.Errorf("%+v", p)
 	}
-	if texts := renderText(t, p); !strings.Contains(texts, "resolved: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(texts, "failed: Which server, by its provider ID? (the node has none)") {
-		t.Errorf("no explanation in:\n%s", texts)
+	if text := renderText(t, p); !strings.Contains(text, "resolved: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(text, "failed: Which server, by its provider ID? (the node has none)") {
+		t.Errorf("no explanation in:\n%s", text)
 	}
 	p = healthyFixture().page("unknown")
-	if texts := renderText(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(texts, "The conclusion about unknown.") || !strings.Contains(texts, "No node has this name.") {
-		t.Errorf("page of an unknown node:\n%s", texts)
+	if text := renderText(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(text, "The conclusion about unknown.") || !strings.Contains(text, "No node has this name.") {
+		t.Errorf("page of an unknown node:\n%s", text)
 	}
 }
 
 func TestPageIsBoundedAndEscaped(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[31m"
 	long := strings.Repeat(`"`, 1<<12)
-	w := healthyFixture()
-	w.steps = append(w.steps, roster.Step{Stage: "claim", Question: evil, Result: roster.Failed, Saw: long})
+	f := healthyFixture()
+	f.steps = append(f.steps, roster.Step{Stage: "claim", Question: evil, Result: roster.Failed, Saw: long})
 	for range 20 {
-		w.steps = append(w.steps, w.steps[len(w.steps)-1])
+		f.steps = append(f.steps, f.steps[len(f.steps)-1])
 	}
-	w.state.Status.Membership.Reason, w.state.Listing.Err = evil+long, errors.New(evil)
+	f.data.Status.Membership.Reason, f.data.Listing.Err = evil+long, errors.New(evil)
 	for n := range 3000 {
 		one := node(fmt.Sprintf("worker-%d", n), roster.Ready, "10.0.0.1")
 		one.Zone, one.ServerID = evil, evil
-		w.state.Nodes = append(w.state.Nodes, one)
-		w.state.Omitted = append(w.state.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.InvalidRecord, Advice: evil + long})
-		w.subscribers = append(w.subscribers, nodeserver.Subscriber{Name: evil})
+		f.data.Nodes = append(f.data.Nodes, one)
+		f.data.Omitted = append(f.data.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.InvalidRecord, Advice: evil + long})
+		f.subscribers = append(f.subscribers, nodeserver.Subscriber{Name: evil})
 	}
-	p := w.page("")
+	p := f.page("")
 	var page strings.Builder
 	if err := statuspage.WriteHTML(&page, &p); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestPageIsBoundedAndEscaped(t *testing.T) {
 	}
 	for _, want := range []string{"5003 more nodes omitted.", " omitted. Select one to see them.", "2801 more not shown.", "&lt;script&gt;"} {
 		if !strings.Contains(page.String(), want) {
-			t.Errorf("page lacks %q", want)
+			t.Errorf("no %q in the page", want)
 		}
 	}
 }
