@@ -98,9 +98,9 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 		now := time.Now()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			now = now.Add(time.Minute)
-			news := anyUpdate.Draw(t, "news")
-			news.HeardAt = now
-			intake.Publish(now, intake.Ingest(now, news, func(r *roster.Roster) { r.Looked(now, now, roster.Full, 1, nil) }))
+			update := anyUpdate.Draw(t, "update")
+			update.HeardAt = now
+			intake.Publish(now, intake.Ingest(now, update, func(r *roster.Roster) { r.Looked(now, now, roster.Full, 1, nil) }))
 			if rapid.Bool().Draw(t, "listed") {
 				l := anyListing.Draw(t, "listing")
 				intake.Publish(now, intake.Ingest(now, roster.News{HeardAt: now}, func(r *roster.Roster) { r.Listed(now, now, l, nil, 0) }))

@@ -14,7 +14,7 @@ import (
 )
 
 // Messages splits an update into messages (rule R3). Each message is built after the previous one was
-// consumed, so that sending a large set to a slow client does not hold an encoded copy of it.
+// consumed: while a slow client receives a large set, the server holds no encoded copy of it.
 func Messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
 	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
 		for offset := 0; ; {
@@ -31,7 +31,8 @@ func entryCount(m *inventoryv1.WatchNodesResponse) int {
 	return len(m.GetRemoved()) + len(m.GetUpserts())
 }
 
-// buildMessage encodes the part of an update that starts at an offset, counted in entries.
+// buildMessage encodes the part of an update that starts at an offset, which counts removals and
+// upserts.
 func buildMessage(u *feed.Update, offset int, now time.Time) *inventoryv1.WatchNodesResponse {
 	chunk := stream.NextChunk(u.Removed, u.Upserts, offset, func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })
 	m := &inventoryv1.WatchNodesResponse{
@@ -60,16 +61,16 @@ func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 }
 
 func encodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
-	w := &inventoryv1.SourceStatus{
+	encoded := &inventoryv1.SourceStatus{
 		Membership: encodePart(s.Membership, now), Addresses: encodePart(s.Addresses, now), Observation: s.Observation,
 	}
 	if s.Observation > 0 {
-		w.ObservationAge = encodeDuration(now.Sub(s.ObservedAt))
+		encoded.ObservationAge = encodeDuration(now.Sub(s.ObservedAt))
 	}
 	for _, p := range s.Ports[:min(len(s.Ports), inventoryv1.MaxSourcePorts)] {
-		w.Ports = append(w.Ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
+		encoded.Ports = append(encoded.Ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
 	}
-	return w
+	return encoded
 }
 
 // encodePart encodes a part of the status. A part that was never reported is unsynced.
@@ -86,6 +87,6 @@ func encodePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
 	}
 }
 
-// encodeDuration encodes an age. The contract has no negative ones, which a clock that was set back
-// would cause.
+// encodeDuration encodes an age. After a clock was set back an age would be negative, which the
+// contract does not allow: it becomes 0.
 func encodeDuration(d time.Duration) *durationpb.Duration { return durationpb.New(max(d, 0)) }

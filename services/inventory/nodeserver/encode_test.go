@@ -88,17 +88,17 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 }
 
 func TestR12StatesAndReasonsMatchProto(t *testing.T) {
-	for ours, wire := range map[roster.State]inventoryv1.NodeState{
+	for own, encoded := range map[roster.State]inventoryv1.NodeState{
 		roster.Ready: inventoryv1.NodeState_NODE_STATE_READY, roster.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
 		roster.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
 	} {
-		checkEqual(t, ours.String(), inventoryv1.NodeState(ours), wire)
+		checkEqual(t, own.String(), inventoryv1.NodeState(own), encoded)
 	}
-	for ours, wire := range map[roster.Sync]inventoryv1.SyncState{
+	for own, encoded := range map[roster.Sync]inventoryv1.SyncState{
 		roster.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, roster.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
 		roster.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
 	} {
-		checkEqual(t, ours.String(), inventoryv1.SyncState(ours), wire)
+		checkEqual(t, own.String(), inventoryv1.SyncState(own), encoded)
 	}
 	for number, name := range inventoryv1.OmissionReason_name {
 		if number == 0 {

@@ -76,24 +76,24 @@ func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.Nod
 	all := make([]*inventoryv1.NodeExplanation, 0, len(names))
 	for _, name := range names {
 		e, _ := s.cfg.Explain(name)
-		w := &inventoryv1.NodeExplanation{Name: name}
+		explanation := &inventoryv1.NodeExplanation{Name: name}
 		for _, step := range e.Steps {
-			w.Steps = append(w.Steps, encodeStep(step))
+			explanation.Steps = append(explanation.Steps, encodeStep(step))
 		}
 		if notInView[name] {
-			w.Steps = append(w.Steps, encodeStep(roster.Step{
+			explanation.Steps = append(explanation.Steps, encodeStep(roster.Step{
 				Stage: stageView, Question: "Does this client's view select it?", Result: roster.Failed,
 				Saw: fmt.Sprintf("node labels do not match the node selector %q", view.Selector),
 			}))
 			e.Verdict += " Omitted for this client: its view does not select the node."
 		}
-		w.Conclusion = truncate(e.Verdict)
-		all = append(all, w)
+		explanation.Conclusion = truncate(e.Verdict)
+		all = append(all, explanation)
 	}
 	return all
 }
 
-// stageView is the only stage of an explanation that the roster does not know.
+// stageView is the stage of the steps that nodeserver adds to the roster's explanation.
 const stageView = "view"
 
 func encodeStep(s roster.Step) *inventoryv1.ExplanationStep {

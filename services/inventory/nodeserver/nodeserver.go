@@ -1,7 +1,7 @@
 // Package nodeserver implements the inventory's gRPC service: it sends each client the nodes of its
-// view. It guarantees the rules of slicefeed.inventory.v1 for servers, and that no client delays another
-// or makes the server hold more than the set. It does not know where nodes come from, nor who is
-// allowed.
+// view. It guarantees the rules of slicefeed.inventory.v1 for servers, and that a slow client neither
+// delays others nor makes the server queue messages. It does not know where nodes come from, nor which
+// clients are allowed.
 package nodeserver
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Client is an authenticated client and what it may see.
 type Client struct {
-	Name     string // its SAN; streams and observations are limited by name
+	Name     string // its SAN; the numbers of streams and observations are limited per name
 	Operator bool   // may see omitted nodes and cloud identifiers
 	View     feed.View
 }
@@ -63,7 +63,7 @@ type Server struct {
 	messageCache stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 
 	mu                     sync.Mutex
-	streamsByConfirmations [inventoryv1.MaxConfirmObservations + 1]int // number of streams by the confirmations that they require
+	streamsByConfirmations [inventoryv1.MaxConfirmObservations + 1]int // number of streams, by the number of confirmations that they require
 	readers                map[*Reader]struct{}
 }
 
@@ -90,13 +90,13 @@ func (s *Server) Stop() { s.streams.Stop() }
 
 var errUnknownClient = status.Error(codes.PermissionDenied, "client is not allowed")
 
-// addStreams counts the streams that require a number of confirmations, and passes on a change of
-// the maximum.
-func (s *Server) addStreams(confirmations, by int) {
+// addStreams adds delta to the number of streams that require this many confirmations, and passes a
+// changed maximum to the observer.
+func (s *Server) addStreams(confirmations, delta int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.maxConfirmations()
-	s.streamsByConfirmations[confirmations] += by
+	s.streamsByConfirmations[confirmations] += delta
 	if now := s.maxConfirmations(); now != before {
 		s.cfg.Observer.SetConfirmations(now)
 	}

@@ -316,14 +316,14 @@ func TestInitialSyncIsNotMeasuredAsPropagation(t *testing.T) {
 		c = h.resume(c)
 		c.next()
 		synctest.Wait()
-		checkEqual(t, "sent as it came", h.sent.Load(), 0)
+		checkEqual(t, "live deltas sent", h.sent.Load(), 0)
 		h.stores.Apply([]roster.Change{{Name: "worker-00002"}})
 		c.next()
 		synctest.Wait()
-		checkEqual(t, "sent as it came", h.sent.Load(), 1)
+		checkEqual(t, "live deltas sent", h.sent.Load(), 1)
 		time.Sleep(time.Minute) // heartbeats
 		synctest.Wait()
-		checkEqual(t, "sent as it came", h.sent.Load(), 1)
+		checkEqual(t, "live deltas sent", h.sent.Load(), 1)
 	})
 }
 
@@ -449,11 +449,11 @@ func TestR10SlowReadersSkipStates(t *testing.T) {
 		checkEqual(t, "subscribers", testutil.ToFloat64(h.metrics.Subscribers), 2.0)
 		checkEqual(t, "code of the stalled stream", asleep.endCode(), codes.ResourceExhausted)
 		for range 4 { // the maximum: the stalled stream was released
-			leave, err := h.server.streams.Admit("asleep")
+			release, err := h.server.streams.Admit("asleep")
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer leave()
+			defer release()
 		}
 	})
 }

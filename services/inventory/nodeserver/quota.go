@@ -8,9 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of the observations that one client may request. A well-behaved writer requests some when a
-// guard holds a change that a newer observation would release: a few, and then none for the length of a
-// window. The inventory makes one complete observation per minute by itself.
+// Limits of the observations that one client may request. A correct writer requests a few when a guard
+// holds a change that a newer observation would release, and then none until its SHRINK_WINDOW is over.
+// The inventory makes one complete observation per minute by itself.
 const (
 	observationBurst  = 2 * inventoryv1.MaxConfirmObservations
 	observationRefill = 30 * time.Second // long-term rate
@@ -21,11 +21,11 @@ const (
 // to use.
 type observationQuota struct {
 	mu      sync.Mutex
-	clients map[string]*rate.Limiter // those that are not full
+	clients map[string]*rate.Limiter // by name; clients that used nothing for a while have none
 }
 
-// request calls observe for as many of the observations as the client's quota allows, and charges the
-// client with those that observe adds. It returns the number that was granted.
+// request calls observe with the number of observations that the client's quota grants, and returns
+// that number. It charges the client only for those that observe adds: others were requested already.
 func (q *observationQuota) request(client string, now time.Time, observations int, observe func(int) (added int)) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +38,7 @@ func (q *observationQuota) request(client string, now time.Time, observations in
 	return granted
 }
 
-// limiterFor returns the client's limiter, and deletes those that are full again.
+// limiterFor returns the client's limiter, and deletes those of other clients that are full again.
 func (q *observationQuota) limiterFor(client string, now time.Time) *rate.Limiter {
 	for name, l := range q.clients {
 		if name != client && l.TokensAt(now) >= observationBurst {

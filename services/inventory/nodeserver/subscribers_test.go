@@ -17,7 +17,7 @@ func TestSubscribersShowsStreams(t *testing.T) {
 		checkEqual(t, "subscribers", len(all), 1)
 		checkEqual(t, "before the first publication", all[0].Synced, false)
 
-		began := time.Now()
+		startedAt := time.Now()
 		h.stores.Apply(nodeChanges(3))
 		h.stores.SetStatus(publishedStatus(1))
 		c.untilSynced()
@@ -29,7 +29,7 @@ func TestSubscribersShowsStreams(t *testing.T) {
 		checkEqual(t, "subscribers", len(all), 2)
 		checkEqual(t, "names", all[0].Name+" "+all[1].Name, "red writer")
 		checkEqual(t, "view", all[0].View.Selector.String(), "pool=red")
-		checkEqual(t, "since", all[1].Since, began)
+		checkEqual(t, "since", all[1].Since, startedAt)
 		checkEqual(t, "synced", all[1].Synced, true)
 		checkEqual(t, "lag", all[1].Lag, 0)
 		checkEqual(t, "heartbeat sent", time.Since(all[1].LastSentAt) <= 5*time.Second, true)

@@ -67,29 +67,30 @@ func resumePosition(req *inventoryv1.WatchNodesRequest) *feed.Position {
 // Message is a message of the stream, shared by all subscribers at the same position.
 type Message = stream.Message[inventoryv1.WatchNodesResponse]
 
-// Reader is the state of one subscriber: its position, and the status that it received last.
+// Reader is the state of one subscriber: its position, and the status that was sent to it last. It
+// implements stream.Reader.
 type Reader struct {
 	client      Client
 	since       time.Time
 	onDeltaSent func() // see Config.OnDeltaSent
 
 	mu       sync.Mutex
-	progress sendProgress // read by Subscribers
+	progress sendProgress // Subscribers reads it
 
 	store             *feed.Store
 	messageCache      *stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
-	from              *feed.Position // where the next update starts; nil: the subscriber has nothing
-	position          feed.Position  // what from points to after the first synced update
+	from              *feed.Position // where the next update starts; nil: the subscriber has no set
+	position          feed.Position  // the target of from once a synced update was sent
 	sentStatus        roster.Status
-	heartbeatInterval time.Duration // to be stated in the first message; 0: it was
+	heartbeatInterval time.Duration // goes into the first message, and is 0 afterwards
 
 	next     feed.Update
 	kind     stream.Kind // of next
-	caughtUp bool        // it received everything that it did not have when it connected
+	caughtUp bool        // the first update was sent, so a later delta is a change that just happened
 }
 
-// NewReader returns the state of a subscriber that has what its request states. The first message to it
-// states the heartbeat interval.
+// NewReader returns the state of a subscriber that starts at the cursor and digest of its request. The
+// first message states the heartbeat interval.
 func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
 	return &Reader{store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: resumePosition(req), heartbeatInterval: interval}
 }
@@ -133,7 +134,8 @@ type messageKey struct {
 	heartbeatInterval time.Duration
 }
 
-// changeKind tells apart what a revision cannot: "nothing changed" and "changed since revision 0".
+// changeKind distinguishes "nothing changed" from "changed since revision 0", where fromRevision is 0
+// in both cases.
 type changeKind uint8
 
 const (
