@@ -1,7 +1,7 @@
-// Package feed keeps one delta set per view of the roster, and the status that belongs to it. It
-// guarantees what deltaset guarantees, that a view publishes no node before the first publication is
-// due, and that it reports an anomaly of any view. It does not know its readers: it has no queue, no
-// client and no clock.
+// Package feed keeps one delta set per view of the roster, together with the roster's status. It
+// guarantees what deltaset guarantees, that a view has no nodes for subscribers before the first
+// publication, and that an anomaly of any view is reported. It does not know its readers: it has no
+// queue, no client and no clock.
 package feed
 
 import (
@@ -76,12 +76,12 @@ type Position = deltaset.Position
 
 // Update takes a reader to the current set.
 type Update struct {
-	deltaset.Delta[*Entry] // meaningful when Synced
+	deltaset.Delta[*Entry] // valid only if Synced, or from Snapshot
 
 	Status        roster.Status
 	StatusVersion uint64 // increases with each SetStatus of the store
 
-	// Synced is false before the first publication (rule R8). The update then has only a status.
+	// Synced is false before the first publication (rule R8).
 	Synced bool
 }
 

@@ -7,18 +7,18 @@ import (
 )
 
 // Intake applies updates of the source to a roster (Ingest), and the roster's changes to the stores
-// (Publish). It guarantees that no store publishes an observation with a set that is older. It is
-// pure, and not safe for concurrent use.
+// (Publish). It guarantees that no store publishes the number of an observation with an older set. It
+// is pure, and not safe for concurrent use.
 type Intake struct {
 	Roster *roster.Roster
 	Stores *Stores
 
-	confirmations int // number of observations that an anomaly requests; 0: one
+	confirmations int // number of observations to request after an anomaly; 0: one
 }
 
-// Ingest applies an update of the source and, unless it is nil, the result of what the roster
-// requested. It returns the changes of the roster. The update comes first, because the result describes
-// an earlier moment.
+// Ingest applies an update of the source and then the result of a request of the roster, or nil. It
+// returns the changes of the roster. The update comes first: the result is about the set that the source
+// had when the request ended.
 func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.Roster)) []roster.Change {
 	i.Roster.Hear(now, update)
 	if result != nil {
@@ -27,8 +27,8 @@ func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.R
 	return i.Roster.Take()
 }
 
-// Publish brings the stores up to date, and returns the status and the requests that the roster needs
-// now.
+// Publish applies the changes and the status to the stores. It returns the status and the requests that
+// the roster needs next.
 func (i *Intake) Publish(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
 	i.Stores.FreeUnused(now)
 	anomaly := i.Stores.Apply(changes)

@@ -81,9 +81,9 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 }
 
 func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
-	for depth, later := range map[int]int{1: 1, 4: 4} {
+	for confirmations, later := range map[int]int{1: 1, 4: 4} {
 		s := newFakeSource()
-		s.SetConfirmations(depth)
+		s.SetConfirmations(confirmations)
 		s.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
 		checkEqual(t, "full verifications when all nodes are removed", s.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
 	}

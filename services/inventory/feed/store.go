@@ -20,13 +20,13 @@ type Store struct {
 	changed       chan struct{}
 
 	// The last delta, so that only the first of many readers at the same position computes it.
-	cacheValid  bool // cachedDelta is valid for the current set
+	cacheValid  bool // false after a change of the set
 	cachedFrom  Position
 	cachedDelta deltaset.Delta[*Entry]
 }
 
-// NewStore returns the empty set of a view. The epoch must be unique, because a cursor does not
-// distinguish two stores of one epoch.
+// NewStore returns the empty set of a view. No other store may have this epoch, because a cursor does
+// not distinguish two stores of one epoch.
 func NewStore(epoch string, view View) *Store {
 	return NewStoreWithWindow(epoch, view, deltaset.Window)
 }
@@ -42,8 +42,8 @@ func (s *Store) View() View { return s.view }
 
 // Apply applies changes of the roster. Its cost does not depend on the size of the set. It reports
 // whether the view changed, and whether that caused an anomaly, which needs more complete
-// observations. Call it before SetStatus with the state of the same moment: an observation must never
-// be published with a set that is older.
+// observations. Call it before SetStatus with the status of the same moment: the number of an
+// observation must never be published with an older set.
 func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Store) putNode(n *roster.Node) {
 	e.Fingerprint = fingerprint(n, e.Labels)
 	old, existed := s.set.Get("", n.Name)
 	if !s.set.Put(e) {
-		return // only unpublished content differs
+		return // no content that the view publishes differs
 	}
 	if existed {
 		s.addReady(old, -1)
@@ -88,9 +88,9 @@ func (s *Store) removeNode(name string) {
 	s.detector.Remove(name)
 }
 
-func (s *Store) addReady(e *Entry, by int) {
+func (s *Store) addReady(e *Entry, delta int) {
 	if e.Node.State == roster.Ready {
-		s.readyCount += by
+		s.readyCount += delta
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
 }
 
 // Changed returns a channel that is closed at the next change of the set or of the status, except for
-// ages. Call it before Since, to miss no change in between.
+// ages. Call it before Since, so that no change in between is missed.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,15 +133,15 @@ func (s *Store) wakeReaders() {
 	s.changed = make(chan struct{})
 }
 
-// Since returns the update from a position to the current set; a nil position means that the reader
-// has nothing. It depends on the position alone, so a slow reader skips intermediate states and costs
-// nothing in between (rule R10).
+// Since returns the update from a position to the current set; nil is the position of a reader without a
+// set. The update depends on nothing else, so a slow reader skips the states in between and costs nothing
+// until it reads (rule R10).
 func (s *Store) Since(from *Position) Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := Update{Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
 	switch {
-	case !u.Synced:
+	case !u.Synced: // the update has only a status
 	case from == nil:
 		u.Delta = s.set.Since(nil, nil)
 	default:
@@ -163,7 +163,7 @@ func (s *Store) Snapshot() Update {
 // Epoch identifies the store in cursors.
 func (s *Store) Epoch() string { return s.set.Epoch() }
 
-// Revision is the number of changes so far.
+// Revision returns the number of changes of the set so far.
 func (s *Store) Revision() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -89,17 +89,17 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 	}
 	of := func(n *roster.Node) Digest { return fingerprint(n, n.Labels) }
 	for what, alter := range map[string]func(*roster.Node){
-		"name":               func(n *roster.Node) { n.Name = "b" },
-		"uid":                func(n *roster.Node) { n.UID = "other" },
-		"address":            func(n *roster.Node) { n.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")} },
-		"another address":    func(n *roster.Node) { n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1")) },
-		"state":              func(n *roster.Node) { n.State = roster.NotReady },
-		"zone":               func(n *roster.Node) { n.Zone = "z" },
-		"region":             func(n *roster.Node) { n.Region = "z" },
-		"value of a label":   func(n *roster.Node) { n.Labels["k"] = "w" },
-		"one label fewer":    func(n *roster.Node) { delete(n.Labels, "k") },
-		"key and value slip": func(n *roster.Node) { delete(n.Labels, "k"); n.Labels["kv"] = "" },
-		"name and uid slip":  func(n *roster.Node) { n.Name, n.UID = "auid-", "a" },
+		"name":                                   func(n *roster.Node) { n.Name = "b" },
+		"uid":                                    func(n *roster.Node) { n.UID = "other" },
+		"address":                                func(n *roster.Node) { n.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")} },
+		"another address":                        func(n *roster.Node) { n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1")) },
+		"state":                                  func(n *roster.Node) { n.State = roster.NotReady },
+		"zone":                                   func(n *roster.Node) { n.Zone = "z" },
+		"region":                                 func(n *roster.Node) { n.Region = "z" },
+		"value of a label":                       func(n *roster.Node) { n.Labels["k"] = "w" },
+		"one label fewer":                        func(n *roster.Node) { delete(n.Labels, "k") },
+		"moved between key and value of a label": func(n *roster.Node) { delete(n.Labels, "k"); n.Labels["kv"] = "" },
+		"moved between name and uid":             func(n *roster.Node) { n.Name, n.UID = "auid-", "a" },
 	} {
 		n := base()
 		alter(n)
@@ -177,7 +177,7 @@ func TestR7ResetsForUnknownPosition(t *testing.T) {
 		at    *Position
 		reset bool
 	}{
-		"nothing held":             {nil, true},
+		"no position":              {nil, true},
 		"the last change":          {&last, false},
 		"the edge of the window":   {&past[2], false},
 		"beyond the window":        {&past[1], true},

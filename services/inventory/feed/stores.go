@@ -16,8 +16,8 @@ import (
 // outage of a writer, so that a reader that returns receives a delta rather than a reset.
 const unusedTimeout = 10 * time.Minute
 
-// Stores holds the stores of all views that are in use or were recently, and keeps them up to date with
-// the roster.
+// Stores holds the stores of all views that are in use or were recently, and applies the roster's
+// changes to them.
 type Stores struct {
 	instanceID string
 
@@ -25,7 +25,7 @@ type Stores struct {
 	nodes          map[string]*roster.Node // the complete roster, for stores that are created later
 	status         roster.Status
 	stores         map[string]*sharedStore // by View.Key
-	freedCount     uint64                  // number of stores freed so far
+	freedCount     uint64                  // number of stores that were freed so far
 	totalRevisions uint64                  // see TotalRevisions
 	changed        chan struct{}
 }
@@ -38,8 +38,8 @@ type sharedStore struct {
 	unusedSince time.Time // valid while readers is 0
 }
 
-// NewStores returns the stores of one run of a replica. The epoch names the run: it is random, new at
-// each start, and has at most 48 bytes.
+// NewStores returns the stores of one run of a replica. The instanceID names the run, and the epochs of
+// all stores start with it: it is random, new at each start, and has at most 48 bytes.
 func NewStores(instanceID string) *Stores {
 	return &Stores{
 		instanceID: instanceID, nodes: map[string]*roster.Node{}, stores: map[string]*sharedStore{},
@@ -61,9 +61,9 @@ func (s *Stores) Acquire(view View) *Store {
 	return store.Store
 }
 
-// newStore creates the store of a view. Each store has its own epoch: a client whose view was edited
-// has a cursor that means nothing here, and a store that was freed and created again has a new
-// numbering of changes.
+// newStore creates the store of a view. Each store has its own epoch, for two reasons: if a client's view
+// was edited, its cursor belongs to another set, and if a store was freed and created again, its
+// revisions start again.
 func (s *Stores) newStore(view View) *Store {
 	sum := sha256.Sum256(append(binary.AppendUvarint(nil, s.freedCount), view.Key()...))
 	store := NewStore(s.instanceID+"."+hex.EncodeToString(sum[:6]), view)
@@ -86,8 +86,8 @@ func (s *Stores) Release(store *Store, now time.Time) {
 	}
 }
 
-// FreeUnused frees the stores that had no reader for unusedTimeout, such as those of edited views. It
-// must be called from time to time.
+// FreeUnused frees the stores that had no reader for unusedTimeout, such as those of edited views.
+// Intake calls it regularly.
 func (s *Stores) FreeUnused(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Stores) FreeUnused(now time.Time) {
 }
 
 // Apply applies changes of the roster to all stores, and reports whether any of them has a new anomaly.
-// Call it before SetStatus with the state of the same moment.
+// Call it before SetStatus with the status of the same moment.
 func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,9 +149,9 @@ func (s *Stores) NotInView(view View) []*roster.Node {
 	return slices.DeleteFunc(s.sortedNodes(), view.selects)
 }
 
-// TotalRevisions is the number of changes over all views, including those whose store was freed. The
-// initial content of a store does not count: a client that lists now and then would look like nodes
-// that flap.
+// TotalRevisions returns the number of changes over all views, including those of freed stores. It does
+// not count the initial content of a store: otherwise a client that calls ListNodes now and then would
+// look like nodes that flap.
 func (s *Stores) TotalRevisions() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
