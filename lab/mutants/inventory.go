@@ -215,7 +215,7 @@ func inventory() []Mutant {
 			Name:   "set-before-the-first-word",
 			Harm:   "Readers are told the set before it is complete, and take a part of it for all.",
 			File:   inFeed + "/store.go",
-			Edits:  one("\tcase !u.Synced:\n", "\tcase false:\n"),
+			Edits:  one("\tcase !u.Synced: // the update has only a status\n", "\tcase false:\n"),
 			Suites: []string{inFeed, inNodeServer},
 		},
 	}

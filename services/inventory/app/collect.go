@@ -92,11 +92,11 @@ func (c *collector) step(result requestResult) roster.Ask {
 		c.metrics.recordChange(update.ChangedAt)
 	}
 	debug := tracepoint.Enabled(c.log)
-	var revisions map[string]uint64
+	var oldRevisions map[string]uint64
 	if debug {
 		logUpdate(c.log, update)
 		logChanges(c.log, changes)
-		revisions = c.intake.Stores.Revisions()
+		oldRevisions = c.intake.Stores.Revisions()
 	}
 	status, next := c.intake.Publish(now, changes)
 	if len(changes) > 0 {
@@ -104,7 +104,7 @@ func (c *collector) step(result requestResult) roster.Ask {
 		c.metrics.recordStored()
 	}
 	if debug && status.Told {
-		c.logPublished(revisions, status.Observation)
+		c.logPublished(oldRevisions, status.Observation)
 	}
 	c.metrics.update(c.intake.Roster.Counts(), status, update.HeardAt)
 	return next

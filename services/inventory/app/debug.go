@@ -26,7 +26,7 @@ func logUpdate(log *slog.Logger, update roster.News) {
 	}
 }
 
-// logChanges logs what became of each node in the set that is published.
+// logChanges logs how each node changed in the roster: its state and address, or its removal.
 func logChanges(log *slog.Logger, changes []roster.Change) {
 	for _, c := range changes {
 		if c.Node == nil {
@@ -38,7 +38,7 @@ func logChanges(log *slog.Logger, changes []roster.Change) {
 	}
 }
 
-// logPublished logs the views whose set has changed since their revisions were those.
+// logPublished logs each view whose set changed. Old has the revisions before the change, by epoch.
 func (c *collector) logPublished(old map[string]uint64, observation uint64) {
 	revisions := c.intake.Stores.Revisions()
 	for _, epoch := range slices.Sorted(maps.Keys(revisions)) {
