@@ -52,7 +52,7 @@ func TestAdoptionChangesOneLabelOfCheckedSlice(t *testing.T) {
 	slice := foreignSlice()
 	slice.Labels[discoveryv1.LabelManagedBy] = "endpoint-updater"
 	slice.Annotations = map[string]string{"theirs": "stays"}
-	got := runAdopt(t, fake.NewClientset(slice, shop()), Config{})
+	got := runAdopt(t, fake.NewClientset(slice, newService()), Config{})
 	if got.err != nil || len(got.patches) != 1 {
 		t.Fatalf("%v; patches: %v", got.err, got.patches)
 	}
@@ -81,7 +81,7 @@ func TestAdoptionChangesOneLabelOfCheckedSlice(t *testing.T) {
 }
 
 func TestDryRunIsSentToAPIServer(t *testing.T) {
-	got := runAdopt(t, fake.NewClientset(foreignSlice(), shop()), Config{DryRun: true})
+	got := runAdopt(t, fake.NewClientset(foreignSlice(), newService()), Config{DryRun: true})
 	if got.err != nil || len(got.patches) != 1 || !cmp.Equal(got.patches[0].PatchOptions.DryRun, []string{metav1.DryRunAll}) {
 		t.Errorf("%v; patches: %+v", got.err, got.patches)
 	}
@@ -91,7 +91,7 @@ func TestDryRunIsSentToAPIServer(t *testing.T) {
 }
 
 func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
-	owned, of, gone := foreignSlice(), shop(), foreignSlice()
+	owned, of, gone := foreignSlice(), newService(), foreignSlice()
 	owned.Labels[discoveryv1.LabelManagedBy] = "slicefeed-default"
 	of.Spec.Selector = map[string]string{"app": "shop"}
 	gone.Name = "another"
@@ -100,9 +100,9 @@ func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
 		err     string
 		says    string
 	}{
-		"owned already":          {[]runtime.Object{owned, shop()}, "", "nothing to do"},
+		"owned already":          {[]runtime.Object{owned, newService()}, "", "nothing to do"},
 		"rejected":               {[]runtime.Object{foreignSlice(), of}, "web/by-hand cannot be adopted: its Service web/shop has a selector", ""},
-		"no such slice":          {[]runtime.Object{gone, shop()}, "read EndpointSlice web/by-hand: ", ""},
+		"no such slice":          {[]runtime.Object{gone, newService()}, "read EndpointSlice web/by-hand: ", ""},
 		"a Service that is gone": {[]runtime.Object{foreignSlice()}, "Service web/shop in its label", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestAPIServerErrorsGiveAdvice(t *testing.T) {
 				continue
 			}
 			t.Run(name+", "+of, func(t *testing.T) {
-				client := fake.NewClientset(foreignSlice(), shop())
+				client := fake.NewClientset(foreignSlice(), newService())
 				client.PrependReactor(tc.verb, of, func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, tc.answer
 				})

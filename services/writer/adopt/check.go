@@ -47,7 +47,7 @@ type Rejection struct{ Message string }
 // Error implements error.
 func (r *Rejection) Error() string { return r.Message }
 
-func reject(format string, args ...any) (Adoption, error) {
+func newRejection(format string, args ...any) (Adoption, error) {
 	return Adoption{}, &Rejection{fmt.Sprintf(format, args...)}
 }
 
@@ -59,22 +59,22 @@ func Check(i Installation, slice *discoveryv1.EndpointSlice, service *corev1.Ser
 	oldManager, newManager := slice.Labels[discoveryv1.LabelManagedBy], i.managedByFor(name)
 	switch {
 	case slice.DeletionTimestamp != nil:
-		return reject("it is being deleted.")
+		return newRejection("it is being deleted.")
 	case oldManager == newManager:
 		return Adoption{}, nil
 	case oldManager == selectorController:
-		return reject("Kubernetes created it from the selector of a Service. Remove spec.selector from the Service; the writer then creates its own slice. Once that one has ready endpoints, delete this one.")
+		return newRejection("Kubernetes created it from the selector of a Service. Remove spec.selector from the Service; the writer then creates its own slice. Once that one has ready endpoints, delete this one.")
 	case oldManager == mirroringController:
-		return reject("Kubernetes mirrors it from the legacy Endpoints object %s, and would recreate it. Create a copy of the slice under another name with label %s=%s, then delete the Endpoints object.", name.Name, discoveryv1.LabelManagedBy, newManager)
+		return newRejection("Kubernetes mirrors it from the legacy Endpoints object %s, and would recreate it. Create a copy of the slice under another name with label %s=%s, then delete the Endpoints object.", name.Name, discoveryv1.LabelManagedBy, newManager)
 	case strings.HasSuffix(oldManager, ".k8s.io"):
-		return reject("it is managed by %q, one of Kubernetes' own controllers, which would take it back. Leave it as it is.", oldManager)
+		return newRejection("it is managed by %q, one of Kubernetes' own controllers, which would take it back. Leave it as it is.", oldManager)
 	case slice.AddressType != discoveryv1.AddressTypeIPv4 && slice.AddressType != discoveryv1.AddressTypeIPv6:
-		return reject("its address type is %s; the writer supports only IPv4 and IPv6. Let the writer create its own slice, then delete this one.", slice.AddressType)
+		return newRejection("its address type is %s; the writer supports only IPv4 and IPv6. Let the writer create its own slice, then delete this one.", slice.AddressType)
 	case slice.Labels[planner.LabelWriter] != "":
-		return reject("the Slicefeed installation in namespace %s writes it, as %q. If that installation has been removed, remove its label and try again: kubectl -n %s label endpointslice %s %s-",
+		return newRejection("the Slicefeed installation in namespace %s writes it, as %q. If that installation has been removed, remove its label and try again: kubectl -n %s label endpointslice %s %s-",
 			slice.Labels[planner.LabelWriter], oldManager, slice.Namespace, slice.Name, planner.LabelWriter)
 	case name.Name == "":
-		return reject("it does not belong to a Service: label %s is missing. To assign one: kubectl -n %s label endpointslice %s %s=SERVICE",
+		return newRejection("it does not belong to a Service: label %s is missing. To assign one: kubectl -n %s label endpointslice %s %s=SERVICE",
 			discoveryv1.LabelServiceName, slice.Namespace, slice.Name, discoveryv1.LabelServiceName)
 	}
 	if err := checkService(i, name, service); err != nil {
@@ -89,15 +89,15 @@ func checkService(i Installation, name types.NamespacedName, service *corev1.Ser
 	var err error
 	switch {
 	case service == nil:
-		_, err = reject("Service %s in its label %s does not exist. Create the Service without a selector, or correct the label.", name, discoveryv1.LabelServiceName)
+		_, err = newRejection("Service %s in its label %s does not exist. Create the Service without a selector, or correct the label.", name, discoveryv1.LabelServiceName)
 	case service.DeletionTimestamp != nil:
-		_, err = reject("its Service %s is being deleted, and the slice with it.", name)
+		_, err = newRejection("its Service %s is being deleted, and the slice with it.", name)
 	case len(service.Spec.Selector) > 0:
-		_, err = reject("its Service %s has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete the remaining slices.", name)
+		_, err = newRejection("its Service %s has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete the remaining slices.", name)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		_, err = reject("its Service %s is of type ExternalName, which has no endpoints. Use ClusterIP, NodePort or LoadBalancer.", name)
+		_, err = newRejection("its Service %s is of type ExternalName, which has no endpoints. Use ClusterIP, NodePort or LoadBalancer.", name)
 	case name != i.Target && service.Labels[targets.LabelClass] != i.Class:
-		_, err = reject("its Service %s is not of class %s, so the slice would not be maintained any more. First label the Service, and pause it until the slice is adopted: kubectl -n %s annotate service %s slicefeed.dev/paused=true && kubectl -n %s label service %s %s=%s. "+
+		_, err = newRejection("its Service %s is not of class %s, so the slice would not be maintained any more. First label the Service, and pause it until the slice is adopted: kubectl -n %s annotate service %s slicefeed.dev/paused=true && kubectl -n %s label service %s %s=%s. "+
 			"If it is the writer's named target, set TARGET_NAMESPACE, TARGET_SERVICE_NAME and TARGET_MANAGED_BY to the writer's values.",
 			name, i.Class, name.Namespace, name.Name, name.Namespace, name.Name, targets.LabelClass, i.Class)
 	}

@@ -29,7 +29,7 @@ func foreignSlice() *discoveryv1.EndpointSlice {
 	}
 }
 
-func shop() *corev1.Service {
+func newService() *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "web", Name: "shop", UID: "service-1", Labels: map[string]string{targets.LabelClass: "default"},
 	}}
@@ -75,7 +75,7 @@ func TestAcceptsSlices(t *testing.T) {
 		}, "slicefeed-default", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slice, service := foreignSlice(), shop()
+			slice, service := foreignSlice(), newService()
 			tc.alter(slice, service)
 			before := slice.DeepCopy()
 			got, err := Check(tc.to, slice, service)
@@ -122,7 +122,7 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 		}, "kubectl -n web label endpointslice by-hand slicefeed.dev/writer-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slice, service := foreignSlice(), shop()
+			slice, service := foreignSlice(), newService()
 			tc.alter(slice, service)
 			got, err := Check(Installation{Class: "default"}, slice, service)
 			if err == nil || !strings.Contains(err.Error(), tc.advice) {
@@ -141,7 +141,7 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 // The planner maintains an adopted slice in place, without changing its endpoints or ports.
 func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		slice, service := foreignSlice(), shop()
+		slice, service := foreignSlice(), newService()
 		label := func(name string, values ...string) {
 			if value := rapid.SampledFrom(append(values, "absent")).Draw(t, name); value != "absent" {
 				slice.Labels[name] = value

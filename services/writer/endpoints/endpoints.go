@@ -144,17 +144,17 @@ func (e *Entry) withFingerprint() *Entry {
 	return e
 }
 
-// published is the published state of a target.
-type published struct {
+// publishedState is the published state of a target.
+type publishedState struct {
 	state           State
 	reason, message string
 	ports           []Port    // by name, each name once
 	backends        []Backend // by address, each address once
 }
 
-// published returns the published state; the backends of a managed target are left out.
-func (t *Target) published() published {
-	is := published{state: t.State, reason: t.Reason, message: t.Message}
+// publishedState returns the published state; the backends of a managed target are left out.
+func (t *Target) publishedState() publishedState {
+	is := publishedState{state: t.State, reason: t.Reason, message: t.Message}
 	switch t.State {
 	case Paused:
 		is.reason = "Paused"
@@ -212,10 +212,10 @@ func convertPorts(listed []discoveryv1.EndpointPort) []Port {
 	return slices.CompactFunc(all, func(a, b Port) bool { return a.Name == b.Name })
 }
 
-func (a published) equal(b published) bool {
+func (a publishedState) equal(b publishedState) bool {
 	return a.equalTarget(b) && slices.Equal(a.backends, b.backends)
 }
 
-func (a published) equalTarget(b published) bool {
+func (a publishedState) equalTarget(b publishedState) bool {
 	return a.state == b.state && a.reason == b.reason && a.message == b.message && slices.Equal(a.ports, b.ports)
 }

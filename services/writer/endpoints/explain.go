@@ -24,7 +24,7 @@ type Summary struct {
 	FollowsProbes             bool      // see Target
 }
 
-func (p *storedTarget) summary() Summary {
+func (p *storedTarget) summarize() Summary {
 	l := Summary{
 		Namespace: p.target.Namespace, Service: p.target.Service,
 		State: p.published.state, Reason: p.published.reason, Message: p.published.message, Ports: p.published.ports,
@@ -96,9 +96,9 @@ type SourceReport struct {
 	ObservedAt  time.Time       // when it was received; zero: never
 }
 
-func (p *storedTarget) explain(address netip.Addr) Explanation {
+func (p *storedTarget) explainAddress(address netip.Addr) Explanation {
 	t := &p.target
-	e := Explanation{Summary: p.summary(), Address: address, Leading: t.Leading}
+	e := Explanation{Summary: p.summarize(), Address: address, Leading: t.Leading}
 	for i := range t.Input.Sources {
 		e.Reports = append(e.Reports, t.sourceReport(&t.Input.Sources[i], address))
 	}

@@ -15,12 +15,12 @@ import (
 func TestR4FingerprintIsStableAcrossProcesses(t *testing.T) {
 	e := &Entry{
 		Key: "web/a/http/10.0.0.1", Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 30080, "h2c"},
-		Backends: []Backend{{addr("10.0.0.1"), ready, "default", "z"}},
+		Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "default", "z"}},
 	}
 	// A golden value: if two versions of the writer differ here, every client reads its complete set
 	// again after an upgrade.
 	f := e.withFingerprint().Fingerprint
-	want(t, "fingerprint", hex.EncodeToString(f[:]), "86317503ebecaf0ac227553add42bbd8")
+	checkEqual(t, "fingerprint", hex.EncodeToString(f[:]), "86317503ebecaf0ac227553add42bbd8")
 }
 
 func TestR4FingerprintCoversPublishedFields(t *testing.T) {
@@ -34,8 +34,8 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 		"protocol":     func(e *Entry) { e.Port.Protocol = "UDP" },
 		"number":       func(e *Entry) { e.Port.Number++ },
 		"app protocol": func(e *Entry) { e.Port.AppProtocol = "h2c" },
-		"address":      func(e *Entry) { e.Backends[0].Address = addr("10.0.0.2") },
-		"another":      func(e *Entry) { e.Backends = append(e.Backends, Backend{Address: addr("10.0.0.2")}) },
+		"address":      func(e *Entry) { e.Backends[0].Address = mustParseAddr("10.0.0.2") },
+		"another":      func(e *Entry) { e.Backends = append(e.Backends, Backend{Address: mustParseAddr("10.0.0.2")}) },
 		"ready":        func(e *Entry) { e.Backends[0].Conditions.Ready = false },
 		"serving":      func(e *Entry) { e.Backends[0].Conditions.Serving = false },
 		"terminating":  func(e *Entry) { e.Backends[0].Conditions.Terminating = true },
@@ -48,7 +48,7 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 		"its message":  func(e *Entry) { e.Kind, e.Message = KindTarget, "x" },
 		"its ports":    func(e *Entry) { e.Kind, e.Ports = KindTarget, []Port{{}} },
 	} {
-		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, ""}, Backends: []Backend{{addr("10.0.0.1"), ready, "s", ""}}}
+		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, ""}, Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "s", ""}}}
 		alter(e)
 		f := e.withFingerprint().Fingerprint
 		if other, twice := seen[f]; twice {
@@ -61,7 +61,7 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 // Each case is one address of a target. Its source is synced and connected and lists the address as
 // ready, unless the case changes that.
 func TestExplainsAddressWithAdvice(t *testing.T) {
-	address := addr("10.0.0.1")
+	address := mustParseAddr("10.0.0.1")
 	type world struct {
 		target  Target
 		source  *verdict.Source
@@ -127,7 +127,7 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 		{"a standby", func(w *world) { w.target.Leading = false }, "This writer is a standby", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := world{target: managed("a", ready, "10.0.0.1"), probe: verdict.Probe{Health: verdict.Passing}}
+			w := world{target: managedTarget("a", ready, "10.0.0.1"), probe: verdict.Probe{Health: verdict.Passing}}
 			w.decided = &w.target.Decision.Endpoints[0]
 			w.decided.Verdict, w.decided.Rule = verdict.Serve, verdict.RuleTable
 			sources := []verdict.Source{{

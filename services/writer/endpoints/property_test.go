@@ -20,7 +20,7 @@ func drawTarget(t *rapid.T) Target {
 	target := Target{Namespace: "web", Service: fmt.Sprintf("s%d", rapid.IntRange(0, 2).Draw(t, "service")), ManagedBy: "slicefeed-default"}
 	target.State = State(rapid.IntRange(1, 3).Draw(t, "state"))
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "a", "b"}), 0, 2, rapid.ID).Draw(t, "ports") {
-		target.Ports = append(target.Ports, port(name, rapid.Int32Range(1, 2).Draw(t, "number")))
+		target.Ports = append(target.Ports, newPort(name, rapid.Int32Range(1, 2).Draw(t, "number")))
 	}
 	var listed []discoveryv1.Endpoint
 	for i := range 4 {
@@ -28,12 +28,12 @@ func drawTarget(t *rapid.T) Target {
 		conditions := rapid.SampledFrom([]verdict.Conditions{{}, {Ready: true, Serving: true}, {Serving: true, Terminating: true}}).Draw(t, "conditions")
 		if rapid.Bool().Draw(t, "listed") {
 			target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: address, Conditions: conditions, Listed: true, Source: "default"})
-			listed = append(listed, endpoint(address, conditions))
+			listed = append(listed, newEndpoint(address, conditions))
 		}
 	}
 	if target.State != Managed {
 		target.Reason = rapid.SampledFrom([]string{"One", "Another"}).Draw(t, "reason")
-		target.Slices = []*discoveryv1.EndpointSlice{slice(target, target.Ports, listed...)}
+		target.Slices = []*discoveryv1.EndpointSlice{newSlice(target, target.Ports, listed...)}
 		target.Ports, target.Decision.Endpoints = nil, nil
 	}
 	return target

@@ -29,7 +29,7 @@ type Store struct {
 // storedTarget is a target as it was last put.
 type storedTarget struct {
 	target    Target
-	published published // without a managed target's backends, unless complete
+	published publishedState // without a managed target's backends, unless complete
 	complete  bool
 	held      int // changes that guards hold
 
@@ -55,7 +55,7 @@ func newStore(instanceID string, window int) *Store {
 }
 
 // publishedBackends returns the published state with all backends.
-func (p *storedTarget) publishedBackends() published {
+func (p *storedTarget) publishedBackends() publishedState {
 	if !p.complete {
 		p.published.backends, p.complete = p.target.desiredBackends(), true
 	}
@@ -75,7 +75,7 @@ func (s *Store) Put(t Target) {
 		old = &storedTarget{}
 		s.targets[group] = old
 	}
-	updated := storedTarget{published: t.published(), complete: t.State != Managed}
+	updated := storedTarget{published: t.publishedState(), complete: t.State != Managed}
 	changed := !old.published.equalTarget(updated.published)
 	if s.grouped != nil || s.individual != nil {
 		updated.target = t
@@ -116,7 +116,7 @@ func (s *Store) Remove(namespace, service string) {
 	}
 	delete(s.targets, group)
 	if s.grouped != nil || s.individual != nil {
-		s.updateSets(&old.target, old.publishedBackends(), published{})
+		s.updateSets(&old.target, old.publishedBackends(), publishedState{})
 	}
 	s.broadcast()
 }
@@ -145,7 +145,7 @@ func (s *Store) SyncState() (synced bool, changed <-chan struct{}) {
 
 // updateSets updates the delta sets from the old published state of a target to the new one. A state of
 // zero means not published.
-func (s *Store) updateSets(t *Target, oldState, newState published) {
+func (s *Store) updateSets(t *Target, oldState, newState publishedState) {
 	key := ServiceName{t.Namespace, t.Service}.groupKey()
 	entry := func(kind EntryKind, key string) *Entry {
 		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
@@ -285,7 +285,7 @@ func SelectServices(services []ServiceName) deltaset.Filter {
 func (s *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped bool) Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Update{Status: s.status(filter)}
+	u := Update{Status: s.statusFor(filter)}
 	switch {
 	case !s.synced:
 	case grouped:
@@ -303,13 +303,13 @@ func (s *Store) setFor(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*E
 		*set = deltaset.New[*Entry](s.instanceID+kind, s.window)
 		for _, group := range slices.Sorted(maps.Keys(s.targets)) {
 			p := s.targets[group]
-			s.updateSets(&p.target, published{}, p.publishedBackends())
+			s.updateSets(&p.target, publishedState{}, p.publishedBackends())
 		}
 	}
 	return *set
 }
 
-func (s *Store) status(filter deltaset.Filter) Status {
+func (s *Store) statusFor(filter deltaset.Filter) Status {
 	status := Status{Synced: s.synced, Leading: s.leading}
 	for name, p := range s.targets {
 		if filter == nil || filter(name) {
@@ -339,13 +339,13 @@ func (s *Store) List(filter deltaset.Filter) ([]Summary, Status) {
 	var all []Summary
 	for group, p := range s.targets {
 		if filter == nil || filter(group) {
-			all = append(all, p.summary())
+			all = append(all, p.summarize())
 		}
 	}
 	slices.SortFunc(all, func(a, b Summary) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
 	})
-	return all, s.status(filter)
+	return all, s.statusFor(filter)
 }
 
 // Explain explains why an address is or is not an endpoint of a Service; false: the Service is not a
@@ -357,5 +357,5 @@ func (s *Store) Explain(of ServiceName, address netip.Addr) (Explanation, bool) 
 	if p == nil {
 		return Explanation{}, false
 	}
-	return p.explain(address), true
+	return p.explainAddress(address), true
 }

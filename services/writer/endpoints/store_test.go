@@ -20,21 +20,21 @@ var (
 	out      = verdict.Conditions{}
 )
 
-func port(name string, number int32) discoveryv1.EndpointPort {
+func newPort(name string, number int32) discoveryv1.EndpointPort {
 	return discoveryv1.EndpointPort{Name: new(name), Port: new(number)}
 }
 
-func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+func mustParseAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-func endpoint(address netip.Addr, c verdict.Conditions) discoveryv1.Endpoint {
+func newEndpoint(address netip.Addr, c verdict.Conditions) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses:  []string{address.String()},
 		Conditions: discoveryv1.EndpointConditions{Ready: new(c.Ready), Serving: new(c.Serving), Terminating: new(c.Terminating)},
 	}
 }
 
-// slice returns an owned slice of a target.
-func slice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+// newSlice returns an owned slice of a target.
+func newSlice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Service + "-slicefeed", Labels: map[string]string{
 			discoveryv1.LabelServiceName: t.Service, discoveryv1.LabelManagedBy: t.ManagedBy,
@@ -43,23 +43,23 @@ func slice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discoveryv1.
 	}
 }
 
-// managed returns a target with an endpoint for each address.
-func managed(service string, c verdict.Conditions, addresses ...string) Target {
-	t := Target{Namespace: "web", Service: service, State: Managed, Leading: true, Ports: []discoveryv1.EndpointPort{port("http", 30080)}}
+// managedTarget returns a target with an endpoint for each address.
+func managedTarget(service string, c verdict.Conditions, addresses ...string) Target {
+	t := Target{Namespace: "web", Service: service, State: Managed, Leading: true, Ports: []discoveryv1.EndpointPort{newPort("http", 30080)}}
 	for _, a := range addresses {
-		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: addr(a), Conditions: c, Listed: true, Source: "default"})
+		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: mustParseAddr(a), Conditions: c, Listed: true, Source: "default"})
 	}
 	return t
 }
 
-func want[T any](t rapid.TB, what string, got, want T) {
+func checkEqual[T any](t rapid.TB, what string, got, checkEqual T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(checkEqual, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-func keys(u Update) (all []string) {
+func upsertKeys(u Update) (all []string) {
 	for _, e := range u.Upserts {
 		all = append(all, e.Key)
 	}
@@ -74,78 +74,78 @@ func newSyncedStore() *Store {
 
 func TestR8PublishesOnlyStatusBeforeInitialSync(t *testing.T) {
 	b := NewStore("instance")
-	b.Put(managed("a", ready, "10.0.0.1"))
+	b.Put(managedTarget("a", ready, "10.0.0.1"))
 	if u := b.Since(nil, nil, false); u.Status.Synced || !u.Empty() || !u.Status.Leading {
 		t.Errorf("before: %+v", u)
 	}
 	changed := b.Changed()
 	b.MarkSynced()
 	<-changed
-	want(t, "after", keys(b.Since(nil, nil, false)), []string{"web/a", "web/a/http/10.0.0.1"})
+	checkEqual(t, "after", upsertKeys(b.Since(nil, nil, false)), []string{"web/a", "web/a/http/10.0.0.1"})
 }
 
 func TestPublishesEndpointsOrGroups(t *testing.T) {
 	b := newSyncedStore()
-	target := managed("a", draining, "10.0.0.1", "fd00::1")
-	target.Ports = append(target.Ports, port("admin", 30081), discoveryv1.EndpointPort{Name: new("of any number")})
-	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: addr("10.0.0.9"), Verdict: verdict.Gone})
+	target := managedTarget("a", draining, "10.0.0.1", "fd00::1")
+	target.Ports = append(target.Ports, newPort("admin", 30081), discoveryv1.EndpointPort{Name: new("of any number")})
+	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: mustParseAddr("10.0.0.9"), Verdict: verdict.Gone})
 	b.Put(target)
-	want(t, "each address", keys(b.Since(nil, nil, false)), []string{
+	checkEqual(t, "each address", upsertKeys(b.Since(nil, nil, false)), []string{
 		"web/a", "web/a/admin/10.0.0.1", "web/a/admin/fd00::1", "web/a/http/10.0.0.1", "web/a/http/fd00::1",
 	})
 	u := b.Since(nil, nil, true)
-	want(t, "each port", keys(u), []string{"web/a", "web/a/admin", "web/a/http"})
-	want(t, "backends", u.Upserts[1].Backends, []Backend{{addr("10.0.0.1"), draining, "default", ""}, {addr("fd00::1"), draining, "default", ""}})
-	want(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, ""})
+	checkEqual(t, "each port", upsertKeys(u), []string{"web/a", "web/a/admin", "web/a/http"})
+	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", ""}, {mustParseAddr("fd00::1"), draining, "default", ""}})
+	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, ""})
 
-	b.Put(managed("a", ready))
-	want(t, "a port without addresses", keys(b.Since(nil, nil, true)), []string{"web/a", "web/a/http"})
+	b.Put(managedTarget("a", ready))
+	checkEqual(t, "a port without addresses", upsertKeys(b.Since(nil, nil, true)), []string{"web/a", "web/a/http"})
 	b.Remove("web", "a")
-	want(t, "after its removal", keys(b.Since(nil, nil, true)), nil)
+	checkEqual(t, "after its removal", upsertKeys(b.Since(nil, nil, true)), nil)
 	b.Remove("web", "unknown")
 }
 
 func TestPublishesOnlyChanges(t *testing.T) {
 	b := newSyncedStore()
-	b.Put(managed("a", ready, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
-	b.Put(managed("b", ready, "10.0.0.1"))
+	b.Put(managedTarget("a", ready, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	b.Put(managedTarget("b", ready, "10.0.0.1"))
 	at := b.Since(nil, nil, false).At
-	altered := managed("a", ready, "10.0.0.1", "10.0.0.3", "10.0.0.4")
+	altered := managedTarget("a", ready, "10.0.0.1", "10.0.0.3", "10.0.0.4")
 	altered.Decision.Endpoints[1].Conditions = out
 	b.Put(altered)
 	u := b.Since(&at, nil, false)
-	want(t, "upserts", keys(u), []string{"web/a/http/10.0.0.3", "web/a/http/10.0.0.4"})
-	want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.2"})
+	checkEqual(t, "upserts", upsertKeys(u), []string{"web/a/http/10.0.0.3", "web/a/http/10.0.0.4"})
+	checkEqual(t, "removed", u.Removed, []string{"web/a/http/10.0.0.2"})
 }
 
 func TestPausedOrRejectedTargetIsPublishedFromSlices(t *testing.T) {
 	for _, state := range []State{Paused, Rejected} {
 		b := newSyncedStore()
-		target := managed("a", ready, "10.0.0.1", "10.0.0.2")
+		target := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
 		b.Put(target)
 		target.State, target.Reason, target.Message, target.ManagedBy = state, "Because", "See there.", "slicefeed-default"
-		others := slice(Target{Namespace: "web", Service: "a", ManagedBy: "another"}, nil, endpoint(addr("10.0.0.9"), ready))
+		others := newSlice(Target{Namespace: "web", Service: "a", ManagedBy: "another"}, nil, newEndpoint(mustParseAddr("10.0.0.9"), ready))
 		target.Slices = []*discoveryv1.EndpointSlice{
-			others, slice(target, []discoveryv1.EndpointPort{port("http", 30080)}, endpoint(addr("10.0.0.2"), verdict.Conditions{Ready: true}), endpoint(addr("10.0.0.3"), draining)),
+			others, newSlice(target, []discoveryv1.EndpointPort{newPort("http", 30080)}, newEndpoint(mustParseAddr("10.0.0.2"), verdict.Conditions{Ready: true}), newEndpoint(mustParseAddr("10.0.0.3"), draining)),
 		}
 		at := b.Since(nil, nil, false).At
 		b.Put(target)
 		u := b.Since(&at, nil, false)
-		want(t, "upserts", keys(u), []string{"web/a", "web/a/http/10.0.0.3"})
-		want(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
-		want(t, "state", u.Upserts[0].State, state)
+		checkEqual(t, "upserts", upsertKeys(u), []string{"web/a", "web/a/http/10.0.0.3"})
+		checkEqual(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
+		checkEqual(t, "state", u.Upserts[0].State, state)
 		if state == Rejected {
-			want(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
+			checkEqual(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
 		} else {
-			want(t, "reason", u.Upserts[0].Reason, "Paused")
+			checkEqual(t, "reason", u.Upserts[0].Reason, "Paused")
 		}
 	}
 }
 
 func TestFilterSelectsServices(t *testing.T) {
 	b := newSyncedStore()
-	b.Put(managed("a", ready, "10.0.0.1"))
-	other := managed("b", ready, "10.0.0.1")
+	b.Put(managedTarget("a", ready, "10.0.0.1"))
+	other := managedTarget("b", ready, "10.0.0.1")
 	other.Namespace = "mail"
 	other.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Held: 3}}
 	b.Put(other)
@@ -162,8 +162,8 @@ func TestFilterSelectsServices(t *testing.T) {
 		{"part of a name", []ServiceName{{"we", "b/a"}, {Namespace: "w"}}, nil, 0},
 	} {
 		u := b.Since(nil, SelectServices(c.services), false)
-		want(t, c.name, keys(u), c.keys)
-		want(t, c.name+": held back", u.Status.Held, c.held)
+		checkEqual(t, c.name, upsertKeys(u), c.keys)
+		checkEqual(t, c.name+": held back", u.Status.Held, c.held)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestWakesReadersOnChange(t *testing.T) {
 		{"a reason, which is not published", func(t *Target) { t.Decision.Endpoints[0].Reason = "another" }, false},
 		{"conditions", func(t *Target) { t.Decision.Endpoints[0].Conditions = out }, true},
 		{"a zone", func(t *Target) { t.Decision.Endpoints[0].Zone = "z" }, true},
-		{"a port", func(t *Target) { t.Ports = []discoveryv1.EndpointPort{port("http", 30081)} }, true},
+		{"a port", func(t *Target) { t.Ports = []discoveryv1.EndpointPort{newPort("http", 30081)} }, true},
 		{"a guard", func(t *Target) { t.Decision.Guards = []verdict.Guard{{Held: 1}} }, true},
 		{"the Lease", func(t *Target) { t.Leading = false }, true},
 		{"a source that is silent", func(t *Target) { t.Sources = source(false, subscriber.Synced, "") }, true},
@@ -191,20 +191,20 @@ func TestWakesReadersOnChange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSyncedStore()
-			target := managed("a", ready, "10.0.0.1")
+			target := managedTarget("a", ready, "10.0.0.1")
 			target.Sources = source(true, subscriber.Synced, "")
 			b.Put(target)
 			b.Since(nil, nil, true) // creates the set
 			changed := b.Changed()
-			again := managed("a", ready, "10.0.0.1")
+			again := managedTarget("a", ready, "10.0.0.1")
 			again.Sources = target.Sources
 			c.do(&again)
 			b.Put(again)
 			select {
 			case <-changed:
-				want(t, "woken", true, c.wakes)
+				checkEqual(t, "woken", true, c.wakes)
 			default:
-				want(t, "woken", false, c.wakes)
+				checkEqual(t, "woken", false, c.wakes)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestWakesReadersOnChange(t *testing.T) {
 
 func TestGroupIsLimitedToMaxBackends(t *testing.T) {
 	b := newSyncedStore()
-	target := managed("a", ready)
+	target := managedTarget("a", ready)
 	for i := range MaxBackends + 5 {
 		target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{
 			Address: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Listed: true, Conditions: ready,
@@ -220,13 +220,13 @@ func TestGroupIsLimitedToMaxBackends(t *testing.T) {
 	}
 	b.Put(target)
 	group := b.Since(nil, nil, true).Upserts[1]
-	want(t, "backends", len(group.Backends), MaxBackends)
-	want(t, "left out", group.Omitted, 5)
+	checkEqual(t, "backends", len(group.Backends), MaxBackends)
+	checkEqual(t, "left out", group.Omitted, 5)
 }
 
 func TestNilStoreIgnoresCalls(*testing.T) {
 	var b *Store
-	b.Put(managed("a", ready))
+	b.Put(managedTarget("a", ready))
 	b.Remove("web", "a")
 	b.MarkSynced()
 }

@@ -39,7 +39,7 @@ func (e *AddressView) InSync() bool {
 }
 
 // Explain returns what Store.Explain would have returned when the view was created.
-func (v *TargetView) Explain(address netip.Addr) Explanation { return v.stored.explain(address) }
+func (v *TargetView) Explain(address netip.Addr) Explanation { return v.stored.explainAddress(address) }
 
 // Views returns the selected targets with all of their addresses, sorted by namespace and name, and the
 // status. It holds the lock only while it copies the last decisions.
@@ -51,10 +51,10 @@ func (s *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
 			all = append(all, TargetView{stored: *p})
 		}
 	}
-	status := s.status(filter)
+	status := s.statusFor(filter)
 	s.mu.Unlock()
 	for i := range all {
-		all[i].fill()
+		all[i].fillAddresses()
 	}
 	slices.SortFunc(all, func(a, b TargetView) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
@@ -62,9 +62,9 @@ func (s *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
 	return all, status
 }
 
-func (v *TargetView) fill() {
+func (v *TargetView) fillAddresses() {
 	t, published := &v.stored.target, v.stored.publishedBackends()
-	v.Summary, v.PortsDiffer = v.stored.summary(), v.stored.portsDiffer
+	v.Summary, v.PortsDiffer = v.stored.summarize(), v.stored.portsDiffer
 	v.WritesBlocked = t.State == Managed && !t.Decision.Write
 	listed := published.backends
 	if t.State == Managed {
@@ -105,7 +105,7 @@ func withSourceName(b Backend) *Backend {
 
 // portsDiffer reports whether a slice with endpoints of a managed target lists other ports than the
 // published ones.
-func (t *Target) portsDiffer(published published) bool {
+func (t *Target) portsDiffer(published publishedState) bool {
 	desired := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {
 		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), published.ports)

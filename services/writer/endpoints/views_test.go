@@ -11,15 +11,15 @@ import (
 
 func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 	inSync := func(w *viewCase) {
-		w.target.Input.Held = []verdict.Held{{Address: addr("10.0.0.1"), Conditions: ready}, {Address: addr("10.0.0.2"), Conditions: ready, Source: "default"}}
+		w.target.Input.Held = []verdict.Held{{Address: mustParseAddr("10.0.0.1"), Conditions: ready}, {Address: mustParseAddr("10.0.0.2"), Conditions: ready, Source: "default"}}
 	}
 	listed := func(number int32, endpoints ...discoveryv1.Endpoint) func(*viewCase) {
 		return func(w *viewCase) {
 			w.target.ManagedBy = "slicefeed-default"
-			w.target.Slices = append(w.target.Slices, slice(w.target, []discoveryv1.EndpointPort{port("http", number)}, endpoints...))
+			w.target.Slices = append(w.target.Slices, newSlice(w.target, []discoveryv1.EndpointPort{newPort("http", number)}, endpoints...))
 		}
 	}
-	one := endpoint(addr("10.0.0.1"), ready)
+	one := newEndpoint(mustParseAddr("10.0.0.1"), ready)
 	for _, c := range []struct {
 		name   string
 		alter  func(*viewCase)
@@ -41,7 +41,7 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		{"a guard blocks writes", func(w *viewCase) { w.target.Decision.Write = false }, nil, false, true},
 		{"paused, and by hand one is drained", func(w *viewCase) {
 			w.target.State = Paused
-			listed(1, endpoint(addr("10.0.0.1"), draining), endpoint(addr("10.0.0.2"), ready))(w)
+			listed(1, newEndpoint(mustParseAddr("10.0.0.1"), draining), newEndpoint(mustParseAddr("10.0.0.2"), ready))(w)
 		}, []string{"10.0.0.1"}, false, false},
 		{"rejected", func(w *viewCase) {
 			w.target.State, w.target.Decision, w.target.Input = Rejected, verdict.Decision{}, verdict.Input{}
@@ -49,7 +49,7 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		}, []string{"10.0.0.1"}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := viewCase{target: managed("a", ready, "10.0.0.1", "10.0.0.2")}
+			w := viewCase{target: managedTarget("a", ready, "10.0.0.1", "10.0.0.2")}
 			w.target.Decision.Write = true
 			inSync(&w)
 			c.alter(&w)
@@ -66,9 +66,9 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 					differ = append(differ, v.Addresses[i].Address.String())
 				}
 			}
-			want(t, "differ", differ, c.differ)
-			want(t, "other ports", v.PortsDiffer, c.ports)
-			want(t, "forbidden", v.WritesBlocked, c.never)
+			checkEqual(t, "differ", differ, c.differ)
+			checkEqual(t, "other ports", v.PortsDiffer, c.ports)
+			checkEqual(t, "forbidden", v.WritesBlocked, c.never)
 		})
 	}
 }
@@ -85,7 +85,7 @@ func TestViewMatchesStoreAndIsImmutable(t *testing.T) {
 		filter := SelectServices(rapid.SampledFrom([][]ServiceName{nil, {{"web", "s1"}}, {{Namespace: "mail"}}}).Draw(t, "selects"))
 		views, status := b.Views(filter)
 		listings, same := b.List(filter)
-		want(t, "status", EqualStatus(status, same), true)
+		checkEqual(t, "status", EqualStatus(status, same), true)
 		var seen []Summary
 		for i := range views {
 			v := &views[i]
@@ -95,13 +95,13 @@ func TestViewMatchesStoreAndIsImmutable(t *testing.T) {
 					t.Errorf("%s is not after %s", e.Address, v.Addresses[n-1].Address)
 				}
 				store, _ := b.Explain(ServiceName{v.Namespace, v.Service}, e.Address)
-				want(t, "explanation", v.Explain(e.Address), store)
+				checkEqual(t, "explanation", v.Explain(e.Address), store)
 			}
 			b.Remove(v.Namespace, v.Service)
 			if n := v.Ready + v.Draining + v.NotReady; len(v.Addresses) < n {
 				t.Errorf("%d addresses of %d are left", len(v.Addresses), n)
 			}
 		}
-		want(t, "listings", seen, listings)
+		checkEqual(t, "listings", seen, listings)
 	})
 }

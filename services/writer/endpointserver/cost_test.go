@@ -21,9 +21,9 @@ func heapInUse() float64 {
 // the writer's part is smaller; the connection is extra. docs/limits.md has the limit.
 func TestMemoryPerClient(t *testing.T) {
 	const askers = 30
-	serve(t, func(r *testServer) {
+	runTestServer(t, func(r *testServer) {
 		for i := range 200 {
-			r.store.Put(managed(fmt.Sprint("service-", i), 5))
+			r.store.Put(managedTarget(fmt.Sprint("service-", i), 5))
 		}
 		r.store.MarkSynced()
 		come := func(i int) {

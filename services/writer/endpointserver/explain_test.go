@@ -26,7 +26,7 @@ func ownedSlice(n int) *discoveryv1.EndpointSlice {
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address(i).String()}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{testAddress(i).String()}})
 	}
 	return s
 }
@@ -35,26 +35,26 @@ func ownedSlice(n int) *discoveryv1.EndpointSlice {
 // probed yet.
 func decidedTarget() endpoints.Target {
 	now := time.Now()
-	t := managed("a", 1)
+	t := managedTarget("a", 1)
 	t.Input = verdict.Input{
 		Limits: verdict.Limits{Probing: true},
 		Sources: []verdict.Source{{
 			Name: "default", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-time.Second),
 			Members: []verdict.Member{
-				{Address: address(0), Name: "worker-0", State: verdict.NotReady, Since: now.Add(-time.Minute)},
-				{Address: address(1), Name: "worker-1", State: verdict.Ready, Since: now.Add(-time.Hour)},
+				{Address: testAddress(0), Name: "worker-0", State: verdict.NotReady, Since: now.Add(-time.Minute)},
+				{Address: testAddress(1), Name: "worker-1", State: verdict.Ready, Since: now.Add(-time.Hour)},
 			},
 		}},
 		Probes: map[netip.Addr]verdict.Probe{
-			address(0): {Health: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", Passed: now.Add(-12 * time.Second)},
-			address(1): {},
+			testAddress(0): {Health: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", Passed: now.Add(-12 * time.Second)},
+			testAddress(1): {},
 		},
-		Held: []verdict.Held{{Address: address(0), Conditions: ready}},
+		Held: []verdict.Held{{Address: testAddress(0), Conditions: ready}},
 	}
 	t.Decision.Wake = now.Add(30 * time.Second)
 	t.Decision.Endpoints = []verdict.Endpoint{
-		{Address: address(0), Source: "default", Verdict: verdict.Hold, Conditions: ready, Listed: true, Rule: verdict.RuleShrink, Reason: "report and probe"},
-		{Address: address(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "report and probe"},
+		{Address: testAddress(0), Source: "default", Verdict: verdict.Hold, Conditions: ready, Listed: true, Rule: verdict.RuleShrink, Reason: "report and probe"},
+		{Address: testAddress(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "report and probe"},
 	}
 	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 1, Message: "Wait."}}
 	t.Sources = []subscriber.Snapshot{{Source: "default", EverSynced: true, SyncedInStream: true, Membership: subscriber.PartStatus{State: subscriber.Synced}}}
@@ -62,20 +62,20 @@ func decidedTarget() endpoints.Target {
 }
 
 func TestListsGuardsToOperatorsOnly(t *testing.T) {
-	serve(t, func(r *testServer) {
+	runTestServer(t, func(r *testServer) {
 		list := func(name string, services ...*writerv1.ServiceSelector) (*writerv1.ListTargetsResponse, error) {
 			return r.client.ListTargets(withClientName(r.t.Context(), name), &writerv1.ListTargetsRequest{Services: services})
 		}
 		early, err := list("proxy")
-		want(t, "error before the first decisions", err, nil)
-		want(t, "a reason then", early.GetStatus().GetReason() != "", true)
+		checkEqual(t, "error before the first decisions", err, nil)
+		checkEqual(t, "a reason then", early.GetStatus().GetReason() != "", true)
 		_, err = list("nobody")
-		want(t, "a stranger", status.Code(err), codes.PermissionDenied)
+		checkEqual(t, "a stranger", status.Code(err), codes.PermissionDenied)
 		_, err = list("proxy", &writerv1.ServiceSelector{})
-		want(t, "an empty selector", status.Code(err), codes.InvalidArgument)
+		checkEqual(t, "an empty selector", status.Code(err), codes.InvalidArgument)
 
 		r.store.Put(decidedTarget())
-		r.store.Put(managed("b", 2))
+		r.store.Put(managedTarget("b", 2))
 		r.store.MarkSynced()
 		l, err := list("proxy")
 		if err != nil {
@@ -88,24 +88,24 @@ func TestListsGuardsToOperatorsOnly(t *testing.T) {
 				t.Errorf("a subscriber gets %v", target)
 			}
 		}
-		want(t, "targets", names, []string{"web/a", "web/b"})
-		want(t, "ready", l.GetTargets()[1].GetReady(), uint32(2))
-		want(t, "held back", l.GetStatus().GetHeld(), uint32(1))
-		want(t, "source", l.GetStatus().GetSources()[0].GetReason(), "link down")
+		checkEqual(t, "targets", names, []string{"web/a", "web/b"})
+		checkEqual(t, "ready", l.GetTargets()[1].GetReady(), uint32(2))
+		checkEqual(t, "held back", l.GetStatus().GetHeld(), uint32(1))
+		checkEqual(t, "source", l.GetStatus().GetSources()[0].GetReason(), "link down")
 
 		l, err = list("operator", &writerv1.ServiceSelector{Namespace: "web", Service: "a"})
 		if err != nil || len(l.GetTargets()) != 1 {
 			t.Fatal(l, err)
 		}
 		a := l.GetTargets()[0]
-		want(t, "guard", a.GetGuards()[0].GetRule()+": "+a.GetGuards()[0].GetMessage(), "shrink: Wait.")
-		want(t, "decides in", a.GetNextDecisionIn().AsDuration(), 30*time.Second)
-		want(t, "sources", a.GetSources(), []string{"default"})
+		checkEqual(t, "guard", a.GetGuards()[0].GetRule()+": "+a.GetGuards()[0].GetMessage(), "shrink: Wait.")
+		checkEqual(t, "decides in", a.GetNextDecisionIn().AsDuration(), 30*time.Second)
+		checkEqual(t, "sources", a.GetSources(), []string{"default"})
 	})
 }
 
 func TestExplainsToOperatorsOnly(t *testing.T) {
-	serve(t, func(r *testServer) {
+	runTestServer(t, func(r *testServer) {
 		explain := func(name, service, address string) (*writerv1.ExplainEndpointResponse, error) {
 			return r.client.ExplainEndpoint(withClientName(r.t.Context(), name), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address})
 		}
@@ -123,7 +123,7 @@ func TestExplainsToOperatorsOnly(t *testing.T) {
 			"an address in disguise": {"operator", "a", "::ffff:10.0.0.0", codes.OK},
 		} {
 			_, err := explain(c.name, c.service, c.address)
-			want(t, what, status.Code(err), c.code)
+			checkEqual(t, what, status.Code(err), c.code)
 		}
 
 		e, err := explain("operator", "a", "10.0.0.0")
@@ -131,21 +131,21 @@ func TestExplainsToOperatorsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := e.GetSources()[0]
-		want(t, "source", []string{w.GetSource(), w.GetMember(), w.GetState(), w.GetStateAge().AsDuration().String()}, []string{"default", "worker-0", "NOT_READY", "1m0s"})
+		checkEqual(t, "source", []string{w.GetSource(), w.GetMember(), w.GetState(), w.GetStateAge().AsDuration().String()}, []string{"default", "worker-0", "NOT_READY", "1m0s"})
 		p := e.GetProbe()
-		want(t, "probe", []string{p.GetHealth(), p.GetDetail(), p.GetAge().AsDuration().String(), p.GetPassedAge().AsDuration().String()}, []string{"failing", "connection refused", "10s", "12s"})
-		want(t, "verdict", e.GetVerdict(), writerv1.Verdict_VERDICT_HOLD)
-		want(t, "rule", e.GetRule(), "shrink")
-		want(t, "guard", e.GetGuard().GetMessage(), "Wait.")
-		want(t, "until", e.GetNextDecisionIn().AsDuration(), 30*time.Second)
-		want(t, "held and listed", []bool{e.GetCurrent().GetReady(), e.GetDesired().GetReady()}, []bool{true, true})
-		want(t, "advice", e.GetAdvice(), "Wait.")
+		checkEqual(t, "probe", []string{p.GetHealth(), p.GetDetail(), p.GetAge().AsDuration().String(), p.GetPassedAge().AsDuration().String()}, []string{"failing", "connection refused", "10s", "12s"})
+		checkEqual(t, "verdict", e.GetVerdict(), writerv1.Verdict_VERDICT_HOLD)
+		checkEqual(t, "rule", e.GetRule(), "shrink")
+		checkEqual(t, "guard", e.GetGuard().GetMessage(), "Wait.")
+		checkEqual(t, "until", e.GetNextDecisionIn().AsDuration(), 30*time.Second)
+		checkEqual(t, "held and listed", []bool{e.GetCurrent().GetReady(), e.GetDesired().GetReady()}, []bool{true, true})
+		checkEqual(t, "advice", e.GetAdvice(), "Wait.")
 
 		e, err = explain("operator", "a", "10.0.0.1")
-		want(t, "error", err, nil)
-		want(t, "probe of a new one", e.GetProbe().GetHealth(), "pending")
-		want(t, "its age", e.GetProbe().GetAge() == nil, true)
-		want(t, "held or listed", e.GetCurrent() != nil || e.GetDesired() != nil || e.GetGuard() != nil, false)
+		checkEqual(t, "error", err, nil)
+		checkEqual(t, "probe of a new one", e.GetProbe().GetHealth(), "pending")
+		checkEqual(t, "its age", e.GetProbe().GetAge() == nil, true)
+		checkEqual(t, "held or listed", e.GetCurrent() != nil || e.GetDesired() != nil || e.GetGuard() != nil, false)
 	})
 }
 
@@ -154,13 +154,13 @@ func TestR12StatesAndVerdictsHaveWireNumbers(t *testing.T) {
 		endpoints.Managed: writerv1.TargetState_TARGET_STATE_MANAGED, endpoints.Paused: writerv1.TargetState_TARGET_STATE_PAUSED,
 		endpoints.Rejected: writerv1.TargetState_TARGET_STATE_REJECTED,
 	} {
-		want(t, wire.String(), writerv1.TargetState(state), wire)
+		checkEqual(t, wire.String(), writerv1.TargetState(state), wire)
 	}
 	for state, wire := range map[verdict.Verdict]writerv1.Verdict{
 		0: writerv1.Verdict_VERDICT_UNSPECIFIED, verdict.Serve: writerv1.Verdict_VERDICT_SERVE, verdict.Drain: writerv1.Verdict_VERDICT_DRAIN,
 		verdict.Out: writerv1.Verdict_VERDICT_UNREADY, verdict.Gone: writerv1.Verdict_VERDICT_REMOVE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
 	} {
-		want(t, wire.String(), writerv1.Verdict(state), wire)
+		checkEqual(t, wire.String(), writerv1.Verdict(state), wire)
 	}
-	want(t, "backends of a group", endpoints.MaxBackends, writerv1.MaxBackends)
+	checkEqual(t, "backends of a group", endpoints.MaxBackends, writerv1.MaxBackends)
 }

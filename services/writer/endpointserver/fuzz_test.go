@@ -22,11 +22,11 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		f.Add(text)
 	}
 	store := endpoints.NewStore("instance")
-	store.Put(managed("a", 3))
-	store.Put(managed("b", 2))
+	store.Put(managedTarget("a", 3))
+	store.Put(managedTarget("b", 2))
 	store.MarkSynced()
 	at := store.Since(nil, nil, false).At
-	store.Put(managed("b", 1))
+	store.Put(managedTarget("b", 1))
 	held := &writerv1.Cursor{Epoch: at.Epoch, Revision: at.Revision}
 	seed(allServices())
 	seed(oneService("a"))

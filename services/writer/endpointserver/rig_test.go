@@ -28,27 +28,27 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func want[T any](t *testing.T, what string, got, want T) {
+func checkEqual[T any](t *testing.T, what string, got, checkEqual T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(checkEqual, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
 var ready = verdict.Conditions{Ready: true, Serving: true}
 
-func address(i int) netip.Addr {
+func testAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// managed returns a target of namespace web with n ready endpoints.
-func managed(service string, n int) endpoints.Target {
+// managedTarget returns a target of namespace web with n ready endpoints.
+func managedTarget(service string, n int) endpoints.Target {
 	t := endpoints.Target{
 		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
 		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
-		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: address(i), Conditions: ready, Listed: true, Source: "default"})
+		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: testAddress(i), Conditions: ready, Listed: true, Source: "default"})
 	}
 	return t
 }
@@ -77,7 +77,7 @@ func withClientName(ctx context.Context, name string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "name", name)
 }
 
-func serve(t *testing.T, test func(r *testServer)) {
+func runTestServer(t *testing.T, test func(r *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &testServer{t: t, store: endpoints.NewStore("instance"), health: health.NewServer()}
 		r.metrics = NewMetrics(prometheus.NewRegistry(), r.store)
@@ -113,7 +113,7 @@ func serve(t *testing.T, test func(r *testServer)) {
 type testClient struct {
 	t        *testing.T
 	stream   grpc.ServerStreamingClient[writerv1.WatchEndpointsResponse]
-	leave    context.CancelFunc
+	cancel   context.CancelFunc
 	set      map[string]*writerv1.Entry
 	staged   map[string]*writerv1.Entry
 	cursor   *writerv1.Cursor
@@ -121,25 +121,25 @@ type testClient struct {
 	received int
 }
 
-func (r *testServer) watch(req *writerv1.WatchEndpointsRequest, name string) *testClient {
+func (r *testServer) watchEndpoints(req *writerv1.WatchEndpointsRequest, name string) *testClient {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(withClientName(r.t.Context(), name))
 	s, err := r.client.WatchEndpoints(ctx, req)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &testClient{t: r.t, stream: s, leave: cancel, set: map[string]*writerv1.Entry{}}
+	return &testClient{t: r.t, stream: s, cancel: cancel, set: map[string]*writerv1.Entry{}}
 }
 
 // resume subscribes with the state of an earlier client.
 func (r *testServer) resume(c *testClient, req *writerv1.WatchEndpointsRequest) *testClient {
 	req.Cursor, req.Digest = c.cursor, c.digest
-	next := r.watch(req, "proxy")
+	next := r.watchEndpoints(req, "proxy")
 	next.set, next.cursor, next.digest = c.set, c.cursor, c.digest
 	return next
 }
 
-func (c *testClient) next() *writerv1.WatchEndpointsResponse {
+func (c *testClient) nextMessage() *writerv1.WatchEndpointsResponse {
 	c.t.Helper()
 	m, err := c.stream.Recv()
 	if err != nil {
@@ -226,13 +226,13 @@ func findViolation(e *writerv1.Entry) string {
 
 func (c *testClient) untilSynced() (messages int) {
 	c.t.Helper()
-	for messages = 1; !c.next().GetSynced(); {
+	for messages = 1; !c.nextMessage().GetSynced(); {
 		messages++
 	}
 	return messages
 }
 
-func (c *testClient) keys() []string { return slices.Sorted(maps.Keys(c.set)) }
+func (c *testClient) entryKeys() []string { return slices.Sorted(maps.Keys(c.set)) }
 
 func (c *testClient) waitForEnd() codes.Code {
 	for {

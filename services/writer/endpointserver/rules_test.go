@@ -24,110 +24,110 @@ func oneService(service string) *writerv1.WatchEndpointsRequest {
 }
 
 func TestR1To4SnapshotArrivesInChunks(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 1201))
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 1201))
 		r.store.MarkSynced()
-		c := r.watch(allServices(), "proxy")
-		m := c.next()
-		want(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
-		want(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
-		want(t, "reset in the second chunk", c.next().GetReset_(), false)
+		c := r.watchEndpoints(allServices(), "proxy")
+		m := c.nextMessage()
+		checkEqual(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
+		checkEqual(t, "interval", m.GetHeartbeatInterval().AsDuration(), 5*time.Second)
+		checkEqual(t, "reset in the second chunk", c.nextMessage().GetReset_(), false)
 		c.untilSynced()
-		want(t, "entries", len(c.set), 1202)
-		want(t, "target", c.set["web/a"].GetTarget().GetState(), writerv1.TargetState_TARGET_STATE_MANAGED)
+		checkEqual(t, "entries", len(c.set), 1202)
+		checkEqual(t, "target", c.set["web/a"].GetTarget().GetState(), writerv1.TargetState_TARGET_STATE_MANAGED)
 		b := c.set["web/a/http/10.0.0.7"].GetEndpoint()
-		want(t, "endpoint", b.GetBackend().GetSource()+b.GetPort().GetProtocol(), "defaultTCP")
+		checkEqual(t, "endpoint", b.GetBackend().GetSource()+b.GetPort().GetProtocol(), "defaultTCP")
 
-		r.store.Put(managed("a", 501))
+		r.store.Put(managedTarget("a", 501))
 		if n := c.untilSynced(); n < 2 {
 			t.Errorf("700 removals came in %d messages", n)
 		}
-		want(t, "entries", len(c.set), 502)
+		checkEqual(t, "entries", len(c.set), 502)
 	})
 }
 
 func TestR5ReconnectWithSameSetSendsNothing(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 501))
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 501))
 		r.store.MarkSynced()
-		c := r.watch(allServices(), "proxy")
+		c := r.watchEndpoints(allServices(), "proxy")
 		resets := float64(c.untilSynced())
 		synctest.Wait() // the last is counted
-		c.leave()
+		c.cancel()
 		c.cursor = &writerv1.Cursor{Epoch: "another writer", Revision: 999}
 		for range 20 {
 			next := r.resume(c, allServices())
 			next.cursor = nil
-			m := next.next()
+			m := next.nextMessage()
 			if !m.GetSynced() || m.GetReset_() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 {
 				t.Fatalf("answer to the digest of the present set: %v", m)
 			}
-			next.leave()
+			next.cancel()
 			synctest.Wait()
 		}
-		want(t, "resets sent", testutil.ToFloat64(r.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
+		checkEqual(t, "resets sent", testutil.ToFloat64(r.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
 	})
 }
 
 func TestR6ResumesByCursorR7ResetsOtherwise(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 5))
-		r.store.Put(managed("b", 2))
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 5))
+		r.store.Put(managedTarget("b", 2))
 		r.store.MarkSynced()
-		c := r.watch(oneService("a"), "proxy")
+		c := r.watchEndpoints(oneService("a"), "proxy")
 		c.untilSynced()
-		c.leave()
+		c.cancel()
 		synctest.Wait() // until its stream is no longer counted
-		altered := managed("a", 4)
+		altered := managedTarget("a", 4)
 		altered.Decision.Endpoints[0].Conditions = verdict.Conditions{Serving: true, Terminating: true}
 		r.store.Put(altered)
-		r.store.Put(managed("b", 1))
+		r.store.Put(managedTarget("b", 1))
 
-		m := r.resume(c, oneService("a")).next()
-		want(t, "reset", m.GetReset_(), false)
-		want(t, "removed", m.GetRemoved(), []string{"web/a/http/10.0.0.4"})
-		want(t, "upserts", len(m.GetUpserts()), 1)
-		want(t, "conditions", m.GetUpserts()[0].GetEndpoint().GetBackend().GetTerminating(), true)
+		m := r.resume(c, oneService("a")).nextMessage()
+		checkEqual(t, "reset", m.GetReset_(), false)
+		checkEqual(t, "removed", m.GetRemoved(), []string{"web/a/http/10.0.0.4"})
+		checkEqual(t, "upserts", len(m.GetUpserts()), 1)
+		checkEqual(t, "conditions", m.GetUpserts()[0].GetEndpoint().GetBackend().GetTerminating(), true)
 
 		other := r.resume(c, oneService("b"))
-		want(t, "reset for another selection", other.next().GetReset_(), true)
-		want(t, "its set", other.keys(), []string{"web/b", "web/b/http/10.0.0.0"})
+		checkEqual(t, "reset for another selection", other.nextMessage().GetReset_(), true)
+		checkEqual(t, "its set", other.entryKeys(), []string{"web/b", "web/b/http/10.0.0.0"})
 		gathered := r.resume(c, &writerv1.WatchEndpointsRequest{Services: oneService("a").GetServices(), GroupByPort: true})
-		want(t, "reset when grouping changes", gathered.next().GetReset_(), true)
-		want(t, "its set", gathered.keys(), []string{"web/a", "web/a/http"})
-		want(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
-		future := r.watch(&writerv1.WatchEndpointsRequest{
+		checkEqual(t, "reset when grouping changes", gathered.nextMessage().GetReset_(), true)
+		checkEqual(t, "its set", gathered.entryKeys(), []string{"web/a", "web/a/http"})
+		checkEqual(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
+		future := r.watchEndpoints(&writerv1.WatchEndpointsRequest{
 			Services: oneService("a").GetServices(), Cursor: &writerv1.Cursor{Epoch: c.cursor.GetEpoch(), Revision: 1 << 40}, Digest: c.digest,
 		}, "proxy")
-		want(t, "reset for a revision of the future", future.next().GetReset_(), true)
+		checkEqual(t, "reset for a revision of the future", future.nextMessage().GetReset_(), true)
 	})
 }
 
 func TestR6IdleClientStaysInsideWindow(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 1))
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 1))
 		r.store.MarkSynced()
-		c := r.watch(oneService("a"), "proxy")
+		c := r.watchEndpoints(oneService("a"), "proxy")
 		c.untilSynced()
 		for i := range 3 * deltaset.Window / 2 {
-			r.store.Put(managed("b", 1+i%2))
+			r.store.Put(managedTarget("b", 1+i%2))
 			if i%1000 == 0 {
 				synctest.Wait() // it has seen that none of this is for it
 			}
 		}
-		r.store.Put(managed("a", 2))
-		m := c.next()
-		want(t, "a reset", m.GetReset_(), false)
-		want(t, "upserts", len(m.GetUpserts()), 1)
+		r.store.Put(managedTarget("a", 2))
+		m := c.nextMessage()
+		checkEqual(t, "a reset", m.GetReset_(), false)
+		checkEqual(t, "upserts", len(m.GetUpserts()), 1)
 	})
 }
 
 func TestR8SendsOnlyStatusBeforeInitialSync(t *testing.T) {
-	serve(t, func(r *testServer) {
-		c := r.watch(allServices(), "proxy")
-		m := c.next()
-		want(t, "synced before the first decisions", m.GetSynced() || m.GetReset_(), false)
-		want(t, "why", m.GetStatus().GetReason() != "", true)
+	runTestServer(t, func(r *testServer) {
+		c := r.watchEndpoints(allServices(), "proxy")
+		m := c.nextMessage()
+		checkEqual(t, "synced before the first decisions", m.GetSynced() || m.GetReset_(), false)
+		checkEqual(t, "why", m.GetStatus().GetReason() != "", true)
 		check := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
 			synctest.Wait()
 			h, err := r.health.Check(r.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "slicefeed.writer.v1.WriterService"})
@@ -136,65 +136,65 @@ func TestR8SendsOnlyStatusBeforeInitialSync(t *testing.T) {
 			}
 			return h.GetStatus()
 		}
-		want(t, "health before them", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		checkEqual(t, "health before them", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 		at := time.Now()
-		r.store.Put(managed("a", 2))
-		want(t, "synced after one of them", c.next().GetSynced(), false)
+		r.store.Put(managedTarget("a", 2))
+		checkEqual(t, "synced after one of them", c.nextMessage().GetSynced(), false)
 		r.store.MarkSynced()
 		c.untilSynced()
-		want(t, "entries", len(c.set), 3)
-		want(t, "health after them", check(), grpc_health_v1.HealthCheckResponse_SERVING)
+		checkEqual(t, "entries", len(c.set), 3)
+		checkEqual(t, "health after them", check(), grpc_health_v1.HealthCheckResponse_SERVING)
 
-		held := managed("a", 2)
+		held := managedTarget("a", 2)
 		held.Leading = false
 		held.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default", Held: 2}}
 		r.store.Put(held)
-		m = c.next()
-		want(t, "held back", m.GetStatus().GetHeld(), uint32(2))
-		want(t, "leading", m.GetStatus().GetLeading(), false)
-		want(t, "entries sent again", len(m.GetUpserts()), 0)
-		want(t, "time that all of this took", time.Since(at), 0)
+		m = c.nextMessage()
+		checkEqual(t, "held back", m.GetStatus().GetHeld(), uint32(2))
+		checkEqual(t, "leading", m.GetStatus().GetLeading(), false)
+		checkEqual(t, "entries sent again", len(m.GetUpserts()), 0)
+		checkEqual(t, "time that all of this took", time.Since(at), 0)
 	})
 }
 
 func TestR8RejectionNeverShrinksSet(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 2))
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 2))
 		r.store.MarkSynced()
-		c := r.watch(allServices(), "proxy")
+		c := r.watchEndpoints(allServices(), "proxy")
 		c.untilSynced()
-		rejected := managed("a", 0)
+		rejected := managedTarget("a", 0)
 		rejected.State, rejected.Reason, rejected.Message, rejected.ManagedBy = endpoints.Rejected, "ServiceHasSelector", "Remove it.", "slicefeed-default"
 		rejected.Slices = append(rejected.Slices, ownedSlice(2))
 		r.store.Put(rejected)
 		c.untilSynced()
-		want(t, "entries", c.keys(), []string{"web/a", "web/a/http/10.0.0.0", "web/a/http/10.0.0.1"})
+		checkEqual(t, "entries", c.entryKeys(), []string{"web/a", "web/a/http/10.0.0.0", "web/a/http/10.0.0.1"})
 		target := c.set["web/a"].GetTarget()
-		want(t, "state", target.GetState(), writerv1.TargetState_TARGET_STATE_REJECTED)
-		want(t, "reason", target.GetReason()+": "+target.GetMessage(), "ServiceHasSelector: Remove it.")
+		checkEqual(t, "state", target.GetState(), writerv1.TargetState_TARGET_STATE_REJECTED)
+		checkEqual(t, "reason", target.GetReason()+": "+target.GetMessage(), "ServiceHasSelector: Remove it.")
 	})
 }
 
 func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
-	serve(t, func(r *testServer) {
-		c := r.watch(oneService("a"), "proxy")
-		c.next()
+	runTestServer(t, func(r *testServer) {
+		c := r.watchEndpoints(oneService("a"), "proxy")
+		c.nextMessage()
 		at := time.Now()
-		want(t, "a heartbeat before the first decisions is synced", c.next().GetSynced(), false)
-		want(t, "its time", time.Since(at), 5*time.Second)
-		r.store.Put(managed("a", 3))
+		checkEqual(t, "a heartbeat before the first decisions is synced", c.nextMessage().GetSynced(), false)
+		checkEqual(t, "its time", time.Since(at), 5*time.Second)
+		r.store.Put(managedTarget("a", 3))
 		r.store.MarkSynced()
 		c.untilSynced()
 		cursor := c.cursor
-		r.store.Put(managed("b", 1)) // which it does not select
+		r.store.Put(managedTarget("b", 1)) // which it does not select
 		at = time.Now()
 		for range 3 {
-			m := c.next()
+			m := c.nextMessage()
 			if !m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0 || m.GetCount() != 4 {
 				t.Errorf("heartbeat: %v", m)
 			}
 		}
-		want(t, "three heartbeats later", time.Since(at), 15*time.Second)
+		checkEqual(t, "three heartbeats later", time.Since(at), 15*time.Second)
 		if c.cursor.GetRevision() <= cursor.GetRevision() {
 			t.Errorf("the cursor stays at %d while others change", cursor.GetRevision())
 		}
@@ -204,64 +204,64 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 // A reader that pauses gets only the current state when it resumes, without the states in between. It
 // delays no others, and is disconnected if it never resumes.
 func TestR10SlowReadersSkipStatesAndDelayNoOthers(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 3000)) // more than flow control lets through unread
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 3000)) // more than flow control lets through unread
 		r.store.MarkSynced()
-		quick, slow, asleep := r.watch(allServices(), "proxy"), r.watch(allServices(), "slow"), r.watch(allServices(), "asleep")
+		quick, slow, asleep := r.watchEndpoints(allServices(), "proxy"), r.watchEndpoints(allServices(), "slow"), r.watchEndpoints(allServices(), "asleep")
 		quick.untilSynced()
 		synctest.Wait()
 		for i := range 25 {
 			at := time.Now()
-			r.store.Put(managed(fmt.Sprintf("b%d", i%2), i+1))
+			r.store.Put(managedTarget(fmt.Sprintf("b%d", i%2), i+1))
 			quick.untilSynced()
-			want(t, "delay of the quick one", time.Since(at), 0)
+			checkEqual(t, "delay of the quick one", time.Since(at), 0)
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		slow.untilSynced() // the reset that was under way
-		want(t, "messages about 25 changes", slow.untilSynced(), 1)
-		want(t, "entries", len(slow.set), len(quick.set))
+		checkEqual(t, "messages about 25 changes", slow.untilSynced(), 1)
+		checkEqual(t, "entries", len(slow.set), len(quick.set))
 
 		synctest.Wait()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		want(t, "stalled", testutil.ToFloat64(r.metrics.Ended.WithLabelValues("stalled")), 1.0)
-		want(t, "what it finds when it wakes", asleep.waitForEnd(), codes.ResourceExhausted)
+		checkEqual(t, "stalled", testutil.ToFloat64(r.metrics.Ended.WithLabelValues("stalled")), 1.0)
+		checkEqual(t, "what it finds when it wakes", asleep.waitForEnd(), codes.ResourceExhausted)
 	})
 }
 
 func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
-	serve(t, func(r *testServer) {
-		r.store.Put(managed("a", 3000))
+	runTestServer(t, func(r *testServer) {
+		r.store.Put(managedTarget("a", 3000))
 		r.store.MarkSynced()
-		c, asleep := r.watch(allServices(), "proxy"), r.watch(allServices(), "asleep")
+		c, asleep := r.watchEndpoints(allServices(), "proxy"), r.watchEndpoints(allServices(), "asleep")
 		c.untilSynced()
 		synctest.Wait()
 		r.server.Stop() // even with an unread message under way
-		want(t, "end", c.waitForEnd(), codes.Unavailable)
-		want(t, "end of the sleeper", asleep.waitForEnd(), codes.Unavailable)
-		want(t, "a new stream", r.watch(allServices(), "proxy").waitForEnd(), codes.Unavailable)
+		checkEqual(t, "end", c.waitForEnd(), codes.Unavailable)
+		checkEqual(t, "end of the sleeper", asleep.waitForEnd(), codes.Unavailable)
+		checkEqual(t, "a new stream", r.watchEndpoints(allServices(), "proxy").waitForEnd(), codes.Unavailable)
 		h, err := r.health.Check(r.t.Context(), &grpc_health_v1.HealthCheckRequest{})
-		want(t, "health", h.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-		want(t, "error", err, nil)
+		checkEqual(t, "health", h.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		checkEqual(t, "error", err, nil)
 	})
 }
 
 func TestRejectsInvalidRequests(t *testing.T) {
-	serve(t, func(r *testServer) {
-		want(t, "a stranger", r.watch(allServices(), "nobody").waitForEnd(), codes.PermissionDenied)
-		want(t, "a digest without a cursor", r.watch(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").waitForEnd(), codes.InvalidArgument)
-		want(t, "a cursor without a digest", r.watch(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").waitForEnd(), codes.InvalidArgument)
-		want(t, "a Service without a namespace", r.watch(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").waitForEnd(), codes.InvalidArgument)
+	runTestServer(t, func(r *testServer) {
+		checkEqual(t, "a stranger", r.watchEndpoints(allServices(), "nobody").waitForEnd(), codes.PermissionDenied)
+		checkEqual(t, "a digest without a cursor", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").waitForEnd(), codes.InvalidArgument)
+		checkEqual(t, "a cursor without a digest", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").waitForEnd(), codes.InvalidArgument)
+		checkEqual(t, "a Service without a namespace", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").waitForEnd(), codes.InvalidArgument)
 		many := make([]*writerv1.ServiceSelector, 101)
 		for i := range many {
 			many[i] = &writerv1.ServiceSelector{Namespace: "web"}
 		}
-		want(t, "too many Services", r.watch(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").waitForEnd(), codes.InvalidArgument)
+		checkEqual(t, "too many Services", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").waitForEnd(), codes.InvalidArgument)
 		for range 4 {
-			r.watch(allServices(), "proxy").next()
+			r.watchEndpoints(allServices(), "proxy").nextMessage()
 		}
-		want(t, "a fifth stream", r.watch(allServices(), "proxy").waitForEnd(), codes.ResourceExhausted)
-		r.watch(allServices(), "another").next()
+		checkEqual(t, "a fifth stream", r.watchEndpoints(allServices(), "proxy").waitForEnd(), codes.ResourceExhausted)
+		r.watchEndpoints(allServices(), "another").nextMessage()
 	})
 }

@@ -27,8 +27,8 @@ var (
 	out      = verdict.Conditions{}
 )
 
-// shop is a target that is healthy.
-func shop(service string, addresses ...string) endpoints.Target {
+// newTarget is a target that is healthy.
+func newTarget(service string, addresses ...string) endpoints.Target {
 	t := endpoints.Target{
 		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
 		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
@@ -84,7 +84,7 @@ func renderText(t *testing.T, m pageModel) string {
 
 // unhealthyTarget is a target with an address of each kind: one that is out, one that is held back and one that is new.
 func unhealthyTarget() endpoints.Target {
-	t := shop("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
+	t := newTarget("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 	members, decided := t.Input.Sources[0].Members, t.Decision.Endpoints
 	t.Input.Held = t.Input.Held[:3]
 	t.Input.Probes[decided[1].Address] = verdict.Probe{Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)}
@@ -99,7 +99,7 @@ func unhealthyTarget() endpoints.Target {
 }
 
 func TestShowsReportProbeRuleAndGuard(t *testing.T) {
-	m := newPageModel(shop("mail", "10.0.0.1"), unhealthyTarget())
+	m := newPageModel(newTarget("mail", "10.0.0.1"), unhealthyTarget())
 	m.Writes = []history.Write{
 		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "rejected", Message: "quota", Attempts: 3},
 		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Attempts: 1, Changes: []history.Change{
@@ -107,12 +107,12 @@ func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 		}},
 	}
 	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."}}
-	if diff := cmp.Diff(golden, renderText(t, m)); diff != "" {
+	if diff := cmp.Diff(goldenPage, renderText(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-const golden = `slicefeed-writer
+const goldenPage = `slicefeed-writer
 writer-1_x v1.2.3, as of 2026-03-01 03:00:00 UTC
 
 ERROR  1 of 2 Services unhealthy, 1 change held by guards.
@@ -176,9 +176,9 @@ func TestListsUnhealthyServicesFirst(t *testing.T) {
 		}, "rejected: ServiceHasSelector; no endpoints are added, failing ones become not ready", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			target := shop("z", "10.0.0.1")
+			target := newTarget("z", "10.0.0.1")
 			c.alter(&target)
-			m := newPageModel(shop("a", "10.0.0.1"), target)
+			m := newPageModel(newTarget("a", "10.0.0.1"), target)
 			texts, services := renderText(t, m), m.Page().Sections[0].Items
 			if !strings.Contains(texts, "web/z  "+c.wantText+"  ") {
 				t.Errorf("no %q in:\n%s", c.wantText, texts)
@@ -200,7 +200,7 @@ func TestListsUnhealthyServicesFirst(t *testing.T) {
 }
 
 func TestShowsLeaderAndSourceStatus(t *testing.T) {
-	ignoring := shop("shop", "10.0.0.1")
+	ignoring := newTarget("shop", "10.0.0.1")
 	ignoring.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 1}}
 	for name, c := range map[string]struct {
 		alter    func(*pageModel)
@@ -226,7 +226,7 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 			m.Services, m.Status = b.Views(nil)
 		}, "ignored by 1 Service"},
 	} {
-		m := newPageModel(shop("shop", "10.0.0.1"))
+		m := newPageModel(newTarget("shop", "10.0.0.1"))
 		c.alter(&m)
 		texts := renderText(t, m)
 		if !strings.Contains(texts, c.wantText) {
@@ -249,7 +249,7 @@ func TestEscapesForeignText(t *testing.T) {
 		target.Input.Probes[target.Decision.Endpoints[i].Address] = verdict.Probe{Health: verdict.Failing, Detail: evil}
 	}
 	target.Decision.Guards[0].Message = evil
-	rejected := shop(evil)
+	rejected := newTarget(evil)
 	rejected.Namespace, rejected.State, rejected.Reason, rejected.Message = evil, endpoints.Rejected, evil, evil
 	m := newPageModel(target, rejected)
 	m.Instance, m.Version, m.Filter, m.Holder, m.Leading = evil, evil, evil, evil, false
@@ -280,9 +280,9 @@ func TestPageIsBounded(t *testing.T) {
 		addresses = append(addresses, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String())
 	}
 	for i := range maxRows + 7 {
-		target := shop(fmt.Sprintf("s%d", i), addresses[:1]...)
+		target := newTarget(fmt.Sprintf("s%d", i), addresses[:1]...)
 		if i < 30 {
-			target = shop(fmt.Sprintf("s%d", i), addresses...)
+			target = newTarget(fmt.Sprintf("s%d", i), addresses...)
 			target.Input.Held[200].Conditions = draining
 			for n := range target.Decision.Endpoints {
 				target.Decision.Endpoints[n].Reason = long
@@ -333,7 +333,7 @@ func TestPageIsBounded(t *testing.T) {
 
 func TestPageShowsFilteredServices(t *testing.T) {
 	b := endpoints.NewStore("instance")
-	b.Put(shop("a", "10.0.0.1"))
+	b.Put(newTarget("a", "10.0.0.1"))
 	b.Put(unhealthyTarget())
 	b.MarkSynced()
 	var log history.Log

@@ -35,15 +35,15 @@ type testCA struct {
 
 func newTestCA(t *testing.T) *testCA {
 	c := &testCA{t: t, dir: t.TempDir()}
-	c.cert, c.key = c.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	c.cert, c.key = c.signCert("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return c
 }
 
-// path returns the path of a file that sign has written.
-func (c *testCA) path(name string) string { return filepath.Join(c.dir, name) }
+// filePath returns the path of a file that sign has written.
+func (c *testCA) filePath(name string) string { return filepath.Join(c.dir, name) }
 
-// sign writes NAME.pem and NAME-key.pem.
-func (c *testCA) sign(name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+// signCert writes NAME.pem and NAME-key.pem.
+func (c *testCA) signCert(name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	c.t.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -61,8 +61,8 @@ func (c *testCA) sign(name string, cert *x509.Certificate) (*x509.Certificate, *
 	must(err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	must(err)
-	must(os.WriteFile(c.path(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	must(os.WriteFile(c.path(name+"-key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	must(os.WriteFile(c.filePath(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(os.WriteFile(c.filePath(name+"-key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
 	signed, err := x509.ParseCertificate(der)
 	must(err)
 	return signed, key
@@ -70,23 +70,23 @@ func (c *testCA) sign(name string, cert *x509.Certificate) (*x509.Certificate, *
 
 func TestQueriesListener(t *testing.T) {
 	c := newTestCA(t)
-	c.sign("writer", &x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	c.signCert("writer", &x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	for _, name := range []string{"operator", "proxy", "viewer", "stranger"} {
-		c.sign(name, &x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		c.signCert(name, &x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	clients := `clients:
 - {san: operator.example, role: operator}
 - {san: proxy.example, role: subscriber}
 - {san: viewer.example, role: operator, view: {nodeSelector: "pool=blue"}}
 `
-	if err := os.WriteFile(c.path("clients.yaml"), []byte(clients), 0o600); err != nil {
+	if err := os.WriteFile(c.filePath("clients.yaml"), []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	store := endpoints.NewStore("instance")
-	store.Put(shop())
+	store.Put(newTarget())
 	store.MarkSynced()
-	cfg := endpointserver.ListenerConfig{Clients: c.path("clients.yaml"), Store: store, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
-	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = c.path("writer.pem"), c.path("writer-key.pem"), c.path("ca.pem")
+	cfg := endpointserver.ListenerConfig{Clients: c.filePath("clients.yaml"), Store: store, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = c.filePath("writer.pem"), c.filePath("writer-key.pem"), c.filePath("ca.pem")
 	listener, err := endpointserver.NewListener(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -116,9 +116,9 @@ func TestQueriesListener(t *testing.T) {
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := run(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Config: &Settings{
-				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.path("ca.pem"),
-				CertFile: c.path(q.as + ".pem"), KeyFile: c.path(q.as + "-key.pem"),
+			err := runQuery(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Config: &Settings{
+				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.filePath("ca.pem"),
+				CertFile: c.filePath(q.as + ".pem"), KeyFile: c.filePath(q.as + "-key.pem"),
 			}}, q.ask)
 			if err != nil {
 				out.WriteString(err.Error())

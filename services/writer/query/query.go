@@ -39,16 +39,16 @@ type Settings struct {
 func NewCommands() []command.StandaloneCommand {
 	return []command.StandaloneCommand{
 		command.NewStandalone("endpoints NAMESPACE/SERVICE", "List the endpoints of a Service as seen by a running writer", func(ctx context.Context, call command.Invocation[Settings]) error {
-			return run(ctx, call, listEndpoints)
+			return runQuery(ctx, call, listEndpoints)
 		}),
 		command.NewStandalone("explain NAMESPACE/SERVICE ADDRESS", "Explain why an address is or is not an endpoint, as seen by a running writer", func(ctx context.Context, call command.Invocation[Settings]) error {
-			return run(ctx, call, explainEndpoint)
+			return runQuery(ctx, call, explainEndpoint)
 		}),
 	}
 }
 
-// timeout limits a whole query.
-const timeout = 15 * time.Second
+// queryTimeout limits a whole query.
+const queryTimeout = 15 * time.Second
 
 // request is one query, and where its result is printed.
 type request struct {
@@ -58,7 +58,7 @@ type request struct {
 	out     io.Writer
 }
 
-func run(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, request) error) error {
+func runQuery(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, request) error) error {
 	q, err := parseArgs(call.Args)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func run(ctx context.Context, call command.Invocation[Settings], answer func(con
 	}
 	defer conn.Close() //nolint:errcheck // only fails if it is closed already
 	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
 		if s, ok := status.FromError(err); ok {

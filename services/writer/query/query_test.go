@@ -27,18 +27,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+func mustParseAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// shop returns a target: one address is ready, one is not ready though reported as ready, one drains
+// newTarget returns a target: one address is ready, one is not ready though reported as ready, one drains
 // and is held, one is new.
-func shop() endpoints.Target {
+func newTarget() endpoints.Target {
 	now := time.Now()
 	serving, draining := verdict.Conditions{Ready: true, Serving: true}, verdict.Conditions{Serving: true, Terminating: true}
 	member := func(address, name string, state verdict.State) verdict.Member {
-		return verdict.Member{Address: addr(address), Name: name, State: state, Since: now.Add(-time.Hour)}
+		return verdict.Member{Address: mustParseAddr(address), Name: name, State: state, Since: now.Add(-time.Hour)}
 	}
 	decided := func(address string, v verdict.Verdict, c verdict.Conditions, listed bool, rule verdict.Rule) verdict.Endpoint {
-		return verdict.Endpoint{Address: addr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "source blue: …, probe: …"}
+		return verdict.Endpoint{Address: mustParseAddr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "source blue: …, probe: …"}
 	}
 	t := endpoints.Target{
 		Namespace: "web", Service: "shop", State: endpoints.Managed, Leading: true,
@@ -53,15 +53,15 @@ func shop() endpoints.Target {
 				{Name: "green"},
 			},
 			Probes: map[netip.Addr]verdict.Probe{
-				addr("10.0.0.1"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
-				addr("10.0.0.2"): {Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)},
-				addr("10.0.0.3"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
-				addr("10.0.0.4"): {},
+				mustParseAddr("10.0.0.1"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
+				mustParseAddr("10.0.0.2"): {Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)},
+				mustParseAddr("10.0.0.3"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
+				mustParseAddr("10.0.0.4"): {},
 			},
 			Held: []verdict.Held{
-				{Address: addr("10.0.0.1"), Conditions: serving, Source: "blue"},
-				{Address: addr("10.0.0.2"), Conditions: serving, Source: "blue"},
-				{Address: addr("10.0.0.3"), Conditions: draining, Source: "blue"},
+				{Address: mustParseAddr("10.0.0.1"), Conditions: serving, Source: "blue"},
+				{Address: mustParseAddr("10.0.0.2"), Conditions: serving, Source: "blue"},
+				{Address: mustParseAddr("10.0.0.3"), Conditions: draining, Source: "blue"},
 			},
 		},
 		Sources: []subscriber.Snapshot{
@@ -117,7 +117,7 @@ func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer 
 	return text, err
 }
 
-func synced(targets ...endpoints.Target) func(*endpoints.Store) {
+func syncedStore(targets ...endpoints.Target) func(*endpoints.Store) {
 	return func(b *endpoints.Store) {
 		for _, t := range targets {
 			b.Put(t)
@@ -177,7 +177,7 @@ ADDRESS  STATE  ZONE  SOURCE
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := runCommand(t, func(b *endpoints.Store) {
-				target := shop()
+				target := newTarget()
 				c.alter(&target)
 				b.Put(target)
 				b.MarkSynced()
@@ -304,7 +304,7 @@ its inventory.
 `},
 	} {
 		t.Run(address, func(t *testing.T) {
-			got, err := runCommand(t, func(b *endpoints.Store) { b.Put(shop()) }, true, explainEndpoint, "web/shop", address)
+			got, err := runCommand(t, func(b *endpoints.Store) { b.Put(newTarget()) }, true, explainEndpoint, "web/shop", address)
 			if diff := cmp.Diff(c.want[1:], got); diff != "" || !errors.Is(err, c.err) {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
@@ -323,13 +323,13 @@ func TestFailedRequestsGiveAdvice(t *testing.T) {
 		code     int
 	}{
 		{"a writer that has not decided yet", func(*endpoints.Store) {}, true, listEndpoints, []string{"web/shop"}, "the writer is not ready", 1},
-		{"a Service that is no target", synced(), true, listEndpoints, []string{"web/shop"}, "slicefeed.dev/class", 1},
-		{"an address of a Service that is no target", synced(), true, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "is not a target of this writer", 1},
-		{"an explanation for a subscriber", synced(), false, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
-		{"a name without a namespace", synced(), true, listEndpoints, []string{"shop"}, "NAMESPACE/SERVICE", 2},
-		{"a name that is none", synced(), true, listEndpoints, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
-		{"an address that is none", synced(), true, explainEndpoint, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},
-		{"an address with a zone", synced(), true, explainEndpoint, []string{"web/shop", "fe80::1%eth0"}, "10.0.0.11", 2},
+		{"a Service that is no target", syncedStore(), true, listEndpoints, []string{"web/shop"}, "slicefeed.dev/class", 1},
+		{"an address of a Service that is no target", syncedStore(), true, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "is not a target of this writer", 1},
+		{"an explanation for a subscriber", syncedStore(), false, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
+		{"a name without a namespace", syncedStore(), true, listEndpoints, []string{"shop"}, "NAMESPACE/SERVICE", 2},
+		{"a name that is none", syncedStore(), true, listEndpoints, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
+		{"an address that is none", syncedStore(), true, explainEndpoint, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},
+		{"an address with a zone", syncedStore(), true, explainEndpoint, []string{"web/shop", "fe80::1%eth0"}, "10.0.0.11", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := runCommand(t, c.put, c.operator, c.answer, c.args...)

@@ -16,7 +16,7 @@ import (
 // twoSources returns a writer with the sources blue, which allows NodePorts, and green, which allows
 // one port.
 func twoSources() Config {
-	cfg := config()
+	cfg := newConfig()
 	cfg.Sources = []Source{
 		{Name: "blue", AllowsPort: func(p uint16) bool { return p >= 30000 }},
 		{Name: "green", AllowsPort: func(p uint16) bool { return p == 31000 }},
@@ -25,7 +25,7 @@ func twoSources() Config {
 }
 
 func serviceWithSource() *corev1.Service {
-	svc := service()
+	svc := newService()
 	svc.Annotations["slicefeed.dev/source"] = "blue"
 	svc.Annotations["slicefeed.dev/probe-interval"] = "3s"
 	return svc

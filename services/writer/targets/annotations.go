@@ -31,8 +31,8 @@ const (
 	maxSelector                = 1024 // it is matched against every member
 )
 
-// annotation is one supported annotation of a Service. Its texts are for people.
-type annotation struct {
+// annotationSpec is one supported annotation of a Service. Its texts are for people.
+type annotationSpec struct {
 	name        string // without the prefix
 	accepts     string
 	defaultText string // what applies without it
@@ -41,7 +41,7 @@ type annotation struct {
 }
 
 // knownAnnotations are all annotations, in the order of the documentation's table.
-var knownAnnotations = []annotation{
+var knownAnnotations = []annotationSpec{
 	{
 		"source", "the name of a source, or several separated by commas", "the only configured source", "where its endpoints come from",
 		func(s *Settings, text string) bool {
@@ -124,17 +124,17 @@ var knownAnnotations = []annotation{
 	boolAnnotation(pausedAnnotation, "false", "nothing is written, while a person acts by hand", func(s *Settings) *bool { return &s.Paused }),
 }
 
-func boolAnnotation(name, unset, means string, of func(*Settings) *bool) annotation {
-	return annotation{name, "true or false", unset, means, func(s *Settings, text string) bool {
+func boolAnnotation(name, unset, means string, of func(*Settings) *bool) annotationSpec {
+	return annotationSpec{name, "true or false", unset, means, func(s *Settings, text string) bool {
 		value, err := strconv.ParseBool(text)
 		*of(s) = value
 		return err == nil
 	}}
 }
 
-func durationAnnotation(name string, lower, upper time.Duration, unset, means string, of func(*Settings) *time.Duration) annotation {
+func durationAnnotation(name string, lower, upper time.Duration, unset, means string, of func(*Settings) *time.Duration) annotationSpec {
 	takes := fmt.Sprintf("a duration from %s to %s", formatDuration(lower), formatDuration(upper))
-	return annotation{name, takes, unset, means, func(s *Settings, text string) bool {
+	return annotationSpec{name, takes, unset, means, func(s *Settings, text string) bool {
 		d, err := time.ParseDuration(text)
 		*of(s) = d
 		return err == nil && lower <= d && d <= upper
@@ -152,7 +152,7 @@ func parseAnnotations(defaults Settings, annotations map[string]string) (Setting
 			continue
 		}
 		text := strings.TrimSpace(annotations[annotationPrefix+name])
-		at := slices.IndexFunc(knownAnnotations, func(a annotation) bool { return a.name == name })
+		at := slices.IndexFunc(knownAnnotations, func(a annotationSpec) bool { return a.name == name })
 		switch {
 		case at < 0:
 			problems = append(problems, describeUnknown(name))

@@ -13,11 +13,11 @@ import (
 )
 
 // Selectors are compared by their text.
-var selectors = cmp.Comparer(func(a, b labels.Selector) bool {
+var selectorComparer = cmp.Comparer(func(a, b labels.Selector) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.String() == b.String()
 })
 
-func selector(t *testing.T, text string) labels.Selector {
+func mustParseSelector(t *testing.T, text string) labels.Selector {
 	t.Helper()
 	s, err := labels.Parse(text)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		alter func(*Settings)
 	}{
 		"source":          {" green , blue,green ", func(s *Settings) { s.Sources = []string{"blue", "green"} }},
-		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = selector(t, "pool in (a,b),disk!=slow") }},
+		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
 		"probe":           {"https", func(s *Settings) { s.Probe.Mode = prober.HTTPS }},
 		"probe-port":      {"65535", func(s *Settings) { s.ProbePort = 65535 }},
 		"probe-path":      {"/healthz?deep=1", func(s *Settings) { s.Probe.Path = "/healthz?deep=1" }},
@@ -49,10 +49,10 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"paused":          {"true", func(s *Settings) { s.Paused = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := defaults()
+			want := defaultSettings()
 			tc.alter(&want)
-			got, problems := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/" + name: tc.value})
-			if diff := cmp.Diff(want, got, selectors); diff != "" || problems != nil {
+			got, problems := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/" + name: tc.value})
+			if diff := cmp.Diff(want, got, selectorComparer); diff != "" || problems != nil {
 				t.Errorf("%v\n%s", problems, diff)
 			}
 		})
@@ -104,7 +104,7 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 		{"class", "default", `slicefeed.dev/class is a label, not an annotation`},
 	} {
 		t.Run(tc.name+"="+tc.value[:min(len(tc.value), 20)], func(t *testing.T) {
-			_, problems := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/" + tc.name: tc.value})
+			_, problems := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/" + tc.name: tc.value})
 			if got := strings.Join(problems, "|"); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
@@ -113,24 +113,24 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 }
 
 func TestReportsAllAnnotationErrorsInOrder(t *testing.T) {
-	svc := service()
+	svc := newService()
 	svc.Annotations = map[string]string{
 		"slicefeed.dev/probe": "ping", "slicefeed.dev/probe-port": "x", "slicefeed.dev/list-unraedy": "true",
 		"example.com/probe": "ping", "foo.slicefeed.dev/probe": "ping",
 	}
 	want := `Service is not managed because of invalid annotations: unknown annotation slicefeed.dev/list-unraedy, did you mean slicefeed.dev/list-unready?` +
 		`; slicefeed.dev/probe is "ping": want off, tcp, http, https or grpc; slicefeed.dev/probe-port is "x": want a port from 1 to 65535.`
-	if resolution := resolve(config(), svc); resolution.Rejection == nil || resolution.Rejection.Message != want {
+	if resolution := resolve(newConfig(), svc); resolution.Rejection == nil || resolution.Rejection.Message != want {
 		t.Errorf("got  %v\nwant %s", resolution.Rejection, want)
 	}
 }
 
 func TestManyAnnotationErrorsFitIntoEvent(t *testing.T) {
-	svc := service()
+	svc := newService()
 	for _, a := range knownAnnotations {
 		svc.Annotations["slicefeed.dev/"+a.name] = strings.Repeat("ü\x00", 200)
 	}
-	resolution := resolve(config(), svc)
+	resolution := resolve(newConfig(), svc)
 	if resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote || !strings.HasSuffix(resolution.Rejection.Message, " more.") {
 		t.Errorf("%d bytes: %v", len(resolution.Rejection.Message), resolution.Rejection)
 	}
@@ -146,7 +146,7 @@ func TestTruncateKeepsValidUTF8(t *testing.T) {
 
 func TestEveryPausedValueExceptFalsePauses(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "false": false, "0": false, "yes": true, "": true} {
-		got, _ := parseAnnotations(defaults(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})
+		got, _ := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})
 		if got.Paused != want {
 			t.Errorf("%q: paused is %t", value, got.Paused)
 		}
@@ -154,7 +154,7 @@ func TestEveryPausedValueExceptFalsePauses(t *testing.T) {
 }
 
 func TestParsingKeepsDefaultsUnchanged(t *testing.T) {
-	base := defaults()
+	base := defaultSettings()
 	base.Sources = []string{"z", "a"}
 	before := base.Sources[0]
 	if _, problems := parseAnnotations(base, map[string]string{"slicefeed.dev/source": "b,a"}); problems != nil || base.Sources[0] != before {
@@ -170,13 +170,13 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add("", "", "slicefeed.dev/", "\xff", "probe-port", "+80")
 	f.Fuzz(func(t *testing.T, a, av, b, bv, c, cv string) {
 		annotations := map[string]string{annotationPrefix + a: av, annotationPrefix + b: bv, annotationPrefix + c: cv}
-		svc := service()
+		svc := newService()
 		svc.Annotations = annotations
-		got, problems := parseAnnotations(defaults(), annotations)
+		got, problems := parseAnnotations(defaultSettings(), annotations)
 		if len(problems) == 0 {
 			checkBounds(t, got)
 		}
-		resolution, memory := Resolve(config(), Input{Key: shop, Service: svc})
+		resolution, memory := Resolve(newConfig(), Input{Key: shop, Service: svc})
 		if accepted := resolution.Rejection == nil; accepted != (memory.Settings != nil) || accepted && len(problems) > 0 {
 			t.Errorf("problems %v, rejected %v, remembered %v", problems, resolution.Rejection, memory.Settings)
 		}

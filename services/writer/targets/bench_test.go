@@ -11,13 +11,13 @@ import (
 func BenchmarkResolve(b *testing.B) {
 	for _, n := range []int{1, 50} {
 		b.Run(fmt.Sprint("slices=", n), func(b *testing.B) {
-			cfg := config()
-			found := Input{Key: shop, Service: service()}
+			cfg := newConfig()
+			found := Input{Key: shop, Service: newService()}
 			for i := range n {
 				found.Slices = append(found.Slices, ownedSlice(fmt.Sprint("shop-", i), "svc-1"))
 			}
 			// A foreign slice.
-			found.Slices = append(found.Slices, &discoveryv1.EndpointSlice{ObjectMeta: slice("theirs", "another").ObjectMeta})
+			found.Slices = append(found.Slices, &discoveryv1.EndpointSlice{ObjectMeta: newSlice("theirs", "another").ObjectMeta})
 			b.ReportAllocs()
 			for b.Loop() {
 				if resolution, _ := Resolve(cfg, found); resolution.Rejection != nil || len(resolution.Target.ForeignSlices) != 1 {

@@ -86,7 +86,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 }
 
 func TestDocumentedServiceIsAccepted(t *testing.T) {
-	cfg := config()
+	cfg := newConfig()
 	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readPage(t), -1)
 	if len(blocks) == 0 {

@@ -28,7 +28,7 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 		"node":                     {"web/shop"},
 		"nodes-slicefeed-ipv6-a-b": {"web/shop", "web/nodes", "web/front"},
 	} {
-		if diff := cmp.Diff(want, c.indexKeys(slice(name, "hand"))); diff != "" {
+		if diff := cmp.Diff(want, c.indexKeys(newSlice(name, "hand"))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -38,7 +38,7 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 	if diff := cmp.Diff([]string{"web#svc-7", "web/cart"}, c.indexKeys(owned)); diff != "" {
 		t.Error(diff)
 	}
-	elsewhere := slice("nodes", "hand")
+	elsewhere := newSlice("nodes", "hand")
 	elsewhere.Namespace = "api"
 	if diff := cmp.Diff([]string{"api/shop"}, c.indexKeys(elsewhere)); diff != "" {
 		t.Errorf("names count in their namespace: %s", diff)
@@ -49,7 +49,7 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 // would try that name forever.
 func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := config()
+		cfg := newConfig()
 		name := rapid.StringMatching(`[a-z]([a-z0-9-]{0,61}[a-z0-9])?`).Draw(t, "service")
 		key := Key{"web", name}
 		if rapid.Bool().Draw(t, "named") {
@@ -69,7 +69,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 		var taken []*discoveryv1.EndpointSlice
 		for range rapid.IntRange(0, 3).Draw(t, "names taken") {
 			for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
-				other := slice(made.Name, "hand")
+				other := newSlice(made.Name, "hand")
 				other.Labels[discoveryv1.LabelServiceName] = "another"
 				taken = append(taken, other)
 			}
@@ -93,7 +93,7 @@ func withEndpoints(d planner.Desired, source string) planner.Desired {
 
 func TestIndexKeysCoverTruncatedNames(t *testing.T) {
 	c := sliceIndex{NamedTarget{Namespace: "web", Service: "front", FirstName: "a" + strings.Repeat("-", 251) + "b"}}
-	if got := c.indexKeys(slice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
+	if got := c.indexKeys(newSlice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
 		t.Errorf("the planner cuts trailing dashes off: %v", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // serviceOfClass returns the test Service with another class; empty: without the label, as in an old
 // manifest.
 func serviceOfClass(class string) *corev1.Service {
-	svc := service()
+	svc := newService()
 	svc.Labels, svc.Annotations = nil, nil
 	if class != "" {
 		svc.Labels = map[string]string{LabelClass: class}
@@ -39,8 +39,8 @@ func (h *resolver) resolve(svc *corev1.Service, existing ...*discoveryv1.Endpoin
 
 func newResolver(cfg Config) *resolver { return &resolver{cfg: cfg, now: time.Unix(1_000_000, 0)} }
 
-// endpoint returns an endpoint of a slice.
-func endpoint(ready, serving bool) discoveryv1.Endpoint {
+// newEndpoint returns an endpoint of a slice.
+func newEndpoint(ready, serving bool) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
 }
 
@@ -50,7 +50,7 @@ func setEndpoints(s *discoveryv1.EndpointSlice, endpoints ...discoveryv1.Endpoin
 }
 
 func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
-	tuned := service()
+	tuned := newService()
 	tuned.Annotations["slicefeed.dev/probe-interval"] = "3s"
 	mine := ownedSlice("shop-slicefeed", "svc-1")
 	managed := func(t *testing.T, resolution Resolution) {
@@ -65,7 +65,7 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		return svc
 	}()} {
 		t.Run(name, func(t *testing.T) {
-			h := newResolver(config())
+			h := newResolver(newConfig())
 			h.resolve(tuned, mine)
 			removed := h.now
 			resolution := h.resolve(missing, mine)
@@ -76,7 +76,7 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			h.now = removed.Add(time.Minute - 1)
 			managed(t, h.resolve(missing, mine))
 			h.now = removed.Add(time.Minute)
-			resolution = h.resolve(missing, mine, slice("by-hand", "hand"))
+			resolution = h.resolve(missing, mine, newSlice("by-hand", "hand"))
 			if diff := cmp.Diff([]string{"shop-slicefeed"}, sliceNames(resolution.Slices)); !resolution.OptedOut || resolution.PendingOptOut != nil || diff != "" {
 				t.Errorf("after the minute: opted out %t %s", resolution.OptedOut, diff)
 			}
@@ -89,7 +89,7 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		})
 	}
 	t.Run("put back, and the next removal has a minute of its own", func(t *testing.T) {
-		h := newResolver(config())
+		h := newResolver(newConfig())
 		h.resolve(tuned, mine)
 		h.resolve(serviceOfClass(""), mine)
 		h.now = h.now.Add(50 * time.Second)
@@ -102,12 +102,12 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		managed(t, h.resolve(serviceOfClass(""), mine))
 	})
 	t.Run("managed though a slice is not in the cache yet", func(t *testing.T) {
-		h := newResolver(config())
+		h := newResolver(newConfig())
 		h.resolve(tuned)
 		managed(t, h.resolve(serviceOfClass("")))
 	})
 	t.Run("a restart forgets it and leaves the slices", func(t *testing.T) {
-		h := newResolver(config())
+		h := newResolver(newConfig())
 		for range 3 {
 			resolution := h.resolve(serviceOfClass(""), mine)
 			if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" {
@@ -117,14 +117,14 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		}
 	})
 	t.Run("class none acts immediately", func(t *testing.T) {
-		h := newResolver(config())
+		h := newResolver(newConfig())
 		h.resolve(tuned, mine)
 		if resolution := h.resolve(serviceOfClass("none"), mine); !resolution.OptedOut || resolution.PendingOptOut != nil {
 			t.Errorf("opted out %t, %v", resolution.OptedOut, resolution.PendingOptOut)
 		}
 	})
 	t.Run("a pause counts", func(t *testing.T) {
-		h := newResolver(config())
+		h := newResolver(newConfig())
 		h.resolve(tuned, mine)
 		paused := serviceOfClass("")
 		paused.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
@@ -134,14 +134,14 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 	})
 	t.Run("the Service given by name has no label to lose", func(t *testing.T) {
 		h := newResolver(configWithNamedTarget())
-		h.resolve(service(), mine)
+		h.resolve(newService(), mine)
 		if resolution := h.resolve(serviceOfClass(""), mine); resolution.PendingOptOut != nil || !resolution.Relevant {
 			t.Errorf("%+v", resolution.PendingOptOut)
 		}
 	})
 	t.Run("never accepted, it waits without a write", func(t *testing.T) {
-		h := newResolver(config())
-		invalid := service()
+		h := newResolver(newConfig())
+		invalid := newService()
 		invalid.Annotations["slicefeed.dev/probe"] = "icmp"
 		h.resolve(invalid, mine)
 		resolution := h.resolve(serviceOfClass(""), mine)
@@ -153,16 +153,16 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 
 func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 	theirs := func(endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-		return setEndpoints(slice("shop-slicefeed-2", "slicefeed-blue"), endpoints...)
+		return setEndpoints(newSlice("shop-slicefeed-2", "slicefeed-blue"), endpoints...)
 	}
 	v6 := func(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 		s.Name, s.AddressType = s.Name+"-v6", discoveryv1.AddressTypeIPv6
 		return s
 	}
 	mine := func() *discoveryv1.EndpointSlice { return ownedSlice("shop-slicefeed", "svc-1") }
-	elsewhere := theirs(endpoint(true, true))
+	elsewhere := theirs(newEndpoint(true, true))
 	elsewhere.Labels[discoveryv1.LabelServiceName] = "cart"
-	ending := theirs(endpoint(true, true))
+	ending := theirs(newEndpoint(true, true))
 	ending.DeletionTimestamp = &metav1.Time{}
 	for name, tc := range map[string]struct {
 		existing []*discoveryv1.EndpointSlice
@@ -170,20 +170,20 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 	}{
 		"nothing of the new class":                 {[]*discoveryv1.EndpointSlice{mine()}, false},
 		"an empty slice of it":                     {[]*discoveryv1.EndpointSlice{mine(), theirs()}, false},
-		"one that lists nothing ready":             {[]*discoveryv1.EndpointSlice{mine(), theirs(endpoint(false, true), endpoint(false, false))}, false},
-		"one that lists a ready endpoint":          {[]*discoveryv1.EndpointSlice{mine(), theirs(endpoint(false, false), endpoint(true, true))}, true},
+		"one that lists nothing ready":             {[]*discoveryv1.EndpointSlice{mine(), theirs(newEndpoint(false, true), newEndpoint(false, false))}, false},
+		"one that lists a ready endpoint":          {[]*discoveryv1.EndpointSlice{mine(), theirs(newEndpoint(false, false), newEndpoint(true, true))}, true},
 		"ready where the condition is left out":    {[]*discoveryv1.EndpointSlice{mine(), theirs(discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}})}, true},
 		"one of another Service":                   {[]*discoveryv1.EndpointSlice{mine(), elsewhere}, false},
 		"one that is being deleted":                {[]*discoveryv1.EndpointSlice{mine(), ending}, false},
-		"one of a third class":                     {[]*discoveryv1.EndpointSlice{mine(), setEndpoints(slice("x", "slicefeed-red"), endpoint(true, true))}, false},
-		"only one of two families":                 {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(endpoint(true, true))}, false},
-		"both families":                            {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(endpoint(true, true)), v6(theirs(endpoint(true, true)))}, true},
-		"an owned family without usable endpoints": {[]*discoveryv1.EndpointSlice{mine(), v6(setEndpoints(mine(), endpoint(false, false))), theirs(endpoint(true, true))}, true},
-		"no usable owned endpoint":                 {[]*discoveryv1.EndpointSlice{setEndpoints(mine(), endpoint(false, false))}, true},
+		"one of a third class":                     {[]*discoveryv1.EndpointSlice{mine(), setEndpoints(newSlice("x", "slicefeed-red"), newEndpoint(true, true))}, false},
+		"only one of two families":                 {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(newEndpoint(true, true))}, false},
+		"both families":                            {[]*discoveryv1.EndpointSlice{mine(), v6(mine()), theirs(newEndpoint(true, true)), v6(theirs(newEndpoint(true, true)))}, true},
+		"an owned family without usable endpoints": {[]*discoveryv1.EndpointSlice{mine(), v6(setEndpoints(mine(), newEndpoint(false, false))), theirs(newEndpoint(true, true))}, true},
+		"no usable owned endpoint":                 {[]*discoveryv1.EndpointSlice{setEndpoints(mine(), newEndpoint(false, false))}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newResolver(config())
-			h.resolve(service(), mine())
+			h := newResolver(newConfig())
+			h.resolve(newService(), mine())
 			resolution := h.resolve(serviceOfClass("blue"), tc.existing...)
 			if resolution.OptedOut != tc.leaves || !resolution.Relevant {
 				t.Fatalf("opted out %t", resolution.OptedOut)
@@ -198,18 +198,18 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 		})
 	}
 	t.Run("after a restart it waits as long, without a write", func(t *testing.T) {
-		h := newResolver(config())
+		h := newResolver(newConfig())
 		resolution := h.resolve(serviceOfClass("blue"), mine())
 		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "ClassChanged" || !resolution.RecheckAt.Equal(h.now.Add(time.Minute)) {
 			t.Errorf("opted out %t, rejected %v, again at %s", resolution.OptedOut, resolution.Rejection, resolution.RecheckAt)
 		}
-		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(endpoint(true, true))); !resolution.OptedOut {
+		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(newEndpoint(true, true))); !resolution.OptedOut {
 			t.Error("the new class serves, and it stays")
 		}
 	})
 	t.Run("from one class to the next, it is one minute in all", func(t *testing.T) {
-		h := newResolver(config())
-		h.resolve(service(), mine())
+		h := newResolver(newConfig())
+		h.resolve(newService(), mine())
 		h.resolve(serviceOfClass("blue"), mine())
 		h.now = h.now.Add(40 * time.Second)
 		h.resolve(serviceOfClass("red"), mine())
@@ -219,8 +219,8 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 		}
 	})
 	t.Run("without owned slices there is nothing to keep", func(t *testing.T) {
-		h := newResolver(config())
-		h.resolve(service())
+		h := newResolver(newConfig())
+		h.resolve(newService())
 		if resolution := h.resolve(serviceOfClass("blue")); resolution.Relevant || h.memory != (Memory{}) {
 			t.Errorf("%+v", resolution)
 		}
@@ -228,7 +228,7 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 }
 
 func TestOtherClassSlicesAreNotForeign(t *testing.T) {
-	resolution := resolve(config(), service(), slice("by-hand", "hand"), slice("of-blue", "slicefeed-blue"))
+	resolution := resolve(newConfig(), newService(), newSlice("by-hand", "hand"), newSlice("of-blue", "slicefeed-blue"))
 	if diff := cmp.Diff([]string{"by-hand"}, resolution.Target.ForeignSlices); diff != "" {
 		t.Error(diff)
 	}
@@ -239,14 +239,14 @@ func TestOtherClassSlicesAreNotForeign(t *testing.T) {
 
 func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := run(t, config(), fake.NewClientset(service(), ownedSlice("shop-slicefeed", "svc-1"), setEndpoints(slice("of-blue", "slicefeed-blue"), endpoint(false, true), endpoint(true, true), endpoint(true, true))))
+		r := startTargets(t, newConfig(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1"), setEndpoints(newSlice("of-blue", "slicefeed-blue"), newEndpoint(false, true), newEndpoint(true, true), newEndpoint(true, true))))
 		synctest.Wait()
 		if resolution := r.Get(shop); !isServed(resolution) {
 			t.Fatalf("%+v", resolution)
 		}
 		without := serviceOfClass("")
 		without.ResourceVersion = "7"
-		r.apply(without)
+		r.applyService(without)
 		synctest.Wait()
 		resolution := r.Get(shop)
 		if !isServed(resolution) || resolution.PendingOptOut == nil || len(resolution.Target.Ports) != 1 {

@@ -25,11 +25,11 @@ func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointS
 }
 
 func TestResolvesTargetOfService(t *testing.T) {
-	resolution := resolve(config(), service())
+	resolution := resolve(newConfig(), newService())
 	if resolution.Rejection != nil || resolution.AnnotationError != nil || !resolution.Relevant || resolution.OptedOut || resolution.Paused {
 		t.Fatalf("%+v", resolution)
 	}
-	settings := defaults()
+	settings := defaultSettings()
 	settings.Sources = []string{"default"}
 	want := Target{
 		Key: shop, UID: "svc-1",
@@ -53,7 +53,7 @@ func TestNamedServiceIsTargetWithAnyLabel(t *testing.T) {
 	cfg := configWithNamedTarget()
 	cfg.NamedTarget.ManagedBy = "custom"
 	for _, class := range []string{"", "default", "another"} {
-		svc := service()
+		svc := newService()
 		svc.Labels = map[string]string{LabelClass: class}
 		resolution := resolve(cfg, svc)
 		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.Target.ManagedBy != "custom" || resolution.Target.FirstName != "shop-nodes" {
@@ -172,7 +172,7 @@ func TestAcceptsValidServices(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, svc := configWithNamedTarget(), service()
+			cfg, svc := configWithNamedTarget(), newService()
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
 			if resolution.Rejection != nil || resolution.AnnotationError != nil || !tc.check(resolution.Target) {
@@ -247,7 +247,7 @@ var rejections = map[string]struct {
 func TestRejectsInvalidServices(t *testing.T) {
 	for name, tc := range rejections {
 		t.Run(name, func(t *testing.T) {
-			cfg, svc := configWithNamedTarget(), service()
+			cfg, svc := configWithNamedTarget(), newService()
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
 			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || !strings.Contains(resolution.Rejection.Message, tc.advice) {
@@ -264,31 +264,31 @@ func TestRejectsMissingNamedService(t *testing.T) {
 	if resolution := resolve(configWithNamedTarget(), nil); !resolution.Relevant || resolution.Rejection == nil || resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
 		t.Errorf("by name: %+v", resolution)
 	}
-	if resolution := resolve(config(), nil, ownedSlice("shop-slicefeed", "svc-1")); resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil {
+	if resolution := resolve(newConfig(), nil, ownedSlice("shop-slicefeed", "svc-1")); resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil {
 		t.Errorf("a labelled one that is gone takes its slices with it: %+v", resolution)
 	}
 }
 
 func TestReportsOrRejectsForeignSlices(t *testing.T) {
-	mine, foreign, mirrored := slice("shop-slicefeed", "slicefeed-default"), slice("by-hand", "hand"), slice("shop-m", mirroringController)
-	elsewhere := slice("cart-m", mirroringController)
+	mine, foreign, mirrored := newSlice("shop-slicefeed", "slicefeed-default"), newSlice("by-hand", "hand"), newSlice("shop-m", mirroringController)
+	elsewhere := newSlice("cart-m", mirroringController)
 	elsewhere.Labels[discoveryv1.LabelServiceName] = "cart"
 	t.Run("foreign ones are named", func(t *testing.T) {
-		resolution := resolve(config(), service(), mine, foreign, elsewhere)
+		resolution := resolve(newConfig(), newService(), mine, foreign, elsewhere)
 		if resolution.Rejection != nil || !cmp.Equal(resolution.Target.ForeignSlices, []string{"by-hand"}) {
 			t.Errorf("%v, rejected: %v", resolution.Target.ForeignSlices, resolution.Rejection)
 		}
 	})
 	t.Run("a mirrored slice rejects the Service", func(t *testing.T) {
-		resolution := resolve(config(), service(), mine, mirrored)
+		resolution := resolve(newConfig(), newService(), mine, mirrored)
 		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" || !strings.Contains(resolution.Rejection.Message, "Delete Endpoints shop") {
 			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
 	t.Run("an owned slice of another installation rejects it", func(t *testing.T) {
-		theirs := slice("shop-slicefeed", "slicefeed-default")
+		theirs := newSlice("shop-slicefeed", "slicefeed-default")
 		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
-		resolution := resolve(config(), service(), theirs)
+		resolution := resolve(newConfig(), newService(), theirs)
 		if resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" || !strings.Contains(resolution.Rejection.Message, "another CLASS") {
 			t.Errorf("rejected: %v", resolution.Rejection)
 		}
@@ -296,7 +296,7 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 }
 
 func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
-	foreign, theirs, unlabelled := slice("by-hand", "hand"), ownedSlice("theirs", "svc-1"), ownedSlice("unlabelled", "svc-1")
+	foreign, theirs, unlabelled := newSlice("by-hand", "hand"), ownedSlice("theirs", "svc-1"), ownedSlice("unlabelled", "svc-1")
 	theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 	delete(unlabelled.Labels, discoveryv1.LabelServiceName)
 	relabelled, recreated, ending, orphan := ownedSlice("cart-has-it", "svc-1"), ownedSlice("of-the-one-before", "svc-0"), ownedSlice("ending", "svc-1"), ownedSlice("orphan", "")
@@ -320,9 +320,9 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 		"another label, and none was seen before": {map[string]string{"a": "b"}, Memory{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			svc := service()
+			svc := newService()
 			svc.Labels = tc.labels
-			resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Slices: all, Previous: tc.before, Now: now})
+			resolution, after := Resolve(newConfig(), Input{Key: shop, Service: svc, Slices: all, Previous: tc.before, Now: now})
 			if !resolution.Relevant || resolution.OptedOut != tc.leaves {
 				t.Fatalf("%+v", resolution)
 			}
@@ -340,17 +340,17 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 		})
 	}
 	t.Run("nothing is left", func(t *testing.T) {
-		svc := service()
+		svc := newService()
 		svc.Labels = nil
-		resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Previous: seen, Now: now})
+		resolution, after := Resolve(newConfig(), Input{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Previous: seen, Now: now})
 		if resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || after != (Memory{}) {
 			t.Errorf("%+v", resolution)
 		}
 	})
 	t.Run("pausing holds the deletion up", func(t *testing.T) {
-		svc := service()
+		svc := newService()
 		svc.Labels, svc.Annotations = nil, map[string]string{"slicefeed.dev/paused": "true", "slicefeed.dev/prob": "?"}
-		resolution, _ := Resolve(config(), Input{Key: shop, Service: svc, Slices: all, Previous: seen, Now: now})
+		resolution, _ := Resolve(newConfig(), Input{Key: shop, Service: svc, Slices: all, Previous: seen, Now: now})
 		if !resolution.OptedOut || !resolution.Paused {
 			t.Errorf("%+v", resolution)
 		}
@@ -358,13 +358,13 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 }
 
 func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
-	svc := service()
+	svc := newService()
 	svc.Annotations["slicefeed.dev/probe-interval"] = "3s"
-	_, before := Resolve(config(), Input{Key: shop, Service: svc})
+	_, before := Resolve(newConfig(), Input{Key: shop, Service: svc})
 
 	svc.Annotations["slicefeed.dev/probe-interval"] = "3"
 	svc.Annotations["slicefeed.dev/paused"] = "true"
-	resolution, after := Resolve(config(), Input{Key: shop, Service: svc, Previous: before})
+	resolution, after := Resolve(newConfig(), Input{Key: shop, Service: svc, Previous: before})
 	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
 		t.Errorf("rejected %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
 	}
@@ -376,16 +376,16 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	}
 
 	delete(svc.Annotations, "slicefeed.dev/paused")
-	if resolution, _ := Resolve(config(), Input{Key: shop, Service: svc, Previous: after}); resolution.Paused || resolution.Target.Settings.Paused {
+	if resolution, _ := Resolve(newConfig(), Input{Key: shop, Service: svc, Previous: after}); resolution.Paused || resolution.Target.Settings.Paused {
 		t.Error("and so must going on")
 	}
 }
 
 func TestMaximumLengthNamesFit(t *testing.T) {
 	long := strings.Repeat("s", 63)
-	svc := service()
+	svc := newService()
 	svc.Namespace, svc.Name = strings.Repeat("n", 63), long
-	cfg := config()
+	cfg := newConfig()
 	cfg.Class = strings.Repeat("c", 63-len("slicefeed-"))
 	cfg.Writer = strings.Repeat("w", 63)
 	svc.Labels[LabelClass] = cfg.Class

@@ -21,30 +21,30 @@ import (
 
 var shop = Key{"web", "shop"}
 
-func defaults() Settings {
+func defaultSettings() Settings {
 	return Settings{
 		Probe:        prober.Spec{Mode: prober.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
 		MaxStaleness: 15 * time.Minute, ShrinkWindow: time.Minute, EmptyThreshold: 3, ListUnready: true,
 	}
 }
 
-// config returns a writer with one source.
-func config() Config {
+// newConfig returns a writer with one source.
+func newConfig() Config {
 	return Config{
-		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: defaults(),
+		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: defaultSettings(),
 		Sources: []Source{{Name: "default"}}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
 // configWithNamedTarget returns a writer that also has a named target.
 func configWithNamedTarget() Config {
-	cfg := config()
+	cfg := newConfig()
 	cfg.NamedTarget = NamedTarget{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
 	return cfg
 }
 
-// service returns a valid, labeled Service.
-func service() *corev1.Service {
+// newService returns a valid, labeled Service.
+func newService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "shop", UID: "svc-1",
@@ -60,14 +60,14 @@ func service() *corev1.Service {
 
 // namedService returns a Service of that name.
 func namedService(name string, uid types.UID) *corev1.Service {
-	svc := service()
+	svc := newService()
 	svc.Name, svc.UID = name, uid
 	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
 	return svc
 }
 
-// slice returns a slice of the Service shop.
-func slice(name, manager string) *discoveryv1.EndpointSlice {
+// newSlice returns a slice of the Service shop.
+func newSlice(name, manager string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{
 			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: manager,
@@ -79,7 +79,7 @@ func slice(name, manager string) *discoveryv1.EndpointSlice {
 
 // ownedSlice returns a slice that this writer wrote for the Service shop of that UID.
 func ownedSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
-	s := slice(name, "slicefeed-default")
+	s := newSlice(name, "slicefeed-default")
 	s.Labels["slicefeed.dev/writer"] = "slicefeed"
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: owner}}
 	return s
@@ -104,17 +104,17 @@ type testCluster struct {
 	missingWatches int           // how many have not, as far as we know
 }
 
-func run(t *testing.T, cfg Config, client *fake.Clientset) *testCluster {
+func startTargets(t *testing.T, cfg Config, client *fake.Clientset) *testCluster {
 	t.Helper()
 	cfg.Client = client
 	targets, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, targets, client)
+	return startCluster(t, targets, client)
 }
 
-func start(t *testing.T, targets *Targets, client *fake.Clientset) *testCluster {
+func startCluster(t *testing.T, targets *Targets, client *fake.Clientset) *testCluster {
 	t.Helper()
 	r := &testCluster{Targets: targets, t: t, client: client, missingWatches: 2 * len(targets.informers), watching: make(chan struct{}, 100)}
 	client.PrependWatchReactor("*", func(a k8stesting.Action) (bool, watch.Interface, error) {
@@ -146,8 +146,8 @@ func (r *testCluster) waitForWatches() {
 	}
 }
 
-// await reads changes until the Service is reported and ok accepts its resolution.
-func (r *testCluster) await(key Key, what string, ok func(Resolution) bool) Resolution {
+// waitFor reads changes until the Service is reported and ok accepts its resolution.
+func (r *testCluster) waitFor(key Key, what string, ok func(Resolution) bool) Resolution {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -186,7 +186,7 @@ func (r *testCluster) takeAll(n int) []Key {
 	}
 }
 
-func (r *testCluster) apply(svc *corev1.Service) {
+func (r *testCluster) applyService(svc *corev1.Service) {
 	r.t.Helper()
 	r.waitForWatches()
 	services := r.client.CoreV1().Services(svc.Namespace)
@@ -210,7 +210,7 @@ func (r *testCluster) applySlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-func (r *testCluster) remove(key Key) {
+func (r *testCluster) deleteService(key Key) {
 	r.t.Helper()
 	r.waitForWatches()
 	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
@@ -218,7 +218,7 @@ func (r *testCluster) remove(key Key) {
 	}
 }
 
-func (r *testCluster) removeSlice(namespace, name string) {
+func (r *testCluster) deleteSlice(namespace, name string) {
 	r.t.Helper()
 	r.waitForWatches()
 	if err := r.client.DiscoveryV1().EndpointSlices(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {

@@ -22,15 +22,15 @@ import (
 func isServed(v Resolution) bool { return v.Synced && v.Relevant && v.Rejection == nil && !v.OptedOut }
 
 func TestFollowsNamedTarget(t *testing.T) {
-	r := run(t, configWithNamedTarget(), fake.NewClientset(slice("by-hand", "hand")))
-	unlabelled := service()
+	r := startTargets(t, configWithNamedTarget(), fake.NewClientset(newSlice("by-hand", "hand")))
+	unlabelled := newService()
 	unlabelled.Labels = nil
-	resolution := r.await(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
+	resolution := r.waitFor(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
 	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
 		t.Errorf("rejected: %v", resolution.Rejection)
 	}
-	r.apply(unlabelled)
-	resolution = r.await(shop, "the Service", isServed)
+	r.applyService(unlabelled)
+	resolution = r.waitFor(shop, "the Service", isServed)
 	if resolution.Target.UID != "svc-1" || resolution.ServiceRef.UID != "svc-1" {
 		t.Errorf("UID is %s", resolution.Target.UID)
 	}
@@ -39,103 +39,103 @@ func TestFollowsNamedTarget(t *testing.T) {
 	}
 	selecting := unlabelled.DeepCopy()
 	selecting.Spec.Selector = map[string]string{"app": "shop"}
-	r.apply(selecting)
-	r.await(shop, "the selector", func(v Resolution) bool {
+	r.applyService(selecting)
+	r.waitFor(shop, "the selector", func(v Resolution) bool {
 		return v.Rejection != nil && v.Rejection.Reason == "ServiceHasSelector" && v.ServiceRef.UID == "svc-1"
 	})
-	r.remove(shop)
-	r.await(shop, "the Service's end", func(v Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" })
+	r.deleteService(shop)
+	r.waitFor(shop, "the Service's end", func(v Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" })
 	again := unlabelled.DeepCopy()
 	again.UID = "svc-2"
-	r.apply(again)
-	r.await(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
-	r.applySlice(slice("shop-nodes", "slicefeed-default"))
-	resolution = r.await(shop, "our slice, whole", func(v Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 })
+	r.applyService(again)
+	r.waitFor(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
+	r.applySlice(newSlice("shop-nodes", "slicefeed-default"))
+	resolution = r.waitFor(shop, "our slice, whole", func(v Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 })
 	if diff := cmp.Diff([]string{"by-hand", "shop-nodes"}, sliceNames(resolution.Slices)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
-	plain := service()
+	plain := newService()
 	plain.Labels = nil
-	r := run(t, config(), fake.NewClientset(plain))
+	r := startTargets(t, newConfig(), fake.NewClientset(plain))
 	if resolution := r.Get(shop); resolution.Synced && resolution.Relevant {
 		t.Error("relevant without a label")
 	}
-	r.apply(service())
-	r.await(shop, "the label", isServed)
+	r.applyService(newService())
+	r.waitFor(shop, "the label", isServed)
 	r.applySlice(ownedSlice("shop-slicefeed", "svc-1"))
-	r.await(shop, "our slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
-	r.apply(plain)
-	r.await(shop, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
+	r.waitFor(shop, "our slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+	r.applyService(plain)
+	r.waitFor(shop, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
 	without := plain.DeepCopy()
 	without.Labels = map[string]string{LabelClass: "none"}
-	r.apply(without)
-	r.await(shop, "the opting out", func(v Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused })
+	r.applyService(without)
+	r.waitFor(shop, "the opting out", func(v Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused })
 	paused := without.DeepCopy()
 	paused.Annotations["slicefeed.dev/paused"] = "true"
-	r.apply(paused)
-	r.await(shop, "the pause", func(v Resolution) bool { return v.OptedOut && v.Paused })
-	r.removeSlice("web", "shop-slicefeed")
-	r.await(shop, "the end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
+	r.applyService(paused)
+	r.waitFor(shop, "the pause", func(v Resolution) bool { return v.OptedOut && v.Paused })
+	r.deleteSlice("web", "shop-slicefeed")
+	r.waitFor(shop, "the end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
 	if len(r.memories) != 0 || len(r.returned) != 0 {
 		t.Errorf("memory of an irrelevant Service: %v, %v", r.memories, r.returned)
 	}
-	r.applySlice(slice("shop-of-others", "hand"))
-	r.apply(namedService("cart", "svc-9"))
-	r.await(Key{"web", "cart"}, "another Service", isServed)
+	r.applySlice(newSlice("shop-of-others", "hand"))
+	r.applyService(namedService("cart", "svc-9"))
+	r.waitFor(Key{"web", "cart"}, "another Service", isServed)
 	if at := slices.Index(r.taken, Key{"web", "cart"}); slices.Contains(r.taken[at:], shop) {
 		t.Errorf("reported again though irrelevant: %v", r.taken)
 	}
 }
 
 func TestDeletedServiceIsIrrelevant(t *testing.T) {
-	r := run(t, config(), fake.NewClientset(service(), ownedSlice("shop-slicefeed", "svc-1")))
-	r.await(shop, "the Service", isServed)
-	r.remove(shop)
-	r.await(shop, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut && v.Rejection == nil })
+	r := startTargets(t, newConfig(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1")))
+	r.waitFor(shop, "the Service", isServed)
+	r.deleteService(shop)
+	r.waitFor(shop, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut && v.Rejection == nil })
 }
 
 func TestRecreatedServiceHasNoMemory(t *testing.T) {
-	first := service()
-	r := run(t, config(), fake.NewClientset(first, ownedSlice("shop-slicefeed", "svc-1")))
-	r.await(shop, "the Service", isServed)
-	invalid := service()
+	first := newService()
+	r := startTargets(t, newConfig(), fake.NewClientset(first, ownedSlice("shop-slicefeed", "svc-1")))
+	r.waitFor(shop, "the Service", isServed)
+	invalid := newService()
 	invalid.Annotations["slicefeed.dev/probe"] = "ping"
-	r.apply(invalid)
-	r.await(shop, "the annotation error", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
+	r.applyService(invalid)
+	r.waitFor(shop, "the annotation error", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
 	// Deleted and recreated between two reads.
 	again := invalid.DeepCopy()
 	again.UID = "svc-2"
-	r.apply(again)
-	resolution := r.await(shop, "the new one", func(v Resolution) bool { return v.ServiceRef.UID == "svc-2" })
+	r.applyService(again)
+	resolution := r.waitFor(shop, "the new one", func(v Resolution) bool { return v.ServiceRef.UID == "svc-2" })
 	if resolution.Rejection == nil || resolution.Rejection.Reason != "InvalidAnnotation" {
 		t.Errorf("the settings of the one before are not its own: %v", resolution.Rejection)
 	}
 	again.Annotations = nil
-	r.apply(again)
-	resolution = r.await(shop, "the repaired one", isServed)
+	r.applyService(again)
+	resolution = r.waitFor(shop, "the repaired one", isServed)
 	if desired := resolution.Target.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) || desired.Owner.UID != "svc-2" {
 		t.Errorf("the old slice is not owned: %+v", resolution.Slices)
 	}
 }
 
 func TestRelabeledSliceStillAffectsOwner(t *testing.T) {
-	r := run(t, config(), fake.NewClientset(service(), ownedSlice("renamed", "svc-1")))
-	r.await(shop, "the slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+	r := startTargets(t, newConfig(), fake.NewClientset(newService(), ownedSlice("renamed", "svc-1")))
+	r.waitFor(shop, "the slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
 	altered := ownedSlice("renamed", "svc-1")
 	altered.Labels["kubernetes.io/service-name"] = "cart"
 	altered.ResourceVersion = "7"
 	r.applySlice(altered)
-	r.await(shop, "the alteration", func(v Resolution) bool {
+	r.waitFor(shop, "the alteration", func(v Resolution) bool {
 		return len(v.Slices) == 1 && v.Slices[0].Labels["kubernetes.io/service-name"] == "cart" && v.Target.Desired().Owns(v.Slices[0])
 	})
 }
 
 func TestWatchesConfiguredNamespaces(t *testing.T) {
 	in := func(namespace string) *corev1.Service {
-		svc := service()
+		svc := newService()
 		svc.Namespace = namespace
 		return svc
 	}
@@ -150,12 +150,12 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 		"all":                   {[]string{"*"}, "c", []string{"a", "b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config()
+			cfg := newConfig()
 			cfg.Namespaces = tc.namespaces
 			if tc.named != "" {
 				cfg.NamedTarget = NamedTarget{Namespace: tc.named, Service: "shop"}
 			}
-			r := run(t, cfg, fake.NewClientset(in("a"), in("b"), in("c")))
+			r := startTargets(t, cfg, fake.NewClientset(in("a"), in("b"), in("c")))
 			var got []string
 			for _, key := range r.takeAll(len(tc.want)) {
 				got = append(got, key.Namespace)
@@ -174,15 +174,15 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 }
 
 func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
-	client := fake.NewClientset(service())
+	client := fake.NewClientset(newService())
 	client.PrependReactor("list", "endpointslices", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		return action.GetNamespace() == "secret", nil, errors.New("endpointslices is forbidden")
 	})
-	cfg := config()
+	cfg := newConfig()
 	cfg.Namespaces = []string{"web", "secret"}
 	cfg.NamedTarget = NamedTarget{Namespace: "secret", Service: "shop"}
-	r := run(t, cfg, client)
-	r.await(shop, "the Service of the other namespace", isServed)
+	r := startTargets(t, cfg, client)
+	r.waitFor(shop, "the Service of the other namespace", isServed)
 	if resolution := r.Get(Key{"secret", "shop"}); resolution.Synced {
 		t.Errorf("%+v", resolution)
 	}
@@ -208,8 +208,8 @@ func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
 	other := namedService("cart", "svc-2")
 	other.Labels = nil
 	other.Spec.ClusterIP, other.Spec.ClusterIPs = "10.96.0.10", []string{"10.96.0.10", "fd00::10"}
-	r := run(t, config(), fake.NewClientset(service(), other))
-	before := r.await(shop, "the Service", isServed).ClusterIPs
+	r := startTargets(t, newConfig(), fake.NewClientset(newService(), other))
+	before := r.waitFor(shop, "the Service", isServed).ClusterIPs
 	want := map[netip.Addr]struct{}{}
 	for _, a := range []string{"10.96.0.9", "10.96.0.10", "fd00::10"} {
 		want[netip.MustParseAddr(a)] = struct{}{}
@@ -218,11 +218,11 @@ func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
 	if diff := cmp.Diff(want, before, same); diff != "" {
 		t.Error(diff)
 	}
-	r.remove(Key{"web", "cart"})
-	mine := service()
+	r.deleteService(Key{"web", "cart"})
+	mine := newService()
 	mine.Annotations["slicefeed.dev/list-unready"] = "false"
-	r.apply(mine)
-	after := r.await(shop, "a change after that", func(v Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
+	r.applyService(mine)
+	after := r.waitFor(shop, "a change after that", func(v Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
 	if len(after) != 1 || len(before) != 3 {
 		t.Errorf("now %v; what was given before must not change: %v", after, before)
 	}
@@ -262,11 +262,11 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	for i := range many {
 		name := fmt.Sprintf("svc-%03d", i)
 		uid := types.UID("uid-" + name)
-		mine, pods := ownedSlice(name+"-slicefeed", uid), slice(name+"-pods", "endpointslice-controller.k8s.io")
+		mine, pods := ownedSlice(name+"-slicefeed", uid), newSlice(name+"-pods", "endpointslice-controller.k8s.io")
 		mine.Labels["kubernetes.io/service-name"], pods.Labels["kubernetes.io/service-name"] = name, name
 		objects = append(objects, namedService(name, uid), mine, pods)
 	}
-	cfg, client := config(), fake.NewClientset(objects...)
+	cfg, client := newConfig(), fake.NewClientset(objects...)
 	cfg.Client = client
 	targets, err := New(cfg)
 	if err != nil {
@@ -275,7 +275,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	a := targets.informers["web"]
 	c := &countingIndexer{Indexer: a.slices.GetIndexer(), t: t}
 	a.slices = countingInformer{a.slices, c}
-	r := start(t, targets, client)
+	r := startCluster(t, targets, client)
 	r.takeAll(many)
 	r.taken, c.returned = nil, 0
 	key := Key{"web", "svc-123"}
@@ -283,7 +283,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	changed.Labels["kubernetes.io/service-name"] = "svc-123"
 	changed.Endpoints[0].Addresses[0] = "10.0.0.2"
 	r.applySlice(changed)
-	resolution := r.await(key, "the change", isServed)
+	resolution := r.waitFor(key, "the change", isServed)
 	if diff := cmp.Diff([]Key{key}, r.taken); diff != "" {
 		t.Error(diff)
 	}
@@ -298,15 +298,15 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	r.taken = nil
 	another := namedService("svc-321", "uid-svc-321")
 	another.Annotations["slicefeed.dev/list-unready"] = "false"
-	r.apply(another)
-	r.await(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Target.Settings.ListUnready })
+	r.applyService(another)
+	r.waitFor(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Target.Settings.ListUnready })
 	if diff := cmp.Diff([]Key{keyOf(another)}, r.taken); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestRelistWithoutChangesIsIgnored(t *testing.T) {
-	a, b, c := service(), service(), service()
+	a, b, c := newService(), newService(), newService()
 	a.ResourceVersion, b.ResourceVersion, c.ResourceVersion = "5", "5", "6"
 	if !equalVersions(a, b) || equalVersions(a, c) || equalVersions(metav1.Object(a), nil) {
 		t.Error("only the resource version shows a change")
@@ -332,7 +332,7 @@ func TestDropsUnusedFields(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	mine := service()
+	mine := newService()
 	mine.Labels = nil
 	if got, err := targets.trimService(mine); err != nil || len(got.(*corev1.Service).Spec.Ports) != 1 {
 		t.Errorf("the named one is needed whole: %+v, %v", got, err)
