@@ -66,9 +66,9 @@ func upsertNames(u Update) []string {
 	return all
 }
 
-func checkEqual[T any](t *testing.T, what string, got, checkEqual T) {
+func checkEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if diff := cmp.Diff(checkEqual, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -32,9 +32,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func checkEqual[T any](t *testing.T, what string, got, checkEqual T) {
+func checkEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if diff := cmp.Diff(checkEqual, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -274,7 +274,7 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 		h.stores.Apply(removals)
 		checkEqual(t, "messages for 700 removals", c.untilSynced(), 2)
 		checkEqual(t, "nodes", len(c.set), 501)
-		synctest.Wait() // the last is counted
+		synctest.Wait() // until the last message is counted
 		checkEqual(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), float64(2+more))
 		checkEqual(t, "deltas sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Delta))), 2.0)
 	})
@@ -286,7 +286,7 @@ func TestR5ReconnectWithSameSetGetsNoReset(t *testing.T) {
 		h.stores.SetStatus(publishedStatus(1))
 		c := h.watch(emptyRequest, "writer")
 		resets := float64(c.untilSynced())
-		synctest.Wait() // the last is counted
+		synctest.Wait() // until the last message is counted
 		c.cancel()
 		c.cursor = &inventoryv1.Cursor{Epoch: "another replica", Revision: 999}
 		for range 20 {
@@ -310,7 +310,7 @@ func TestInitialSyncIsNotMeasuredAsPropagation(t *testing.T) {
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
 		c.cancel()
-		synctest.Wait() // until the server knows
+		synctest.Wait() // until the server has noticed it
 		h.stores.Apply([]roster.Change{{Name: "worker-00001"}})
 		time.Sleep(time.Hour)
 		c = h.resume(c)

@@ -74,7 +74,7 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 }
 
 // Clients at arbitrary positions call the same server, whose messages they share, at the same moments.
-// Whatever one of them is sent keeps the contract.
+// All messages keep the contract.
 func TestSharedMessagesKeepTheContract(t *testing.T) {
 	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool"}}}
 	shared := 0

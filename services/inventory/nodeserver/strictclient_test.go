@@ -13,20 +13,20 @@ import (
 // strictClient is a client written from the comments of inventory.proto alone: it applies the messages of
 // one stream, and reports whatever a server never sends according to rule R13.
 type strictClient struct {
-	set    map[string]*inventoryv1.Node
-	cursor *inventoryv1.Cursor
-	digest []byte
-	number uint64 // of the observation, in the cursor's epoch
+	set         map[string]*inventoryv1.Node
+	cursor      *inventoryv1.Cursor
+	digest      []byte
+	observation uint64 // its number, in the cursor's epoch
 
-	staged   map[string]*inventoryv1.Node
-	reset    bool // staged started as an empty set
-	messages int
-	inStream bool // it was synced in this stream
+	staged         map[string]*inventoryv1.Node
+	reset          bool // staged started as an empty set
+	messages       int
+	syncedInStream bool // a message of this stream was synced
 }
 
 // begin starts another stream with what the client has, and returns the request.
 func (c *strictClient) begin() *inventoryv1.WatchNodesRequest {
-	c.staged, c.reset, c.messages, c.inStream = nil, false, 0, false
+	c.staged, c.reset, c.messages, c.syncedInStream = nil, false, 0, false
 	if c.cursor == nil {
 		return &inventoryv1.WatchNodesRequest{}
 	}
@@ -65,8 +65,8 @@ func (c *strictClient) receive(sent *inventoryv1.WatchNodesResponse) error {
 	if err := c.check(m); err != nil {
 		return err
 	}
-	c.set, c.cursor, c.digest, c.number = c.staged, m.GetCursor(), m.GetDigest(), m.GetStatus().GetObservation()
-	c.staged, c.reset, c.inStream = nil, false, true
+	c.set, c.cursor, c.digest, c.observation = c.staged, m.GetCursor(), m.GetDigest(), m.GetStatus().GetObservation()
+	c.staged, c.reset, c.syncedInStream = nil, false, true
 	return nil
 }
 
@@ -127,9 +127,9 @@ func (c *strictClient) check(m *inventoryv1.WatchNodesResponse) error {
 		return fmt.Errorf("digest is %x, that of the staged set %x", m.GetDigest(), sum)
 	case sameEpoch && m.GetCursor().GetRevision() < c.cursor.GetRevision():
 		return fmt.Errorf("revision goes back from %d to %d", c.cursor.GetRevision(), m.GetCursor().GetRevision())
-	case sameEpoch && m.GetStatus().GetObservation() < c.number:
-		return fmt.Errorf("observation goes back from %d to %d", c.number, m.GetStatus().GetObservation())
-	case c.inStream && !sameEpoch && !c.reset:
+	case sameEpoch && m.GetStatus().GetObservation() < c.observation:
+		return fmt.Errorf("observation goes back from %d to %d", c.observation, m.GetStatus().GetObservation())
+	case c.syncedInStream && !sameEpoch && !c.reset:
 		return fmt.Errorf("epoch changes to %q without a reset", epoch)
 	}
 	return nil

@@ -111,13 +111,13 @@ func TestFileWatchReportsChanges(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "nodes.json")
 			tc.before(t, path)
 			f := newTestPipeline(NewFileReader(path))
-			up := make(chan struct{})
-			f.source.reader = signalingReader{f.source.reader.(*fileReader), up}
+			started := make(chan struct{})
+			f.source.reader = signalingReader{f.source.reader.(*fileReader), started}
 			defer startSource(t, f.source)()
-			<-up // otherwise the first read might find the change
+			<-started // otherwise the first read might find the change
 			f.verify(t.Context())
 			tc.after(t, path)
-			// A change is not a verification, so that it does not affect membership.
+			// A read after a change is not a verification, so it does not affect membership.
 			for f.summary() != "synced: a ready 10.0.0.11" && f.summary() != "unsynced: a ready 10.0.0.11" {
 				select {
 				case <-f.source.Changed():
@@ -130,23 +130,23 @@ func TestFileWatchReportsChanges(t *testing.T) {
 	}
 }
 
-// signalingReader is a file reader that closes up when its watch has started, instead of the
-// first call of changed.
+// signalingReader is a file reader that closes started when its watch has started, where the file
+// reader calls changed.
 type signalingReader struct {
 	*fileReader
 
-	up chan<- struct{}
+	started chan<- struct{}
 }
 
-func (u signalingReader) Watch(ctx context.Context, changed func()) error {
+func (r signalingReader) Watch(ctx context.Context, changed func()) error {
 	first := true
-	return u.fileReader.Watch(ctx, func() {
+	return r.fileReader.Watch(ctx, func() {
 		if !first {
 			changed()
 			return
 		}
 		first = false
-		close(u.up)
+		close(r.started)
 	})
 }
 
