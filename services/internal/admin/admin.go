@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/reflection"
 )
 
-// Check is a named condition of a probe. Err returns why the condition is not met, or nil. It is called for
-// each request, from several goroutines, and must not block.
+// Check is a named condition of a probe. Err returns why the condition is not met, or nil. It is called
+// for each request, from several goroutines, and must not block.
 type Check struct {
 	Name string
 	Err  func() error

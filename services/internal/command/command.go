@@ -29,8 +29,8 @@ type Component[C any] struct {
 	Version string
 	Commit  string // of the build; may be empty
 
-	// ForbiddenEnv are environment names of the other component's credentials. With one of them set, this
-	// component does not start. This is a precaution, not a proof: see docs/architecture.md.
+	// ForbiddenEnv are environment names of the other component's credentials. With one of them set,
+	// this component does not start. This is a precaution, not a proof: see docs/architecture.md.
 	ForbiddenEnv []string
 
 	// Build creates the service from a valid configuration. It reads files, but makes no requests. Its
@@ -62,8 +62,8 @@ type Invocation[C any] struct {
 	Err    io.Writer // for progress and warnings
 }
 
-// StandaloneCommand is a command for people with settings of its own, because they run it on their machines
-// with their own credentials. NewStandalone creates one.
+// StandaloneCommand is a command for people with settings of its own, because they run it on their
+// machines with their own credentials. NewStandalone creates one.
 type StandaloneCommand struct {
 	newCommand func(getenv func(string) string) *cobra.Command
 }
@@ -211,7 +211,8 @@ func (c Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
 	return service, nil
 }
 
-// checkForbiddenEnv returns an error that names the credentials of the other component in the environment.
+// checkForbiddenEnv returns an error that names the credentials of the other component in the
+// environment.
 func (c Component[C]) checkForbiddenEnv(getenv func(string) string) error {
 	var found []string
 	for _, name := range c.ForbiddenEnv {

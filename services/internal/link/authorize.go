@@ -32,7 +32,7 @@ var (
 
 // authorizer admits calls of listed clients, and ends live streams when the list changes or the server
 // stops. It covers every service, including health and reflection. The handshake has already checked
-// that the client is listed, but the list may have changed since.
+// that the client is listed, but the client list may have changed since.
 type authorizer struct {
 	clients  *Clients
 	stopping chan struct{}

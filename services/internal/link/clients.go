@@ -42,7 +42,8 @@ func (g Grant) equal(o Grant) bool {
 		g.View.NodeSelector.String() == o.View.NodeSelector.String()
 }
 
-// Clients is the list of allowed clients, from ALLOWED_CLIENTS_FILE. The server that owns it reloads it.
+// Clients is the client list: the allowed clients, from ALLOWED_CLIENTS_FILE. The server that owns it
+// reloads it.
 type Clients struct {
 	path string
 	text []byte // the file's content in use; only accessed by loadFile
@@ -59,7 +60,8 @@ type clientEntry struct {
 	usage   *clientUsage  // kept when the grant changes
 }
 
-// OpenClients reads the list. Its error names every problem of a list that is missing, empty or invalid.
+// OpenClients reads the client list. Its error names every problem of a list that is missing, empty or
+// invalid.
 func OpenClients(path string) (*Clients, error) {
 	c := &Clients{path: path}
 	if _, err := c.loadFile(); err != nil {

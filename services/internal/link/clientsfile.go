@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parseClients parses the list and returns its grants in the order of the file. It rejects unknown keys,
-// which may be misspelled restrictions, and empty views, which may be unfinished ones.
+// parseClients parses the client list and returns its grants in the order of the file. It rejects
+// unknown keys, which may be misspelled restrictions, and empty views, which may be unfinished ones.
 func parseClients(text []byte) ([]Grant, error) {
 	var list struct {
 		Clients []struct {

@@ -15,12 +15,12 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// The limits of one client. A client is one entry of the list: all connections whose certificates have
-// its name count together. The limits are far above what a correct client needs, and low enough that a
-// client that misbehaves affects only itself. docs/limits.md has the table.
+// The limits of one client. A client is one entry of the client list: all connections whose
+// certificates have its name count together. The limits are far above what a correct client needs, and
+// low enough that a client that misbehaves affects only itself. docs/limits.md has the table.
 const (
-	// maxConns is the number of connections of one client. Three writer replicas that reconnect over a bad
-	// network leave a dozen dead connections that are not detected yet.
+	// maxConns is the number of connections of one client. Three writer replicas that reconnect over a
+	// bad network leave a dozen dead connections that are not detected yet.
 	maxConns = 16
 
 	// A few connections above maxConns are kept for some seconds, so that their calls get an error. They
@@ -33,7 +33,8 @@ const (
 	byteRate  = 128 << 10 // per second
 	byteBurst = 512 << 10
 
-	// revokedGrace is the time in which calls of a client that was removed from the list end with an error.
+	// revokedGrace is the time in which calls of a client that was removed from the list end with an
+	// error.
 	revokedGrace = 10 * time.Second
 
 	// All streams of a client can reconnect twice at the same time, and then every few seconds. Resuming
@@ -41,8 +42,8 @@ const (
 	streamRate  = 20 // per second
 	streamBurst = 128
 
-	// A call may cost 10 ms of CPU and a megabyte (for 5,000 nodes). Calls are made by people, scripts and
-	// probes.
+	// A call may cost 10 ms of CPU and a megabyte (for 5,000 nodes). Calls are made by people, scripts
+	// and probes.
 	callRate  = 10 // per second
 	callBurst = 32
 )
@@ -134,8 +135,8 @@ func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *
 	return handler(srv, s)
 }
 
-// rejectExcessConnection rejects the calls of an excess connection, before grpc does anything for them. It
-// must not block.
+// rejectExcessConnection rejects the calls of an excess connection, before grpc does anything for them.
+// It must not block.
 func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if c := connectionFromContext(ctx); c != nil && c.excess {
 		return ctx, errTooManyConns

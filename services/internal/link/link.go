@@ -16,7 +16,7 @@ import (
 
 // The numbers of both ends are in one place because they depend on each other. For example, a server
 // that allows pings less often than its clients send them closes the connection with GOAWAY
-// too_many_pings.
+// too_many_pings. Rules such as R3 are those of the contract, in inventory.proto.
 const (
 	pingAfter       = 30 * time.Second // either end pings a connection that was idle for this long
 	pingTimeout     = 10 * time.Second // and closes it if no response arrives within this time

@@ -16,7 +16,7 @@ func newCallLogger(log *slog.Logger) logging.Logger {
 	})
 }
 
-// peerLogFields names the peer, preferably by its name in the list.
+// peerLogFields names the peer, preferably by its name in the client list.
 func peerLogFields(ctx context.Context) logging.Fields {
 	c := connectionFromContext(ctx)
 	if c == nil || len(c.names) == 0 {

@@ -37,8 +37,8 @@ type Server struct {
 	stopOnce   sync.Once
 }
 
-// NewServer returns a server for the clients of a list. Its error names every file that is invalid or
-// missing, including the list.
+// NewServer returns a server for the clients that a file lists. Its error names every file that is
+// invalid or missing, including the client list.
 func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	r := newReloader(&cfg)
 	id, errID := newIdentity(&cfg, x509.ExtKeyUsageServerAuth, r)
@@ -73,15 +73,15 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	return s, nil
 }
 
-// Run reloads changed files, including the list, until ctx is done.
+// Run reloads changed files, including the client list, until ctx is done.
 func (s *Server) Run(ctx context.Context) error { return s.reloader.run(ctx) }
 
-// Clients returns the list of allowed clients.
+// Clients returns the client list.
 func (s *Server) Clients() *Clients { return s.clients }
 
-// Options returns the options for grpc.NewServer. The interceptors for metrics and logs are outermost, so
-// that they cover panics and denied calls. Rate limits come before the log, so that the calls that they
-// reject are not logged one by one.
+// Options returns the options for grpc.NewServer. The interceptors for metrics and logs are outermost,
+// so that they cover panics and denied calls. Rate limits come before the log, so that the calls that
+// they reject are not logged one by one.
 func (s *Server) Options() []grpc.ServerOption {
 	params, enforcement := serverKeepalive()
 	logs := newCallLogger(s.log)

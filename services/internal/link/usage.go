@@ -23,8 +23,9 @@ func newClientUsage() *clientUsage {
 	}
 }
 
-// addConnection adds a connection and reports whether there was room for it. An excess connection is kept
-// for a short time, and its calls get RESOURCE_EXHAUSTED: closing it would not show the client why.
+// addConnection adds a connection and reports whether there was room for it. An excess connection is
+// kept for a short time, and its calls get RESOURCE_EXHAUSTED: closing it would not show the client
+// why.
 func (u *clientUsage) addConnection(c *clientConnection) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package logging sets up the one log of a process. It guarantees that klog and grpc write their lines to
-// it too. It does not decide what is logged.
+// Package logging sets up the one log of a process. It guarantees that klog and grpc write their lines
+// to it too. It does not decide what is logged.
 package logging
 
 import (
@@ -21,9 +21,9 @@ func CaptureGlobalLoggers(log *slog.Logger) {
 	grpclog.SetLoggerV2(&grpcLog{log.With("library", "grpc")})
 }
 
-// grpcLog writes grpc's lines to the log. Infos and warnings become Debug lines: grpc writes them for every
-// connection, and the code that opened the connection reports its failures. Fatal panics instead of
-// ending the process, so that deferred functions run.
+// grpcLog writes grpc's lines to the log. Infos and warnings become Debug lines: grpc writes them for
+// every connection, and the code that opened the connection reports its failures. Fatal panics instead
+// of ending the process, so that deferred functions run.
 type grpcLog struct{ log *slog.Logger }
 
 func formatArgs(args ...any) string { return strings.TrimSpace(fmt.Sprintln(args...)) }

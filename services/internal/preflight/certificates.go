@@ -15,8 +15,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
-// expiryWarning is the remaining validity that causes a warning. It is long enough to notice that automatic
-// renewal has stopped; certificates with a short validity are renewed before.
+// expiryWarning is the remaining validity that causes a warning. It is long enough to notice that
+// automatic renewal has stopped; certificates with a short validity are renewed before.
 const expiryWarning = 14 * 24 * time.Hour
 
 // Identity is the certificate files of one end of a link.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Permission is a verb that a credential may use on a resource. Namespace is empty for resources that have
-// none.
+// Permission is a verb that a credential may use on a resource. Namespace is empty for resources that
+// have none.
 type Permission struct{ Verb, Group, Resource, Namespace, Name string }
 
 // AllNamespaces is the Namespace of a Permission that applies to all namespaces.

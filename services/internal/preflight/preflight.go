@@ -24,7 +24,8 @@ const maxTextBytes = 600
 // Check is one dependency to check.
 type Check struct {
 	Name string
-	// DependsOn are names of earlier checks. If one of them failed or was skipped, this check is skipped.
+	// DependsOn are names of earlier checks. If one of them failed or was skipped, this check is
+	// skipped.
 	DependsOn []string
 	// Timeout bounds Run; 0: DefaultTimeout.
 	Timeout time.Duration
@@ -39,7 +40,8 @@ type warningError struct{ text string }
 
 func (w warningError) Error() string { return w.text }
 
-// Warning returns an error for Check.Run about something that works, but needs the attention of a person.
+// Warning returns an error for Check.Run about something that works, but needs the attention of a
+// person.
 func Warning(format string, args ...any) error { return warningError{fmt.Sprintf(format, args...)} }
 
 // Run runs the checks one after the other, and writes a line to out after each. It returns an error if

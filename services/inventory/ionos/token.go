@@ -30,8 +30,8 @@ func (t tokenSource) advice() string {
 	return "create a new token, set " + t.String() + " and restart; a token in IONOS_TOKEN_FILE needs no restart"
 }
 
-// check returns the errors that can be known before any request. A missing file is not one, because Secrets
-// are often mounted after the start.
+// check returns the errors that can be known before any request. A missing file is not one, because
+// Secrets are often mounted after the start.
 func (t tokenSource) check() error {
 	switch {
 	case t.file == "" && t.fixed == "":

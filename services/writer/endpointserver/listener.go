@@ -22,7 +22,7 @@ import (
 // ListenerConfig is what the listener of the service needs.
 type ListenerConfig struct {
 	Files      link.Files // certificate and key of the listener, CAs of its clients
-	Clients    string     // file with the list of allowed clients
+	Clients    string     // file with the client list
 	Store      *endpoints.Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -57,7 +57,7 @@ type Member struct {
 	Since time.Time // when the node entered the state, by the local clock
 
 	Zone, Region string
-	Labels       map[string]string // those that the inventory's list of clients allows this writer to see
+	Labels       map[string]string // those that the inventory's client list allows this writer to see
 
 	fingerprint [16]byte
 }
