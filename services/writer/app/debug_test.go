@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -62,7 +63,8 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.out.Write(p)
 }
 
-// take returns the lines since the last call, without their time.
+// take returns the lines since the last call, without their time. A repeated line counts once: a
+// decision is repeated while its write is in progress.
 func (b *logBuffer) take(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	b.mu.Lock()
@@ -73,7 +75,9 @@ func (b *logBuffer) take(t *testing.T) (lines []map[string]any) {
 			t.Fatal(err)
 		}
 		delete(line, "time")
-		lines = append(lines, line)
+		if !slices.ContainsFunc(lines, func(earlier map[string]any) bool { return maps.Equal(earlier, line) }) {
+			lines = append(lines, line)
+		}
 	}
 	b.out.Reset()
 	return lines
@@ -121,8 +125,6 @@ func TestDebugLogFollowsChange(t *testing.T) {
 
 // fakeStore writes to a fake client, with a new resourceVersion for each write.
 type fakeStore struct {
-	applier.Store // nil: slices are neither deleted nor read
-
 	client  *fake.Clientset
 	version atomic.Int64
 }
@@ -137,6 +139,14 @@ func (s *fakeStore) Update(ctx context.Context, slice *discoveryv1.EndpointSlice
 	slice = slice.DeepCopy()
 	slice.ResourceVersion = strconv.FormatInt(s.version.Add(1), 10)
 	return s.client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice, metav1.UpdateOptions{})
+}
+
+func (s *fakeStore) Delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	return s.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{})
+}
+
+func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discoveryv1.EndpointSlice, error) {
+	return s.client.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
