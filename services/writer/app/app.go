@@ -112,8 +112,8 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 	cluster, namespace, errCluster := loadClusterConfig(cfg, version)
 	configured, errSources := cfg.loadSources()
 	openedSources, errLinks := openSources(cfg, configured, log, registry)
-	board := endpoints.NewStore(rand.Text())
-	listener, errListener := newEndpointListener(cfg, board, log, registry)
+	endpointStore := endpoints.NewStore(rand.Text())
+	listener, errListener := newEndpointListener(cfg, endpointStore, log, registry)
 	if err := errors.Join(errCluster, errSources, errLinks, errListener); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 	}
 	w.controllerConfig = control.Config{
 		Prober: w.prober, Zones: map[string]string{},
-		Board: board, Logger: log, Registerer: registry,
+		Board: endpointStore, Logger: log, Registerer: registry,
 	}
 	for _, src := range openedSources {
 		w.controllerConfig.Sources = append(w.controllerConfig.Sources, src.Source)
@@ -141,12 +141,12 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 }
 
 // newEndpointListener returns the listener of the endpoint API, or nil without LISTEN_ADDRESS.
-func newEndpointListener(cfg *Config, board *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
+func newEndpointListener(cfg *Config, endpointStore *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
 	return endpointserver.NewListener(endpointserver.ListenerConfig{
-		Store: board, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
+		Store: endpointStore, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
 		Logger: log, Registerer: registry,
 	})
 }

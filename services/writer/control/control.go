@@ -364,7 +364,7 @@ func (c *control) learn(err error) bool {
 	case err == nil:
 		c.failed = 0
 	case errors.As(err, &stale):
-		c.log.Info("slice changed, deciding again", "target", c.key.String(), "slice", stale.Slice, "error", stale.Err)
+		c.log.Info("slice changed, deciding again", "service", c.key.String(), "slice", stale.Slice, "error", stale.Err)
 	case errors.Is(err, applier.ErrNotLeading), errors.Is(err, context.Canceled):
 	case errors.As(err, &later) && later.Repair:
 		c.mend = later.At
@@ -374,7 +374,7 @@ func (c *control) learn(err error) bool {
 	default:
 		c.failed = min(c.failed+1, 4)
 		c.notTill = time.Now().Add(time.Second << (c.failed - 1)) // 1 s to 8 s
-		c.log.Warn("slice write failed, retrying", "target", c.key.String(), "error", err, "at", c.notTill)
+		c.log.Warn("slice write failed, retrying", "service", c.key.String(), "error", err, "at", c.notTill)
 	}
 	return err != nil
 }
