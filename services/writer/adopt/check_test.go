@@ -42,7 +42,7 @@ func withManager(by string) func(*discoveryv1.EndpointSlice, *corev1.Service) {
 func TestAcceptsSlices(t *testing.T) {
 	classed := Installation{Class: "default"}
 	named := Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "shop"}, ManagedBy: "endpoint-updater"}
-	unlabelled := func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil }
+	unlabeled := func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil }
 	for name, tc := range map[string]struct {
 		to    Installation
 		alter func(*discoveryv1.EndpointSlice, *corev1.Service)
@@ -52,9 +52,9 @@ func TestAcceptsSlices(t *testing.T) {
 		"made by hand, without the label":          {classed, func(*discoveryv1.EndpointSlice, *corev1.Service) {}, "slicefeed-default", nil},
 		"with an empty label":                      {classed, withManager(""), "slicefeed-default", nil},
 		"a running controller's":                   {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater". Stop`}},
-		"of the target given by name":              {named, unlabelled, "endpoint-updater", nil},
-		"of that target, under the installation's": {Installation{Class: "blue", Target: named.Target}, unlabelled, "slicefeed-blue", nil},
-		"of a labelled Service beside that target": {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
+		"of the target given by name":              {named, unlabeled, "endpoint-updater", nil},
+		"of that target, under the installation's": {Installation{Class: "blue", Target: named.Target}, unlabeled, "slicefeed-blue", nil},
+		"of a labeled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
 		"owned already":                            {classed, withManager("slicefeed-default"), "", nil},
 		"the named target's already":               {named, withManager("endpoint-updater"), "", nil},
 		"IPv6":                                     {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeIPv6 }, "slicefeed-default", nil},

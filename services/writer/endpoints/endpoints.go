@@ -154,14 +154,14 @@ type publishedState struct {
 
 // publishedState returns the published state; the backends of a managed target are left out.
 func (t *Target) publishedState() publishedState {
-	is := publishedState{state: t.State, reason: t.Reason, message: t.Message}
+	state := publishedState{state: t.State, reason: t.Reason, message: t.Message}
 	switch t.State {
 	case Paused:
-		is.reason = "Paused"
-		is.message = "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume."
+		state.reason = "Paused"
+		state.message = "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume."
 	case Managed:
-		is.ports = convertPorts(t.Ports)
-		return is
+		state.ports = convertPorts(t.Ports)
+		return state
 	}
 	owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	var listed []discoveryv1.EndpointPort
@@ -170,13 +170,13 @@ func (t *Target) publishedState() publishedState {
 			listed = append(listed, slice.Ports...)
 		}
 	}
-	is.ports = convertPorts(listed)
+	state.ports = convertPorts(listed)
 	for _, e := range planner.CurrentEndpoints(owned, t.Slices) {
 		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
-		is.backends = append(is.backends, Backend{e.Address, c, e.Source, e.Zone})
+		state.backends = append(state.backends, Backend{e.Address, c, e.Source, e.Zone})
 	}
-	return is
+	return state
 }
 
 // desiredBackends returns the backends of a managed target.

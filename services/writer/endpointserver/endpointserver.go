@@ -66,8 +66,8 @@ func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsReque
 	if err != nil {
 		return nil, err
 	}
-	summaries, is := s.cfg.Store.List(newFilter(req.GetServices()))
-	list := &writerv1.ListTargetsResponse{Status: encodeStatus(is)}
+	summaries, storeStatus := s.cfg.Store.List(newFilter(req.GetServices()))
+	list := &writerv1.ListTargetsResponse{Status: encodeStatus(storeStatus)}
 	now := time.Now()
 	for i := range summaries {
 		t := encodeSummary(&summaries[i], now)

@@ -90,17 +90,17 @@ func printBackends(out io.Writer, set []*writerv1.Entry) {
 
 // printStatus prints what guards hold, and the sources that are not connected or not synced, even if no
 // guard is active yet.
-func printStatus(out io.Writer, target *writerv1.ListedTarget, is *writerv1.WriterStatus) {
+func printStatus(out io.Writer, target *writerv1.ListedTarget, status *writerv1.WriterStatus) {
 	for _, g := range target.GetGuards() {
 		fmt.Fprintf(out, "\n%s\n", display.Wrap(describeGuard(g)+": "+g.GetMessage(), textWidth, 2))
 	}
-	if n := is.GetHeld(); n > 0 && len(target.GetGuards()) == 0 {
+	if n := status.GetHeld(); n > 0 && len(target.GetGuards()) == 0 {
 		fmt.Fprintf(out, "\nchanges held by guards: %d; only clients with role operator see the guards\n", n)
 	}
 	if in := target.GetNextDecisionIn(); in != nil {
 		fmt.Fprintf(out, "next decision in %s\n", formatAge(in))
 	}
-	for _, s := range is.GetSources() {
+	for _, s := range status.GetSources() {
 		if s.GetReason() != "" {
 			fmt.Fprintf(out, "\n%s\n", display.Wrap("source "+s.GetName()+": "+s.GetReason(), textWidth, 2))
 		}

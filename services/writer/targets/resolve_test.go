@@ -61,7 +61,7 @@ func TestNamedServiceIsTargetWithAnyLabel(t *testing.T) {
 		}
 	}
 	if resolution := resolve(cfg, namedService("cart", "svc-2")); resolution.Target.ManagedBy != "slicefeed-default" || resolution.Target.FirstName != "cart-slicefeed" {
-		t.Errorf("a labelled one has the managed-by of the class: %+v", resolution.Target)
+		t.Errorf("a labeled one has the managed-by of the class: %+v", resolution.Target)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestRejectsMissingNamedService(t *testing.T) {
 		t.Errorf("by name: %+v", resolution)
 	}
 	if resolution := resolve(newConfig(), nil, ownedSlice("shop-slicefeed", "svc-1")); resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil {
-		t.Errorf("a labelled one that is gone takes its slices with it: %+v", resolution)
+		t.Errorf("a labeled one that is gone takes its slices with it: %+v", resolution)
 	}
 }
 
@@ -296,14 +296,14 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 }
 
 func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
-	foreign, theirs, unlabelled := newSlice("by-hand", "hand"), ownedSlice("theirs", "svc-1"), ownedSlice("unlabelled", "svc-1")
+	foreign, theirs, unlabeled := newSlice("by-hand", "hand"), ownedSlice("theirs", "svc-1"), ownedSlice("unlabeled", "svc-1")
 	theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
-	delete(unlabelled.Labels, discoveryv1.LabelServiceName)
-	relabelled, recreated, ending, orphan := ownedSlice("cart-has-it", "svc-1"), ownedSlice("of-the-one-before", "svc-0"), ownedSlice("ending", "svc-1"), ownedSlice("orphan", "")
-	relabelled.Labels[discoveryv1.LabelServiceName] = "cart"
+	delete(unlabeled.Labels, discoveryv1.LabelServiceName)
+	relabeled, recreated, ending, orphan := ownedSlice("cart-has-it", "svc-1"), ownedSlice("of-the-one-before", "svc-0"), ownedSlice("ending", "svc-1"), ownedSlice("orphan", "")
+	relabeled.Labels[discoveryv1.LabelServiceName] = "cart"
 	ending.DeletionTimestamp = &metav1.Time{}
 	orphan.OwnerReferences = nil
-	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabelled, relabelled, recreated, ending, orphan, ownedSlice("shop-slicefeed", "svc-1")}
+	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabeled, relabeled, recreated, ending, orphan, ownedSlice("shop-slicefeed", "svc-1")}
 
 	now := time.Unix(1_000_000, 0)
 	seen := Memory{Labeled: true, UnlabeledSince: now.Add(-time.Minute)}
@@ -326,7 +326,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 			if !resolution.Relevant || resolution.OptedOut != tc.leaves {
 				t.Fatalf("%+v", resolution)
 			}
-			if diff := cmp.Diff([]string{"unlabelled", "orphan", "shop-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
+			if diff := cmp.Diff([]string{"unlabeled", "orphan", "shop-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
 				t.Error(diff)
 			}
 			if tc.leaves {
@@ -334,7 +334,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 					t.Errorf("%+v, remembered %+v", resolution.Rejection, after)
 				}
 			} else if resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
-				!strings.HasSuffix(resolution.Rejection.Message, "to delete them. Slices: orphan; shop-slicefeed; unlabelled.") {
+				!strings.HasSuffix(resolution.Rejection.Message, "to delete them. Slices: orphan; shop-slicefeed; unlabeled.") {
 				t.Errorf("%+v", resolution.Rejection)
 			}
 		})

@@ -248,7 +248,7 @@ func (t *Targets) trimService(obj any) (any, error) {
 	small := &corev1.Service{}
 	small.Namespace, small.Name, small.UID, small.ResourceVersion = svc.Namespace, svc.Name, svc.UID, svc.ResourceVersion
 	small.DeletionTimestamp = svc.DeletionTimestamp
-	if class, labelled := svc.Labels[LabelClass]; labelled {
+	if class, labeled := svc.Labels[LabelClass]; labeled {
 		small.Labels = map[string]string{LabelClass: class}
 	}
 	if text, given := svc.Annotations[annotationPrefix+pausedAnnotation]; given {

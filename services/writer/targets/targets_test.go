@@ -23,13 +23,13 @@ func isServed(v Resolution) bool { return v.Synced && v.Relevant && v.Rejection 
 
 func TestFollowsNamedTarget(t *testing.T) {
 	r := startTargets(t, configWithNamedTarget(), fake.NewClientset(newSlice("by-hand", "hand")))
-	unlabelled := newService()
-	unlabelled.Labels = nil
+	unlabeled := newService()
+	unlabeled.Labels = nil
 	resolution := r.waitFor(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
 	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
 		t.Errorf("rejected: %v", resolution.Rejection)
 	}
-	r.applyService(unlabelled)
+	r.applyService(unlabeled)
 	resolution = r.waitFor(shop, "the Service", isServed)
 	if resolution.Target.UID != "svc-1" || resolution.ServiceRef.UID != "svc-1" {
 		t.Errorf("UID is %s", resolution.Target.UID)
@@ -37,7 +37,7 @@ func TestFollowsNamedTarget(t *testing.T) {
 	if len(resolution.Slices) != 1 || resolution.Slices[0].Endpoints != nil {
 		t.Errorf("a foreign slice should come without endpoints: %+v", resolution.Slices)
 	}
-	selecting := unlabelled.DeepCopy()
+	selecting := unlabeled.DeepCopy()
 	selecting.Spec.Selector = map[string]string{"app": "shop"}
 	r.applyService(selecting)
 	r.waitFor(shop, "the selector", func(v Resolution) bool {
@@ -45,7 +45,7 @@ func TestFollowsNamedTarget(t *testing.T) {
 	})
 	r.deleteService(shop)
 	r.waitFor(shop, "the Service's end", func(v Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" })
-	again := unlabelled.DeepCopy()
+	again := unlabeled.DeepCopy()
 	again.UID = "svc-2"
 	r.applyService(again)
 	r.waitFor(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
