@@ -67,7 +67,7 @@ func Start() *Bench {
 				return
 			case <-b.Changed():
 				b.mu.Lock()
-				for _, target := range b.Take() {
+				for _, target := range b.TakeChanged() {
 					for _, kick := range b.kicks[target] {
 						select {
 						case kick <- struct{}{}:

@@ -83,8 +83,8 @@ func (p *probes) Set(target string, requests []prober.Request) {
 // Status is the present word on a key.
 func (p *probes) Status(k prober.Key) prober.Status { return p.schedule.Status(k) }
 
-// Take returns nothing: the writer is poked.
-func (p *probes) Take() []string { return nil }
+// TakeChanged returns nothing: the writer is poked.
+func (p *probes) TakeChanged() []string { return nil }
 
 // Changed delivers nothing, for the same reason.
 func (p *probes) Changed() <-chan struct{} { return nil }

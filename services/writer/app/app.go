@@ -224,7 +224,7 @@ func (c *Config) targetsConfig(namespace string, configured []sources.Source) (t
 	if err != nil {
 		return targets.Config{}, err
 	}
-	all := targets.Config{
+	config := targets.Config{
 		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
 		Defaults: targets.Settings{
 			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
@@ -232,14 +232,14 @@ func (c *Config) targetsConfig(namespace string, configured []sources.Source) (t
 		},
 	}
 	if c.Service != "" {
-		all.NamedTarget = targets.NamedTarget{
+		config.NamedTarget = targets.NamedTarget{
 			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedByLabel(), FirstName: c.firstSliceName(), Port: c.Port,
 		}
 	}
 	for _, s := range configured {
-		all.Sources = append(all.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})
+		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})
 	}
-	return all, nil
+	return config, nil
 }
 
 // Run runs all stages until ctx is done.

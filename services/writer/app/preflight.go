@@ -30,11 +30,11 @@ const (
 
 // runPreflight checks everything that serve depends on.
 func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
-	f, err := newPreflightChecker(inv.Config, version)
+	pc, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	return preflight.Run(ctx, inv.Out, f.checks())
+	return preflight.Run(ctx, inv.Out, pc.checks())
 }
 
 // preflightChecker is a configuration and the connections to check it with.
@@ -61,27 +61,27 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 	if err != nil {
 		return nil, fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
-	f, err := newOfflineChecker(cfg, namespace, configured)
+	pc, err := newOfflineChecker(cfg, namespace, configured)
 	if err != nil {
 		return nil, err
 	}
-	f.client = client
-	f.cluster = preflight.Cluster{
+	pc.client = client
+	pc.cluster = preflight.Cluster{
 		Client: client.Discovery().RESTClient(), Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(),
 		Host: config.Host, Clock: clock, Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
 	}
-	return f, nil
+	return pc, nil
 }
 
 // newOfflineChecker returns a preflightChecker that has no cluster yet.
 func newOfflineChecker(cfg *Config, namespace string, configured []sources.Source) (*preflightChecker, error) {
-	f := &preflightChecker{cfg: cfg, namespace: namespace}
+	pc := &preflightChecker{cfg: cfg, namespace: namespace}
 	for _, s := range configured {
-		f.sources = append(f.sources, &sourceCheck{Source: s, checker: f})
+		pc.sources = append(pc.sources, &sourceCheck{Source: s, checker: pc})
 	}
 	var err error
-	f.targets, err = cfg.targetsConfig(namespace, configured)
-	return f, err
+	pc.targets, err = cfg.targetsConfig(namespace, configured)
+	return pc, err
 }
 
 // checks returns the checks that the configuration requires, in the order in which one would fix

@@ -27,8 +27,8 @@ func (pc *preflightChecker) scopes() []sliceScope {
 	if named := pc.targets.NamedTarget; named.Service != "" {
 		all = append(all, sliceScope{named.Namespace, cmp.Or(named.ManagedBy, pc.managedByLabel())})
 	}
-	for _, view := range pc.resolutions {
-		all = append(all, sliceScope{view.Target.Namespace, view.Target.ManagedBy})
+	for _, resolution := range pc.resolutions {
+		all = append(all, sliceScope{resolution.Target.Namespace, resolution.Target.ManagedBy})
 	}
 	return sortScopes(all)
 }
@@ -37,12 +37,12 @@ func (pc *preflightChecker) scopes() []sliceScope {
 // the other watched namespaces, since the writer may write there.
 func (pc *preflightChecker) policyScopes() []sliceScope {
 	all := pc.scopes()
-	elsewhere := pc.watchedNamespaces()
-	if elsewhere[0] == allNamespaces {
-		elsewhere = []string{pc.namespace}
+	watched := pc.watchedNamespaces()
+	if watched[0] == allNamespaces {
+		watched = []string{pc.namespace}
 	}
-	for _, namespace := range elsewhere {
-		if !slices.ContainsFunc(all, func(p sliceScope) bool { return p.namespace == namespace }) {
+	for _, namespace := range watched {
+		if !slices.ContainsFunc(all, func(scope sliceScope) bool { return scope.namespace == namespace }) {
 			all = append(all, sliceScope{namespace, pc.managedByLabel()})
 		}
 	}
@@ -70,27 +70,27 @@ func (pc *preflightChecker) checkPolicy(ctx context.Context) (string, error) {
 		return "", preflight.Warning("no address is outside %s, so no policy can restrict this credential; name the secured cluster's own network", allowlists)
 	}
 	var unguarded []string
-	for _, p := range pc.policyScopes() {
-		deniedBy, err := pc.dryRunCreate(ctx, pc.newSampleSlice(p, []netip.Addr{outside}, nil))
+	for _, scope := range pc.policyScopes() {
+		deniedBy, err := pc.dryRunCreate(ctx, pc.newSampleSlice(scope, []netip.Addr{outside}, nil))
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("dry run of a slice with %s in %s failed, but no policy denied it: %w", outside, p.namespace, err)
+			return "", fmt.Errorf("dry run of a slice with %s in %s failed, but no policy denied it: %w", outside, scope.namespace, err)
 		case deniedBy == "":
-			unguarded = append(unguarded, p.namespace)
+			unguarded = append(unguarded, scope.namespace)
 		}
 	}
 	if len(unguarded) > 0 {
 		return "", preflight.Warning("a slice with %s, outside %s, was accepted; a stolen credential could redirect the Services of %s anywhere; "+
 			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/policy.md)", outside, allowlists, abbreviate(slices.Compact(unguarded)), policyFile)
 	}
-	for _, p := range pc.scopes() {
-		for _, slice := range pc.sampleSlices(p) {
+	for _, scope := range pc.scopes() {
+		for _, slice := range pc.sampleSlices(scope) {
 			deniedBy, err := pc.dryRunCreate(ctx, slice)
 			if err != nil {
-				return "", fmt.Errorf("dry run of a slice as the writer writes it in %s: %w", p.namespace, err)
+				return "", fmt.Errorf("dry run of a slice as the writer writes it in %s: %w", scope.namespace, err)
 			}
 			if deniedBy != "" {
-				return "", fmt.Errorf("a slice as the writer must write it in %s is denied too: %s; make the lists of %s agree with the writer's settings", p.namespace, deniedBy, policyFile)
+				return "", fmt.Errorf("a slice as the writer must write it in %s is denied too: %s; make the lists of %s agree with the writer's settings", scope.namespace, deniedBy, policyFile)
 			}
 		}
 	}
@@ -117,14 +117,14 @@ const maxSampleSize = 100
 
 // sampleSlices returns slices with an address of each CIDR and both ends of each port range that
 // the settings allow in a scope.
-func (pc *preflightChecker) sampleSlices(p sliceScope) []*discoveryv1.EndpointSlice {
+func (pc *preflightChecker) sampleSlices(scope sliceScope) []*discoveryv1.EndpointSlice {
 	var addresses []netip.Addr
 	var ports []uint16
-	if named := pc.targets.NamedTarget; named.Port != 0 && named.Namespace == p.namespace {
+	if named := pc.targets.NamedTarget; named.Port != 0 && named.Namespace == scope.namespace {
 		ports = append(ports, named.Port)
 	}
 	for _, sc := range pc.sources {
-		if !sc.AllowsNamespace(p.namespace) {
+		if !sc.AllowsNamespace(scope.namespace) {
 			continue
 		}
 		for _, c := range sc.CIDRs {
@@ -142,7 +142,7 @@ func (pc *preflightChecker) sampleSlices(p sliceScope) []*discoveryv1.EndpointSl
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		ofFamily := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return planner.FamilyOf(a) != family })
 		for chunk := range slices.Chunk(ofFamily, maxSampleSize) {
-			all = append(all, pc.newSampleSlice(p, chunk, ports))
+			all = append(all, pc.newSampleSlice(scope, chunk, ports))
 		}
 	}
 	return all
@@ -150,10 +150,10 @@ func (pc *preflightChecker) sampleSlices(p sliceScope) []*discoveryv1.EndpointSl
 
 // newSampleSlice returns an owned slice with these addresses, and with as many of the ports as a
 // slice can have.
-func (pc *preflightChecker) newSampleSlice(p sliceScope, addresses []netip.Addr, ports []uint16) *discoveryv1.EndpointSlice {
+func (pc *preflightChecker) newSampleSlice(scope sliceScope, addresses []netip.Addr, ports []uint16) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
-			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: p.managedBy, planner.LabelWriter: pc.namespace,
+		ObjectMeta: metav1.ObjectMeta{Namespace: scope.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
+			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: scope.managedBy, planner.LabelWriter: pc.namespace,
 		}},
 		AddressType: planner.FamilyOf(addresses[0]),
 	}

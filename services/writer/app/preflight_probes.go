@@ -70,9 +70,9 @@ func (sc *sourceCheck) probeCheck() preflight.Check {
 func (sc *sourceCheck) portChecks() []*portCheck {
 	byPort := map[uint16]*portCheck{}
 	seen := map[netip.AddrPort]bool{}
-	for _, view := range sc.checker.resolutions {
-		t := view.Target
-		if view.Rejection != nil || view.OptedOut || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, sc.Name) {
+	for _, resolution := range sc.checker.resolutions {
+		t := resolution.Target
+		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, sc.Name) {
 			continue
 		}
 		p := byPort[t.ProbePort]

@@ -46,9 +46,9 @@ func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error)
 		if err != nil {
 			return nil, fmt.Errorf("list EndpointSlices: %w", err)
 		}
-		for _, found := range pc.targetInputs(namespace, services.Items, existing.Items) {
-			if view, _ := targets.Resolve(pc.targets, found); view.Relevant {
-				pc.resolutions = append(pc.resolutions, view)
+		for _, input := range pc.targetInputs(namespace, services.Items, existing.Items) {
+			if resolution, _ := targets.Resolve(pc.targets, input); resolution.Relevant {
+				pc.resolutions = append(pc.resolutions, resolution)
 			}
 		}
 	}
@@ -60,8 +60,8 @@ func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error)
 		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)
 	}
 	all := make([]finding, len(pc.resolutions))
-	for i, view := range pc.resolutions {
-		all[i] = evaluateService(view)
+	for i, resolution := range pc.resolutions {
+		all[i] = evaluateService(resolution)
 	}
 	if len(all) == 1 { // the name of the line does not have the Service
 		all[0] = all[0].withName()
@@ -105,26 +105,26 @@ func (pc *preflightChecker) targetInputs(namespace string, services []corev1.Ser
 }
 
 // evaluateService reports whether a Service can be managed, and warnings about it.
-func evaluateService(view targets.Resolution) finding {
-	t := view.Target
+func evaluateService(resolution targets.Resolution) finding {
+	t := resolution.Target
 	found := finding{name: t.String()}
 	owned := 0
-	for _, slice := range view.Slices {
+	for _, slice := range resolution.Slices {
 		if t.Desired().Owns(slice) {
 			owned++
 		}
 	}
 	switch {
-	case view.OptedOut:
+	case resolution.OptedOut:
 		found.warning = fmt.Sprintf("opted out; its slices will be deleted: %d", owned)
-	case view.PendingOptOut != nil:
-		found.warning = view.PendingOptOut.Message
-	case view.Rejection != nil:
-		found.failure = view.Rejection.Message
-	case view.Paused:
+	case resolution.PendingOptOut != nil:
+		found.warning = resolution.PendingOptOut.Message
+	case resolution.Rejection != nil:
+		found.failure = resolution.Rejection.Message
+	case resolution.Paused:
 		found.warning = "paused by annotation slicefeed.dev/paused; nothing is written; remove the annotation to resume"
-	case view.AnnotationError != nil:
-		found.warning = view.AnnotationError.Message
+	case resolution.AnnotationError != nil:
+		found.warning = resolution.AnnotationError.Message
 	case len(t.ForeignSlices)+len(t.OtherClassSlices) > 0:
 		found.warning = fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended", abbreviate(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
 	}

@@ -60,7 +60,7 @@ func (c *Controls) Run(ctx context.Context) error {
 		case <-c.targets.Changed():
 			c.attendAll(ctx, &group)
 		case <-c.prober.Changed():
-			for _, name := range c.prober.Take() {
+			for _, name := range c.prober.TakeChanged() {
 				if one := c.running[name]; one != nil {
 					one.poke()
 				}

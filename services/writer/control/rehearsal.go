@@ -109,7 +109,7 @@ func (r *rehearsal) decide(ctx context.Context) error {
 		case <-r.targets.Changed():
 		case <-changed:
 		case <-r.prober.Changed():
-			r.prober.Take()
+			r.prober.TakeChanged()
 		case <-late.C:
 			if known {
 				return nil

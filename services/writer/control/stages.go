@@ -62,7 +62,7 @@ type services interface {
 type probes interface {
 	Set(target string, requests []prober.Request) // replaces what is probed for a target
 	Status(key prober.Key) prober.Status
-	Take() []string           // targets with a word that changed since it was called last
+	TakeChanged() []string    // targets with a word that changed since it was called last
 	Changed() <-chan struct{} // Take may have some; one reader
 }
 

@@ -57,44 +57,44 @@ func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 	if len(d.Families) == 0 {
 		return Plan{}
 	}
-	w := d.buildDesiredSet()
-	planned := d.keepAssigned(w, existing)
-	d.mergeSlices(w, planned)
-	planned = d.placeMissing(w, planned, d.newNameAllocator(existing))
-	return d.assemblePlan(w, planned)
+	set := d.buildDesiredSet()
+	planned := d.planExisting(set, existing)
+	d.mergeSlices(set, planned)
+	planned = d.placeEndpoints(set, planned, d.newNameAllocator(existing))
+	return d.assemblePlan(set, planned)
 }
 
 func (d Desired) buildDesiredSet() *desiredSet {
-	w := &desiredSet{
+	set := &desiredSet{
 		endpoints: make([]Endpoint, 0, len(d.Endpoints)),
 		groupOf:   make([]*sliceGroup, 0, len(d.Endpoints)),
 	}
 	if !sortedByAddress(d.Endpoints) {
-		w.indexByAddress = make(map[netip.Addr]int, len(d.Endpoints))
+		set.indexByAddress = make(map[netip.Addr]int, len(d.Endpoints))
 	}
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
 		address := e.Address.Unmap()
-		g := w.groupFor(FamilyOf(address), cmp.Or(e.Source, DefaultSource))
+		g := set.groupFor(FamilyOf(address), cmp.Or(e.Source, DefaultSource))
 		if !address.IsValid() || address.Zone() != "" || !slices.Contains(d.Families, g.family) {
 			continue
 		}
-		if w.indexByAddress == nil && len(w.endpoints) > 0 && w.endpoints[len(w.endpoints)-1].Address == address {
+		if set.indexByAddress == nil && len(set.endpoints) > 0 && set.endpoints[len(set.endpoints)-1].Address == address {
 			continue
 		}
-		if w.indexByAddress != nil {
-			if _, twice := w.indexByAddress[address]; twice {
+		if set.indexByAddress != nil {
+			if _, twice := set.indexByAddress[address]; twice {
 				continue
 			}
-			w.indexByAddress[address] = len(w.endpoints)
+			set.indexByAddress[address] = len(set.endpoints)
 		}
-		w.endpoints = append(w.endpoints, *e)
-		w.endpoints[len(w.endpoints)-1].Address = address
-		w.groupOf = append(w.groupOf, g)
+		set.endpoints = append(set.endpoints, *e)
+		set.endpoints[len(set.endpoints)-1].Address = address
+		set.groupOf = append(set.groupOf, g)
 	}
-	w.placed = make([]bool, len(w.endpoints))
-	w.moved = make([]bool, len(w.endpoints))
-	return w
+	set.placed = make([]bool, len(set.endpoints))
+	set.moved = make([]bool, len(set.endpoints))
+	return set
 }
 
 // sortedByAddress reports whether the endpoints are sorted by address, as those of a decision are.
@@ -107,23 +107,23 @@ func sortedByAddress(all []Endpoint) bool {
 	return true
 }
 
-func (w *desiredSet) groupFor(family discoveryv1.AddressType, source string) *sliceGroup {
-	for _, g := range w.groups {
+func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string) *sliceGroup {
+	for _, g := range set.groups {
 		if g.family == family && g.source == source {
 			return g
 		}
 	}
 	g := &sliceGroup{family, source}
-	w.groups = append(w.groups, g)
+	set.groups = append(set.groups, g)
 	return g
 }
 
-// keepAssigned returns the owned slices, each with the endpoints that it keeps.
-func (d Desired) keepAssigned(w *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
+// planExisting returns the owned slices, each with the endpoints that it keeps.
+func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
 	var planned []*plannedSlice
 	for _, slice := range d.ownedSlices(existing) {
-		s := &plannedSlice{base: slice, group: w.groupFor(slice.AddressType, sourceOf(slice))}
-		s.keepEndpoints(w, d.maxPerSlice())
+		s := &plannedSlice{base: slice, group: set.groupFor(slice.AddressType, sourceOf(slice))}
+		s.keepEndpoints(set, d.maxPerSlice())
 		planned = append(planned, s)
 	}
 	// If all endpoints of a slice now belong to another source, the slice keeps them and changes its
@@ -133,35 +133,35 @@ func (d Desired) keepAssigned(w *desiredSet, existing []*discoveryv1.EndpointSli
 			continue
 		}
 		for i := range s.base.Endpoints {
-			if index, ok := w.findEndpoint(&s.base.Endpoints[i]); ok && !w.placed[index] && w.groupOf[index].family == s.group.family {
-				s.group = w.groupOf[index]
-				s.keepEndpoints(w, d.maxPerSlice())
+			if index, ok := set.findEndpoint(&s.base.Endpoints[i]); ok && !set.placed[index] && set.groupOf[index].family == s.group.family {
+				s.group = set.groupOf[index]
+				s.keepEndpoints(set, d.maxPerSlice())
 				break
 			}
 		}
 	}
 	for _, s := range planned {
-		s.findChanges(d, w)
+		s.findChanges(d, set)
 	}
 	return planned
 }
 
-func (s *plannedSlice) keepEndpoints(w *desiredSet, limit int) {
+func (s *plannedSlice) keepEndpoints(set *desiredSet, limit int) {
 	s.kept = make([]keptEndpoint, 0, min(len(s.base.Endpoints), limit))
 	for i := range s.base.Endpoints {
-		index, ok := w.findEndpoint(&s.base.Endpoints[i])
-		if ok && !w.placed[index] && w.groupOf[index] == s.group && len(s.kept) < limit {
-			w.placed[index] = true
+		index, ok := set.findEndpoint(&s.base.Endpoints[i])
+		if ok && !set.placed[index] && set.groupOf[index] == s.group && len(s.kept) < limit {
+			set.placed[index] = true
 			s.kept = append(s.kept, keptEndpoint{i, index})
 		}
 	}
 }
 
 // findChanges determines whether the slice must be written, and whether it releases endpoints.
-func (s *plannedSlice) findChanges(d Desired, w *desiredSet) {
+func (s *plannedSlice) findChanges(d Desired, set *desiredSet) {
 	s.changed = len(s.kept) != len(s.base.Endpoints) || !portsEqual(s.base.Ports, d.Ports) || !d.metadataEqual(s)
 	for _, k := range s.kept {
-		current, desired := &s.base.Endpoints[k.baseIndex], &w.endpoints[k.desiredIndex]
+		current, desired := &s.base.Endpoints[k.baseIndex], &set.endpoints[k.desiredIndex]
 		if !endpointEqual(current, desired) {
 			s.changed = true
 			s.gainsEndpoints = s.gainsEndpoints || desired.Ready && !*valueOrTrue(current.Conditions.Ready)
@@ -171,8 +171,8 @@ func (s *plannedSlice) findChanges(d Desired, w *desiredSet) {
 		return
 	}
 	for i := range s.base.Endpoints {
-		if index, ok := w.findEndpoint(&s.base.Endpoints[i]); ok && !w.placed[index] {
-			w.moved[index] = true
+		if index, ok := set.findEndpoint(&s.base.Endpoints[i]); ok && !set.placed[index] {
+			set.moved[index] = true
 			s.releasesEndpoints = true
 		}
 	}
@@ -181,79 +181,79 @@ func (s *plannedSlice) findChanges(d Desired, w *desiredSet) {
 // mergeSlices empties slices whose endpoints change anyway, smallest first, while the other changing
 // ones have room for all endpoints. A delete costs as much as an update, and with fewer slices a later
 // change writes fewer.
-func (d Desired) mergeSlices(w *desiredSet, planned []*plannedSlice) {
-	for _, g := range w.groups {
+func (d Desired) mergeSlices(set *desiredSet, planned []*plannedSlice) {
+	for _, g := range set.groups {
 		need, releasing := 0, false
-		for index := range w.endpoints {
-			if w.groupOf[index] == g && !w.placed[index] {
+		for index := range set.endpoints {
+			if set.groupOf[index] == g && !set.placed[index] {
 				need++
 			}
 		}
-		var open []*plannedSlice
+		var changing []*plannedSlice
 		for _, s := range planned {
 			// A slice for another Service keeps its endpoints: until it is repaired, consumers may
 			// find them only in other slices.
-			if s.group == g && !s.endpointsUnchanged(w) && !d.isForOtherService(s.base) {
-				open, need, releasing = append(open, s), need+s.endpointCount(), releasing || s.releasesEndpoints
+			if s.group == g && !s.endpointsUnchanged(set) && !d.isForOtherService(s.base) {
+				changing, need, releasing = append(changing, s), need+s.endpointCount(), releasing || s.releasesEndpoints
 			}
 		}
 		if releasing { // endpoints that already move need the room first
 			continue
 		}
-		sortFullestFirst(open)
-		for i := len(open) - 1; i > 0 && need <= i*d.maxPerSlice(); i-- {
-			open[i].releaseAll(w)
+		sortFullestFirst(changing)
+		for i := len(changing) - 1; i > 0 && need <= i*d.maxPerSlice(); i-- {
+			changing[i].releaseAll(set)
 		}
 	}
 }
 
 // releaseAll releases all endpoints that the slice keeps.
-func (s *plannedSlice) releaseAll(w *desiredSet) {
+func (s *plannedSlice) releaseAll(set *desiredSet) {
 	for _, k := range s.kept {
-		w.placed[k.desiredIndex], w.moved[k.desiredIndex], s.releasesEndpoints = false, true, true
+		set.placed[k.desiredIndex], set.moved[k.desiredIndex], s.releasesEndpoints = false, true, true
 	}
 	s.kept = nil
 }
 
-// placeMissing assigns every endpoint without a slice to one.
-func (d Desired) placeMissing(w *desiredSet, planned []*plannedSlice, names *nameAllocator) []*plannedSlice {
+// placeEndpoints assigns every endpoint without a slice to one.
+func (d Desired) placeEndpoints(set *desiredSet, planned []*plannedSlice, names *nameAllocator) []*plannedSlice {
 	limit := d.maxPerSlice()
-	for _, g := range d.groupsToPlace(w) {
-		var moved, fresh []int
-		for index := range w.endpoints {
+	for _, g := range d.groupsToPlace(set) {
+		var moved, unlisted []int
+		for index := range set.endpoints {
 			switch {
-			case w.placed[index] || w.groupOf[index] != g:
-			case w.moved[index]:
+			case set.placed[index] || set.groupOf[index] != g:
+			case set.moved[index]:
 				moved = append(moved, index)
 			default:
-				fresh = append(fresh, index)
+				unlisted = append(unlisted, index)
 			}
 		}
-		byAddress := func(a, b int) int { return w.endpoints[a].Address.Compare(w.endpoints[b].Address) }
+		byAddress := func(a, b int) int { return set.endpoints[a].Address.Compare(set.endpoints[b].Address) }
 		slices.SortFunc(moved, byAddress)
-		slices.SortFunc(fresh, byAddress)
+		slices.SortFunc(unlisted, byAddress)
 
-		var mine []*plannedSlice
+		var ofGroup []*plannedSlice
 		for _, s := range planned {
 			if s.group == g {
-				mine = append(mine, s)
+				ofGroup = append(ofGroup, s)
 			}
 		}
 		// Fullest first, so that emptied slices stay empty and are deleted.
-		open := slices.DeleteFunc(slices.Clone(mine), func(s *plannedSlice) bool { return !s.changed })
-		sortFullestFirst(open)
-		for _, s := range open {
+		changing := slices.DeleteFunc(slices.Clone(ofGroup), func(s *plannedSlice) bool { return !s.changed })
+		sortFullestFirst(changing)
+		for _, s := range changing {
 			if !s.releasesEndpoints {
 				moved = s.addEndpoints(moved, limit)
 			}
 		}
-		for _, s := range open {
-			fresh = s.addEndpoints(fresh, limit)
+		for _, s := range changing {
+			unlisted = s.addEndpoints(unlisted, limit)
 		}
-		for rest := slices.Concat(moved, fresh); len(rest) > 0; {
-			s := findBestFit(mine, len(rest), limit)
+		for rest := slices.Concat(moved, unlisted); len(rest) > 0; {
+			s := findBestFit(ofGroup, len(rest), limit)
 			if s == nil {
-				s = findSpare(planned, g)
+				s = takeSpareSlice(planned, g)
 			}
 			if s == nil {
 				s = &plannedSlice{group: g, create: true, base: d.newSlice(names.nextName(d, g), g.family)}
@@ -271,10 +271,10 @@ func sortFullestFirst(planned []*plannedSlice) {
 
 // groupsToPlace returns the groups that have endpoints without a slice: by family in the Service's
 // order, then the default source, then other sources by name.
-func (d Desired) groupsToPlace(w *desiredSet) []*sliceGroup {
+func (d Desired) groupsToPlace(set *desiredSet) []*sliceGroup {
 	var groups []*sliceGroup
-	for index, g := range w.groupOf {
-		if !w.placed[index] && !slices.Contains(groups, g) {
+	for index, g := range set.groupOf {
+		if !set.placed[index] && !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
@@ -308,8 +308,8 @@ func findBestFit(planned []*plannedSlice, n, limit int) *plannedSlice {
 	return best
 }
 
-// findSpare takes over a slice of the same family that would otherwise be empty and deleted, or returns nil.
-func findSpare(planned []*plannedSlice, g *sliceGroup) *plannedSlice {
+// takeSpareSlice takes over a slice of the same family that would otherwise be empty and deleted, or returns nil.
+func takeSpareSlice(planned []*plannedSlice, g *sliceGroup) *plannedSlice {
 	for _, s := range planned {
 		if s.group.family == g.family && s.endpointCount() == 0 && !s.releasesEndpoints {
 			s.group = g
@@ -321,13 +321,13 @@ func findSpare(planned []*plannedSlice, g *sliceGroup) *plannedSlice {
 
 // assemblePlan converts planned slices to writes. Consumers are known to miss deletions, so the last
 // slice of a family is emptied and kept; only surplus slices are deleted.
-func (d Desired) assemblePlan(w *desiredSet, planned []*plannedSlice) Plan {
+func (d Desired) assemblePlan(set *desiredSet, planned []*plannedSlice) Plan {
 	var plan Plan
 	var updates []*plannedSlice
 	for _, s := range planned {
 		switch {
 		case s.create:
-			plan.Create = append(plan.Create, d.renderSlice(s, w))
+			plan.Create = append(plan.Create, d.renderSlice(s, set))
 		case s.endpointCount() == 0 && d.isSurplus(s, planned):
 			plan.Delete = append(plan.Delete, s.base)
 		case s.changed:
@@ -343,7 +343,7 @@ func (d Desired) assemblePlan(w *desiredSet, planned []*plannedSlice) Plan {
 			cmp.Compare(boolToInt(!a.gainsEndpoints), boolToInt(!b.gainsEndpoints)))
 	})
 	for _, s := range updates {
-		plan.Update = append(plan.Update, d.renderSlice(s, w))
+		plan.Update = append(plan.Update, d.renderSlice(s, set))
 	}
 	return plan
 }
@@ -365,30 +365,30 @@ func (d Desired) isSurplus(s *plannedSlice, planned []*plannedSlice) bool {
 	return false
 }
 
-func (w *desiredSet) findEndpoint(e *discoveryv1.Endpoint) (int, bool) {
+func (set *desiredSet) findEndpoint(e *discoveryv1.Endpoint) (int, bool) {
 	addr, ok := firstAddress(e)
 	if !ok {
 		return 0, false
 	}
-	return w.findAddress(addr)
+	return set.findAddress(addr)
 }
 
 // findAddress returns the index of an address. Slices usually list addresses in order, so it tries the
 // next one before it searches.
-func (w *desiredSet) findAddress(address netip.Addr) (int, bool) {
-	if w.indexByAddress != nil {
-		index, ok := w.indexByAddress[address]
+func (set *desiredSet) findAddress(address netip.Addr) (int, bool) {
+	if set.indexByAddress != nil {
+		index, ok := set.indexByAddress[address]
 		return index, ok
 	}
-	if w.nextIndex >= len(w.endpoints) || w.endpoints[w.nextIndex].Address != address {
-		index, ok := slices.BinarySearchFunc(w.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+	if set.nextIndex >= len(set.endpoints) || set.endpoints[set.nextIndex].Address != address {
+		index, ok := slices.BinarySearchFunc(set.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
 		if !ok {
 			return 0, false
 		}
-		w.nextIndex = index
+		set.nextIndex = index
 	}
-	w.nextIndex++
-	return w.nextIndex - 1, true
+	set.nextIndex++
+	return set.nextIndex - 1, true
 }
 
 func boolToInt(b bool) int {

@@ -193,7 +193,7 @@ func TestOneEndpointChangeIsAtMostOneWrite(t *testing.T) {
 	})
 }
 
-func TestKeepsEndpointsOfUnseenSlices(t *testing.T) {
+func TestEndpointsStayVisibleWhileLabelIsRepaired(t *testing.T) {
 	d := testTarget(2)
 	d.MaxPerSlice = 3
 	c := appliedCluster(t, d)

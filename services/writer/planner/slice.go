@@ -21,7 +21,7 @@ func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discover
 
 // renderSlice returns the object to write. If only metadata differs, endpoints and ports stay exactly as
 // they are; otherwise every endpoint is written with all fields.
-func (d Desired) renderSlice(s *plannedSlice, w *desiredSet) *discoveryv1.EndpointSlice {
+func (d Desired) renderSlice(s *plannedSlice, set *desiredSet) *discoveryv1.EndpointSlice {
 	out := &discoveryv1.EndpointSlice{
 		TypeMeta:    s.base.TypeMeta,
 		ObjectMeta:  *s.base.ObjectMeta.DeepCopy(),
@@ -40,7 +40,7 @@ func (d Desired) renderSlice(s *plannedSlice, w *desiredSet) *discoveryv1.Endpoi
 	} else {
 		out.Ports = copyPorts(d.Ports)
 	}
-	if s.endpointsUnchanged(w) {
+	if s.endpointsUnchanged(set) {
 		out.Endpoints = make([]discoveryv1.Endpoint, len(s.base.Endpoints))
 		for i := range s.base.Endpoints {
 			s.base.Endpoints[i].DeepCopyInto(&out.Endpoints[i])
@@ -49,20 +49,20 @@ func (d Desired) renderSlice(s *plannedSlice, w *desiredSet) *discoveryv1.Endpoi
 	}
 	out.Endpoints = make([]discoveryv1.Endpoint, 0, s.endpointCount())
 	for _, k := range s.kept {
-		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[k.desiredIndex]))
+		out.Endpoints = append(out.Endpoints, toAPI(&set.endpoints[k.desiredIndex]))
 	}
 	for _, index := range s.added {
-		out.Endpoints = append(out.Endpoints, toAPI(&w.endpoints[index]))
+		out.Endpoints = append(out.Endpoints, toAPI(&set.endpoints[index]))
 	}
 	return out
 }
 
-func (s *plannedSlice) endpointsUnchanged(w *desiredSet) bool {
+func (s *plannedSlice) endpointsUnchanged(set *desiredSet) bool {
 	if len(s.added) > 0 || len(s.kept) != len(s.base.Endpoints) {
 		return false
 	}
 	for _, k := range s.kept {
-		if !endpointEqual(&s.base.Endpoints[k.baseIndex], &w.endpoints[k.desiredIndex]) {
+		if !endpointEqual(&s.base.Endpoints[k.baseIndex], &set.endpoints[k.desiredIndex]) {
 			return false
 		}
 	}

@@ -66,12 +66,12 @@ func (c *probeClient) attempt(ctx context.Context, key Key) error {
 
 // probeConn probes over a connection, which the caller closes.
 func (c *probeClient) probeConn(ctx context.Context, conn net.Conn, key Key) error {
-	w := &limitedConn{conn, maxReadBytes}
+	limited := &limitedConn{conn, maxReadBytes}
 	switch key.Spec.Mode {
 	case HTTP:
-		return c.getHTTP(ctx, w, key)
+		return c.getHTTP(ctx, limited, key)
 	case HTTPS:
-		secured, err := handshakeTLS(w, key.Spec, "http/1.1")
+		secured, err := handshakeTLS(limited, key.Spec, "http/1.1")
 		if err != nil {
 			return err
 		}
@@ -79,9 +79,9 @@ func (c *probeClient) probeConn(ctx context.Context, conn net.Conn, key Key) err
 	case GRPC:
 		closeConn := func() { conn.Close() } //nolint:errcheck // as in attempt
 		if !key.Spec.TLS {
-			return checkGRPC(ctx, w, closeConn, key)
+			return checkGRPC(ctx, limited, closeConn, key)
 		}
-		secured, err := handshakeTLS(w, key.Spec, "h2")
+		secured, err := handshakeTLS(limited, key.Spec, "h2")
 		if err != nil {
 			return err
 		}
@@ -115,12 +115,12 @@ type limitedConn struct {
 	remaining int
 }
 
-func (w *limitedConn) Read(p []byte) (int, error) {
-	if w.remaining == 0 {
+func (c *limitedConn) Read(p []byte) (int, error) {
+	if c.remaining == 0 {
 		return 0, backendFailure("response too large")
 	}
-	n, err := w.Conn.Read(p[:min(len(p), w.remaining)])
-	w.remaining -= n
+	n, err := c.Conn.Read(p[:min(len(p), c.remaining)])
+	c.remaining -= n
 	return n, err
 }
 
@@ -144,9 +144,9 @@ func handshakeTLS(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) 
 	var record tls.RecordHeaderError
 	var remote *net.OpError
 	var errno syscall.Errno
-	var ownFailure backendFailure
+	var failure backendFailure
 	switch {
-	case errors.As(err, &errno), errors.As(err, &ownFailure), errors.Is(err, io.EOF):
+	case errors.As(err, &errno), errors.As(err, &failure), errors.Is(err, io.EOF):
 		return nil, err
 	case errors.As(err, &record):
 		return nil, backendFailure("not a TLS server")
@@ -165,7 +165,7 @@ func handshakeTLS(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) 
 // classifyError tells failures of the backend from failures of the writer. The detail is the same in
 // every probe; the text of the error is not, because it has the local port.
 func classifyError(err error, spec Spec) (Result, string) {
-	var ownFailure backendFailure
+	var failure backendFailure
 	var timeout net.Error
 	var errno syscall.Errno
 	switch {
@@ -175,8 +175,8 @@ func classifyError(err error, spec Spec) (Result, string) {
 		return Inconclusive, ""
 	case errors.Is(err, errInvalidSpec):
 		return Inconclusive, errInvalidSpec.Error()
-	case errors.As(err, &ownFailure):
-		return Fail, string(ownFailure)
+	case errors.As(err, &failure):
+		return Fail, string(failure)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return Fail, "no response within " + spec.timeout().Round(time.Millisecond).String()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

@@ -14,15 +14,15 @@ type expiry struct {
 	inFlight           int       // probes of the key
 	lastConclusiveAt   time.Time // when the last conclusive probe ended, or the key was added
 	checkExpiryAt      time.Time // the status does not expire before; valid only while in the heap
-	expiryIndex        int       // in the heap; noExpiry if not in it
+	expiryIndex        int       // in the heap; noExpiryIndex if not in it
 	inconclusiveReason string    // of the last inconclusive probe
 }
 
-const noExpiry = -1
+const noExpiryIndex = -1
 
 // expiryDeadline is when the status expires without a conclusive probe. A probe in flight extends it
 // by the timeout, because it may still be conclusive.
-func (r *record) expiryDeadline() time.Time {
+func (r *keyRecord) expiryDeadline() time.Time {
 	at := r.lastConclusiveAt.Add(expiryIntervals * r.key.Spec.interval())
 	if r.inFlight > 0 {
 		at = at.Add(r.key.Spec.timeout())
@@ -30,11 +30,11 @@ func (r *record) expiryDeadline() time.Time {
 	return at
 }
 
-// noteConclusive records a conclusive probe, or a new record, and reports whether the status had expired.
-func (s *Schedule) noteConclusive(r *record, now time.Time) (expired bool) {
-	begins := r.lastConclusiveAt.IsZero()
+// resetExpiry records a conclusive probe, or a new record, and reports whether the status had expired.
+func (s *Schedule) resetExpiry(r *keyRecord, now time.Time) (expired bool) {
+	isNew := r.lastConclusiveAt.IsZero()
 	r.lastConclusiveAt = now
-	if begins || r.expiryIndex == noExpiry {
+	if isNew || r.expiryIndex == noExpiryIndex {
 		r.checkExpiryAt = r.expiryDeadline()
 		heap.Push(&s.expiryQueue, r)
 	}
@@ -43,8 +43,8 @@ func (s *Schedule) noteConclusive(r *record, now time.Time) (expired bool) {
 }
 
 // stopExpiry removes a record from the heap.
-func (s *Schedule) stopExpiry(r *record) {
-	if r.expiryIndex != noExpiry {
+func (s *Schedule) stopExpiry(r *keyRecord) {
+	if r.expiryIndex != noExpiryIndex {
 		heap.Remove(&s.expiryQueue, r.expiryIndex)
 	}
 }
@@ -54,7 +54,7 @@ func (s *Schedule) stopExpiry(r *record) {
 func (s *Schedule) Expire(now time.Time) (keys []Key) {
 	for len(s.expiryQueue) > 0 && !s.expiryQueue[0].checkExpiryAt.After(now) {
 		r := s.expiryQueue[0]
-		if s.expireRecord(r, now) {
+		if s.expireKey(r, now) {
 			keys = append(keys, r.key)
 			continue
 		}
@@ -64,8 +64,8 @@ func (s *Schedule) Expire(now time.Time) (keys []Key) {
 	return keys
 }
 
-// expireRecord sets a record to pending if its status has expired, and reports whether it did.
-func (s *Schedule) expireRecord(r *record, now time.Time) bool {
+// expireKey sets a record to pending if its status has expired, and reports whether it did.
+func (s *Schedule) expireKey(r *keyRecord, now time.Time) bool {
 	if r.status.Expired || r.expiryDeadline().After(now) {
 		return false
 	}
@@ -78,7 +78,7 @@ func (s *Schedule) expireRecord(r *record, now time.Time) bool {
 }
 
 // expiryHeap orders records by checkExpiryAt.
-type expiryHeap []*record //nolint:recvcheck // container/heap requires it
+type expiryHeap []*keyRecord //nolint:recvcheck // container/heap requires it
 
 func (h expiryHeap) Len() int { return len(h) }
 
@@ -95,7 +95,7 @@ func (h expiryHeap) Swap(i, j int) {
 }
 
 func (h *expiryHeap) Push(x any) {
-	r := x.(*record)
+	r := x.(*keyRecord)
 	r.expiryIndex = len(*h)
 	*h = append(*h, r)
 }
@@ -105,6 +105,6 @@ func (h *expiryHeap) Pop() any {
 	r := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	r.expiryIndex = noExpiry
+	r.expiryIndex = noExpiryIndex
 	return r
 }

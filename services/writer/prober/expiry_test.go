@@ -137,7 +137,7 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
 			synctest.Wait()
-			p.Take()
+			p.TakeChanged()
 			if p.Status(testKey(1)).Health != Passing {
 				t.Fatalf("before %v: %+v", errno, p.Status(testKey(1)))
 			}
@@ -148,7 +148,7 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 			if w := p.Status(testKey(1)); w.Health != Pending || !w.Expired || w.Detail != errno.Error() {
 				t.Errorf("three intervals after %v: %+v", errno, w)
 			}
-			if got := p.Take(); len(got) != 1 {
+			if got := p.TakeChanged(); len(got) != 1 {
 				t.Errorf("changed targets: %v", got)
 			}
 			broken.Store(nil)

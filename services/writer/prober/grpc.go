@@ -35,12 +35,12 @@ var dialOptions = []grpc.DialOption{
 // checkGRPC is the probe of mode grpc: one call of grpc.health.v1 on a connection. closeConn closes
 // the TCP connection below TLS.
 func checkGRPC(ctx context.Context, conn net.Conn, closeConn func(), key Key) error {
-	only := make(chan net.Conn, 1)
-	only <- conn
+	connCh := make(chan net.Conn, 1)
+	connCh <- conn
 	options := append(slices.Clone(dialOptions), grpc.WithTransportCredentials(presetCredentials{insecure.NewCredentials(), key.Spec.TLS}),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
-			case conn := <-only:
+			case conn := <-connCh:
 				return conn, nil
 			default: // a second connection would be a second probe
 				return nil, errors.New("connection closed")
@@ -62,13 +62,13 @@ func checkGRPC(ctx context.Context, conn net.Conn, closeConn func(), key Key) er
 // healthError converts the result of a health check to nil or the reason for the failure. Only the
 // status code counts, because the message may have text of the backend. The code is the same whether
 // the client first sees the end of the connection or the bytes before it, which depends on timing.
-func healthError(answer *healthv1.HealthCheckResponse, err error) error {
+func healthError(response *healthv1.HealthCheckResponse, err error) error {
 	switch code := status.Code(err); code {
 	case codes.OK:
-		if answer.GetStatus() == healthv1.HealthCheckResponse_SERVING {
+		if response.GetStatus() == healthv1.HealthCheckResponse_SERVING {
 			return nil
 		}
-		return backendFailure("health is " + answer.GetStatus().String())
+		return backendFailure("health is " + response.GetStatus().String())
 	case codes.Unimplemented:
 		return backendFailure("no grpc.health.v1.Health service (UNIMPLEMENTED)")
 	case codes.NotFound:
@@ -91,14 +91,14 @@ type presetCredentials struct {
 }
 
 // Info makes the call use the scheme https over TLS.
-func (r presetCredentials) Info() credentials.ProtocolInfo {
-	if r.tls {
+func (c presetCredentials) Info() credentials.ProtocolInfo {
+	if c.tls {
 		return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 	}
-	return r.TransportCredentials.Info()
+	return c.TransportCredentials.Info()
 }
 
 // Clone implements credentials.TransportCredentials.
-func (r presetCredentials) Clone() credentials.TransportCredentials {
-	return presetCredentials{r.TransportCredentials.Clone(), r.tls}
+func (c presetCredentials) Clone() credentials.TransportCredentials {
+	return presetCredentials{c.TransportCredentials.Clone(), c.tls}
 }

@@ -106,7 +106,7 @@ func TestScheduleInvariants(t *testing.T) {
 					healths[k], expired[k] = Pending, true
 				}
 				if wake, due := s.Wake(); due {
-					if len(s.readyLanes) > 0 && wake.Sub(now) > 2*time.Second {
+					if len(s.readyQueues) > 0 && wake.Sub(now) > 2*time.Second {
 						t.Fatalf("nothing for %v", wake.Sub(now))
 					}
 					if rapid.Bool().Draw(t, "wait") && wake.After(now) {

@@ -141,8 +141,8 @@ func (p *Prober) Status(key Key) Status {
 // Changed is signaled after the status of a key has changed; Take returns the targets. It has one reader.
 func (p *Prober) Changed() <-chan struct{} { return p.changedCh }
 
-// Take returns the targets with a status that changed since the last call, sorted.
-func (p *Prober) Take() []string {
+// TakeChanged returns the targets with a status that changed since the last call, sorted.
+func (p *Prober) TakeChanged() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	targets := make([]string, 0, len(p.dirtyTargets))
@@ -161,7 +161,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if wake, due := p.startDue(ctx, &probes); due {
+		if wake, due := p.startDueProbes(ctx, &probes); due {
 			timer.Reset(time.Until(wake))
 		} else {
 			timer.Stop()
@@ -175,8 +175,8 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// startDue starts the probes that are due, and returns when the next one is.
-func (p *Prober) startDue(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
+// startDueProbes starts the probes that are due, and returns when the next one is.
+func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expireStatuses(ctx, time.Now())

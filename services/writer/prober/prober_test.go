@@ -75,7 +75,7 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	dirty := map[string]bool{}
 	for p.Status(up).Health != Passing || p.Status(down).Health != Failing {
 		<-p.Changed()
-		for _, target := range p.Take() {
+		for _, target := range p.TakeChanged() {
 			dirty[target] = true
 		}
 	}
@@ -311,7 +311,7 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		if got := p.Status(same).Health; started.Load() != 1 || got != Passing {
 			t.Errorf("%d probes for two targets of one key, which is %v", started.Load(), got)
 		}
-		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.Take()); diff != "" {
+		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.TakeChanged()); diff != "" {
 			t.Errorf("changed targets (-want +got):\n%s", diff)
 		}
 

@@ -26,7 +26,7 @@ const (
 	riseInitial = 1 // successes until a pending status is passing
 	riseRecover = 2 // successes until a failing status is passing
 	reprobeGap  = 200 * time.Millisecond
-	jitterShare = 0.1 // maximum part of the interval by which a probe starts early
+	jitterRatio = 0.1 // maximum part of the interval by which a probe starts early
 )
 
 // Result is the outcome of one probe.
@@ -42,7 +42,7 @@ const (
 
 var resultNames = [...]string{Inconclusive: "inconclusive", Pass: "pass", Fail: "fail"}
 
-func (o Result) String() string { return resultNames[o] }
+func (r Result) String() string { return resultNames[r] }
 
 // Schedule decides when each key is probed, and derives its status from the results. It is pure: the
 // caller passes times, random numbers and results. Every attempt that Start returns must be passed to
@@ -51,29 +51,29 @@ type Schedule struct {
 	limit            int // maximum probes in flight
 	inFlight         int
 	inFlightBySource map[string]int // probes in flight
-	records          map[Key]*record
-	lanes            map[Share]*lane
-	readyLanes       laneHeap
-	blockedLanes     []*lane // without capacity until a probe ends
+	records          map[Key]*keyRecord
+	queues           map[Share]*shareQueue
+	readyQueues      queueHeap
+	blockedQueues    []*shareQueue // without capacity until a probe ends
 	expiryQueue      expiryHeap
 	healthCounts     [len(healthNames)]int // records by health
 }
 
 // NewSchedule returns a schedule with at most limit probes in flight.
 func NewSchedule(limit int) *Schedule {
-	return &Schedule{limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*record{}, lanes: map[Share]*lane{}}
+	return &Schedule{limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*keyRecord{}, queues: map[Share]*shareQueue{}}
 }
 
 // Attempt is one probe in flight.
 type Attempt struct {
 	Key    Key
-	record *record
-	lane   *lane // that counts the probe
+	record *keyRecord
+	queue  *shareQueue // that counts the probe
 	seq    uint64
 }
 
-// record is the state of a key.
-type record struct {
+// keyRecord is the state of a key.
+type keyRecord struct {
 	expiry
 
 	key                 Key
@@ -82,8 +82,8 @@ type record struct {
 	regularDue          time.Time // when it would be due if no probe contradicted the status
 	lastStartedAt       time.Time // when the last probe started
 	firstContradictedAt time.Time // when the first of contradicting ended
-	lane                *lane
-	laneIndex           int // in the lane's heap
+	queue               *shareQueue
+	queueIndex          int // in the lane's heap
 
 	// Probes are numbered in the order of their start. They may end in another order, and then the
 	// one that started later counts.
@@ -97,21 +97,21 @@ func (s *Schedule) Add(key Key, share Share, now time.Time) {
 	if _, known := s.records[key]; known {
 		return
 	}
-	r := &record{key: key, nextDue: now}
+	r := &keyRecord{key: key, nextDue: now}
 	s.records[key] = r
 	s.healthCounts[Pending]++
-	s.addToLane(s.laneFor(share), r)
-	s.noteConclusive(r, now)
+	s.addToQueue(s.queueFor(share), r)
+	s.resetExpiry(r, now)
 }
 
 // Assign counts a key's probes for another share, from the next probe on.
 func (s *Schedule) Assign(key Key, share Share) {
 	r, known := s.records[key]
-	if !known || r.lane.share == share {
+	if !known || r.queue.share == share {
 		return
 	}
-	s.removeFromLane(r)
-	s.addToLane(s.laneFor(share), r)
+	s.removeFromQueue(r)
+	s.addToQueue(s.queueFor(share), r)
 }
 
 // Remove removes a key. Results of its probes in flight are ignored.
@@ -122,26 +122,26 @@ func (s *Schedule) Remove(key Key) {
 	}
 	delete(s.records, key)
 	s.healthCounts[r.status.Health]--
-	s.removeFromLane(r)
+	s.removeFromQueue(r)
 	s.stopExpiry(r)
 }
 
 // Start starts one probe that is due, if there is one and capacity for it. random is from [0, 1). Call
 // it until it returns false.
 func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
-	for len(s.readyLanes) > 0 && !s.readyLanes[0].due[0].nextDue.After(now) && !s.hasCapacity(s.readyLanes[0]) {
-		s.blockFirstLane()
+	for len(s.readyQueues) > 0 && !s.readyQueues[0].due[0].nextDue.After(now) && !s.hasCapacity(s.readyQueues[0]) {
+		s.blockFirstQueue()
 	}
-	if len(s.readyLanes) == 0 || s.readyLanes[0].due[0].nextDue.After(now) {
+	if len(s.readyQueues) == 0 || s.readyQueues[0].due[0].nextDue.After(now) {
 		return Attempt{}, false
 	}
-	r := s.readyLanes[0].due[0]
+	r := s.readyQueues[0].due[0]
 	r.lastSeq++
 	r.inFlight++
 	r.lastStartedAt = now
-	s.countStart(r.lane)
+	s.countStart(r.queue)
 	interval := r.key.Spec.interval()
-	r.regularDue = now.Add(interval - time.Duration(float64(interval)*jitterShare*random))
+	r.regularDue = now.Add(interval - time.Duration(float64(interval)*jitterRatio*random))
 	if r.lastSeq == 1 {
 		// Keys that were added together would otherwise be probed together forever: the second probe
 		// starts at a random time.
@@ -149,13 +149,13 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	}
 	r.nextDue = r.regularDue
 	s.reschedule(r)
-	return Attempt{Key: r.key, record: r, lane: r.lane, seq: r.lastSeq}, true
+	return Attempt{Key: r.key, record: r, queue: r.queue, seq: r.lastSeq}, true
 }
 
 // Wake returns when Start or Expire has work again; false: not before a call of Finish or Add.
 func (s *Schedule) Wake() (wake time.Time, ok bool) {
-	if len(s.readyLanes) > 0 {
-		wake, ok = s.readyLanes[0].due[0].nextDue, true
+	if len(s.readyQueues) > 0 {
+		wake, ok = s.readyQueues[0].due[0].nextDue, true
 	}
 	if len(s.expiryQueue) > 0 && (!ok || s.expiryQueue[0].checkExpiryAt.Before(wake)) {
 		wake, ok = s.expiryQueue[0].checkExpiryAt, true
@@ -165,7 +165,7 @@ func (s *Schedule) Wake() (wake time.Time, ok bool) {
 
 // Finish applies the result of an attempt, and reports whether the key's status changed.
 func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time) (changed bool) {
-	s.countEnd(a.lane)
+	s.countEnd(a.queue)
 	r := a.record
 	r.inFlight--
 	switch {
@@ -173,9 +173,9 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 		return false
 	case result == Inconclusive:
 		r.inconclusiveReason = detail
-		return s.expireRecord(r, now)
+		return s.expireKey(r, now)
 	}
-	changed = s.noteConclusive(r, now)
+	changed = s.resetExpiry(r, now)
 
 	health := Failing
 	if result == Pass {
@@ -217,7 +217,7 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 }
 
 // threshold is how many probes must agree on a health before the status changes to it.
-func (r *record) threshold(health Health) int {
+func (r *keyRecord) threshold(health Health) int {
 	switch {
 	case health == Failing:
 		return fall
@@ -230,7 +230,7 @@ func (r *record) threshold(health Health) int {
 
 // reschedule moves the next probe forward while the status is contradicted, until enough probes have
 // started to change it.
-func (s *Schedule) reschedule(r *record) {
+func (s *Schedule) reschedule(r *keyRecord) {
 	if len(r.contradicting) > 0 {
 		other := Failing
 		if r.status.Health == Failing {
@@ -246,8 +246,8 @@ func (s *Schedule) reschedule(r *record) {
 			}
 		}
 	}
-	heap.Fix(&r.lane.due, r.laneIndex)
-	s.fixLaneOrder(r.lane)
+	heap.Fix(&r.queue.due, r.queueIndex)
+	s.fixQueueOrder(r.queue)
 }
 
 // seqsAfter returns the numbers above seq.
@@ -269,7 +269,7 @@ func (s *Schedule) Status(key Key) Status {
 
 // dueBefore orders records by their next probe, then by key, so that the order of probes does not
 // depend on the order of a map.
-func (r *record) dueBefore(other *record) bool {
+func (r *keyRecord) dueBefore(other *keyRecord) bool {
 	if !r.nextDue.Equal(other.nextDue) {
 		return r.nextDue.Before(other.nextDue)
 	}
@@ -277,19 +277,19 @@ func (r *record) dueBefore(other *record) bool {
 }
 
 // dueHeap orders records by dueBefore.
-type dueHeap []*record //nolint:recvcheck // container/heap requires it
+type dueHeap []*keyRecord //nolint:recvcheck // container/heap requires it
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].dueBefore(h[j]) }
 
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].laneIndex, h[j].laneIndex = i, j
+	h[i].queueIndex, h[j].queueIndex = i, j
 }
 
 func (h *dueHeap) Push(x any) {
-	r := x.(*record)
-	r.laneIndex = len(*h)
+	r := x.(*keyRecord)
+	r.queueIndex = len(*h)
 	*h = append(*h, r)
 }
 

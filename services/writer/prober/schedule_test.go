@@ -47,47 +47,47 @@ func newSimulation(limit int) *simulation {
 }
 
 // run steps until the given time.
-func (l *simulation) run(until time.Time) {
+func (sim *simulation) run(until time.Time) {
 	for {
-		for _, k := range l.Expire(l.now) {
-			l.changes[k] = append(l.changes[k], l.Status(k))
+		for _, k := range sim.Expire(sim.now) {
+			sim.changes[k] = append(sim.changes[k], sim.Status(k))
 		}
 		for {
-			a, due := l.Start(l.now, l.random())
+			a, due := sim.Start(sim.now, sim.random())
 			if !due {
 				break
 			}
-			l.starts[a.Key] = append(l.starts[a.Key], l.now)
-			result, took := l.backend(a, l.now)
-			f := flight{a, result, l.now.Add(took)}
-			at, _ := slices.BinarySearchFunc(l.flying, f.lands, func(f flight, lands time.Time) int {
+			sim.starts[a.Key] = append(sim.starts[a.Key], sim.now)
+			result, took := sim.backend(a, sim.now)
+			f := flight{a, result, sim.now.Add(took)}
+			at, _ := slices.BinarySearchFunc(sim.flying, f.lands, func(f flight, lands time.Time) int {
 				return cmp.Or(f.lands.Compare(lands), -1) // after those that end at the same time
 			})
-			l.flying = slices.Insert(l.flying, at, f)
-			l.maxInFlight = max(l.maxInFlight, len(l.flying))
+			sim.flying = slices.Insert(sim.flying, at, f)
+			sim.maxInFlight = max(sim.maxInFlight, len(sim.flying))
 		}
 		next := until
-		if wake, due := l.Wake(); due && wake.Before(next) {
+		if wake, due := sim.Wake(); due && wake.Before(next) {
 			next = wake
 		}
-		if len(l.flying) > 0 && !l.flying[0].lands.After(next) {
-			f := l.flying[0]
-			l.flying = l.flying[1:]
-			l.now = f.lands
-			if l.Finish(f.attempt, f.result, "why", l.now) {
-				l.changes[f.attempt.Key] = append(l.changes[f.attempt.Key], l.Status(f.attempt.Key))
+		if len(sim.flying) > 0 && !sim.flying[0].lands.After(next) {
+			f := sim.flying[0]
+			sim.flying = sim.flying[1:]
+			sim.now = f.lands
+			if sim.Finish(f.attempt, f.result, "why", sim.now) {
+				sim.changes[f.attempt.Key] = append(sim.changes[f.attempt.Key], sim.Status(f.attempt.Key))
 			}
 			continue
 		}
-		if l.now = next; next.Equal(until) {
+		if sim.now = next; next.Equal(until) {
 			return
 		}
 	}
 }
 
-func (l *simulation) offsets(k Key) string {
+func (sim *simulation) offsets(k Key) string {
 	var out []float64
-	for _, at := range l.starts[k] {
+	for _, at := range sim.starts[k] {
 		out = append(out, at.Sub(startTime).Seconds())
 	}
 	return fmt.Sprint(out)

@@ -30,7 +30,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 			if !due {
 				return s, most
 			}
-			most[a.lane.share]++
+			most[a.queue.share]++
 		}
 	}
 	for _, row := range []struct {
@@ -111,9 +111,9 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	for _, a := range flying {
 		s.Finish(a, Fail, "silent", startTime)
 	}
-	if len(s.lanes) != 0 || len(s.inFlightBySource) != 0 || len(s.readyLanes) != 0 || len(s.blockedLanes) != 0 || len(s.expiryQueue) != 0 || s.inFlight != 0 {
+	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues) != 0 || len(s.blockedQueues) != 0 || len(s.expiryQueue) != 0 || s.inFlight != 0 {
 		t.Errorf("with nothing to probe, there are %d lanes, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
-			len(s.lanes), len(s.inFlightBySource), len(s.readyLanes), len(s.blockedLanes), len(s.expiryQueue), s.inFlight)
+			len(s.queues), len(s.inFlightBySource), len(s.readyQueues), len(s.blockedQueues), len(s.expiryQueue), s.inFlight)
 	}
 }
 
@@ -205,7 +205,7 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	p := newProber()
 	shared := testKey(0)
-	share := func() Share { return p.schedule.records[shared.canonical()].lane.share }
+	share := func() Share { return p.schedule.records[shared.canonical()].queue.share }
 	large := []Key{shared, testKey(1), testKey(2)}
 	p.Set("web/large", RequestsFor("green", large...))
 	if got := share(); got != (Share{"green", "web/large"}) {

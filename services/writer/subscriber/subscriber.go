@@ -53,7 +53,7 @@ type Subscriber struct {
 	// Only Run uses the fields below.
 	mirror             *Mirror
 	schedule           Schedule
-	closing            sync.WaitGroup // connections of earlier sessions
+	closingConns       sync.WaitGroup // connections of earlier sessions
 	connected          bool
 	observeRequestedAt time.Time      // when a series of observations was last requested
 	logLimiter         *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
@@ -96,7 +96,7 @@ func (s *Subscriber) ObserveNow() {
 
 // Run follows the inventory until ctx is done, and then returns nil. The set survives the end of any stream.
 func (s *Subscriber) Run(ctx context.Context) error {
-	defer s.closing.Wait()
+	defer s.closingConns.Wait()
 	for {
 		end := s.runSession(ctx)
 		s.connected = false
@@ -199,30 +199,30 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 		return sessionEnd{err: err}
 	}
 	// Close may take a second: gRPC tries to send GOAWAY to a peer that does not read.
-	defer s.closing.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
-	c := &session{heartbeat: defaultHeartbeat, current: s.openStream(ctx, conn, s.takeObserveRequest())}
+	defer s.closingConns.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
+	sess := &session{heartbeat: defaultHeartbeat, current: s.openStream(ctx, conn, s.takeObserveRequest())}
 	defer func() {
-		c.current.close()
-		c.next.close()
+		sess.current.close()
+		sess.next.close()
 	}()
 	end := func(err error) sessionEnd {
 		e := sessionEnd{err: err}
-		if !c.syncedAt.IsZero() {
-			e.synced = time.Since(c.syncedAt)
+		if !sess.syncedAt.IsZero() {
+			e.synced = time.Since(sess.syncedAt)
 		}
 		return e
 	}
-	idle := time.NewTimer(maxIdleHeartbeats * c.heartbeat)
+	idle := time.NewTimer(maxIdleHeartbeats * sess.heartbeat)
 	defer idle.Stop()
 	for {
 		// While the next stream waits for its first message, the current one is not read: the next
 		// one resumes from the current cursor, which must not move until then.
-		current, next := c.current.messages, (<-chan *inventoryv1.WatchNodesResponse)(nil)
+		current, next := sess.current.messages, (<-chan *inventoryv1.WatchNodesResponse)(nil)
 		observe, observeDue := s.observeCh, (<-chan time.Time)(nil)
 		switch wait := minObserveInterval - time.Since(s.observeRequestedAt); {
-		case c.next != nil:
-			current, next, observe = nil, c.next.messages, nil
-		case !c.received:
+		case sess.next != nil:
+			current, next, observe = nil, sess.next.messages, nil
+		case !sess.received:
 			observe = nil
 		case wait > 0:
 			observe, observeDue = nil, time.After(wait)
@@ -232,56 +232,56 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 		case <-ctx.Done():
 			return end(ctx.Err())
 		case <-idle.C:
-			c.current.close()
-			if !c.received { // gRPC's error of the connection attempt is more specific
-				return end(fmt.Errorf("no message from the inventory within %s: %w", maxIdleHeartbeats*c.heartbeat, c.current.err))
+			sess.current.close()
+			if !sess.received { // gRPC's error of the connection attempt is more specific
+				return end(fmt.Errorf("no message from the inventory within %s: %w", maxIdleHeartbeats*sess.heartbeat, sess.current.err))
 			}
-			return end(fmt.Errorf("no message from the inventory for %s", maxIdleHeartbeats*c.heartbeat))
+			return end(fmt.Errorf("no message from the inventory for %s", maxIdleHeartbeats*sess.heartbeat))
 		case <-observeDue:
 			continue
 		case <-observe:
 			s.log.Info("requesting complete observations", "observations", s.cfg.ConfirmObservations)
-			c.next = s.openStream(ctx, conn, true)
+			sess.next = s.openStream(ctx, conn, true)
 			continue
 		case got, ok := <-next:
 			if !ok {
-				s.log.Warn("request for observations failed, keeping current stream", "error", c.next.err)
-				c.next.close()
-				c.next = nil
+				s.log.Warn("request for observations failed, keeping current stream", "error", sess.next.err)
+				sess.next.close()
+				sess.next = nil
 				continue
 			}
-			c.current.close()
-			c.current, c.next, c.received, m = c.next, nil, false, got
+			sess.current.close()
+			sess.current, sess.next, sess.received, m = sess.next, nil, false, got
 			s.mirror.BeginStream()
 		case got, ok := <-current:
 			if !ok {
-				return end(c.current.err)
+				return end(sess.current.err)
 			}
 			m = got
 		}
-		if err := s.applyMessage(c, m); err != nil {
+		if err := s.applyMessage(sess, m); err != nil {
 			return end(err)
 		}
-		idle.Reset(maxIdleHeartbeats * c.heartbeat)
+		idle.Reset(maxIdleHeartbeats * sess.heartbeat)
 	}
 }
 
 // applyMessage applies a message of the current stream.
-func (s *Subscriber) applyMessage(c *session, m *inventoryv1.WatchNodesResponse) error {
+func (s *Subscriber) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) error {
 	now := time.Now()
 	s.cfg.Metrics.messages.WithLabelValues(s.cfg.Source).Inc()
 	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unixSeconds(now))
-	if !c.received {
-		c.received = true
-		c.heartbeat = heartbeatInterval(m)
-		s.log.Info("stream opened", "heartbeat", c.heartbeat)
+	if !sess.received {
+		sess.received = true
+		sess.heartbeat = heartbeatInterval(m)
+		s.log.Info("stream opened", "heartbeat", sess.heartbeat)
 	}
 	synced, err := s.mirror.Apply(now, m)
 	if err != nil {
 		return err
 	}
-	if synced && c.syncedAt.IsZero() {
-		c.syncedAt = now
+	if synced && sess.syncedAt.IsZero() {
+		sess.syncedAt = now
 	}
 	s.connected = true
 	s.publishSnapshot(now)
