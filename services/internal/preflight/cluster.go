@@ -166,7 +166,7 @@ func (c Cluster) isAllowed(ctx context.Context, p Permission) (bool, error) {
 
 // checkExcess warns of permissions that would make a stolen credential useful.
 func (c Cluster) checkExcess(ctx context.Context, excessive []Permission) (string, error) {
-	advice := fmt.Sprintf("use a separate credential with the role of %s", c.Role)
+	advice := "use a separate credential with the role of " + c.Role
 	var found []string
 	var problems []error
 	for _, p := range append([]Permission{{Verb: "*", Group: "*", Resource: "*"}}, excessive...) {

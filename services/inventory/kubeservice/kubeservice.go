@@ -117,11 +117,11 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 	name := e.cfg.Namespace + "/" + e.cfg.Name
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("Service %s does not exist and its last known endpoints are kept; check SOURCE_SERVICE", name)
+		return fmt.Errorf("service %s does not exist and its last known endpoints are kept; check SOURCE_SERVICE", name)
 	case err != nil:
 		return fmt.Errorf("get Service %s: %w", name, err)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return fmt.Errorf("Service %s is of type ExternalName, which has no endpoints; check SOURCE_SERVICE", name)
+		return fmt.Errorf("service %s is of type ExternalName, which has no endpoints; check SOURCE_SERVICE", name)
 	}
 	return nil
 }

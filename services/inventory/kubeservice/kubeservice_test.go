@@ -248,7 +248,7 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, mode := range []roster.Look{roster.Light, roster.Full} {
-			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "Service shop/web does not exist") {
+			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "service shop/web does not exist") {
 				t.Errorf("%s verification: %v", mode, err)
 			}
 		}

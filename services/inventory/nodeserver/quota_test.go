@@ -33,7 +33,7 @@ type rosterObserver struct {
 	*roster.Roster
 }
 
-func (o rosterObserver) RequestObservations(n int) int { return o.Roster.Doubt(time.Now(), n) }
+func (o rosterObserver) RequestObservations(n int) int { return o.Doubt(time.Now(), n) }
 func (rosterObserver) SetConfirmations(n int)          {}
 
 // A subscriber that requests observations in a loop harms only itself (I7).

@@ -158,7 +158,7 @@ func adoptSlice(ctx context.Context, client kubernetes.Interface, name types.Nam
 }
 
 // ownCredentialHint is for people who use the writer's credential, which has neither permission.
-const ownCredentialHint = " (use a credential of your own with permission to get services and patch endpointslices; the writer's has neither)"
+const ownCredentialHint = " (use a credential of your own with permission to get services and patch endpointslices; the writer's has neither)" //nolint:gosec // a text about credentials
 
 // relabelSlice changes the label of exactly the slice that was checked: if it was modified since, the
 // API server rejects the patch.

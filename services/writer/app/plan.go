@@ -58,7 +58,7 @@ func printPlans(out io.Writer, results []control.Act) error {
 			continue
 		}
 		if result.View.Rejection != nil {
-			rejected = append(rejected, fmt.Errorf("Service %s is rejected, and nothing is added to its slices: %s", result.Key, result.View.Rejection.Message))
+			rejected = append(rejected, fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", result.Key, result.View.Rejection.Message))
 			continue
 		}
 		if printed++; printed > 1 {

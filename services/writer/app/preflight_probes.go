@@ -161,7 +161,7 @@ func (sc *sourceCheck) evaluatePort(p *portCheck) finding {
 	case dialed == 0 && p.denied > 0:
 		found.failure = fmt.Sprintf("all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s", p.denied, services, sc.describeAllowlist(), cidrs)
 	case dialed == 0:
-		found.warning = fmt.Sprintf("no member matches the IP families and the node selector of %s", services)
+		found.warning = "no member matches the IP families and the node selector of " + services
 	case len(failed) == dialed:
 		found.failure = fmt.Sprintf("%s, for %s: %v; check the network in between, the Service's targetPort, and that the backends listen there", found.detail, services, failed[0])
 	case len(failed) > 0:

@@ -26,7 +26,7 @@ func (a *Applier) logWrite(verb verb, slice *discoveryv1.EndpointSlice, order Or
 	}
 	attrs := []slog.Attr{
 		slog.String("service", order.Service.Namespace+"/"+order.Service.Name), slog.String("slice", slice.Name),
-		slog.String("verb", string(verb)), slog.String("result", string(result(verb, err))), slog.Int("endpoints", len(slice.Endpoints)),
+		slog.String("verb", string(verb)), slog.String("result", result(verb, err)), slog.Int("endpoints", len(slice.Endpoints)),
 	}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))

@@ -66,7 +66,7 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 	}
 	if ignoring > 0 {
 		trust = statuspage.Line{Severity: statuspage.Error, Text: "not trusted"}
-		reasons = append(reasons, fmt.Sprintf("ignored by %s", statuspage.FormatCount(ignoring, "Service", "Services")))
+		reasons = append(reasons, "ignored by "+statuspage.FormatCount(ignoring, "Service", "Services"))
 	}
 	return []statuspage.Line{
 		{Text: statuspage.SafeText(s.Source)},
