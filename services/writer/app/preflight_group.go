@@ -38,7 +38,7 @@ type checkGroup struct {
 
 	linePrefix string // before the name of a finding on its own line
 	collect    func(context.Context) ([]finding, error)
-	summarize  func(work []string, all int) string
+	summarize  func(passed []string, all int) string
 }
 
 func (g checkGroup) toCheck() preflight.Check {
