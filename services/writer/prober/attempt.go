@@ -23,8 +23,8 @@ type backendFailure string
 
 func (f backendFailure) Error() string { return string(f) }
 
-// noValidResponse also stands for a connection that ends early, because its end may overtake the
-// bytes before it.
+// noValidResponse is also the failure of a connection that ends early: its end may overtake the bytes
+// before it, so which of the two a probe sees depends on timing.
 const noValidResponse = "no valid response"
 
 // errInvalidSpec is for a spec that Validate rejects.
@@ -162,8 +162,9 @@ func handshakeTLS(conn net.Conn, spec Spec, protocol string) (*tls.Conn, error) 
 	}
 }
 
-// classifyError tells failures of the backend from failures of the writer. The detail is the same in
-// every probe; the text of the error is not, because it has the local port.
+// classifyError distinguishes failures of the backend (Fail) from failures of the writer (Inconclusive). The
+// detail it returns is the same in each probe that fails for the same reason; the text of err is not,
+// because it has the local port.
 func classifyError(err error, spec Spec) (Result, string) {
 	var failure backendFailure
 	var timeout net.Error

@@ -9,12 +9,12 @@ import (
 // writer without free sockets would report every backend as passing forever, even those that failed since.
 const expiryIntervals = 3
 
-// expiry is the part of a record that decides when its status expires.
+// expiry is the part of a keyRecord that decides when the status expires.
 type expiry struct {
 	inFlight           int       // probes of the key
 	lastConclusiveAt   time.Time // when the last conclusive probe ended, or the key was added
-	checkExpiryAt      time.Time // the status does not expire before; valid only while in the heap
-	expiryIndex        int       // in the heap; noExpiryIndex if not in it
+	checkExpiryAt      time.Time // when to check next; the status does not expire before. Valid only while in expiryQueue
+	expiryIndex        int       // in Schedule.expiryQueue; noExpiryIndex if not in it
 	inconclusiveReason string    // of the last inconclusive probe
 }
 
@@ -30,7 +30,8 @@ func (r *keyRecord) expiryDeadline() time.Time {
 	return at
 }
 
-// resetExpiry records a conclusive probe, or a new record, and reports whether the status had expired.
+// resetExpiry restarts the time until the status expires, when a key is added and after each conclusive
+// probe. It reports whether the status had expired.
 func (s *Schedule) resetExpiry(r *keyRecord, now time.Time) (expired bool) {
 	isNew := r.lastConclusiveAt.IsZero()
 	r.lastConclusiveAt = now
@@ -42,14 +43,14 @@ func (s *Schedule) resetExpiry(r *keyRecord, now time.Time) (expired bool) {
 	return expired
 }
 
-// stopExpiry removes a record from the heap.
+// stopExpiry removes a key from the queue, so that its status does not expire.
 func (s *Schedule) stopExpiry(r *keyRecord) {
 	if r.expiryIndex != noExpiryIndex {
 		heap.Remove(&s.expiryQueue, r.expiryIndex)
 	}
 }
 
-// Expire sets keys to pending that had no conclusive probe for three intervals, and returns them. It
+// Expire sets the keys to pending that had no conclusive probe for three intervals, and returns them. It
 // waits for probes in flight, so that a timeout longer than the interval does not expire a status.
 func (s *Schedule) Expire(now time.Time) (keys []Key) {
 	for len(s.expiryQueue) > 0 && !s.expiryQueue[0].checkExpiryAt.After(now) {
@@ -64,7 +65,7 @@ func (s *Schedule) Expire(now time.Time) (keys []Key) {
 	return keys
 }
 
-// expireKey sets a record to pending if its status has expired, and reports whether it did.
+// expireKey sets a key to pending if its status has expired, and reports whether it did.
 func (s *Schedule) expireKey(r *keyRecord, now time.Time) bool {
 	if r.status.Expired || r.expiryDeadline().After(now) {
 		return false

@@ -70,7 +70,7 @@ type Spec struct {
 	Timeout  time.Duration // of one probe, from connecting to its last byte; 0: DefaultTimeout
 }
 
-// Limits of strings that are sent with each probe.
+// Maximum lengths of texts that each probe sends.
 const (
 	maxPathLength    = 1024
 	maxServiceLength = 253
@@ -173,10 +173,10 @@ func stripPort(host string) string {
 	return strings.Trim(host, "[]")
 }
 
-// Health is the conclusion from a key's probe results. The zero value is Pending.
+// Health is the conclusion from a key's probe results: the main part of its Status.
 type Health uint8
 
-// The healths. Pending: there is no conclusion yet.
+// The values of Health. Pending, the zero value, means that there is no conclusion yet.
 const (
 	Pending Health = iota
 	Passing

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxInFlight limits sockets and goroutines. One source gets at most 384 of these places. At the default
-// timing that is enough for 750 backends that do not respond (each takes a place for one second of two),
-// and for more than ten thousand that do.
+// maxInFlight limits sockets and goroutines. One source has at most 384 probes in flight (shares.go). At the
+// default timing that is enough for 750 backends that do not respond, each with a probe in flight for one
+// second of two, and for more than ten thousand that do.
 const maxInFlight = 512
 
 // Config configures a Prober.
@@ -40,7 +40,7 @@ type Prober struct {
 	schedule     *Schedule
 	keysByTarget map[string]map[Key]string // with the source of each key
 	targetsByKey map[Key]map[string]struct{}
-	dirtyTargets map[string]struct{} // targets with a status that changed since Take
+	dirtyTargets map[string]struct{} // targets with a status that changed since TakeChanged
 }
 
 // New returns a Prober. It probes nothing until it runs.
@@ -119,8 +119,8 @@ func (p *Prober) Set(target string, requests []Request) {
 	signal(p.wakeCh)
 }
 
-// assignShare counts the probes of a key for the one of its targets that has the fewest keys, so that a
-// small Service does not wait for a large one with the same endpoint.
+// assignShare assigns a key to the share of the target that has the fewest keys, among all that have this
+// one. So a small Service does not wait for a large one with the same endpoint.
 func (p *Prober) assignShare(key Key) {
 	best := ""
 	for target := range p.targetsByKey[key] {
@@ -138,7 +138,7 @@ func (p *Prober) Status(key Key) Status {
 	return p.schedule.Status(key.canonical())
 }
 
-// Changed is signaled after the status of a key has changed; Take returns the targets. It has one reader.
+// Changed is signaled after the status of a key has changed; TakeChanged returns the targets. It has one reader.
 func (p *Prober) Changed() <-chan struct{} { return p.changedCh }
 
 // TakeChanged returns the targets with a status that changed since the last call, sorted.
@@ -197,8 +197,8 @@ func (p *Prober) expireStatuses(ctx context.Context, now time.Time) {
 	if len(keys) == 0 {
 		return
 	}
-	p.log.WarnContext(ctx, "probe status expired without a conclusive probe", "backends", len(keys),
-		"first", keys[0].hostPort(), "reason", p.schedule.Status(keys[0]).Detail)
+	p.log.WarnContext(ctx, "probe status expired without a conclusive probe; check the writer's open files and sockets", "backends", len(keys),
+		"first_backend", keys[0].hostPort(), "reason", p.schedule.Status(keys[0]).Detail)
 	for _, key := range keys {
 		p.markDirty(key)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Rise and fall, and the times of probes.
+// The thresholds (rise and fall, as in HAProxy), and the times of probes.
 //
 // The first probe that a backend fails starts at most one interval (2 s) after the backend failed,
 // since jitter only shortens the interval. The first failure starts two more probes, 200 ms and
@@ -54,9 +54,9 @@ type Schedule struct {
 	records          map[Key]*keyRecord
 	queues           map[Share]*shareQueue
 	readyQueues      queueHeap
-	blockedQueues    []*shareQueue // without capacity until a probe ends
+	blockedQueues    []*shareQueue // of shares without capacity, until a probe ends
 	expiryQueue      expiryHeap
-	healthCounts     [len(healthNames)]int // records by health
+	healthCounts     [len(healthNames)]int // number of keys by health
 }
 
 // NewSchedule returns a schedule with at most limit probes in flight.
@@ -83,7 +83,7 @@ type keyRecord struct {
 	lastStartedAt       time.Time // when the last probe started
 	firstContradictedAt time.Time // when the first of contradicting ended
 	queue               *shareQueue
-	queueIndex          int // in the lane's heap
+	queueIndex          int // in its queue's heap
 
 	// Probes are numbered in the order of their start. They may end in another order, and then the
 	// one that started later counts.
@@ -126,8 +126,8 @@ func (s *Schedule) Remove(key Key) {
 	s.stopExpiry(r)
 }
 
-// Start starts one probe that is due, if there is one and capacity for it. random is from [0, 1). Call
-// it until it returns false.
+// Start returns a probe that is due and has capacity, for the caller to run; false if there is none. Call
+// it until it returns false. random is uniform in [0, 1).
 func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	for len(s.readyQueues) > 0 && !s.readyQueues[0].due[0].nextDue.After(now) && !s.hasCapacity(s.readyQueues[0]) {
 		s.blockFirstQueue()
@@ -152,7 +152,7 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	return Attempt{Key: r.key, record: r, queue: r.queue, seq: r.lastSeq}, true
 }
 
-// Wake returns when Start or Expire has work again; false: not before a call of Finish or Add.
+// Wake returns when to call Start and Expire again; ok is false if a call of Finish or Add must come first.
 func (s *Schedule) Wake() (wake time.Time, ok bool) {
 	if len(s.readyQueues) > 0 {
 		wake, ok = s.readyQueues[0].due[0].nextDue, true

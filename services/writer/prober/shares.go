@@ -5,22 +5,28 @@ import (
 	"slices"
 )
 
-// Share is the unit among which probes in flight are divided: the endpoints of one source in one Service.
+// Share is the endpoints of one source in one Service. The probes in flight are limited for each share, so
+// that backends that do not respond delay only probes of their own share.
 type Share struct{ Source, Target string }
 
-// A share takes a place only while it has fewer than shareWeight probes in flight for each place that
-// its source could still take, and all shares of a source together fewer than sourceWeight for each
-// free place. So one share whose backends do not respond takes 320 of 512 places, and several such
-// shares take fewer each. One place in reserveDivisor is kept for shares without a probe in flight. There
-// are no fixed quotas and no preemption, and a source that reports false addresses within a wide CIDR
-// delays only its own endpoints.
+// How many probes a share may have in flight depends on how much of the limit is free:
+//
+//	free      = limit - all probes in flight
+//	available = min(free, sourceWeight*free - probes in flight of its source)
+//	at most     shareWeight * (available - limit/reserveDivisor)
+//
+// The reserve is for shares without a probe in flight: their first probe only needs available > 0.
+//
+// So a share whose backends do not respond has at most 320 of 512 probes in flight; several such shares
+// have fewer each, and those of one source together at most 384. There are no fixed quotas and no
+// preemption, and a source that reports false addresses within a wide CIDR delays only its own endpoints.
 const (
 	shareWeight    = 2
 	sourceWeight   = 3
 	reserveDivisor = 16
 )
 
-// shareQueue has the records of one share, and counts its probes in flight.
+// shareQueue orders the keys of one share by their next probe, and counts its probes in flight.
 type shareQueue struct {
 	share      Share
 	due        dueHeap
@@ -30,7 +36,7 @@ type shareQueue struct {
 
 const noReadyIndex = -1
 
-// hasCapacity reports whether a lane may have one more probe in flight.
+// hasCapacity reports whether a share may have one more probe in flight.
 func (s *Schedule) hasCapacity(q *shareQueue) bool {
 	free := s.limit - s.inFlight
 	available := min(free, sourceWeight*free-s.inFlightBySource[q.share.Source])
@@ -40,7 +46,7 @@ func (s *Schedule) hasCapacity(q *shareQueue) bool {
 	return q.inFlight < shareWeight*(available-max(1, s.limit/reserveDivisor))
 }
 
-// queueFor returns the lane of a share, creating it if necessary.
+// queueFor returns the queue of a share, creating it if necessary.
 func (s *Schedule) queueFor(share Share) *shareQueue {
 	q := s.queues[share]
 	if q == nil {
@@ -50,14 +56,12 @@ func (s *Schedule) queueFor(share Share) *shareQueue {
 	return q
 }
 
-// addToQueue adds a record to a lane.
 func (s *Schedule) addToQueue(q *shareQueue, r *keyRecord) {
 	r.queue = q
 	heap.Push(&q.due, r)
 	s.fixQueueOrder(q)
 }
 
-// removeFromQueue removes a record from its lane.
 func (s *Schedule) removeFromQueue(r *keyRecord) {
 	q := r.queue
 	heap.Remove(&q.due, r.queueIndex)
@@ -65,15 +69,15 @@ func (s *Schedule) removeFromQueue(r *keyRecord) {
 	s.dropUnusedQueue(q)
 }
 
-// dropUnusedQueue deletes a lane without records after its last probe has ended.
+// dropUnusedQueue deletes a queue without keys after its last probe has ended.
 func (s *Schedule) dropUnusedQueue(q *shareQueue) {
 	if len(q.due) == 0 && q.inFlight == 0 && s.queues[q.share] == q {
 		delete(s.queues, q.share)
 	}
 }
 
-// fixQueueOrder restores the heap order after the first record of a lane has changed. A blocked lane
-// stays blocked.
+// fixQueueOrder restores the order of the ready queues after the first key of a queue has changed. A
+// blocked queue stays blocked.
 func (s *Schedule) fixQueueOrder(q *shareQueue) {
 	blocked := slices.Index(s.blockedQueues, q)
 	switch {
@@ -89,19 +93,18 @@ func (s *Schedule) fixQueueOrder(q *shareQueue) {
 	}
 }
 
-// blockFirstQueue moves the first lane to the blocked ones until a probe ends.
+// blockFirstQueue moves the first ready queue to the blocked ones, until a probe ends.
 func (s *Schedule) blockFirstQueue() {
-	s.blockedQueues = append(s.blockedQueues, heap.Pop(&s.readyQueues).(*shareQueue)) //nolint:forcetypeassert // it has only lanes
+	s.blockedQueues = append(s.blockedQueues, heap.Pop(&s.readyQueues).(*shareQueue)) //nolint:forcetypeassert // it has only queues
 }
 
-// countStart counts a probe that starts.
 func (s *Schedule) countStart(q *shareQueue) {
 	s.inFlight++
 	s.inFlightBySource[q.share.Source]++
 	q.inFlight++
 }
 
-// countEnd counts a probe that has ended, and unblocks the lanes that have capacity again.
+// countEnd counts a probe that has ended, and unblocks the queues that have capacity again.
 func (s *Schedule) countEnd(q *shareQueue) {
 	s.inFlight--
 	q.inFlight--
@@ -119,7 +122,7 @@ func (s *Schedule) countEnd(q *shareQueue) {
 	})
 }
 
-// queueHeap orders lanes by their first record.
+// queueHeap orders queues by their first key.
 type queueHeap []*shareQueue //nolint:recvcheck // container/heap requires it
 
 func (h queueHeap) Len() int           { return len(h) }

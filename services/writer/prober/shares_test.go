@@ -112,7 +112,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 		s.Finish(a, Fail, "silent", startTime)
 	}
 	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues) != 0 || len(s.blockedQueues) != 0 || len(s.expiryQueue) != 0 || s.inFlight != 0 {
-		t.Errorf("with nothing to probe, there are %d lanes, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
+		t.Errorf("with nothing to probe, there are %d queues, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
 			len(s.queues), len(s.inFlightBySource), len(s.readyQueues), len(s.blockedQueues), len(s.expiryQueue), s.inFlight)
 	}
 }
