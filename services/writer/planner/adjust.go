@@ -6,9 +6,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// AdjustExisting plans changes only of endpoints that the slices list now: desired ones get their
-// conditions, the others are removed. It adds neither slices nor endpoints, and leaves ports, labels and
-// owners unchanged. It is for a rejected Service. Only d's naming fields and its Endpoints matter.
+// AdjustExisting plans changes for a rejected Service. It changes only endpoints that the slices list now:
+// those in d.Endpoints get the conditions given there, the others are removed. It adds neither slices nor
+// endpoints, and leaves ports, labels and owners unchanged. Only d's naming fields and its Endpoints matter.
 func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
 	desired := make(map[netip.Addr]*Endpoint, len(d.Endpoints))
 	for i := range d.Endpoints {
@@ -35,7 +35,7 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 		}
 		if changed {
 			out := slice.DeepCopy()
-			out.ManagedFields, out.Endpoints = nil, list // see render
+			out.ManagedFields, out.Endpoints = nil, list // see renderSlice
 			plan.Update = append(plan.Update, out)
 		}
 	}

@@ -39,7 +39,7 @@ type desiredSet struct {
 	groups         []*sliceGroup      // each group once, so that pointers can be compared
 	indexByAddress map[netip.Addr]int // nil if endpoints are sorted by address and unique
 	nextIndex      int                // the index after the last one found
-	placed         []bool             // assigned to a slice
+	placed         []bool             // has its slice
 	moved          []bool             // listed by a slice that cannot keep it
 }
 
@@ -118,7 +118,7 @@ func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string) *
 	return g
 }
 
-// planExisting returns the owned slices, each with the endpoints that it keeps.
+// planExisting plans the owned slices, each with the endpoints that it keeps.
 func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
 	var planned []*plannedSlice
 	for _, slice := range d.ownedSlices(existing) {
@@ -178,8 +178,8 @@ func (s *plannedSlice) findChanges(d Desired, set *desiredSet) {
 	}
 }
 
-// mergeSlices empties slices whose endpoints change anyway, smallest first, while the other changing
-// ones have room for all endpoints. A delete costs as much as an update, and with fewer slices a later
+// mergeSlices empties the smallest of the slices whose endpoints change anyway, as long as the others of
+// them have room for all endpoints. A delete costs as much as an update, and with fewer slices a later
 // change writes fewer.
 func (d Desired) mergeSlices(set *desiredSet, planned []*plannedSlice) {
 	for _, g := range set.groups {
@@ -215,7 +215,7 @@ func (s *plannedSlice) releaseAll(set *desiredSet) {
 	s.kept = nil
 }
 
-// placeEndpoints assigns every endpoint without a slice to one.
+// placeEndpoints adds each endpoint that has no slice yet to one, creating slices if necessary.
 func (d Desired) placeEndpoints(set *desiredSet, planned []*plannedSlice, names *nameAllocator) []*plannedSlice {
 	limit := d.maxPerSlice()
 	for _, g := range d.groupsToPlace(set) {
@@ -308,7 +308,8 @@ func findBestFit(planned []*plannedSlice, n, limit int) *plannedSlice {
 	return best
 }
 
-// takeSpareSlice takes over a slice of the same family that would otherwise be empty and deleted, or returns nil.
+// takeSpareSlice returns a slice of the same family that would otherwise be empty and deleted, after moving
+// it to this group; nil if there is none.
 func takeSpareSlice(planned []*plannedSlice, g *sliceGroup) *plannedSlice {
 	for _, s := range planned {
 		if s.group.family == g.family && s.endpointCount() == 0 && !s.releasesEndpoints {

@@ -22,11 +22,11 @@ const (
 	// DefaultSource is the source of a slice or an endpoint without one.
 	DefaultSource = "default"
 
-	defaultMaxPerSlice = 100  // as in-tree; larger slices make each write more expensive
+	defaultMaxPerSlice = 100  // as in Kubernetes' own controller; larger slices make each write more expensive
 	limitPerSlice      = 1000 // the API server's limit
 )
 
-// Endpoint is one address with all that slices list of it. A node name or hints that another writer
+// Endpoint is one address and everything that slices list about it. A node name or hints that another writer
 // left are removed, because a remote node name that equals a local one would count as local.
 type Endpoint struct {
 	Address                     netip.Addr

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newSlice returns a slice to create.
 func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Namespace: d.Namespace},
@@ -69,7 +68,7 @@ func (s *plannedSlice) endpointsUnchanged(set *desiredSet) bool {
 	return true
 }
 
-// sliceLabels returns all labels of the slice.
+// sliceLabels returns the labels that the slice should have.
 func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
 	labels := make(map[string]string, len(d.Labels)+5)
 	maps.Copy(labels, d.Labels)
@@ -107,7 +106,8 @@ func (d Desired) metadataEqual(s *plannedSlice) bool {
 	return found
 }
 
-// sliceOwners returns the owners with this Service and no other; owners of other kinds stay.
+// sliceOwners returns the owner references to write: this Service is the only Service, and owners of other
+// kinds stay.
 func (d Desired) sliceOwners(current []metav1.OwnerReference) []metav1.OwnerReference {
 	if d.Owner.UID == "" || slices.ContainsFunc(current, d.isOwner) && !slices.ContainsFunc(current, d.isStaleOwner) {
 		return current
