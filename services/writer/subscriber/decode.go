@@ -72,7 +72,8 @@ func decodeState(s inventoryv1.NodeState) NodeState {
 	}
 }
 
-// ageTolerance is how far apart two reports of one moment may be, because messages take time.
+// ageTolerance is by how much two messages may differ about the time of one change: each states an age, and
+// the time that it takes to arrive varies.
 const ageTolerance = 2 * time.Second
 
 // decodePartStatus converts the status of a part. While the state does not change, Since keeps its

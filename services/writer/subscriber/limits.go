@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Limits of what a peer can make this process hold in one set. A staged set is held beside the
-// current one, so the total is twice that. The largest known clusters have a tenth of these nodes.
+// Limits of the memory that a peer can make one set take. The staged set is kept beside the current one,
+// so the total is twice that. The largest known clusters have a tenth of these nodes.
 const (
 	maxNodes     = 100_000
 	maxSetMemory = 64 << 20

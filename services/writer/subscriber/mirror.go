@@ -42,7 +42,7 @@ type observation struct {
 	number       uint64
 	epoch        string
 	at, received time.Time
-	unchecked    bool // the next number may be lower
+	unchecked    bool // the next number may be lower, because the cursor was cleared
 }
 
 // stagedSet is the set that the messages before the next synced one build: changes to the current
@@ -147,7 +147,7 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 		mirror.streamObservation = number
 	}
 
-	removedByName := make(map[string]bool, len(m.GetRemoved())+len(m.GetUpserts())) // true: removed
+	removedByName := make(map[string]bool, len(m.GetRemoved())+len(m.GetUpserts())) // true: removed, false: upserted
 	for _, name := range m.GetRemoved() {
 		if removedByName[name] {
 			return violationf(DuplicateName, "node %.253q removed twice in one message", name)
@@ -260,7 +260,7 @@ func (mirror *Mirror) checkAddresses() *Violation {
 			other, taken := stagedNames[a]
 			if !taken && !mirror.staged.reset {
 				if other, taken = mirror.nameByAddress[a]; taken {
-					_, changed := mirror.staged.changed[other] // claimed has its new addresses, if any
+					_, changed := mirror.staged.changed[other] // stagedNames has its new addresses
 					taken = !changed
 				}
 			}

@@ -2,18 +2,18 @@ package subscriber
 
 import "time"
 
-// The delays of rule R14. After an inventory restarts, its writers sync again within 5 s, since no
-// delay is above maxDelay and nothing else waits. An inventory that violates the protocol gets longer
-// delays: calling it often would not help.
+// The delays of rule R14. After an inventory restarts, its writers sync again within 5 s: no delay is longer
+// than maxDelay, and a connection attempt has no backoff of its own. After protocol violations the delays
+// grow further, since calling such an inventory often would not help.
 const (
 	minDelay          = 500 * time.Millisecond
-	initialLimit      = time.Second // of a delay
+	initialLimit      = time.Second // of the first delay
 	maxDelay          = 4 * time.Second
 	maxViolationDelay = 5 * time.Minute
 	stableAfter       = 30 * time.Second
 )
 
-// Schedule decides when to connect again. It is pure: the caller passes the random number. The zero
+// Schedule decides when to reconnect. It is pure: the caller passes the random number. The zero
 // value is for a peer that was never connected.
 type Schedule struct {
 	failures   int // stream ends since the last stream that was synced for stableAfter

@@ -147,7 +147,7 @@ func (s *Subscriber) handleSessionEnd(end sessionEnd) time.Duration {
 	case code == codes.InvalidArgument:
 		log.Error("inventory rejected the request; retrying without a cursor")
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		log.Error("permission denied by inventory")
+		log.Error("inventory denied permission; check that its ALLOWED_CLIENTS_FILE has the SAN of this writer")
 	case code == codes.Unavailable && end.synced > 0:
 		log.Info("stream closed, reconnecting")
 	default:
@@ -181,7 +181,8 @@ const (
 // the time between two observations of a series.
 const minObserveInterval = 5 * time.Second
 
-// session is a stream and those that replaced it on the same connection without a gap.
+// session is one connection to the inventory and its current stream. A request for observations opens a
+// new stream, which replaces the current one without a gap.
 type session struct {
 	current   *nodeStream
 	next      *nodeStream // requests observations; replaces current with its first message

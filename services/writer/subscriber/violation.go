@@ -2,7 +2,7 @@ package subscriber
 
 import "fmt"
 
-// ViolationKind is the rule that a message violates; a label of metrics.
+// ViolationKind names what a message violates. It is the label kind of the metric of violations.
 type ViolationKind string
 
 // The protocol violations of rule R13.
