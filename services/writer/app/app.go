@@ -91,9 +91,9 @@ func (dryRunLease) Term() int                { return 1 }
 func (dryRunLease) Changed() <-chan struct{} { return nil }
 func (dryRunLease) Release() func()          { return func() {} }
 
-// With these a standby takes over at most 17 s after the leader's death: it sees a renewal up to
+// With these values a standby takes over at most 17 s after the leader's death: it sees a renewal up to
 // one retry period late, waits until the Lease expires, and tries again up to one period later;
-// client-go stretches each period by a factor of up to 2.2. Its usual 15 s and 2 s add up to
+// client-go stretches each period by a factor of up to 2.2. With its usual values, 15 s and 2 s, that is
 // nearly 24 s. A request that was sent just before the renew deadline times out 5 s later,
 // which is when the Lease expires.
 const (

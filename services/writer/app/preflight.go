@@ -140,7 +140,7 @@ var (
 
 // watchedNamespaces returns the namespaces that the writer watches, or only allNamespaces.
 func (pc *preflightChecker) watchedNamespaces() []string {
-	if slices.Contains(pc.targets.Namespaces, preflight.AllNamespaces) {
+	if slices.Contains(pc.targets.Namespaces, allNamespaces) {
 		return []string{allNamespaces}
 	}
 	all := slices.Clone(pc.targets.Namespaces)
@@ -195,7 +195,7 @@ func (pc *preflightChecker) requiredPermissions() []preflight.Permission {
 // steals its credential.
 func (pc *preflightChecker) excessPermissions() []preflight.Permission {
 	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: allNamespaces}}
-	if slices.Contains(pc.watchedNamespaces(), preflight.AllNamespaces) {
+	if slices.Contains(pc.watchedNamespaces(), allNamespaces) {
 		all = nil // the writer needs it
 	}
 	all = append(all, pc.permissionsFor("update", servicesAPI)...)

@@ -35,7 +35,7 @@ func (pc *preflightChecker) servicesCheck() preflight.Check {
 // findServices evaluates each Service in the watched namespaces, as serve does.
 func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error) {
 	for _, namespace := range pc.watchedNamespaces() {
-		if namespace == preflight.AllNamespaces {
+		if namespace == allNamespaces {
 			namespace = metav1.NamespaceAll
 		}
 		services, err := pc.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
@@ -54,7 +54,7 @@ func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error)
 	}
 	if len(pc.resolutions) == 0 {
 		where := abbreviate(pc.watchedNamespaces())
-		if where == preflight.AllNamespaces {
+		if where == allNamespaces {
 			where = "any namespace"
 		}
 		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)

@@ -16,8 +16,8 @@ type mappingFields struct {
 	values map[string]*yaml.Node
 }
 
-// valueReader reads a value, and returns what it should be if it is not valid, or "". The empty text is
-// never valid.
+// valueReader reads a value. It returns "", or if the value is not valid a description of a valid one. The
+// empty text is never valid, so read("") returns the description.
 type valueReader func(text string) (want string)
 
 // readMapping reads the fields of a node. Each must be known and unique.
