@@ -32,14 +32,14 @@ type keptEndpoint struct{ baseIndex, desiredIndex int }
 
 func (s *plannedSlice) endpointCount() int { return len(s.kept) + len(s.added) }
 
-// desiredSet is the desired endpoints, and whether each has its place in a slice.
+// desiredSet is the desired endpoints, and whether each has a slice.
 type desiredSet struct {
 	endpoints      []Endpoint
 	groupOf        []*sliceGroup
 	groups         []*sliceGroup      // each group once, so that pointers can be compared
 	indexByAddress map[netip.Addr]int // nil if endpoints are sorted by address and unique
 	nextIndex      int                // the index after the last one found
-	placed         []bool             // has its slice
+	placed         []bool             // has a slice
 	moved          []bool             // listed by a slice that cannot keep it
 }
 

@@ -243,16 +243,16 @@ func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
 // depends on which endpoints share a slice, and the in-tree reconciler takes them from a map in random
 // order, which is sometimes better by chance.
 func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
-	var sequences, changes, fewer, unlucky int
-	var sum struct{ writes, slices struct{ ours, tree int } }
+	var sequences, changes, fewer, exceeded int
+	var sum struct{ writes, slices struct{ planner, inTree int } }
 	rapid.Check(t, func(t *rapid.T) {
 		d := testTarget(0)
 		d.Owner = *metav1.NewControllerRef(&metav1.ObjectMeta{Name: d.Service, UID: "svc-1"}, corev1.SchemeGroupVersion.WithKind("Service"))
 		d.Ports[0].Protocol = new(corev1.ProtocolTCP)
 		tree := newInTreeOracle(d)
-		ours, c := randomCluster(t, d)
-		theirs := &fakeCluster{slices: ours.copy()}
-		ourWrites, treeWrites := 0, 0
+		byPlanner, c := randomCluster(t, d)
+		byInTree := &fakeCluster{slices: byPlanner.copy()}
+		plannerWrites, inTreeWrites := 0, 0
 		for range rapid.IntRange(1, 14).Draw(t, "changes") {
 			changed := c.change(t)
 			d.Endpoints = c.endpoints
@@ -279,24 +279,24 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 				return planned, reconciled, todo.Writes(), writes
 			}
 			var n int
-			ours, _, n, _ = both(ours)
-			ourWrites += n
-			_, theirs, _, n = both(theirs)
-			treeWrites += n
+			byPlanner, _, n, _ = both(byPlanner)
+			plannerWrites += n
+			_, byInTree, _, n = both(byInTree)
+			inTreeWrites += n
 		}
 		sequences++
-		sum.writes.ours += ourWrites
-		sum.writes.tree += treeWrites
-		sum.slices.ours += len(ours.slices)
-		sum.slices.tree += len(theirs.slices)
-		if ourWrites > treeWrites || len(ours.slices) > len(theirs.slices) {
-			unlucky++
+		sum.writes.planner += plannerWrites
+		sum.writes.inTree += inTreeWrites
+		sum.slices.planner += len(byPlanner.slices)
+		sum.slices.inTree += len(byInTree.slices)
+		if plannerWrites > inTreeWrites || len(byPlanner.slices) > len(byInTree.slices) {
+			exceeded++
 		}
 	})
-	t.Logf("%d changes, %d of them by fewer writes than in-tree, none by more", changes, fewer)
-	t.Logf("%d sequences, each from its own slices: %d writes, in-tree %d; %d slices left, in-tree %d; in-tree luckier in %d",
-		sequences, sum.writes.ours, sum.writes.tree, sum.slices.ours, sum.slices.tree, unlucky)
-	if sequences >= 50 && (sum.writes.ours > sum.writes.tree || sum.slices.ours > sum.slices.tree) {
+	t.Logf("%d changes, %d of them with fewer writes than in-tree, none with more", changes, fewer)
+	t.Logf("%d sequences, each from its own slices: %d writes, in-tree %d; %d slices left, in-tree %d; more than in-tree in %d",
+		sequences, sum.writes.planner, sum.writes.inTree, sum.slices.planner, sum.slices.inTree, exceeded)
+	if sequences >= 50 && (sum.writes.planner > sum.writes.inTree || sum.slices.planner > sum.slices.inTree) {
 		t.Error("over whole sequences the in-tree reconciler needs fewer writes or slices")
 	}
 }

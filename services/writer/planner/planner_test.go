@@ -388,17 +388,17 @@ func TestListsOnlyCanonicalAddresses(t *testing.T) {
 
 // In the other order the Service would have fewer ready endpoints between the writes.
 func TestWritesReadyBeforeRemovals(t *testing.T) {
-	for _, goes := range []int{0, 1} {
+	for _, leaving := range []int{0, 1} {
 		d := testTarget(2)
 		d.MaxPerSlice = 1
-		comes := 1 - goes
-		d.Endpoints[comes].Ready, d.Endpoints[comes].Serving = false, false
+		joining := 1 - leaving
+		d.Endpoints[joining].Ready, d.Endpoints[joining].Serving = false, false
 		c := appliedCluster(t, d)
-		d.Endpoints[comes].Ready, d.Endpoints[comes].Serving = true, true
-		d.Endpoints[goes].Ready, d.Endpoints[goes].Serving = false, false
+		d.Endpoints[joining].Ready, d.Endpoints[joining].Serving = true, true
+		d.Endpoints[leaving].Ready, d.Endpoints[leaving].Serving = false, false
 		plan := Compute(d, c.slices)
 		checkCounts(t, plan, 0, 2, 0)
-		if got := plan.Update[0].Endpoints[0].Addresses[0]; got != d.Endpoints[comes].Address.String() {
+		if got := plan.Update[0].Endpoints[0].Addresses[0]; got != d.Endpoints[joining].Address.String() {
 			t.Errorf("first write is for %s, which becomes not ready", got)
 		}
 	}

@@ -230,8 +230,8 @@ func TestWritesEachPortDifference(t *testing.T) {
 func TestCurrentEndpointsSkipsInvalidAddresses(t *testing.T) {
 	was := testSlice("shop-nodes", "default", 1, 1)
 	was.Endpoints = append(was.Endpoints, discoveryv1.Endpoint{}, discoveryv1.Endpoint{Addresses: []string{"one"}})
-	held := CurrentEndpoints(testTarget(0), []*discoveryv1.EndpointSlice{was})
-	if len(held) != 1 || held[0].Address != netip.MustParseAddr("10.0.0.1") {
-		t.Errorf("current endpoints: %v", held)
+	current := CurrentEndpoints(testTarget(0), []*discoveryv1.EndpointSlice{was})
+	if len(current) != 1 || current[0].Address != netip.MustParseAddr("10.0.0.1") {
+		t.Errorf("current endpoints: %v", current)
 	}
 }

@@ -54,8 +54,8 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 			var flying []flight
 			var expired time.Time
 			for until := now.Add(40 * time.Second); now.Before(until) && expired.IsZero(); {
-				for _, gone := range s.Expire(now) {
-					if gone == k {
+				for _, key := range s.Expire(now) {
+					if key == k {
 						expired = now
 					}
 				}

@@ -29,22 +29,22 @@ func FuzzBackendResponse(f *testing.F) {
 	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x04\x01\x05\x00\x00\x00\x01\x88\x00\x00\x00"))
 	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add(uint8(GRPC), []byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-	asker := newProbeClient()
+	client := newProbeClient()
 	f.Fuzz(func(t *testing.T, mode uint8, sent []byte) {
 		k := testKey(1)
 		k.Spec = Spec{Mode: HTTP + Mode(mode%3)}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		ours, theirs := net.Pipe()
+		clientEnd, backendEnd := net.Pipe()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			go io.Copy(io.Discard, theirs)
-			theirs.Write(sent)
-			theirs.Close()
+			go io.Copy(io.Discard, backendEnd)
+			backendEnd.Write(sent)
+			backendEnd.Close()
 		}()
-		result, detail := classifyError(asker.probeConn(ctx, ours, k), k.Spec)
-		ours.Close()
+		result, detail := classifyError(client.probeConn(ctx, clientEnd, k), k.Spec)
+		clientEnd.Close()
 		<-done
 		switch {
 		case ctx.Err() != nil:

@@ -342,12 +342,12 @@ func TestGRPCProbeIsNotRetried(t *testing.T) {
 // A client would send GOAWAY and wait up to 5 s until it is written.
 func TestGRPCProbeEndsAtTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
+		clientEnd, backendEnd := net.Pipe()
 		go func() {
-			go io.WriteString(theirs, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
+			go io.WriteString(backendEnd, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // SETTINGS
 			var received []byte
 			for buf := make([]byte, 4096); !bytes.Contains(received, []byte{0x83, 0x86}); { // the first bytes of a call
-				n, err := theirs.Read(buf)
+				n, err := backendEnd.Read(buf)
 				if err != nil {
 					t.Error(err)
 					return
@@ -358,7 +358,7 @@ func TestGRPCProbeEndsAtTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := newProbeClient().probeConn(ctx, ours, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
+		err := newProbeClient().probeConn(ctx, clientEnd, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
 		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v after %v", err, took)
 		}

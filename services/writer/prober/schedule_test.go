@@ -392,7 +392,7 @@ func TestForgetsRemovedKeys(t *testing.T) {
 		t.Error("a probe before Remove counts for a key that was added again")
 	}
 	if _, due := s.Start(startTime, 0); !due {
-		t.Error("the place of the old probe is not free")
+		t.Error("the old probe still takes capacity")
 	}
 	changed := testKey(0)
 	changed.Spec.Timeout = 2 * time.Second

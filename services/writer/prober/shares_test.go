@@ -35,7 +35,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 	}
 	for _, row := range []struct {
 		sources, targets int
-		each, free       int // probes of the largest share, places that stay free
+		each, free       int // probes of the largest share, capacity that stays free
 	}{
 		{1, 1, 320, 192},
 		{1, 2, 180, 152},
@@ -52,7 +52,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 				each = max(each, n)
 			}
 			if free := s.limit - s.inFlight; each > row.each || free < row.free {
-				t.Errorf("the largest share has %d probes in flight, and %d places are free; want at most %d, at least %d", each, free, row.each, row.free)
+				t.Errorf("the largest share has %d probes in flight, and %d are free; want at most %d, at least %d", each, free, row.each, row.free)
 			}
 			// A new share of any source starts immediately.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
@@ -67,7 +67,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 	}
 }
 
-// A free place goes to the longest waiting share with capacity.
+// When a probe ends, the share that waits longest and has capacity starts the next one.
 func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	s := NewSchedule(4)
 	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
@@ -162,16 +162,16 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 			deaths[testKey(n).Address] = time.Now().Add(2*time.Minute + time.Duration(random.Float64()*float64(20*time.Second)))
 		}
 		p.runProbe = func(ctx context.Context, k Key) (Result, string) {
-			died, ours := deaths[k.Address]
+			diedAt, dies := deaths[k.Address]
 			switch {
-			case !ours:
+			case !dies:
 				select {
 				case <-time.After(k.Spec.timeout()):
 					return Fail, "no answer"
 				case <-ctx.Done():
 					return Inconclusive, ""
 				}
-			case time.Now().Before(died):
+			case time.Now().Before(diedAt):
 				time.Sleep(5 * time.Millisecond)
 				return Pass, ""
 			}

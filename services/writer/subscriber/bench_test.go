@@ -39,9 +39,9 @@ func forEachSize(b *testing.B, run func(b *testing.B, set []*wireNode)) {
 	}
 }
 
-func applyAll(b *testing.B, v *Mirror, messages ...*message) {
+func applyAll(b *testing.B, mirror *Mirror, messages ...*message) {
 	for _, m := range messages {
-		if _, err := v.Apply(noon, m); err != nil {
+		if _, err := mirror.Apply(noon, m); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -50,9 +50,9 @@ func applyAll(b *testing.B, v *Mirror, messages ...*message) {
 // BenchmarkApplyChange applies the change of one node.
 func BenchmarkApplyChange(b *testing.B) {
 	forEachSize(b, func(b *testing.B, set []*wireNode) {
-		v := NewMirror()
-		v.BeginStream()
-		applyAll(b, v, completeSetInChunks(set)...)
+		mirror := NewMirror()
+		mirror.BeginStream()
+		applyAll(b, mirror, completeSetInChunks(set)...)
 		old := set[len(set)/2]
 		other := node(old.GetName(), old.GetAddresses()[0], "changed")
 		to := func(n *wireNode) *message {
@@ -62,7 +62,7 @@ func BenchmarkApplyChange(b *testing.B) {
 		both := [2]*message{to(old), to(other)}
 		b.ReportAllocs()
 		for i := 1; b.Loop(); i++ {
-			applyAll(b, v, both[i%2])
+			applyAll(b, mirror, both[i%2])
 		}
 	})
 }
@@ -70,12 +70,12 @@ func BenchmarkApplyChange(b *testing.B) {
 // BenchmarkApplyReset applies a reset with the complete set.
 func BenchmarkApplyReset(b *testing.B) {
 	forEachSize(b, func(b *testing.B, set []*wireNode) {
-		v := NewMirror()
-		v.BeginStream()
+		mirror := NewMirror()
+		mirror.BeginStream()
 		messages := completeSetInChunks(set)
 		b.ReportAllocs()
 		for b.Loop() {
-			applyAll(b, v, messages...)
+			applyAll(b, mirror, messages...)
 		}
 	})
 }

@@ -35,8 +35,8 @@ func FuzzApply(f *testing.F) {
 	f.Add(encodeMessages(completeSet("e", 1, dualStack), synced("e", 2, nil, removed("both"))))
 	f.Add([]byte{1, 0xff, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v := NewMirror()
-		v.BeginStream()
+		mirror := NewMirror()
+		mirror.BeginStream()
 		for len(data) > 0 {
 			size, n := binary.Uvarint(data)
 			if n <= 0 || size > uint64(len(data)-n) {
@@ -47,32 +47,32 @@ func FuzzApply(f *testing.F) {
 				return
 			}
 			data = data[n+int(size):]
-			before := v.Snapshot()
-			synced, err := v.Apply(noon, m)
-			after := v.Snapshot()
+			before := mirror.Snapshot()
+			synced, err := mirror.Apply(noon, m)
+			after := mirror.Snapshot()
 			if (err != nil || !synced) && (after.Generation != before.Generation || after.Cursor != before.Cursor) {
 				t.Fatalf("a message that completed no verified set changed the set: %v", err)
 			}
 			if err != nil {
-				v.ClearCursor()
-				v.BeginStream()
+				mirror.ClearCursor()
+				mirror.BeginStream()
 			}
-			checkIndexes(t, v)
+			checkIndexes(t, mirror)
 		}
 	})
 }
 
 // checkIndexes compares the indexes of a mirror with its set.
-func checkIndexes(t *testing.T, v *Mirror) {
+func checkIndexes(t *testing.T, mirror *Mirror) {
 	t.Helper()
 	var sum [16]byte
 	owners := map[netip.Addr]string{}
-	for i, m := range v.members {
+	for i, m := range mirror.members {
 		xorDigest(&sum, m.fingerprint)
-		if i > 0 && v.members[i-1].Name >= m.Name {
+		if i > 0 && mirror.members[i-1].Name >= m.Name {
 			t.Fatal("members are not sorted")
 		}
-		if v.byName[m.Name] != m {
+		if mirror.byName[m.Name] != m {
 			t.Fatalf("index of names: %q", m.Name)
 		}
 		for _, a := range m.Addresses {
@@ -80,12 +80,12 @@ func checkIndexes(t *testing.T, v *Mirror) {
 				t.Fatalf("%s of %q and %q", a, other, m.Name)
 			}
 			owners[a] = m.Name
-			if v.nameByAddress[a] != m.Name {
+			if mirror.nameByAddress[a] != m.Name {
 				t.Fatalf("index of addresses: %s", a)
 			}
 		}
 	}
-	if sum != v.digest || len(v.byName) != len(v.members) || len(v.nameByAddress) != len(owners) {
-		t.Fatalf("digest %x of %x, %d names of %d, %d addresses of %d", v.digest, sum, len(v.byName), len(v.members), len(v.nameByAddress), len(owners))
+	if sum != mirror.digest || len(mirror.byName) != len(mirror.members) || len(mirror.nameByAddress) != len(owners) {
+		t.Fatalf("digest %x of %x, %d names of %d, %d addresses of %d", mirror.digest, sum, len(mirror.byName), len(mirror.members), len(mirror.nameByAddress), len(owners))
 	}
 }

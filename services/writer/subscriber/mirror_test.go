@@ -77,24 +77,24 @@ func completeSet(epoch string, revision uint64, set ...*wireNode) *message {
 // mirrorOf returns a mirror during a stream, with these nodes at epoch e, revision 10.
 func mirrorOf(t *testing.T, set ...*wireNode) *Mirror {
 	t.Helper()
-	v := NewMirror()
-	v.BeginStream()
-	applyMessages(t, v, completeSet("e", 10, set...))
-	return v
+	mirror := NewMirror()
+	mirror.BeginStream()
+	applyMessages(t, mirror, completeSet("e", 10, set...))
+	return mirror
 }
 
-func applyMessages(t *testing.T, v *Mirror, messages ...*message) {
+func applyMessages(t *testing.T, mirror *Mirror, messages ...*message) {
 	t.Helper()
 	for i, m := range messages {
-		if _, err := v.Apply(noon, m); err != nil {
+		if _, err := mirror.Apply(noon, m); err != nil {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
 }
 
-func memberLines(v *Mirror) []string {
+func memberLines(mirror *Mirror) []string {
 	all := []string{}
-	for _, m := range v.Snapshot().Members {
+	for _, m := range mirror.Snapshot().Members {
 		texts := []string{m.Name}
 		for _, a := range m.Addresses {
 			texts = append(texts, a.String())
@@ -114,34 +114,34 @@ func checkEqual[T any](t *testing.T, what string, got, want T) {
 var a, b, c = node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "fd00::3")
 
 func TestR1AppliesOnlySyncedStates(t *testing.T) {
-	v := mirrorOf(t, a, b)
-	before := v.Snapshot()
-	applyMessages(t, v, &message{Status: sourceStatus(1), Upserts: []*wireNode{c}, Removed: []string{"a"}})
-	checkEqual(t, "members while a change is staged", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
-	checkEqual(t, "cursor while a change is staged", v.Snapshot().Cursor, before.Cursor)
+	mirror := mirrorOf(t, a, b)
+	before := mirror.Snapshot()
+	applyMessages(t, mirror, &message{Status: sourceStatus(1), Upserts: []*wireNode{c}, Removed: []string{"a"}})
+	checkEqual(t, "members while a change is staged", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	checkEqual(t, "cursor while a change is staged", mirror.Snapshot().Cursor, before.Cursor)
 
-	v.BeginStream() // the stream ended before the change was synced
-	cursor, held, ok := v.ResumePoint()
+	mirror.BeginStream() // the stream ended before the change was synced
+	cursor, digest, ok := mirror.ResumePoint()
 	checkEqual(t, "cursor for the next stream", cursor, Cursor{"e", 10})
-	checkEqual(t, "digest for the next stream", held[:], digestOf([]*wireNode{a, b}))
+	checkEqual(t, "digest for the next stream", digest[:], digestOf([]*wireNode{a, b}))
 	checkEqual(t, "has a cursor", ok, true)
-	applyMessages(t, v, synced("e", 10, []*wireNode{a, b}))
-	checkEqual(t, "members of the next stream", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	applyMessages(t, mirror, synced("e", 10, []*wireNode{a, b}))
+	checkEqual(t, "members of the next stream", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
 }
 
 func TestR2StagesResetBesideCurrentSet(t *testing.T) {
-	v := mirrorOf(t, a, b)
-	applyMessages(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}})
-	checkEqual(t, "members while a reset is staged", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	mirror := mirrorOf(t, a, b)
+	applyMessages(t, mirror, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}})
+	checkEqual(t, "members while a reset is staged", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
 	// A second reset replaces the first.
-	applyMessages(t, v, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{b}})
-	applyMessages(t, v, synced("f", 1, []*wireNode{b}))
-	checkEqual(t, "members", memberLines(v), []string{"b 10.0.0.2"})
-	checkEqual(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 1})
+	applyMessages(t, mirror, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{b}})
+	applyMessages(t, mirror, synced("f", 1, []*wireNode{b}))
+	checkEqual(t, "members", memberLines(mirror), []string{"b 10.0.0.2"})
+	checkEqual(t, "cursor", mirror.Snapshot().Cursor, Cursor{"f", 1})
 	// The index of addresses must not keep nodes of the old set.
 	d := node("d", "10.0.0.1")
-	applyMessages(t, v, synced("f", 2, []*wireNode{b, d}, upserts(d)))
-	checkEqual(t, "members", memberLines(v), []string{"b 10.0.0.2", "d 10.0.0.1"})
+	applyMessages(t, mirror, synced("f", 2, []*wireNode{b, d}, upserts(d)))
+	checkEqual(t, "members", memberLines(mirror), []string{"b 10.0.0.2", "d 10.0.0.1"})
 }
 
 func TestR3AppliesChunksTogether(t *testing.T) {
@@ -149,31 +149,31 @@ func TestR3AppliesChunksTogether(t *testing.T) {
 	for i := range 1201 {
 		set = append(set, node(fmt.Sprintf("n%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 	}
-	v := NewMirror()
-	v.BeginStream()
-	applyMessages(t, v,
+	mirror := NewMirror()
+	mirror.BeginStream()
+	applyMessages(t, mirror,
 		&message{Status: sourceStatus(1), Reset_: true, Upserts: set[:500]},
 		&message{Status: sourceStatus(1), Upserts: set[500:1000]})
-	checkEqual(t, "members before the last chunk", len(v.Snapshot().Members), 0)
-	applyMessages(t, v, synced("e", 1201, set, upserts(set[1000:]...)))
-	checkEqual(t, "members", len(v.Snapshot().Members), 1201)
-	if !slices.IsSortedFunc(v.Snapshot().Members, compareNames) {
+	checkEqual(t, "members before the last chunk", len(mirror.Snapshot().Members), 0)
+	applyMessages(t, mirror, synced("e", 1201, set, upserts(set[1000:]...)))
+	checkEqual(t, "members", len(mirror.Snapshot().Members), 1201)
+	if !slices.IsSortedFunc(mirror.Snapshot().Members, compareNames) {
 		t.Error("members are not sorted")
 	}
-	_, err := v.Apply(noon, synced("e", 1202, set, upserts(make([]*wireNode, 501)...)))
+	_, err := mirror.Apply(noon, synced("e", 1202, set, upserts(make([]*wireNode, 501)...)))
 	checkViolation(t, err, LimitExceeded)
 }
 
 func TestR4DigestIsXOROfReceivedFingerprints(t *testing.T) {
-	v := mirrorOf(t, a, b)
+	mirror := mirrorOf(t, a, b)
 	changed := node("a", "10.0.0.1", "a field of a newer server")
-	applyMessages(t, v,
+	applyMessages(t, mirror,
 		synced("e", 11, []*wireNode{changed, b}, upserts(changed)),
 		synced("e", 12, []*wireNode{changed, b, c}, upserts(c)),
 		synced("e", 13, []*wireNode{changed, c}, removed("b")),
 		synced("e", 14, nil, removed("a", "c")))
-	checkEqual(t, "members", memberLines(v), []string{})
-	checkEqual(t, "digest of the empty set", v.Snapshot().Digest, [16]byte{})
+	checkEqual(t, "members", memberLines(mirror), []string{})
+	checkEqual(t, "digest of the empty set", mirror.Snapshot().Digest, [16]byte{})
 }
 
 func checkViolation(t *testing.T, err error, kind ViolationKind) {
@@ -229,11 +229,11 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"a wrong digest", DigestMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Digest[0] ^= 1 })},
 		{"no digest", DigestMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Digest = nil })},
 		{"a missed removal", CountMismatch, synced("e", 11, []*wireNode{a})},
-		{"a revision that goes back", RevisionDecreased, synced("e", 9, []*wireNode{a, b})},
-		{"a revision that goes back by a reset", RevisionDecreased, completeSet("e", 9, a)},
-		{"an observation that goes back", ObservationDecreased, synced("e", 11, []*wireNode{a, b}, observed(0))},
-		{"an observation that goes back in a status", ObservationDecreased, &message{Status: sourceStatus(0)}},
-		{"an observation that goes back by a reset", ObservationDecreased, synced("e", 11, []*wireNode{a}, reset, upserts(a), observed(0))},
+		{"a revision that decreases", RevisionDecreased, synced("e", 9, []*wireNode{a, b})},
+		{"a revision that decreases by a reset", RevisionDecreased, completeSet("e", 9, a)},
+		{"an observation that decreases", ObservationDecreased, synced("e", 11, []*wireNode{a, b}, observed(0))},
+		{"an observation that decreases in a status", ObservationDecreased, &message{Status: sourceStatus(0)}},
+		{"an observation that decreases by a reset", ObservationDecreased, synced("e", 11, []*wireNode{a}, reset, upserts(a), observed(0))},
 		{"an epoch that changes without a reset", EpochChanged, synced("f", 11, []*wireNode{a, b})},
 		{"synced without status", IncompleteSynced, synced("e", 11, []*wireNode{a, b}, func(m *message) { m.Status = nil })},
 		{"synced without cursor", IncompleteSynced, synced("e", 11, []*wireNode{a, b}, func(m *message) { m.Cursor = nil })},
@@ -267,21 +267,21 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		row{"one address twice in a reset", DuplicateAddress, completeSet("e", 11, a, taken)})
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			v := mirrorOf(t, a, b)
-			before := v.Snapshot()
-			_, err := v.Apply(noon, r.m)
+			mirror := mirrorOf(t, a, b)
+			before := mirror.Snapshot()
+			_, err := mirror.Apply(noon, r.m)
 			checkViolation(t, err, r.kind)
-			checkEqual(t, "members afterwards", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
-			checkEqual(t, "generation afterwards", v.Snapshot().Generation, before.Generation)
+			checkEqual(t, "members afterwards", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+			checkEqual(t, "generation afterwards", mirror.Snapshot().Generation, before.Generation)
 
-			v.ClearCursor()
-			if _, _, ok := v.ResumePoint(); ok {
+			mirror.ClearCursor()
+			if _, _, ok := mirror.ResumePoint(); ok {
 				t.Error("the next stream would start with a cursor")
 			}
-			checkEqual(t, "members after starting over", memberLines(v), []string{"a 10.0.0.1", "b 10.0.0.2"})
+			checkEqual(t, "members after starting over", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
 			// The next stream may have a lower revision and observation.
-			applyMessages(t, v, synced("e", 1, []*wireNode{c}, reset, upserts(c), observed(0)))
-			checkEqual(t, "members of the next state", memberLines(v), []string{"c fd00::3"})
+			applyMessages(t, mirror, synced("e", 1, []*wireNode{c}, reset, upserts(c), observed(0)))
+			checkEqual(t, "members of the next state", memberLines(mirror), []string{"c fd00::3"})
 		})
 	}
 }
@@ -309,16 +309,16 @@ func TestAcceptsUnusualButValidMessages(t *testing.T) {
 		{"both families", []*message{synced("e", 12, []*wireNode{a, b, dualStack}, upserts(dualStack))}, []string{"a 10.0.0.1", "b 10.0.0.2", "both 10.0.0.7 fd00::7"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			v := mirrorOf(t, a, b)
-			applyMessages(t, v, row.messages...)
-			checkEqual(t, "members", memberLines(v), row.members)
+			mirror := mirrorOf(t, a, b)
+			applyMessages(t, mirror, row.messages...)
+			checkEqual(t, "members", memberLines(mirror), row.members)
 		})
 	}
 	t.Run("another replica's epoch and numbers at the start of a stream", func(t *testing.T) {
-		v := mirrorOf(t, a, b)
-		v.BeginStream()
-		applyMessages(t, v, synced("f", 2, []*wireNode{a, b}, observed(0)))
-		checkEqual(t, "cursor", v.Snapshot().Cursor, Cursor{"f", 2})
+		mirror := mirrorOf(t, a, b)
+		mirror.BeginStream()
+		applyMessages(t, mirror, synced("f", 2, []*wireNode{a, b}, observed(0)))
+		checkEqual(t, "cursor", mirror.Snapshot().Cursor, Cursor{"f", 2})
 	})
 }
 
@@ -335,37 +335,37 @@ func TestR12AcceptsUnknownValues(t *testing.T) {
 	m := synced("e", 11, []*wireNode{a, b, n}, upserts(n))
 	m.Status.Membership = &inventoryv1.PartStatus{State: 42}
 	m.Status.Addresses = nil
-	v := mirrorOf(t, a, b)
-	applyMessages(t, v, m)
-	s := v.Snapshot()
+	mirror := mirrorOf(t, a, b)
+	applyMessages(t, mirror, m)
+	s := mirror.Snapshot()
 	checkEqual(t, "state of the node", s.Member("n").State, Unknown)
 	checkEqual(t, "membership", s.Membership.State, Degraded)
 	checkEqual(t, "addresses", s.Addresses.State, Degraded)
 }
 
 func TestR8AppliesObservationWithSyncedMessage(t *testing.T) {
-	v := mirrorOf(t, a, b)
-	applyMessages(t, v, &message{Status: sourceStatus(7), Upserts: []*wireNode{c}})
-	checkEqual(t, "observation while a change is staged", v.Snapshot().Observation, uint64(1))
+	mirror := mirrorOf(t, a, b)
+	applyMessages(t, mirror, &message{Status: sourceStatus(7), Upserts: []*wireNode{c}})
+	checkEqual(t, "observation while a change is staged", mirror.Snapshot().Observation, uint64(1))
 	later := noon.Add(time.Minute)
-	if _, err := v.Apply(later, synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
+	if _, err := mirror.Apply(later, synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
 		t.Fatal(err)
 	}
-	s := v.Snapshot()
+	s := mirror.Snapshot()
 	checkEqual(t, "observation", s.Observation, uint64(7))
 	checkEqual(t, "its epoch", s.ObservationEpoch, "e")
 	checkEqual(t, "received", s.ObservationReceivedAt, later)
 	checkEqual(t, "observed", s.ObservedAt, later.Add(-3*time.Second))
 	// A heartbeat does not change it.
-	if _, err := v.Apply(later.Add(time.Hour), synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
+	if _, err := mirror.Apply(later.Add(time.Hour), synced("e", 11, []*wireNode{a, b, c}, observed(7))); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "received, after a heartbeat", v.Snapshot().ObservationReceivedAt, later)
+	checkEqual(t, "received, after a heartbeat", mirror.Snapshot().ObservationReceivedAt, later)
 }
 
 func TestConvertsAgesToLocalClock(t *testing.T) {
-	v := mirrorOf(t, a)
-	s := v.Snapshot()
+	mirror := mirrorOf(t, a)
+	s := mirror.Snapshot()
 	checkEqual(t, "member since", s.Members[0].Since, noon.Add(-time.Minute))
 	checkEqual(t, "membership since", s.Membership.Since, noon.Add(-time.Hour))
 	checkEqual(t, "membership synced at", s.MembershipSyncedAt, noon)
@@ -373,41 +373,41 @@ func TestConvertsAgesToLocalClock(t *testing.T) {
 	// The same moment reported again with a delay; then a degraded membership.
 	m := synced("e", 10, []*wireNode{a})
 	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: durationpb.New(time.Hour + 9*time.Second)}
-	if _, err := v.Apply(noon.Add(10*time.Second), m); err != nil {
+	if _, err := mirror.Apply(noon.Add(10*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "membership since, reported with a delay", v.Snapshot().Membership.Since, noon.Add(-time.Hour))
-	checkEqual(t, "membership synced at", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
+	checkEqual(t, "membership since, reported with a delay", mirror.Snapshot().Membership.Since, noon.Add(-time.Hour))
+	checkEqual(t, "membership synced at", mirror.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
 	m = synced("e", 10, []*wireNode{a})
 	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: strings.Repeat("é", 600), Age: durationpb.New(-time.Hour)}
-	if _, err := v.Apply(noon.Add(20*time.Second), m); err != nil {
+	if _, err := mirror.Apply(noon.Add(20*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "membership synced at, degraded", v.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
-	checkEqual(t, "degraded since, with a negative age", v.Snapshot().Membership.Since, noon.Add(20*time.Second))
-	checkEqual(t, "length of the reason", len(v.Snapshot().Membership.Reason), 1024)
+	checkEqual(t, "membership synced at, degraded", mirror.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
+	checkEqual(t, "degraded since, with a negative age", mirror.Snapshot().Membership.Since, noon.Add(20*time.Second))
+	checkEqual(t, "length of the reason", len(mirror.Snapshot().Membership.Reason), 1024)
 
 	// A replica that has seen the node for a shorter time does not change when its state began.
 	young := proto.Clone(a).(*wireNode)
 	young.StateAge = durationpb.New(time.Second)
-	v.BeginStream()
-	if _, err := v.Apply(noon.Add(30*time.Second), completeSet("f", 1, young)); err != nil {
+	mirror.BeginStream()
+	if _, err := mirror.Apply(noon.Add(30*time.Second), completeSet("f", 1, young)); err != nil {
 		t.Fatal(err)
 	}
-	checkEqual(t, "member since, reported by another replica", v.Snapshot().Members[0].Since, noon.Add(-time.Minute))
+	checkEqual(t, "member since, reported by another replica", mirror.Snapshot().Members[0].Since, noon.Add(-time.Minute))
 }
 
 func TestPublishedSetsAreImmutable(t *testing.T) {
-	v := mirrorOf(t, a, b)
-	before := v.Snapshot()
+	mirror := mirrorOf(t, a, b)
+	before := mirror.Snapshot()
 	kept := slices.Clone(before.Members)
-	applyMessages(t, v, synced("e", 11, []*wireNode{a, c}, removed("b"), upserts(c)))
+	applyMessages(t, mirror, synced("e", 11, []*wireNode{a, c}, removed("b"), upserts(c)))
 	if !slices.Equal(before.Members, kept) {
 		t.Error("a snapshot changed after it was published")
 	}
-	after := v.Snapshot()
-	applyMessages(t, v, synced("e", 11, []*wireNode{a, c}))
-	checkEqual(t, "generation after a heartbeat", v.Snapshot().Generation, after.Generation)
+	after := mirror.Snapshot()
+	applyMessages(t, mirror, synced("e", 11, []*wireNode{a, c}))
+	checkEqual(t, "generation after a heartbeat", mirror.Snapshot().Generation, after.Generation)
 	checkEqual(t, "address", after.Member("c").Addresses, []netip.Addr{netip.MustParseAddr("fd00::3")})
 }
 
@@ -415,23 +415,23 @@ func TestKeepsTrustedMembersWhileDegraded(t *testing.T) {
 	degraded := func(m *message) {
 		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "watch disconnected"}
 	}
-	trusted := func(v *Mirror) (names []string) {
-		for _, m := range v.Snapshot().TrustedMembers {
+	trusted := func(mirror *Mirror) (names []string) {
+		for _, m := range mirror.Snapshot().TrustedMembers {
 			names = append(names, m.Name)
 		}
 		return names
 	}
-	v := mirrorOf(t, a)
-	checkEqual(t, "trusted at first", trusted(v), []string{"a"})
-	applyMessages(t, v, synced("e", 11, []*wireNode{a, b}, upserts(b)), synced("e", 12, []*wireNode{b}, removed("a"), degraded))
-	checkEqual(t, "members while degraded", memberLines(v), []string{"b 10.0.0.2"})
-	checkEqual(t, "trusted while degraded", trusted(v), []string{"a", "b"})
-	v.BeginStream()
-	checkEqual(t, "trusted when the stream has ended", trusted(v), []string{"a", "b"})
-	applyMessages(t, v, &message{Status: sourceStatus(1)})
-	checkEqual(t, "trusted before the next stream is synced", trusted(v), []string{"a", "b"})
-	applyMessages(t, v, synced("e", 12, []*wireNode{b}))
-	s := v.Snapshot()
-	checkEqual(t, "trusted when membership is synced again", trusted(v), []string{"b"})
+	mirror := mirrorOf(t, a)
+	checkEqual(t, "trusted at first", trusted(mirror), []string{"a"})
+	applyMessages(t, mirror, synced("e", 11, []*wireNode{a, b}, upserts(b)), synced("e", 12, []*wireNode{b}, removed("a"), degraded))
+	checkEqual(t, "members while degraded", memberLines(mirror), []string{"b 10.0.0.2"})
+	checkEqual(t, "trusted while degraded", trusted(mirror), []string{"a", "b"})
+	mirror.BeginStream()
+	checkEqual(t, "trusted when the stream has ended", trusted(mirror), []string{"a", "b"})
+	applyMessages(t, mirror, &message{Status: sourceStatus(1)})
+	checkEqual(t, "trusted before the next stream is synced", trusted(mirror), []string{"a", "b"})
+	applyMessages(t, mirror, synced("e", 12, []*wireNode{b}))
+	s := mirror.Snapshot()
+	checkEqual(t, "trusted when membership is synced again", trusted(mirror), []string{"b"})
 	checkEqual(t, "its generation", s.TrustedGeneration, s.Generation)
 }

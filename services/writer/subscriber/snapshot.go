@@ -14,7 +14,7 @@ import (
 // NodeState is the state of a node as the inventory reports it.
 type NodeState uint8
 
-// The node states. Unknown also stands for a state that only a newer inventory knows (rule R12).
+// The node states. A state that only a newer inventory knows is Unknown (rule R12).
 const (
 	Unknown NodeState = iota
 	Ready
