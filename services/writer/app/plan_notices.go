@@ -12,9 +12,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// noticeHandler is the log of a command that someone waits for at a terminal: it prints each
-// warning once, as a line of text. Most warnings repeat with every attempt, so the last one is
-// kept to explain a timeout.
+// noticeHandler is the log handler of an interactive command: it prints each warning once, as a line of
+// text, since most repeat with every attempt. It keeps the last one, to explain a timeout.
 type noticeHandler struct {
 	*noticeState
 

@@ -191,8 +191,8 @@ func (pc *preflightChecker) requiredPermissions() []preflight.Permission {
 	return all
 }
 
-// excessPermissions returns permissions that the writer never uses, and that would help whoever
-// steals its credential.
+// excessPermissions returns permissions that the writer never uses, and that would help an attacker with
+// its credential.
 func (pc *preflightChecker) excessPermissions() []preflight.Permission {
 	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: allNamespaces}}
 	if slices.Contains(pc.watchedNamespaces(), allNamespaces) {

@@ -20,8 +20,8 @@ import (
 // sliceScope is where the writer has slices: a namespace, and the managed-by label it uses there.
 type sliceScope struct{ namespace, managedBy string }
 
-// scopes returns where the writer has something to write: for the named target, and for the
-// targets that were found.
+// scopes returns where the writer writes slices: for the named target, and for the targets that were
+// found.
 func (pc *preflightChecker) scopes() []sliceScope {
 	var all []sliceScope
 	if named := pc.targets.NamedTarget; named.Service != "" {

@@ -117,7 +117,7 @@ func (sc *sourceCheck) explainCallError(err error, byServer bool) (string, error
 	case has("not for server auth"):
 		advice = "issue the inventory's certificate with the usage server auth"
 	case has("first record does not look like a TLS handshake"):
-		advice = sc.settingName("INVENTORY_ADDRESS") + " is the address of something without TLS; use the inventory's LISTEN_ADDRESS"
+		advice = sc.settingName("INVENTORY_ADDRESS") + " is the address of a server without TLS; use the inventory's LISTEN_ADDRESS"
 	default:
 		advice = fmt.Sprintf("check %s, that the inventory runs, and the network in between", sc.settingName("INVENTORY_ADDRESS"))
 	}

@@ -212,7 +212,7 @@ func TestExplainCallError(t *testing.T) {
 		{status.Error(codes.Unavailable, handshake+`the server's certificate is for another name, want \"b\", got certificate for [\"a\"] (subject \"\", issuer \"\")"`), false, "FAIL|check INVENTORY_SAN"},
 		{status.Error(codes.Unavailable, handshake+`x509: certificate signed by unknown authority"`), false, "FAIL|TLS_PEER_CA_FILE must contain the CA that signs the inventory's"},
 		{status.Error(codes.Unavailable, handshake+`peer certificate is not for server auth: certificate for [\"b\"] (subject \"\", issuer \"\")"`), false, "FAIL|usage server auth"},
-		{status.Error(codes.Unavailable, handshake+`tls: first record does not look like a TLS handshake"`), false, "FAIL|something without TLS"},
+		{status.Error(codes.Unavailable, handshake+`tls: first record does not look like a TLS handshake"`), false, "FAIL|a server without TLS"},
 		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: bad certificate"`), false, "FAIL|rejects the writer's certificate"},
 		{status.Error(codes.Unavailable, "write tcp 10.0.0.13:35298->10.0.0.13:9443: write: broken pipe"), false, "FAIL|rejects the writer's certificate"},
 		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, "FAIL|rejects the writer's certificate"},
