@@ -30,13 +30,13 @@ func Command() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Tell the main job as a story, on real control planes, in a minute and a half",
+		Short: "Show the main job step by step, on real control planes, in 90 seconds",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), cmd.OutOrStdout(), keep)
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave everything up afterwards and say how to look around")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running afterwards, and print how to inspect it")
 	return cmd
 }
 

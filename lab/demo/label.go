@@ -54,7 +54,7 @@ func (s *story) label(ctx context.Context) error {
 			return fmt.Errorf("%s probes %v backends for two Services that share %d", writer.Name, probed, len(all))
 		}
 	}
-	s.tookf(d, "%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers; their backends are probed already, and not once more for it.", cart)
+	s.tookf(d, "%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers. Their backends are probed already, so it causes no more probes.", cart)
 
 	service.Annotations = map[string]string{"slicefeed.dev/probe": "ping"}
 	if service, err = services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
@@ -79,6 +79,6 @@ func (s *story) label(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(d, "The label becomes slicefeed.dev/class: none: our slice is deleted, and nothing else.")
+	s.tookf(d, "The label becomes slicefeed.dev/class: none: its owned slice is deleted, and nothing else.")
 	return nil
 }

@@ -149,7 +149,7 @@ func (s *story) failed(err error) error {
 	s.sayf("%s", what)
 	s.quote(log)
 	s.pair.Keep()
-	s.sayf("What there is of logs, keys and data stays in %s.", s.pair.Dir())
+	s.sayf("Logs, keys and data stay in %s.", s.pair.Dir())
 	fmt.Fprintln(s.out)
 	for _, half := range append([]*pair.Half{s.pair.Inventory}, s.pair.Writers...) {
 		fmt.Fprintln(s.out, half.Tail())
@@ -178,14 +178,14 @@ func (s *story) figures(ctx context.Context) error {
 	row("requests of the client", strconv.Itoa(tally.Requests), fmt.Sprintf("%d a second, a new connection each", requestsPerSecond))
 	row("failed because of a wrong slice", strconv.Itoa(tally.Wrong), "")
 	row("met a backend that had just died", strconv.Itoa(tally.JustDied),
-		fmt.Sprintf("less than %s ago if it refuses, %s if it is silent", pair.RefusalBound, pair.SilenceBound))
+		fmt.Sprintf("died less than %s ago (closed port) or %s ago (silent)", pair.RefusalBound, pair.SilenceBound))
 	row("API writes on EndpointSlices", strconv.Itoa(writes), "by the writers, from the API server's audit log")
 	slices.Sort(s.samples)
 	if n := len(s.samples); n > 0 {
 		row("propagation, p50", short(s.samples[n/2]), fmt.Sprintf("%d changes of a Node in one API server, until the", n))
 		row("propagation, worst", short(s.samples[n-1]), "watch event of its EndpointSlice from the other")
 	}
-	row("the whole story", short(time.Since(s.began)), "")
+	row("total time", short(time.Since(s.began)), "")
 	return nil
 }
 

@@ -16,21 +16,21 @@ func (s *story) tour() {
 		title    string
 		commands []string
 	}{
-		{"What was written, and what is told about it", []string{
+		{"What was written, and the Events about it", []string{
 			"kubectl --context consuming -n " + pair.Namespace + " get endpointslices -o wide",
 			"kubectl --context consuming -n " + pair.Namespace + " get events",
 			"kubectl --context consuming -n " + pair.Namespace + " get lease",
 		}},
-		{"Change something, and look again", []string{
+		{"Change something, and inspect it again", []string{
 			"kubectl --context secured get nodes",
 			"kubectl --context secured taint node " + s.workers[0].Name + " " + pair.DrainTaint + "=:NoSchedule",
 			"kubectl --context secured delete node " + s.workers[1].Name,
 		}},
-		{"Ask the inventory, as an operator", []string{
+		{"Query the inventory, as an operator", []string{
 			"grpcurl " + strings.Join(s.grpcurl(), " ") + " " + inventoryAt() + " " + listNodes,
 			"grpcurl " + strings.Join(s.grpcurl(), " ") + ` -d '{}' ` + inventoryAt() + " slicefeed.inventory.v1.InventoryService/WatchNodes",
 		}},
-		{"Make the cloud API fail, and mend it", []string{
+		{"Make the IONOS API fail, and repair it", []string{
 			`curl -s -X POST ` + s.pair.Cloud.SideDoor + `/lab/faults -d '{"kind":"503"}'`,
 			`curl -s -X DELETE ` + s.pair.Cloud.SideDoor + `/lab/faults`,
 		}},

@@ -21,24 +21,24 @@ func (s *story) cloudFails(ctx context.Context) error {
 	}{
 		{ionosapi.Fault{Kind: ionosapi.TooManyRequestsSeconds, Wait: ionosapi.Duration(time.Second)}, "429, with the plea to come again in a second"},
 		{ionosapi.Fault{Kind: ionosapi.ServerError}, "500"},
-		{ionosapi.Fault{Kind: ionosapi.Truncated}, "200, with half of the JSON"},
+		{ionosapi.Fault{Kind: ionosapi.Truncated}, "200, with truncated JSON"},
 		{ionosapi.Fault{Kind: ionosapi.EmptyList}, "200, with an empty list of servers, in due form"},
 	} {
 		d, err := s.pair.Cloud.Strike(ctx, one.fault, 1)
 		if err != nil {
 			return err
 		}
-		s.tookf(d, "The cloud answers %s.", one.tells)
+		s.tookf(d, "The IONOS API answers %s.", one.tells)
 	}
 	begun := time.Now()
 	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "Then it answers as it should again.")
+	s.tookf(time.Since(begun), "Then it answers normally again.")
 	if err := s.allServe(); err != nil {
 		return err
 	}
-	s.sayf("An error never shrinks the set, and an address that was once resolved stays: all three serve.")
+	s.sayf("Errors remove no node, and a resolved address stays: all three serve.")
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.Inventory.Kill(); err != nil {
 		return err
 	}
-	s.sayf("It dies by SIGKILL while the cloud API is down (503), and is started again at once.")
+	s.sayf("It is killed (SIGKILL) while the IONOS API is down (503), and restarted immediately.")
 	begun := time.Now()
 	if err := s.pair.Inventory.Launch(); err != nil {
 		return err
@@ -58,12 +58,12 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "It is back, and both writers have connected to it again.")
+	s.tookf(time.Since(begun), "It is back, and both writers have reconnected.")
 	reason := s.pair.Inventory.Check(ctx, "/readyz")
 	if reason == nil {
 		return errors.New("the inventory says that it is ready, though it cannot have seen the cloud")
 	}
-	s.sayf("It knows the Nodes, but not one address, and says so instead of telling an empty list:")
+	s.sayf("It knows the Nodes but no addresses, and reports that instead of an empty list:")
 	for line := range strings.Lines(reason.Error()) {
 		if strings.Contains(line, "failed:") {
 			s.quote(line)
@@ -73,7 +73,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sayf("So the writers hold on to what the slices say, and tell so on the Service:")
+	s.sayf("So the writers keep the current endpoints, and an Event on the Service says so:")
 	s.quoteEvent(event)
 	if err := s.pair.Cloud.RemoveFault(outage); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *story) blind(ctx context.Context) error {
 	if err := s.pair.Inventory.Ready(ctx); err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "The cloud API is back: the inventory has a complete observation, and it is the same as before.")
+	s.tookf(time.Since(begun), "The IONOS API is back: the inventory makes a complete observation, with the same nodes as before.")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (s *story) leaderDies(ctx context.Context) error {
 	if err := leader.Kill(); err != nil {
 		return err
 	}
-	s.sayf("%s dies by SIGKILL, so nobody gives its Lease up; that expires after 12 s.", leader.Name)
+	s.sayf("%s is killed (SIGKILL), so its Lease is not released; it expires after 12 s.", leader.Name)
 	if _, err := s.pair.WaitLeader(ctx, holder); err != nil {
 		return err
 	}
@@ -104,11 +104,11 @@ func (s *story) leaderDies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "%s leads; it had been subscribed and probing all along, so it has nothing to write.", next.Name)
+	s.tookf(time.Since(begun), "%s leads. It subscribed and probed all the time, so it has nothing to write.", next.Name)
 	if err := leader.Start(ctx); err != nil {
 		return err
 	}
-	s.sayf("%s is started again and stands by.", leader.Name)
+	s.sayf("%s is started again, as a standby.", leader.Name)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (s *story) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "%s has the address %s, the writer is fenced in by %s: it refuses, with an Event on the Service.", stray.Name, stray.Address, pair.Subnet)
+	s.tookf(time.Since(begun), "%s has the address %s, and the writer's allowlist is %s: it writes nothing, and an Event on the Service says why.", stray.Name, stray.Address, pair.Subnet)
 	s.quoteEvent(event)
 	if err := stray.Leave(ctx); err != nil {
 		return err
@@ -139,17 +139,17 @@ func (s *story) empty(ctx context.Context) error {
 	if err := s.restart(ctx); err != nil {
 		return err
 	}
-	s.sayf("Somebody restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete, honest, empty list.")
+	s.sayf("An operator restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete and empty list.")
 	event, err := s.pair.WaitEvent(ctx, reasonIs("empty"))
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "The writer does not act on it before 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and says so on the Service.")
+	s.tookf(time.Since(begun), "The writer waits until 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and an Event on the Service says so.")
 	s.quoteEvent(event)
 	if err := s.pair.WaitObservations(ctx, 2); err != nil {
 		return err
 	}
-	s.sayf("The inventory looks again, twice, and tells the same. Too soon: the slices stay as they are.")
+	s.sayf("Two more observations report the same. They are too close together: the slices stay as they are.")
 	s.pair.Inventory.Set("NODE_SELECTOR", "")
 	begun = time.Now()
 	if err := s.restart(ctx); err != nil {
@@ -158,7 +158,7 @@ func (s *story) empty(ctx context.Context) error {
 	if err := s.pair.WaitSubscribed(ctx, len(s.pair.Writers)); err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "The mistake is mended in time: nothing was taken, all three serve.")
+	s.tookf(time.Since(begun), "The mistake is corrected in time: nothing was removed, all three serve.")
 	return s.allServe()
 }
 

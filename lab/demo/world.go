@@ -49,9 +49,9 @@ func (s *story) opening() {
 	fmt.Fprintf(s.out, "\n%s\n\n", s.bold("Slicefeed: one cluster's Service, kept pointed at the workers of another"))
 	s.sayf(`A secured Kubernetes cluster has the workers, a consuming one has a Service without selector. The inventory, beside the first, knows Nodes and the cloud's API; the writer, in the second, writes EndpointSlices. Neither holds a credential of the other's side: between them there is one gRPC stream over mutual TLS.`)
 	fmt.Fprintln(s.out)
-	s.sayf("Everything here is real but the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
+	s.sayf("Everything here is real except the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
 	fmt.Fprintln(s.out)
-	s.sayf("Shortened for the story: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute), SHRINK_WINDOW=2s (60s). Everything else that has to do with time is at its default.")
+	s.sayf("Shortened for the demo: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute), SHRINK_WINDOW=2s (60s). All other durations have their defaults.")
 }
 
 // play is the order of the scenes.
@@ -59,16 +59,16 @@ func (s *story) play(ctx context.Context) error {
 	for _, one := range []scene{
 		{title: "Two clusters, a cloud, an inventory and two writers start", play: (*story).start},
 		{title: "Three workers appear", play: (*story).appear},
-		{title: "A worker is replaced, as the cloud does it", play: (*story).replace},
+		{title: "A worker is replaced", play: (*story).replace},
 		{title: "More come and go", play: (*story).comeAndGo},
-		{title: "Another Service wants it too: one label", play: (*story).label},
-		{title: "The cloud API fails while nothing changes", play: (*story).cloudFails, quiet: true},
-		{title: "The inventory is killed, and is blind when it comes back", play: (*story).blind, quiet: true},
-		{title: "Backends die, one loudly and one silently", play: (*story).backendsDie},
+		{title: "Another Service is managed too: one label", play: (*story).label},
+		{title: "The IONOS API fails while nothing changes", play: (*story).cloudFails, quiet: true},
+		{title: "The inventory is killed, and cannot see the cloud when it returns", play: (*story).blind, quiet: true},
+		{title: "Backends die: one refuses connections, one is silent", play: (*story).backendsDie},
 		{title: "The leading writer is killed", play: (*story).leaderDies, quiet: true},
-		{title: "The new leader is told an address that it must not write", play: (*story).fence, quiet: true},
-		{title: "The inventory says that there is no worker at all", play: (*story).empty, quiet: true},
-		{title: "Life goes on", play: (*story).goesOn},
+		{title: "The new leader receives an address that is not allowed", play: (*story).fence, quiet: true},
+		{title: "The inventory reports no workers at all", play: (*story).empty, quiet: true},
+		{title: "Normal operation continues", play: (*story).goesOn},
 	} {
 		if err := s.act(ctx, one); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (s *story) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "The inventory and both writers are ready, with the permissions of the manifests in deploy/ and no more; %s leads, the other one stands by.", leader.Name)
+	s.tookf(time.Since(begun), "The inventory and both writers are ready, with only the permissions of the manifests in deploy/. %s leads, the other one is the standby.", leader.Name)
 	return nil
 }
 
@@ -170,11 +170,11 @@ func (s *story) replace(ctx context.Context) error {
 		return err
 	}
 	s.drained = time.Now()
-	s.tookf(d, "%s is cordoned, which changes nothing, and then drained: its endpoint serves on, but gets nothing new.", old.Name)
+	s.tookf(d, "%s is cordoned, which changes nothing, and then drained: its endpoint still serves, but gets no new connections.", old.Name)
 	if d, err = s.propagated(ctx, old.Leave, pair.Are(pair.Absent, old.Address)); err != nil {
 		return err
 	}
-	s.tookf(d, "Its Node is deleted: its endpoint is gone.")
+	s.tookf(d, "Its Node is deleted: its endpoint is removed.")
 	after, err := s.writes(ctx)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(d, "One leaves again. The replaced one left a while ago, so the writer waits for a newer look of the inventory, if there was none.")
+	s.tookf(d, "One is removed again. Another one was removed a while ago, so the writer waits for a newer observation.")
 	first := len(s.samples)
 	begun := time.Now()
 	for _, w := range extra[1:half] {
@@ -246,7 +246,7 @@ func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
 			return err
 		}
 	}
-	s.tookf(time.Since(begun), "%d more leave, one by one; the slowest took %s. That makes half of all.", half-1, short(worst(s.samples[first:])))
+	s.tookf(time.Since(begun), "%d more are removed, one by one; the slowest took %s. Now half of the workers remain.", half-1, short(worst(s.samples[first:])))
 	var rest []netip.Addr
 	left := time.Now()
 	for _, w := range extra[half:] {
@@ -259,13 +259,13 @@ func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
 	if err != nil {
 		return err
 	}
-	s.sayf("The other %d leave as well. All of them still answer, and the writer does not let more than half go at once on the feed's word alone:", len(rest))
+	s.sayf("The other %d are removed as well. All of them still answer, and the writer removes at most half of the ready endpoints on the inventory's report alone:", len(rest))
 	s.quoteEvent(event)
 	d, err = s.pair.WaitSlicesSince(ctx, left, pair.Are(pair.Absent, rest...))
 	if err != nil {
 		return err
 	}
-	s.tookf(d, "The window is over, and the inventory has looked again: they are gone.")
+	s.tookf(d, "The window is over, and the inventory has made a newer observation: they are removed.")
 	return nil
 }
 
@@ -285,16 +285,16 @@ func (s *story) backendsDie(ctx context.Context) error {
 	if err := silent.Set(backend.Silent); err != nil {
 		return err
 	}
-	s.sayf("The Nodes say nothing of it: only the writer's own probes notice (TCP, every 2s, 1s for an answer).")
+	s.sayf("The Nodes stay ready: only the writer's own probes notice (TCP, every 2s, timeout 1s).")
 	d, err := s.found(ctx, begun, pair.RefusalBound, pair.Are(pair.Out, refusing.Address))
 	if err != nil {
 		return err
 	}
-	s.tookf(d, "The backend of %s refuses connections: its endpoint is out, listed but neither ready nor serving.", refusing.Name)
+	s.tookf(d, "The backend of %s refuses connections: its endpoint is listed as not ready.", refusing.Name)
 	if d, err = s.found(ctx, begun, pair.SilenceBound, pair.Are(pair.Out, silent.Address)); err != nil {
 		return err
 	}
-	s.tookf(d, "That of %s answers to no packet at all: its endpoint is out.", silent.Name)
+	s.tookf(d, "That of %s answers no packet: its endpoint is not ready.", silent.Name)
 	s.sayf("%s serves alone. Then both come back:", alive.Name)
 	begun = time.Now()
 	for _, w := range []*pair.Worker{refusing, silent} {
@@ -305,7 +305,7 @@ func (s *story) backendsDie(ctx context.Context) error {
 	if d, err = s.pair.WaitSlicesSince(ctx, begun, pair.AreJust(pair.Ready, s.addresses()...)); err != nil {
 		return err
 	}
-	s.tookf(d, "After two good probes each, all three serve.")
+	s.tookf(d, "After two passing probes each, all three serve.")
 	return nil
 }
 
@@ -313,7 +313,7 @@ func (s *story) backendsDie(ctx context.Context) error {
 func (s *story) found(ctx context.Context, since time.Time, bound time.Duration, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
 	d, err := s.pair.WaitSlicesSince(ctx, since, are)
 	if err == nil && d > bound {
-		err = fmt.Errorf("it took %s until a dead backend was out, more than %s", d, bound)
+		err = fmt.Errorf("it took %s until a dead backend was not ready, more than %s", d, bound)
 	}
 	return d, err
 }
