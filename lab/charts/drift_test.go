@@ -139,6 +139,7 @@ func flat(object *unstructured.Unstructured) map[string]string {
 			return
 		}
 		switch v := value.(type) {
+		case nil: // API servers of 1.31 return creationTimestamp: null in Pod templates, which means the same as absent
 		case map[string]any:
 			if len(v) == 0 {
 				leaves[path] = "{}"

@@ -19,10 +19,10 @@ func (s *story) cloudFails(ctx context.Context) error {
 		fault ionosapi.Fault
 		tells string
 	}{
-		{ionosapi.Fault{Kind: ionosapi.TooManyRequestsSeconds, Wait: ionosapi.Duration(time.Second)}, "429, with the plea to come again in a second"},
+		{ionosapi.Fault{Kind: ionosapi.TooManyRequestsSeconds, Wait: ionosapi.Duration(time.Second)}, "429, with Retry-After: 1"},
 		{ionosapi.Fault{Kind: ionosapi.ServerError}, "500"},
 		{ionosapi.Fault{Kind: ionosapi.Truncated}, "200, with truncated JSON"},
-		{ionosapi.Fault{Kind: ionosapi.EmptyList}, "200, with an empty list of servers, in due form"},
+		{ionosapi.Fault{Kind: ionosapi.EmptyList}, "200, with an empty but valid list of servers"},
 	} {
 		d, err := s.pair.Cloud.Strike(ctx, one.fault, 1)
 		if err != nil {
