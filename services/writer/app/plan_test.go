@@ -41,10 +41,10 @@ type fakeInventory struct {
 	ready []string
 }
 
-func (w fakeInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
-	if w.ready != nil {
+func (i fakeInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
+	if i.ready != nil {
 		var nodes []*inventoryv1.Node
-		for _, a := range w.ready {
+		for _, a := range i.ready {
 			nodes = append(nodes, newNode(a, inventoryv1.NodeState_NODE_STATE_READY))
 		}
 		if err := stream.Send(newReset(nodes...)); err != nil {

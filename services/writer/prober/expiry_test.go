@@ -47,11 +47,11 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 				s.Finish(a, map[rune]Result{'P': Pass, 'F': Fail}[o], "why", now)
 				concluded = now
 			}
-			type flight struct {
-				a    Attempt
-				ends time.Time
+			type runningProbe struct {
+				a      Attempt
+				endsAt time.Time
 			}
-			var flying []flight
+			var running []runningProbe
 			var expired time.Time
 			for until := now.Add(40 * time.Second); now.Before(until) && expired.IsZero(); {
 				for _, key := range s.Expire(now) {
@@ -64,13 +64,13 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 					if !due {
 						break
 					}
-					flying = append(flying, flight{a, now.Add(row.takes)})
+					running = append(running, runningProbe{a, now.Add(row.takes)})
 				}
 				wake, some := s.Wake()
-				if len(flying) > 0 && (!some || !flying[0].ends.After(wake)) {
-					now = flying[0].ends
-					s.Finish(flying[0].a, row.then, "too many open files", now)
-					flying = flying[1:]
+				if len(running) > 0 && (!some || !running[0].endsAt.After(wake)) {
+					now = running[0].endsAt
+					s.Finish(running[0].a, row.then, "too many open files", now)
+					running = running[1:]
 					if s.Status(k).Expired && expired.IsZero() {
 						expired = now
 					}

@@ -23,7 +23,7 @@ func TestScheduleInvariants(t *testing.T) {
 			result Result
 		}
 		known, healths, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
-		var flying []Attempt
+		var running []Attempt
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
@@ -38,12 +38,12 @@ func TestScheduleInvariants(t *testing.T) {
 					delete(expired, k)
 				}
 			case 2, 3, 4, 5:
-				if len(flying) == 0 {
+				if len(running) == 0 {
 					continue
 				}
-				i := rapid.IntRange(0, len(flying)-1).Draw(t, "which")
-				a := flying[i]
-				flying = slices.Delete(flying, i, i+1)
+				i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
+				a := running[i]
+				running = slices.Delete(running, i, i+1)
 				o := Result(rapid.IntRange(0, 2).Draw(t, "result"))
 				alive := s.records[a.Key] == a.record
 				changed := s.Finish(a, o, "why", now)
@@ -97,10 +97,10 @@ func TestScheduleInvariants(t *testing.T) {
 				}
 			default:
 				if a, due := s.Start(now, rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")); due {
-					flying = append(flying, a)
+					running = append(running, a)
 				}
-				if len(flying) > limit || s.inFlight != len(flying) {
-					t.Fatalf("%d in flight, counted as %d, limit %d", len(flying), s.inFlight, limit)
+				if len(running) > limit || s.inFlight != len(running) {
+					t.Fatalf("%d in flight, counted as %d, limit %d", len(running), s.inFlight, limit)
 				}
 				for _, k := range s.Expire(now) {
 					healths[k], expired[k] = Pending, true

@@ -26,16 +26,16 @@ type simulation struct {
 	random  func() float64
 	backend func(a Attempt, now time.Time) (Result, time.Duration)
 
-	flying      []flight
+	running     []runningProbe
 	starts      map[Key][]time.Time
 	changes     map[Key][]Status
-	maxInFlight int // in flight
+	maxInFlight int
 }
 
-type flight struct {
+type runningProbe struct {
 	attempt Attempt
 	result  Result
-	lands   time.Time
+	endsAt  time.Time
 }
 
 func newSimulation(limit int) *simulation {
@@ -59,21 +59,21 @@ func (sim *simulation) run(until time.Time) {
 			}
 			sim.starts[a.Key] = append(sim.starts[a.Key], sim.now)
 			result, took := sim.backend(a, sim.now)
-			f := flight{a, result, sim.now.Add(took)}
-			at, _ := slices.BinarySearchFunc(sim.flying, f.lands, func(f flight, lands time.Time) int {
-				return cmp.Or(f.lands.Compare(lands), -1) // after those that end at the same time
+			f := runningProbe{a, result, sim.now.Add(took)}
+			at, _ := slices.BinarySearchFunc(sim.running, f.endsAt, func(f runningProbe, endsAt time.Time) int {
+				return cmp.Or(f.endsAt.Compare(endsAt), -1) // after those that end at the same time
 			})
-			sim.flying = slices.Insert(sim.flying, at, f)
-			sim.maxInFlight = max(sim.maxInFlight, len(sim.flying))
+			sim.running = slices.Insert(sim.running, at, f)
+			sim.maxInFlight = max(sim.maxInFlight, len(sim.running))
 		}
 		next := until
 		if wake, due := sim.Wake(); due && wake.Before(next) {
 			next = wake
 		}
-		if len(sim.flying) > 0 && !sim.flying[0].lands.After(next) {
-			f := sim.flying[0]
-			sim.flying = sim.flying[1:]
-			sim.now = f.lands
+		if len(sim.running) > 0 && !sim.running[0].endsAt.After(next) {
+			f := sim.running[0]
+			sim.running = sim.running[1:]
+			sim.now = f.endsAt
 			if sim.Finish(f.attempt, f.result, "why", sim.now) {
 				sim.changes[f.attempt.Key] = append(sim.changes[f.attempt.Key], sim.Status(f.attempt.Key))
 			}

@@ -71,7 +71,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	s := NewSchedule(4)
 	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
-	var flying []Attempt
+	var running []Attempt
 	for n := range 8 {
 		s.Add(testKey(n), slow, startTime)
 	}
@@ -82,7 +82,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 			if !due {
 				return began
 			}
-			flying, began = append(flying, a), began+1
+			running, began = append(running, a), began+1
 		}
 	}
 	first := begin()
@@ -94,8 +94,8 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 		t.Fatalf("%d probes of the other share started, want 1", n)
 	}
 	for range 4 * first {
-		a := flying[0]
-		flying = flying[1:]
+		a := running[0]
+		running = running[1:]
 		s.Finish(a, Fail, "silent", startTime)
 		begin()
 	}
@@ -108,7 +108,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 		s.Remove(testKey(n))
 	}
 	s.Remove(testKey(100))
-	for _, a := range flying {
+	for _, a := range running {
 		s.Finish(a, Fail, "silent", startTime)
 	}
 	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues) != 0 || len(s.blockedQueues) != 0 || len(s.expiryQueue) != 0 || s.inFlight != 0 {
