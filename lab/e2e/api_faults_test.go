@@ -108,10 +108,10 @@ func TestTheConsumingAPIServerIsIll(t *testing.T) {
 		{
 			// Not right after the last one for all writes: the Lease has to be renewed between them.
 			name: "writes answered 500", proxy: apifault.Fault{RefuseWrites: http.StatusInternalServerError},
-			lasts: 4 * time.Second, most: 8, log: "slices not written",
+			lasts: 4 * time.Second, most: 8, log: "slice write failed, retrying",
 		},
 		{
-			name: "etcd too slow", lasts: 6 * time.Second, most: 6, log: "slices not written",
+			name: "etcd too slow", lasts: 6 * time.Second, most: 6, log: "slice write failed, retrying",
 			apply: func(c *clinic) { c.must(c.Consuming.Signal(controlplane.Etcd, syscall.SIGSTOP)) },
 			lift:  func(c *clinic) { c.must(c.Consuming.Signal(controlplane.Etcd, syscall.SIGCONT)) },
 		},

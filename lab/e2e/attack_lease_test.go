@@ -187,13 +187,13 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 			}
 		}
 	})
-	const fields, own = "labels, annotations, owners or finalizers", "no Events but its own"
+	const fields, own = "labels, annotations, owners or finalizers", "Events whose reportingController is slicefeed.dev/writer"
 	s.refusedByPolicy("slicefeed-writer-events", []attack{
 		{"another's Event patched", patch("theirs", `{"series":{"count":9,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`), own},
 		{"another's Event labelled", patch("theirs", `{"metadata":{"labels":{"a":"b"}}}`), own},
 		{"an Event in another's name", tell(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), own},
-		{"an Event on a Node", tell(func(e *eventsv1.Event) { e.Regarding.Kind = "Node" }), "on Services of the namespace"},
-		{"an Event with a second object", tell(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Secret", Name: "x"} }), "on Services of the namespace"},
+		{"an Event on a Node", tell(func(e *eventsv1.Event) { e.Regarding.Kind = "Node" }), "on Services of the Event's namespace"},
+		{"an Event with a second object", tell(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Secret", Name: "x"} }), "on Services of the Event's namespace"},
 		{"an Event that cannot be deleted", tell(func(e *eventsv1.Event) { e.Finalizers = []string{"example.org/never"} }), fields},
 		{"ours made so that it cannot be deleted", patch("ours", `{"metadata":{"finalizers":["example.org/never"]}}`), fields},
 		{"an Event that keeps its owner from being deleted", tell(func(e *eventsv1.Event) {

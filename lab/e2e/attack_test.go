@@ -313,10 +313,10 @@ func TestAttackWithTheWritersOwnCredential(t *testing.T) {
 
 		{"an owner that is no Service", change(here, "ours", withOwner(metav1.OwnerReference{
 			APIVersion: "v1", Kind: "ConfigMap", Name: "kube-root-ca.crt", UID: "1",
-		})), "no owner but a Service"},
+		})), "only add a Service as owner"},
 		{"an owner that may not be deleted", change(here, "ours", withOwner(metav1.OwnerReference{
 			APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true),
-		})), "no owner but a Service"},
+		})), "only add a Service as owner"},
 		{"a slice that will not go away", change(here, "ours", func(slice *discoveryv1.EndpointSlice) {
 			slice.Finalizers = []string{"example.org/never"}
 		}), "no finalizers"},

@@ -181,7 +181,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		lie := []pair.Record{{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true}, {Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true}}
 		lie = append(lie, pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true}, pair.Record{Name: "y", Address: easts[0].Address, Worker: true})
 		f.must(west.TellRecords(lie...))
-		f.t.Log(f.tells(f.service, "AddressNotAllowed", "west", "2 in all", easts[0].Address.String()).Note)
+		f.t.Log(f.tells(f.service, "AddressNotAllowed", "west", "2 addresses", easts[0].Address.String()).Note)
 		f.slices("nothing came of it", pair.AreJust(pair.Ready, append(addresses(easts[:2]), theirs...)...))
 		f.must(west.Tell(wests[:2]...))
 		f.metric(writer, sourceOf("members", "west"), equals(2))

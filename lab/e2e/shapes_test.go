@@ -282,7 +282,7 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 	}
 	t.Run("legacy Endpoints", func(t *testing.T) {
 		f := f.on(t)
-		t.Log(f.tells(legacy, "LegacyEndpoints", mirrored, "delete the Endpoints object legacy").Note)
+		t.Log(f.tells(legacy, "LegacyEndpoints", mirrored, "Delete Endpoints legacy").Note)
 		if n := len(f.of(legacy)); n != 1 {
 			t.Errorf("it has %d slices", n)
 		}
