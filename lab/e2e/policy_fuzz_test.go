@@ -149,7 +149,7 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 
 	why := f.forbidden(a, planted, wouldBe, before)
 	// 422: an expression could not be evaluated, and failurePolicy is Fail. Kubernetes 1.31 answers so to
-	// an address with leading zeros, because isIP has no overload for it there.
+	// an address with leading zeros ("no such overload").
 	byPolicy := (got.Code == 403 || got.Code == 422) && strings.Contains(got.Message, "ValidatingAdmissionPolicy 'slicefeed-writer'")
 	outcome := malformed
 	switch {
