@@ -112,10 +112,12 @@ func (sc *sourceCheck) explainCallError(err error, byServer bool) (string, error
 	case has("remote error: tls"), has("broken pipe", "reset by peer", "EOF", "server preface") && !has("while dialing", "handshake failed"):
 		// With TLS 1.3 a client's handshake ends before the server verifies its certificate.
 		advice = "the inventory rejects the writer's certificate, and its log has the reason; its TLS_PEER_CA_FILE must contain the CA of that certificate, and its ALLOWED_CLIENTS_FILE the SAN"
+	case has("expired or is not yet valid"):
+		advice = "renew the inventory's certificate, and check the clocks of both machines"
+	case has("not for server auth", "incompatible key usage"):
+		advice = "issue the inventory's certificate with the usage server auth"
 	case has("unknown authority", "x509:"):
 		advice = sc.settingName("TLS_PEER_CA_FILE") + " must contain the CA that signs the inventory's certificate"
-	case has("not for server auth"):
-		advice = "issue the inventory's certificate with the usage server auth"
 	case has("first record does not look like a TLS handshake"):
 		advice = sc.settingName("INVENTORY_ADDRESS") + " is the address of a server without TLS; use the inventory's LISTEN_ADDRESS"
 	default:

@@ -211,6 +211,8 @@ func TestExplainCallError(t *testing.T) {
 		{status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false, "FAIL|check INVENTORY_ADDRESS"},
 		{status.Error(codes.Unavailable, handshake+`the server's certificate is for another name, want \"b\", got certificate for [\"a\"] (subject \"\", issuer \"\")"`), false, "FAIL|check INVENTORY_SAN"},
 		{status.Error(codes.Unavailable, handshake+`x509: certificate signed by unknown authority"`), false, "FAIL|TLS_PEER_CA_FILE must contain the CA that signs the inventory's"},
+		{status.Error(codes.Unavailable, handshake+`tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2026-11-22T00:00:00Z is after 2026-11-21T00:00:00Z"`), false, "FAIL|renew the inventory's certificate"},
+		{status.Error(codes.Unavailable, handshake+`tls: failed to verify certificate: x509: certificate specifies an incompatible key usage"`), false, "FAIL|usage server auth"},
 		{status.Error(codes.Unavailable, handshake+`peer certificate is not for server auth: certificate for [\"b\"] (subject \"\", issuer \"\")"`), false, "FAIL|usage server auth"},
 		{status.Error(codes.Unavailable, handshake+`tls: first record does not look like a TLS handshake"`), false, "FAIL|a server without TLS"},
 		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: bad certificate"`), false, "FAIL|rejects the writer's certificate"},
