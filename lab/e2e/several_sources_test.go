@@ -230,7 +230,7 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	f.must(west.Tell(both...))
 	// Were both inventories up, the writer could sync with the second one between the first probe results
 	// of the two addresses, and each source would own one of them.
-	f.must(west.Half.Kill())
+	f.must(west.Kill())
 	f.startWriters()
 	ready := pair.AreJust(pair.Ready, addresses(both)...)
 	whose := func(want map[string]string) func([]*discoveryv1.EndpointSlice) bool {
@@ -241,7 +241,7 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	f.slices("the first has both", eastHasBoth)
 	began := time.Now()
 	f.quiet(func() {
-		f.must(west.Half.Start(f.ctx()))
+		f.must(west.Start(f.ctx()))
 		f.metric(f.writers[0], sourceOf("members", two), equals(2))
 	})
 	f.slices("the first still has both", eastHasBoth)
