@@ -23,7 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// Settings tell where the running component listens.
+// Settings name the address where the running component listens.
 type Settings struct {
 	DebugAddress string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" help:"debug listener of the running component, on this machine or in this Pod"`
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Severity tells whether something needs attention.
+// Severity says whether something needs attention.
 type Severity string
 
 // The severities. Most lines have none.
 const (
 	None    Severity = ""
 	OK      Severity = "ok"
-	Warning Severity = "warning" // held, in progress, or worth a check
+	Warning Severity = "warning" // held, in progress, or to be checked
 	Error   Severity = "error"   // needs action
 )
 

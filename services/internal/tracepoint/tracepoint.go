@@ -1,6 +1,6 @@
 // Package tracepoint names the steps that a change takes from the source to the EndpointSlice. A step
 // is marked in the execution trace of the runtime, where go tool trace and the bench of propagation
-// show its time, and it is the message of the Debug lines that tell what changed (docs/logs.md).
+// show its time, and it is the message of the Debug lines that show what changed (docs/logs.md).
 //
 // It guarantees that a step costs next to nothing while neither a trace is taken from
 // /debug/pprof/trace nor the level is debug, and that a trace has no content of the change, so that
@@ -42,12 +42,12 @@ func Mark(p Point) { trace.Log(context.Background(), category, string(p)) }
 
 // Enabled reports whether Log writes lines. Check it before building attributes that allocate.
 //
-//nolint:contextcheck,nolintlint // as above
+//nolint:contextcheck,nolintlint // as for Mark
 func Enabled(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
 
 // Log writes the Debug line of a point. Its keys are listed in docs/logs.md.
 //
-//nolint:contextcheck,nolintlint // as above
+//nolint:contextcheck,nolintlint // as for Mark
 func Log(log *slog.Logger, p Point, attrs ...slog.Attr) {
 	log.LogAttrs(context.Background(), slog.LevelDebug, string(p), attrs...)
 }

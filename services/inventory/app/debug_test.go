@@ -97,7 +97,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 				out.Reset()
 				source.put(roster.News{Changed: []roster.Candidate{node("worker-1", "10.0.1.11", roster.Draining)}, Removed: []string{"worker-2"}})
 				synctest.Wait()
-				time.Sleep(time.Second) // verifications have no lines
+				time.Sleep(time.Second) // virtual time: verifications happen and have no lines
 				stop()
 				if err := <-done; err != nil {
 					t.Error(err)
