@@ -106,6 +106,7 @@ func (c *control) words() map[netip.Addr]verdict.Probe {
 		w := c.prober.Status(request.Key)
 		words[request.Key.Address] = verdict.Probe{
 			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.LastPassedAt, Failed: w.FirstFailedAt, Expired: w.Expired,
+			RunStart: w.RunStart, RunLast: w.RunLast,
 		}
 	}
 	return words

@@ -196,4 +196,9 @@ type Status struct {
 	// Expired: pending because no probe was conclusive for three intervals. The writer cannot probe the key.
 	Expired       bool
 	FirstFailedAt time.Time // while failing: when the first of the failed probes that led to it ended
+
+	// The run is all results that agree with the health, from those that led to it on; single other results
+	// do not end it. It starts when its first pass began, or its first failure ended. RunLast is
+	// when its youngest probe began. Both are zero while pending.
+	RunStart, RunLast time.Time
 }

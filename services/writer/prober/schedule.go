@@ -66,30 +66,36 @@ func NewSchedule(limit int) *Schedule {
 
 // Attempt is one probe in flight.
 type Attempt struct {
-	Key    Key
-	record *keyRecord
-	queue  *shareQueue // that counts the probe
-	seq    uint64
+	Key       Key
+	record    *keyRecord
+	queue     *shareQueue // that counts the probe
+	seq       uint64
+	startedAt time.Time
 }
 
 // keyRecord is the state of a key.
 type keyRecord struct {
 	expiry
 
-	key                 Key
-	status              Status
-	nextDue             time.Time // when the next probe is due
-	regularDue          time.Time // when it would be due if no probe contradicted the status
-	lastStartedAt       time.Time // when the last probe started
-	firstContradictedAt time.Time // when the first of contradicting ended
-	queue               *shareQueue
-	queueIndex          int // in its queue's heap
+	key           Key
+	status        Status
+	nextDue       time.Time // when the next probe is due
+	regularDue    time.Time // when it would be due if no probe contradicted the status
+	lastStartedAt time.Time // when the last probe started
+	queue         *shareQueue
+	queueIndex    int // in its queue's heap
 
 	// Probes are numbered in the order of their start. They may end in another order, and then the
 	// one that started later counts.
-	lastSeq       uint64   // the last probe that started
-	lastAgreeing  uint64   // the last probe that agrees with the status
-	contradicting []uint64 // later probes that contradict it, ascending; fewer than fall
+	lastSeq       uint64       // the last probe that started
+	lastAgreeing  uint64       // the last probe that agrees with the status
+	contradicting []endedProbe // later probes that contradict it, in the order of their start; fewer than fall
+}
+
+// endedProbe is a probe whose result contradicts the status of its key.
+type endedProbe struct {
+	seq                uint64
+	startedAt, endedAt time.Time
 }
 
 // Add adds a key. Its first probe is due immediately.
@@ -149,7 +155,7 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	}
 	r.nextDue = r.regularDue
 	s.reschedule(r)
-	return Attempt{Key: r.key, record: r, queue: r.queue, seq: r.lastSeq}, true
+	return Attempt{Key: r.key, record: r, queue: r.queue, seq: r.lastSeq, startedAt: now}, true
 }
 
 // Wake returns when to call Start and Expire again; ok is false if a call of Finish or Add must come first.
@@ -184,14 +190,15 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 	switch {
 	case health == r.status.Health:
 		r.lastAgreeing = max(r.lastAgreeing, a.seq)
-		r.contradicting = seqsAfter(r.contradicting, a.seq)
+		r.contradicting = startedAfter(r.contradicting, a.seq)
+		if a.startedAt.After(r.status.RunLast) {
+			r.status.RunLast = a.startedAt
+		}
 	case a.seq < r.lastAgreeing: // a later probe already agreed
 	default:
-		if len(r.contradicting) == 0 {
-			r.firstContradictedAt = now
-		}
-		at, _ := slices.BinarySearch(r.contradicting, a.seq)
-		r.contradicting = slices.Insert(r.contradicting, at, a.seq)
+		probe := endedProbe{seq: a.seq, startedAt: a.startedAt, endedAt: now}
+		at := len(r.contradicting) - len(startedAfter(r.contradicting, a.seq))
+		r.contradicting = slices.Insert(r.contradicting, at, probe)
 		if len(r.contradicting) < r.threshold(health) {
 			break
 		}
@@ -199,17 +206,23 @@ func (s *Schedule) Finish(a Attempt, result Result, detail string, now time.Time
 		// All probes that contradicted the old status agree with the new one, including those that
 		// started after this one. Only a pending status is contradicted by both kinds: when it becomes
 		// passing, later failures continue to count.
-		r.lastAgreeing = a.seq
-		if r.status.Health != Pending || health == Failing {
-			r.lastAgreeing = r.contradicting[len(r.contradicting)-1]
+		agreeing := r.contradicting
+		if r.status.Health == Pending && health == Passing {
+			agreeing = []endedProbe{probe}
 		}
+		last := agreeing[len(agreeing)-1]
+		r.lastAgreeing = last.seq
 		s.healthCounts[r.status.Health]--
 		s.healthCounts[health]++
-		r.status = Status{Health: health, Since: now, LastPassedAt: r.status.LastPassedAt}
-		if health == Failing {
-			r.status.Detail, r.status.FirstFailedAt = detail, r.firstContradictedAt
+		r.status = Status{
+			Health: health, Since: now, LastPassedAt: r.status.LastPassedAt,
+			RunStart: agreeing[0].startedAt, RunLast: last.startedAt,
 		}
-		r.contradicting = seqsAfter(r.contradicting, r.lastAgreeing)
+		if health == Failing {
+			firstFailed := firstEnded(agreeing)
+			r.status.Detail, r.status.FirstFailedAt, r.status.RunStart = detail, firstFailed, firstFailed
+		}
+		r.contradicting = startedAfter(r.contradicting, r.lastAgreeing)
 	}
 	r.nextDue = r.regularDue
 	s.reschedule(r)
@@ -236,9 +249,10 @@ func (s *Schedule) reschedule(r *keyRecord) {
 		if r.status.Health == Failing {
 			other = Passing
 		}
-		if lastNeeded := r.contradicting[0] + uint64(r.threshold(other)) - 1; r.lastSeq < lastNeeded {
-			early := r.firstContradictedAt.Add(reprobeGap)
-			if r.lastStartedAt.After(r.firstContradictedAt) {
+		if lastNeeded := r.contradicting[0].seq + uint64(r.threshold(other)) - 1; r.lastSeq < lastNeeded {
+			contradictedAt := firstEnded(r.contradicting)
+			early := contradictedAt.Add(reprobeGap)
+			if r.lastStartedAt.After(contradictedAt) {
 				early = r.lastStartedAt.Add(reprobeGap)
 			}
 			if early.Before(r.nextDue) {
@@ -250,13 +264,18 @@ func (s *Schedule) reschedule(r *keyRecord) {
 	s.fixQueueOrder(r.queue)
 }
 
-// seqsAfter returns the numbers above seq.
-func seqsAfter(seqs []uint64, seq uint64) []uint64 {
-	at, found := slices.BinarySearch(seqs, seq)
-	if found {
-		at++
+// startedAfter returns the probes with a number above seq.
+func startedAfter(probes []endedProbe, seq uint64) []endedProbe {
+	at := slices.IndexFunc(probes, func(p endedProbe) bool { return p.seq > seq })
+	if at < 0 {
+		return nil
 	}
-	return slices.Delete(seqs, 0, at)
+	return probes[at:]
+}
+
+// firstEnded returns when the first of these probes ended.
+func firstEnded(probes []endedProbe) time.Time {
+	return slices.MinFunc(probes, func(a, b endedProbe) int { return a.endedAt.Compare(b.endedAt) }).endedAt
 }
 
 // Status returns the status of a key. A key that is not probed is pending.

@@ -39,6 +39,10 @@ type Probe struct {
 	Expired bool
 	// Failed is when the first of the failures ended that led to this word; zero: Since.
 	Failed time.Time
+
+	// RunStart and RunLast are the run of results that agree with Health: when its first pass began or its first
+	// failure ended, and when its youngest probe began. Zero: not known.
+	RunStart, RunLast time.Time
 }
 
 // Conditions are those of an EndpointSlice's endpoint; all three are always written.
