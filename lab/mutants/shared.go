@@ -54,22 +54,22 @@ func shared() []Mutant {
 		{
 			Name:   "any-san-will-do",
 			Harm:   "Whoever has a certificate of the CA can pose as the inventory, since its name is not compared with INVENTORY_SAN.",
-			File:   inLink + "/identity.go",
+			File:   inLink + "/credentials.go",
 			Edits:  one("if !slices.Contains(certSANs(leaf), server) {", "if len(certSANs(leaf)) == 0 {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "any-key-usage-will-do",
 			Harm:   "A certificate without an extended key usage passes for either end, so a client's certificate can serve.",
-			File:   inLink + "/identity.go",
-			Edits:  one("if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {", "if h.Leaf == nil {"),
+			File:   inLink + "/credentials.go",
+			Edits:  one("if !slices.Contains(leaf.ExtKeyUsage, usage) {", "if leaf == nil {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "unlisted-client-speaks-http2",
 			Harm:   "Whoever has a certificate of the right CA gets past the handshake, and starves listed clients by rapid resets.",
-			File:   inLink + "/identity.go",
-			Edits:  one("if clients.findEntry(certSANs(leaf)) == nil {", "if clients == nil {"),
+			File:   inLink + "/credentials.go",
+			Edits:  one("if clients.findEntry(certSANs(client)) == nil {", "if clients == nil {"),
 			Suites: []string{inLink},
 		},
 		{

@@ -72,3 +72,13 @@ func Sanitize(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "?"))
 }
+
+// Truncate returns valid UTF-8 of at most maxBytes. Text that was cut off ends with an ellipsis.
+func Truncate(text string, maxBytes int) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= maxBytes {
+		return text
+	}
+	const ellipsis = "…"
+	return strings.ToValidUTF8(text[:max(0, maxBytes-len(ellipsis))], "") + ellipsis
+}

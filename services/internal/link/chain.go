@@ -23,28 +23,22 @@ const (
 	maxExponent = 65537 // the cost grows with the exponent too, which may have 31 bits
 )
 
-// parsePeerChain parses the chain that a peer presents. It rejects chains that cost too much to verify.
-func parsePeerChain(chain [][]byte) ([]*x509.Certificate, error) {
+// checkChainCost rejects chains that cost too much to verify.
+func checkChainCost(chain []*x509.Certificate) error {
 	total := 0
 	for _, c := range chain {
-		total += len(c)
+		total += len(c.Raw)
 	}
 	if len(chain) > maxCerts || total > maxCertBytes {
-		return nil, fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d bytes; present only the certificate and its intermediates",
+		return fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d bytes; present only the certificate and its intermediates",
 			len(chain), total, maxCerts, maxCertBytes)
 	}
-	certs := make([]*x509.Certificate, len(chain))
-	for i, der := range chain {
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			return nil, err
-		}
+	for _, c := range chain {
 		if err := checkCertCost(c); err != nil {
-			return nil, err
+			return err
 		}
-		certs[i] = c
 	}
-	return certs, nil
+	return nil
 }
 
 // checkChainSigned verifies that the first certificate of a chain was signed by a trusted CA, directly
@@ -99,17 +93,6 @@ func checkCertCost(c *x509.Certificate) error {
 		return fmt.Errorf("%s has %d names and %d name constraints, want at most %d of each", describeCert(c), sans, constraints, maxNames)
 	}
 	return nil
-}
-
-// checkOwnChain applies the limits to this end's own chain, so that a chain that every peer would reject
-// is reported where it can be fixed.
-func checkOwnChain(certs []*x509.Certificate) error {
-	raw := make([][]byte, len(certs))
-	for i, c := range certs {
-		raw[i] = c.Raw
-	}
-	_, err := parsePeerChain(raw)
-	return err
 }
 
 // checkKeyStrength requires that at least one of the chains has no RSA key below minRSA.

@@ -10,12 +10,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 )
 
 // Client is the end that dials.
 type Client struct {
-	creds    credentials.TransportCredentials
+	creds    *clientCredentials
 	reloader *reloader
 	metrics  *grpcprom.ClientMetrics
 	log      logging.Logger
@@ -32,12 +31,8 @@ func NewClient(cfg Config, server SAN) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	creds, err := id.clientCredentials(server)
-	if err != nil {
-		return nil, fmt.Errorf("client credentials: %w", err)
-	}
 	c := &Client{
-		creds: creds, reloader: r, log: newCallLogger(cfg.Logger.With("link", cfg.Name)),
+		creds: newClientCredentials(id, server), reloader: r, log: newCallLogger(cfg.Logger.With("link", cfg.Name)),
 		metrics: grpcprom.NewClientMetrics(grpcprom.WithClientCounterOptions(
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
 	}
@@ -47,6 +42,10 @@ func NewClient(cfg Config, server SAN) (*Client, error) {
 
 // Run reloads changed files until ctx is done.
 func (c *Client) Run(ctx context.Context) error { return c.reloader.run(ctx) }
+
+// HandshakeError returns the error of the last handshake, or nil if that succeeded. The errors of calls
+// only have its text.
+func (c *Client) HandshakeError() *HandshakeError { return c.creds.lastError.Load() }
 
 // DialOptions returns the options for grpc.NewClient. The caller must validate received messages: no
 // validating interceptor exists for messages that a client receives in a stream.

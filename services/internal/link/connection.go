@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"crypto/x509"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -66,13 +65,6 @@ func connectionFromContext(ctx context.Context) *clientConnection {
 		return nil
 	}
 	return info.conn
-}
-
-func leafCertificate(info credentials.AuthInfo) *x509.Certificate {
-	if tls, ok := info.(credentials.TLSInfo); ok && len(tls.State.PeerCertificates) > 0 {
-		return tls.State.PeerCertificates[0]
-	}
-	return nil
 }
 
 // maxReadBytes bounds a single read from a metered connection, so that the connections of a client share

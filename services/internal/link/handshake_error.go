@@ -2,33 +2,74 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"strings"
 
-	"google.golang.org/grpc/credentials"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
+
+// Causes of a HandshakeError.
+var (
+	// ErrOtherServer means that the server's certificate is trusted, but is for another name.
+	ErrOtherServer = errors.New("the server's certificate is for another name")
+	// ErrRejected means that the server ended the connection before it sent anything, as it does when it
+	// rejects this end's certificate.
+	ErrRejected = errors.New("the server rejected the certificate")
+
+	errUnlisted         = errors.New("client is not listed")
+	errHandshakeTooLong = &HandshakeError{fmt.Errorf("handshake exceeds %d bytes", maxHandshakeBytes), "present only the certificate and its intermediates"}
+	errEvicted          = &HandshakeError{errors.New("too many unfinished handshakes, most of them from this address"), "check what connects from there"}
+)
+
+// HandshakeError is why a handshake failed, and what to do about it.
+type HandshakeError struct {
+	Cause  error
+	Advice string // may be empty
+}
 
 // maxErrorBytes bounds the text of a handshake error, which quotes what a peer presented.
 const maxErrorBytes = 2 << 10
 
-// describeCert identifies a certificate in a bounded text.
-func describeCert(c *x509.Certificate) string {
-	sans, more := certSANs(c), ""
-	if len(sans) > 3 {
-		sans, more = sans[:3], fmt.Sprintf(" and %d more", len(sans)-3)
+func (e *HandshakeError) Error() string {
+	text := e.Cause.Error()
+	if e.Advice != "" {
+		text += "; " + e.Advice
 	}
-	return fmt.Sprintf("certificate for %.200q%s (subject %.200q, issuer %.200q)", sans, more, c.Subject.String(), c.Issuer.String())
+	return display.Truncate(text, maxErrorBytes)
 }
 
-// explainHandshake adds the certificate and advice to the error of a handshake, which crypto/tls leaves
-// out.
-func (i *identity) explainHandshake(err error) error {
+// Unwrap returns the cause.
+func (e *HandshakeError) Unwrap() error { return e.Cause }
+
+// explainHandshake adds advice to an error of a handshake that has none yet.
+func explainHandshake(err error) *HandshakeError {
+	if explained, ok := errors.AsType[*HandshakeError](err); ok {
+		return explained
+	}
+	advice := "this end requires TLS 1.3 and a certificate"
+	var op *net.OpError
+	switch {
+	case errors.As(err, new(tls.RecordHeaderError)):
+		advice = "the peer does not use TLS; check its address"
+	case errors.As(err, &op) && op.Op == "remote error":
+		advice = "the peer ended the handshake, see its log; both ends require TLS 1.3"
+	case errors.As(err, new(net.Error)), errors.Is(err, io.EOF), errors.Is(err, context.Canceled): // of the network
+		advice = ""
+	}
+	return &HandshakeError{err, advice}
+}
+
+// explainVerification adds the certificate and advice to an error of crypto/x509.
+func (i *identity) explainVerification(err error) error {
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
-		return fmt.Errorf("%s: %w; %s must contain the CA that signs it, and the peer must present its intermediates",
-			describeCert(unknown.Cert), err, i.files.PeerCA)
+		return &HandshakeError{
+			fmt.Errorf("%s: %w", describeCert(unknown.Cert), err),
+			i.files.PeerCA + " must contain the CA that signs it, and the peer must present its intermediates",
+		}
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Cert != nil {
 		advice := "issue it again"
@@ -38,75 +79,16 @@ func (i *identity) explainHandshake(err error) error {
 		case x509.IncompatibleUsage:
 			advice = "issue it with the extended key usage of its end"
 		}
-		return fmt.Errorf("%s: %w; %s", describeCert(invalid.Cert), err, advice)
-	}
-	for _, hint := range []struct{ text, advice string }{
-		{"didn't provide a certificate", "configure one for the client"},
-		{"unsupported versions", "this end requires TLS 1.3"},
-		{"protocol version", "both ends require TLS 1.3"},
-		{"first record does not look like a TLS handshake", "the peer does not use TLS; check its address"},
-	} {
-		if strings.Contains(err.Error(), hint.text) {
-			return fmt.Errorf("%w; %s", err, hint.advice)
-		}
+		return &HandshakeError{fmt.Errorf("%s: %w", describeCert(invalid.Cert), err), advice}
 	}
 	return err
 }
 
-// truncateError bounds the text of an error to maxErrorBytes.
-func truncateError(err error) error {
-	if text := err.Error(); len(text) > maxErrorBytes {
-		return errors.New(strings.ToValidUTF8(text[:maxErrorBytes], "") + "...")
+// describeCert identifies a certificate in a bounded text.
+func describeCert(c *x509.Certificate) string {
+	sans, more := certSANs(c), ""
+	if len(sans) > 3 {
+		sans, more = sans[:3], fmt.Sprintf(" and %d more", len(sans)-3)
 	}
-	return err
-}
-
-// checkALPN requires that HTTP/2 was negotiated, as grpc's own credentials do: a peer that negotiates
-// nothing may expect another protocol.
-func checkALPN(info credentials.AuthInfo) error {
-	if tls, ok := info.(credentials.TLSInfo); !ok || tls.State.NegotiatedProtocol != "h2" {
-		return errNoHTTP2
-	}
-	return nil
-}
-
-var errNoHTTP2 = errors.New(`peer did not negotiate HTTP/2 (ALPN "h2"); check that it uses gRPC`)
-
-// explainingCreds is a client's credentials whose errors name the certificate and give advice.
-type explainingCreds struct {
-	credentials.TransportCredentials
-
-	id *identity
-}
-
-func (c *explainingCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	if err != nil {
-		return nil, nil, truncateError(c.id.explainHandshake(err))
-	}
-	if err := checkALPN(info); err != nil {
-		conn.Close() //nolint:errcheck // the connection is rejected
-		return nil, nil, err
-	}
-	return &explainingConn{conn, c.id}, info, nil
-}
-
-func (c *explainingCreds) Clone() credentials.TransportCredentials {
-	return &explainingCreds{c.TransportCredentials.Clone(), c.id}
-}
-
-// explainingConn explains the alert by which a server rejects this client's certificate. With TLS 1.3, a
-// client's handshake ends before the server verifies that certificate.
-type explainingConn struct {
-	net.Conn
-
-	id *identity
-}
-
-func (c *explainingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-		err = fmt.Errorf("%w; the server rejected the %s; see the server's log", err, describeCert(c.id.leaf.Load().Leaf))
-	}
-	return n, err
+	return fmt.Sprintf("certificate for %.200q%s (subject %.200q, issuer %.200q)", sans, more, c.Subject.String(), c.Issuer.String())
 }

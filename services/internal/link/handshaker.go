@@ -1,8 +1,9 @@
 package link
 
 import (
-	"fmt"
+	"crypto/x509"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +24,6 @@ const maxHandshakes = 1024
 type serverHandshaker struct {
 	credentials.TransportCredentials
 
-	id         *identity
 	clients    *Clients
 	failures   prometheus.Counter
 	limits     *limitRecorder
@@ -31,17 +31,13 @@ type serverHandshaker struct {
 	pending    *eviction.Set[net.Conn]
 }
 
-func newServerHandshaker(id *identity, clients *Clients, failures prometheus.Counter, l *limitRecorder) (*serverHandshaker, error) {
-	creds, err := id.serverCredentials(clients)
-	if err != nil {
-		return nil, fmt.Errorf("server credentials: %w", err)
-	}
+func newServerHandshaker(id *identity, clients *Clients, failures prometheus.Counter, l *limitRecorder) *serverHandshaker {
 	h := &serverHandshaker{
-		TransportCredentials: creds, id: id, clients: clients, failures: failures, limits: l,
+		TransportCredentials: id.serverCredentials(clients), clients: clients, failures: failures, limits: l,
 		logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 	}
 	h.setPendingLimit(capByOpenFiles(maxHandshakes))
-	return h, nil
+	return h
 }
 
 func (h *serverHandshaker) setPendingLimit(limit int) {
@@ -57,28 +53,37 @@ func (h *serverHandshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 	conn, info, err := h.runHandshake(metered)
 	if err != nil {
 		h.failures.Inc()
-		err = truncateError(h.id.explainHandshake(err))
+		err = explainHandshake(err)
 		h.logLimiter.Do(func() { h.limits.log.Warn("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err) })
 		return nil, nil, err
 	}
 	// Only now has the peer proven its identity, so only now can its connection be counted.
-	c, err := h.admitConnection(conn, info)
+	c, err := h.admitConnection(conn, info.State.PeerCertificates[0])
 	if err != nil {
 		conn.Close() //nolint:errcheck // the connection is rejected
 		return nil, nil, err
 	}
 	metered.usage = c.usage
-	tls, _ := info.(credentials.TLSInfo)
-	return c, peerInfo{tls, c}, nil
+	return c, peerInfo{info, c}, nil
+}
+
+// runHandshake returns a connection whose peer is verified and listed.
+func (h *serverHandshaker) runHandshake(raw net.Conn) (net.Conn, credentials.TLSInfo, error) {
+	slot := h.pending.Add(eviction.SourceAddr(raw.RemoteAddr()), raw)
+	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
+	if !slot.Remove() {
+		if err == nil { // the handshake succeeded on a connection that was closed since
+			conn.Close() //nolint:errcheck // the connection is rejected
+		}
+		return nil, credentials.TLSInfo{}, errEvicted
+	}
+	tlsInfo, _ := info.(credentials.TLSInfo)
+	return conn, tlsInfo, err
 }
 
 // admitConnection finds the client of a connection and counts the connection.
-func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthInfo) (*clientConnection, error) {
-	leaf := leafCertificate(info)
-	if leaf == nil {
-		return nil, errNoCertificate
-	}
-	c := &clientConnection{Conn: conn, clients: h.clients, names: certSANs(leaf)}
+func (h *serverHandshaker) admitConnection(conn net.Conn, client *x509.Certificate) (*clientConnection, error) {
+	c := &clientConnection{Conn: conn, clients: h.clients, names: certSANs(client)}
 	e := c.currentEntry()
 	if e == nil { // removed from the list during the handshake
 		return nil, errUnlisted
@@ -97,21 +102,14 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, info credentials.AuthI
 	return c, nil
 }
 
-func (h *serverHandshaker) runHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	slot := h.pending.Add(eviction.SourceAddr(raw.RemoteAddr()), raw)
-	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
-	if err == nil {
-		if err = checkALPN(info); err != nil {
-			conn.Close() //nolint:errcheck // the connection is rejected
-		}
-	}
-	if !slot.Remove() {
-		if err == nil { // the handshake succeeded on a connection that was closed since
-			conn.Close() //nolint:errcheck // the connection is rejected
-		}
-		return nil, nil, errEvicted
-	}
-	return conn, info, err
-}
-
 func (h *serverHandshaker) pendingCount() int { return h.pending.Len() }
+
+// capByOpenFiles caps the number of unfinished handshakes at a quarter of the files that this process
+// may have open. The rest is for identified peers and everything else.
+func capByOpenFiles(handshakes int) int {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return handshakes
+	}
+	return int(max(1, min(uint64(handshakes), files.Cur/4)))
+}

@@ -13,12 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/security/advancedtls"
 )
 
-// identity is this end's certificate and the CAs of its peers, reloaded from their files. advancedtls
-// gets the current ones for each handshake.
+// identity is this end's certificate and the CAs of its peers, reloaded from their files. Each handshake
+// uses the current ones.
 //
 // grpc's pemfile provider was rejected: it only logs its errors, so they cannot be counted, it logs the
 // private key when that does not match the certificate, and it requires certificate and key in one
@@ -81,7 +79,7 @@ func (i *identity) loadLeaf() (bool, error) {
 		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("certificate is only valid from %s to %s, so no peer accepts it now",
 			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
 	}
-	if err := errors.Join(checkKeyStrength([][]*x509.Certificate{certs}), checkOwnChain(certs)); err != nil {
+	if err := errors.Join(checkKeyStrength([][]*x509.Certificate{certs}), checkChainCost(certs)); err != nil { // every peer would reject it
 		return false, &fileError{"cert", i.files.Cert, err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -172,74 +170,4 @@ func newIdentity(cfg *Config, usage x509.ExtKeyUsage, r *reloader) (*identity, e
 	r.addReload("certificate", i.loadLeaf)
 	r.addReload("peer CAs", i.loadRoots)
 	return i, nil
-}
-
-// tlsOptions requires TLS 1.3, a chain to the peer's CA, the extended key usage of the peer's role, and
-// that accept returns no error.
-//
-// The usage is checked here because crypto/x509 accepts a certificate without any extended key usage
-// for every usage.
-func (i *identity) tlsOptions(peerUsage x509.ExtKeyUsage, accept func(*x509.Certificate) error) *advancedtls.Options {
-	return &advancedtls.Options{
-		MinTLSVersion: tls.VersionTLS13, MaxTLSVersion: tls.VersionTLS13,
-		RequireClientCert: true,
-		VerificationType:  advancedtls.CertVerification,
-		// advancedtls calls this before it verifies the chain, so costly chains are rejected here.
-		RootOptions: advancedtls.RootCertificateOptions{
-			GetRootCertificates: func(c *advancedtls.ConnectionInfo) (*advancedtls.RootCertificates, error) {
-				chain, err := parsePeerChain(c.RawCerts)
-				if err != nil {
-					return nil, err
-				}
-				roots := i.roots.Load()
-				if err := checkChainSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
-					return nil, err
-				}
-				return &advancedtls.RootCertificates{TrustCerts: roots.pool}, nil
-			},
-		},
-		AdditionalPeerVerification: func(h *advancedtls.HandshakeVerificationInfo) (*advancedtls.PostHandshakeVerificationResults, error) {
-			if !slices.Contains(h.Leaf.ExtKeyUsage, peerUsage) {
-				return nil, fmt.Errorf("peer certificate is not for %s: %s", usageNames[peerUsage], describeCert(h.Leaf))
-			}
-			if err := checkKeyStrength(h.VerifiedChains); err != nil {
-				return nil, err
-			}
-			return &advancedtls.PostHandshakeVerificationResults{}, accept(h.Leaf)
-		},
-	}
-}
-
-// clientCredentials returns the credentials for dialing the server whose certificate has this name. The
-// host name is not verified, because a server's addresses differ between clusters.
-func (i *identity) clientCredentials(server SAN) (credentials.TransportCredentials, error) {
-	o := i.tlsOptions(x509.ExtKeyUsageServerAuth, func(leaf *x509.Certificate) error {
-		if !slices.Contains(certSANs(leaf), server) {
-			return fmt.Errorf("the server's certificate is for another name, want %q, got %s", server, describeCert(leaf))
-		}
-		return nil
-	})
-	o.IdentityOptions.GetIdentityCertificatesForClient = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return i.leaf.Load(), nil
-	}
-	creds, err := advancedtls.NewClientCreds(o)
-	if err != nil {
-		return nil, err
-	}
-	return &explainingCreds{creds, i}, nil
-}
-
-// serverCredentials returns the credentials for a listener. A client that is not listed is rejected in
-// the handshake, like one of another CA: it gets an alert that it can log, before any HTTP/2 is read.
-func (i *identity) serverCredentials(clients *Clients) (credentials.TransportCredentials, error) {
-	o := i.tlsOptions(x509.ExtKeyUsageClientAuth, func(leaf *x509.Certificate) error {
-		if clients.findEntry(certSANs(leaf)) == nil {
-			return fmt.Errorf("%w: %s; add one of its names to %s", errUnlisted, describeCert(leaf), clients.path)
-		}
-		return nil
-	})
-	o.IdentityOptions.GetIdentityCertificatesForServer = func(*tls.ClientHelloInfo) ([]*tls.Certificate, error) {
-		return []*tls.Certificate{i.leaf.Load()}, nil
-	}
-	return advancedtls.NewServerCreds(o)
 }

@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -145,9 +144,6 @@ func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, 
 }
 
 var (
-	errTooManyConns     = status.Errorf(codes.ResourceExhausted, "clients of this name already have %d connections; close one or give each client its own name", maxConns)
-	errTooManyStreams   = status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", maxConnStreams)
-	errHandshakeTooLong = fmt.Errorf("handshake exceeds %d bytes; present only the certificate and its intermediates", maxHandshakeBytes)
-	errUnlisted         = errors.New("client is not listed")
-	errEvicted          = errors.New("too many unfinished handshakes, most of them from this address; check what connects from there")
+	errTooManyConns   = status.Errorf(codes.ResourceExhausted, "clients of this name already have %d connections; close one or give each client its own name", maxConns)
+	errTooManyStreams = status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", maxConnStreams)
 )

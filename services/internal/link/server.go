@@ -61,10 +61,7 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	}
 	s.limits = newLimitRecorder(cfg.Component, s.log)
 	failures := counter("tls_handshake_errors_total", "Number of failed TLS handshakes.")
-	var err error
-	if s.handshaker, err = newServerHandshaker(id, clients, failures, s.limits); err != nil {
-		return nil, err
-	}
+	s.handshaker = newServerHandshaker(id, clients, failures, s.limits)
 	unfinished := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_handshakes_unfinished",
 		Help: "Number of unfinished TLS handshakes.",

@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -70,18 +72,18 @@ func (sc *sourceCheck) settingName(name string) string {
 	return fmt.Sprintf("%s of %s in SOURCES_FILE", sourcesFileKeys[name], sc.Name)
 }
 
-// dial returns a connection to the inventory with the credentials of serve.
-func (sc *sourceCheck) dial() (*grpc.ClientConn, error) {
-	s, err := openSource(sc.checker.cfg, sc.Source, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		return nil, err
-	}
-	return s.dial()
+// open returns the link to the inventory, with the credentials of serve.
+func (sc *sourceCheck) open() (*source, error) {
+	return openSource(sc.checker.cfg, sc.Source, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // checkInventory calls the inventory once. Any response will do.
 func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
-	conn, err := sc.dial()
+	s, err := sc.open()
+	if err != nil {
+		return "", err
+	}
+	conn, err := s.dial()
 	if err != nil {
 		return "", err
 	}
@@ -89,47 +91,54 @@ func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
 	var header, trailer metadata.MD
 	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{"preflight"}},
 		grpc.Header(&header), grpc.Trailer(&trailer))
-	return sc.explainCallError(err, len(header)+len(trailer) > 0)
+	return sc.explainCallError(err, s.link.HandshakeError(), len(header)+len(trailer) > 0)
 }
 
-// explainCallError turns the error of a call into advice. gRPC has no codes for the failures of a
-// connection, so it matches their texts.
-func (sc *sourceCheck) explainCallError(err error, byServer bool) (string, error) {
-	text := status.Convert(err).Message()
-	has := func(parts ...string) bool {
-		return slices.ContainsFunc(parts, func(w string) bool { return strings.Contains(text, w) })
-	}
-	var advice string
-	switch code := status.Code(err); {
-	case code == codes.OK, code == codes.Unavailable && byServer: // no observation yet: the check of the initial sync reports that
+// explainCallError turns the error of a call, or of the handshake before it, into advice.
+func (sc *sourceCheck) explainCallError(err error, handshake *link.HandshakeError, byServer bool) (string, error) {
+	code := status.Code(err)
+	if code == codes.OK || code == codes.Unavailable && byServer { // no observation yet: the check of the initial sync reports that
 		return fmt.Sprintf("connected to %s at %s", sc.SAN, sc.Address), nil
-	case code == codes.PermissionDenied:
+	}
+	if code == codes.Unavailable && handshake != nil {
+		return "", sc.explainHandshake(handshake)
+	}
+	advice := fmt.Sprintf("check %s, that the inventory runs, and the network in between", sc.settingName("INVENTORY_ADDRESS"))
+	switch code { //nolint:exhaustive // the others have the same advice
+	case codes.PermissionDenied:
 		advice = "add the SAN of the writer's certificate to the inventory's ALLOWED_CLIENTS_FILE, as a subscriber"
-	case code == codes.Unimplemented:
+	case codes.Unimplemented:
 		advice = fmt.Sprintf("check that %s is the address of an inventory", sc.settingName("INVENTORY_ADDRESS"))
-	case has("the server's certificate is for"):
+	}
+	return "", fmt.Errorf("%s; %s", status.Convert(err).Message(), advice)
+}
+
+// explainHandshake names the settings that cause a failure of the handshake.
+func (sc *sourceCheck) explainHandshake(err *link.HandshakeError) error {
+	advice := err.Advice
+	switch {
+	case errors.Is(err, link.ErrOtherServer):
 		advice = fmt.Sprintf("check %s, and that %s is the inventory's", sc.settingName("INVENTORY_SAN"), sc.settingName("INVENTORY_ADDRESS"))
-	case has("remote error: tls"), has("broken pipe", "reset by peer", "EOF", "server preface") && !has("while dialing", "handshake failed"):
-		// With TLS 1.3 a client's handshake ends before the server verifies its certificate.
+	case errors.Is(err, link.ErrRejected):
 		advice = "the inventory rejects the writer's certificate, and its log has the reason; its TLS_PEER_CA_FILE must contain the CA of that certificate, and its ALLOWED_CLIENTS_FILE the SAN"
-	case has("expired or is not yet valid"):
-		advice = "renew the inventory's certificate, and check the clocks of both machines"
-	case has("not for server auth", "incompatible key usage"):
-		advice = "issue the inventory's certificate with the usage server auth"
-	case has("unknown authority", "x509:"):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		advice = sc.settingName("TLS_PEER_CA_FILE") + " must contain the CA that signs the inventory's certificate"
-	case has("first record does not look like a TLS handshake"):
+	case errors.As(err, new(tls.RecordHeaderError)):
 		advice = sc.settingName("INVENTORY_ADDRESS") + " is the address of a server without TLS; use the inventory's LISTEN_ADDRESS"
-	default:
+	case advice == "":
 		advice = fmt.Sprintf("check %s, that the inventory runs, and the network in between", sc.settingName("INVENTORY_ADDRESS"))
 	}
-	return "", fmt.Errorf("%s; %s", text, advice)
+	return fmt.Errorf("%w; %s", err.Cause, advice)
 }
 
 // checkInitialSync subscribes to the inventory, as serve does, until it has received a complete set.
 func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
+	sourceLink, err := sc.open()
+	if err != nil {
+		return "", err
+	}
 	s := subscriber.New(subscriber.Config{
-		Source: sc.Name, Dial: func() (subscriber.Conn, error) { return sc.dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+		Source: sc.Name, Dial: func() (subscriber.Conn, error) { return sourceLink.dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
 		ConfirmObservations: sc.checker.cfg.EmptyThreshold,
 	})
 	runCtx, stop := context.WithCancel(ctx)

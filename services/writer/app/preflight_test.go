@@ -2,7 +2,11 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/netip"
 	"os"
@@ -17,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
@@ -182,7 +187,7 @@ func TestEachSourceHasItsOwnChecks(t *testing.T) {
 
 func TestSourceChecksNameTheKeysOfSourcesFile(t *testing.T) {
 	pc, _ := newTestChecker(t, twoSources(t, nil))
-	detail, err := pc.sources[1].explainCallError(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false)
+	detail, err := pc.sources[1].explainCallError(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false)
 	wantOutcome(t, "FAIL|check address of green in SOURCES_FILE", detail, err)
 	detail, err = pc.sources[1].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("fd00::7")}, "8080")
 	wantOutcome(t, "FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green", detail, err)
@@ -194,33 +199,35 @@ func TestSourceChecksNameTheKeysOfSourcesFile(t *testing.T) {
 func TestExplainCallError(t *testing.T) {
 	pc, _ := newTestChecker(t, nil)
 	sc := pc.sources[0]
-	dialing := `connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:9443: `
-	handshake := `connection error: desc = "transport: authentication handshake failed: `
+	dialing := errors.New(`connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:9443: connect: connection refused"`)
+	unavailable := status.Error(codes.Unavailable, "connection error")
 	for _, tt := range []struct {
-		err      error
-		byServer bool
-		want     string
+		name      string
+		err       error
+		handshake error // nil: none, or it succeeded
+		byServer  bool
+		want      string
 	}{
-		{nil, true, "ok|spiffe://example.org/slicefeed/inventory at inventory.example:9443"},
-		{status.Error(codes.Unavailable, "no observation yet"), true, "ok"},
-		{status.Error(codes.PermissionDenied, "client is not allowed"), true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
-		{status.Error(codes.Unimplemented, "unknown service"), true, "FAIL|is the address of an inventory"},
-		{status.Error(codes.Unavailable, dialing+`connect: connection refused"`), false, "FAIL|check INVENTORY_ADDRESS"},
-		{status.Error(codes.Unavailable, dialing+`EOF"`), false, "FAIL|check INVENTORY_ADDRESS"},
-		{status.Error(codes.Unavailable, handshake+`EOF"`), false, "FAIL|check INVENTORY_ADDRESS"},
-		{status.Error(codes.DeadlineExceeded, "context deadline exceeded"), false, "FAIL|check INVENTORY_ADDRESS"},
-		{status.Error(codes.Unavailable, handshake+`the server's certificate is for another name, want \"b\", got certificate for [\"a\"] (subject \"\", issuer \"\")"`), false, "FAIL|check INVENTORY_SAN"},
-		{status.Error(codes.Unavailable, handshake+`x509: certificate signed by unknown authority"`), false, "FAIL|TLS_PEER_CA_FILE must contain the CA that signs the inventory's"},
-		{status.Error(codes.Unavailable, handshake+`tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2026-11-22T00:00:00Z is after 2026-11-21T00:00:00Z"`), false, "FAIL|renew the inventory's certificate"},
-		{status.Error(codes.Unavailable, handshake+`tls: failed to verify certificate: x509: certificate specifies an incompatible key usage"`), false, "FAIL|usage server auth"},
-		{status.Error(codes.Unavailable, handshake+`peer certificate is not for server auth: certificate for [\"b\"] (subject \"\", issuer \"\")"`), false, "FAIL|usage server auth"},
-		{status.Error(codes.Unavailable, handshake+`tls: first record does not look like a TLS handshake"`), false, "FAIL|a server without TLS"},
-		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: bad certificate"`), false, "FAIL|rejects the writer's certificate"},
-		{status.Error(codes.Unavailable, "write tcp 10.0.0.13:35298->10.0.0.13:9443: write: broken pipe"), false, "FAIL|rejects the writer's certificate"},
-		{status.Error(codes.Unavailable, "error reading from server: EOF"), false, "FAIL|rejects the writer's certificate"},
+		{"success", nil, nil, true, "ok|spiffe://example.org/slicefeed/inventory at inventory.example:9443"},
+		{"no observation", status.Error(codes.Unavailable, "no observation yet"), nil, true, "ok"},
+		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), nil, true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
+		{"denied after an earlier handshake failed", status.Error(codes.PermissionDenied, "client is not allowed"), io.EOF, true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
+		{"another service", status.Error(codes.Unimplemented, "unknown service"), nil, true, "FAIL|is the address of an inventory"},
+		{"no connection", status.Error(codes.Unavailable, dialing.Error()), nil, false, "FAIL|connection refused|check INVENTORY_ADDRESS"},
+		{"no response", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false, "FAIL|check INVENTORY_ADDRESS"},
+		{"the connection ends in the handshake", unavailable, io.EOF, false, "FAIL|EOF; check INVENTORY_ADDRESS"},
+		{"another server", unavailable, fmt.Errorf(`%w, want "b", got "a"`, link.ErrOtherServer), false, `FAIL|want "b"|check INVENTORY_SAN`},
+		{"another CA", unavailable, x509.UnknownAuthorityError{}, false, "FAIL|unknown authority; TLS_PEER_CA_FILE must contain the CA that signs the inventory's"},
+		{"no TLS", unavailable, tls.RecordHeaderError{Msg: "first record"}, false, "FAIL|first record|a server without TLS"},
+		{"rejected", unavailable, fmt.Errorf("EOF; %w", link.ErrRejected), false, "FAIL|EOF|rejects the writer's certificate"},
+		{"an error with advice", unavailable, &link.HandshakeError{Cause: errors.New("expired"), Advice: "renew it"}, false, "FAIL|expired; renew it"},
 	} {
-		detail, err := sc.explainCallError(tt.err, tt.byServer)
-		t.Run(fmt.Sprint(tt.err), func(t *testing.T) { wantOutcome(t, tt.want, detail, err) })
+		handshake, explained := tt.handshake.(*link.HandshakeError)
+		if tt.handshake != nil && !explained {
+			handshake = &link.HandshakeError{Cause: tt.handshake}
+		}
+		detail, err := sc.explainCallError(tt.err, handshake, tt.byServer)
+		t.Run(tt.name, func(t *testing.T) { wantOutcome(t, tt.want, detail, err) })
 	}
 }
 

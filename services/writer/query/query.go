@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -63,7 +64,7 @@ func runQuery(ctx context.Context, call command.Invocation[Settings], answer fun
 	if err != nil {
 		return err
 	}
-	conn, err := dialWriter(call.Config)
+	client, conn, err := dialWriter(call.Config)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
@@ -73,22 +74,23 @@ func runQuery(ctx context.Context, call command.Invocation[Settings], answer fun
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
 		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("query writer at %s: %s: %s%s", call.Config.Writer, s.Code(), display.Sanitize(s.Message()), connectionAdvice(s.Message()))
+			return fmt.Errorf("query writer at %s: %s: %s", call.Config.Writer, s.Code(), display.Sanitize(explainFailure(s, client.HandshakeError())))
 		}
 		return err
 	}
 	return nil
 }
 
-// connectionAdvice explains a connection that is established and then closed: in TLS 1.3 the client's
-// handshake is complete before the server verifies its certificate.
-func connectionAdvice(failure string) string {
-	for _, cut := range []string{"remote error: tls", "broken pipe", "reset by peer", "server preface"} {
-		if strings.Contains(failure, cut) && !strings.Contains(failure, "while dialing") {
-			return "; the writer rejects CLIENT_CERT_FILE: its CLIENT_CA_FILE must contain the CA that signs it, and its ALLOWED_CLIENTS_FILE one of its SANs; the writer's log has the reason"
-		}
+// explainFailure returns the text of a failed call, with advice if the writer rejected the certificate.
+func explainFailure(s *status.Status, handshake *link.HandshakeError) string {
+	switch {
+	case s.Code() != codes.Unavailable || handshake == nil:
+		return s.Message()
+	case errors.Is(handshake, link.ErrRejected):
+		return handshake.Cause.Error() + "; the writer rejects CLIENT_CERT_FILE: its CLIENT_CA_FILE must contain the CA that signs it, and its ALLOWED_CLIENTS_FILE one of its SANs; the writer's log has the reason"
+	default:
+		return handshake.Error()
 	}
-	return ""
 }
 
 // parseArgs parses NAMESPACE/SERVICE, and ADDRESS if there is one.
@@ -112,17 +114,17 @@ func parseArgs(args []string) (request, error) {
 	return q, nil
 }
 
-func dialWriter(s *Settings) (*grpc.ClientConn, error) {
-	end, err := link.NewClient(link.Config{
+func dialWriter(s *Settings) (*link.Client, *grpc.ClientConn, error) {
+	client, err := link.NewClient(link.Config{
 		Component: "writer", Name: "query", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		Files: link.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},
 	}, s.WriterSAN)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	conn, err := grpc.NewClient(s.Writer, end.DialOptions()...)
+	conn, err := grpc.NewClient(s.Writer, client.DialOptions()...)
 	if err != nil {
-		return nil, fmt.Errorf("WRITER_ADDRESS=%q: want host:port: %w", s.Writer, err)
+		return nil, nil, fmt.Errorf("WRITER_ADDRESS=%q: want host:port: %w", s.Writer, err)
 	}
-	return conn, nil
+	return client, conn, nil
 }

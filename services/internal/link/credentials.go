@@ -1,0 +1,152 @@
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// tlsConfig returns the configuration of either end: TLS 1.3, the current certificate, and a peer whose
+// certificate verifyPeer and accept do not reject.
+//
+// crypto/tls would verify chains itself, but it could not reload CAs, and crypto/x509 alone lets peers
+// choose how much a verification costs (checkChainSigned). So its own verification is off, and
+// VerifyConnection, which crypto/tls calls in every handshake, does all of it.
+func (i *identity) tlsConfig(accept func(peer *x509.Certificate) error) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		ClientAuth:             tls.RequireAnyClientCert,
+		InsecureSkipVerify:     true, //nolint:gosec // VerifyConnection verifies
+		SessionTicketsDisabled: true, // to resume sessions would only save peers what they can afford
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.leaf.Load(), nil },
+		GetClientCertificate:   func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.leaf.Load(), nil },
+		VerifyConnection: func(s tls.ConnectionState) error {
+			err := i.verifyPeer(s.PeerCertificates)
+			if err == nil {
+				err = accept(s.PeerCertificates[0])
+			}
+			if err == nil || errors.As(err, new(*HandshakeError)) {
+				return err
+			}
+			return &HandshakeError{Cause: err}
+		},
+	}
+}
+
+// verifyPeer requires an affordable chain to a CA of the peers, valid now and for the peer's end.
+func (i *identity) verifyPeer(chain []*x509.Certificate) error {
+	if len(chain) == 0 {
+		return errNoCertificate
+	}
+	if err := checkChainCost(chain); err != nil {
+		return err
+	}
+	leaf, roots, usage := chain[0], i.roots.Load(), x509.ExtKeyUsageServerAuth
+	if i.usage == usage {
+		usage = x509.ExtKeyUsageClientAuth
+	}
+	if err := checkChainSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
+		return i.explainVerification(err)
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	verified, err := leaf.Verify(x509.VerifyOptions{Roots: roots.pool, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage}})
+	if err != nil {
+		return i.explainVerification(err)
+	}
+	// crypto/x509 accepts a certificate without any extended key usage for every usage.
+	if !slices.Contains(leaf.ExtKeyUsage, usage) {
+		return &HandshakeError{
+			fmt.Errorf("peer certificate is not for %s: %s", usageNames[usage], describeCert(leaf)), "issue it with that extended key usage",
+		}
+	}
+	return checkKeyStrength(verified)
+}
+
+// serverCredentials returns the credentials for a listener. A client that is not listed is rejected in
+// the handshake, like one of another CA: it gets an alert that it can log, before any HTTP/2 is read.
+func (i *identity) serverCredentials(clients *Clients) credentials.TransportCredentials {
+	return credentials.NewTLS(i.tlsConfig(func(client *x509.Certificate) error {
+		if clients.findEntry(certSANs(client)) == nil {
+			return &HandshakeError{fmt.Errorf("%w: %s", errUnlisted, describeCert(client)), "add one of its names to " + clients.path}
+		}
+		return nil
+	}))
+}
+
+// clientCredentials are the credentials for dialing a server. They keep the error of the last handshake,
+// because grpc only passes on its text.
+type clientCredentials struct {
+	credentials.TransportCredentials
+
+	id        *identity
+	lastError *atomic.Pointer[HandshakeError]
+}
+
+// newClientCredentials returns the credentials for the server whose certificate has this name. The host
+// name is not verified, because a server's addresses differ between clusters.
+func newClientCredentials(id *identity, server SAN) *clientCredentials {
+	creds := credentials.NewTLS(id.tlsConfig(func(leaf *x509.Certificate) error {
+		if !slices.Contains(certSANs(leaf), server) {
+			return &HandshakeError{Cause: fmt.Errorf("%w, want %q, got %s", ErrOtherServer, server, describeCert(leaf))}
+		}
+		return nil
+	}))
+	return &clientCredentials{creds, id, new(atomic.Pointer[HandshakeError])}
+}
+
+func (c *clientCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		explained := explainHandshake(err)
+		c.lastError.Store(explained)
+		return nil, nil, explained
+	}
+	c.lastError.Store(nil)
+	return &unconfirmedConn{Conn: conn, creds: c}, info, nil
+}
+
+func (c *clientCredentials) Clone() credentials.TransportCredentials {
+	return &clientCredentials{c.TransportCredentials.Clone(), c.id, c.lastError}
+}
+
+// unconfirmedConn is a client's connection. With TLS 1.3, a client's handshake ends before the server
+// verifies its certificate. If the server then rejects it, the connection ends before the server's first
+// byte: with an alert, or without if the client wrote at the same time.
+type unconfirmedConn struct {
+	net.Conn
+
+	creds     *clientCredentials
+	confirmed atomic.Bool // the server has sent something
+}
+
+func (c *unconfirmedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.confirmed.Store(true)
+	}
+	return n, c.explainRejection(err)
+}
+
+func (c *unconfirmedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explainRejection(err)
+}
+
+func (c *unconfirmedConn) explainRejection(err error) error {
+	if err == nil || c.confirmed.Load() || errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	rejected := &HandshakeError{fmt.Errorf("%w; %w for %.200q", err, ErrRejected, certSANs(c.creds.id.leaf.Load().Leaf)), "see the server's log"}
+	c.creds.lastError.Store(rejected)
+	return rejected
+}
