@@ -182,28 +182,6 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	}
 }
 
-// A template finds methods by name, so that the linker has to keep every method of every type: the
-// Kubernetes API's and the cloud SDK's make a half half as large again, on disk and in memory.
-// grpc has templates too, but for a tag.
-func TestNoTemplateMakesTheHalvesLarge(t *testing.T) {
-	for _, p := range list(t, module+"services/...") {
-		for _, imported := range p.Imports {
-			if imported == "text/template" || imported == "html/template" {
-				t.Errorf("%s imports %s", p.ImportPath, imported)
-			}
-		}
-	}
-	for _, name := range []string{"Makefile", ".goreleaser.yaml", "deploy/images/compile"} {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(text), "grpcnotrace") {
-			t.Errorf("%s builds the halves without the tag grpcnotrace", name)
-		}
-	}
-}
-
 // client-go's clientset imports a scheme of every group there is, and whatever a program
 // registers the linker keeps: the inventory, which reads four kinds, was half as large again by
 // it, and 6 MB larger in memory. Packages that look harmless import it too, such as discovery.

@@ -37,7 +37,7 @@ func Handler(page func(now time.Time, filter string) Page, log *slog.Logger) htt
 			return
 		}
 		if _, err := body.WriteTo(w); err != nil {
-			log.Info("status page not sent", "error", err) // the client has disconnected
+			log.Debug("status page not sent", "error", err) // the client has disconnected
 		}
 	})
 }
