@@ -15,6 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
@@ -61,7 +62,7 @@ type replicaOf struct {
 type link struct {
 	to      int // the replica; nobody: there is no stream
 	at      *feed.Position
-	word    roster.Status
+	word    source.Status
 	queue   [][]byte // messages under way
 	promise set      // what the last of them makes the client's set
 	lost    bool     // one of this stream was lost
@@ -147,12 +148,12 @@ func (r *replicaOf) draw() {
 	r.was = paint(start, 0, r.store)
 }
 
-func status(told bool) roster.Status {
-	synced := roster.Part{Sync: roster.Synced, Since: start}
-	s := roster.Status{Membership: synced, Addresses: synced, Observation: 1, ObservedAt: start, Told: told}
+func status(told bool) source.Status {
+	synced := source.PartStatus{Sync: source.Synced, Since: start}
+	s := source.Status{Membership: synced, Addresses: synced, Observation: 1, ObservedAt: start, Publishable: told}
 	if !told {
 		s.Observation, s.ObservedAt = 0, time.Time{}
-		s.Membership.Sync, s.Addresses.Sync = roster.Unsynced, roster.Unsynced
+		s.Membership.Sync, s.Addresses.Sync = source.Unsynced, source.Unsynced
 	}
 	return s
 }
@@ -163,10 +164,10 @@ func name(n int) string { return fmt.Sprint("node-", n) }
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
 
 func nodeOf(n int, value uint8) *roster.Node {
-	node := &roster.Node{Name: name(n), UID: "uid-" + name(n), State: roster.Ready, Since: start, Addresses: []netip.Addr{address(n)}}
+	node := &roster.Node{Name: name(n), UID: "uid-" + name(n), State: source.Ready, Since: start, Addresses: []netip.Addr{address(n)}}
 	switch value {
 	case sick:
-		node.State = roster.NotReady
+		node.State = source.NotReady
 	case swapped:
 		node.Addresses[0] = address(1 - n)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // lies are what an inventory with a valid certificate may say that is not so.
@@ -34,7 +36,7 @@ func (r *replica) utter() {
 	for _, name := range r.names() {
 		n := r.nodes.now[name]
 		told := &roster.Node{
-			Name: name, UID: n.uid, Addresses: []netip.Addr{n.address}, State: roster.Ready, Since: r.begun,
+			Name: name, UID: n.uid, Addresses: []netip.Addr{n.address}, State: source.Ready, Since: r.begun,
 			Labels: map[string]string{poolLabel: n.pool},
 		}
 		if !r.says(told) {
@@ -44,9 +46,9 @@ func (r *replica) utter() {
 	}
 	now := time.Now()
 	r.intake.Stores.Apply(changes)
-	well := roster.Part{Sync: roster.Synced, Since: r.begun}
-	r.intake.Stores.SetStatus(roster.Status{
-		Membership: well, Addresses: well, Observation: uint64(1_000_000 + r.tick), ObservedAt: now, Told: true,
+	well := source.PartStatus{Sync: source.Synced, Since: r.begun}
+	r.intake.Stores.SetStatus(source.Status{
+		Membership: well, Addresses: well, Observation: uint64(1_000_000 + r.tick), ObservedAt: now, Publishable: true,
 	})
 	r.pump()
 	life := r.lying
@@ -64,9 +66,9 @@ func (r *replica) says(n *roster.Node) bool {
 	case 1: // nobody is there
 		return false
 	case 2:
-		n.State = roster.NotReady
+		n.State = source.NotReady
 	case 3:
-		n.State = roster.Draining
+		n.State = source.Draining
 	case 4: // where no machine of ours is
 		a := n.Addresses[0].As4()
 		n.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, a[3]})}

@@ -10,6 +10,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // heartbeat is how often an inventory speaks at least.
@@ -104,13 +105,13 @@ func (r *replica) step(answer func(*roster.Roster)) {
 		r.tellf("%s: %s", r.name, describe(c))
 	}
 	_, ask := r.intake.Publish(now, changes)
-	if ask.Look != roster.NoLook {
+	if ask.Look != source.NoVerification {
 		r.watch.look(ask.Look, func(mark uint64, err error) {
 			r.step(func(to *roster.Roster) { to.Looked(time.Now(), now, ask.Look, mark, err) })
 		})
 	}
 	if ask.List {
-		r.cloud.list(r.at, func(l roster.Listing, err error, after time.Duration) {
+		r.cloud.list(r.at, func(l source.Listing, err error, after time.Duration) {
 			r.step(func(to *roster.Roster) { to.Listed(time.Now(), now, l, err, after) })
 		})
 	}

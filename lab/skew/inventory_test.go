@@ -24,6 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -133,11 +134,11 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 				return nodeserver.Client{Name: "writer", Operator: true, View: feed.View{Labels: []string{"pool"}}}, true
 			},
 			Omitted: func() []roster.Omission {
-				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
+				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
 			Explain: func(name string) (roster.Explanation, bool) {
-				step := roster.Step{Stage: roster.StageSource, Question: "is it there", Result: roster.Passed, Saw: name}
-				return roster.Explanation{Steps: []roster.Step{step}, Verdict: "It is " + name + "."}, true
+				step := source.Step{Stage: source.StageSource, Question: "is it there", Result: source.Passed, Detail: name}
+				return roster.Explanation{Steps: []source.Step{step}, Conclusion: "It is " + name + "."}, true
 			},
 		})
 		conn := host(t, func(s registrar) { inventoryv1.RegisterInventoryServiceServer(s, server) })
@@ -222,7 +223,7 @@ func (l *link) same(when string, p peer) {
 	}
 }
 
-func worker(i int, state roster.State) *roster.Node {
+func worker(i int, state source.NodeState) *roster.Node {
 	name := fmt.Sprintf("worker-%05d", i)
 	return &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
@@ -240,14 +241,14 @@ func (l *link) apply(nodes ...*roster.Node) {
 	l.stores.Apply(changes)
 }
 
-func (l *link) worth(sync roster.Sync, observation uint64) {
-	part := roster.Part{Sync: sync, Since: time.Now()}
-	if sync != roster.Synced {
+func (l *link) worth(sync source.SyncState, observation uint64) {
+	part := source.PartStatus{Sync: sync, Since: time.Now()}
+	if sync != source.Synced {
 		part.Reason = "it does not answer"
 	}
-	l.stores.SetStatus(roster.Status{
-		Membership: part, Addresses: part, Observation: observation, ObservedAt: time.Now(), Told: true,
-		Ports: []roster.Port{{Name: "http", Protocol: "TCP", Number: 30080}},
+	l.stores.SetStatus(source.Status{
+		Membership: part, Addresses: part, Observation: observation, ObservedAt: time.Now(), Publishable: true,
+		Ports: []source.Port{{Name: "http", Protocol: "TCP", Number: 30080}},
 	})
 }
 
@@ -260,25 +261,25 @@ func TestWhatTheSubscriberHoldsIsWhatTheInventoryTellsWhateverTheirVersions(t *t
 				const size = 510
 				var fleet []*roster.Node
 				for i := range size { // more than fits into one message
-					fleet = append(fleet, worker(i, roster.Ready))
+					fleet = append(fleet, worker(i, source.Ready))
 				}
 				l.apply(fleet...)
-				l.worth(roster.Synced, 1)
+				l.worth(source.Synced, 1)
 				l.same("the first set", p)
 				if n := len(l.through.Snapshot().Members); n != size {
 					l.t.Fatalf("%d nodes came, want %d", n, size)
 				}
-				replaced := worker(3, roster.Ready)
+				replaced := worker(3, source.Ready)
 				replaced.UID, replaced.Addresses = "another", []netip.Addr{netip.MustParseAddr("10.9.9.9"), netip.MustParseAddr("fd00::9")}
 				changes := []roster.Change{{Name: fleet[4].Name}, {Name: fleet[5].Name}}
-				for _, n := range []*roster.Node{worker(1, roster.Draining), worker(2, roster.NotReady), replaced, worker(size, roster.Ready)} {
+				for _, n := range []*roster.Node{worker(1, source.Draining), worker(2, source.NotReady), replaced, worker(size, source.Ready)} {
 					changes = append(changes, roster.Change{Name: n.Name, Node: n})
 				}
 				l.stores.Apply(changes) // at once, so that both subscribers take it as one
 				l.same("changes", p)
-				l.worth(roster.Degraded, 1)
+				l.worth(source.Degraded, 1)
 				l.same("degraded", p)
-				l.worth(roster.Synced, 2)
+				l.worth(source.Synced, 2)
 				time.Sleep(time.Minute)
 				l.same("a minute of heartbeats", p)
 				l.between.Break()
@@ -286,7 +287,7 @@ func TestWhatTheSubscriberHoldsIsWhatTheInventoryTellsWhateverTheirVersions(t *t
 				l.same("a new stream, which has to resume where the old one was", p)
 				l.between.Break()
 				synctest.Wait()
-				l.apply(worker(6, roster.Draining))
+				l.apply(worker(6, source.Draining))
 				time.Sleep(20 * time.Second)
 				l.same("another, after changes", p)
 				if p.name != peers[0].name && l.between.Altered() == 0 {
@@ -337,8 +338,8 @@ func TestWhatIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 	for _, row := range inventoryQuestions {
 		t.Run(row.name, func(t *testing.T) {
 			linked(t, peer{requests: row.requests, answers: row.answers}, func(l *link) {
-				l.apply(worker(0, roster.Ready), worker(1, roster.Draining))
-				l.worth(roster.Synced, 1)
+				l.apply(worker(0, source.Ready), worker(1, source.Draining))
+				l.worth(source.Synced, 1)
 				want, got := l.list(row.ask)
 				if row.lost != nil {
 					row.lost(want)
@@ -393,19 +394,19 @@ func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 			}
 		}
 
-		l.apply(worker(1, roster.Ready), worker(2, roster.Ready), worker(3, roster.Ready), worker(4, roster.Ready))
-		l.worth(roster.Synced, 1)
+		l.apply(worker(1, source.Ready), worker(2, source.Ready), worker(3, source.Ready), worker(4, source.Ready))
+		l.worth(source.Synced, 1)
 		decide()
-		l.apply(worker(2, roster.Draining))
+		l.apply(worker(2, source.Draining))
 		before := map[string]verdict.Conditions{"10.0.0.1": ready, "10.0.0.2": drained, "10.0.0.3": ready, "10.0.0.4": ready}
 		expect("before", before)
 
 		l.between.Alter(Alter{}, unknownState(99).answers)
-		moved := []*roster.Node{worker(1, roster.Draining), worker(2, roster.Ready), worker(3, roster.NotReady), worker(4, roster.Ready)}
+		moved := []*roster.Node{worker(1, source.Draining), worker(2, source.Ready), worker(3, source.NotReady), worker(4, source.Ready)}
 		for _, n := range moved {
 			n.Zone = "zone-2" // so that each is told anew
 		}
-		l.apply(append(moved, worker(5, roster.Ready))...)
+		l.apply(append(moved, worker(5, source.Ready))...)
 		expect("with states that nobody knows, and a new node in one", before)
 		for _, m := range l.through.Snapshot().Members {
 			if m.State != subscriber.Unknown {

@@ -14,6 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -63,8 +64,8 @@ type fleet struct {
 	roster *roster.Roster
 	intake feed.Intake
 	store  *feed.Store
-	nodes  []roster.Candidate
-	cloud  roster.Listing
+	nodes  []source.Candidate
+	cloud  source.Listing
 }
 
 func (in *Inputs) fleet(nodes int) *fleet {
@@ -75,16 +76,16 @@ func (in *Inputs) fleet(nodes int) *fleet {
 		f.store = f.intake.Stores.Acquire(feed.View{Labels: []string{"pool"}})
 		for i := range nodes {
 			id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
-			f.nodes = append(f.nodes, roster.Candidate{
-				Name: fmt.Sprintf("standardnodes-%06x", i), UID: id, ProviderID: "ionos://" + id, SystemUUID: id, State: roster.Ready,
+			f.nodes = append(f.nodes, source.Candidate{
+				Name: fmt.Sprintf("standardnodes-%06x", i), UID: id, ProviderID: "ionos://" + id, SystemUUID: id, State: source.Ready,
 				Zone: "AUTO", Region: "de-fra", Labels: map[string]string{"pool": "blue", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": id},
 			})
-			f.cloud.Servers = append(f.cloud.Servers, roster.Server{ID: id, Datacenter: "0dc00000-0000-4000-8000-000000000000", NICs: []roster.NIC{{
+			f.cloud.Servers = append(f.cloud.Servers, source.Server{ID: id, Datacenter: "0dc00000-0000-4000-8000-000000000000", NICs: []source.NIC{{
 				ID: id, LAN: "2", Addresses: []netip.Addr{address(i)},
 			}}})
 		}
-		f.roster.Hear(f.now, roster.News{Changed: f.nodes, HeardAt: f.now, Mark: 1})
-		f.roster.Looked(f.now, f.now, roster.Full, 1, nil)
+		f.roster.Hear(f.now, source.Update{Changed: f.nodes, LastContact: f.now, Verified: 1})
+		f.roster.Looked(f.now, f.now, source.FullVerification, 1, nil)
 		f.list()
 	}) / float64(nodes)
 	return f
@@ -102,9 +103,9 @@ func (f *fleet) list() {
 // toggle has one node be Ready no more, or again.
 func (f *fleet) toggle() {
 	one := &f.nodes[len(f.nodes)/2]
-	one.State = roster.Ready + roster.NotReady - one.State
+	one.State = source.Ready + source.NotReady - one.State
 	f.now = f.now.Add(time.Second)
-	f.intake.Publish(f.now, f.intake.Ingest(f.now, roster.News{Changed: []roster.Candidate{*one}, HeardAt: f.now, Mark: 1}, nil))
+	f.intake.Publish(f.now, f.intake.Ingest(f.now, source.Update{Changed: []source.Candidate{*one}, LastContact: f.now, Verified: 1}, nil))
 }
 
 func (f *fleet) messages(from *feed.Position) []*inventoryv1.WatchNodesResponse {

@@ -22,6 +22,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // nodes are a roster by name.
@@ -38,7 +39,7 @@ type replica struct {
 	doubts atomic.Int64
 
 	holds  nodes // what it was told, by us
-	status roster.Status
+	status source.Status
 	lags   bool // it is not told what changes
 
 	stopRun context.CancelFunc
@@ -117,7 +118,7 @@ func (r *replica) learn(all nodes, note func(life, set string)) {
 	r.stores.Apply(changes)
 }
 
-func (r *replica) say(s roster.Status) {
+func (r *replica) say(s source.Status) {
 	r.status = s
 	r.stores.SetStatus(s)
 }

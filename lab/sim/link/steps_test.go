@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // steps are what can befall a world, each as often as it is likely.
@@ -68,7 +70,7 @@ func (w *world) grow(n int) {
 		w.named++
 		name := fmt.Sprintf("node-%05d", w.named)
 		one := &roster.Node{
-			Name: name, UID: "uid-" + name, State: roster.Ready, Since: time.Now(), Zone: []string{"", "a", "b"}[w.rand.IntN(3)],
+			Name: name, UID: "uid-" + name, State: source.Ready, Since: time.Now(), Zone: []string{"", "a", "b"}[w.rand.IntN(3)],
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(w.named >> 16), byte(w.named >> 8), byte(w.named)})},
 			Labels:    map[string]string{"pool": []string{"blue", "blue", "red"}[w.rand.IntN(3)], "rack": fmt.Sprint(w.rand.IntN(4))},
 		}
@@ -105,7 +107,7 @@ func (w *world) change() {
 		one := *w.truth[name]
 		switch w.rand.IntN(3) {
 		case 0:
-			one.State, one.Since = roster.State(1+w.rand.IntN(3)), time.Now()
+			one.State, one.Since = source.NodeState(1+w.rand.IntN(3)), time.Now()
 		case 1:
 			one.Labels = map[string]string{"pool": []string{"blue", "red"}[w.rand.IntN(2)], "rack": fmt.Sprint(w.rand.IntN(4))}
 		case 2:
@@ -134,11 +136,11 @@ func (w *world) reuse() {
 // doubtful changes what the roster is worth, or tells of an observation.
 func (w *world) doubtful() {
 	now := time.Now()
-	part := func() roster.Part {
+	part := func() source.PartStatus {
 		if w.rand.IntN(2) == 0 {
-			return roster.Part{Sync: roster.Synced, Since: now}
+			return source.PartStatus{Sync: source.Synced, Since: now}
 		}
-		return roster.Part{Sync: roster.Degraded, Since: now, Reason: fmt.Sprintf("the API answers %d", 500+w.rand.IntN(5))}
+		return source.PartStatus{Sync: source.Degraded, Since: now, Reason: fmt.Sprintf("the API answers %d", 500+w.rand.IntN(5))}
 	}
 	w.status.Membership, w.status.Addresses = part(), part()
 	w.status.Observation += uint64(w.rand.IntN(2))
@@ -179,7 +181,7 @@ func (w *world) restart(crash bool) int {
 // blind is a start that takes its time: no set is told before the first word.
 func (w *world) blind() {
 	was := w.status
-	w.status = roster.Status{Membership: roster.Part{Sync: roster.Unsynced, Since: time.Now(), Reason: "starting"}, Addresses: roster.Part{Sync: roster.Unsynced, Since: time.Now()}}
+	w.status = source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Since: time.Now(), Reason: "starting"}, Addresses: source.PartStatus{Sync: source.Unsynced, Since: time.Now()}}
 	i := w.restart(true)
 	w.status = was
 	w.replicas[i].lags = true // until all learn again

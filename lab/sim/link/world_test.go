@@ -23,7 +23,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
@@ -38,7 +38,7 @@ type world struct {
 
 	truth    nodes
 	named    int // nodes there ever were
-	status   roster.Status
+	status   source.Status
 	lives    int
 	replicas [2]*replica
 	active   int // which one the name leads to
@@ -203,10 +203,10 @@ func (w *world) begin(i int) {
 }
 
 // word is a status without a fault.
-func word(observation uint64) roster.Status {
+func word(observation uint64) source.Status {
 	now := time.Now()
-	part := roster.Part{Sync: roster.Synced, Since: now}
-	return roster.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Told: true}
+	part := source.PartStatus{Sync: source.Synced, Since: now}
+	return source.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
 }
 
 // spread tells the truth to all replicas that do not lag.
@@ -259,7 +259,7 @@ func (w *world) quiet() {
 	}
 }
 
-var syncs = map[roster.Sync]int{roster.Degraded: int(subscriber.Degraded), roster.Synced: int(subscriber.Synced), roster.Unsynced: int(subscriber.Unsynced)}
+var syncs = map[source.SyncState]int{source.Degraded: int(subscriber.Degraded), source.Synced: int(subscriber.Synced), source.Unsynced: int(subscriber.Unsynced)}
 
 func (w *world) heardDoubts() (all int64) {
 	for _, r := range w.replicas {

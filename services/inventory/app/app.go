@@ -29,7 +29,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Component is the inventory's command line.
@@ -69,7 +69,7 @@ type inventory struct {
 // pipeline is the part of the inventory that observes the secured cluster and the cloud, and
 // publishes to no client. The commands explain and preflight run it alone.
 type pipeline struct {
-	source    source
+	source    source.Source
 	cloud     cloud // nil if addresses come from elsewhere
 	collector *collector
 	stores    *feed.Stores
@@ -99,13 +99,13 @@ func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, 
 
 // newPipeline creates the stages up to the stores of the feed.
 func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*pipeline, error) {
-	source, errSource := newSource(cfg, version, log, registry)
+	src, errSource := newSource(cfg, version, log, registry)
 	cloud, errCloud := newCloudClient(cfg, version, log, registry)
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	p := &pipeline{source: source, cloud: cloud, stores: feed.NewStores(rand.Text())}
-	p.collector = newCollector(source, cloud, newRosterConfig(cfg), p.stores, newMetrics(registry), log.With("source", cfg.SourceKind))
+	p := &pipeline{source: src, cloud: cloud, stores: feed.NewStores(rand.Text())}
+	p.collector = newCollector(src, cloud, newRosterConfig(cfg), p.stores, newMetrics(registry), log.With("source", cfg.SourceKind))
 	return p, nil
 }
 
@@ -163,7 +163,7 @@ func (p *pipeline) checkObserved() error {
 		describePart(status.Membership), describePart(status.Addresses))
 }
 
-func describePart(p roster.Part) string {
+func describePart(p source.PartStatus) string {
 	if p.Reason == "" {
 		return p.Sync.String()
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/overview"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // collector drives the roster. It passes updates of the source and listings of the cloud to the
 // roster, passes the roster's changes to the stores of the views, and sends the requests that the
 // roster returns.
 type collector struct {
-	source  source
+	source  source.Source
 	cloud   cloud // nil if the roster never requests a listing
 	metrics *metrics
 	log     *slog.Logger
@@ -30,10 +31,10 @@ type collector struct {
 
 // cloud lists the servers of the cloud.
 type cloud interface {
-	List(ctx context.Context) (roster.Listing, error)
+	List(ctx context.Context) (source.Listing, error)
 }
 
-func newCollector(s source, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
+func newCollector(s source.Source, c cloud, cfg roster.Config, stores *feed.Stores, m *metrics, log *slog.Logger) *collector {
 	return &collector{
 		source: s, cloud: c, metrics: m, log: log,
 		intake: feed.Intake{Roster: roster.New(cfg), Stores: stores}, wakeCh: make(chan struct{}, 1),
@@ -71,7 +72,7 @@ func (c *collector) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		next := c.step(result)
-		if next.Look != roster.NoLook {
+		if next.Look != source.NoVerification {
 			startRequest(func() requestResult { return c.verifySource(ctx, next.Look) })
 		}
 		if next.List {
@@ -103,14 +104,14 @@ func (c *collector) step(result requestResult) roster.Ask {
 		tracepoint.Mark(tracepoint.DeltaPublished)
 		c.metrics.recordStored()
 	}
-	if debug && status.Told {
+	if debug && status.Publishable {
 		c.logPublished(oldRevisions, status.Observation)
 	}
-	c.metrics.update(c.intake.Roster.Counts(), status, update.HeardAt)
+	c.metrics.update(c.intake.Roster.Counts(), status, update.LastContact)
 	return next
 }
 
-func (c *collector) verifySource(ctx context.Context, mode roster.Look) requestResult {
+func (c *collector) verifySource(ctx context.Context, mode source.Verification) requestResult {
 	startedAt := time.Now()
 	number, err := c.source.Verify(ctx, mode)
 	if err != nil {

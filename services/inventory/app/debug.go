@@ -9,15 +9,16 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // logUpdate logs what the source delivered, one line per node.
-func logUpdate(log *slog.Logger, update roster.News) {
+func logUpdate(log *slog.Logger, update source.Update) {
 	for i := range update.Changed {
 		c := &update.Changed[i]
 		attrs := []slog.Attr{slog.String("node", c.Name), slog.String("state", c.State.String())}
-		if c.Bad != "" {
-			attrs = append(attrs, slog.String("error", c.Bad))
+		if c.Invalid != "" {
+			attrs = append(attrs, slog.String("error", c.Invalid))
 		}
 		tracepoint.Log(log, tracepoint.UpdateReceived, attrs...)
 	}

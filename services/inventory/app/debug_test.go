@@ -16,16 +16,17 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // fakeSource delivers the updates that a test puts in.
 type fakeSource struct {
 	mu      sync.Mutex
-	update  roster.News
+	update  source.Update
 	changed chan struct{}
 }
 
-func (s *fakeSource) put(update roster.News) {
+func (s *fakeSource) put(update source.Update) {
 	s.mu.Lock()
 	s.update = update
 	s.mu.Unlock()
@@ -35,16 +36,16 @@ func (s *fakeSource) put(update roster.News) {
 func (s *fakeSource) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (s *fakeSource) Changed() <-chan struct{}      { return s.changed }
 
-func (s *fakeSource) Take() roster.News {
+func (s *fakeSource) Take() source.Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	update := s.update
-	update.HeardAt = time.Now()
-	s.update = roster.News{}
+	update.LastContact = time.Now()
+	s.update = source.Update{}
 	return update
 }
 
-func (s *fakeSource) Verify(context.Context, roster.Look) (uint64, error) { return 0, nil }
+func (s *fakeSource) Verify(context.Context, source.Verification) (uint64, error) { return 0, nil }
 
 // logLines returns the lines of a log without time and epoch.
 func logLines(t *testing.T, out *bytes.Buffer) (lines []map[string]any) {
@@ -62,8 +63,8 @@ func logLines(t *testing.T, out *bytes.Buffer) (lines []map[string]any) {
 }
 
 func TestDebugLogFollowsChange(t *testing.T) {
-	node := func(name, address string, state roster.State) roster.Candidate {
-		return roster.Candidate{Name: name, UID: name, InternalIPs: []netip.Addr{netip.MustParseAddr(address)}, State: state}
+	node := func(name, address string, state source.NodeState) source.Candidate {
+		return source.Candidate{Name: name, UID: name, InternalIPs: []netip.Addr{netip.MustParseAddr(address)}, State: state}
 	}
 	for level, want := range map[string][]map[string]any{
 		"info": nil,
@@ -79,23 +80,23 @@ func TestDebugLogFollowsChange(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 				log := logging.Settings{Level: level}.NewLogger(&out).With("source", "file")
-				source, stores := &fakeSource{changed: make(chan struct{})}, feed.NewStores("epoch")
+				nodes, stores := &fakeSource{changed: make(chan struct{})}, feed.NewStores("epoch")
 				stores.Acquire(feed.View{})
-				c := newCollector(source, nil, roster.Config{
+				c := newCollector(nodes, nil, roster.Config{
 					CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}, Resolver: roster.ByRecord, Poll: time.Minute, Pace: time.Second,
 				}, stores, newMetrics(prometheus.NewRegistry()), log)
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- c.Run(ctx) }()
-				source.put(roster.News{Changed: []roster.Candidate{
-					node("worker-1", "10.0.1.11", roster.Ready), node("worker-2", "10.0.1.12", roster.Ready), node("worker-3", "10.0.1.13", roster.Ready),
+				nodes.put(source.Update{Changed: []source.Candidate{
+					node("worker-1", "10.0.1.11", source.Ready), node("worker-2", "10.0.1.12", source.Ready), node("worker-3", "10.0.1.13", source.Ready),
 				}})
 				synctest.Wait()
-				if status, _ := stores.Status(); !status.Told {
+				if status, _ := stores.Status(); !status.Publishable {
 					t.Fatalf("not published: %+v", status)
 				}
 				out.Reset()
-				source.put(roster.News{Changed: []roster.Candidate{node("worker-1", "10.0.1.11", roster.Draining)}, Removed: []string{"worker-2"}})
+				nodes.put(source.Update{Changed: []source.Candidate{node("worker-1", "10.0.1.11", source.Draining)}, Removed: []string{"worker-2"}})
 				synctest.Wait()
 				time.Sleep(time.Second) // virtual time: verifications happen and have no lines
 				stop()

@@ -18,6 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -50,7 +51,7 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[Conf
 		return missing
 	case !known:
 		return fmt.Errorf("node %q not found in source", name)
-	case e.Left != 0:
+	case e.Omitted != 0:
 		return fmt.Errorf("node %q omitted", name)
 	}
 	return nil
@@ -81,10 +82,10 @@ func (p *pipeline) observeOnce(ctx context.Context, timeout time.Duration, repor
 		if missing == nil {
 			break
 		}
-		if status.Membership.Sync == roster.Synced && p.cloud != nil {
+		if status.Membership.Sync == source.Synced && p.cloud != nil {
 			reportOnce("listing the cloud…")
 		}
-		for _, part := range []roster.Part{status.Membership, status.Addresses} {
+		for _, part := range []source.PartStatus{status.Membership, status.Addresses} {
 			if _, cause, ok := strings.Cut(part.Reason, ": "); ok { // "what failed: the error"
 				reportOnce("  retrying: " + display.Sanitize(cause))
 			}
@@ -118,7 +119,7 @@ func (c *collector) nodeNames() []string {
 }
 
 // resultMarks precede the steps of an explanation.
-var resultMarks = map[roster.Result]string{roster.Note: "  ", roster.Passed: "ok", roster.Failed: "no", roster.Skipped: "- "}
+var resultMarks = map[source.StepResult]string{source.Note: "  ", source.Passed: "ok", source.Failed: "no", source.Skipped: "- "}
 
 func printExplanation(out io.Writer, name string, e roster.Explanation) {
 	fmt.Fprintf(out, "%s, as a newly started inventory would publish it\n", display.Sanitize(name))
@@ -132,9 +133,9 @@ func printExplanation(out io.Writer, name string, e roster.Explanation) {
 		if !strings.HasSuffix(question, "?") {
 			question += ":"
 		}
-		fmt.Fprintf(out, "  %s  %s\n", resultMarks[s.Result], display.Wrap(question+" "+s.Saw, outputWidth, 6))
+		fmt.Fprintf(out, "  %s  %s\n", resultMarks[s.Result], display.Wrap(question+" "+s.Detail, outputWidth, 6))
 	}
-	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Verdict, outputWidth, 0))
+	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Conclusion, outputWidth, 0))
 }
 
 // printSuggestions prints the known names that are most similar to an unknown one.

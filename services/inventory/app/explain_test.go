@@ -121,7 +121,7 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 			if t.Failed() {
 				t.Log(reported.String())
 			}
-			if e, _ := p.collector.Explain("one"); e.Verdict == "" {
+			if e, _ := p.collector.Explain("one"); e.Conclusion == "" {
 				t.Error("no explanation without a complete observation")
 			}
 

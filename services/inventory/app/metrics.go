@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // metrics describe the roster. The collector updates them, because the roster is pure.
@@ -82,7 +84,7 @@ func (m *metrics) observePropagation(stage string) {
 	}
 }
 
-func (m *metrics) update(counts roster.Counts, status roster.Status, lastContact time.Time) {
+func (m *metrics) update(counts roster.Counts, status source.Status, lastContact time.Time) {
 	if !lastContact.IsZero() {
 		m.lastContact.Set(unixSeconds(lastContact))
 	}
@@ -92,9 +94,9 @@ func (m *metrics) update(counts roster.Counts, status roster.Status, lastContact
 	for reason, n := range counts.Omitted {
 		m.omitted.WithLabelValues(reason.String()).Set(float64(n))
 	}
-	for part, p := range map[string]roster.Part{"membership": status.Membership, "addresses": status.Addresses} {
+	for part, p := range map[string]source.PartStatus{"membership": status.Membership, "addresses": status.Addresses} {
 		v := 0.0
-		if p.Sync == roster.Synced {
+		if p.Sync == source.Synced {
 			v = 1
 		}
 		m.partSynced.WithLabelValues(part).Set(v)

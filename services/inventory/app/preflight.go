@@ -14,7 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Names of checks that other checks depend on.
@@ -105,7 +105,7 @@ func (c *preflightChecker) readSource(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	runErr := make(chan error, 1)
 	go func() { runErr <- s.Run(ctx) }()
-	_, err = s.Verify(ctx, roster.Full)
+	_, err = s.Verify(ctx, source.FullVerification)
 	update := s.Take()
 	cancel()
 	if err = errors.Join(err, <-runErr); err != nil {
@@ -115,19 +115,19 @@ func (c *preflightChecker) readSource(ctx context.Context) (string, error) {
 }
 
 // summarizeUpdate counts the nodes that the source reports, and the eligible ones among them.
-func summarizeUpdate(update roster.News) (string, error) {
+func summarizeUpdate(update source.Update) (string, error) {
 	var workers, eligible, ready int
 	var invalid []string
 	for _, c := range update.Changed {
-		if c.Excluded != roster.ControlPlane {
+		if c.Excluded != source.ControlPlane {
 			workers++
 		}
 		switch {
-		case c.Bad != "":
-			invalid = append(invalid, fmt.Sprintf("%s (%s)", c.Name, c.Bad))
+		case c.Invalid != "":
+			invalid = append(invalid, fmt.Sprintf("%s (%s)", c.Name, c.Invalid))
 		case c.Excluded == 0:
 			eligible++
-			if c.State == roster.Ready {
+			if c.State == source.Ready {
 				ready++
 			}
 		}
@@ -138,8 +138,8 @@ func summarizeUpdate(update roster.News) (string, error) {
 		return "", fmt.Errorf("no eligible node (%s); nothing would be published; check NODE_SELECTOR and the source", detail)
 	case len(invalid) > 0:
 		return "", preflight.Warning("%s; %d have invalid data: %s; correct them in the source", detail, len(invalid), strings.Join(invalid, "; "))
-	case update.Flaw != "":
-		return "", preflight.Warning("%s; %s", detail, update.Flaw)
+	case update.PartialError != "":
+		return "", preflight.Warning("%s; %s", detail, update.PartialError)
 	case ready == 0:
 		return "", preflight.Warning("%s; no node is ready; check the nodes", detail)
 	}
@@ -172,7 +172,7 @@ func (c *collector) summarizeRoster() (published int, omitted []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.intake.Roster.Omitted() {
-		if o.Reason != roster.ControlPlane && o.Reason != roster.ExcludedByLabel && o.Reason != roster.NotSelected {
+		if o.Reason != source.ControlPlane && o.Reason != source.ExcludedByLabel && o.Reason != source.NotSelected {
 			omitted = append(omitted, fmt.Sprintf("%s (%s)", o.Name, strings.ToUpper(o.Reason.String())))
 		}
 	}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // addLinkFiles adds certificates, keys and the client list to an environment.
@@ -251,17 +251,17 @@ func TestPreflightReadsRecords(t *testing.T) {
 }
 
 func TestCountsReportedNodes(t *testing.T) {
-	ready := roster.Candidate{Name: "a", State: roster.Ready}
+	ready := source.Candidate{Name: "a", State: source.Ready}
 	for _, tt := range []struct {
 		name string
-		news roster.News
+		news source.Update
 		want string
 	}{
-		{"valid nodes", roster.News{Changed: []roster.Candidate{ready, {Name: "b", State: roster.NotReady}, {Name: "c", Excluded: roster.ControlPlane}}}, "nodes: 3, workers: 2, eligible: 2, eligible and ready: 1"},
-		{"an invalid record", roster.News{Changed: []roster.Candidate{ready, {Name: "b", Bad: "no address"}}}, "WARN nodes: 2, workers: 2, eligible: 1, eligible and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
-		{"a partial error", roster.News{Changed: []roster.Candidate{ready}, Flaw: "two records were ignored"}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 1; two records were ignored"},
-		{"none is ready", roster.News{Changed: []roster.Candidate{{Name: "b", State: roster.NotReady}}}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 0; no node is ready; check the nodes"},
-		{"nothing", roster.News{}, "WARN no eligible node (nodes: 0, workers: 0, eligible: 0, eligible and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
+		{"valid nodes", source.Update{Changed: []source.Candidate{ready, {Name: "b", State: source.NotReady}, {Name: "c", Excluded: source.ControlPlane}}}, "nodes: 3, workers: 2, eligible: 2, eligible and ready: 1"},
+		{"an invalid record", source.Update{Changed: []source.Candidate{ready, {Name: "b", Invalid: "no address"}}}, "WARN nodes: 2, workers: 2, eligible: 1, eligible and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
+		{"a partial error", source.Update{Changed: []source.Candidate{ready}, PartialError: "two records were ignored"}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 1; two records were ignored"},
+		{"none is ready", source.Update{Changed: []source.Candidate{{Name: "b", State: source.NotReady}}}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 0; no node is ready; check the nodes"},
+		{"nothing", source.Update{}, "WARN no eligible node (nodes: 0, workers: 0, eligible: 0, eligible and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
 	} {
 		got, err := summarizeUpdate(tt.news)
 		if err != nil {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,23 +18,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// source reports which nodes exist. docs/sources/README.md has its contract, which package
-// sourcetest tests for every kind.
-type source interface {
-	// Run follows the nodes until ctx is done; its error is then nil.
-	Run(ctx context.Context) error
-	// Changed receives a signal when there is something to take. One signal stands for any number of changes.
-	Changed() <-chan struct{}
-	// Take returns the changes since the last Take. It does no I/O.
-	Take() roster.News
-	// Verify proves with a new request that the reported nodes are current: see Roster.Looked.
-	Verify(ctx context.Context, mode roster.Look) (number uint64, err error)
-}
-
 // newSource creates the source that SOURCE_KIND names.
-func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source, error) {
+func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source.Source, error) {
 	if !cfg.usesCluster() {
 		return newRecordsSource(cfg, log, registry)
 	}
@@ -82,7 +69,7 @@ func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
 	return rules, err
 }
 
-func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (source, error) {
+func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (source.Source, error) {
 	var reader records.Reader
 	var name string
 	var err error

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // BenchmarkChange changes one node of the roster and updates one reader that was up to date. Compared to
@@ -16,13 +18,13 @@ func BenchmarkChange(b *testing.B) {
 			s := NewStore("epoch", View{Labels: []string{"pool"}})
 			nodes := make([]*roster.Node, n)
 			for i := range nodes {
-				nodes[i] = newNode(fmt.Sprintf("standardnodes-%06d", i), roster.Ready, withLabels("pool", "blue", "kubernetes.io/os", "linux"))
+				nodes[i] = newNode(fmt.Sprintf("standardnodes-%06d", i), source.Ready, withLabels("pool", "blue", "kubernetes.io/os", "linux"))
 				nodes[i].Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
 			}
 			s.Apply(upserts(nodes...))
 			at := publish(s).Since(nil).At
 			other := *nodes[n/2]
-			other.State = roster.NotReady
+			other.State = source.NotReady
 			both := [2][]roster.Change{upserts(nodes[n/2]), upserts(&other)}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -78,7 +79,7 @@ type Position = deltaset.Position
 type Update struct {
 	deltaset.Delta[*Entry] // valid only if Synced, or from Snapshot
 
-	Status        roster.Status
+	Status        source.Status
 	StatusVersion uint64 // increases with each SetStatus of the store
 
 	// Synced is false before the first publication (rule R8).
@@ -86,9 +87,9 @@ type Update struct {
 }
 
 // SameStatus reports whether two statuses differ in nothing but ages.
-func SameStatus(a, b roster.Status) bool {
-	samePart := func(a, b roster.Part) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
-	return a.Told == b.Told && a.Observation == b.Observation &&
+func SameStatus(a, b source.Status) bool {
+	samePart := func(a, b source.PartStatus) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
+	return a.Publishable == b.Publishable && a.Observation == b.Observation &&
 		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
 }
 

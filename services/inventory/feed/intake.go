@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Intake applies updates of the source to a roster (Ingest), and the roster's changes to the stores
@@ -19,7 +21,7 @@ type Intake struct {
 // Ingest applies an update of the source and then the result of a request of the roster, or nil. It
 // returns the changes of the roster. The update comes first: the result is about the set that the source
 // had when the request ended.
-func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.Roster)) []roster.Change {
+func (i *Intake) Ingest(now time.Time, update source.Update, result func(*roster.Roster)) []roster.Change {
 	i.Roster.Hear(now, update)
 	if result != nil {
 		result(i.Roster)
@@ -29,7 +31,7 @@ func (i *Intake) Ingest(now time.Time, update roster.News, result func(*roster.R
 
 // Publish applies the changes and the status to the stores. It returns the status and the requests that
 // the roster needs next.
-func (i *Intake) Publish(now time.Time, changes []roster.Change) (roster.Status, roster.Ask) {
+func (i *Intake) Publish(now time.Time, changes []roster.Change) (source.Status, roster.Ask) {
 	i.Stores.FreeUnused(now)
 	anomaly := i.Stores.Apply(changes)
 	status := i.Roster.Status(now)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // fakeSource answers every request of the roster immediately.
@@ -30,33 +32,33 @@ func newFakeSource(views ...string) *fakeSource {
 }
 
 // runUntilIdle applies an update, and returns the number of full verifications until the roster is idle.
-func (s *fakeSource) runUntilIdle(update roster.News) (full int) {
-	update.HeardAt = s.now
+func (s *fakeSource) runUntilIdle(update source.Update) (full int) {
+	update.LastContact = s.now
 	var result func(*roster.Roster)
 	for {
 		_, actions := s.Publish(s.now, s.Ingest(s.now, update, result))
-		if actions.Look == roster.Full {
+		if actions.Look == source.FullVerification {
 			full++
 		}
-		if actions.Look == roster.NoLook && actions.Wake.Sub(s.now) > 5*time.Second {
+		if actions.Look == source.NoVerification && actions.Wake.Sub(s.now) > 5*time.Second {
 			return full
 		}
-		s.now, update, result = s.now.Add(5*time.Second), roster.News{HeardAt: s.now, Mark: 1}, nil
-		if startedAt := s.now; actions.Look != roster.NoLook {
+		s.now, update, result = s.now.Add(5*time.Second), source.Update{LastContact: s.now, Verified: 1}, nil
+		if startedAt := s.now; actions.Look != source.NoVerification {
 			result = func(r *roster.Roster) { r.Looked(startedAt, startedAt, actions.Look, 1, nil) }
 		}
 	}
 }
 
-func newCandidate(name, pool string, n byte) roster.Candidate {
-	return roster.Candidate{
-		Name: name, UID: name, State: roster.Ready, Labels: map[string]string{"pool": pool},
+func newCandidate(name, pool string, n byte) source.Candidate {
+	return source.Candidate{
+		Name: name, UID: name, State: source.Ready, Labels: map[string]string{"pool": pool},
 		InternalIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n})},
 	}
 }
 
 func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
-	all := roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1), newCandidate("b", "red", 2), newCandidate("c", "red", 3)}}
+	all := source.Update{Changed: []source.Candidate{newCandidate("a", "blue", 1), newCandidate("b", "red", 2), newCandidate("c", "red", 3)}}
 	for _, tc := range []struct {
 		name          string
 		views         []string
@@ -75,7 +77,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 				s.SetConfirmations(tc.confirmations)
 			}
 			checkEqual(t, "full verifications at the start", s.runUntilIdle(all), tc.first)
-			checkEqual(t, "full verifications after the move", s.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "red", 1)}}), tc.later)
+			checkEqual(t, "full verifications after the move", s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "red", 1)}}), tc.later)
 		})
 	}
 }
@@ -84,8 +86,8 @@ func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 	for confirmations, later := range map[int]int{1: 1, 4: 4} {
 		s := newFakeSource()
 		s.SetConfirmations(confirmations)
-		s.runUntilIdle(roster.News{Changed: []roster.Candidate{newCandidate("a", "blue", 1)}})
-		checkEqual(t, "full verifications when all nodes are removed", s.runUntilIdle(roster.News{Removed: []string{"a"}}), later)
+		s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "blue", 1)}})
+		checkEqual(t, "full verifications when all nodes are removed", s.runUntilIdle(source.Update{Removed: []string{"a"}}), later)
 	}
 }
 
@@ -94,23 +96,23 @@ func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 // all the time.
 func TestDrainedViewRequestsObservationOnce(t *testing.T) {
 	s := newFakeSource("blue")
-	all := roster.News{Changed: []roster.Candidate{newCandidate("ready", "red", 200)}}
+	all := source.Update{Changed: []source.Candidate{newCandidate("ready", "red", 200)}}
 	for n := range byte(40) {
 		c := newCandidate(fmt.Sprintf("n%02d", n), "blue", n+1)
-		c.State = roster.Draining
+		c.State = source.Draining
 		all.Changed = append(all.Changed, c)
 	}
 	checkEqual(t, "full verifications at the start, including one for the anomaly", s.runUntilIdle(all), 2)
 	full := 0
 	for n := range 20 {
 		s.now = s.now.Add(10 * time.Second)
-		full += s.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", n)}})
+		full += s.runUntilIdle(source.Update{Removed: []string{fmt.Sprintf("n%02d", n)}})
 	}
 	checkEqual(t, "full verifications while it shrinks to half", full, 0)
 	full = 0
 	for n := range 20 {
 		s.now = s.now.Add(10 * time.Second)
-		full += s.runUntilIdle(roster.News{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
+		full += s.runUntilIdle(source.Update{Removed: []string{fmt.Sprintf("n%02d", 20+n)}})
 	}
 	checkEqual(t, "few full verifications when most are lost", full >= 1 && full <= 5, true)
 }

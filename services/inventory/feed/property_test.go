@@ -8,6 +8,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 )
@@ -43,7 +44,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 				}
 				n := &roster.Node{
 					Name: name, UID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"),
-					State:     roster.State(rapid.IntRange(1, 3).Draw(t, "state")),
+					State:     source.NodeState(rapid.IntRange(1, 3).Draw(t, "state")),
 					Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 					Labels: map[string]string{
 						"pool": rapid.SampledFrom([]string{"blue", "blue", "red"}).Draw(t, "pool"),

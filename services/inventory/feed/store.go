@@ -5,6 +5,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Store is the set of one view. It is safe for concurrent use.
@@ -13,7 +14,7 @@ type Store struct {
 
 	mu            sync.Mutex
 	set           *deltaset.Set[*Entry]
-	status        roster.Status
+	status        source.Status
 	statusVersion uint64 // see Update
 	detector      roster.AnomalyDetector
 	readyCount    int // READY nodes in the set
@@ -89,14 +90,14 @@ func (s *Store) removeNode(name string) {
 }
 
 func (s *Store) addReady(e *Entry, delta int) {
-	if e.Node.State == roster.Ready {
+	if e.Node.State == source.Ready {
 		s.readyCount += delta
 	}
 }
 
 // detectAnomaly reports a new anomaly of the published set. Before the first publication there is none.
 func (s *Store) detectAnomaly() bool {
-	if !s.status.Told {
+	if !s.status.Publishable {
 		s.detector.Forget()
 		return false
 	}
@@ -105,7 +106,7 @@ func (s *Store) detectAnomaly() bool {
 
 // SetStatus sets the status of the roster. It reports whether there is a new anomaly, such as a set
 // that is empty at its first publication.
-func (s *Store) SetStatus(status roster.Status) (anomaly bool) {
+func (s *Store) SetStatus(status source.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.status
@@ -139,7 +140,7 @@ func (s *Store) wakeReaders() {
 func (s *Store) Since(from *Position) Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Update{Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
+	u := Update{Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Publishable}
 	switch {
 	case !u.Synced: // the update has only a status
 	case from == nil:
@@ -157,7 +158,7 @@ func (s *Store) Since(from *Position) Update {
 func (s *Store) Snapshot() Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Update{Delta: s.set.Since(nil, nil), Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Told}
+	return Update{Delta: s.set.Since(nil, nil), Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Publishable}
 }
 
 // Epoch identifies the store in cursors.

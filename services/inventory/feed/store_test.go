@@ -10,12 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newNode(name string, state roster.State, more ...func(*roster.Node)) *roster.Node {
+func newNode(name string, state source.NodeState, more ...func(*roster.Node)) *roster.Node {
 	n := &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: start,
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
@@ -49,10 +50,10 @@ func removals(names ...string) (changes []roster.Change) {
 	return changes
 }
 
-func publishedStatus(observation uint64) roster.Status {
-	return roster.Status{
-		Membership: roster.Part{Sync: roster.Synced}, Addresses: roster.Part{Sync: roster.Synced},
-		Observation: observation, ObservedAt: start, Told: true,
+func publishedStatus(observation uint64) source.Status {
+	return source.Status{
+		Membership: source.PartStatus{Sync: source.Synced}, Addresses: source.PartStatus{Sync: source.Synced},
+		Observation: observation, ObservedAt: start, Publishable: true,
 	}
 }
 
@@ -74,7 +75,7 @@ func checkEqual[T any](t *testing.T, what string, got, want T) {
 }
 
 func TestR4FingerprintIsStable(t *testing.T) {
-	n := newNode("worker-1", roster.Ready, withLabels("zone", "a", "pool", "blue"))
+	n := newNode("worker-1", source.Ready, withLabels("zone", "a", "pool", "blue"))
 	n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1"))
 	n.Zone, n.Region = "de/fra/1", "de/fra"
 	got := fingerprint(n, n.Labels)
@@ -85,7 +86,7 @@ func TestR4FingerprintIsStable(t *testing.T) {
 
 func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 	base := func() *roster.Node {
-		return newNode("a", roster.Ready, withLabels("k", "v", "k2", "v2"))
+		return newNode("a", source.Ready, withLabels("k", "v", "k2", "v2"))
 	}
 	of := func(n *roster.Node) Digest { return fingerprint(n, n.Labels) }
 	for what, alter := range map[string]func(*roster.Node){
@@ -93,7 +94,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		"uid":                                    func(n *roster.Node) { n.UID = "other" },
 		"address":                                func(n *roster.Node) { n.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")} },
 		"another address":                        func(n *roster.Node) { n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1")) },
-		"state":                                  func(n *roster.Node) { n.State = roster.NotReady },
+		"state":                                  func(n *roster.Node) { n.State = source.NotReady },
 		"zone":                                   func(n *roster.Node) { n.Zone = "z" },
 		"region":                                 func(n *roster.Node) { n.Region = "z" },
 		"value of a label":                       func(n *roster.Node) { n.Labels["k"] = "w" },
@@ -116,8 +117,8 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 
 func TestR4DigestIsXOROfFingerprints(t *testing.T) {
 	s := publish(NewStore("e", View{}))
-	s.Apply(upserts(newNode("a", roster.Ready), newNode("b", roster.Ready), newNode("c", roster.Draining)))
-	s.Apply(upserts(newNode("b", roster.NotReady)))
+	s.Apply(upserts(newNode("a", source.Ready), newNode("b", source.Ready), newNode("c", source.Draining)))
+	s.Apply(upserts(newNode("b", source.NotReady)))
 	s.Apply(removals("a", "unknown"))
 	var sum Digest
 	u := s.Since(nil)
@@ -131,9 +132,9 @@ func TestR4DigestIsXOROfFingerprints(t *testing.T) {
 
 func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
 	a, b := publish(NewStore("replica-a", View{})), publish(NewStore("replica-b", View{}))
-	a.Apply(upserts(newNode("x", roster.NotReady), newNode("y", roster.Ready)))
-	a.Apply(upserts(newNode("x", roster.Ready)))
-	b.Apply(upserts(newNode("y", roster.Ready), newNode("x", roster.Ready)))
+	a.Apply(upserts(newNode("x", source.NotReady), newNode("y", source.Ready)))
+	a.Apply(upserts(newNode("x", source.Ready)))
+	b.Apply(upserts(newNode("y", source.Ready), newNode("x", source.Ready)))
 	at := a.Since(nil).At
 	u := b.Since(&at)
 	if !u.Synced || !u.Empty() || u.Count != 2 || u.At.Epoch != "replica-b" || u.At.Revision != 2 {
@@ -147,29 +148,29 @@ func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
 
 func TestR6ReturnsChangesSinceCursor(t *testing.T) {
 	s := publish(NewStore("e", View{}))
-	s.Apply(upserts(newNode("a", roster.Ready), newNode("b", roster.Ready), newNode("c", roster.Ready)))
+	s.Apply(upserts(newNode("a", source.Ready), newNode("b", source.Ready), newNode("c", source.Ready)))
 	at := s.Since(nil).At
-	s.Apply(upserts(newNode("d", roster.Ready), newNode("a", roster.NotReady)))
+	s.Apply(upserts(newNode("d", source.Ready), newNode("a", source.NotReady)))
 	s.Apply(removals("b", "d")) // d was added and removed
-	s.Apply(upserts(newNode("a", roster.Draining), newNode("e", roster.Ready)))
+	s.Apply(upserts(newNode("a", source.Draining), newNode("e", source.Ready)))
 	s.Apply(removals("c"))
-	s.Apply(upserts(newNode("c", roster.Ready, func(n *roster.Node) { n.UID = "another" })))
+	s.Apply(upserts(newNode("c", source.Ready, func(n *roster.Node) { n.UID = "another" })))
 	u := s.Since(&at)
 	if u.Reset || !u.Synced {
 		t.Fatalf("update: %+v", u)
 	}
 	checkEqual(t, "upserts", upsertNames(u), []string{"a", "c", "e"})
 	checkEqual(t, "removed", u.Removed, []string{"b"})
-	checkEqual(t, "newest state", u.Upserts[0].Node.State, roster.Draining)
+	checkEqual(t, "newest state", u.Upserts[0].Node.State, source.Draining)
 }
 
 func TestR7ResetsForUnknownPosition(t *testing.T) {
 	s := publish(NewStoreWithWindow("e", View{}, 4))
-	s.Apply(upserts(newNode("a", roster.Ready)))
+	s.Apply(upserts(newNode("a", source.Ready)))
 	var past []Position
 	for i := range 6 {
 		past = append(past, s.Since(nil).At)
-		s.Apply(upserts(newNode("b", roster.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
+		s.Apply(upserts(newNode("b", source.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
 	}
 	last := past[len(past)-1]
 	alter := func(f func(*Position)) *Position { p := last; f(&p); return &p }
@@ -197,8 +198,8 @@ func TestR7ResetsForUnknownPosition(t *testing.T) {
 
 func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 	s := NewStore("e", View{})
-	s.Apply(upserts(newNode("a", roster.Ready)))
-	s.SetStatus(roster.Status{Membership: roster.Part{Sync: roster.Unsynced, Reason: "starting"}})
+	s.Apply(upserts(newNode("a", source.Ready)))
+	s.SetStatus(source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "starting"}})
 	if u := s.Since(nil); u.Synced || !u.Empty() || u.Status.Membership.Reason != "starting" {
 		t.Errorf("before the first publication: %+v", u)
 	}
@@ -208,7 +209,7 @@ func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 	publish(s)
 	at := s.Since(nil).At
 	withdrawn := publishedStatus(1)
-	withdrawn.Told = false
+	withdrawn.Publishable = false
 	s.SetStatus(withdrawn)
 	if u := s.Since(&at); u.Synced || !u.Empty() {
 		t.Errorf("while nothing is published: %+v", u)
@@ -219,24 +220,24 @@ func TestViewLimitsNodesAndLabels(t *testing.T) {
 	s := publish(NewStore("e", View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"zone", "none", "rack"}}))
 	checkEqual(t, "view", s.View().Selector.String(), "pool=blue")
 	s.Apply(upserts(
-		newNode("a", roster.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "x")),
-		newNode("b", roster.Ready, withLabels("pool", "red"))))
+		newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "x")),
+		newNode("b", source.Ready, withLabels("pool", "red"))))
 	u := s.Since(nil)
 	checkEqual(t, "nodes", upsertNames(u), []string{"a"})
 	checkEqual(t, "labels", u.Upserts[0].Labels, map[string]string{"zone": "1", "rack": "2"})
 	checkEqual(t, "changes", s.Revision(), 1)
 
 	position := u.At
-	if changed, _ := s.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y")))); changed {
+	if changed, _ := s.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y")))); changed {
 		t.Error("a label that the view does not export changed it")
 	}
-	s.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "red", "zone", "1"))))
+	s.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "red", "zone", "1"))))
 	checkEqual(t, "removed by its label", s.Since(&position).Removed, []string{"a"})
 }
 
 func TestDetectsAnomaliesPerView(t *testing.T) {
 	blue := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
-	many := func(n int, state roster.State) (nodes []*roster.Node) {
+	many := func(n int, state source.NodeState) (nodes []*roster.Node) {
 		for i := range n {
 			nodes = append(nodes, newNode(fmt.Sprintf("n%d", i), state, withLabels("pool", "blue")))
 		}
@@ -249,20 +250,20 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 	}{
 		{"half of the nodes lost", removals("n0", "n1"), false},
 		{"more than half lost", removals("n0", "n1", "n2"), true},
-		{"more than half lost, others added", append(removals("n0", "n1", "n2"), upserts(newNode("x", roster.Ready, withLabels("pool", "blue")))...), true},
-		{"lost and added again", append(removals("n0", "n1", "n2"), upserts(many(4, roster.Ready)...)...), false},
+		{"more than half lost, others added", append(removals("n0", "n1", "n2"), upserts(newNode("x", source.Ready, withLabels("pool", "blue")))...), true},
+		{"lost and added again", append(removals("n0", "n1", "n2"), upserts(many(4, source.Ready)...)...), false},
 		{"all lost", removals("n0", "n1", "n2", "n3"), true},
-		{"none ready", upserts(many(4, roster.NotReady)...), true},
-		{"most not ready", upserts(many(3, roster.NotReady)...), false},
-		{"the only ready node lost", append(upserts(many(3, roster.NotReady)...), removals("n3")...), true},
-		{"added and removed again", append(upserts(newNode("x", roster.Ready, withLabels("pool", "blue")), newNode("y", roster.Ready, withLabels("pool", "blue"))), removals("x", "y", "n0")...), false},
-		{"all relabelled", upserts(newNode("n0", roster.Ready), newNode("n1", roster.Ready), newNode("n2", roster.Ready), newNode("n3", roster.Ready)), true},
+		{"none ready", upserts(many(4, source.NotReady)...), true},
+		{"most not ready", upserts(many(3, source.NotReady)...), false},
+		{"the only ready node lost", append(upserts(many(3, source.NotReady)...), removals("n3")...), true},
+		{"added and removed again", append(upserts(newNode("x", source.Ready, withLabels("pool", "blue")), newNode("y", source.Ready, withLabels("pool", "blue"))), removals("x", "y", "n0")...), false},
+		{"all relabelled", upserts(newNode("n0", source.Ready), newNode("n1", source.Ready), newNode("n2", source.Ready), newNode("n3", source.Ready)), true},
 		{"all of another view lost", removals("r0", "r1"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewStore("e", blue)
-			s.Apply(upserts(many(4, roster.Ready)...))
-			s.Apply(upserts(newNode("r0", roster.Ready), newNode("r1", roster.Ready)))
+			s.Apply(upserts(many(4, source.Ready)...))
+			s.Apply(upserts(newNode("r0", source.Ready), newNode("r1", source.Ready)))
 			s.SetStatus(publishedStatus(1))
 			_, anomaly := s.Apply(c.apply)
 			checkEqual(t, "anomaly", anomaly, c.anomaly)
@@ -270,7 +271,7 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 	}
 	t.Run("counts losses since the last observation", func(t *testing.T) {
 		s := NewStore("e", blue)
-		s.Apply(upserts(many(8, roster.Ready)...))
+		s.Apply(upserts(many(8, source.Ready)...))
 		s.SetStatus(publishedStatus(1))
 		s.Apply(removals("n0", "n1", "n2"))
 		s.SetStatus(publishedStatus(2))
@@ -283,7 +284,7 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 	})
 	t.Run("accumulates losses between observations", func(t *testing.T) {
 		s := NewStore("e", blue)
-		s.Apply(upserts(many(8, roster.Ready)...))
+		s.Apply(upserts(many(8, source.Ready)...))
 		s.SetStatus(publishedStatus(1))
 		s.Apply(removals("n0", "n1", "n2"))
 		s.SetStatus(publishedStatus(1))
@@ -293,12 +294,12 @@ func TestDetectsAnomaliesPerView(t *testing.T) {
 	})
 	t.Run("first publication without an anomaly", func(t *testing.T) {
 		s := NewStore("e", blue)
-		s.Apply(upserts(many(2, roster.Ready)...))
+		s.Apply(upserts(many(2, source.Ready)...))
 		checkEqual(t, "anomaly", s.SetStatus(publishedStatus(1)), false)
 	})
 	t.Run("first publication of an empty view", func(t *testing.T) {
 		s := NewStore("e", blue)
-		checkEqual(t, "anomaly before the first publication", s.SetStatus(roster.Status{}), false)
+		checkEqual(t, "anomaly before the first publication", s.SetStatus(source.Status{}), false)
 		checkEqual(t, "anomaly", s.SetStatus(publishedStatus(1)), true)
 		checkEqual(t, "anomaly again", s.SetStatus(publishedStatus(2)), false)
 	})
@@ -308,7 +309,7 @@ func TestChangedWakesReaders(t *testing.T) {
 	older := publishedStatus(1)
 	older.ObservedAt, older.Membership.Since = start.Add(time.Hour), start.Add(time.Hour)
 	degraded := publishedStatus(1)
-	degraded.Addresses = roster.Part{Sync: roster.Degraded, Reason: "503"}
+	degraded.Addresses = source.PartStatus{Sync: source.Degraded, Reason: "503"}
 	for _, c := range []struct {
 		name  string
 		do    func(*Store)
@@ -322,7 +323,7 @@ func TestChangedWakesReaders(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := publish(NewStore("e", View{}))
-			s.Apply(upserts(newNode("a", roster.Ready)))
+			s.Apply(upserts(newNode("a", source.Ready)))
 			changed := s.Changed()
 			c.do(s)
 			select {
@@ -337,7 +338,7 @@ func TestChangedWakesReaders(t *testing.T) {
 
 func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
 	all := NewStores("epoch")
-	all.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue")), newNode("b", roster.Ready), newNode("c", roster.Ready)))
+	all.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "blue")), newNode("b", source.Ready), newNode("c", source.Ready)))
 	all.Apply(removals("c"))
 	all.SetStatus(publishedStatus(3))
 	blue := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
@@ -352,7 +353,7 @@ func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
 	}
 	checkEqual(t, "not in the view", all.NotInView(blue)[0].Name, "b")
 	checkEqual(t, "anomaly in one view", all.Apply(removals("a")), true)
-	checkEqual(t, "anomaly in no view", all.Apply(upserts(newNode("d", roster.Ready))), false)
+	checkEqual(t, "anomaly in no view", all.Apply(upserts(newNode("d", source.Ready))), false)
 	checkEqual(t, "what the view has now", upsertNames(late.Snapshot()), nil)
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // unusedTimeout is how long a store without readers is kept. It is longer than an upgrade or a short
@@ -23,7 +25,7 @@ type Stores struct {
 
 	mu             sync.Mutex
 	nodes          map[string]*roster.Node // the complete roster, for stores that are created later
-	status         roster.Status
+	status         source.Status
 	stores         map[string]*sharedStore // by View.Key
 	freedCount     uint64                  // number of stores that were freed so far
 	totalRevisions uint64                  // see TotalRevisions
@@ -121,7 +123,7 @@ func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 }
 
 // SetStatus sets the roster's status in all stores, and reports whether any of them has a new anomaly.
-func (s *Stores) SetStatus(status roster.Status) (anomaly bool) {
+func (s *Stores) SetStatus(status source.Status) (anomaly bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !SameStatus(s.status, status) {
@@ -136,7 +138,7 @@ func (s *Stores) SetStatus(status roster.Status) (anomaly bool) {
 }
 
 // Status returns the current status, and a channel that is closed when it changes, except for ages.
-func (s *Stores) Status() (roster.Status, <-chan struct{}) {
+func (s *Stores) Status() (source.Status, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status, s.changed

@@ -8,23 +8,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestSameStatusIgnoresAges(t *testing.T) {
 	for name, tc := range map[string]struct {
-		alter func(*roster.Status)
+		alter func(*source.Status)
 		same  bool
 	}{
-		"nothing":                {func(*roster.Status) {}, true},
-		"ages":                   {func(s *roster.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
-		"published":              {func(s *roster.Status) { s.Told = false }, false},
-		"the observation":        {func(s *roster.Status) { s.Observation++ }, false},
-		"membership":             {func(s *roster.Status) { s.Membership.Sync = roster.Degraded }, false},
-		"reason of membership":   {func(s *roster.Status) { s.Membership.Reason = "503" }, false},
-		"addresses":              {func(s *roster.Status) { s.Addresses.Sync = roster.Degraded }, false},
-		"reason of addresses":    {func(s *roster.Status) { s.Addresses.Reason = "503" }, false},
-		"the ports of a Service": {func(s *roster.Status) { s.Ports = []roster.Port{{Protocol: "TCP", Number: 80}} }, false},
+		"nothing":                {func(*source.Status) {}, true},
+		"ages":                   {func(s *source.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
+		"published":              {func(s *source.Status) { s.Publishable = false }, false},
+		"the observation":        {func(s *source.Status) { s.Observation++ }, false},
+		"membership":             {func(s *source.Status) { s.Membership.Sync = source.Degraded }, false},
+		"reason of membership":   {func(s *source.Status) { s.Membership.Reason = "503" }, false},
+		"addresses":              {func(s *source.Status) { s.Addresses.Sync = source.Degraded }, false},
+		"reason of addresses":    {func(s *source.Status) { s.Addresses.Reason = "503" }, false},
+		"the ports of a Service": {func(s *source.Status) { s.Ports = []source.Port{{Protocol: "TCP", Number: 80}} }, false},
 	} {
 		s := publishedStatus(1)
 		tc.alter(&s)
@@ -37,8 +37,8 @@ func TestSetStatusReachesAllStores(t *testing.T) {
 	all := NewStores("epoch")
 	store := all.Acquire(View{})
 	status, changed := all.Status()
-	checkEqual(t, "status before any", status.Told, false)
-	if all.SetStatus(roster.Status{}) {
+	checkEqual(t, "status before any", status.Publishable, false)
+	if all.SetStatus(source.Status{}) {
 		t.Error("an anomaly before the first publication")
 	}
 	select {
@@ -76,7 +76,7 @@ func TestReportsAnomalyOfAnyView(t *testing.T) {
 	}
 	for range 5 {
 		all := NewStores("epoch")
-		all.Apply(upserts(newNode("a", roster.Ready, withLabels("pool", "blue")), newNode("b", roster.Ready, withLabels("pool", "red"))))
+		all.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "blue")), newNode("b", source.Ready, withLabels("pool", "red"))))
 		for i := range 8 {
 			all.Acquire(pools(fmt.Sprintf("pool in (red, other%d)", i)))
 		}
@@ -92,7 +92,7 @@ func TestCountsRevisionsOfAllViews(t *testing.T) {
 	checkEqual(t, "without a view", all.TotalRevisions(), 0)
 	all.Acquire(View{})
 	all.Acquire(View{Labels: []string{"zone"}})
-	all.Apply(upserts(newNode("a", roster.Ready)))
+	all.Apply(upserts(newNode("a", source.Ready)))
 	all.Apply(removals("a"))
 	checkEqual(t, "of two views", all.TotalRevisions(), 4)
 }
@@ -100,7 +100,7 @@ func TestCountsRevisionsOfAllViews(t *testing.T) {
 func TestNotInViewIsSorted(t *testing.T) {
 	all := NewStores("epoch")
 	for i := range 20 {
-		all.Apply(upserts(newNode(fmt.Sprintf("n%02d", i), roster.Ready)))
+		all.Apply(upserts(newNode(fmt.Sprintf("n%02d", i), source.Ready)))
 	}
 	var got []string
 	for _, n := range all.NotInView(View{Selector: labels.Nothing()}) {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func poolView(name string) View {
@@ -73,10 +73,10 @@ func TestRecreatedStoreHasNewEpoch(t *testing.T) {
 	all := NewStores("epoch")
 	all.SetStatus(publishedStatus(1))
 	old := all.Acquire(View{})
-	all.Apply(upserts(newNode("a", roster.Ready)))
+	all.Apply(upserts(newNode("a", source.Ready)))
 	at := old.Since(nil).At
 	all.Release(old, start)
-	all.Apply(append(removals("a"), upserts(newNode("b", roster.Ready))...))
+	all.Apply(append(removals("a"), upserts(newNode("b", source.Ready))...))
 	all.FreeUnused(start.Add(time.Hour))
 	again := all.Acquire(View{})
 	now := again.Since(&at)
@@ -88,14 +88,14 @@ func TestRecreatedStoreHasNewEpoch(t *testing.T) {
 func TestCountsRevisionsOfFreedStores(t *testing.T) {
 	all := NewStores("epoch")
 	store := all.Acquire(View{})
-	all.Apply(upserts(newNode("a", roster.Ready)))
+	all.Apply(upserts(newNode("a", source.Ready)))
 	all.Apply(removals("a"))
 	all.Release(store, start)
 	all.FreeUnused(start.Add(time.Hour))
 	checkEqual(t, "stores", len(all.stores), 0)
 	checkEqual(t, "changes", all.TotalRevisions(), 2)
 	all.Acquire(View{})
-	all.Apply(upserts(newNode("b", roster.Ready)))
+	all.Apply(upserts(newNode("b", source.Ready)))
 	checkEqual(t, "changes with those of the next store", all.TotalRevisions(), 3)
 }
 
@@ -145,7 +145,7 @@ func TestStoreCountIsBounded(t *testing.T) {
 			case "leave":
 				leave(c)
 			case "change":
-				n := newNode(fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "node")), roster.Ready,
+				n := newNode(fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "node")), source.Ready,
 					withLabels("pool", fmt.Sprintf("p%d", rapid.IntRange(0, 20).Draw(t, "pool"))))
 				all.Apply(upserts(n))
 			case "wait":

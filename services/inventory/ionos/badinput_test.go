@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // cloudRoster is a client with the roster that uses its listings.
@@ -29,18 +30,18 @@ type cloudRoster struct {
 	listings int
 }
 
-func (s *cloudRoster) candidate(name string, server int) roster.Candidate {
-	return roster.Candidate{Name: name, UID: name, ProviderID: "ionos://" + testServerID(server), State: roster.Ready}
+func (s *cloudRoster) candidate(name string, server int) source.Candidate {
+	return source.Candidate{Name: name, UID: name, ProviderID: "ionos://" + testServerID(server), State: source.Ready}
 }
 
 // poll advances time by a poll interval. Kubernetes adds the nodes, and its responses are valid.
 func (s *cloudRoster) poll(added ...roster.Candidate) {
 	s.now = s.now.Add(time.Minute)
 	for range 4 {
-		s.roster.Hear(s.now, roster.News{Changed: added, HeardAt: s.now, Mark: 1})
+		s.roster.Hear(s.now, source.Update{Changed: added, LastContact: s.now, Verified: 1})
 		added = nil
 		actions := s.roster.Ask(s.now)
-		if actions.Look != roster.NoLook {
+		if actions.Look != source.NoVerification {
 			s.roster.Looked(s.now, s.now, actions.Look, 1, nil)
 		}
 		if actions.List {
@@ -74,10 +75,10 @@ type badInput struct {
 	name          string
 	fault         http.HandlerFunc
 	prepare       func(*cloudRoster)
-	wantAddresses roster.Sync
-	wantReason    string        // in the reason
-	wantOmission  roster.Reason // why c is left out; 0: it is listed
-	wantNodes     []string      // that are listed; none: a and b as they were, and c unless it is left out
+	wantAddresses source.SyncState
+	wantReason    string                // in the reason
+	wantOmission  source.OmissionReason // why c is left out; 0: it is listed
+	wantNodes     []string              // that are listed; none: a and b as they were, and c unless it is left out
 }
 
 // badInputs are the rows of the table in docs/sources/ionos.md, by name.
@@ -89,7 +90,7 @@ func badInputs() []badInput {
 	status := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { respond(w, status, body) }
 	}
-	const failed, later = roster.Degraded, roster.NotResolvedYet
+	const failed, later = source.Degraded, source.NotResolvedYet
 	return []badInput{
 		// unreachable, slow
 		{name: "the connection is refused", prepare: func(s *cloudRoster) {
@@ -166,7 +167,7 @@ func badInputs() []badInput {
 		},
 		{
 			name: "the new server's data is invalid", fault: respondWith(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
-			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes", wantOmission: roster.InvalidRecord,
+			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes", wantOmission: source.InvalidRecord,
 		},
 		{
 			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.pageSize = 2 },
@@ -181,7 +182,7 @@ func badInputs() []badInput {
 			offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
 			page := serversJSON("", all[min(offset, 3):min(offset+2, 3)]...)
 			serveFixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLANJSON).ServeHTTP(w, r)
-		}, wantAddresses: roster.Synced},
+		}, wantAddresses: source.Synced},
 		{
 			name: "a page echoes an impossible limit", fault: respondWith(strings.Replace(complete, `"items"`, `"limit":0,"items"`, 1)),
 			wantAddresses: failed, wantReason: "echoes the limit 0", wantOmission: later,
@@ -190,54 +191,54 @@ func badInputs() []badInput {
 			name: "a failover address is invalid", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
 			wantAddresses: failed, wantReason: "failover", wantOmission: later,
 		},
-		{name: "the new server has no NIC yet", fault: respondWith(serversJSON("", one, two, serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "the new NIC reports 0.0.0.0, a loopback or a link-local address", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "the new NIC has no address yet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
-		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: roster.Synced},
+		{name: "the new server has no NIC yet", fault: respondWith(serversJSON("", one, two, serverJSON(3))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
+		{name: "the new NIC reports 0.0.0.0, a loopback or a link-local address", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
+		{name: "the new NIC has no address yet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
+		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: source.Synced},
 
 		// empty
 		{name: "the response is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the response is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the response is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the list of servers is null", fault: respondWith(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "without items", wantOmission: later},
-		{name: "the list of servers is empty", fault: respondWith(serversJSON("")), wantAddresses: roster.Synced, wantOmission: roster.NotFoundInIONOS},
-		{name: "no server has a NIC any more", fault: respondWith(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: roster.Synced, wantOmission: roster.NoAddressOnLAN},
+		{name: "the list of servers is empty", fault: respondWith(serversJSON("")), wantAddresses: source.Synced, wantOmission: source.NotFoundInIONOS},
+		{name: "no server has a NIC any more", fault: respondWith(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
 
 		// contradictory
 		{name: "the response is about another object", fault: respondWith(strings.Replace(complete, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "want collection", wantOmission: later},
 		{name: "a server is listed twice", fault: respondWith(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "appears twice", wantOmission: later},
 		{
 			name: "a known address is on two servers", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
-			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
+			wantAddresses: source.Synced, wantOmission: source.SharedAddress,
 		},
 		{
 			name: "a known address is a failover address now", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
-			wantAddresses: roster.Synced,
+			wantAddresses: source.Synced,
 		},
 		{
 			name: "the new server has a failover address only", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
-			wantAddresses: roster.Synced, wantOmission: roster.SharedAddress,
+			wantAddresses: source.Synced, wantOmission: source.SharedAddress,
 		},
 		{name: "failover addresses come before a server's own", fault: serveFixed(
 			serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.99", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.99", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3"))),
-			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, wantAddresses: roster.Synced},
+			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, wantAddresses: source.Synced},
 		{
 			name: "the new server has two candidate addresses", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
-			wantAddresses: roster.Synced, wantOmission: roster.AmbiguousAddress,
+			wantAddresses: source.Synced, wantOmission: source.AmbiguousAddress,
 		},
 		{
 			name: "the new server's address is outside the subnet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
-			wantAddresses: roster.Synced, wantOmission: roster.OutsideSubnet,
+			wantAddresses: source.Synced, wantOmission: source.OutsideSubnet,
 		},
 		{
 			name: "a server's only address has changed", fault: respondWith(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
-			wantAddresses: roster.Synced, wantNodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
+			wantAddresses: source.Synced, wantNodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
 		},
 		{
 			name: "the replacement has the address of an old Node that still exists", fault: respondWith(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
-			wantAddresses: roster.Synced, wantNodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
+			wantAddresses: source.Synced, wantNodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
 		},
-		{name: "all servers have one name", fault: respondWith(regexp.MustCompile(`node-\d`).ReplaceAllString(complete, "node")), wantAddresses: roster.Synced},
+		{name: "all servers have one name", fault: respondWith(regexp.MustCompile(`node-\d`).ReplaceAllString(complete, "node")), wantAddresses: source.Synced},
 	}
 }
 
@@ -288,7 +289,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("nodes: %s", diff)
 			}
 			status := s.roster.Status(s.now)
-			if status.Membership.Sync != roster.Synced || status.Addresses.Sync != tc.wantAddresses || !strings.Contains(status.Addresses.Reason, tc.wantReason) {
+			if status.Membership.Sync != source.Synced || status.Addresses.Sync != tc.wantAddresses || !strings.Contains(status.Addresses.Reason, tc.wantReason) {
 				t.Errorf("membership %v, addresses %v, want %v with %q", status.Membership, status.Addresses, tc.wantAddresses, tc.wantReason)
 			}
 			for _, o := range s.roster.Omitted() {
@@ -333,9 +334,9 @@ func TestListsAllPairsOrNone(t *testing.T) {
 				}
 				return
 			}
-			want := roster.Listing{Bad: map[string]string{}, Servers: []roster.Server{
-				{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1", NICs: []roster.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}}},
-				{ID: testServerID(2), Datacenter: other, Name: "node-2", NICs: []roster.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}}},
+			want := source.Listing{Invalid: map[string]string{}, Servers: []source.Server{
+				{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1", NICs: []source.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}}},
+				{ID: testServerID(2), Datacenter: other, Name: "node-2", NICs: []source.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}}},
 			}}
 			if diff := cmp.Diff(want, got, compareAddrs); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // fuzzedCloud is a cloud with arbitrary responses, and a client of it with the real SDK. There is no
@@ -55,7 +55,7 @@ func FuzzListing(f *testing.F) {
 		cloud.kind, cloud.servers, cloud.lan = kind, servers, lan
 		got, err := cloud.List(t.Context())
 		if err != nil {
-			if got.Servers != nil || got.Bad != nil || got.Failover != nil {
+			if got.Servers != nil || got.Invalid != nil || got.Failover != nil {
 				t.Errorf("values beside the error %v: %+v", err, got)
 			}
 			return
@@ -75,17 +75,17 @@ func FuzzListing(f *testing.F) {
 		}
 		for _, s := range *page.Items {
 			sid := strings.ToLower(strings.TrimSpace(*s.ID))
-			if _, bad := got.Bad[sid]; bad == listed[sid] {
+			if _, bad := got.Invalid[sid]; bad == listed[sid] {
 				t.Errorf("server %q: listed %t, bad %t", sid, listed[sid], bad)
 			}
 		}
-		if n := len(got.Servers) + len(got.Bad); n != len(*page.Items) {
+		if n := len(got.Servers) + len(got.Invalid); n != len(*page.Items) {
 			t.Errorf("%d servers of a page of %d", n, len(*page.Items))
 		}
 	})
 }
 
-func checkListing(t *testing.T, l roster.Listing) {
+func checkListing(t *testing.T, l source.Listing) {
 	t.Helper()
 	canonical := func(addrs []netip.Addr) {
 		for _, a := range addrs {

@@ -11,27 +11,27 @@ import (
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // List reads a complete, consistent listing of all pairs, or returns an error. A server whose data is
 // invalid is in the listing's Bad and not among its Servers. Servers are sorted by ID. States such as
 // BUSY only mean that a change is pending, and are ignored.
-func (c *Client) List(ctx context.Context) (roster.Listing, error) {
-	out := roster.Listing{Bad: make(map[string]string)}
+func (c *Client) List(ctx context.Context) (source.Listing, error) {
+	out := source.Listing{Invalid: make(map[string]string)}
 	datacenterOf := make(map[string]string) // by server ID
 	for _, dc := range c.datacenters {
 		servers, err := c.listServers(ctx, dc)
 		if err != nil {
-			return roster.Listing{}, err
+			return source.Listing{}, err
 		}
 		for _, s := range servers {
 			if other, ok := datacenterOf[s.ID]; ok {
-				return roster.Listing{}, fmt.Errorf("server %s is in datacenter %s and in %s", truncate(s.ID), other, dc.id)
+				return source.Listing{}, fmt.Errorf("server %s is in datacenter %s and in %s", truncate(s.ID), other, dc.id)
 			}
 			datacenterOf[s.ID] = dc.id
 			if s.err != nil {
-				out.Bad[s.ID] = s.err.Error()
+				out.Invalid[s.ID] = s.err.Error()
 			} else {
 				out.Servers = append(out.Servers, s.Server)
 			}
@@ -41,12 +41,12 @@ func (c *Client) List(ctx context.Context) (roster.Listing, error) {
 		for _, lan := range dc.lans {
 			failover, err := c.readFailover(ctx, dc.id, lan)
 			if err != nil {
-				return roster.Listing{}, fmt.Errorf("read LAN %s of datacenter %s: %w", lan, dc.id, err)
+				return source.Listing{}, fmt.Errorf("read LAN %s of datacenter %s: %w", lan, dc.id, err)
 			}
 			out.Failover = append(out.Failover, failover...)
 		}
 	}
-	slices.SortFunc(out.Servers, func(a, b roster.Server) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Servers, func(a, b source.Server) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Failover, netip.Addr.Compare)
 	out.Failover = slices.Compact(out.Failover)
 	c.lastListing.SetToCurrentTime()
@@ -101,8 +101,8 @@ const (
 )
 
 // convertServer converts a server of the SDK, any of whose fields may be nil.
-func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
-	out := roster.Server{ID: serverID(s), Datacenter: dc.id}
+func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
+	out := source.Server{ID: serverID(s), Datacenter: dc.id}
 	switch {
 	case !uuidPattern.MatchString(out.ID):
 		return out, errors.New("id is not a UUID")
@@ -133,7 +133,7 @@ func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 		}
 		if onLAN {
 			if len(out.NICs) == maxNICs {
-				return roster.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("more than %d NICs on the LANs", maxNICs)
+				return source.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("more than %d NICs on the LANs", maxNICs)
 			}
 			out.NICs = append(out.NICs, nic)
 		}
@@ -143,8 +143,8 @@ func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
 
 // convertNIC converts a NIC and reports whether it is on one of the LANs. Addresses on other LANs are
 // not read.
-func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
-	var out roster.NIC
+func convertNIC(n ionoscloud.Nic, lans []string) (source.NIC, bool, error) {
+	var out source.NIC
 	if n.Id == nil || *n.Id == "" || len(*n.Id) > maxTextLength {
 		return out, false, errors.New("id is missing or too long")
 	}
@@ -172,7 +172,7 @@ func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
 				continue
 			}
 			if len(out.Addresses) == maxAddresses {
-				return roster.NIC{ID: out.ID}, false, fmt.Errorf("more than %d addresses", maxAddresses)
+				return source.NIC{ID: out.ID}, false, fmt.Errorf("more than %d addresses", maxAddresses)
 			}
 			out.Addresses = append(out.Addresses, addr)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 var compareAddrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -34,15 +34,15 @@ func TestListsServersAndNICsOnConfiguredLANs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := roster.Listing{
-		Servers: []roster.Server{
+	want := source.Listing{
+		Servers: []source.Server{
 			{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1"},
-			{ID: testServerID(2), Datacenter: testDatacenter, Name: "node-2", NICs: []roster.NIC{
+			{ID: testServerID(2), Datacenter: testDatacenter, Name: "node-2", NICs: []source.NIC{
 				{ID: "nic-2-10.0.0.12-10.0.0.11", LAN: "2", Addresses: parseAddrs("10.0.0.12", "10.0.0.11")},
 			}},
 		},
 		Failover: parseAddrs("10.0.0.98", "10.0.0.99"),
-		Bad:      map[string]string{},
+		Invalid:  map[string]string{},
 	}
 	if diff := cmp.Diff(want, got, compareAddrs); diff != "" {
 		t.Error(diff)
@@ -138,7 +138,7 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), testDatacenter) {
 				t.Fatalf("got %v, want an error with %q and the datacenter", err, tc.want)
 			}
-			if diff := cmp.Diff(roster.Listing{}, got, compareAddrs); diff != "" {
+			if diff := cmp.Diff(source.Listing{}, got, compareAddrs); diff != "" {
 				t.Errorf("values beside the error: %s", diff)
 			}
 		})
@@ -148,7 +148,7 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 func TestEmptyCollectionIsEmptyListing(t *testing.T) {
 	cfg, _ := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
 	got, err := newTestClient(t, cfg).List(t.Context())
-	if err != nil || len(got.Servers) != 0 || len(got.Bad) != 0 {
+	if err != nil || len(got.Servers) != 0 || len(got.Invalid) != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -210,7 +210,7 @@ func TestInvalidServerIsReportedApart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got.Bad) != 1 || got.Bad[testServerID(1)] == "" || len(got.Servers) != 1 || got.Servers[0].ID != testServerID(2) {
+			if len(got.Invalid) != 1 || got.Invalid[testServerID(1)] == "" || len(got.Servers) != 1 || got.Servers[0].ID != testServerID(2) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -231,7 +231,7 @@ func TestToleratesMissingFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := startCloud(t, serveFixed(serversJSON("", s), plainLANJSON))
 			got, err := newTestClient(t, cfg).List(t.Context())
-			if err != nil || len(got.Servers) != 1 || len(got.Bad) != 0 {
+			if err != nil || len(got.Servers) != 1 || len(got.Invalid) != 0 {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -247,7 +247,7 @@ func TestFullNICListMakesServerInvalid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reason := got.Bad[testServerID(1)]; bad != strings.Contains(reason, "list of NICs is full") || bad == (len(got.Servers) == 1) {
+		if reason := got.Invalid[testServerID(1)]; bad != strings.Contains(reason, "list of NICs is full") || bad == (len(got.Servers) == 1) {
 			t.Errorf("limit %s: got %v", limit, got)
 		}
 	}

@@ -204,8 +204,8 @@ func TestLimitsServerSize(t *testing.T) {
 		"too many addresses":          {serverJSON(1, strings.Replace(nicJSON("2", ips(maxAddresses+1)...), `"id":"nic-2`, `"id":"n","x":"`, 1)), "more than 256 addresses"},
 	} {
 		got, err := newOfflineClient(t, Config{}, serveFixed(serversJSON("", tc.server), plainLANJSON)).List(context.Background())
-		if err != nil || (tc.want == "") != (len(got.Servers) == 1) || !strings.Contains(got.Bad[testServerID(1)], tc.want) {
-			t.Errorf("%s: got %d servers, %v, %.200q; want %q", name, len(got.Servers), err, got.Bad, tc.want)
+		if err != nil || (tc.want == "") != (len(got.Servers) == 1) || !strings.Contains(got.Invalid[testServerID(1)], tc.want) {
+			t.Errorf("%s: got %d servers, %v, %.200q; want %q", name, len(got.Servers), err, got.Invalid, tc.want)
 		}
 	}
 	c := newOfflineClient(t, Config{PageSize: 2}, serveFixed(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3)), plainLANJSON))

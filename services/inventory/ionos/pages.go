@@ -8,7 +8,7 @@ import (
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // The API returns a collection in pages, by offset and without a snapshot. When a server is deleted
@@ -35,7 +35,7 @@ var errInconsistentPages = errors.New("inconsistent pages")
 // serverResult is a server of a page, or why its data is invalid. Nothing else of a page is kept, because
 // the SDK's servers take several times as much memory.
 type serverResult struct {
-	roster.Server // has at least the ID
+	source.Server // has at least the ID
 
 	err error
 }

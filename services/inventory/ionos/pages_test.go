@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // pager is a cloud whose servers change between requests.
@@ -65,7 +65,7 @@ func serverNumbers(n int) []int {
 	return out
 }
 
-func listedNumbers(l roster.Listing) []int {
+func listedNumbers(l source.Listing) []int {
 	var out []int
 	for _, s := range l.Servers {
 		n, _ := strconv.Atoi(strings.TrimLeft(s.ID[24:], "0"))

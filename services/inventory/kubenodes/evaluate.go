@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Labels and taints that clusters use by convention.
@@ -52,7 +52,7 @@ type Rules struct {
 // nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
 // Pods of a workload.
 type nodeSummary struct {
-	candidate roster.Candidate
+	candidate source.Candidate
 	signals   signals
 }
 
@@ -71,10 +71,10 @@ func (s nodeSummary) equal(o nodeSummary) bool {
 
 // EvaluateNode returns the candidate for a Node on which no Pod of a workload runs. It never
 // fails: the candidate omits invalid fields of the Node.
-func EvaluateNode(node *corev1.Node, rules Rules) roster.Candidate {
+func EvaluateNode(node *corev1.Node, rules Rules) source.Candidate {
 	s := summarizeNode(node, rules)
 	state, steps := s.evaluateState(rules, podCounts{})
-	s.candidate.State, s.candidate.Trail = state, append(s.candidate.Trail, steps...)
+	s.candidate.State, s.candidate.Steps = state, append(s.candidate.Steps, steps...)
 	return s.candidate
 }
 
@@ -83,7 +83,7 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 		node = &corev1.Node{}
 	}
 	s := nodeSummary{
-		candidate: roster.Candidate{
+		candidate: source.Candidate{
 			Name:        node.Name,
 			UID:         string(node.UID),
 			ProviderID:  validOrEmpty(node.Spec.ProviderID, maxIdentifier),
@@ -106,17 +106,17 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 		}
 	}
 	c := &s.candidate
-	c.Excluded, c.Advice, c.Trail = checkEligibility(node.Labels, rules.Selector)
+	c.Excluded, c.Advice, c.Steps = checkEligibility(node.Labels, rules.Selector)
 	return s
 }
 
 // checkEligibility returns why the labels exclude a node, or 0. It evaluates all labels, including
 // invalid ones, which are not published. The first rule that fails decides.
-func checkEligibility(all map[string]string, selector labels.Selector) (excluded roster.Reason, advice string, steps []roster.Step) {
-	rule := func(question string, failed bool, reason roster.Reason, detail, adviceIfFailed string) {
-		step := roster.Step{Stage: roster.StageEligibility, Question: question, Result: roster.Passed, Saw: detail}
+func checkEligibility(all map[string]string, selector labels.Selector) (excluded source.OmissionReason, advice string, steps []source.Step) {
+	rule := func(question string, failed bool, reason source.OmissionReason, detail, adviceIfFailed string) {
+		step := source.Step{Stage: source.StageEligibility, Question: question, Result: source.Passed, Detail: detail}
 		if failed {
-			step.Result = roster.Failed
+			step.Result = source.Failed
 			if excluded == 0 {
 				excluded, advice = reason, adviceIfFailed
 			}
@@ -129,21 +129,21 @@ func checkEligibility(all map[string]string, selector labels.Selector) (excluded
 			role, isControl = label, true
 		}
 	}
-	rule("Is it a worker?", isControl, roster.ControlPlane, choose(isControl, "label "+role, "no control plane label"),
+	rule("Is it a worker?", isControl, source.ControlPlane, choose(isControl, "label "+role, "no control plane label"),
 		fmt.Sprintf("The Node has the label %s, so it is not a worker. Remove the label if it is one.", role))
 
 	value, isExcluded := all[labelExclude]
 	detail := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, validOrEmpty(value, maxLabelValue)), "no label "+labelExclude)
-	rule("May load balancers use it?", isExcluded && value != "false", roster.ExcludedByLabel, detail,
+	rule("May load balancers use it?", isExcluded && value != "false", source.ExcludedByLabel, detail,
 		fmt.Sprintf("The Node has the label %s. Remove it, or set it to \"false\", to include the node.", labelExclude))
 
 	if selector == nil || selector.Empty() {
-		return excluded, advice, append(steps, roster.Step{
-			Stage: roster.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: roster.Skipped, Saw: "NODE_SELECTOR is not set",
+		return excluded, advice, append(steps, source.Step{
+			Stage: source.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: source.Skipped, Detail: "NODE_SELECTOR is not set",
 		})
 	}
 	matches := selector.Matches(labels.Set(all))
-	rule("Does NODE_SELECTOR match?", !matches, roster.NotSelected,
+	rule("Does NODE_SELECTOR match?", !matches, source.NotSelected,
 		fmt.Sprintf("%q %s the labels", selector, choose(matches, "matches", "does not match")),
 		fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q. Label the Node or change the selector.", selector))
 	return excluded, advice, steps
@@ -164,45 +164,45 @@ func choose(cond bool, yes, no string) string {
 // A workload takes precedence over a cordon or the autoscaler's taint: a node with a ready Pod is
 // ready, so that a drain ends when the last Pod has left. A node whose only ready Pods are being
 // deleted is draining, as they are.
-func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (roster.State, []roster.Step) {
+func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (source.NodeState, []source.Step) {
 	isLeaving := s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned
-	state := roster.Ready
+	state := source.Ready
 	switch {
 	case s.signals.shutdown:
-		state = roster.NotReady
+		state = source.NotReady
 	case s.signals.deleting:
-		state = roster.Draining
+		state = source.Draining
 	case rules.Workload != nil:
 		state = s.stateFromWorkload(isLeaving, pods)
 	case isLeaving:
-		state = roster.Draining
+		state = source.Draining
 	case !s.signals.ready:
-		state = roster.NotReady
+		state = source.NotReady
 	}
 	return state, s.explainState(rules, pods, state)
 }
 
-func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) roster.State {
+func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) source.NodeState {
 	switch {
 	case s.signals.ready && pods.ready > 0:
-		return roster.Ready
+		return source.Ready
 	case s.signals.ready && pods.readyDeleting > 0, isLeaving:
-		return roster.Draining
+		return source.Draining
 	}
-	return roster.NotReady
+	return source.NotReady
 }
 
 // explainState returns one step for each signal, in order of precedence. A step fails if its signal is
 // set and has an effect.
-func (s nodeSummary) explainState(rules Rules, pods podCounts, state roster.State) []roster.Step {
-	var steps []roster.Step
+func (s nodeSummary) explainState(rules Rules, pods podCounts, state source.NodeState) []source.Step {
+	var steps []source.Step
 	check := func(question string, isSet, hasEffect bool, ifSet, ifUnset string) {
-		step := roster.Step{Stage: roster.StageState, Question: question, Result: roster.Passed, Saw: ifUnset}
+		step := source.Step{Stage: source.StageState, Question: question, Result: source.Passed, Detail: ifUnset}
 		switch {
 		case isSet && hasEffect:
-			step.Result, step.Saw = roster.Failed, ifSet
+			step.Result, step.Detail = source.Failed, ifSet
 		case isSet:
-			step.Result, step.Saw = roster.Skipped, ifSet
+			step.Result, step.Detail = source.Skipped, ifSet
 		}
 		steps = append(steps, step)
 	}
@@ -215,7 +215,7 @@ func (s nodeSummary) explainState(rules Rules, pods podCounts, state roster.Stat
 	if rules.Workload != nil {
 		check("Does a ready Pod of WORKLOAD run on it?", pods.ready == 0, true, pods.String(), pods.String())
 	}
-	return append(steps, roster.Step{Stage: roster.StageState, Question: "Resulting state", Saw: state.String()})
+	return append(steps, source.Step{Stage: source.StageState, Question: "Resulting state", Detail: state.String()})
 }
 
 func hasTaint(node *corev1.Node, key string) bool {
@@ -259,8 +259,8 @@ func validOrEmpty(s string, maxLen int) string {
 }
 
 // equalCandidates reports whether the roster would treat and publish both in the same way.
-func equalCandidates(a, b roster.Candidate) bool {
+func equalCandidates(a, b source.Candidate) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.ProviderID == b.ProviderID && a.SystemUUID == b.SystemUUID &&
 		a.State == b.State && a.Zone == b.Zone && a.Region == b.Region && a.Excluded == b.Excluded && a.Advice == b.Advice &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Trail, b.Trail)
+		slices.Equal(a.InternalIPs, b.InternalIPs) && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Steps, b.Steps)
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func newWorker(name string, edit ...func(*corev1.Node)) *corev1.Node {
@@ -46,27 +46,27 @@ func TestEvaluateNode(t *testing.T) {
 		name   string
 		edit   []func(*corev1.Node)
 		rules  Rules
-		state  roster.State
-		reason roster.Reason
+		state  source.NodeState
+		reason source.OmissionReason
 	}{
-		{"a ready worker", nil, Rules{}, roster.Ready, 0},
-		{"a worker that is not ready", []func(*corev1.Node){notReady}, Rules{}, roster.NotReady, 0},
-		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, roster.NotReady, 0},
-		{"a control plane node", []func(*corev1.Node){withLabel(labelControlPlane, "")}, Rules{}, roster.Ready, roster.ControlPlane},
-		{"a node with the old master label", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
-		{"excluded from load balancers", []func(*corev1.Node){withLabel(labelExclude, "")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
-		{"excluded by any value but false", []func(*corev1.Node){withLabel(labelExclude, "False")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
-		{"not excluded by the value false", []func(*corev1.Node){withLabel(labelExclude, "false")}, Rules{}, roster.Ready, 0},
-		{"selected", []func(*corev1.Node){withLabel("pool", "blue")}, Rules{Selector: blue}, roster.Ready, 0},
-		{"not selected", []func(*corev1.Node){withLabel("pool", "red")}, Rules{Selector: blue}, roster.Ready, roster.NotSelected},
-		{"being deleted", []func(*corev1.Node){deleting}, Rules{}, roster.Draining, 0},
-		{"being deleted and not ready", []func(*corev1.Node){deleting, notReady}, Rules{}, roster.Draining, 0},
-		{"to be deleted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, Rules{}, roster.Draining, 0},
-		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, roster.NotReady, 0},
-		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
-		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
-		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
-		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, roster.NotReady, 0},
+		{"a ready worker", nil, Rules{}, source.Ready, 0},
+		{"a worker that is not ready", []func(*corev1.Node){notReady}, Rules{}, source.NotReady, 0},
+		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, source.NotReady, 0},
+		{"a control plane node", []func(*corev1.Node){withLabel(labelControlPlane, "")}, Rules{}, source.Ready, source.ControlPlane},
+		{"a node with the old master label", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, source.Ready, source.ControlPlane},
+		{"excluded from load balancers", []func(*corev1.Node){withLabel(labelExclude, "")}, Rules{}, source.Ready, source.ExcludedByLabel},
+		{"excluded by any value but false", []func(*corev1.Node){withLabel(labelExclude, "False")}, Rules{}, source.Ready, source.ExcludedByLabel},
+		{"not excluded by the value false", []func(*corev1.Node){withLabel(labelExclude, "false")}, Rules{}, source.Ready, 0},
+		{"selected", []func(*corev1.Node){withLabel("pool", "blue")}, Rules{Selector: blue}, source.Ready, 0},
+		{"not selected", []func(*corev1.Node){withLabel("pool", "red")}, Rules{Selector: blue}, source.Ready, source.NotSelected},
+		{"being deleted", []func(*corev1.Node){deleting}, Rules{}, source.Draining, 0},
+		{"being deleted and not ready", []func(*corev1.Node){deleting, notReady}, Rules{}, source.Draining, 0},
+		{"to be deleted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, Rules{}, source.Draining, 0},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, source.NotReady, 0},
+		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, source.NotReady, 0},
+		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, source.Ready, 0},
+		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, source.Draining, 0},
+		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, source.NotReady, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := EvaluateNode(newWorker("w", tc.edit...), tc.rules)
@@ -91,9 +91,9 @@ func testMalformedNode(t *testing.T) {
 	}
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 	got := EvaluateNode(n, Rules{})
-	got.Trail = nil // TestStepsListEveryRule compares it
-	want := roster.Candidate{
-		Name: "w", UID: "uid-1", State: roster.Ready, Region: "de",
+	got.Steps = nil // TestStepsListEveryRule compares it
+	want := source.Candidate{
+		Name: "w", UID: "uid-1", State: source.Ready, Region: "de",
 		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("fd00::1")},
 		Labels:      map[string]string{"ok": "yes", corev1.LabelTopologyRegion: "de"},
 	}
@@ -101,8 +101,8 @@ func testMalformedNode(t *testing.T) {
 		t.Error(d)
 	}
 	empty := EvaluateNode(&corev1.Node{}, Rules{})
-	empty.Trail = nil
-	if d := cmp.Diff(empty, roster.Candidate{State: roster.NotReady, Labels: map[string]string{}}); d != "" {
+	empty.Steps = nil
+	if d := cmp.Diff(empty, source.Candidate{State: source.NotReady, Labels: map[string]string{}}); d != "" {
 		t.Error(d)
 	}
 }
@@ -112,17 +112,17 @@ func TestStepsListEveryRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := EvaluateNode(newWorker("w", withLabel(labelExclude, ""), cordoned, notReady), Rules{Selector: blue}).Trail
-	want := []roster.Step{
-		{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no control plane label"},
-		{Stage: roster.StageEligibility, Question: "May load balancers use it?", Result: roster.Failed, Saw: labelExclude + ` is ""`},
-		{Stage: roster.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: roster.Failed, Saw: `"pool=blue" does not match the labels`},
-		{Stage: roster.StageState, Question: "Is the machine running?", Result: roster.Passed, Saw: "no taint " + taintShutdown},
-		{Stage: roster.StageState, Question: "Does the Node stay?", Result: roster.Passed, Saw: "no deletion timestamp"},
-		{Stage: roster.StageState, Question: "Does the autoscaler keep it?", Result: roster.Passed, Saw: "no taint " + taintAutoscaler},
-		{Stage: roster.StageState, Question: "Is it schedulable?", Result: roster.Skipped, Saw: "cordoned, without effect because CORDONED is keep"},
-		{Stage: roster.StageState, Question: "Is its kubelet ready?", Result: roster.Failed, Saw: "condition Ready is not True"},
-		{Stage: roster.StageState, Question: "Resulting state", Saw: "not_ready"},
+	got := EvaluateNode(newWorker("w", withLabel(labelExclude, ""), cordoned, notReady), Rules{Selector: blue}).Steps
+	want := []source.Step{
+		{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "no control plane label"},
+		{Stage: source.StageEligibility, Question: "May load balancers use it?", Result: source.Failed, Detail: labelExclude + ` is ""`},
+		{Stage: source.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: source.Failed, Detail: `"pool=blue" does not match the labels`},
+		{Stage: source.StageState, Question: "Is the machine running?", Result: source.Passed, Detail: "no taint " + taintShutdown},
+		{Stage: source.StageState, Question: "Does the Node stay?", Result: source.Passed, Detail: "no deletion timestamp"},
+		{Stage: source.StageState, Question: "Does the autoscaler keep it?", Result: source.Passed, Detail: "no taint " + taintAutoscaler},
+		{Stage: source.StageState, Question: "Is it schedulable?", Result: source.Skipped, Detail: "cordoned, without effect because CORDONED is keep"},
+		{Stage: source.StageState, Question: "Is its kubelet ready?", Result: source.Failed, Detail: "condition Ready is not True"},
+		{Stage: source.StageState, Question: "Resulting state", Detail: "not_ready"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -151,7 +151,7 @@ func FuzzEvaluateNode(f *testing.F) {
 				t.Errorf("address %s", ip)
 			}
 		}
-		if (c.Excluded == 0) != (c.Advice == "") || c.State == 0 || len(c.Trail) == 0 {
+		if (c.Excluded == 0) != (c.Advice == "") || c.State == 0 || len(c.Steps) == 0 {
 			t.Errorf("incomplete: %+v", c)
 		}
 	})
@@ -159,13 +159,13 @@ func FuzzEvaluateNode(f *testing.F) {
 
 func TestSharesEqualSteps(t *testing.T) {
 	n := &Nodes{}
-	step := func(detail string) []roster.Step { return []roster.Step{{Saw: detail}} }
+	step := func(detail string) []source.Step { return []source.Step{{Detail: detail}} }
 	first := n.joinSteps(step("a"), step("b"))
 	if again := n.joinSteps(step("a"), step("b")); &again[0] != &first[0] {
 		t.Error("equal steps are stored twice")
 	}
 	for i := range 3 * maxSharedSteps {
-		want := []roster.Step{{Saw: "a"}, {Saw: fmt.Sprint(i)}}
+		want := []source.Step{{Detail: "a"}, {Detail: fmt.Sprint(i)}}
 		if diff := cmp.Diff(want, n.joinSteps(want[:1], want[1:])); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}

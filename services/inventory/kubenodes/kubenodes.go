@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // listWatcher lists and watches objects; L is the type of their list.
@@ -51,11 +51,11 @@ type Nodes struct {
 
 	mu           sync.Mutex
 	nodesByName  map[string]nodeSummary
-	reported     map[string]roster.Candidate // as last reported, by name
+	reported     map[string]source.Candidate // as last reported, by name
 	podsByName   map[string]podState
 	countsByNode map[string]podCounts // of the Pods on each Node
 
-	sharedSteps [][]roster.Step // the last few distinct ones: most Nodes have equal steps
+	sharedSteps [][]source.Step // the last few distinct ones: most Nodes have equal steps
 }
 
 // maxSharedSteps limits Nodes.sharedSteps.
@@ -65,7 +65,7 @@ const maxSharedSteps = 16
 func New(cfg Config) *Nodes {
 	n := &Nodes{
 		rules: cfg.Rules, changed: make(chan struct{}, 1),
-		nodesByName: map[string]nodeSummary{}, reported: map[string]roster.Candidate{}, podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
+		nodesByName: map[string]nodeSummary{}, reported: map[string]source.Candidate{}, podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
 	}
 	watchConfig := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
@@ -134,7 +134,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 }
 
 // Verify checks that the reported Nodes are current; see kubewatch.Verifier.
-func (n *Nodes) Verify(ctx context.Context, mode roster.Look) (number uint64, err error) {
+func (n *Nodes) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
 	return n.verifier.Verify(ctx, mode)
 }
 
@@ -143,10 +143,10 @@ func (n *Nodes) Verify(ctx context.Context, mode roster.Look) (number uint64, er
 func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 
 // Take evaluates the Nodes that changed since the previous Take, and returns them as candidates.
-func (n *Nodes) Take() roster.News {
+func (n *Nodes) Take() source.Update {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var update roster.News
+	var update source.Update
 	dirty := map[string]struct{}{} // names of the Nodes to evaluate again
 
 	nodes := n.nodes.Take()
@@ -187,21 +187,21 @@ func (n *Nodes) Take() roster.News {
 			continue
 		}
 		c := s.candidate
-		var stateSteps []roster.Step
+		var stateSteps []source.Step
 		c.State, stateSteps = s.evaluateState(n.rules, n.countsByNode[name])
-		c.Trail = n.joinSteps(c.Trail, stateSteps)
+		c.Steps = n.joinSteps(c.Steps, stateSteps)
 		if wasReported && equalCandidates(old, c) {
 			continue
 		}
 		n.reported[name] = c
 		update.Changed = append(update.Changed, c)
 	}
-	update.HeardAt, update.Mark = n.verifier.Progress(contacts, rvs)
+	update.LastContact, update.Verified = n.verifier.Progress(contacts, rvs)
 	return update
 }
 
 // joinSteps concatenates steps. Nodes with equal steps share one slice, which saves memory.
-func (n *Nodes) joinSteps(eligibility, state []roster.Step) []roster.Step {
+func (n *Nodes) joinSteps(eligibility, state []source.Step) []source.Step {
 	for _, shared := range n.sharedSteps {
 		if k := len(eligibility); len(shared) == k+len(state) && slices.Equal(shared[:k], eligibility) && slices.Equal(shared[k:], state) {
 			return shared

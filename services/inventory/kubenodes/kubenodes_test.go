@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +30,7 @@ type testCluster struct {
 
 	t      *testing.T
 	client *fake.Clientset
-	states map[string]roster.State
+	states map[string]source.NodeState
 }
 
 func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
@@ -68,11 +68,11 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	if rules.Workload != nil {
 		<-watching
 	}
-	return &testCluster{Nodes: n, t: t, client: client, states: map[string]roster.State{}}
+	return &testCluster{Nodes: n, t: t, client: client, states: map[string]source.NodeState{}}
 }
 
 // awaitStates takes updates until the nodes have exactly these states.
-func (c *testCluster) awaitStates(want map[string]roster.State) {
+func (c *testCluster) awaitStates(want map[string]source.NodeState) {
 	c.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for !cmp.Equal(want, c.states) {
@@ -93,7 +93,7 @@ func (c *testCluster) awaitStates(want map[string]roster.State) {
 
 func TestFollowsNodes(t *testing.T) {
 	c := startCluster(t, Rules{}, newWorker("a"), newWorker("b"))
-	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready})
 	ctx, nodes := t.Context(), c.client.CoreV1().Nodes()
 	for _, err := range []error{
 		errOf(nodes.Create(ctx, newWorker("c"), metav1.CreateOptions{})),
@@ -104,7 +104,7 @@ func TestFollowsNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.awaitStates(map[string]roster.State{"b": roster.NotReady, "c": roster.Ready})
+	c.awaitStates(map[string]source.NodeState{"b": source.NotReady, "c": source.Ready})
 }
 
 func errOf[T any](_ T, err error) error { return err }
@@ -137,7 +137,7 @@ func notReadyPod(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.Conditi
 func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	c := startCluster(t, gatewayRules(t), newWorker("a"), newWorker("b"), newPod("a", "one"), newPod("a", "two", notReadyPod))
 	ctx, pods := t.Context(), c.client.CoreV1().Pods("ingress")
-	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.NotReady})
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.NotReady})
 	update := func(p *corev1.Pod) {
 		t.Helper()
 		if _, err := pods.Update(ctx, p, metav1.UpdateOptions{}); err != nil {
@@ -150,21 +150,21 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	if _, err := pods.Create(ctx, newPod("b", "three"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready}) // the drained node still has a ready Pod
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready}) // the drained node still has a ready Pod
 	update(newPod("a", "one", deletingPod))
-	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
+	c.awaitStates(map[string]source.NodeState{"a": source.Draining, "b": source.Ready})
 	update(newPod("a", "two"))
-	c.awaitStates(map[string]roster.State{"a": roster.Ready, "b": roster.Ready})
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready})
 	update(newPod("b", "two")) // as when a Pod of a StatefulSet moves to another node
-	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready})
+	c.awaitStates(map[string]source.NodeState{"a": source.Draining, "b": source.Ready})
 	if err := pods.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Verify(ctx, roster.Full); err != nil {
+	if _, err := c.Verify(ctx, source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	c.Take()
-	c.awaitStates(map[string]roster.State{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's taint
+	c.awaitStates(map[string]source.NodeState{"a": source.Draining, "b": source.Ready}) // by the autoscaler's taint
 	if len(c.countsByNode) != 1 || len(c.podsByName) != 2 {
 		t.Errorf("deleted objects are kept: %v, %v", c.countsByNode, c.podsByName)
 	}
@@ -172,8 +172,8 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 
 func TestRequestsOnlyPodsOfWorkload(t *testing.T) {
 	c := startCluster(t, gatewayRules(t), newWorker("a"), newPod("a", "one"))
-	c.awaitStates(map[string]roster.State{"a": roster.Ready})
-	if _, err := c.Verify(t.Context(), roster.Light); err != nil {
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready})
+	if _, err := c.Verify(t.Context(), source.LightVerification); err != nil {
 		t.Fatal(err)
 	}
 	requests := 0
@@ -202,8 +202,8 @@ func TestRequestsOnlyPodsOfWorkload(t *testing.T) {
 
 func TestRequestsNoPodsWithoutWorkload(t *testing.T) {
 	c := startCluster(t, Rules{}, newWorker("a"))
-	c.awaitStates(map[string]roster.State{"a": roster.Ready})
-	if _, err := c.Verify(t.Context(), roster.Full); err != nil {
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready})
+	if _, err := c.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	for _, action := range c.client.Actions() {
@@ -260,21 +260,21 @@ func TestStateFromWorkload(t *testing.T) {
 		edit     []func(*corev1.Node)
 		cordoned CordonPolicy
 		pods     podCounts
-		want     roster.State
+		want     source.NodeState
 	}{
-		{"a ready Pod runs there", nil, KeepCordoned, ready, roster.Ready},
-		{"no Pod runs there", nil, KeepCordoned, none, roster.NotReady},
-		{"its Pod is not ready", nil, KeepCordoned, failing, roster.NotReady},
-		{"its only ready Pod is being deleted", nil, KeepCordoned, terminating, roster.Draining},
-		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, roster.NotReady},
-		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, roster.Ready},
-		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, roster.Ready},
-		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, roster.Draining},
-		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, roster.NotReady},
-		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, roster.Ready},
-		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, roster.Draining},
-		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, roster.Draining},
-		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, roster.NotReady},
+		{"a ready Pod runs there", nil, KeepCordoned, ready, source.Ready},
+		{"no Pod runs there", nil, KeepCordoned, none, source.NotReady},
+		{"its Pod is not ready", nil, KeepCordoned, failing, source.NotReady},
+		{"its only ready Pod is being deleted", nil, KeepCordoned, terminating, source.Draining},
+		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, source.NotReady},
+		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, source.Ready},
+		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, source.Ready},
+		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, source.Draining},
+		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, source.NotReady},
+		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, source.Ready},
+		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, source.Draining},
+		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, source.Draining},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, source.NotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rules := Rules{Cordoned: tc.cordoned, Workload: workload}

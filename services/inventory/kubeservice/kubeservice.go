@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // getTimeout limits the request for the Service.
@@ -59,16 +59,16 @@ type Endpoints struct {
 	mu             sync.Mutex
 	slicesByName   map[string]sliceSummary        // by name
 	endpointsByKey map[string]map[string]endpoint // by endpoint.key, then by the name of the slice
-	reported       map[string]roster.Candidate    // as last reported, by key
+	reported       map[string]source.Candidate    // as last reported, by key
 	invalidCount   int                            // number of reported members that are invalid
-	ports          []roster.Port                  // of all slices, sorted
+	ports          []source.Port                  // of all slices, sorted
 }
 
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1),
-		slicesByName: map[string]sliceSummary{}, endpointsByKey: map[string]map[string]endpoint{}, reported: map[string]roster.Candidate{},
+		slicesByName: map[string]sliceSummary{}, endpointsByKey: map[string]map[string]endpoint{}, reported: map[string]source.Candidate{},
 	}
 	client := cfg.Slices
 	selectService := func(o metav1.ListOptions) metav1.ListOptions {
@@ -101,7 +101,7 @@ func (e *Endpoints) Run(ctx context.Context) error { return e.watch.Run(ctx) }
 
 // Verify checks that the Service exists and that its reported slices are current; see
 // kubewatch.Verifier.
-func (e *Endpoints) Verify(ctx context.Context, mode roster.Look) (number uint64, err error) {
+func (e *Endpoints) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
 	if err := e.checkService(ctx); err != nil {
 		return 0, err
 	}
@@ -131,7 +131,7 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
 
 // Take returns the members that changed since the previous Take.
-func (e *Endpoints) Take() roster.News {
+func (e *Endpoints) Take() source.Update {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	changes := e.watch.Take()
@@ -142,20 +142,20 @@ func (e *Endpoints) Take() roster.News {
 	for _, name := range changes.Removed {
 		e.updateSlice(name, sliceSummary{}, dirty)
 	}
-	update := roster.News{Failure: changes.Failure, ChangedAt: changes.ChangedAt}
+	update := source.Update{Failure: changes.Failure, ChangedAt: changes.ChangedAt}
 	for _, key := range slices.Sorted(maps.Keys(dirty)) {
 		e.reportMember(key, &update)
 	}
-	slices.SortFunc(update.Changed, func(a, b roster.Candidate) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(update.Changed, func(a, b source.Candidate) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(update.Removed)
 	if e.invalidCount > 0 {
-		update.Flaw = fmt.Sprintf("%d invalid endpoints in the slices of the Service: those that were valid before are kept", e.invalidCount)
+		update.PartialError = fmt.Sprintf("%d invalid endpoints in the slices of the Service: those that were valid before are kept", e.invalidCount)
 	}
 	if len(changes.Changed)+len(changes.Removed) > 0 {
 		e.ports = e.allPorts()
 	}
 	update.Ports = e.ports
-	update.HeardAt, update.Mark = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
+	update.LastContact, update.Verified = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
 	return update
 }
 
@@ -179,9 +179,9 @@ func (e *Endpoints) updateSlice(name string, updated sliceSummary, dirty map[str
 }
 
 // reportMember adds a member to the update if it changed or is no longer listed.
-func (e *Endpoints) reportMember(key string, update *roster.News) {
+func (e *Endpoints) reportMember(key string, update *source.Update) {
 	old, wasReported := e.reported[key]
-	if wasReported && old.Bad != "" {
+	if wasReported && old.Invalid != "" {
 		e.invalidCount--
 	}
 	if len(e.endpointsByKey[key]) == 0 {
@@ -193,7 +193,7 @@ func (e *Endpoints) reportMember(key string, update *roster.News) {
 		return
 	}
 	merged := mergeEndpoints(e.endpointsByKey[key])
-	if merged.Bad != "" {
+	if merged.Invalid != "" {
 		e.invalidCount++
 	}
 	e.reported[key] = merged
@@ -203,8 +203,8 @@ func (e *Endpoints) reportMember(key string, update *roster.News) {
 }
 
 // allPorts returns the ports of all slices, sorted, without duplicates.
-func (e *Endpoints) allPorts() []roster.Port {
-	var all []roster.Port
+func (e *Endpoints) allPorts() []source.Port {
+	var all []source.Port
 	for _, s := range e.slicesByName {
 		all = append(all, s.ports...)
 	}

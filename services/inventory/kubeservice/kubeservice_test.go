@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,8 +32,8 @@ type testService struct {
 
 	t          *testing.T
 	client     *fake.Clientset
-	members    map[string]roster.Candidate
-	lastUpdate roster.News
+	members    map[string]source.Candidate
+	lastUpdate source.Update
 }
 
 func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testService {
@@ -45,7 +45,7 @@ func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testServi
 		watching <- struct{}{} // the fake client loses changes between list and watch
 		return true, stream, err
 	})
-	w := &testService{t: t, client: client, members: map[string]roster.Candidate{}}
+	w := &testService{t: t, client: client, members: map[string]source.Candidate{}}
 	for _, s := range slices {
 		w.create(s)
 	}
@@ -115,9 +115,9 @@ func (w *testService) awaitMembers(want map[string]string) {
 	}
 }
 
-func describeCandidate(c roster.Candidate) string {
+func describeCandidate(c source.Candidate) string {
 	all := []string{c.State.String()}
-	if c.Bad != "" {
+	if c.Invalid != "" {
 		all = []string{"invalid"}
 	}
 	for _, a := range c.InternalIPs {
@@ -140,8 +140,8 @@ func withPort(s *discoveryv1.EndpointSlice, name string, number int32) *discover
 }
 
 // newEndpoint returns an endpoint of a Pod, or of no Pod if pod is empty.
-func newEndpoint(pod, address string, state roster.State) discoveryv1.Endpoint {
-	ready, terminating := state == roster.Ready, state == roster.Draining
+func newEndpoint(pod, address string, state source.NodeState) discoveryv1.Endpoint {
+	ready, terminating := state == source.Ready, state == source.Draining
 	serving := ready || terminating
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{address},
@@ -157,23 +157,23 @@ const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 
 func TestFollowsSlicesOfBothFamilies(t *testing.T) {
 	w := startService(t,
-		newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("", "10.0.0.9", roster.NotReady)),
-		newSlice("two", v6, newEndpoint("a", "fd00::1", roster.Ready)),
-		newSlice("three", v4, newEndpoint("b", "10.0.0.2", roster.Draining)))
+		newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("", "10.0.0.9", source.NotReady)),
+		newSlice("two", v6, newEndpoint("a", "fd00::1", source.Ready)),
+		newSlice("three", v4, newEndpoint("b", "10.0.0.2", source.Draining)))
 	w.awaitMembers(map[string]string{
 		"a.uid-of-a": "ready 10.0.0.1 fd00::1", "b.uid-of-b": "draining 10.0.0.2", "10.0.0.9": "not_ready 10.0.0.9",
 	})
-	w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("c", "10.0.0.3", roster.Ready)))
+	w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("c", "10.0.0.3", source.Ready)))
 	w.remove("three")
 	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1 fd00::1", "c.uid-of-c": "ready 10.0.0.3"})
 }
 
 func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)), newSlice("two", v4))
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)), newSlice("two", v4))
 	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
-	w.update(newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+	w.update(newSlice("two", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
 	w.update(newSlice("one", v4))
-	if _, err := w.Verify(t.Context(), roster.Full); err != nil {
+	if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	if update := w.Take(); len(update.Removed) > 0 {
@@ -183,15 +183,15 @@ func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
 }
 
 func TestRecreatedPodIsNewMember(t *testing.T) {
-	recreated := newEndpoint("a", "10.0.0.2", roster.Ready)
+	recreated := newEndpoint("a", "10.0.0.2", source.Ready)
 	recreated.TargetRef.UID = "another"
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Draining), recreated))
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Draining), recreated))
 	w.awaitMembers(map[string]string{"a.uid-of-a": "draining 10.0.0.1", "a.another": "ready 10.0.0.2"})
 }
 
 func TestRequestsOnlySlicesOfService(t *testing.T) {
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
-	if _, err := w.Verify(t.Context(), roster.Full); err != nil {
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
+	if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	requests := 0
@@ -216,10 +216,10 @@ func TestRequestsOnlySlicesOfService(t *testing.T) {
 }
 
 func TestReportsPorts(t *testing.T) {
-	w := startService(t, withPort(withPort(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)), "web", 8080), "admin", 9090),
+	w := startService(t, withPort(withPort(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)), "web", 8080), "admin", 9090),
 		withPort(newSlice("two", v6), "web", 8080))
 	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
-	want := []roster.Port{{Name: "web", Protocol: "TCP", Number: 8080}, {Name: "admin", Protocol: "TCP", Number: 9090}}
+	want := []source.Port{{Name: "web", Protocol: "TCP", Number: 8080}, {Name: "admin", Protocol: "TCP", Number: 9090}}
 	if d := cmp.Diff(want, w.lastUpdate.Ports); d != "" {
 		t.Error(d)
 	}
@@ -227,12 +227,12 @@ func TestReportsPorts(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Run("unreachable: the API server rejects requests", func(t *testing.T) {
-		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
 			return true, nil, errors.New("connection refused")
 		})
-		for _, mode := range []roster.Look{roster.Light, roster.Full} {
+		for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
 			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "connection refused") {
 				t.Errorf("%s verification: %v", mode, err)
 			}
@@ -247,7 +247,7 @@ func TestBadInput(t *testing.T) {
 		if err := w.client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, mode := range []roster.Look{roster.Light, roster.Full} {
+		for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
 			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "service shop/web does not exist") {
 				t.Errorf("%s verification: %v", mode, err)
 			}
@@ -259,38 +259,38 @@ func TestBadInput(t *testing.T) {
 		if _, err := w.client.CoreV1().Services("shop").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Verify(t.Context(), roster.Light); err == nil || !strings.Contains(err.Error(), "ExternalName") {
+		if _, err := w.Verify(t.Context(), source.LightVerification); err == nil || !strings.Contains(err.Error(), "ExternalName") {
 			t.Error(err)
 		}
 	})
 	t.Run("contradictory: two slices list one endpoint in different states", func(t *testing.T) {
 		w := startService(t,
-			newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.NotReady), newEndpoint("b", "10.0.0.2", roster.Ready)),
-			newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.2", roster.Draining)))
+			newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.NotReady), newEndpoint("b", "10.0.0.2", source.Ready)),
+			newSlice("two", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.2", source.Draining)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2"})
 	})
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
-		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", roster.Ready)))
+		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", source.Ready)))
 		w.awaitMembers(map[string]string{"web.example.org": "invalid"})
-		if !strings.HasPrefix(w.lastUpdate.Flaw, "1 invalid endpoint") || !strings.Contains(w.members["web.example.org"].Bad, "host name") {
-			t.Errorf("flaw %q, invalid: %q", w.lastUpdate.Flaw, w.members["web.example.org"].Bad)
+		if !strings.HasPrefix(w.lastUpdate.PartialError, "1 invalid endpoint") || !strings.Contains(w.members["web.example.org"].Invalid, "host name") {
+			t.Errorf("flaw %q, invalid: %q", w.lastUpdate.PartialError, w.members["web.example.org"].Invalid)
 		}
 	})
 	t.Run("partial: one of several addresses is invalid", func(t *testing.T) {
-		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.300", roster.Ready)))
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.300", source.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "invalid"})
-		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.3", roster.Ready)))
+		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.3", source.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.3"})
-		if w.lastUpdate.Flaw != "" {
-			t.Errorf("flaw %q", w.lastUpdate.Flaw)
+		if w.lastUpdate.PartialError != "" {
+			t.Errorf("flaw %q", w.lastUpdate.PartialError)
 		}
 	})
 	t.Run("empty: the Service has no endpoint", func(t *testing.T) {
-		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
 		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
 		w.update(newSlice("one", v4))
 		w.awaitMembers(map[string]string{})
-		if _, err := w.Verify(t.Context(), roster.Full); err != nil {
+		if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
 			t.Errorf("full verification: %v", err) // the set is empty; confirming that is left to the roster
 		}
 	})
@@ -301,14 +301,14 @@ func TestEndpointState(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		conditions discoveryv1.EndpointConditions
-		want       roster.State
+		want       source.NodeState
 	}{
-		{"no condition is set", discoveryv1.EndpointConditions{}, roster.Ready},
-		{"ready", discoveryv1.EndpointConditions{Ready: &yes}, roster.Ready},
-		{"not ready", discoveryv1.EndpointConditions{Ready: &no}, roster.NotReady},
-		{"serving while terminating", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, roster.Draining},
-		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, roster.NotReady},
-		{"ready while terminating, by publishNotReadyAddresses", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, roster.Ready},
+		{"no condition is set", discoveryv1.EndpointConditions{}, source.Ready},
+		{"ready", discoveryv1.EndpointConditions{Ready: &yes}, source.Ready},
+		{"not ready", discoveryv1.EndpointConditions{Ready: &no}, source.NotReady},
+		{"serving while terminating", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, source.Draining},
+		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, source.NotReady},
+		{"ready while terminating, by publishNotReadyAddresses", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, source.Ready},
 	} {
 		if got := endpointState(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
@@ -329,8 +329,8 @@ func FuzzSummarizeSlice(f *testing.F) {
 			if len(c.Name) == 0 || len(c.Name) > maxName || len(c.UID) > maxUID || len(c.Zone) > maxZone {
 				t.Errorf("out of bounds: %+v", c)
 			}
-			if (c.Bad == "") != (len(c.InternalIPs) == 1) || c.Bad == "" && c.InternalIPs[0] != netip.MustParseAddr(c.InternalIPs[0].String()) {
-				t.Errorf("%q became %v, %q", address, c.InternalIPs, c.Bad)
+			if (c.Invalid == "") != (len(c.InternalIPs) == 1) || c.Invalid == "" && c.InternalIPs[0] != netip.MustParseAddr(c.InternalIPs[0].String()) {
+				t.Errorf("%q became %v, %q", address, c.InternalIPs, c.Invalid)
 			}
 		}
 	})

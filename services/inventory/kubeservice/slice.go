@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Limits of what is copied from a slice; a real API server stays below them.
@@ -24,7 +24,7 @@ const (
 
 // sliceSummary is what is kept of an EndpointSlice.
 type sliceSummary struct {
-	ports     []roster.Port // sorted
+	ports     []source.Port // sorted
 	endpoints []endpoint    // sorted by key, without duplicates
 }
 
@@ -34,7 +34,7 @@ type sliceSummary struct {
 type endpoint struct {
 	key, name, uid string
 	addr           netip.Addr
-	state          roster.State
+	state          source.NodeState
 	zone           string
 	problem        string // why it is invalid; empty: it is valid
 }
@@ -53,7 +53,7 @@ func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
 		if p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
 			continue // a port without a number means any port
 		}
-		port := roster.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
+		port := source.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
 		if p.Name != nil {
 			port.Name = validOrEmpty(*p.Name, maxZone)
 		}
@@ -114,28 +114,28 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 }
 
 // endpointState applies the API's defaults: ready and serving are true if they are not set.
-func endpointState(c discoveryv1.EndpointConditions) roster.State {
+func endpointState(c discoveryv1.EndpointConditions) source.NodeState {
 	isTrue := func(b *bool) bool { return b == nil || *b }
 	switch {
 	case isTrue(c.Ready):
-		return roster.Ready
+		return source.Ready
 	case isTrue(c.Serving) && c.Terminating != nil && *c.Terminating:
-		return roster.Draining
+		return source.Draining
 	}
-	return roster.NotReady
+	return source.NotReady
 }
 
 // mergeEndpoints returns one member for an endpoint that several slices list. While their states
 // differ, the better one counts: one of the slices is not up to date.
-func mergeEndpoints(listed map[string]endpoint) roster.Candidate {
-	c := roster.Candidate{State: roster.NotReady}
+func mergeEndpoints(listed map[string]endpoint) source.Candidate {
+	c := source.Candidate{State: source.NotReady}
 	var details []string
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		p := listed[name]
 		c.Name, c.UID, c.Zone = p.name, p.uid, cmp.Or(c.Zone, p.zone)
 		c.State = min(c.State, p.state)
 		if p.problem != "" {
-			c.Bad = p.problem
+			c.Invalid = p.problem
 		} else {
 			c.InternalIPs = append(c.InternalIPs, p.addr)
 		}
@@ -143,19 +143,19 @@ func mergeEndpoints(listed map[string]endpoint) roster.Candidate {
 	}
 	slices.SortFunc(c.InternalIPs, netip.Addr.Compare)
 	c.InternalIPs = slices.Compact(c.InternalIPs)
-	c.Trail = []roster.Step{
-		{Stage: roster.StageSource, Question: "Which EndpointSlices list it?", Result: roster.Passed, Saw: strings.Join(details, ", ")},
-		{Stage: roster.StageState, Question: "Resulting state", Saw: c.State.String()},
+	c.Steps = []source.Step{
+		{Stage: source.StageSource, Question: "Which EndpointSlices list it?", Result: source.Passed, Detail: strings.Join(details, ", ")},
+		{Stage: source.StageState, Question: "Resulting state", Detail: c.State.String()},
 	}
 	return c
 }
 
-func equalCandidates(a, b roster.Candidate) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.State == b.State && a.Zone == b.Zone && a.Bad == b.Bad &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && slices.Equal(a.Trail, b.Trail)
+func equalCandidates(a, b source.Candidate) bool {
+	return a.Name == b.Name && a.UID == b.UID && a.State == b.State && a.Zone == b.Zone && a.Invalid == b.Invalid &&
+		slices.Equal(a.InternalIPs, b.InternalIPs) && slices.Equal(a.Steps, b.Steps)
 }
 
-func comparePorts(a, b roster.Port) int {
+func comparePorts(a, b source.Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 }
 

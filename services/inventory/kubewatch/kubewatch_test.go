@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,10 +121,10 @@ func TestFollowsObjects(t *testing.T) {
 	<-watching
 	ctx := t.Context()
 	awaitChanges(t, n, "two nodes", func(n Changes[bool]) bool { return len(n.Changed) == 2 && !n.LastContact.IsZero() })
-	if _, err := n.Verify(ctx, roster.Full); err != nil {
+	if _, err := n.Verify(ctx, source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
-	if number, err := n.Verify(ctx, roster.Light); err != nil || number != 2 {
+	if number, err := n.Verify(ctx, source.LightVerification); err != nil || number != 2 {
 		t.Fatal(number, err)
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, newNode("c"), metav1.CreateOptions{}); err != nil {
@@ -145,7 +145,7 @@ func TestFollowsObjects(t *testing.T) {
 			t.Errorf("%s is %v, want %v", o.Name, o.Value, want)
 		}
 	}
-	if _, err := n.Verify(ctx, roster.Full); err != nil {
+	if _, err := n.Verify(ctx, source.FullVerification); err != nil {
 		t.Error(err)
 	}
 }
@@ -263,7 +263,7 @@ func testNoResponse(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of requestTimeout
 	defer cancel()
-	if _, err := n.Verify(ctx, roster.Light); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.Verify(ctx, source.LightVerification); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	if changes := n.Take(); len(changes.Removed) > 0 {
@@ -282,7 +282,7 @@ func testMalformedList(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
-		if number, err := l.Verify(t.Context(), roster.Light); err == nil {
+		if number, err := l.Verify(t.Context(), source.LightVerification); err == nil {
 			t.Errorf("%q was accepted, number %d", answer, number)
 		}
 		srv.Close()
@@ -438,7 +438,7 @@ func testListRejected(t *testing.T) {
 	if !changes.LastContact.IsZero() {
 		t.Errorf("got %+v", changes)
 	}
-	if _, err := n.Verify(t.Context(), roster.Light); err == nil {
+	if _, err := n.Verify(t.Context(), source.LightVerification); err == nil {
 		t.Error("a light verification succeeded")
 	}
 }
@@ -458,7 +458,7 @@ func testPagesExpire(t *testing.T) {
 			return 0
 		}
 	})
-	if _, err := n.Verify(t.Context(), roster.Full); err != nil {
+	if _, err := n.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	s.locked(func() {
@@ -476,12 +476,12 @@ func testIdleWatchMissesChange(t *testing.T) {
 	n := startWatch(t, client)
 	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
 	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("a"), *newNode("b", setResourceVersion("15"))}, 20 })
-	_, err := n.Verify(t.Context(), roster.Full)
+	_, err := n.Verify(t.Context(), source.FullVerification)
 	if !errors.Is(err, errInconsistent) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}
 	awaitChanges(t, n, "the missed change", func(n Changes[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
-	if _, err = n.Verify(t.Context(), roster.Full); err != nil {
+	if _, err = n.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Error(err)
 	}
 }
@@ -539,7 +539,7 @@ func TestPendingVerificationsAreBounded(t *testing.T) {
 	client := fake.NewClientset(newNode("a"))
 	l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
 	for range 3 * maxPending {
-		if _, err := l.Verify(t.Context(), roster.Light); err != nil {
+		if _, err := l.Verify(t.Context(), source.LightVerification); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -561,7 +561,7 @@ func TestFullVerificationRestartsIdleWatch(t *testing.T) {
 		n.tracker.lastContact = time.Now().Add(-idle)
 		n.tracker.mu.Unlock()
 		before := lists()
-		if _, err := n.Verify(t.Context(), roster.Full); err != nil {
+		if _, err := n.Verify(t.Context(), source.FullVerification); err != nil {
 			t.Fatal(err)
 		}
 		if idle < maxIdle {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // slowServer lists nodes page by page, with a delay per page.
@@ -100,7 +100,7 @@ func TestFullVerificationWaitsForAllPages(t *testing.T) {
 				tc.server.nodes = newNodes(100)
 				w := newSlowWatch(&tc.server, tc.arrives)
 				startedAt := time.Now()
-				_, err := NewVerifier(w).Verify(t.Context(), roster.Full)
+				_, err := NewVerifier(w).Verify(t.Context(), source.FullVerification)
 				took := time.Since(startedAt)
 				if off := took - tc.took; off < 0 || off > 2*recheckInterval {
 					t.Errorf("took %s, want %s", took, tc.took)
@@ -120,7 +120,7 @@ func TestCanceledFullVerificationDoesNotRelist(t *testing.T) {
 		_ = w.tracker.Delete(newNode("n-001", setResourceVersion("5"))) // makes the watch inconsistent
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := NewVerifier(w).Verify(ctx, roster.Full)
+		_, err := NewVerifier(w).Verify(ctx, source.FullVerification)
 		if !errors.Is(err, context.DeadlineExceeded) || len(w.relist) != 0 {
 			t.Errorf("got %v, %d relists", err, len(w.relist))
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Verifier verifies several watches that together are one source: a verification is complete
@@ -50,13 +50,13 @@ func NewVerifier(watches ...verifiable) *Verifier { return &Verifier{watches: wa
 // Progress reports its number. A full one reads all objects with quorum and returns nil once the
 // reported objects equal them; if they do not in time, it returns an error and relists. A Take
 // after a full verification includes everything that was compared.
-func (v *Verifier) Verify(ctx context.Context, mode roster.Look) (number uint64, err error) {
+func (v *Verifier) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
 	rvs := make([]uint64, len(v.watches))
 	for i, w := range v.watches {
 		switch mode {
-		case roster.Light:
+		case source.LightVerification:
 			rvs[i], err = w.verifyLight(ctx)
-		case roster.Full:
+		case source.FullVerification:
 			err = w.verifyFull(ctx)
 		default:
 			return 0, fmt.Errorf("unknown verification mode %d", mode)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // BenchmarkChange changes one node and updates many readers that were up to date, up to the messages that
@@ -30,8 +31,8 @@ func BenchmarkChange(b *testing.B) {
 				step(readers[i])
 			}
 			both := [2][]roster.Change{
-				{{Name: "worker-00007", Node: newNode("worker-00007", 7, roster.Ready)}},
-				{{Name: "worker-00007", Node: newNode("worker-00007", 7, roster.NotReady)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, source.Ready)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, source.NotReady)}},
 			}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {

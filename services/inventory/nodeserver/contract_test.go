@@ -11,6 +11,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
@@ -34,31 +35,31 @@ var anyAddress = rapid.SampledFrom([]netip.Addr{
 	netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("ff02::1"),
 })
 
-var anyCandidate = rapid.Custom(func(t *rapid.T) roster.Candidate {
-	return roster.Candidate{
+var anyCandidate = rapid.Custom(func(t *rapid.T) source.Candidate {
+	return source.Candidate{
 		Name:        anyText("a", "b", "c").Draw(t, "name"),
 		UID:         anyText("1", "1", "2").Draw(t, "uid"),
 		ProviderID:  anyText("", "ionos://"+serverID).Draw(t, "provider ID"),
 		SystemUUID:  anyText("", serverID).Draw(t, "system UUID"),
 		InternalIPs: rapid.SliceOfN(anyAddress, 0, 3).Draw(t, "InternalIPs"),
-		State:       roster.State(rapid.SampledFrom([]uint8{1, 1, 1, 2, 3, 0, 4, 255}).Draw(t, "state")),
+		State:       source.NodeState(rapid.SampledFrom([]uint8{1, 1, 1, 2, 3, 0, 4, 255}).Draw(t, "state")),
 		Zone:        anyText("z").Draw(t, "zone"),
 		Region:      anyText("r").Draw(t, "region"),
 		Labels: map[string]string{
 			"pool": anyText("blue", "red").Draw(t, "pool"), anyText("k").Draw(t, "key"): anyText("v").Draw(t, "value"),
 		},
-		Excluded: roster.Reason(rapid.SampledFrom([]uint8{0, 0, 0, 1}).Draw(t, "excluded")),
-		Bad:      rapid.SampledFrom([]string{"", "", "", "bad"}).Draw(t, "bad"),
+		Excluded: source.OmissionReason(rapid.SampledFrom([]uint8{0, 0, 0, 1}).Draw(t, "excluded")),
+		Invalid:  rapid.SampledFrom([]string{"", "", "", "bad"}).Draw(t, "bad"),
 	}
 })
 
-var anyUpdate = rapid.Custom(func(t *rapid.T) roster.News {
-	return roster.News{
-		Changed: rapid.SliceOfN(anyCandidate, 0, 4).Draw(t, "changed"),
-		Removed: rapid.SliceOfN(anyText("a", "b"), 0, 1).Draw(t, "removed"),
-		Mark:    1, Flaw: anyText("", "").Draw(t, "flaw"), Failure: anyText("", "").Draw(t, "failure"),
-		Ports: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) roster.Port {
-			return roster.Port{
+var anyUpdate = rapid.Custom(func(t *rapid.T) source.Update {
+	return source.Update{
+		Changed:  rapid.SliceOfN(anyCandidate, 0, 4).Draw(t, "changed"),
+		Removed:  rapid.SliceOfN(anyText("a", "b"), 0, 1).Draw(t, "removed"),
+		Verified: 1, PartialError: anyText("", "").Draw(t, "flaw"), Failure: anyText("", "").Draw(t, "failure"),
+		Ports: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) source.Port {
+			return source.Port{
 				Name: anyText("web").Draw(t, "port name"), Protocol: anyText("TCP", "UDP").Draw(t, "protocol"),
 				Number: rapid.SampledFrom([]uint16{0, 1, 80, 65535}).Draw(t, "port"),
 			}
@@ -66,10 +67,10 @@ var anyUpdate = rapid.Custom(func(t *rapid.T) roster.News {
 	}
 })
 
-var anyListing = rapid.Custom(func(t *rapid.T) roster.Listing {
-	var l roster.Listing
+var anyListing = rapid.Custom(func(t *rapid.T) source.Listing {
+	var l source.Listing
 	for _, id := range []string{serverID, "22222222-2222-4222-8222-222222222222", "\xff"} {
-		l.Servers = append(l.Servers, roster.Server{ID: id, Name: anyText("a", "b").Draw(t, "server"), NICs: []roster.NIC{
+		l.Servers = append(l.Servers, source.Server{ID: id, Name: anyText("a", "b").Draw(t, "server"), NICs: []source.NIC{
 			{ID: "n", LAN: "1", Addresses: rapid.SliceOfN(anyAddress, 0, 3).Draw(t, "server's addresses")},
 		}})
 	}
@@ -99,11 +100,11 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			now = now.Add(time.Minute)
 			update := anyUpdate.Draw(t, "update")
-			update.HeardAt = now
-			intake.Publish(now, intake.Ingest(now, update, func(r *roster.Roster) { r.Looked(now, now, roster.Full, 1, nil) }))
+			update.LastContact = now
+			intake.Publish(now, intake.Ingest(now, update, func(r *roster.Roster) { r.Looked(now, now, source.FullVerification, 1, nil) }))
 			if rapid.Bool().Draw(t, "listed") {
 				l := anyListing.Draw(t, "listing")
-				intake.Publish(now, intake.Ingest(now, roster.News{HeardAt: now}, func(r *roster.Roster) { r.Listed(now, now, l, nil, 0) }))
+				intake.Publish(now, intake.Ingest(now, source.Update{LastContact: now}, func(r *roster.Roster) { r.Listed(now, now, l, nil, 0) }))
 			}
 			for i := range clients {
 				if err := receiveAll(&clients[i], readers[i]); err != nil {

@@ -9,7 +9,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -60,7 +60,7 @@ func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	}
 }
 
-func encodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
+func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 	encoded := &inventoryv1.SourceStatus{
 		Membership: encodePart(s.Membership, now), Addresses: encodePart(s.Addresses, now), Observation: s.Observation,
 	}
@@ -74,7 +74,7 @@ func encodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 }
 
 // encodePart encodes a part of the status. A part that was never reported is unsynced.
-func encodePart(p roster.Part, now time.Time) *inventoryv1.PartStatus {
+func encodePart(p source.PartStatus, now time.Time) *inventoryv1.PartStatus {
 	if p.Sync == 0 {
 		return &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 	}

@@ -10,7 +10,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/health"
 	"google.golang.org/protobuf/proto"
 )
@@ -28,9 +28,9 @@ func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 		heavy[fmt.Sprintf("%03d/%s", i, strings.Repeat("k", 310))] = strings.Repeat("v", 63)
 	}
 	u := resetUpdate(100)
-	u.Status.Membership = roster.Part{Sync: roster.Degraded, Reason: strings.Repeat("r", 1<<20)}
+	u.Status.Membership = source.PartStatus{Sync: source.Degraded, Reason: strings.Repeat("r", 1<<20)}
 	for i := range 100 {
-		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(fmt.Sprint(i), i, roster.Ready), Labels: heavy})
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(fmt.Sprint(i), i, source.Ready), Labels: heavy})
 		u.Removed = append(u.Removed, fmt.Sprintf("%s-%d", strings.Repeat("n", 240), i))
 	}
 	nodes, removed, n := 0, 0, 0
@@ -54,7 +54,7 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	u := resetUpdate(5000)
 	for i := range 5000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
-		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(name, i, roster.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(name, i, source.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
 		u.Removed = append(u.Removed, "removed-"+name)
 	}
 	messages := 0
@@ -88,15 +88,15 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 }
 
 func TestR12StatesAndReasonsMatchProto(t *testing.T) {
-	for own, encoded := range map[roster.State]inventoryv1.NodeState{
-		roster.Ready: inventoryv1.NodeState_NODE_STATE_READY, roster.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
-		roster.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
+	for own, encoded := range map[source.NodeState]inventoryv1.NodeState{
+		source.Ready: inventoryv1.NodeState_NODE_STATE_READY, source.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
+		source.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
 	} {
 		checkEqual(t, own.String(), inventoryv1.NodeState(own), encoded)
 	}
-	for own, encoded := range map[roster.Sync]inventoryv1.SyncState{
-		roster.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, roster.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
-		roster.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
+	for own, encoded := range map[source.SyncState]inventoryv1.SyncState{
+		source.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, source.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
+		source.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
 	} {
 		checkEqual(t, own.String(), inventoryv1.SyncState(own), encoded)
 	}
@@ -104,16 +104,16 @@ func TestR12StatesAndReasonsMatchProto(t *testing.T) {
 		if number == 0 {
 			continue
 		}
-		checkEqual(t, name, "OMISSION_REASON_"+strings.ToUpper(roster.Reason(number).String()), name)
+		checkEqual(t, name, "OMISSION_REASON_"+strings.ToUpper(source.OmissionReason(number).String()), name)
 	}
 }
 
 func TestStatusListsSourcePorts(t *testing.T) {
-	status := roster.Status{Ports: []roster.Port{{Name: "web", Protocol: "TCP", Number: 8080}}}
+	status := source.Status{Ports: []source.Port{{Name: "web", Protocol: "TCP", Number: 8080}}}
 	got := encodeStatus(status, time.Now()).GetPorts()
 	if len(got) != 1 || got[0].GetName() != "web" || got[0].GetProtocol() != "TCP" || got[0].GetPort() != 8080 {
 		t.Errorf("got %v", got)
 	}
-	status.Ports = make([]roster.Port, 100)
+	status.Ports = make([]source.Port, 100)
 	checkEqual(t, "ports", len(encodeStatus(status, time.Now()).GetPorts()), inventoryv1.MaxSourcePorts)
 }

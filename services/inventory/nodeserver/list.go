@@ -10,7 +10,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -81,13 +81,13 @@ func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.Nod
 			explanation.Steps = append(explanation.Steps, encodeStep(step))
 		}
 		if notInView[name] {
-			explanation.Steps = append(explanation.Steps, encodeStep(roster.Step{
-				Stage: stageView, Question: "Does this client's view select it?", Result: roster.Failed,
-				Saw: fmt.Sprintf("node labels do not match the node selector %q", view.Selector),
+			explanation.Steps = append(explanation.Steps, encodeStep(source.Step{
+				Stage: stageView, Question: "Does this client's view select it?", Result: source.Failed,
+				Detail: fmt.Sprintf("node labels do not match the node selector %q", view.Selector),
 			}))
-			e.Verdict += " Omitted for this client: its view does not select the node."
+			e.Conclusion += " Omitted for this client: its view does not select the node."
 		}
-		explanation.Conclusion = truncate(e.Verdict)
+		explanation.Conclusion = truncate(e.Conclusion)
 		all = append(all, explanation)
 	}
 	return all
@@ -96,9 +96,9 @@ func (s *Server) explainNodes(names []string, view feed.View) []*inventoryv1.Nod
 // stageView is the stage of the steps that nodeserver adds to the roster's explanation.
 const stageView = "view"
 
-func encodeStep(s roster.Step) *inventoryv1.ExplanationStep {
+func encodeStep(s source.Step) *inventoryv1.ExplanationStep {
 	return &inventoryv1.ExplanationStep{
-		Stage: s.Stage, Question: truncate(s.Question), Result: inventoryv1.StepResult(s.Result), Detail: truncate(s.Saw),
+		Stage: s.Stage, Question: truncate(s.Question), Result: inventoryv1.StepResult(s.Result), Detail: truncate(s.Detail),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -58,7 +58,7 @@ func TestExplainsNodesToOperators(t *testing.T) {
 func TestExplanationTextIsTruncated(t *testing.T) {
 	long := strings.Repeat("é", 2000)
 	for _, text := range []string{long, "x" + long, "\xff\xfe", ""} {
-		s := encodeStep(roster.Step{Stage: roster.StageState, Question: text, Saw: text})
+		s := encodeStep(source.Step{Stage: source.StageState, Question: text, Detail: text})
 		for _, got := range []string{s.GetQuestion(), s.GetDetail(), truncate(text)} {
 			if len(got) > maxTextLength || !utf8.ValidString(got) {
 				t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -68,7 +69,7 @@ func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 		}
 		connect("before", everything)
 		checkEqual(t, "before the first publication", names("before"), []string{"0"})
-		stores.SetStatus(roster.Status{Observation: 1})
+		stores.SetStatus(source.Status{Observation: 1})
 		connect("blue", blue) // its store has the same status version as the other one had then
 		checkEqual(t, "another view before the first publication", names("blue"), []string{"1"})
 

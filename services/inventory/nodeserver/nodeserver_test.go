@@ -21,6 +21,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -39,7 +40,7 @@ func checkEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func newNode(name string, i int, state roster.State) *roster.Node {
+func newNode(name string, i int, state source.NodeState) *roster.Node {
 	return &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
 		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})},
@@ -50,15 +51,15 @@ func newNode(name string, i int, state roster.State) *roster.Node {
 func nodeChanges(n int) (changes []roster.Change) {
 	for i := range n {
 		name := fmt.Sprintf("worker-%05d", i)
-		changes = append(changes, roster.Change{Name: name, Node: newNode(name, i, roster.Ready)})
+		changes = append(changes, roster.Change{Name: name, Node: newNode(name, i, source.Ready)})
 	}
 	return changes
 }
 
-func publishedStatus(observation uint64) roster.Status {
+func publishedStatus(observation uint64) source.Status {
 	now := time.Now()
-	part := roster.Part{Sync: roster.Synced, Since: now}
-	return roster.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Told: true}
+	part := source.PartStatus{Sync: source.Synced, Since: now}
+	return source.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
 }
 
 type fakeObserver struct {
@@ -112,11 +113,11 @@ func runServer(t *testing.T, test func(h *harness)) {
 			Stores: stores, Identify: identify, Observer: h.observer, Health: h.health, Metrics: h.metrics,
 			Log: slog.New(slog.DiscardHandler), MaxStreamsPerClient: 4, OnDeltaSent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
-				return []roster.Omission{{Name: "cp", Reason: roster.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
+				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
 			Explain: func(name string) (roster.Explanation, bool) {
-				step := roster.Step{Stage: roster.StageSource, Question: "is it there", Result: roster.Passed, Saw: name}
-				return roster.Explanation{Steps: []roster.Step{step}, Verdict: "It is " + name + "."}, true
+				step := source.Step{Stage: source.StageSource, Question: "is it there", Result: source.Passed, Detail: name}
+				return roster.Explanation{Steps: []source.Step{step}, Conclusion: "It is " + name + "."}, true
 			},
 		})
 		lis := bufconn.Listen(1 << 20)
@@ -334,7 +335,7 @@ func TestR6ResumesByCursorAndR7Resets(t *testing.T) {
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
 		c.cancel()
-		h.stores.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, roster.Draining)}})
+		h.stores.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, source.Draining)}})
 
 		m := h.resume(c).next()
 		checkEqual(t, "reset", m.GetReset_(), false)
@@ -374,7 +375,7 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 		checkEqual(t, "health after it", check(), grpc_health_v1.HealthCheckResponse_SERVING)
 
 		degraded := publishedStatus(1)
-		degraded.Addresses = roster.Part{Sync: roster.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
+		degraded.Addresses = source.PartStatus{Sync: source.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
 		h.stores.SetStatus(degraded)
 		m = c.next()
 		checkEqual(t, "addresses", m.GetStatus().GetAddresses().GetReason(), "IONOS API: 503")
@@ -385,7 +386,7 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 		checkEqual(t, "total time", time.Since(at), 0)
 
 		withdrawn := publishedStatus(2)
-		withdrawn.Told = false
+		withdrawn.Publishable = false
 		h.stores.SetStatus(withdrawn)
 		checkEqual(t, "synced while nothing is published", c.next().GetSynced(), false)
 	})
@@ -430,7 +431,7 @@ func TestR10SlowReadersSkipStates(t *testing.T) {
 		synctest.Wait()
 		for i := range 25 {
 			at := time.Now()
-			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, roster.Ready)}}
+			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, source.Ready)}}
 			h.stores.Apply(batch)
 			quick.next()
 			checkEqual(t, "delay of the fast client", time.Since(at), 0)
@@ -536,7 +537,7 @@ func TestListNodesShowsOmittedToOperators(t *testing.T) {
 		_, err = list("unknown")
 		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)
 
-		red := newNode("red", 9, roster.Ready)
+		red := newNode("red", 9, source.Ready)
 		red.Labels = map[string]string{"pool": "red"}
 		h.stores.Apply(append(nodeChanges(2), roster.Change{Name: "red", Node: red}))
 		h.stores.SetStatus(publishedStatus(1))

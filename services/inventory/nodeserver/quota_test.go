@@ -8,6 +8,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestObservationQuota(t *testing.T) {
@@ -52,10 +53,10 @@ func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 					synctest.Wait()
 				}
 				now := time.Now()
-				r.Hear(now, roster.News{HeardAt: now, Mark: mark})
-				if a := r.Ask(now); a.Look != roster.NoLook {
+				r.Hear(now, source.Update{LastContact: now, Verified: mark})
+				if a := r.Ask(now); a.Look != source.NoVerification {
 					mark++
-					if a.Look == roster.Full {
+					if a.Look == source.FullVerification {
 						full++
 					}
 					r.Looked(now, now, a.Look, mark, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 )
@@ -99,7 +100,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 			peers[i] = &peer{view: views[i%len(views)]}
 		}
 		status, pools := publishedStatus(1), []string{"blue", "red"}
-		status.Told = rapid.Bool().Draw(t, "published from the start")
+		status.Publishable = rapid.Bool().Draw(t, "published from the start")
 		stores.SetStatus(status)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
@@ -109,7 +110,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 					i := rapid.IntRange(0, 7).Draw(t, "node")
 					c := roster.Change{Name: fmt.Sprintf("n%d", i)}
 					if rapid.IntRange(0, 2).Draw(t, "removed or upserted") > 0 {
-						c.Node = newNode(c.Name, i, roster.State(rapid.IntRange(1, 3).Draw(t, "state")))
+						c.Node = newNode(c.Name, i, source.NodeState(rapid.IntRange(1, 3).Draw(t, "state")))
 						c.Node.Labels = map[string]string{"pool": rapid.SampledFrom(pools).Draw(t, "pool")}
 					}
 					changes = append(changes, c)
@@ -117,7 +118,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 				stores.Apply(changes)
 			case 2:
 				status.Observation++
-				status.Told = status.Told || rapid.Bool().Draw(t, "published")
+				status.Publishable = status.Publishable || rapid.Bool().Draw(t, "published")
 				stores.SetStatus(status)
 			case 3, 4:
 				for _, p := range peers {

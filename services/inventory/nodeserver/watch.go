@@ -9,7 +9,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -81,7 +81,7 @@ type Reader struct {
 	messageCache      *stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 	from              *feed.Position // where the next update starts; nil: the subscriber has no set
 	position          feed.Position  // the target of from once a synced update was sent
-	sentStatus        roster.Status
+	sentStatus        source.Status
 	heartbeatInterval time.Duration // goes into the first message, and is 0 afterwards
 
 	next     feed.Update
@@ -171,7 +171,7 @@ func (r *Reader) Sent() {
 	r.sentStatus, r.next, r.caughtUp = r.next.Status, feed.Update{}, true
 }
 
-func kindOf(u feed.Update, sentStatus roster.Status) stream.Kind {
+func kindOf(u feed.Update, sentStatus source.Status) stream.Kind {
 	switch {
 	case u.Reset:
 		return stream.Reset

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // nodesSection shows each node with its explanation: the eligible nodes that are omitted first, and
@@ -21,7 +22,7 @@ func (b *pageBuilder) nodesSection() statuspage.Section {
 		}
 	}
 	for _, n := range b.Nodes {
-		if n.State == roster.NotReady {
+		if n.State == source.NotReady {
 			notReady++
 		}
 		all = append(all, b.nodeItem(n))
@@ -36,7 +37,7 @@ func (b *pageBuilder) nodesSection() statuspage.Section {
 	if notReady > 0 {
 		b.addProblemf(statuspage.Warning, "%s not ready", countNodes(notReady))
 	}
-	if b.filter == "" && b.Status.Observation > 0 && !slices.ContainsFunc(b.Nodes, func(n *roster.Node) bool { return n.State == roster.Ready }) {
+	if b.filter == "" && b.Status.Observation > 0 && !slices.ContainsFunc(b.Nodes, func(n *roster.Node) bool { return n.State == source.Ready }) {
 		b.addProblemf(statuspage.Error, "no node is ready")
 	}
 	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
@@ -47,7 +48,7 @@ func (b *pageBuilder) nodesSection() statuspage.Section {
 		if b.filter != "" {
 			b.addProblemf(statuspage.Warning, "no node has this name")
 			e, _ := b.Explain(b.filter)
-			text = statuspage.SafeText(e.Verdict)
+			text = statuspage.SafeText(e.Conclusion)
 		}
 		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
 	}
@@ -86,9 +87,9 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	}
 	summary := statuspage.Line{Severity: statuspage.OK, Text: "ready"}
 	switch n.State {
-	case roster.Draining:
+	case source.Draining:
 		summary = statuspage.Line{Text: "draining"} // not a problem: upgrades replace nodes
-	case roster.NotReady:
+	case source.NotReady:
 		summary = statuspage.Line{Severity: statuspage.Warning, Text: "not ready"}
 	}
 	summary.Text += " at " + strings.Join(addresses, ", ")
@@ -114,9 +115,9 @@ func (b *pageBuilder) omittedItems() []statuspage.Item {
 		reason := strings.ToUpper(o.Reason.String())
 		i := statuspage.Item{Name: statuspage.SafeText(o.Name), Filter: statuspage.SafeText(o.Name)}
 		switch o.Reason {
-		case roster.ControlPlane, roster.ExcludedByLabel, roster.NotSelected:
+		case source.ControlPlane, source.ExcludedByLabel, source.NotSelected:
 			i.Summary = statuspage.Line{Text: excludedPrefix + reason}
-		case roster.NotResolvedYet:
+		case source.NotResolvedYet:
 			i.Summary = statuspage.Line{Severity: statuspage.Warning, Text: "omitted: " + reason}
 		default:
 			i.Summary = statuspage.Line{Severity: statuspage.Error, Text: "omitted: " + reason}
@@ -139,13 +140,13 @@ func (b *pageBuilder) addExplanation(i *statuspage.Item) {
 		return // removed since the page was started
 	}
 	if i.Lines == nil {
-		i.Lines = []statuspage.Line{{Text: statuspage.SafeText(e.Verdict)}}
+		i.Lines = []statuspage.Line{{Text: statuspage.SafeText(e.Conclusion)}}
 	}
 	steps := statuspage.Item{Name: "explanation", Expanded: b.filter != ""}
 	failed := 0
 	for n := range e.Steps {
 		s := &e.Steps[n]
-		if s.Result == roster.Failed {
+		if s.Result == source.Failed {
 			failed++
 		}
 		if n == 0 || s.Stage != e.Steps[n-1].Stage {
@@ -158,17 +159,17 @@ func (b *pageBuilder) addExplanation(i *statuspage.Item) {
 	i.Items = append(i.Items, steps)
 }
 
-func stepLine(s *roster.Step) statuspage.Line {
-	line := statuspage.Line{Text: s.Question + ": " + s.Saw}
+func stepLine(s *source.Step) statuspage.Line {
+	line := statuspage.Line{Text: s.Question + ": " + s.Detail}
 	if strings.HasSuffix(s.Question, "?") {
-		line.Text = s.Question + " (" + s.Saw + ")"
+		line.Text = s.Question + " (" + s.Detail + ")"
 	}
 	switch s.Result {
-	case roster.Passed:
+	case source.Passed:
 		line.Text = "ok: " + line.Text
-	case roster.Failed:
+	case source.Failed:
 		line = statuspage.Line{Severity: statuspage.Error, Text: "failed: " + line.Text}
-	case roster.Skipped:
+	case source.Skipped:
 		line.Text = "skipped: " + line.Text
 	}
 	line.Text = statuspage.SafeText(line.Text)

@@ -15,6 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Config holds the inputs of the page.
@@ -36,7 +37,7 @@ type Cloud interface {
 
 // PageData is the state of the roster and of the last listing at one moment.
 type PageData struct {
-	Status  roster.Status
+	Status  source.Status
 	Nodes   []*roster.Node // sorted by name
 	Omitted []roster.Omission
 	Listing Listing
@@ -119,11 +120,11 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 	t := &statuspage.Table{Columns: []string{"part", "state", "for", "reason"}}
 	parts := []struct {
 		name, verb string
-		part       roster.Part
+		part       source.PartStatus
 	}{{"membership", "is", b.Status.Membership}, {"addresses", "are", b.Status.Addresses}}
 	reasons := false
 	for _, p := range parts {
-		severity := map[roster.Sync]statuspage.Severity{roster.Synced: statuspage.OK, roster.Degraded: statuspage.Warning}[p.part.Sync]
+		severity := map[source.SyncState]statuspage.Severity{source.Synced: statuspage.OK, source.Degraded: statuspage.Warning}[p.part.Sync]
 		if severity == statuspage.None {
 			severity = statuspage.Error
 		}
@@ -150,7 +151,7 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 		s.Lines = append(s.Lines, statuspage.Linef("SOURCE_KIND is %s. Observation %d was complete %s ago.",
 			b.Kind, b.Status.Observation, statuspage.FormatAge(b.at, b.Status.ObservedAt)))
 	}
-	if b.Status.Observation > 0 && !b.Status.Told {
+	if b.Status.Observation > 0 && !b.Status.Publishable {
 		s.Lines = append(s.Lines, statuspage.Line{Severity: statuspage.Warning, Text: "Not published yet: subscribers keep their current set."})
 	}
 	var ports []string

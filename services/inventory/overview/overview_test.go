@@ -16,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func (c *fakeCloud) TokenExpiry() (time.Time, bool, error) {
 	return c.expires, !c.expires.IsZero(), c.err
 }
 
-func node(name string, state roster.State, address string) *roster.Node {
+func node(name string, state source.NodeState, address string) *roster.Node {
 	return &roster.Node{
 		Name: name, State: state, Since: now.Add(-3 * time.Hour), Addresses: []netip.Addr{netip.MustParseAddr(address)},
 		Zone: "de-1", ServerID: "server-of-" + name,
@@ -43,25 +44,25 @@ func node(name string, state roster.State, address string) *roster.Node {
 type fixture struct {
 	data        PageData
 	cloud       *fakeCloud
-	steps       []roster.Step
+	steps       []source.Step
 	subscribers []nodeserver.Subscriber
 }
 
 func healthyFixture() *fixture {
-	synced := roster.Part{Sync: roster.Synced, Since: now.Add(-time.Hour)}
+	synced := source.PartStatus{Sync: source.Synced, Since: now.Add(-time.Hour)}
 	return &fixture{
 		data: PageData{
-			Status:  roster.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Told: true},
-			Nodes:   []*roster.Node{node("worker-1", roster.Ready, "10.0.1.11"), node("worker-2", roster.Draining, "10.0.1.12")},
-			Omitted: []roster.Omission{{Name: "master", Reason: roster.ControlPlane}},
+			Status:  source.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Publishable: true},
+			Nodes:   []*roster.Node{node("worker-1", source.Ready, "10.0.1.11"), node("worker-2", source.Draining, "10.0.1.12")},
+			Omitted: []roster.Omission{{Name: "master", Reason: source.ControlPlane}},
 			Listing: Listing{StartedAt: now.Add(-30 * time.Second), Duration: 250 * time.Millisecond, Servers: 4},
 		},
 		cloud: &fakeCloud{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90 * 24 * time.Hour)},
-		steps: []roster.Step{
-			{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "no control plane label"},
-			{Stage: roster.StageMatch, Question: "Which server, by its provider ID?", Result: roster.Failed, Saw: "the node has none"},
-			{Stage: roster.StageMatch, Question: "Which server, by its name?", Result: roster.Skipped, Saw: "none"},
-			{Stage: roster.StageClaim, Question: "Other claimants", Result: roster.Note, Saw: "none"},
+		steps: []source.Step{
+			{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "no control plane label"},
+			{Stage: source.StageMatch, Question: "Which server, by its provider ID?", Result: source.Failed, Detail: "the node has none"},
+			{Stage: source.StageMatch, Question: "Which server, by its name?", Result: source.Skipped, Detail: "none"},
+			{Stage: source.StageClaim, Question: "Other claimants", Result: source.Note, Detail: "none"},
 		},
 		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now.Add(-2 * time.Second), Synced: true}},
 	}
@@ -76,10 +77,10 @@ func (f *fixture) page(filter string) statuspage.Page {
 			return data
 		},
 		Explain: func(name string) (roster.Explanation, bool) {
-			e := roster.Explanation{Steps: f.steps, Verdict: "The conclusion about " + name + "."}
+			e := roster.Explanation{Steps: f.steps, Conclusion: "The conclusion about " + name + "."}
 			for _, o := range f.data.Omitted {
 				if o.Name == name {
-					e.Left, e.Verdict = o.Reason, "Omitted: "+o.Advice
+					e.Omitted, e.Conclusion = o.Reason, "Omitted: "+o.Advice
 				}
 			}
 			return e, !strings.HasPrefix(name, "unknown")
@@ -100,11 +101,11 @@ func renderText(t *testing.T, p statuspage.Page) string {
 
 func TestShowsNodesWorstFirst(t *testing.T) {
 	f := healthyFixture()
-	f.data.Nodes = append(f.data.Nodes, node("worker-3", roster.NotReady, "10.0.1.13"))
+	f.data.Nodes = append(f.data.Nodes, node("worker-3", source.NotReady, "10.0.1.13"))
 	f.data.Omitted = append(f.data.Omitted,
-		roster.Omission{Name: "worker-8", Reason: roster.NotResolvedYet, Advice: "Wait."},
-		roster.Omission{Name: "worker-9", Reason: roster.NoAddressOnLAN, Advice: "Give its server a NIC on LAN 2."})
-	f.data.Status.Addresses = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "cloud listing failed: 503"}
+		roster.Omission{Name: "worker-8", Reason: source.NotResolvedYet, Advice: "Wait."},
+		roster.Omission{Name: "worker-9", Reason: source.NoAddressOnLAN, Advice: "Give its server a NIC on LAN 2."})
+	f.data.Status.Addresses = source.PartStatus{Sync: source.Degraded, Since: now.Add(-time.Minute), Reason: "cloud listing failed: 503"}
 	if diff := cmp.Diff(golden, renderText(t, f.page(""))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -157,16 +158,16 @@ func TestHeadlineNamesProblems(t *testing.T) {
 	}{
 		"no problems": {func(*fixture) {}, statuspage.OK, []string{"2 nodes published.", "OK     worker-1  ready at 10.0.1.11", "excluded: CONTROL_PLANE"}},
 		"membership is degraded": {func(f *fixture) {
-			f.data.Status.Membership = roster.Part{Sync: roster.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
+			f.data.Status.Membership = source.PartStatus{Sync: source.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
 		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   no contact with the source"}},
-		"addresses are unsynced": {func(f *fixture) { f.data.Status.Addresses = roster.Part{Sync: roster.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
+		"addresses are unsynced": {func(f *fixture) { f.data.Status.Addresses = source.PartStatus{Sync: source.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
 		"nothing observed yet": {func(f *fixture) { f.data = PageData{} }, statuspage.Error, []string{
 			"No complete observation yet: nothing is published.", "The source has reported no nodes yet.", "none yet",
 		}},
-		"not published yet":               {func(f *fixture) { f.data.Status.Told = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},
+		"not published yet":               {func(f *fixture) { f.data.Status.Publishable = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},
 		"no node is ready":                {func(f *fixture) { f.data.Nodes = f.data.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
-		"an omitted node":                 {func(f *fixture) { f.data.Omitted[0].Reason = roster.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
-		"a new node":                      {func(f *fixture) { f.data.Omitted[0].Reason = roster.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
+		"an omitted node":                 {func(f *fixture) { f.data.Omitted[0].Reason = source.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
+		"a new node":                      {func(f *fixture) { f.data.Omitted[0].Reason = source.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
 		"no subscribers":                  {func(f *fixture) { f.subscribers = nil }, statuspage.Warning, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
 		"a subscriber that reads nothing": {func(f *fixture) { f.subscribers[0].LastSentAt, f.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
 		"a subscriber that never did":     {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
@@ -180,7 +181,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		"an expired token":              {func(f *fixture) { f.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
 		"an unreadable token":           {func(f *fixture) { f.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
 		"a token without expiry":        {func(f *fixture) { f.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
-		"ports of a Service":            {func(f *fixture) { f.data.Status.Ports = []roster.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
+		"ports of a Service":            {func(f *fixture) { f.data.Status.Ports = []source.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthyFixture()
@@ -216,16 +217,16 @@ func TestPageIsBoundedAndEscaped(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[31m"
 	long := strings.Repeat(`"`, 1<<12)
 	f := healthyFixture()
-	f.steps = append(f.steps, roster.Step{Stage: "claim", Question: evil, Result: roster.Failed, Saw: long})
+	f.steps = append(f.steps, source.Step{Stage: "claim", Question: evil, Result: source.Failed, Detail: long})
 	for range 20 {
 		f.steps = append(f.steps, f.steps[len(f.steps)-1])
 	}
 	f.data.Status.Membership.Reason, f.data.Listing.Err = evil+long, errors.New(evil)
 	for n := range 3000 {
-		one := node(fmt.Sprintf("worker-%d", n), roster.Ready, "10.0.0.1")
+		one := node(fmt.Sprintf("worker-%d", n), source.Ready, "10.0.0.1")
 		one.Zone, one.ServerID = evil, evil
 		f.data.Nodes = append(f.data.Nodes, one)
-		f.data.Omitted = append(f.data.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: roster.InvalidRecord, Advice: evil + long})
+		f.data.Omitted = append(f.data.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: source.InvalidRecord, Advice: evil + long})
 		f.subscribers = append(f.subscribers, nodeserver.Subscriber{Name: evil})
 	}
 	p := f.page("")

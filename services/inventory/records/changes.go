@@ -6,24 +6,24 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // changeTracker computes what changed between reads. It is pure: it has no clock and no client.
 type changeTracker struct {
-	source       string                      // describes the origin in messages
-	candidates   map[string]roster.Candidate // as last read, by name
+	origin       string                      // describes the origin in messages
+	candidates   map[string]source.Candidate // as last read, by name
 	dirty        map[string]struct{}         // names that changed since takeChanges
-	lastValid    map[string]roster.Candidate // valid candidates that became invalid before takeChanges
+	lastValid    map[string]source.Candidate // valid candidates that became invalid before takeChanges
 	partialError string                      // describes the invalid records of the last read; empty: none
 }
 
-func newChangeTracker(source string) changeTracker {
+func newChangeTracker(origin string) changeTracker {
 	return changeTracker{
-		source:     source,
-		candidates: map[string]roster.Candidate{},
+		origin:     origin,
+		candidates: map[string]source.Candidate{},
 		dirty:      map[string]struct{}{},
-		lastValid:  map[string]roster.Candidate{},
+		lastValid:  map[string]source.Candidate{},
 	}
 }
 
@@ -59,7 +59,7 @@ func (t *changeTracker) apply(records []record) {
 	}
 	t.partialError = ""
 	if invalid > 0 {
-		t.partialError = fmt.Sprintf("%d of %d records of %s are invalid, the first: %s", invalid, len(records), t.source, describeProblem(firstInvalid))
+		t.partialError = fmt.Sprintf("%d of %d records of %s are invalid, the first: %s", invalid, len(records), t.origin, describeProblem(firstInvalid))
 	}
 	if kept > 0 {
 		t.partialError += fmt.Sprintf("; %d nodes without a record are kept because %d records have no valid name", kept, nameless)
@@ -68,16 +68,16 @@ func (t *changeTracker) apply(records []record) {
 
 // upsert stores a candidate. If it became invalid, and takeChanges has not returned its last valid
 // state yet, it keeps that state as well.
-func (t *changeTracker) upsert(c roster.Candidate) {
+func (t *changeTracker) upsert(c source.Candidate) {
 	old, existed := t.candidates[c.Name]
 	if existed && equalCandidates(old, c) {
 		return
 	}
 	_, isDirty := t.dirty[c.Name]
 	switch {
-	case c.Bad == "":
+	case c.Invalid == "":
 		delete(t.lastValid, c.Name)
-	case existed && isDirty && old.Bad == "":
+	case existed && isDirty && old.Invalid == "":
 		t.lastValid[c.Name] = old
 	}
 	t.candidates[c.Name] = c
@@ -85,7 +85,7 @@ func (t *changeTracker) upsert(c roster.Candidate) {
 }
 
 // takeChanges returns the changes since the previous call, sorted by name.
-func (t *changeTracker) takeChanges() (changed []roster.Candidate, removed []string) {
+func (t *changeTracker) takeChanges() (changed []source.Candidate, removed []string) {
 	for _, name := range slices.Sorted(maps.Keys(t.dirty)) {
 		if c, ok := t.lastValid[name]; ok {
 			changed = append(changed, c)
@@ -101,37 +101,37 @@ func (t *changeTracker) takeChanges() (changed []roster.Candidate, removed []str
 	return changed, removed
 }
 
-func (t *changeTracker) toCandidate(r record) roster.Candidate {
-	question := "What is its record in " + t.source + "?"
+func (t *changeTracker) toCandidate(r record) source.Candidate {
+	question := "What is its record in " + t.origin + "?"
 	if r.problem != "" {
-		return roster.Candidate{
-			Name: r.name,
-			Bad:  fmt.Sprintf("Its record in %s is invalid (%s). Correct the record.", t.source, r.problem),
-			Trail: []roster.Step{{
-				Stage: roster.StageSource, Question: question, Result: roster.Failed, Saw: r.quote,
+		return source.Candidate{
+			Name:    r.name,
+			Invalid: fmt.Sprintf("Its record in %s is invalid (%s). Correct the record.", t.origin, r.problem),
+			Steps: []source.Step{{
+				Stage: source.StageSource, Question: question, Result: source.Failed, Detail: r.quote,
 			}},
 		}
 	}
-	c := roster.Candidate{Name: r.name, InternalIPs: []netip.Addr{r.address}, State: roster.NotReady}
+	c := source.Candidate{Name: r.name, InternalIPs: []netip.Addr{r.address}, State: source.NotReady}
 	if r.ready {
-		c.State = roster.Ready
+		c.State = source.Ready
 	}
-	workerStep := roster.Step{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "worker is true"}
+	workerStep := source.Step{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "worker is true"}
 	if !r.worker {
-		c.Excluded = roster.ControlPlane
-		c.Advice = fmt.Sprintf("Its record in %s has worker set to false. Set it to true if the node is a worker.", t.source)
-		workerStep.Result, workerStep.Saw = roster.Failed, "worker is false"
+		c.Excluded = source.ControlPlane
+		c.Advice = fmt.Sprintf("Its record in %s has worker set to false. Set it to true if the node is a worker.", t.origin)
+		workerStep.Result, workerStep.Detail = source.Failed, "worker is false"
 	}
-	c.Trail = []roster.Step{{
-		Stage: roster.StageSource, Question: question, Result: roster.Passed,
-		Saw: fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":%t,"worker":%t}`, r.name, r.address, r.ready, r.worker),
+	c.Steps = []source.Step{{
+		Stage: source.StageSource, Question: question, Result: source.Passed,
+		Detail: fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":%t,"worker":%t}`, r.name, r.address, r.ready, r.worker),
 	}, workerStep}
 	return c
 }
 
 // equalCandidates reports whether the roster would treat both in the same way.
-func equalCandidates(a, b roster.Candidate) bool {
-	return a.State == b.State && a.Excluded == b.Excluded && a.Bad == b.Bad && slices.Equal(a.InternalIPs, b.InternalIPs)
+func equalCandidates(a, b source.Candidate) bool {
+	return a.State == b.State && a.Excluded == b.Excluded && a.Invalid == b.Invalid && slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
 // describeProblem names an invalid record and its problem. A record without a name is quoted.

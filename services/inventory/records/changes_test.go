@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // recordKind is the form of one node's record in a generated read.
@@ -53,7 +53,7 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 		var text string
 		var readErr error
 		f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
-		model := map[string]roster.State{}       // the expected nodes after the valid reads so far
+		model := map[string]source.NodeState{}   // the expected nodes after the valid reads so far
 		prompt := rapid.Bool().Draw(t, "prompt") // take every update immediately
 		for range rapid.IntRange(1, 30).Draw(t, "reads") {
 			var all []string
@@ -90,14 +90,14 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 }
 
 // applyToModel applies a valid read in the simplest possible way.
-func applyToModel(model map[string]roster.State, kinds map[string]recordKind) {
+func applyToModel(model map[string]source.NodeState, kinds map[string]recordKind) {
 	hasNameless := slices.Contains(slices.Collect(maps.Values(kinds)), kindNameless)
 	for name, k := range kinds {
 		switch {
 		case k == kindReady:
-			model[name] = roster.Ready
+			model[name] = source.Ready
 		case k == kindNotReady:
-			model[name] = roster.NotReady
+			model[name] = source.NotReady
 		case k == kindNotWorker:
 			delete(model, name)
 		case k == kindAbsent && !hasNameless:
@@ -106,7 +106,7 @@ func applyToModel(model map[string]roster.State, kinds map[string]recordKind) {
 	}
 }
 
-func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.State, exact bool) {
+func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]source.NodeState, exact bool) {
 	update := f.source.Take()
 	for _, c := range update.Changed {
 		if slices.Contains(update.Removed, c.Name) {
@@ -114,12 +114,12 @@ func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.Stat
 		}
 	}
 	f.roster.Hear(time.Now(), update)
-	got := map[string]roster.State{}
+	got := map[string]source.NodeState{}
 	for _, n := range f.roster.Nodes() {
 		got[n.Name] = n.State
 	}
 	if !exact { // the roster sees no removal of a node that was removed and came back invalid between two Takes
-		maps.DeleteFunc(got, func(name string, _ roster.State) bool { _, ok := model[name]; return !ok })
+		maps.DeleteFunc(got, func(name string, _ source.NodeState) bool { _, ok := model[name]; return !ok })
 	}
 	if d := cmp.Diff(model, got); d != "" {
 		t.Fatalf("nodes differ (-model +roster):\n%s", d)

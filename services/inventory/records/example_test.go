@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/inventory/records"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // urlReader is a complete new source: the records at a URL.
@@ -40,11 +40,11 @@ func Example() {
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 
-	source := records.New(records.Config{
+	nodes := records.New(records.Config{
 		Reader: urlReader{server.URL}, Name: "the URL " + server.URL, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
-	_, err := source.Verify(context.Background(), roster.Full) // the roster decides when to verify
-	for _, node := range source.Take().Changed {
+	_, err := nodes.Verify(context.Background(), source.FullVerification) // the roster decides when to verify
+	for _, node := range nodes.Take().Changed {
 		fmt.Println(node.Name, node.State, node.InternalIPs, err)
 	}
 	// Output: worker-1 ready [10.0.0.11] <nil>

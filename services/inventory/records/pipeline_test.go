@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,13 +53,13 @@ func newTestPipeline(r Reader) *testPipeline {
 // verify does what the inventory does when the roster requests a verification.
 func (f *testPipeline) verify(ctx context.Context) error {
 	startedAt := time.Now()
-	number, err := f.source.Verify(ctx, roster.Full)
+	number, err := f.source.Verify(ctx, source.FullVerification)
 	f.roster.Hear(time.Now(), f.source.Take())
-	f.roster.Looked(time.Now(), startedAt, roster.Full, number, err)
+	f.roster.Looked(time.Now(), startedAt, source.FullVerification, number, err)
 	return err
 }
 
-func (f *testPipeline) membership() roster.Part { return f.roster.Status(time.Now()).Membership }
+func (f *testPipeline) membership() source.PartStatus { return f.roster.Status(time.Now()).Membership }
 
 // summary returns membership and nodes in one line.
 func (f *testPipeline) summary() string {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -146,10 +146,10 @@ func (s *Source) Changed() <-chan struct{} { return s.changed }
 
 // Take returns the changes since the previous Take. A node whose record was valid and then became
 // invalid appears twice, in this order, so that its last valid state is not lost.
-func (s *Source) Take() roster.News {
+func (s *Source) Take() source.Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	update := roster.News{HeardAt: s.lastContact, Mark: s.verified, Failure: s.failure, Flaw: s.tracker.partialError}
+	update := source.Update{LastContact: s.lastContact, Verified: s.verified, Failure: s.failure, PartialError: s.tracker.partialError}
 	if update.Changed, update.Removed = s.tracker.takeChanges(); len(update.Changed)+len(update.Removed) > 0 {
 		update.ChangedAt = s.lastContact
 	}
@@ -159,7 +159,7 @@ func (s *Source) Take() roster.News {
 
 // Verify reads the records and reports the differences. Both modes are the same here: every read
 // is complete.
-func (s *Source) Verify(ctx context.Context, _ roster.Look) (number uint64, err error) {
+func (s *Source) Verify(ctx context.Context, _ source.Verification) (number uint64, err error) {
 	number, err = s.refresh(ctx, causeVerify)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestNumbersVerifications(t *testing.T) {
@@ -23,20 +23,20 @@ func TestNumbersVerifications(t *testing.T) {
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
 	for want := uint64(1); want < 4; want++ {
 		before := time.Now()
-		number, err := f.source.Verify(t.Context(), roster.Light)
+		number, err := f.source.Verify(t.Context(), source.LightVerification)
 		update := f.source.Take()
-		if err != nil || number != want || update.Mark != want || update.HeardAt.Before(before) {
+		if err != nil || number != want || update.Verified != want || update.LastContact.Before(before) {
 			t.Fatalf("verification %d: number %d, %v, update %+v", want, number, err, update)
 		}
-		if again := f.source.Take(); !again.HeardAt.IsZero() || again.Changed != nil || again.Mark != want {
+		if again := f.source.Take(); !again.LastContact.IsZero() || again.Changed != nil || again.Verified != want {
 			t.Errorf("reported twice: %+v", again)
 		}
 	}
 	readErr = errors.New("boom")
-	if number, err := f.source.Verify(t.Context(), roster.Full); err == nil || number != 0 {
+	if number, err := f.source.Verify(t.Context(), source.FullVerification); err == nil || number != 0 {
 		t.Errorf("got %d, %v", number, err)
 	}
-	if update := f.source.Take(); update.Mark != 3 || update.Failure != "boom" || update.Removed != nil || !update.HeardAt.IsZero() {
+	if update := f.source.Take(); update.Verified != 3 || update.Failure != "boom" || update.Removed != nil || !update.LastContact.IsZero() {
 		t.Errorf("after an error: %+v", update)
 	}
 }
@@ -45,31 +45,31 @@ func TestReportsRecordsWithSteps(t *testing.T) {
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) {
 		return []byte(arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`)), nil
 	}})
-	if _, err := f.source.Verify(t.Context(), roster.Full); err != nil {
+	if _, err := f.source.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
-	sourceStep := func(detail string, result roster.Result) roster.Step {
-		return roster.Step{Stage: roster.StageSource, Question: "What is its record in the test?", Result: result, Saw: detail}
+	sourceStep := func(detail string, result source.StepResult) source.Step {
+		return source.Step{Stage: source.StageSource, Question: "What is its record in the test?", Result: result, Detail: detail}
 	}
-	want := []roster.Candidate{
+	want := []source.Candidate{
 		{
-			Name: "m", State: roster.Ready, InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, Excluded: roster.ControlPlane,
+			Name: "m", State: source.Ready, InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, Excluded: source.ControlPlane,
 			Advice: "Its record in the test has worker set to false. Set it to true if the node is a worker.",
-			Trail: []roster.Step{
-				sourceStep(`{"name":"m","private_ip":"fd00::1","ready":true,"worker":false}`, roster.Passed),
-				{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Failed, Saw: "worker is false"},
+			Steps: []source.Step{
+				sourceStep(`{"name":"m","private_ip":"fd00::1","ready":true,"worker":false}`, source.Passed),
+				{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Failed, Detail: "worker is false"},
 			},
 		},
 		{
-			Name: "w", State: roster.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
-			Trail: []roster.Step{
-				sourceStep(`{"name":"w","private_ip":"10.0.0.11","ready":false,"worker":true}`, roster.Passed),
-				{Stage: roster.StageEligibility, Question: "Is it a worker?", Result: roster.Passed, Saw: "worker is true"},
+			Name: "w", State: source.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
+			Steps: []source.Step{
+				sourceStep(`{"name":"w","private_ip":"10.0.0.11","ready":false,"worker":true}`, source.Passed),
+				{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "worker is true"},
 			},
 		},
 		{
-			Name: "x", Bad: "Its record in the test is invalid (private_ip is missing, ready is missing, worker is missing). Correct the record.",
-			Trail: []roster.Step{sourceStep(`{"name":"x"}`, roster.Failed)},
+			Name: "x", Invalid: "Its record in the test is invalid (private_ip is missing, ready is missing, worker is missing). Correct the record.",
+			Steps: []source.Step{sourceStep(`{"name":"x"}`, source.Failed)},
 		},
 	}
 	if d := cmp.Diff(want, f.source.Take().Changed, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
@@ -80,7 +80,7 @@ func TestReportsRecordsWithSteps(t *testing.T) {
 func TestKeepsValidRecordThatTurnsInvalidBeforeTake(t *testing.T) {
 	text := validJSON
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
-	f.source.Verify(t.Context(), roster.Full)
+	f.source.Verify(t.Context(), source.FullVerification)
 	text = arrayJSON(recordA, `{"name":"b"}`)
 	if err := f.verify(t.Context()); err != nil || f.summary() != degradedSet {
 		t.Errorf("%v, %s", err, f.summary())
@@ -101,14 +101,14 @@ func TestReadsOneAtATime(t *testing.T) {
 		done := make(chan error, 2)
 		for range 2 {
 			go func() {
-				_, err := f.source.Verify(t.Context(), roster.Full)
+				_, err := f.source.Verify(t.Context(), source.FullVerification)
 				done <- err
 			}()
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.source.Verify(ctx, roster.Full); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.source.Verify(ctx, source.FullVerification); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		close(free)
@@ -156,7 +156,7 @@ func TestReportsChangeImmediately(t *testing.T) {
 		change <- struct{}{}
 		<-f.source.Changed()
 		update := f.source.Take()
-		if d := cmp.Diff([]string{"b"}, update.Removed); d != "" || update.Mark != 1 || update.HeardAt.IsZero() || time.Since(startedAt) > 0 {
+		if d := cmp.Diff([]string{"b"}, update.Removed); d != "" || update.Verified != 1 || update.LastContact.IsZero() || time.Since(startedAt) > 0 {
 			t.Errorf("after %s: %+v\n%s", time.Since(startedAt), update, d)
 		}
 	})
@@ -217,7 +217,7 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		for range 6 {
 			f.verify(t.Context())
 		}
-		if ask := f.roster.Ask(time.Now()); ask.Look != roster.NoLook {
+		if ask := f.roster.Ask(time.Now()); ask.Look != source.NoVerification {
 			t.Fatalf("the roster verifies immediately after a failure: %+v", ask)
 		}
 		text = validJSON
@@ -227,7 +227,7 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		change <- struct{}{}
 		<-f.source.Changed()
 		f.roster.Hear(time.Now(), f.source.Take())
-		if ask := f.roster.Ask(time.Now()); ask.Look == roster.NoLook {
+		if ask := f.roster.Ask(time.Now()); ask.Look == source.NoVerification {
 			t.Errorf("the roster waits %s although the source works again", time.Until(ask.Wake))
 		}
 	})

@@ -33,7 +33,7 @@ func (p pair) empty() bool { return !p[0].IsValid() && !p[1].IsValid() }
 
 // addresses returns what the server's NICs bear, each once, in a fixed order: the
 // cloud's own order means nothing.
-func (s *Server) addresses() []netip.Addr {
+func serverAddresses(s *Server) []netip.Addr {
 	var all []netip.Addr
 	for _, n := range s.NICs {
 		all = append(all, n.Addresses...)
@@ -125,9 +125,9 @@ func (r *Roster) resolve(m *member) {
 			r.odd[m.Name] = m
 		}
 		delete(r.invalid, m.Name)
-		if m.Bad != "" && m.Excluded == 0 {
+		if m.Invalid != "" && m.Excluded == 0 {
 			r.invalid[m.Name] = m
-			m.why = omission{reason: InvalidRecord, advice: m.Bad}
+			m.why = omission{reason: InvalidRecord, advice: m.Invalid}
 		}
 	}()
 	if m.Excluded != 0 || !m.everValid {
@@ -150,7 +150,7 @@ func (r *Roster) resolve(m *member) {
 		m.why = omission{reason: NotFoundInIONOS, advice: fmt.Sprintf("Server %s has the node's name, but was listed before the node was first seen.", found.id)}
 	case found.server != nil:
 		m.server = found.id
-		left := r.sieve(m).sift(found.server.addresses())
+		left := r.sieve(m).sift(serverAddresses(found.server))
 		m.want, m.why = left.chosen, r.adviseServer(left.reason(), found.server, left.borne)
 	default:
 		m.why = found.why

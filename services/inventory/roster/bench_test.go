@@ -20,7 +20,7 @@ func fleet(b *testing.B, n int) (r *Roster, nodes []Candidate, cloud Listing) {
 		nodes = append(nodes, c)
 		cloud.Servers = append(cloud.Servers, server(id, c.Name, fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 	}
-	r.Hear(t0, News{Changed: nodes, HeardAt: t0, Mark: 1})
+	r.Hear(t0, News{Changed: nodes, LastContact: t0, Verified: 1})
 	r.Looked(t0, t0, Full, 1, nil)
 	r.Listed(t0, t0, cloud, nil, 0)
 	if got := len(r.Take()); got != n {
@@ -44,7 +44,7 @@ func BenchmarkNodeChange(b *testing.B) {
 		for b.Loop() {
 			one.State = Ready + NotReady - one.State
 			now = now.Add(time.Second)
-			r.Hear(now, News{Changed: []Candidate{one}, HeardAt: now, Mark: 1})
+			r.Hear(now, News{Changed: []Candidate{one}, LastContact: now, Verified: 1})
 			if len(r.Take()) != 1 {
 				b.Fatal("it is no change")
 			}

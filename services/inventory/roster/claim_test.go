@@ -17,7 +17,7 @@ func TestAnAddressStays(t *testing.T) {
 		{"when the server is missing", func(w *world) { w.list(listing(server(s2, "b"))) }},
 		{"when the NIC is missing", func(w *world) { w.list(listing(Server{ID: s1, Datacenter: dc})) }},
 		{"when the NIC has no address", func(w *world) { w.list(listing(server(s1, "a"))) }},
-		{"when the server's data cannot be read", func(w *world) { w.list(Listing{Bad: map[string]string{s1: "nics is a string"}}) }},
+		{"when the server's data cannot be read", func(w *world) { w.list(Listing{Invalid: map[string]string{s1: "nics is a string"}}) }},
 		{"when the server has two others now", func(w *world) { w.list(listing(server(s1, "a", "10.0.0.21", "10.0.0.22"))) }},
 		{"when the server's address is outside now", func(w *world) { w.list(listing(server(s1, "a", "172.16.0.1"))) }},
 		{"when it is a failover address now", func(w *world) {
@@ -189,7 +189,7 @@ func TestByNodeAddressNeedsNoCloud(t *testing.T) {
 	if o := w.omits("c"); o.Reason != OutsideSubnet {
 		t.Errorf("c: %+v", o)
 	}
-	if s := w.Status(w.now); !s.Told || s.Observation == 0 || s.Addresses.Sync != Synced {
+	if s := w.Status(w.now); !s.Publishable || s.Observation == 0 || s.Addresses.Sync != Synced {
 		t.Errorf("status %+v", s)
 	}
 	a.InternalIPs = nil

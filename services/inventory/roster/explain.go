@@ -15,16 +15,16 @@ const mostAddresses = 32
 
 // Explanation is the chain that leads from what is said of a node to what is told of it.
 type Explanation struct {
-	Steps   []Step
-	Left    Reason // why it is left out; 0: it is not, or it is not known
-	Verdict string // one sentence, with what to do if the node is left out
+	Steps      []Step
+	Omitted    Reason // why it is left out; 0: it is not, or it is not known
+	Conclusion string // one sentence, with what to do if the node is left out
 }
 
 // chain is an explanation in the making.
 type chain []Step
 
 func (c *chain) add(result Result, stage, question, saw string, args ...any) {
-	*c = append(*c, Step{Stage: stage, Question: question, Result: result, Saw: fmt.Sprintf(saw, args...)})
+	*c = append(*c, Step{Stage: stage, Question: question, Result: result, Detail: fmt.Sprintf(saw, args...)})
 }
 
 // Explain returns why the node of this name is told as it is, or left out. It looks at what
@@ -35,7 +35,7 @@ func (r *Roster) Explain(name string) (e Explanation, known bool) {
 	if m == nil {
 		return r.explainUnknown(name), false
 	}
-	c := chain(slices.Clone(m.Trail))
+	c := chain(slices.Clone(m.Steps))
 	c.candidate(m.Candidate)
 	switch {
 	case m.Excluded != 0:
@@ -51,7 +51,7 @@ func (r *Roster) Explain(name string) (e Explanation, known bool) {
 		r.explainAddresses(&c, m, r.sieve(m).sift(canonical(m.InternalIPs)), nil)
 		r.explainClaim(&c, m)
 	}
-	return Explanation{Steps: c, Left: m.left.reason, Verdict: r.verdict(m)}, true
+	return Explanation{Steps: c, Omitted: m.left.reason, Conclusion: r.verdict(m)}, true
 }
 
 // questions are those of stages that were not reached.
@@ -63,11 +63,11 @@ func (r *Roster) explainUnknown(name string) Explanation {
 	var c chain
 	if !r.looks.complete {
 		c.add(Skipped, StageSource, "Is it in the source?", "no full verification of the source yet")
-		return Explanation{Steps: c, Verdict: fmt.Sprintf(
+		return Explanation{Steps: c, Conclusion: fmt.Sprintf(
 			"Node %q is unknown so far: %s. Fix that, or wait.", clip(name), r.membership.Reason)}
 	}
 	c.add(Failed, StageSource, "Is it in the source?", "no node has this name")
-	return Explanation{Steps: c, Verdict: fmt.Sprintf(
+	return Explanation{Steps: c, Conclusion: fmt.Sprintf(
 		"Node %q is not in the source. Check the name, and that this inventory reads the node's cluster.", clip(name))}
 }
 
@@ -76,8 +76,8 @@ func (c *chain) candidate(n Candidate) {
 	has := func(stage string, failed bool) bool {
 		return slices.ContainsFunc(*c, func(s Step) bool { return s.Stage == stage && (!failed || s.Result == Failed) })
 	}
-	if n.Bad != "" && !has(StageSource, true) {
-		c.add(Failed, StageSource, "Is its data valid?", "%s", n.Bad)
+	if n.Invalid != "" && !has(StageSource, true) {
+		c.add(Failed, StageSource, "Is its data valid?", "%s", n.Invalid)
 	}
 	switch {
 	case n.Excluded != 0 && !has(StageEligibility, true):
@@ -113,7 +113,7 @@ func (r *Roster) explainCloud(c *chain, m *member) {
 		c.add(Skipped, StageAddress, questions[StageAddress], "not reached: no server matches")
 		return
 	}
-	r.explainAddresses(c, m, r.sieve(m).sift(found.server.addresses()), found.server)
+	r.explainAddresses(c, m, r.sieve(m).sift(serverAddresses(found.server)), found.server)
 }
 
 // identities explains what each of a node's identities says, beside what was decided.
@@ -220,7 +220,7 @@ func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
 		default:
 			fate = fmt.Sprintf("one of %d usable addresses of its family; the node's InternalIPs (%s) do not identify the right one", rivals+1, orNone(texts(preferred)))
 		}
-		c.add(result, StageAddress, fmt.Sprintf("Can %s be used?", a), "%s%s", s.place(a), fate)
+		c.add(result, StageAddress, fmt.Sprintf("Can %s be used?", a), "%s%s", placeOf(s, a), fate)
 	}
 	if more := len(left.borne) - mostAddresses; more > 0 {
 		c.add(Note, StageAddress, "Are there more?", "%d more", more)
@@ -228,7 +228,7 @@ func (r *Roster) explainAddresses(c *chain, m *member, left sifted, s *Server) {
 }
 
 // place says which of the server's NICs bears an address.
-func (s *Server) place(a netip.Addr) string {
+func placeOf(s *Server, a netip.Addr) string {
 	if s == nil {
 		return ""
 	}
@@ -282,9 +282,9 @@ func (r *Roster) verdict(m *member) string {
 	case !r.told():
 		return fmt.Sprintf("Will be published as %s at %s after the first publication (%s).",
 			shout(m.node.State), texts(m.node.Addresses), r.silentFor())
-	case m.Bad != "":
+	case m.Invalid != "":
 		return fmt.Sprintf("Published as %s at %s, its last valid state; the current record is invalid: %s",
-			shout(m.node.State), texts(m.node.Addresses), m.Bad)
+			shout(m.node.State), texts(m.node.Addresses), m.Invalid)
 	}
 	return fmt.Sprintf("Published as %s at %s.", shout(m.node.State), texts(m.node.Addresses))
 }

@@ -22,21 +22,21 @@ var update = flag.Bool("update", false, "write the golden files")
 func (e Explanation) text() string {
 	var b strings.Builder
 	for _, s := range e.Steps {
-		fmt.Fprintf(&b, "%-11s  %-4s  %s %s\n", s.Stage, []string{"note", "ok", "NO", "-"}[s.Result], s.Question, s.Saw)
+		fmt.Fprintf(&b, "%-11s  %-4s  %s %s\n", s.Stage, []string{"note", "ok", "NO", "-"}[s.Result], s.Question, s.Detail)
 	}
-	return b.String() + "=> " + e.Verdict + "\n"
+	return b.String() + "=> " + e.Conclusion + "\n"
 }
 
 // trail is one that a source of Nodes leaves.
 var trail = []Step{
-	{Stage: StageEligibility, Question: "Is it a worker?", Result: Passed, Saw: "no control plane label"},
-	{Stage: StageState, Question: "Is its kubelet ready?", Result: Passed, Saw: "condition Ready is True"},
+	{Stage: StageEligibility, Question: "Is it a worker?", Result: Passed, Detail: "no control plane label"},
+	{Stage: StageState, Question: "Is its kubelet ready?", Result: Passed, Detail: "condition Ready is True"},
 }
 
 func TestExplainsTheWholeChain(t *testing.T) {
 	a := func(change func(*Candidate)) Candidate {
 		c := node("a", s1)
-		c.Trail = trail
+		c.Steps = trail
 		if change != nil {
 			change(&c)
 		}
@@ -57,7 +57,7 @@ func TestExplainsTheWholeChain(t *testing.T) {
 		{name: "a source without a trail", node: node("a", s1), l: listing(server(s1, "a", "10.0.0.11"))},
 		{name: "control plane", node: a(func(c *Candidate) {
 			c.Excluded, c.Advice = ControlPlane, "It is a control plane node: nothing to do."
-			c.Trail = []Step{{Stage: StageEligibility, Question: "Is it a worker?", Result: Failed, Saw: "node-role.kubernetes.io/control-plane"}}
+			c.Steps = []Step{{Stage: StageEligibility, Question: "Is it a worker?", Result: Failed, Detail: "node-role.kubernetes.io/control-plane"}}
 		})},
 		{name: "excluded without a trail", node: Candidate{
 			Name: "a", UID: "1", State: Ready, Excluded: NotSelected, Advice: "The selector pool=blue does not match.",
@@ -69,7 +69,7 @@ func TestExplainsTheWholeChain(t *testing.T) {
 		{name: "the identities contradict each other", node: a(func(c *Candidate) { c.SystemUUID = s2 }), l: listing(server(s1, "a", "10.0.0.11"), server(s2, "b"))},
 		{name: "two servers of its name", node: a(onlyName), l: listing(server(s1, "a"), server(s2, "a"))},
 		{name: "another datacenter", node: a(func(c *Candidate) { c.ProviderID = "ionos:///" + s3 + "/" + s1 }), l: listing(server(s1, "a"))},
-		{name: "data that cannot be used", node: a(nil), l: Listing{Bad: map[string]string{s1: "a NIC without an ID"}}},
+		{name: "data that cannot be used", node: a(nil), l: Listing{Invalid: map[string]string{s1: "a NIC without an ID"}}},
 		{name: "no address on the LAN", node: a(nil), l: listing(server(s1, "a"))},
 		{name: "outside of the subnet", node: a(nil), l: listing(server(s1, "a", "192.0.2.1"))},
 		{name: "failover and shared addresses", node: a(nil), l: Listing{
@@ -99,9 +99,9 @@ func TestExplainsTheWholeChain(t *testing.T) {
 		}},
 		{name: "waited for", node: a(nil), l: listing(server(s1, "x", "10.0.0.11")), then: func(w *world) { w.up(node("second", s1)) }},
 		{name: "a bad record of a known node", node: a(nil), l: listing(server(s1, "a", "10.0.0.11")), then: func(w *world) {
-			w.up(Candidate{Name: "a", Bad: "The record has no private_ip."})
+			w.up(Candidate{Name: "a", Invalid: "The record has no private_ip."})
 		}},
-		{name: "an invalid record of a new node", node: Candidate{Name: "a", Bad: "The record has no private_ip."}, cfg: Config{Resolver: ByRecord}},
+		{name: "an invalid record of a new node", node: Candidate{Name: "a", Invalid: "The record has no private_ip."}, cfg: Config{Resolver: ByRecord}},
 		{name: "by the address of the node", cfg: Config{Resolver: ByNodeAddress}, node: a(internal("10.0.0.11", "192.0.2.7"))},
 		{name: "several addresses of the node", cfg: Config{Resolver: ByNodeAddress}, node: a(internal("10.0.0.11", "10.0.0.12"))},
 		{name: "by the record", cfg: Config{Resolver: ByRecord}, node: a(internal("192.0.2.7"))},
@@ -176,7 +176,7 @@ func TestAnExplanationFitsWhatWasDecided(t *testing.T) {
 					t.Fatalf("same inputs, other words:\n%s", d)
 				}
 				m := r.members[name]
-				if known != (m != nil) || e.Verdict == "" || len(e.Steps) == 0 {
+				if known != (m != nil) || e.Conclusion == "" || len(e.Steps) == 0 {
 					t.Fatalf("%s: known %t, member %v, %q", name, known, m, e.text())
 				}
 				if !slices.IsSortedFunc(e.Steps, func(a, b Step) int { return slices.Index(order, a.Stage) - slices.Index(order, b.Stage) }) {
@@ -200,7 +200,7 @@ func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 	failed := map[string]bool{}
 	for _, s := range e.Steps {
 		failed[s.Stage] = failed[s.Stage] || s.Result == Failed
-		if s.Saw == "" || s.Question == "" {
+		if s.Detail == "" || s.Question == "" {
 			t.Fatalf("a step says nothing: %+v", s)
 		}
 	}
@@ -216,8 +216,8 @@ func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 			}
 		}
 	}
-	if e.Left != m.left.reason {
-		t.Fatalf("explained as left out for %q, and is for %q", e.Left, m.left.reason)
+	if e.Omitted != m.left.reason {
+		t.Fatalf("explained as left out for %q, and is for %q", e.Omitted, m.left.reason)
 	}
 	stage := ""
 	switch m.left.reason {
@@ -236,7 +236,7 @@ func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 	if stage != "" && !failed[stage] {
 		t.Fatalf("left out for %s, and no step of %s failed:\n%s", m.left.reason, stage, e.text())
 	}
-	if m.left.reason != 0 && !strings.Contains(e.Verdict, m.left.advice) {
-		t.Fatalf("the verdict %q lacks the advice %q", e.Verdict, m.left.advice)
+	if m.left.reason != 0 && !strings.Contains(e.Conclusion, m.left.advice) {
+		t.Fatalf("the verdict %q lacks the advice %q", e.Conclusion, m.left.advice)
 	}
 }

@@ -17,9 +17,9 @@ func told(t *testing.T, cfg Config) *world {
 	t.Helper()
 	cfg.Resolver = ByRecord
 	w := newWorld(t, cfg)
-	w.Hear(w.now, News{Changed: []Candidate{record("a", "10.0.0.1")}, HeardAt: w.now})
+	w.Hear(w.now, News{Changed: []Candidate{record("a", "10.0.0.1")}, LastContact: w.now})
 	w.Looked(w.now, w.now, Full, 1, nil)
-	if s := w.Status(w.now); !s.Told || s.Observation != 1 || s.Membership.Sync != Synced || s.Addresses.Sync != Synced {
+	if s := w.Status(w.now); !s.Publishable || s.Observation != 1 || s.Membership.Sync != Synced || s.Addresses.Sync != Synced {
 		t.Fatalf("not at rest: %+v", s)
 	}
 	return w
@@ -35,18 +35,18 @@ func TestRecordsNeedNoCloudAndTheirAddressesMustBeInside(t *testing.T) {
 }
 
 func TestARecordThatCannotBeUsed(t *testing.T) {
-	bad := func(name string) Candidate { return Candidate{Name: name, Bad: "its address is none"} }
+	bad := func(name string) Candidate { return Candidate{Name: name, Invalid: "its address is none"} }
 	t.Run("leaves a node that is known as it was", func(t *testing.T) {
 		w := told(t, Config{})
-		w.Hear(w.now, News{Changed: []Candidate{bad("a")}, Flaw: "1 record cannot be used"})
+		w.Hear(w.now, News{Changed: []Candidate{bad("a")}, PartialError: "1 record cannot be used"})
 		w.sees("a 10.0.0.1")
-		if s := w.Status(w.now); s.Membership.Sync != Degraded || s.Membership.Reason != "1 record cannot be used" || !s.Told {
+		if s := w.Status(w.now); s.Membership.Sync != Degraded || s.Membership.Reason != "1 record cannot be used" || !s.Publishable {
 			t.Errorf("got %+v", s)
 		}
 	})
 	t.Run("leaves a new node out, and says why", func(t *testing.T) {
 		w := told(t, Config{})
-		w.Hear(w.now, News{Changed: []Candidate{bad("b")}, Flaw: "1 record cannot be used"})
+		w.Hear(w.now, News{Changed: []Candidate{bad("b")}, PartialError: "1 record cannot be used"})
 		w.sees("a 10.0.0.1")
 		if o := w.omits("b"); o.Reason != InvalidRecord || o.Advice != "its address is none" {
 			t.Errorf("got %+v", o)
@@ -54,7 +54,7 @@ func TestARecordThatCannotBeUsed(t *testing.T) {
 	})
 	t.Run("is forgotten once it can be used", func(t *testing.T) {
 		w := told(t, Config{})
-		w.Hear(w.now, News{Changed: []Candidate{bad("a"), bad("b")}, Flaw: "2 records cannot be used"})
+		w.Hear(w.now, News{Changed: []Candidate{bad("a"), bad("b")}, PartialError: "2 records cannot be used"})
 		w.Hear(w.now, News{Changed: []Candidate{record("a", "10.0.0.9"), record("b", "10.0.0.2")}})
 		w.sees("a 10.0.0.9", "b 10.0.0.2")
 		if s := w.Status(w.now); s.Membership.Sync != Synced {
@@ -63,15 +63,15 @@ func TestARecordThatCannotBeUsed(t *testing.T) {
 	})
 	t.Run("goes when the source says that the node is gone", func(t *testing.T) {
 		w := told(t, Config{})
-		w.Hear(w.now, News{Changed: []Candidate{bad("a")}, Flaw: "1 record cannot be used"})
+		w.Hear(w.now, News{Changed: []Candidate{bad("a")}, PartialError: "1 record cannot be used"})
 		w.Hear(w.now, News{Removed: []string{"a"}})
 		w.sees()
 	})
 	t.Run("is no empty world when there is nothing else", func(t *testing.T) {
 		w := newWorld(t, Config{Resolver: ByRecord})
-		w.Hear(w.now, News{Changed: []Candidate{bad("a")}, Flaw: "1 record cannot be used", HeardAt: w.now})
+		w.Hear(w.now, News{Changed: []Candidate{bad("a")}, PartialError: "1 record cannot be used", LastContact: w.now})
 		w.Looked(w.now, w.now, Full, 1, nil)
-		if s := w.Status(w.now); s.Told || s.Addresses.Sync != Unsynced {
+		if s := w.Status(w.now); s.Publishable || s.Addresses.Sync != Unsynced {
 			t.Errorf("got %+v", s)
 		}
 	})
@@ -83,7 +83,7 @@ func TestTheSourcesPaceAtRestIsItsOwn(t *testing.T) {
 	for w.now.Sub(start) < 30*time.Second {
 		if a := w.wake(); a.Look != NoLook {
 			looks++
-			w.Hear(w.now, News{HeardAt: w.now, Mark: uint64(looks) + 1})
+			w.Hear(w.now, News{LastContact: w.now, Verified: uint64(looks) + 1})
 			w.Looked(w.now, w.now, a.Look, uint64(looks)+1, nil)
 		}
 	}

@@ -55,7 +55,7 @@ func (r *Roster) failed(reason string) {
 
 // Looked answers Ask.Look, which began at that time. The source gives each look a mark,
 // from 1, higher than those before it: a light one is complete when the source has caught up with
-// its mark (News.Mark). For Full, a nil error means that all that was freshly read is what the
+// its mark (News.Verified). For Full, a nil error means that all that was freshly read is what the
 // source has told. Call it after Hear with the news that there were when the look ended.
 func (r *Roster) Looked(now, began time.Time, look Look, mark uint64, err error) {
 	l := &r.looks

@@ -26,11 +26,11 @@ func index(l Listing, began time.Time) cloud {
 		began:    began,
 		byID:     make(map[string]*Server, len(l.Servers)),
 		byName:   make(map[string][]*Server, len(l.Servers)),
-		bad:      make(map[string]string, len(l.Bad)),
+		bad:      make(map[string]string, len(l.Invalid)),
 		bearers:  map[netip.Addr]int{},
 		failover: map[netip.Addr]bool{},
 	}
-	for id, what := range l.Bad {
+	for id, what := range l.Invalid {
 		c.bad[strings.ToLower(id)] = what
 	}
 	for _, s := range l.Servers {
@@ -42,7 +42,7 @@ func index(l Listing, began time.Time) cloud {
 		if s.Name != "" {
 			c.byName[s.Name] = append(c.byName[s.Name], &s)
 		}
-		for _, a := range s.addresses() {
+		for _, a := range serverAddresses(&s) {
 			c.bearers[a]++
 		}
 	}
@@ -103,17 +103,17 @@ func (c *cloud) match(n Candidate) match {
 	switch named := c.byName[n.Name]; len(named) {
 	case 0:
 		return missing(byName, "No server has the name %q, and %s. Check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
-			clip(n.Name), n.idsNamingNone())
+			clip(n.Name), idsNamingNone(n))
 	case 1:
 		return c.found(byName, named[0].ID)
 	default:
 		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and %s. Set the Node's provider ID to ionos://<server ID>.",
-			len(named), clip(n.Name), named[0].ID, named[1].ID, n.idsNamingNone())
+			len(named), clip(n.Name), named[0].ID, named[1].ID, idsNamingNone(n))
 	}
 }
 
 // idsNamingNone says why neither of a node's IDs names a server, where none does.
-func (n Candidate) idsNamingNone() string {
+func idsNamingNone(n Candidate) string {
 	switch {
 	case n.ProviderID == "" && n.SystemUUID == "":
 		return "the node has neither a provider ID nor a system UUID"

@@ -11,7 +11,7 @@ func TestMatchesTheMachineOfANode(t *testing.T) {
 	const le = "aabbccdd-eeff-4011-8222-333344445555"
 	const be = "ddccbbaa-ffee-1140-8222-333344445555"
 	l := listing(server(s1, "one"), server(s2, "two"), server(s3, "twin"), server(le, "twin"))
-	l.Bad = map[string]string{"BADBADBA-DBAD-4BAD-8BAD-BADBADBADBAD": "no name"}
+	l.Invalid = map[string]string{"BADBADBA-DBAD-4BAD-8BAD-BADBADBADBAD": "no name"}
 	const bad = "badbadba-dbad-4bad-8bad-badbadbadbad"
 	for _, tc := range []struct {
 		name     string

@@ -79,7 +79,7 @@ func TestANodeThatWaitsForOneFamilyIsListedWithTheOther(t *testing.T) {
 // A server whose data cannot be read degrades the addresses for as long as it concerns a node.
 func TestAddressesAreDegradedWhileANodesServerCannotBeRead(t *testing.T) {
 	odd := one
-	odd.Bad = map[string]string{s2: "its NICs are not told"}
+	odd.Invalid = map[string]string{s2: "its NICs are not told"}
 	both := listing(server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.12"))
 	for name, then := range map[string]func(*world){
 		"until it can":           func(w *world) { w.list(both) },

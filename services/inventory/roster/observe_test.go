@@ -16,7 +16,7 @@ func ready(t *testing.T, cfg Config) *world {
 	w := newWorld(t, cfg)
 	w.up(node("a", s1))
 	w.observed(one)
-	if s := w.Status(w.now); !s.Told || s.Membership.Sync != Synced || s.Addresses.Sync != Synced {
+	if s := w.Status(w.now); !s.Publishable || s.Membership.Sync != Synced || s.Addresses.Sync != Synced {
 		t.Fatalf("not at rest: %+v", s)
 	}
 	return w
@@ -40,7 +40,7 @@ func TestAnObservationIsALookAndThenAListingBegunAfterIt(t *testing.T) {
 	}
 	early := w.now.Add(-time.Millisecond)
 	w.Listed(w.now, early, one, nil, 0)
-	if s := w.Status(w.now); s.Observation != 0 || s.Told {
+	if s := w.Status(w.now); s.Observation != 0 || s.Publishable {
 		t.Fatalf("a listing that began before the look was complete counted: %+v", s)
 	}
 	w.pass(5 * time.Second)
@@ -49,7 +49,7 @@ func TestAnObservationIsALookAndThenAListingBegunAfterIt(t *testing.T) {
 	}
 	w.pass(time.Second)
 	w.Listed(w.now, w.now.Add(-time.Second), one, nil, 0)
-	if s := w.Status(w.now); s.Observation != 1 || !s.ObservedAt.Equal(w.now) || !s.Told {
+	if s := w.Status(w.now); s.Observation != 1 || !s.ObservedAt.Equal(w.now) || !s.Publishable {
 		t.Fatalf("got %+v, want observation 1 now", s)
 	}
 }
@@ -216,11 +216,11 @@ func TestFirstWord(t *testing.T) {
 		w := newWorld(t, Config{})
 		w.up(node("a", s1), node("b", s2))
 		w.observed(one)
-		if s := w.Status(w.now); s.Told || w.Take() != nil {
+		if s := w.Status(w.now); s.Publishable || w.Take() != nil {
 			t.Fatalf("told without b: %+v", s)
 		}
 		w.list(listing(server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.12")))
-		if s := w.Status(w.now); !s.Told || len(w.Take()) != 2 {
+		if s := w.Status(w.now); !s.Publishable || len(w.Take()) != 2 {
 			t.Fatalf("not told: %+v", s)
 		}
 	})
@@ -230,7 +230,7 @@ func TestFirstWord(t *testing.T) {
 		b.State = NotReady
 		w.up(node("a", s1), b)
 		w.observed(one)
-		if !w.Status(w.now).Told {
+		if !w.Status(w.now).Publishable {
 			t.Fatal("not told")
 		}
 	})
@@ -239,7 +239,7 @@ func TestFirstWord(t *testing.T) {
 		w.up(node("a", s1), node("b", s2))
 		w.observed(one)
 		start := w.now
-		for !w.Status(w.now).Told && w.now.Sub(start) < time.Hour {
+		for !w.Status(w.now).Publishable && w.now.Sub(start) < time.Hour {
 			w.serve(one, 1)
 		}
 		if d := w.now.Sub(start); d < 59*time.Second || d > 130*time.Second {
@@ -252,11 +252,11 @@ func TestFirstWord(t *testing.T) {
 		w.observed(listing())
 		w.serve(listing(), 50)
 		s := w.Status(w.now)
-		if s.Told || s.Addresses.Sync != Unsynced || s.Observation == 0 {
+		if s.Publishable || s.Addresses.Sync != Unsynced || s.Observation == 0 {
 			t.Errorf("got %+v", s)
 		}
 		w.list(one)
-		if s = w.Status(w.now); !s.Told || s.Addresses.Sync != Synced {
+		if s = w.Status(w.now); !s.Publishable || s.Addresses.Sync != Synced {
 			t.Errorf("got %+v", s)
 		}
 	})
@@ -265,7 +265,7 @@ func TestFirstWord(t *testing.T) {
 		w.Take()
 		w.Remove(w.now, "a")
 		w.up(node("b", s2))
-		if s := w.Status(w.now); s.Told || w.Take() != nil {
+		if s := w.Status(w.now); s.Publishable || w.Take() != nil {
 			t.Fatalf("got %+v", s)
 		}
 		w.list(listing(server(s2, "b", "10.0.0.12")))
@@ -277,7 +277,7 @@ func TestFirstWord(t *testing.T) {
 		w := newWorld(t, Config{})
 		w.up(Candidate{Name: "cp", UID: "1", Excluded: ControlPlane, State: Ready})
 		w.observed(one)
-		if s := w.Status(w.now); !s.Told || s.Addresses.Sync != Synced {
+		if s := w.Status(w.now); !s.Publishable || s.Addresses.Sync != Synced {
 			t.Errorf("got %+v", s)
 		}
 	})

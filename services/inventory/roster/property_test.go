@@ -38,7 +38,7 @@ func events() *rapid.Generator[step] {
 			switch rapid.IntRange(0, 5).Draw(t, "fate") {
 			case 0:
 			case 1:
-				l.Bad = map[string]string{id: "bad"}
+				l.Invalid = map[string]string{id: "bad"}
 			default:
 				s := Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
 				s.NICs = []NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "borne")}}
@@ -81,7 +81,7 @@ var blunder = rapid.Custom(func(t *rapid.T) step {
 		return func(r *Roster, now time.Time) { r.Listed(now, now, Listing{}, nil, 0) }
 	case 2:
 		return func(r *Roster, now time.Time) {
-			r.Listed(now, now, Listing{Bad: map[string]string{s1: "x", s2: "x", s3: "x"}}, nil, 0)
+			r.Listed(now, now, Listing{Invalid: map[string]string{s1: "x", s2: "x", s3: "x"}}, nil, 0)
 		}
 	case 3:
 		return func(r *Roster, now time.Time) {
@@ -220,7 +220,7 @@ func followsByTake(t *rapid.T, r *Roster, now time.Time, copied map[string]*Node
 			copied[c.Name] = c.Node
 		}
 	}
-	if !r.Status(now).Told {
+	if !r.Status(now).Publishable {
 		if changes != nil {
 			t.Fatal("changes before the first word")
 		}

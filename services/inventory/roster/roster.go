@@ -130,9 +130,9 @@ func (r *Roster) Hear(now time.Time, n News) {
 	for _, name := range n.Removed {
 		r.Remove(now, name)
 	}
-	r.flaw, r.ports = plain(n.Flaw), publishablePorts(n.Ports)
-	if !n.HeardAt.IsZero() {
-		r.heard(now, n.HeardAt, n.Mark)
+	r.flaw, r.ports = plain(n.PartialError), publishablePorts(n.Ports)
+	if !n.LastContact.IsZero() {
+		r.heard(now, n.LastContact, n.Verified)
 	}
 	if n.Failure != "" {
 		r.failed(n.Failure)
@@ -145,10 +145,10 @@ func (r *Roster) Hear(now time.Time, n News) {
 // slices and maps must not be changed afterwards.
 func (r *Roster) Upsert(now time.Time, c Candidate) {
 	m := r.members[c.Name]
-	if c.Bad == "" && c.Excluded == 0 {
-		c.Bad = contractProblem(c)
+	if c.Invalid == "" && c.Excluded == 0 {
+		c.Invalid = contractProblem(c)
 	}
-	if c.Bad != "" {
+	if c.Invalid != "" {
 		c = spoiled(m, c)
 	}
 	if m != nil && m.UID != c.UID {
@@ -169,7 +169,7 @@ func (r *Roster) Upsert(now time.Time, c Candidate) {
 		m.firstSeen = now
 	}
 	m.Candidate = c
-	m.everValid = m.everValid || c.Bad == ""
+	m.everValid = m.everValid || c.Invalid == ""
 	r.resolve(m)
 	r.settle(append([]*member{m}, r.waiters(m.held)...))
 	r.plead(m)
@@ -182,7 +182,7 @@ func spoiled(m *member, c Candidate) Candidate {
 	if m != nil {
 		known = m.Candidate
 	}
-	known.Bad, known.Trail = c.Bad, c.Trail
+	known.Invalid, known.Steps = c.Invalid, c.Steps
 	return known
 }
 
@@ -252,7 +252,7 @@ func (r *Roster) count(m *member, by int) {
 }
 
 // Take returns what changed since the last Take, sorted by name, each name once.
-// Before the first word (Status.Told), and while it is withdrawn, there is nothing to
+// Before the first word (Status.Publishable), and while it is withdrawn, there is nothing to
 // take: what changed meanwhile comes with the Take after it.
 func (r *Roster) Take() []Change {
 	if len(r.dirty) == 0 || !r.told() {

@@ -12,7 +12,7 @@ func three(t *testing.T, names ...string) *world {
 	w := newWorld(t, Config{Resolver: ByRecord})
 	all := map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 	for _, name := range names {
-		w.Hear(w.now, News{Changed: []Candidate{record(name, all[name])}, HeardAt: w.now})
+		w.Hear(w.now, News{Changed: []Candidate{record(name, all[name])}, LastContact: w.now})
 	}
 	w.Looked(w.now, w.now, Full, 1, nil)
 	return w
@@ -56,14 +56,14 @@ func TestWhatCameAndWentSinceTheLastObservationIsNoLoss(t *testing.T) {
 		{"one is lost after the loss of another was observed", []string{"a", "b", "c"}, func(w *world) {
 			w.Remove(w.now, "b")
 			w.pass(time.Minute)
-			w.Hear(w.now, News{HeardAt: w.now, Mark: 2})
+			w.Hear(w.now, News{LastContact: w.now, Verified: 2})
 			w.Looked(w.now, w.now, Light, 2, nil)
 			w.Remove(w.now, "c")
 		}, false},
 		{"two are lost, of which one was observed to have come", []string{"a", "b"}, func(w *world) {
 			w.Upsert(w.now, record("c", "10.0.0.3"))
 			w.pass(time.Minute)
-			w.Hear(w.now, News{HeardAt: w.now, Mark: 2})
+			w.Hear(w.now, News{LastContact: w.now, Verified: 2})
 			w.Looked(w.now, w.now, Light, 2, nil)
 			w.Remove(w.now, "c")
 			w.Remove(w.now, "b")
@@ -109,7 +109,7 @@ func TestALookThatBeganBeforeAQuestionDoesNotCountForIt(t *testing.T) {
 	}
 	w.pass(time.Second)
 	w.Doubt(w.now, 1)
-	w.Hear(w.now, News{HeardAt: w.now, Mark: 2})
+	w.Hear(w.now, News{LastContact: w.now, Verified: 2})
 	if w.Looked(w.now, began, Light, 2, nil); !w.inSeries() {
 		t.Error("it answered a question that came after it began")
 	}
@@ -181,7 +181,7 @@ func TestALookThatIsReachedLateCountsOnce(t *testing.T) {
 	w.pass(time.Minute)
 	w.Looked(w.now, w.now, Light, 7, nil)
 	for mark, want := range []uint64{1, 1, 1, 1, 1, 1, 1, 2, 2, 2} {
-		w.Hear(w.now, News{HeardAt: w.now, Mark: uint64(mark)})
+		w.Hear(w.now, News{LastContact: w.now, Verified: uint64(mark)})
 		if got := w.Status(w.now).Observation; got != want {
 			t.Errorf("caught up with %d: observation %d, want %d", mark, got, want)
 		}
@@ -270,7 +270,7 @@ func TestWhatIsUnderWayIsNotAskedForAgainHoweverLongItTakes(t *testing.T) {
 func TestNothingIsSyncedBeforeItWasReadOnce(t *testing.T) {
 	for resolver, what := range map[Resolver]string{ByCloud: "by the cloud", ByRecord: "by record"} {
 		w := newWorld(t, Config{Resolver: resolver})
-		if s := w.Status(w.now); s.Membership.Sync != Unsynced || s.Addresses.Sync != Unsynced || s.Told {
+		if s := w.Status(w.now); s.Membership.Sync != Unsynced || s.Addresses.Sync != Unsynced || s.Publishable {
 			t.Errorf("%s, before anything: %+v", what, s)
 		}
 		if w.Looked(w.now, w.now, Full, 1, nil); resolver == ByCloud && w.Status(w.now).Addresses.Sync != Unsynced {

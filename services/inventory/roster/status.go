@@ -10,7 +10,7 @@ func (r *Roster) Status(now time.Time) Status {
 	r.judge(now)
 	return Status{
 		Membership: r.membership, Addresses: r.addresses,
-		Observation: r.obs.number, ObservedAt: r.obs.at, Ports: r.ports, Told: r.told(),
+		Observation: r.obs.number, ObservedAt: r.obs.at, Ports: r.ports, Publishable: r.told(),
 	}
 }
 

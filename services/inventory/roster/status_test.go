@@ -72,9 +72,9 @@ func TestAddresses(t *testing.T) {
 		{"at rest", func(*world) {}, Synced, ""},
 		{"the last listing failed", func(w *world) { w.Listed(w.now, w.now, Listing{}, errors.New("503"), 0) }, Degraded, "503"},
 		{"the last whole listing is three polls old", func(w *world) { w.pass(3 * time.Minute) }, Degraded, "3m0s"},
-		{"the data of a node's server cannot be used", func(w *world) { w.list(Listing{Bad: map[string]string{s1: "x"}}) }, Degraded, "servers of 1 nodes"},
+		{"the data of a node's server cannot be used", func(w *world) { w.list(Listing{Invalid: map[string]string{s1: "x"}}) }, Degraded, "servers of 1 nodes"},
 		{"the data of another server cannot be used", func(w *world) {
-			w.list(Listing{Servers: one.Servers, Bad: map[string]string{s3: "x"}})
+			w.list(Listing{Servers: one.Servers, Invalid: map[string]string{s3: "x"}})
 		}, Synced, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func (w *world) up(cs ...Candidate) {
 
 // Heard is the source's word that it lives, and what it has caught up with.
 func (w *world) Heard(now time.Time, mark uint64) {
-	w.Hear(now, News{HeardAt: now, Mark: mark})
+	w.Hear(now, News{LastContact: now, Verified: mark})
 }
 
 func (w *world) WatchFailed(now time.Time, what string) { w.Hear(now, News{Failure: what}) }

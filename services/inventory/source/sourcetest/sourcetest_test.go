@@ -24,7 +24,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
-	"github.com/slicefeed/slicefeed/services/inventory/sourcetest"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/source/sourcetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -127,7 +128,7 @@ func recordsFixture(t *testing.T, reader records.Reader, path string, members []
 	}
 }
 
-func newRecordsSource(reader records.Reader) sourcetest.Source {
+func newRecordsSource(reader records.Reader) source.Source {
 	return records.New(records.Config{Reader: reader, Name: "the test's records", Log: discardLogger, Registerer: prometheus.NewRegistry()})
 }
 
@@ -183,7 +184,7 @@ func newFakeCluster() *fakeCluster {
 	return c
 }
 
-func (c *fakeCluster) fixture(source sourcetest.Source, set func(*testing.T, ...sourcetest.Member)) sourcetest.Fixture {
+func (c *fakeCluster) fixture(source source.Source, set func(*testing.T, ...sourcetest.Member)) sourcetest.Fixture {
 	return sourcetest.Fixture{
 		Source: source,
 		Set: func(t *testing.T, members ...sourcetest.Member) {
