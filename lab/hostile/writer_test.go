@@ -37,6 +37,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -118,7 +119,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(w.registry)
+	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(w.registry)
 	controls := control.New(control.Config{
 		Sources: []control.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,

@@ -163,10 +163,14 @@ func (c *checker) check(t *testing.T, path string, text any, names ...string) []
 	return mutationsOf(files, info)
 }
 
-// allowedMutations are those outside of the applier, by package and function, and why each is allowed.
+// allowedMutations are those outside the applier, by package and function, and why each is allowed.
 var allowedMutations = map[string]string{
 	module + "services/internal/preflight.isAllowed Create": "an access review is a question: nothing is stored",
 	writer + "/adopt.relabelSlice Patch":                    "a person's own write, with their own credentials",
+	writer + "/election.Create Create":                      "the Lease of the writer",
+	writer + "/election.Update Update":                      "the Lease of the writer",
+	writer + "/events.writeEvent Create":                    "Events on Services",
+	writer + "/events.writeEvent Patch":                     "Events on Services",
 }
 
 func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
@@ -195,9 +199,9 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		}
 	}
 	// That nothing was found elsewhere says something only if what is there was found.
-	for _, method := range []string{"Post", "Put", "Delete", "Create", "Update", "Patch"} {
+	for _, method := range []string{"Post", "Put", "Delete"} {
 		if inApplier[method] == 0 {
-			t.Errorf("no %s was found in the applier, though slices, Events or the Lease need it: does the test still recognize a write?", method)
+			t.Errorf("no %s was found in the applier, though slices need it: does the test still recognize a write?", method)
 		}
 	}
 	for key := range allowedMutations {

@@ -8,6 +8,7 @@ const (
 	inPlanner    = "services/writer/planner"
 	inApplier    = "services/writer/applier"
 	inControl    = "services/writer/control"
+	inElection   = "services/writer/election"
 )
 
 // writer are the bugs in the writer, but for those of the verdict.
@@ -232,7 +233,7 @@ func writer() []Mutant {
 			Name:   "stale-leaders-write",
 			Harm:   "Leadership is not checked just before sending, so a writer that was paused overwrites what the next leader wrote.",
 			File:   inApplier + "/applier.go",
-			Edits:  one("\tif !a.leading() {\n\t\treturn ErrNotLeading\n\t}\n\tbegan", "\tbegan"),
+			Edits:  one("\tif !a.leading() {\n\t\treturn election.ErrNotLeader\n\t}\n\tbegan", "\tbegan"),
 			Suites: []string{inApplier},
 			Seeds:  200,
 		},
@@ -296,16 +297,16 @@ func writer() []Mutant {
 		{
 			Name:   "lease-waited-for-as-long-as-it-says",
 			Harm:   "A Lease that a stolen credential left, for 68 years, keeps every new writer from leading.",
-			File:   inApplier + "/lease.go",
+			File:   inElection + "/lock.go",
 			Edits:  one("record.LeaseDurationSeconds = min(record.LeaseDurationSeconds, int((own+waitMargin)/time.Second))", "_ = own"),
-			Suites: []string{inApplier},
+			Suites: []string{inElection},
 		},
 		{
 			Name:   "lease-counted-from-the-answer",
 			Harm:   "A renewal that was answered late makes the Lease look ours for longer than it is: two leaders write.",
-			File:   inApplier + "/lease.go",
-			Edits:  one("w.lease.renewed(sent.Add(w.lease.cfg.RenewDeadline))", "w.lease.renewed(time.Now().Add(w.lease.cfg.RenewDeadline + sent.Sub(sent)))"),
-			Suites: []string{inApplier},
+			File:   inElection + "/lock.go",
+			Edits:  one("o.lease.setValidUntil(sent.Add(o.lease.cfg.RenewDeadline))", "o.lease.setValidUntil(time.Now().Add(o.lease.cfg.RenewDeadline + sent.Sub(sent)))"),
+			Suites: []string{inElection},
 		},
 		{
 			Name:   "retry-without-backoff",
@@ -325,7 +326,7 @@ func writer() []Mutant {
 			Name:   "memory-of-another-service",
 			Harm:   "A Service that is deleted and made anew is judged by what its predecessor's endpoints did.",
 			File:   inControl + "/control.go",
-			Edits:  one("c.uid, c.memory, c.began = view.ServiceRef.UID, verdict.Memory{}, nil", "c.uid, c.began = view.ServiceRef.UID, nil"),
+			Edits:  one("c.uid, c.memory = view.ServiceRef.UID, verdict.Memory{}", "c.uid = view.ServiceRef.UID"),
 			Suites: []string{inControl},
 		},
 		{

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/election"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -61,7 +63,7 @@ type request struct {
 type gear struct {
 	faults   bool
 	metrics  *applier.Metrics
-	reporter *applier.Reporter
+	reporter *events.Reporter
 	log      *slog.Logger
 }
 
@@ -75,7 +77,7 @@ func Pair(faults bool) World {
 	w := &pairWorld{version: 1, gear: &gear{
 		faults:   faults,
 		metrics:  applier.NewMetrics(prometheus.NewRegistry()),
-		reporter: applier.NewReporter(applier.ReporterConfig{Logger: log}), log: log,
+		reporter: events.NewReporter(events.Config{Logger: log}), log: log,
 	}}
 	for n := range w.truth {
 		w.truth[n] = verdict.Ready
@@ -159,7 +161,7 @@ func (w *pairWorld) act(i int, with fault) (wrote bool, err error) {
 		return false, w.broken
 	case errors.As(failed, &stale):
 		w.writers[i].failed = "stale"
-	case errors.Is(failed, applier.ErrNotLeading):
+	case errors.Is(failed, election.ErrNotLeader):
 		w.writers[i].failed = "not leading"
 	case failed != nil:
 		w.writers[i].failed = "no answer"

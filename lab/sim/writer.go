@@ -19,6 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -128,7 +129,7 @@ func (w *writer) start() {
 	w.store = &store{w: w}
 	w.catalog = newCatalog(w, settings)
 	cfg.Targets, cfg.Prober, cfg.Lease = w.catalog, w.probes, w.lease
-	cfg.Told = applier.NewReporter(applier.ReporterConfig{Logger: log})
+	cfg.Told = events.NewReporter(events.Config{Logger: log})
 	written, of := applier.NewMetrics(registry), w.store
 	cfg.Applier = func() *applier.Applier {
 		w.applier = applier.New(applier.Config{

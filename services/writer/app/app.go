@@ -35,8 +35,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/overview"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -79,7 +81,7 @@ type writer struct {
 	targets          *targets.Targets
 	prober           *prober.Prober
 	controllerConfig control.Config
-	lease            *applier.Lease           // nil in a dry run
+	lease            *election.Lease          // nil in a dry run
 	endpointListener *endpointserver.Listener // nil without LISTEN_ADDRESS
 }
 
@@ -118,7 +120,7 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 		return nil, err
 	}
 	w := &writer{
-		cfg: cfg, version: version, identity: applier.Identity(), log: log, registry: registry, sources: openedSources, endpointListener: listener,
+		cfg: cfg, version: version, identity: election.NewIdentity(), log: log, registry: registry, sources: openedSources, endpointListener: listener,
 		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 	}
 	w.controllerConfig = control.Config{
@@ -187,12 +189,12 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		return err
 	}
 	w.controllerConfig.Targets = w.targets
-	store, events := applier.Kubernetes(client), kubernetes.Interface(client)
+	store, eventClient := applier.Kubernetes(client), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
-		w.controllerConfig.Lease, store, events = dryRunLease{}, applier.Memory(os.Stdout, store), nil
+		w.controllerConfig.Lease, store, eventClient = dryRunLease{}, applier.Memory(os.Stdout, store), nil
 		w.controllerConfig.DryRun = true
 	} else {
-		w.lease, err = applier.NewLease(applier.LeaseConfig{
+		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,
 			Duration: leaseDuration, RenewDeadline: leaseRenewDeadline, RetryPeriod: leaseRetryPeriod,
 			Logger: w.log, Registerer: w.registry,
@@ -206,7 +208,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	if w.lease != nil {
 		confirm = w.lease.Confirm
 	}
-	reporter := applier.NewReporter(applier.ReporterConfig{Client: events, Instance: w.identity, Logger: w.log, History: w.history})
+	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log, History: w.history})
 	metrics := applier.NewMetrics(w.registry)
 	w.controllerConfig.Told = reporter
 	w.controllerConfig.Applier = func() *applier.Applier {

@@ -26,6 +26,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -164,7 +165,7 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 		t.Fatal(err)
 	}
 	sub := subscriber.New(subscriber.Config{Source: defaultSourceName, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
-	reporter, metrics := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 	config := control.Config{
 		Sources: []control.Source{{Feed: sub, Name: defaultSourceName, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},

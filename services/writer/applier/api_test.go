@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -277,10 +278,10 @@ type writer struct {
 	metrics *prometheus.Registry
 }
 
-func newWriter(t testing.TB, reporter *Reporter) *writer {
+func newWriter(t testing.TB, reporter *events.Reporter) *writer {
 	w := &writer{api: newAPI(t), leading: true, metrics: prometheus.NewRegistry()}
 	if reporter == nil {
-		reporter = NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)})
+		reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)})
 	}
 	w.Applier = New(Config{
 		Store: Kubernetes(w.api.client(nil)), Leading: func() bool { return w.leading }, Reporter: reporter,

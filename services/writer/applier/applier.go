@@ -25,6 +25,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/writer/election"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
@@ -38,9 +40,6 @@ const (
 	freeConflicts    = 3
 	shortestConflict = 250 * time.Millisecond
 )
-
-// ErrNotLeading is returned when a write was due while the Lease was not surely ours.
-var ErrNotLeading = errors.New("not the leader")
 
 // Stale says that a slice is not as the plan thought, and that it was read again: look at
 // Current and Held again, decide and apply again, at once.
@@ -74,10 +73,10 @@ func (l *Later) Unwrap() error { return l.Err }
 type Config struct {
 	Store   Store
 	Leading func() bool // whether the Lease is surely ours at this moment
-	// Confirm asks the API server for that: nil if it is ours, ErrNotLeading if not. Without it the word of
+	// Confirm asks the API server for that: nil if it is ours, election.ErrNotLeader if not. Without it the word of
 	// Leading is enough, as in a rehearsal.
 	Confirm  func(context.Context) error
-	Reporter *Reporter
+	Reporter *events.Reporter
 	Logger   *slog.Logger
 	Metrics  *Metrics     // shared by all Appliers of the process
 	History  *history.Log // too; nil: nothing is remembered for people
@@ -88,7 +87,7 @@ type Applier struct {
 	store    Store
 	leading  func() bool
 	confirm  func(context.Context) error
-	reporter *Reporter
+	reporter *events.Reporter
 	log      *slog.Logger
 	metrics  *Metrics
 	history  *history.Log
@@ -128,7 +127,7 @@ type Order struct {
 
 // Apply plans from what is current to what is desired, and writes until done or until
 // something is not as thought. The plan is what was to be done, whatever became of it.
-// After an error that is neither ErrNotLeading, nor Stale, nor Later, apply again with
+// After an error that is neither election.ErrNotLeader, nor Stale, nor Later, apply again with
 // backoff.
 func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
 	service, desired, current := order.Service, order.Desired, order.Current
@@ -140,7 +139,7 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		if plan.Empty() {
 			return plan, nil
 		}
-		return plan, ErrNotLeading
+		return plan, election.ErrNotLeader
 	}
 	if err := a.look(ctx, service, desired, current); err != nil {
 		return plan, err
@@ -212,7 +211,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice, order Order) error {
 	service := order.Service
 	if !a.leading() {
-		return ErrNotLeading
+		return election.ErrNotLeader
 	}
 	began := time.Now()
 	tracepoint.Mark(tracepoint.Plan)
@@ -228,9 +227,9 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 		a.wrote(service, verb, slice, answer)
 		a.log.Info("slice written", "verb", verb, "namespace", k.namespace, "slice", k.name, "endpoints", len(slice.Endpoints))
 		return nil
-	case errors.Is(err, ErrNotLeading): // said by Guard, perhaps of a repeated attempt
+	case errors.Is(err, election.ErrNotLeader): // said by Guard, perhaps of a repeated attempt
 		a.doubt(service, verb, slice)
-		return ErrNotLeading
+		return election.ErrNotLeader
 	case ctx.Err() != nil:
 		a.doubt(service, verb, slice)
 		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
@@ -255,7 +254,7 @@ func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.Endpo
 	case refused(err):
 		if a.refusedIn != a.begun { // another leader may have succeeded meanwhile: each term reports it once
 			a.refusedIn = a.begun
-			a.reporter.Tell(service, Warning{
+			a.reporter.Report(service, events.Warning{
 				Reason: "WriteRejected", Action: "Retry",
 				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, k.name, err),
 			})

@@ -19,6 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/election"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 )
 
 func (w *writer) wantSent(t *testing.T, want ...string) {
@@ -262,7 +265,7 @@ func TestARefusalIsToldOnceOnTheServiceAndLeavesNoDoubt(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			var log bytes.Buffer
-			w := newWriter(t, NewReporter(ReporterConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+			w := newWriter(t, events.NewReporter(events.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 			told := func() int { return strings.Count(log.String(), "reason=WriteRejected") }
 			refused := answers(code, nil)
 			w.api.setFault(false, refused)
@@ -367,7 +370,7 @@ func TestWithdrawingDeletesTheGivenSlicesWhileWeLead(t *testing.T) {
 	w.api.sent()
 
 	w.leading = false
-	if err := w.Withdraw(t.Context(), shop, w.Current(cached, version)); !errors.Is(err, ErrNotLeading) {
+	if err := w.Withdraw(t.Context(), shop, w.Current(cached, version)); !errors.Is(err, election.ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
@@ -384,7 +387,7 @@ func TestWithdrawingDeletesTheGivenSlicesWhileWeLead(t *testing.T) {
 func TestNothingIsSentWithoutTheLease(t *testing.T) {
 	w := newWriter(t, nil)
 	w.leading = false
-	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, ErrNotLeading) {
+	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, election.ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
@@ -397,7 +400,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		w.api.setFault(true, func(*http.Request) (*http.Response, error) { w.leading = false; return nil, nil })
 		d := desired("10.0.0.1", "10.0.0.2")
 		d.MaxPerSlice = 1
-		if err := w.apply(t, d); !errors.Is(err, ErrNotLeading) {
+		if err := w.apply(t, d); !errors.Is(err, election.ErrNotLeader) {
 			t.Fatalf("got %v", err)
 		}
 		w.wantSent(t, "POST endpointslices")
@@ -430,7 +433,7 @@ func TestADryRunPrintsWhatItWouldWriteAndRests(t *testing.T) {
 	var out strings.Builder
 	a := New(Config{
 		Store: Memory(&out, Kubernetes(below.client(nil))), Leading: func() bool { return true },
-		Reporter: NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Reporter: events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	for range 2 {
 		list, version := below.cache()

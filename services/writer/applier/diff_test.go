@@ -2,7 +2,6 @@ package applier
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -102,14 +101,5 @@ func TestAWriteIsRememberedWithWhatItChangedAndWhy(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestWhatIsToldIsRememberedThoughNoEventIsSent(t *testing.T) {
-	var told history.Log
-	r := NewReporter(ReporterConfig{Logger: slog.New(slog.DiscardHandler), History: &told})
-	r.Tell(shop, Warning{Reason: "Shrink", Note: "One stays\nfor now."})
-	if _, events := told.Recent(nil); len(events) != 1 || events[0].Reason != "Shrink" || events[0].Note != "One stays for now." || events[0].Service != shop.Name || events[0].At.IsZero() {
-		t.Errorf("%+v", events)
 	}
 }

@@ -1,6 +1,8 @@
 package applier
 
-import "testing"
+import (
+	"testing"
+)
 
 // Found by the search of small worlds (lab/search): a name that was deleted, taken again and deleted again, all of it before the
 // cache saw any.

@@ -14,14 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 )
 
@@ -60,7 +57,7 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			var text bytes.Buffer
 			var reported history.Log
 			log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			w := newWriter(t, NewReporter(ReporterConfig{Logger: log, History: &reported}))
+			w := newWriter(t, events.NewReporter(events.Config{Logger: log, History: &reported}))
 			w.log = log
 			w.must(t, desired("10.0.0.1"))
 			w.api.edit("shop-nodes", nil) // by the namespace controller
@@ -71,8 +68,8 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 					t.Fatalf("got %v, want to be told when to apply again", err)
 				}
 			}
-			if _, events := reported.Recent(nil); len(events) != 0 {
-				t.Errorf("reported on the Service: %+v", events)
+			if _, all := reported.Recent(nil); len(all) != 0 {
+				t.Errorf("reported on the Service: %+v", all)
 			}
 			if strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "level=DEBUG") {
 				t.Errorf("want a line at debug level and no warning, got:\n%s", text.String())
@@ -84,28 +81,6 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			}
 			if got := testutil.ToFloat64(w.Applier.metrics.repairs); got != 0 {
 				t.Errorf("%v writes count as repairs, want 0", got)
-			}
-		})
-	}
-}
-
-func TestEventInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		warn bool
-	}{
-		"the namespace is being deleted": {terminating(eventsv1.Resource("events"), "shop.1"), false},
-		"a Role lacks a verb":            {apierrors.NewForbidden(eventsv1.Resource("events"), "shop.1", errors.New("no")), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var text bytes.Buffer
-			client := fake.NewClientset()
-			client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
-			r := NewReporter(ReporterConfig{Client: client, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-			r.Tell(shop, Warning{Reason: "Shrink"})
-			r.sendNext(t.Context(), <-r.queue)
-			if got := strings.Contains(text.String(), "event not written"); got != c.warn {
-				t.Errorf("warned %t, want %t:\n%s", got, c.warn, text.String())
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -79,7 +80,7 @@ func (a *Applier) mayRepair(order Order, plan planner.Plan, change *foreignChang
 		return repairs, nil
 	}
 	if !told { // whoever asks again meanwhile hears the same
-		a.reporter.Tell(service, Warning{
+		a.reporter.Report(service, events.Warning{
 			Reason: "RepairsBackedOff", Action: "Repair",
 			Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
 		})

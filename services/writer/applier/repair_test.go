@@ -9,6 +9,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
 func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
@@ -125,8 +127,8 @@ func TestWhatSomeoneElseWroteIsChangedOnlyByWhoseTheLeaseIs(t *testing.T) {
 				w.must(t, desired("10.0.0.1"))
 				w.api.sent()
 				w.api.edit("shop-nodes", edit)
-				w.whose = ErrNotLeading
-				if err := w.apply(t, desired(change)); !errors.Is(err, ErrNotLeading) {
+				w.whose = election.ErrNotLeader
+				if err := w.apply(t, desired(change)); !errors.Is(err, election.ErrNotLeader) {
 					t.Errorf("got %v", err)
 				}
 				w.wantSent(t)
@@ -146,8 +148,8 @@ func TestASliceThatAnotherMadeIsDeletedOnlyByWhoseTheLeaseIs(t *testing.T) {
 	w.api.sent()
 	ours, _ := w.api.cache()
 	w.api.edit("shop-nodes-more", func(s *discoveryv1.EndpointSlice) { s.Labels = ours[0].Labels })
-	w.whose = ErrNotLeading
-	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, ErrNotLeading) {
+	w.whose = election.ErrNotLeader
+	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, election.ErrNotLeader) {
 		t.Errorf("got %v", err)
 	}
 	w.wantSent(t)

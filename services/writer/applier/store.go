@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
 // fieldManager is how the API server books our changes.
@@ -89,7 +91,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, ErrNotLeading
+		return nil, election.ErrNotLeader
 	}
 	return g.next.RoundTrip(r)
 }

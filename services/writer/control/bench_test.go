@@ -18,6 +18,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -178,7 +179,7 @@ func newShop(b testing.TB, mode prober.Mode, nodes int) *shop {
 			Settings: targets.Settings{Sources: []string{"default"}, Probe: prober.Spec{Mode: mode}, ListUnready: true},
 		},
 	}}
-	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 	s := NewStepper(Config{
 		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
 		Targets: abreast{of: api}, Prober: answered{}, Lease: &elected{}, Told: told, Logger: log, Registerer: registry, Board: endpoints.NewStore("life"),

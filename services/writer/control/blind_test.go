@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -50,7 +51,7 @@ func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 					},
 				}},
 				Prober: probed, Lease: lead, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-				Told:    applier.NewReporter(applier.ReporterConfig{Logger: slog.New(slog.DiscardHandler)}),
+				Told:    events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
 				Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
 			})
 			now := time.Now()

@@ -14,7 +14,9 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -38,9 +40,8 @@ type control struct {
 	applier *applier.Applier
 	uid     types.UID // of the Service that all below is about
 	memory  verdict.Memory
-	began   map[episode]time.Time // since when a guard that may be a mere flap acts
-	members map[string]*reported  // of each source's last snapshot, in the verdict's words
-	holding holding               // of the slices, in the verdict's words
+	members map[string]*reported // of each source's last snapshot, in the verdict's words
+	holding holding              // of the slices, in the verdict's words
 	probed  []prober.Request
 	due     bool      // something has changed since the last write began
 	writing bool      // a write is under way
@@ -153,26 +154,24 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		return nil, time.Time{}
 	}
 	if view.ServiceRef.UID != c.uid { // deleted, or created again: what we knew is of another Service
-		c.told.Now(corev1.ObjectReference{UID: c.uid}, nil)
-		c.uid, c.memory, c.began = view.ServiceRef.UID, verdict.Memory{}, nil
+		c.told.SetActive(corev1.ObjectReference{UID: c.uid}, nil, leading, now)
+		c.uid, c.memory = view.ServiceRef.UID, verdict.Memory{}
 		c.stimuli.forget()
 	}
-	var warnings []applier.Warning
+	var warnings []events.Warning
 	if !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly {
 		write = c.aside(view)
 	} else {
 		write, wake, warnings = c.judge(view, now)
 	}
 	warnings = append(warnings, notices(view)...)
-	wake = sooner(wake, view.RecheckAt)
+	wake = sooner(sooner(wake, view.RecheckAt), c.told.SetActive(view.ServiceRef, warnings, leading, now))
 	if !leading || write == nil {
 		c.stimuli.drop()
 	}
 	if !leading {
-		c.told.End(view.ServiceRef, warnings)
 		return nil, wake
 	}
-	c.told.Now(view.ServiceRef, warnings)
 	if c.mend.After(now) {
 		wake = sooner(wake, c.mend)
 	}
@@ -226,7 +225,7 @@ func (c *control) aside(view targets.Resolution) func(context.Context) error {
 }
 
 // judge decides on the endpoints of a target. What is to be written is nil while nothing may be.
-func (c *control) judge(view targets.Resolution, now time.Time) (write func(context.Context) error, wake time.Time, warnings []applier.Warning) {
+func (c *control) judge(view targets.Resolution, now time.Time) (write func(context.Context) error, wake time.Time, warnings []events.Warning) {
 	desired := view.Target.Desired()
 	current := c.applier.Current(view.Slices, view.ResourceVersion)
 	rejected, lists := view.Rejection != nil, current
@@ -263,8 +262,7 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 		c.show(view, in, decision)
 		c.audience.heard(c.key, decision)
 	}
-	guards, later := c.lasting(decision.Guards, now)
-	warnings = slices.Concat(asWarnings(guards), asResync(decision.Resync), c.remarks(view))
+	warnings = slices.Concat(asWarnings(decision.Guards), asResync(decision.Resync), c.remarks(view))
 	if decision.Write && !view.Paused {
 		write = func(ctx context.Context) error {
 			desired.Endpoints = listed(decision.Endpoints)
@@ -278,7 +276,7 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 			return err
 		}
 	}
-	return write, sooner(decision.Wake, later), warnings
+	return write, decision.Wake, warnings
 }
 
 // show lets others see the decision.
@@ -312,39 +310,6 @@ func (c *control) snapshots(view targets.Resolution) (all []subscriber.Snapshot)
 	return all
 }
 
-// flap is how long a source may be silent before people are told.
-const flap = 5 * time.Second
-
-// episode is a guard that acts, however its numbers change.
-type episode struct {
-	rule   verdict.Rule
-	source string
-}
-
-// lasting returns the guards that are worth an Event. Every start and every reconnection
-// begins with a source that is not believed for a moment: that is told only if it lasts,
-// and later is when to look again.
-func (c *control) lasting(guards []verdict.Guard, now time.Time) (lasting []verdict.Guard, later time.Time) {
-	began := map[episode]time.Time{}
-	for _, g := range guards {
-		if g.Rule == verdict.RuleGate || g.Rule == verdict.RuleTrust {
-			e := episode{g.Rule, g.Source}
-			since, known := c.began[e]
-			if !known {
-				since = now
-			}
-			began[e] = since
-			if until := since.Add(flap); until.After(now) {
-				later = sooner(later, until)
-				continue
-			}
-		}
-		lasting = append(lasting, g)
-	}
-	c.began = began
-	return lasting, later
-}
-
 // wrote takes in that the write under way has ended. Idle is that this is no reason to decide
 // anew: there was nothing to write, as whenever the watch has told of a write of our own.
 func (c *control) wrote(err error) (idle bool) {
@@ -365,7 +330,7 @@ func (c *control) learn(err error) bool {
 		c.failed = 0
 	case errors.As(err, &stale):
 		c.log.Info("slice changed, deciding again", "service", c.key.String(), "slice", stale.Slice, "error", stale.Err)
-	case errors.Is(err, applier.ErrNotLeading), errors.Is(err, context.Canceled):
+	case errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
 	case errors.As(err, &later) && later.Repair:
 		c.mend = later.At
 		return false

@@ -23,6 +23,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -51,7 +52,7 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 	return &office{New(Config{
 		Sources: []Source{{
 			Name: "default", Feed: subscriber.New(subscriber.Config{Source: "default", Log: log, Metrics: subscriber.NewMetrics(registry)}),

@@ -8,10 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestAWriteThatFailsIsTriedAgainLessAndLessOften(t *testing.T) {

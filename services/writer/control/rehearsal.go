@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -22,7 +23,7 @@ type Act struct {
 	View     targets.Resolution // that it rests upon
 	Desired  planner.Desired    // for a target that is served, as the next two
 	Decision verdict.Decision   // with no memory of earlier ones, as after a start
-	Remarks  []applier.Warning
+	Remarks  []events.Warning
 
 	Unjudged int           // endpoints that no probe has judged in time
 	Probing  time.Duration // for how long their first words were waited for

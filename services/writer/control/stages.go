@@ -13,6 +13,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -26,7 +27,7 @@ type Config struct {
 	Prober  probes
 	Lease   Lease
 	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
-	Told    *applier.Reporter
+	Told    *events.Reporter
 	Board   *endpoints.Store        // nil: nobody is told, as in a rehearsal
 	DryRun  bool                    // it decides as a leader does, and what it decides is not sent
 	Applier func() *applier.Applier // makes one for a target
@@ -91,7 +92,7 @@ type stages struct {
 	prober  probes
 	lease   Lease
 	zones   map[string]string
-	told    *applier.Reporter
+	told    *events.Reporter
 	board   *endpoints.Store
 	dryRun  bool
 	applier func() *applier.Applier

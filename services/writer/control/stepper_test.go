@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -46,7 +47,7 @@ func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
 			Synced: true, Relevant: true, Target: targets.Target{Key: key, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
 			ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
 		}}
-		told, written := applier.NewReporter(applier.ReporterConfig{Logger: log}), applier.NewMetrics(registry)
+		told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 		s := NewStepper(Config{
 			Targets: followed, Prober: &asked{}, Lease: lead, Told: told, Logger: log, Registerer: registry,
 			Applier: func() *applier.Applier {
@@ -91,7 +92,7 @@ func TestATermThatEndedUnseenIsOverAllTheSame(t *testing.T) {
 	}}
 	s := NewStepper(Config{
 		Targets: followed, Prober: &asked{}, Lease: lead, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		Told:    applier.NewReporter(applier.ReporterConfig{Logger: slog.New(slog.DiscardHandler)}),
+		Told:    events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
 		Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
 	})
 	first, later := time.Now(), time.Now().Add(time.Minute)
@@ -129,7 +130,7 @@ func TestADecisionIsToldWhenItsWriteMayHaveBegun(t *testing.T) {
 		}}
 		shared := newStages(Config{
 			Targets: followed, Prober: &asked{}, Lease: &alternate{term: 1}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-			Told:    applier.NewReporter(applier.ReporterConfig{Logger: slog.New(slog.DiscardHandler)}),
+			Told:    events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
 			Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
 		})
 		to := &listener{}

@@ -1,6 +1,8 @@
 package control
 
-import "time"
+import (
+	"time"
+)
 
 // term is the one with the Lease that was noticed last; zero: there is none now. Whether we lead
 // is not enough: the Lease may be lost, be another's and be ours again between two looks.

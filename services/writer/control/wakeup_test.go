@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -65,7 +65,7 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
 		o := newOffice(t, lease, plain)
 		var reported history.Log
-		o.told = applier.NewReporter(applier.ReporterConfig{Logger: slog.New(slog.DiscardHandler), History: &reported})
+		o.told = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
 		o.run(t)
 		for _, step := range []struct {
 			what string
@@ -79,16 +79,16 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		} {
 			lease.term = step.term
 			o.put(t, step.svc)
-			if _, events := reported.Recent(nil); len(events) != step.want {
-				t.Errorf("%s: %d Events, want %d", step.what, len(events), step.want)
+			if _, all := reported.Recent(nil); len(all) != step.want {
+				t.Errorf("%s: %d Events, want %d", step.what, len(all), step.want)
 			}
 		}
 		lease.term = 2
 		halted = halted.DeepCopy()
 		halted.Annotations["example.org/a"] = "any change"
 		o.put(t, halted)
-		if _, events := reported.Recent(nil); len(events) != 2 {
-			t.Errorf("this replica leads again during the second episode: %d Events, want 2", len(events))
+		if _, all := reported.Recent(nil); len(all) != 2 {
+			t.Errorf("this replica leads again during the second episode: %d Events, want 2", len(all))
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -157,44 +157,47 @@ func why(judged []verdict.Endpoint, address netip.Addr) string {
 }
 
 // asWarnings are the guards that hold something back, as told on the Service.
-func asWarnings(guards []verdict.Guard) []applier.Warning {
-	var all []applier.Warning
+func asWarnings(guards []verdict.Guard) []events.Warning {
+	var all []events.Warning
 	for _, g := range guards {
-		all = append(all, applier.Warning{Reason: reasons[g.Rule], About: g.Source, Action: "Hold", Note: g.Message})
+		all = append(all, events.Warning{
+			Reason: reasons[g.Rule], Source: g.Source, Action: "Hold", Note: g.Message,
+			Transient: g.Rule == verdict.RuleGate || g.Rule == verdict.RuleTrust,
+		})
 	}
 	return all
 }
 
 // asResync reports a resync on the Service: that it was made, or what it waits for.
-func asResync(r verdict.Resync) []applier.Warning {
+func asResync(r verdict.Resync) []events.Warning {
 	switch {
 	case r.Message() == "":
 		return nil
 	case r.Done:
-		return []applier.Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
+		return []events.Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
 	}
-	return []applier.Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
+	return []events.Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
 }
 
 // paused is told while someone acts by hand.
-var paused = applier.Warning{
+var paused = events.Warning{
 	Reason: "Paused", Action: "Ignore",
 	Note: "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume.",
 }
 
 // notices say why a Service is rejected, and that its label does not name this class any more.
-func notices(view targets.Resolution) (all []applier.Warning) {
+func notices(view targets.Resolution) (all []events.Warning) {
 	if view.Rejection != nil {
-		all = append(all, applier.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
+		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
 	}
 	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
-		all = append(all, applier.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
+		all = append(all, events.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
 	}
 	return all
 }
 
 // remarks are what else a person should know about a target.
-func (c *control) remarks(view targets.Resolution) []applier.Warning {
+func (c *control) remarks(view targets.Resolution) []events.Warning {
 	all := neighbours(view)
 	if view.Target.PublishNotReadyAddresses && view.Target.Settings.ListUnready {
 		all = append(all, publishesNotReady)
@@ -206,7 +209,7 @@ func (c *control) remarks(view targets.Resolution) []applier.Warning {
 		all = append(all, otherPorts(c.sources[name].Snapshot(), view.Target)...)
 	}
 	if view.AnnotationError != nil {
-		all = append(all, applier.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
+		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
 	}
 	if view.Paused {
 		all = append(all, paused)
@@ -215,15 +218,15 @@ func (c *control) remarks(view targets.Resolution) []applier.Warning {
 }
 
 // publishesNotReady is reported of a Service with publishNotReadyAddresses.
-var publishesNotReady = applier.Warning{
+var publishesNotReady = events.Warning{
 	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
 	Note: "Service sets publishNotReadyAddresses. kube-proxy and CoreDNS ignore it on slices, but other consumers may send traffic to endpoints that are not ready. " +
 		"Set it to false, or annotate the Service slicefeed.dev/list-unready: \"false\".",
 }
 
 // distributesTraffic is reported of a Service with trafficDistribution, which kube-proxy follows by hints alone.
-func distributesTraffic(preference string) applier.Warning {
-	return applier.Warning{
+func distributesTraffic(preference string) events.Warning {
+	return events.Warning{
 		Reason: "TrafficDistribution", Action: "WriteAnyway",
 		Note: fmt.Sprintf("Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
 			"Traffic goes to all endpoints equally. Remove it, unless another consumer such as a mesh reads it.", preference),
@@ -231,17 +234,17 @@ func distributesTraffic(preference string) applier.Warning {
 }
 
 // neighbours warns of slices of the same Service that are not ours: consumers add them.
-func neighbours(view targets.Resolution) (all []applier.Warning) {
+func neighbours(view targets.Resolution) (all []events.Warning) {
 	t := view.Target
 	if len(t.ForeignSlices) > 0 {
-		all = append(all, applier.Warning{
+		all = append(all, events.Warning{
 			Reason: "ForeignSlices", Action: "Ignore",
 			Note: fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s. Consumers use their endpoints too. Delete them unless this is intended.",
 				strings.Join(t.ForeignSlices, ", ")),
 		})
 	}
 	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
-		all = append(all, applier.Warning{
+		all = append(all, events.Warning{
 			Reason: "OtherClass", Action: "Ignore",
 			Note: fmt.Sprintf("EndpointSlices of another class also belong to this Service: %s. Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
 				strings.Join(t.OtherClassSlices, ", ")),
@@ -252,7 +255,7 @@ func neighbours(view targets.Resolution) (all []applier.Warning) {
 
 // otherPorts warns of a target whose port none of the source's own endpoints has: a feed tells
 // addresses and not ports, so what is written is the target's port all the same.
-func otherPorts(s subscriber.Snapshot, t targets.Target) []applier.Warning {
+func otherPorts(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	if len(s.Ports) == 0 {
 		return nil
 	}
@@ -273,8 +276,8 @@ func otherPorts(s subscriber.Snapshot, t targets.Target) []applier.Warning {
 	for _, p := range s.Ports {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
-	return []applier.Warning{{
-		Reason: "SourcePortMismatch", About: s.Source, Action: "WriteAnyway",
+	return []events.Warning{{
+		Reason: "SourcePortMismatch", Source: s.Source, Action: "WriteAnyway",
 		Note: fmt.Sprintf("Endpoints of source %s use ports %s, but this Service targets %s. Set targetPort or TARGET_PORT unless this is intended.",
 			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),
 	}}

@@ -12,7 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -119,10 +119,10 @@ func TestAGuardIsToldOfEachSource(t *testing.T) {
 		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
 		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
 	})
-	want := []applier.Warning{
-		{Reason: "AddressNotAllowed", About: "a", Action: "Hold", Note: "A lies."},
-		{Reason: "SourceNotTrusted", About: "a", Action: "Hold", Note: "A is silent."},
-		{Reason: "SourceNotTrusted", About: "b", Action: "Hold", Note: "B is silent."},
+	want := []events.Warning{
+		{Reason: "AddressNotAllowed", Source: "a", Action: "Hold", Note: "A lies."},
+		{Reason: "SourceNotTrusted", Source: "a", Action: "Hold", Note: "A is silent.", Transient: true},
+		{Reason: "SourceNotTrusted", Source: "b", Action: "Hold", Note: "B is silent.", Transient: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -159,31 +159,14 @@ func TestSoonerTakesZeroForNever(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsSilentForAMomentIsNotWorthAnEvent(t *testing.T) {
-	trust := []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default"}, {Rule: verdict.RuleFence, Source: "default"}}
-	start := time.Unix(1000, 0)
-	c := &control{}
-	for _, step := range []struct {
-		at     time.Duration
-		guards []verdict.Guard
-		told   int
-		later  time.Duration // zero: never
-	}{
-		{0, trust, 1, flap},                   // the fence is told at once
-		{flap - 1, trust, 1, flap},            // trust not yet
-		{flap, trust, 2, 0},                   // it lasts
-		{flap + 1, nil, 0, 0},                 // it is over
-		{flap + 2, trust, 1, flap + 2 + flap}, // another episode begins anew
-		{2*flap + 3, trust[1:], 1, 0},         // and was a flap
-		{3 * flap, trust, 1, 3*flap + flap},
-	} {
-		told, later := c.lasting(step.guards, start.Add(step.at))
-		var want time.Time
-		if step.later != 0 {
-			want = start.Add(step.later)
-		}
-		if len(told) != step.told || !later.Equal(want) {
-			t.Errorf("after %s: %d told, look again at %v; want %d, %v", step.at, len(told), later, step.told, want)
+func TestOnlyUnsyncedAndUntrustedSourcesAreTransientWarnings(t *testing.T) {
+	for rule, reason := range reasons {
+		got := asWarnings([]verdict.Guard{{Rule: rule, Source: "blue", Message: "held"}})
+		want := []events.Warning{{
+			Reason: reason, Source: "blue", Action: "Hold", Note: "held", Transient: reason == "SourceNotSynced" || reason == "SourceNotTrusted",
+		}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package applier
+package election
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +20,7 @@ import (
 
 func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, func()) {
 	t.Helper()
-	l, err := NewLease(LeaseConfig{
+	l, err := NewLease(Config{
 		Client: client, Namespace: "slicefeed", Name: "slicefeed-default", Identity: identity,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
@@ -42,7 +41,7 @@ func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, fu
 	}
 }
 
-func await(t *testing.T, l *Lease, leading bool) time.Duration {
+func awaitLeading(t *testing.T, l *Lease, leading bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for l.Leading() != leading {
@@ -55,11 +54,11 @@ func await(t *testing.T, l *Lease, leading bool) time.Duration {
 	return time.Since(began)
 }
 
-func TestOneLeadsAndTheOtherFollowsWhenItIsGivenUp(t *testing.T) {
+func TestStandbyTakesOverWhenLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		first, stopFirst := newLease(t, client, "first")
-		await(t, first, true)
+		awaitLeading(t, first, true)
 		second, stopSecond := newLease(t, client, "second")
 		defer stopSecond()
 		time.Sleep(time.Minute)
@@ -67,62 +66,62 @@ func TestOneLeadsAndTheOtherFollowsWhenItIsGivenUp(t *testing.T) {
 			t.Fatalf("first %t, second %t, holder %s", first.Leading(), second.Leading(), second.Holder())
 		}
 		stopFirst()
-		if took := await(t, second, true); took > 5*time.Second {
-			t.Errorf("took %s although it was given up", took)
+		if took := awaitLeading(t, second, true); took > 5*time.Second {
+			t.Errorf("took %s although it was released", took)
 		}
 	})
 }
 
-func TestALeaseThatIsGivenUpGoesToAnyOtherCandidate(t *testing.T) {
+func TestHandsOverToAnyOtherCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		first, stopFirst := newLease(t, client, "first")
 		defer stopFirst()
-		await(t, first, true)
+		awaitLeading(t, first, true)
 		second, stopSecond := newLease(t, client, "second")
 		time.Sleep(30 * time.Second)
 		handOver := first.Release()
 		if first.Leading() {
-			t.Error("leads though it has given the Lease up")
+			t.Error("leads after Release")
 		}
 		time.Sleep(time.Minute)
 		if first.Leading() || second.Leading() {
 			t.Errorf("before it is handed over: first leads %t, second %t, want neither", first.Leading(), second.Leading())
 		}
 		handOver()
-		if took := await(t, second, true); took > 5*time.Second {
-			t.Errorf("took %s although it was given up", took)
+		if took := awaitLeading(t, second, true); took > 5*time.Second {
+			t.Errorf("took %s although it was released", took)
 		}
 		time.Sleep(time.Minute)
 		if first.Leading() {
 			t.Error("both lead")
 		}
-		first.Release()() // what is not its own
+		first.Release()() // it does not hold the Lease
 		if !second.Leading() {
-			t.Error("another one's Lease was given up")
+			t.Error("the Lease of another holder was released")
 		}
 		stopSecond()
-		if took := await(t, first, true); took > 5*time.Second {
-			t.Errorf("took %s: it has stood aside though it did not lead", took)
+		if took := awaitLeading(t, first, true); took > 5*time.Second {
+			t.Errorf("took %s: it paused although it did not lead", took)
 		}
 	})
 }
 
-func TestALeaseThatNobodyElseWantsIsTakenAgain(t *testing.T) {
+func TestTakesReleasedLeaseAgainWithoutOtherCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, stop := newLease(t, fake.NewClientset(), "only")
 		defer stop()
 		for range 2 {
-			await(t, l, true)
+			awaitLeading(t, l, true)
 			l.Release()()
-			if took := await(t, l, true); took < 15*time.Second || took > 20*time.Second {
+			if took := awaitLeading(t, l, true); took < 15*time.Second || took > 20*time.Second {
 				t.Errorf("it was taken again after %s, want one duration of the Lease, and little more", took)
 			}
 		}
 	})
 }
 
-func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
+func TestStopsLeadingWhenLeaseCannotBeRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var cut atomic.Bool
@@ -134,13 +133,13 @@ func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 		})
 		l, stop := newLease(t, client, "first")
 		defer stop()
-		await(t, l, true)
+		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		cut.Store(true)
 		time.Sleep(7 * time.Second)
 		if !l.Leading() {
-			t.Error("a short trouble should not end it")
+			t.Error("a short outage should not end it")
 		}
 		time.Sleep(4 * time.Second) // the last renewal was sent more than 10 s ago
 		if l.Leading() {
@@ -148,12 +147,11 @@ func TestALeaseThatCannotBeRenewedIsNotOursAnyMore(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		cut.Store(false)
-		await(t, l, true)
+		awaitLeading(t, l, true)
 	})
 }
 
-// Whoever did not look meanwhile knows by the term that the Lease was lost.
-func TestALeaseThatWasLostUnseenIsAnotherTermWhenItIsOursAgain(t *testing.T) {
+func TestNewTermAfterLeaseWasLostAndTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var cut atomic.Bool
@@ -162,7 +160,7 @@ func TestALeaseThatWasLostUnseenIsAnotherTermWhenItIsOursAgain(t *testing.T) {
 		})
 		l, stop := newLease(t, client, "first")
 		defer stop()
-		await(t, l, true)
+		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
 		if got := l.Term(); got != 1 {
 			t.Errorf("renewed, it is term %d", got)
@@ -180,8 +178,8 @@ func TestALeaseThatWasLostUnseenIsAnotherTermWhenItIsOursAgain(t *testing.T) {
 	})
 }
 
-// The Lease is another's to take from the time on that the renewal was sent, however late its answer came.
-func TestARenewalThatIsAnsweredLateCountsFromWhenItWasSent(t *testing.T) {
+// A standby may take the Lease counted from when the renewal was sent, however late its answer came.
+func TestLateRenewalCountsFromWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var slow, cut atomic.Bool
@@ -197,7 +195,7 @@ func TestARenewalThatIsAnsweredLateCountsFromWhenItWasSent(t *testing.T) {
 		})
 		l, stop := newLease(t, client, "first")
 		defer stop()
-		await(t, l, true)
+		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
 		slow.Store(true)
 		time.Sleep(13 * time.Second) // sent within 2 s, and answered after 8 s more
@@ -207,9 +205,9 @@ func TestARenewalThatIsAnsweredLateCountsFromWhenItWasSent(t *testing.T) {
 	})
 }
 
-// strict is a client whose server refuses to renew or give up the Lease by a version from before
-// it was taken. The fake one refuses no write for its version.
-func strict() *fake.Clientset {
+// newStrictClient returns a client whose server rejects an update of the Lease with a version from before
+// it was taken. The fake client accepts any version.
+func newStrictClient() *fake.Clientset {
 	client := fake.NewClientset()
 	var taken atomic.Bool
 	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -223,8 +221,8 @@ func strict() *fake.Clientset {
 	return client
 }
 
-// take lets another hold the Lease from now on, as if it had expired, or by hand.
-func take(t *testing.T, client *fake.Clientset) {
+// takeLease sets another holder, as after an expiry or an edit.
+func takeLease(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	leases := client.CoordinationV1().Leases("slicefeed")
 	lease, err := leases.Get(t.Context(), "slicefeed-default", metav1.GetOptions{})
@@ -237,7 +235,7 @@ func take(t *testing.T, client *fake.Clientset) {
 	}
 }
 
-func holder(t *testing.T, client *fake.Clientset) string {
+func readHolder(t *testing.T, client *fake.Clientset) string {
 	t.Helper()
 	lease, err := client.CoordinationV1().Leases("slicefeed").Get(t.Context(), "slicefeed-default", metav1.GetOptions{})
 	if err != nil {
@@ -246,62 +244,62 @@ func holder(t *testing.T, client *fake.Clientset) string {
 	return *lease.Spec.HolderIdentity
 }
 
-func TestALeaseThatAnotherHasTakenIsNotGivenUp(t *testing.T) {
+func TestDoesNotReleaseLeaseOfAnotherHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := strict()
+		client := newStrictClient()
 		l, stop := newLease(t, client, "first")
-		await(t, l, true)
+		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		take(t, client)
+		takeLease(t, client)
 		stop()
-		if got := holder(t, client); got != "another" {
+		if got := readHolder(t, client); got != "another" {
 			t.Errorf("the Lease is held by %q", got)
 		}
 	})
 }
 
-func TestALeaseThatAnotherHasTakenIsNotOursAnyMore(t *testing.T) {
+func TestStopsLeadingWhenAnotherHasTakenTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := strict()
+		client := newStrictClient()
 		l, stop := newLease(t, client, "first")
 		defer stop()
-		await(t, l, true)
+		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		take(t, client)
-		if took := await(t, l, false); took > 4*time.Second {
+		takeLease(t, client)
+		if took := awaitLeading(t, l, false); took > 4*time.Second {
 			t.Errorf("leads for %s more", took)
 		}
-		if time.Sleep(10 * time.Second); l.Leading() || holder(t, client) != "another" {
-			t.Errorf("leads: %t; the Lease is held by %q", l.Leading(), holder(t, client))
+		if time.Sleep(10 * time.Second); l.Leading() || readHolder(t, client) != "another" {
+			t.Errorf("leads: %t; the Lease is held by %q", l.Leading(), readHolder(t, client))
 		}
 	})
 }
 
-func TestWhoseTheLeaseIsCanBeConfirmedBeforeItIsRenewed(t *testing.T) {
+func TestConfirmReadsTheHolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*testing.T, *fake.Clientset)
 		want   error
 		leads  bool
 	}{
-		"our own":   {func(*testing.T, *fake.Clientset) {}, nil, true},
-		"another's": {take, ErrNotLeading, false},
-		"there is none": {func(t *testing.T, client *fake.Clientset) {
+		"this process": {func(*testing.T, *fake.Clientset) {}, nil, true},
+		"another":      {takeLease, ErrNotLeader, false},
+		"none": {func(t *testing.T, client *fake.Clientset) {
 			if err := client.CoordinationV1().Leases("slicefeed").Delete(t.Context(), "slicefeed-default", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-		}, ErrNotLeading, false},
-		"not to be seen": {func(_ *testing.T, client *fake.Clientset) {
+		}, ErrNotLeader, false},
+		"unknown": {func(_ *testing.T, client *fake.Clientset) {
 			client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errNoRoute })
 		}, errNoRoute, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := strict()
+				client := newStrictClient()
 				l, stop := newLease(t, client, "first")
 				defer stop()
-				await(t, l, true)
+				awaitLeading(t, l, true)
 				synctest.Wait()
 				c.before(t, client)
 				if err := l.Confirm(t.Context()); !errors.Is(err, c.want) || l.Leading() != c.leads {
@@ -313,43 +311,3 @@ func TestWhoseTheLeaseIsCanBeConfirmedBeforeItIsRenewed(t *testing.T) {
 }
 
 var errNoRoute = errors.New("no route to host")
-
-func TestAWarningIsToldOncePerEpisode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		r := NewReporter(ReporterConfig{Client: client, Instance: "writer-1", Logger: slog.New(slog.DiscardHandler)})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- r.Run(ctx) }()
-		defer func() {
-			cancel()
-			<-done
-		}()
-		events := func() []eventsv1.Event {
-			synctest.Wait()
-			list, err := client.EventsV1().Events("web").List(ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return list.Items
-		}
-		fence := Warning{Reason: "Fence", Note: "10.9.9.9 is outside of 10.0.0.0/24."}
-		r.Now(shop, []Warning{fence})
-		r.Now(shop, []Warning{fence})
-		got := events()
-		if len(got) != 1 || got[0].Reason != "Fence" || got[0].Regarding.Name != "shop" || got[0].Series != nil || got[0].Note != fence.Note {
-			t.Fatalf("told %+v", got)
-		}
-		r.Now(shop, nil)
-		time.Sleep(time.Minute)
-		r.Now(shop, []Warning{fence})
-		if got := events(); len(got) != 1 || got[0].Series == nil || got[0].Series.Count != 2 {
-			t.Errorf("the second episode should join the first: %+v", got)
-		}
-		time.Sleep(time.Hour)
-		r.Tell(shop, fence)
-		if got := events(); len(got) != 2 {
-			t.Errorf("an hour later it is a new one: %d", len(got))
-		}
-	})
-}

@@ -1,4 +1,4 @@
-package applier
+package election
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func TestPoisonedLeaseIsTakenAfterOwnDurationAndMargin(t *testing.T) {
 				})
 				l, stop := newLease(t, client, "honest")
 				defer stop()
-				if took := await(t, l, true); took > 25*time.Second {
+				if took := awaitLeading(t, l, true); took > 25*time.Second {
 					t.Errorf("took %s, want the 15 s that a Lease lasts, the margin of 5 s and a retry or two", took)
 				}
 				lease, err := client.CoordinationV1().Leases("slicefeed").Get(t.Context(), "slicefeed-default", metav1.GetOptions{})
@@ -60,7 +60,7 @@ func TestPoisonedLeaseIsTakenAfterOwnDurationAndMargin(t *testing.T) {
 	}
 }
 
-// The same holds while the Lease is ours: an edit that only makes it last longer does not outlive its holder.
+// The same holds for a Lease that is held: an edit that only makes it last longer does not outlive its holder.
 func TestLeaseLengthenedWhileHeldIsTakenWhenItsHolderIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
@@ -71,7 +71,7 @@ func TestLeaseLengthenedWhileHeldIsTakenWhenItsHolderIsGone(t *testing.T) {
 		})
 		first, stopFirst := newLease(t, client, "first")
 		defer stopFirst()
-		await(t, first, true)
+		awaitLeading(t, first, true)
 		second, stopSecond := newLease(t, client, "second")
 		defer stopSecond()
 		time.Sleep(time.Minute)
@@ -85,7 +85,7 @@ func TestLeaseLengthenedWhileHeldIsTakenWhenItsHolderIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		cut.Store(true)
-		if took := await(t, second, true); took < 10*time.Second || took > 25*time.Second {
+		if took := awaitLeading(t, second, true); took < 10*time.Second || took > 25*time.Second {
 			t.Errorf("took %s, want the 15 s that a Lease lasts, the margin of 5 s and a retry or two", took)
 		}
 	})
@@ -95,15 +95,15 @@ func TestLeaseLengthenedWhileHeldIsTakenWhenItsHolderIsGone(t *testing.T) {
 // the leader steps down within two retries, and a line of its log names the new holder.
 func TestLeaseTakenFromRunningLeaderIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := strict()
+		client := newStrictClient()
 		var log bytes.Buffer
 		l, stop := newLease(t, client, "first")
 		l.cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		await(t, l, true)
+		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		take(t, client)
-		if took := await(t, l, false); took > 4*time.Second {
+		takeLease(t, client)
+		if took := awaitLeading(t, l, false); took > 4*time.Second {
 			t.Errorf("leads for %s more", took)
 		}
 		time.Sleep(time.Minute)
@@ -114,7 +114,7 @@ func TestLeaseTakenFromRunningLeaderIsLogged(t *testing.T) {
 	})
 }
 
-// Nor is a Lease shorter for what it records: its holder goes by its own duration, and would still lead.
+// A recorded duration does not shorten a Lease: its holder uses its own duration, and would still lead.
 func TestLeaseShortenedWhileHeldIsNotTakenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(&coordinationv1.Lease{
@@ -123,7 +123,7 @@ func TestLeaseShortenedWhileHeldIsNotTakenEarly(t *testing.T) {
 		})
 		l, stop := newLease(t, client, "standby")
 		defer stop()
-		if took := await(t, l, true); took < 15*time.Second {
+		if took := awaitLeading(t, l, true); took < 15*time.Second {
 			t.Errorf("taken after %s, while its holder may still lead", took)
 		}
 	})

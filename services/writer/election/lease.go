@@ -1,0 +1,244 @@
+// Package election holds the Lease that decides which of several writers writes.
+//
+// It guarantees that Leading is true only while no honest candidate can take the Lease: by this
+// process's own clock, counted from before the last renewal was sent. It stops leading as soon as it
+// finds another holder, however much time is left, and never releases a Lease that another one has
+// taken. It does not stop writes that are in progress: callers check Leading before each request, and end
+// them before Run ends or a hand-over.
+package election
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// ErrNotLeader is returned for what only the leader may do.
+var ErrNotLeader = errors.New("not the leader")
+
+// requestTimeout limits the read in Confirm.
+const requestTimeout = 5 * time.Second
+
+// Config has what a Lease needs. A duration of zero is client-go's default: 15 s, 10 s, 2 s.
+type Config struct {
+	Client          kubernetes.Interface
+	Namespace, Name string
+	Identity        string // of this process; see NewIdentity
+	Duration        time.Duration
+	RenewDeadline   time.Duration
+	RetryPeriod     time.Duration
+	Logger          *slog.Logger
+	Registerer      prometheus.Registerer
+}
+
+// Lease decides which of several writers writes. The others are warm standbys.
+type Lease struct {
+	cfg     Config
+	elector *leaderelection.LeaderElector
+	changed chan struct{}
+
+	mu         sync.Mutex
+	validUntil time.Time // this process holds the Lease at least until then
+	terms      int       // how often this process has taken it
+	runCtx     context.Context
+	endTerm    func() // ends the current candidacy and releases the Lease
+	released   bool   // by Release: this process neither leads nor competes for a while
+}
+
+// NewIdentity returns the host's name, which in a Pod is the Pod's, with a random suffix: a restarted
+// process has another identity.
+func NewIdentity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "writer"
+	}
+	return host + "_" + rand.Text()[:8]
+}
+
+// NewLease returns a Lease that competes when Run is called.
+func NewLease(cfg Config) (*Lease, error) {
+	setDefault(&cfg.Duration, 15*time.Second)
+	setDefault(&cfg.RenewDeadline, 10*time.Second)
+	setDefault(&cfg.RetryPeriod, 2*time.Second)
+	l := &Lease{cfg: cfg, changed: make(chan struct{}, 1)}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: cfg.Name,
+		Lock: &observedLock{lease: l, Interface: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
+			Client:     cfg.Client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
+		}},
+		LeaseDuration:   cfg.Duration,
+		RenewDeadline:   cfg.RenewDeadline,
+		RetryPeriod:     cfg.RetryPeriod,
+		ReleaseOnCancel: true, // the next leader need not wait until it expires
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {},
+			OnStoppedLeading: func() { l.setValidUntil(time.Time{}) },
+			OnNewLeader: func(identity string) {
+				cfg.Logger.Info("leader observed", "lease", cfg.Name, "holder", identity, "self", identity == cfg.Identity)
+				l.notifyChanged()
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up leader election for Lease %s/%s: %w", cfg.Namespace, cfg.Name, err)
+	}
+	l.elector = elector
+	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slicefeed_writer_leader",
+		Help: "1 if this writer holds the Lease and writes; 0 if it is a standby.",
+	}, func() float64 {
+		if l.Leading() {
+			return 1
+		}
+		return 0
+	}))
+	return l, nil
+}
+
+// Run competes until the context ends, and then releases the Lease if this process holds it. All writes must
+// have ended before: the next leader may start immediately.
+func (l *Lease) Run(ctx context.Context) error {
+	l.mu.Lock()
+	l.runCtx = ctx
+	l.mu.Unlock()
+	for ctx.Err() == nil {
+		l.runCandidacy(ctx)
+	}
+	return nil
+}
+
+// runCandidacy competes until the Lease is lost or handed over. After a hand-over it leaves the Lease to
+// other candidates for the Lease's duration.
+func (l *Lease) runCandidacy(ctx context.Context) {
+	candidacy, end := context.WithCancel(ctx)
+	defer end()
+	l.mu.Lock()
+	l.endTerm = end
+	l.mu.Unlock()
+	l.elector.Run(candidacy)
+	if candidacy.Err() != nil {
+		pause := time.NewTimer(l.cfg.Duration)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+	l.mu.Lock()
+	l.released, l.endTerm = false, nil
+	l.mu.Unlock()
+}
+
+// Release makes this process stop leading, if it does. The Lease is still renewed, so that no candidate takes
+// it, until the caller calls handOver when no write is in progress. One Lease duration later, in which any other
+// candidate takes the Lease, this process competes again.
+func (l *Lease) Release() (handOver func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isLeading() {
+		return func() {}
+	}
+	l.released = true
+	l.notifyChanged()
+	return l.endTerm // of this candidacy: if the Lease is lost before, the next candidacy goes on
+}
+
+// Leading reports whether this process surely holds the Lease: by its own clock, counted from before
+// the last renewal was sent, the renew deadline has not passed. No standby takes the Lease before that.
+func (l *Lease) Leading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isLeading()
+}
+
+func (l *Lease) isLeading() bool {
+	return l.runCtx != nil && l.runCtx.Err() == nil && !l.released && time.Now().Before(l.validUntil)
+}
+
+// Term returns the number of this process's current term, counted from 1, or 0 if it does not lead. A new number
+// shows that the Lease was lost, and perhaps held by another writer, even if it was taken again since.
+func (l *Lease) Term() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isLeading() {
+		return 0
+	}
+	return l.terms
+}
+
+// Confirm reads the holder from the API server. Leading trusts this process's clock, but somebody may
+// have deleted the Lease or edited its holder: then Confirm returns ErrNotLeader, and Leading is false.
+func (l *Lease) Confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	lease, err := l.cfg.Client.CoordinationV1().Leases(l.cfg.Namespace).Get(ctx, l.cfg.Name, metav1.GetOptions{})
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("read Lease %s/%s: %w", l.cfg.Namespace, l.cfg.Name, err)
+	case err != nil, lease.Spec.HolderIdentity == nil:
+		l.markTaken("")
+		return ErrNotLeader
+	case *lease.Spec.HolderIdentity != l.cfg.Identity:
+		l.markTaken(*lease.Spec.HolderIdentity)
+		return ErrNotLeader
+	}
+	return nil
+}
+
+// markTaken records that another process holds the Lease, or none. No honest candidate takes it from a process that
+// leads, so that is logged as a warning.
+func (l *Lease) markTaken(holder string) {
+	if l.Leading() {
+		l.cfg.Logger.Warn("Lease taken by another writer before it expired", "lease", l.cfg.Name, "holder", holder)
+	}
+	l.setValidUntil(time.Time{})
+}
+
+// Holder returns the identity of the last holder that was observed, or "".
+func (l *Lease) Holder() string { return l.elector.GetLeader() }
+
+// Changed has a value whenever Leading may have changed since it was last read. It has none when the
+// renew deadline passes: call Leading to find out.
+func (l *Lease) Changed() <-chan struct{} { return l.changed }
+
+func (l *Lease) notifyChanged() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// setValidUntil records until when this process holds the Lease; zero: it does not.
+func (l *Lease) setValidUntil(until time.Time) {
+	l.mu.Lock()
+	before := l.isLeading()
+	l.validUntil = until
+	after := l.isLeading()
+	if after && !before {
+		l.terms++
+	}
+	l.mu.Unlock()
+	if before != after {
+		l.notifyChanged()
+	}
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}

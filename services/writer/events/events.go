@@ -1,0 +1,237 @@
+// Package events records Kubernetes Events on Services.
+//
+// It guarantees that no caller waits for the API server, that a condition which lasts is reported
+// once, and that memory and the rate of requests are limited: a warning that returns within ten minutes
+// updates its Event. It does not decide what deserves a warning.
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/history"
+)
+
+const (
+	maxQueue        = 1024             // hundreds of Services may have something to report at the same time
+	maxNote         = 1024             // the API server rejects more
+	seriesWindow    = 10 * time.Minute // a warning that returns within it updates the previous Event
+	transientPeriod = 5 * time.Second
+	requestTimeout  = 5 * time.Second
+)
+
+// Warning is something that a person should know about a Service.
+type Warning struct {
+	Reason string // CamelCase: a guard, or why a Service or a write is rejected
+	Source string // of the Service's sources; empty: the Service as a whole
+	Action string // CamelCase verb: what the writer does about it; empty: Reconcile
+	Note   string // what happened, the consequence, what to do
+	// Transient: it is only reported once it has lasted 5 s. Each start and each reconnection begins with a
+	// source that is not synced for a moment.
+	Transient bool
+}
+
+// Config has what a Reporter needs.
+type Config struct {
+	Client   kubernetes.Interface // nil: warnings are only logged, as in a dry run
+	Instance string               // identity of this process
+	Logger   *slog.Logger
+	History  *history.Log // nil: nothing is recorded for status pages
+}
+
+// Reporter reports warnings as Events of events.k8s.io/v1, to the log and to the history. client-go's
+// tools/events is not used: it merges warnings that only differ in their source, keeps the first note of a
+// series, sends a repetition only minutes later, and does not limit the length of a note.
+type Reporter struct {
+	cfg   Config
+	queue chan queuedEvent
+
+	mu     sync.Mutex
+	active map[types.UID]map[warningKey]activeWarning // by Service
+
+	recent map[eventKey]*eventsv1.Event // of the goroutine in Run
+}
+
+// warningKey identifies a warning while its note changes.
+type warningKey struct{ reason, source string }
+
+type activeWarning struct {
+	since    time.Time
+	reported bool
+}
+
+type eventKey struct {
+	service types.UID
+	warning warningKey
+}
+
+type queuedEvent struct {
+	event *eventsv1.Event
+	key   eventKey
+}
+
+// NewReporter returns a Reporter whose Run sends the Events.
+func NewReporter(cfg Config) *Reporter {
+	return &Reporter{
+		cfg:    cfg,
+		queue:  make(chan queuedEvent, maxQueue),
+		active: map[types.UID]map[warningKey]activeWarning{},
+		recent: map[eventKey]*eventsv1.Event{},
+	}
+}
+
+// SetActive sets the warnings that are in force for a Service now. Each is reported once when it begins, and
+// again only after it has ended. A standby reports nothing, but learns which warnings have ended: another
+// replica reports them. SetActive returns when to call it again although nothing changes; zero: never.
+func (r *Reporter) SetActive(service corev1.ObjectReference, warnings []Warning, leading bool, now time.Time) (wake time.Time) {
+	var due []Warning
+	r.mu.Lock()
+	before := r.active[service.UID]
+	active := make(map[warningKey]activeWarning, len(warnings))
+	for _, w := range warnings {
+		key := warningKey{w.Reason, w.Source}
+		if _, twice := active[key]; twice {
+			continue
+		}
+		state, existed := before[key]
+		if !existed {
+			state.since = now
+		}
+		reportAt := state.since
+		if w.Transient {
+			reportAt = reportAt.Add(transientPeriod)
+		}
+		switch {
+		case reportAt.After(now):
+			if wake.IsZero() || reportAt.Before(wake) {
+				wake = reportAt
+			}
+		case leading && !state.reported:
+			state.reported = true
+			due = append(due, w)
+		}
+		active[key] = state
+	}
+	if len(active) > 0 {
+		r.active[service.UID] = active
+	} else {
+		delete(r.active, service.UID)
+	}
+	r.mu.Unlock()
+	for _, w := range due {
+		r.Report(service, w)
+	}
+	return wake
+}
+
+// Report reports a warning now.
+func (r *Reporter) Report(service corev1.ObjectReference, w Warning) {
+	r.cfg.Logger.Warn("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
+	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: w.Reason, Note: display.Sanitize(w.Note)})
+	if r.cfg.Client == nil || service.UID == "" {
+		return
+	}
+	select {
+	case r.queue <- queuedEvent{r.newEvent(service, w), eventKey{service.UID, warningKey{w.Reason, w.Source}}}:
+	default:
+		r.cfg.Logger.Warn("event dropped, queue is full", "reason", w.Reason)
+	}
+}
+
+func (r *Reporter) newEvent(service corev1.ObjectReference, w Warning) *eventsv1.Event {
+	action := w.Action
+	if action == "" {
+		action = "Reconcile"
+	}
+	note := w.Note
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-1], "")
+	}
+	now := time.Now()
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: service.Namespace, Name: fmt.Sprintf("%s.%x", service.Name, now.UnixNano())},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: "slicefeed.dev/writer",
+		ReportingInstance:   r.cfg.Instance,
+		Action:              action,
+		Reason:              w.Reason,
+		Regarding:           service,
+		Note:                note,
+		Type:                corev1.EventTypeWarning,
+	}
+}
+
+// Run sends Events until the context ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case next := <-r.queue:
+			r.sendEvent(ctx, next)
+		}
+	}
+}
+
+func (r *Reporter) sendEvent(ctx context.Context, next queuedEvent) {
+	err := r.writeEvent(ctx, next.event, next.key)
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+		r.cfg.Logger.Debug("event not written, namespace is being deleted", "reason", next.event.Reason, "error", err)
+	default:
+		r.cfg.Logger.Warn("event not written", "reason", next.event.Reason, "error", err)
+	}
+}
+
+// writeEvent creates the Event, or adds it to the series of the previous one with its key.
+func (r *Reporter) writeEvent(ctx context.Context, event *eventsv1.Event, key eventKey) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	client := r.cfg.Client.EventsV1().Events(event.Namespace)
+	if previous := r.recent[key]; previous != nil && event.EventTime.Sub(lastObserved(previous)) < seriesWindow {
+		series := &eventsv1.EventSeries{Count: 2, LastObservedTime: event.EventTime}
+		if previous.Series != nil {
+			series.Count = previous.Series.Count + 1
+		}
+		patch, err := json.Marshal(map[string]any{"series": series, "note": event.Note})
+		if err != nil {
+			return err
+		}
+		if patched, err := client.Patch(ctx, previous.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
+			r.recent[key] = patched
+			return nil
+		} // it may have expired: create another one
+	}
+	for other, old := range r.recent {
+		if event.EventTime.Sub(lastObserved(old)) >= seriesWindow {
+			delete(r.recent, other)
+		}
+	}
+	created, err := client.Create(ctx, event, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create Event %s for Service %s: %w", event.Reason, event.Regarding.Name, err)
+	}
+	r.recent[key] = created
+	return nil
+}
+
+func lastObserved(event *eventsv1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	return event.EventTime.Time
+}
