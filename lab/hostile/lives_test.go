@@ -113,7 +113,7 @@ func play(t *testing.T, l *liar, long time.Duration, replay string) (out life) {
 		if logged := int(w.errors.Load()); logged != sum {
 			wrong = append(wrong, fmt.Sprintf("%d breaches were counted, and %d logged", sum, logged))
 		}
-		if judged == 0 {
+		if judged == 0 && len(l.set) > 0 { // a source that reports no nodes from its first second on is no mistake
 			wrong = append(wrong, "nothing was ever written")
 		}
 		if out.lines > int64(4*long/time.Second) {
