@@ -79,15 +79,15 @@ func (p *Problem) Error() string {
 // Register adds the flags of cfg, a pointer to a configuration struct, to flags. It panics if the
 // tags of the struct are invalid, which is a bug in the program.
 func Register(flags *pflag.FlagSet, cfg any) {
-	for _, f := range listFields(cfg) {
-		if f.secret {
+	for _, f := range List(cfg) {
+		if f.Secret {
 			continue
 		}
-		help := f.help
-		if f.defaultValue != "" {
-			help += fmt.Sprintf(" (default %s)", f.defaultValue)
+		help := f.Help
+		if f.Default != "" {
+			help += fmt.Sprintf(" (default %s)", f.Default)
 		}
-		flag := flags.VarPF(&rawFlag{list: f.isList(), kind: f.valueName()}, f.flag, "", help+" [$"+f.env+"]")
+		flag := flags.VarPF(&rawFlag{list: f.IsList(), kind: f.valueName()}, f.Flag, "", help+" [$"+f.Env+"]")
 		if f.value.Kind() == reflect.Bool {
 			flag.NoOptDefVal = "true"
 		}
@@ -104,23 +104,23 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 		seen[p.Setting] = true
 		problems = append(problems, p)
 	}
-	for _, f := range listFields(cfg) {
+	for _, f := range List(cfg) {
 		text, p := f.lookupText(flags, getenv)
 		switch {
 		case p != nil:
 			add(p)
 			continue
-		case text == "" && f.required:
-			add(&Problem{Setting: f.env, Expected: f.expected()})
+		case text == "" && f.Required:
+			add(&Problem{Setting: f.Env, Expected: f.Expected()})
 			continue
 		}
 		if err := f.setText(text); err != nil {
-			if f.secret {
-				add(&Problem{Setting: f.env, Secret: true, Expected: f.expected()}) // err may quote the value
+			if f.Secret {
+				add(&Problem{Setting: f.Env, Secret: true, Expected: f.Expected()}) // err may quote the value
 			} else {
-				add(&Problem{Setting: f.env, Value: text, Expected: err.Error()})
+				add(&Problem{Setting: f.Env, Value: text, Expected: err.Error()})
 			}
-			if err := f.setText(f.defaultValue); err != nil { // gives Validate a valid value
+			if err := f.setText(f.Default); err != nil { // gives Validate a valid value
 				f.value.SetZero()
 			}
 		}
@@ -192,15 +192,19 @@ func (r *rawFlag) Set(text string) error {
 	return nil
 }
 
-type field struct {
-	value                                             reflect.Value
-	flag, env, defaultValue, help, placeholder, group string
-	deprecated, enum                                  []string
-	min, max                                          string
-	secret, required                                  bool
+// Field is one setting of a configuration struct, as its tags describe it.
+type Field struct {
+	Flag, Env, Default, Help, Group string
+	Deprecated, Enum                []string // other environment names; allowed values
+	Min, Max                        string
+	Secret, Required                bool
+
+	value       reflect.Value
+	placeholder string
 }
 
-func listFields(cfg any) []field {
+// List returns the settings of cfg, a pointer to a configuration struct, in the order of its fields.
+func List(cfg any) []Field {
 	v := reflect.ValueOf(cfg)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("settings: %T is not a pointer to a struct", cfg))
@@ -208,8 +212,8 @@ func listFields(cfg any) []field {
 	return walkStruct(v.Elem(), "")
 }
 
-func walkStruct(v reflect.Value, group string) []field {
-	var all []field
+func walkStruct(v reflect.Value, group string) []Field {
+	var all []Field
 	for i := range v.NumField() {
 		sf, tag := v.Type().Field(i), v.Type().Field(i).Tag
 		name, tagged := tag.Lookup("flag")
@@ -219,17 +223,17 @@ func walkStruct(v reflect.Value, group string) []field {
 			}
 			continue
 		}
-		f := field{
-			value: v.Field(i), flag: name, env: strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
-			defaultValue: tag.Get("default"), help: tag.Get("help"), placeholder: tag.Get("placeholder"),
-			group: cmp.Or(tag.Get("group"), group), deprecated: splitList(tag.Get("env")), enum: splitList(tag.Get("enum")),
-			min: tag.Get("min"), max: tag.Get("max"),
-			secret: tag.Get("secret") == "true", required: tag.Get("required") == "true",
+		f := Field{
+			value: v.Field(i), Flag: name, Env: strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
+			Default: tag.Get("default"), Help: tag.Get("help"), placeholder: tag.Get("placeholder"),
+			Group: cmp.Or(tag.Get("group"), group), Deprecated: splitList(tag.Get("env")), Enum: splitList(tag.Get("enum")),
+			Min: tag.Get("min"), Max: tag.Get("max"),
+			Secret: tag.Get("secret") == "true", Required: tag.Get("required") == "true",
 		}
 		scratch := f
 		scratch.value = reflect.New(sf.Type).Elem()
-		if err := scratch.setText(f.defaultValue); err != nil {
-			panic(fmt.Sprintf("settings: default of %s: want %v", f.env, err))
+		if err := scratch.setText(f.Default); err != nil {
+			panic(fmt.Sprintf("settings: default of %s: want %v", f.Env, err))
 		}
 		all = append(all, f)
 	}
@@ -237,32 +241,32 @@ func walkStruct(v reflect.Value, group string) []field {
 }
 
 // lookupText returns the text of the setting from its flag, the environment or the default.
-func (f *field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
-	if flags != nil && !f.secret {
-		if flag := flags.Lookup(f.flag); flag != nil && flag.Changed {
+func (f *Field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
+	if flags != nil && !f.Secret {
+		if flag := flags.Lookup(f.Flag); flag != nil && flag.Changed {
 			return flag.Value.String(), nil
 		}
 	}
 	text, source := "", ""
-	for _, name := range append([]string{f.env}, f.deprecated...) {
+	for _, name := range append([]string{f.Env}, f.Deprecated...) {
 		switch value := getenv(name); {
 		case value == "" || text != "" && f.isEquivalent(value, text):
 		case text == "":
 			text, source = value, name
 		default:
 			want := fmt.Sprintf("the value of %s; set only one of the two names", source)
-			if f.secret {
+			if f.Secret {
 				return "", &Problem{Setting: name, Secret: true, Expected: want}
 			}
 			return "", &Problem{Setting: name, Value: value, Expected: want}
 		}
 	}
-	return cmp.Or(text, f.defaultValue), nil
+	return cmp.Or(text, f.Default), nil
 }
 
 // isEquivalent reports whether two texts set the field to the same value: 10.0.0. and 10.0.0.0/24 are
 // the same subnet, and the order of a list does not matter. Invalid texts are equivalent only if equal.
-func (f *field) isEquivalent(a, b string) bool {
+func (f *Field) isEquivalent(a, b string) bool {
 	if a == b {
 		return true
 	}
@@ -276,7 +280,7 @@ func (f *field) isEquivalent(a, b string) bool {
 	if errA != nil || errB != nil {
 		return false
 	}
-	if !f.isList() {
+	if !f.IsList() {
 		return reflect.DeepEqual(valueA.Interface(), valueB.Interface())
 	}
 	return containsAll(valueA, valueB) && containsAll(valueB, valueA)
@@ -296,15 +300,16 @@ func containsAll(list, elements reflect.Value) bool {
 	return true
 }
 
-func (f *field) isList() bool {
+// IsList reports whether the setting has several values, separated by commas.
+func (f *Field) IsList() bool {
 	_, ok := reflect.TypeAssert[encoding.TextUnmarshaler](f.value.Addr())
 	return f.value.Kind() == reflect.Slice && !ok
 }
 
 // setText converts text and sets the field. Its error is the expected value.
-func (f *field) setText(text string) error {
+func (f *Field) setText(text string) error {
 	f.value.SetZero()
-	if !f.isList() {
+	if !f.IsList() {
 		if text == "" {
 			return nil
 		}
@@ -320,13 +325,13 @@ func (f *field) setText(text string) error {
 	return nil
 }
 
-func (f *field) convertText(v reflect.Value, text string) error {
-	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
-		return errors.New(f.expected())
+func (f *Field) convertText(v reflect.Value, text string) error {
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
+		return errors.New(f.Expected())
 	}
 	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		if err := u.UnmarshalText([]byte(text)); err != nil {
-			return fmt.Errorf("%s (%w)", f.expected(), err)
+			return fmt.Errorf("%s (%w)", f.Expected(), err)
 		}
 		return nil
 	}
@@ -351,20 +356,20 @@ func (f *field) convertText(v reflect.Value, text string) error {
 		n, err = strconv.ParseUint(text, 10, v.Type().Bits())
 		v.SetUint(n)
 	default:
-		panic(fmt.Sprintf("settings: %s has the unsupported type %s", f.env, v.Type()))
+		panic(fmt.Sprintf("settings: %s has the unsupported type %s", f.Env, v.Type()))
 	}
 	if err != nil || !f.inBounds(v) {
-		return errors.New(f.expected())
+		return errors.New(f.Expected())
 	}
 	return nil
 }
 
 // inBounds reports whether v is within the field's bounds.
-func (f *field) inBounds(v reflect.Value) bool {
+func (f *Field) inBounds(v reflect.Value) bool {
 	bound := func(text string) reflect.Value {
-		b := field{value: reflect.New(v.Type()).Elem(), env: f.env}
+		b := Field{value: reflect.New(v.Type()).Elem(), Env: f.Env}
 		if err := b.setText(text); err != nil {
-			panic(fmt.Sprintf("settings: bound of %s: want %v", f.env, err))
+			panic(fmt.Sprintf("settings: bound of %s: want %v", f.Env, err))
 		}
 		return b.value
 	}
@@ -374,7 +379,7 @@ func (f *field) inBounds(v reflect.Value) bool {
 		}
 		return cmp.Compare(a.Int(), b.Int())
 	}
-	return (f.min == "" || compare(v, bound(f.min)) >= 0) && (f.max == "" || compare(v, bound(f.max)) <= 0)
+	return (f.Min == "" || compare(v, bound(f.Min)) >= 0) && (f.Max == "" || compare(v, bound(f.Max)) <= 0)
 }
 
 func splitList(text string) []string {

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
 )
 
 const dnsLabel = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
 // chartSettings describes how deploy/slicefeed-inventory sets the settings.
-var chartSettings = settings.Chart{
+var chartSettings = settingstest.Chart{
 	SetByChart: map[string]string{
 		"SECURED_KUBECONFIG":      "the Pod's account",
 		"SECURED_KUBECTL_CONTEXT": "the Pod's account",

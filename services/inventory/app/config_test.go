@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
 )
 
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
 func TestSettingsAreDocumented(t *testing.T) {
-	if err := settings.CheckDocs("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
+	if err := settingstest.CheckDocs("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +22,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
@@ -34,6 +32,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -41,6 +40,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/overview"
+	"github.com/slicefeed/slicefeed/services/writer/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/query"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
@@ -49,20 +49,22 @@ import (
 )
 
 // Component is the writer's command line.
-func Component(version string) command.Component[Config] {
-	return command.Component[Config]{
+func Component(version string) command.Component[config.Config] {
+	return command.Component[config.Config]{
 		Name:         "slicefeed-writer",
 		Short:        "Keeps EndpointSlices in sync with the healthy nodes of an inventory",
 		Version:      version,
 		ForbiddenEnv: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
-		LogSettings:  func(cfg *Config) logging.Settings { return cfg.Log },
-		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildWriter(cfg, version, log) },
-		Subcommands: []command.Subcommand[Config]{
-			{Use: "plan", Short: "Show what would be written and why, without writing", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+		LogSettings:  func(cfg *config.Config) logging.Settings { return cfg.Log },
+		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
+			return buildWriter(cfg, version, log)
+		},
+		Subcommands: []command.Subcommand[config.Config]{
+			{Use: "plan", Short: "Show what would be written and why, without writing", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 				return runPlan(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
-				return runPreflight(ctx, version, inv)
+			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+				return preflight.Run(ctx, version, inv)
 			}},
 		},
 		Standalone: append(query.NewCommands(), adopt.NewCommand(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
@@ -71,7 +73,7 @@ func Component(version string) command.Component[Config] {
 
 // writer holds the constructed stages; Run runs them.
 type writer struct {
-	cfg              *Config
+	cfg              *config.Config
 	version          string
 	identity         string
 	log              *slog.Logger
@@ -106,13 +108,13 @@ const (
 
 // buildWriter constructs all stages. It reads files and opens no connection; its error names
 // every problem.
-func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error) {
+func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		command.BuildInfo("writer", version))
 
-	cluster, namespace, errCluster := loadClusterConfig(cfg, version)
-	configured, errSources := cfg.loadSources()
+	cluster, namespace, errCluster := cfg.LoadCluster(version)
+	configured, errSources := cfg.LoadSources()
 	openedSources, errLinks := openSources(cfg, configured, log, registry)
 	endpointStore := endpoints.NewStore(rand.Text())
 	listener, errListener := newEndpointListener(cfg, endpointStore, log, registry)
@@ -143,7 +145,7 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 }
 
 // newEndpointListener returns the listener of the endpoint API, or nil without LISTEN_ADDRESS.
-func newEndpointListener(cfg *Config, endpointStore *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
+func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
@@ -180,7 +182,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	if err != nil {
 		return fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
-	targetsConfig, err := w.cfg.targetsConfig(namespace, configured)
+	targetsConfig, err := w.cfg.TargetsConfig(namespace, configured)
 	if err != nil {
 		return err
 	}
@@ -217,31 +219,6 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		})
 	}
 	return nil
-}
-
-// targetsConfig returns which Services are targets and their default settings. The caller adds
-// the client.
-func (c *Config) targetsConfig(namespace string, configured []sources.Source) (targets.Config, error) {
-	mode, err := prober.ParseMode(c.ProbeMode)
-	if err != nil {
-		return targets.Config{}, err
-	}
-	config := targets.Config{
-		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
-		Defaults: targets.Settings{
-			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
-			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,
-		},
-	}
-	if c.Service != "" {
-		config.NamedTarget = targets.NamedTarget{
-			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedByLabel(), FirstName: c.firstSliceName(), Port: c.Port,
-		}
-	}
-	for _, s := range configured {
-		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})
-	}
-	return config, nil
 }
 
 // Run runs all stages until ctx is done.
@@ -296,38 +273,4 @@ func (w *writer) startInputs(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error { return w.targets.Run(ctx) })
 	g.Go(func() error { return w.prober.Run(ctx) })
-}
-
-// serviceAccountNamespaceFile has the namespace of the Pod.
-const serviceAccountNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// loadClusterConfig returns how to reach the consuming cluster, and the writer's own namespace:
-// the Pod's, or that of the kubeconfig's context.
-func loadClusterConfig(cfg *Config, version string) (*rest.Config, string, error) {
-	var cluster *rest.Config
-	var namespace string
-	var err error
-	if cfg.Kubeconfig == "" {
-		cluster, err = rest.InClusterConfig()
-		if err == nil {
-			var text []byte
-			text, err = os.ReadFile(serviceAccountNamespaceFile)
-			namespace = strings.TrimSpace(string(text))
-		}
-	} else {
-		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig}, nil)
-		cluster, err = loader.ClientConfig()
-		if err == nil {
-			namespace, _, err = loader.Namespace()
-		}
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("TARGET_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
-	}
-	cluster.UserAgent = "slicefeed-writer/" + version
-	cluster.ContentType = "application/vnd.kubernetes.protobuf"
-	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	cluster.QPS = -1 // no client-side limit: the API server protects itself, and a failover must not queue here
-	return cluster, namespace, nil
 }

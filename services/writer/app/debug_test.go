@@ -24,6 +24,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -154,20 +155,20 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (subscriber.Conn, error)) *fake.Clientset {
 	t.Helper()
 	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
-	client := fake.NewClientset(newService(labeled("web", "shop")))
+	client := fake.NewClientset(newService(map[string]string{targets.LabelClass: "default"}))
 	watched, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
 		Defaults:    targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListUnready: true},
-		Sources:     []targets.Source{{Name: defaultSourceName}}, Logger: log,
+		Sources:     []targets.Source{{Name: config.DefaultSource}}, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := subscriber.New(subscriber.Config{Source: defaultSourceName, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
+	sub := subscriber.New(subscriber.Config{Source: config.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
 	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 	config := control.Config{
-		Sources: []control.Source{{Feed: sub, Name: defaultSourceName, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
+		Sources: []control.Source{{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
 		Board: endpoints.NewStore("epoch"), Told: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {

@@ -1,14 +1,18 @@
 package app
 
 import (
+	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/metricstest"
+	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 )
+
+var update = flag.Bool("update", false, "write the table into docs/metrics.md")
 
 // kubeconfig is of a cluster that is never called.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a, namespace: slicefeed}}],
@@ -20,7 +24,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := loadConfig(map[string]string{
+	cfg, err := configtest.Load(map[string]string{
 		"TARGET_KUBECONFIG": cluster, "TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA,
 		"LISTEN_ADDRESS": ":9443", "LISTEN_CERT_FILE": files.Cert, "LISTEN_KEY_FILE": files.Key, "CLIENT_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
@@ -25,7 +26,7 @@ const planTimeout = time.Minute
 
 // runPlan makes one decision about each target, as a writer that takes over now would, and prints
 // what that writer would write.
-func runPlan(ctx context.Context, version string, inv command.Invocation[Config]) error {
+func runPlan(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
 	cfg := *inv.Config
 	cfg.Store = "memory" // no Lease, no Events, and a client that sends no write
 	notices := newNoticeHandler(inv.Err)

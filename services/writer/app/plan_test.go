@@ -24,15 +24,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
+
+// newService returns the Service web/shop.
+func newService(labels map[string]string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "1", Labels: labels},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080)}}},
+	}
+}
 
 // fakeInventory publishes these addresses as ready; with nil it sends nothing.
 type fakeInventory struct {
@@ -116,13 +126,13 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
 		Defaults:    targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},
-		Sources:     []targets.Source{{Name: defaultSourceName}}, Logger: log,
+		Sources:     []targets.Source{{Name: config.DefaultSource}}, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := subscriber.New(subscriber.Config{Source: defaultSourceName, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
-	source := control.Source{Feed: sub, Name: defaultSourceName, CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
+	sub := subscriber.New(subscriber.Config{Source: config.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
+	source := control.Source{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := control.Config{
 		Sources: []control.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 		Logger: log, Registerer: registry,

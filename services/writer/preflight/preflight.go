@@ -1,4 +1,6 @@
-package app
+// Package preflight checks everything that serve of the writer depends on, in the order in which one
+// would fix problems. It guarantees that it changes nothing: what it tries to write is a dry run.
+package preflight
 
 import (
 	"context"
@@ -11,6 +13,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -28,18 +31,18 @@ const (
 	policyFile     = "deploy/manifests/writer-policy.yaml"
 )
 
-// runPreflight checks everything that serve depends on.
-func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
-	pc, err := newPreflightChecker(inv.Config, version)
+// Run checks everything that serve depends on, and prints a line for each check.
+func Run(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
+	pc, err := newChecker(inv.Config, version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
 	return preflight.Run(ctx, inv.Out, pc.checks())
 }
 
-// preflightChecker is a configuration and the connections to check it with.
-type preflightChecker struct {
-	cfg       *Config
+// checker is a configuration and the connections to check it with.
+type checker struct {
+	cfg       *config.Config
 	sources   []*sourceCheck
 	targets   targets.Config
 	client    kubernetes.Interface
@@ -49,15 +52,15 @@ type preflightChecker struct {
 	resolutions []targets.Resolution // of the targets that servicesCheck found
 }
 
-func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
-	config, namespace, errCluster := loadClusterConfig(cfg, version)
-	configured, errSources := cfg.loadSources()
+func newChecker(cfg *config.Config, version string) (*checker, error) {
+	cluster, namespace, errCluster := cfg.LoadCluster(version)
+	configured, errSources := cfg.LoadSources()
 	if err := errors.Join(errCluster, errSources); err != nil {
 		return nil, err
 	}
 	clock := &preflight.Clock{}
-	config.Wrap(clock.Wrap)
-	client, err := kubernetes.NewForConfig(config)
+	cluster.Wrap(clock.Wrap)
+	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
@@ -68,25 +71,25 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 	pc.client = client
 	pc.cluster = preflight.Cluster{
 		Client: client.Discovery().RESTClient(), Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(),
-		Host: config.Host, Clock: clock, Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
+		Host: cluster.Host, Clock: clock, Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
 	}
 	return pc, nil
 }
 
-// newOfflineChecker returns a preflightChecker that has no cluster yet.
-func newOfflineChecker(cfg *Config, namespace string, configured []sources.Source) (*preflightChecker, error) {
-	pc := &preflightChecker{cfg: cfg, namespace: namespace}
+// newOfflineChecker returns a checker that has no cluster yet.
+func newOfflineChecker(cfg *config.Config, namespace string, configured []sources.Source) (*checker, error) {
+	pc := &checker{cfg: cfg, namespace: namespace}
 	for _, s := range configured {
 		pc.sources = append(pc.sources, &sourceCheck{Source: s, checker: pc})
 	}
 	var err error
-	pc.targets, err = cfg.targetsConfig(namespace, configured)
+	pc.targets, err = cfg.TargetsConfig(namespace, configured)
 	return pc, err
 }
 
 // checks returns the checks that the configuration requires, in the order in which one would fix
 // problems.
-func (pc *preflightChecker) checks() []preflight.Check {
+func (pc *checker) checks() []preflight.Check {
 	all := pc.certificateChecks()
 	for _, sc := range pc.sources {
 		all = append(all, sc.linkChecks()...)
@@ -108,7 +111,7 @@ func (pc *preflightChecker) checks() []preflight.Check {
 }
 
 // certificateChecks checks the writer's certificate and key, and each file of CAs once.
-func (pc *preflightChecker) certificateChecks() []preflight.Check {
+func (pc *checker) certificateChecks() []preflight.Check {
 	var all []preflight.Check
 	for i, sc := range pc.sources {
 		if slices.ContainsFunc(pc.sources[:i], func(earlier *sourceCheck) bool { return earlier.CAFile == sc.CAFile }) {
@@ -128,7 +131,7 @@ func (pc *preflightChecker) certificateChecks() []preflight.Check {
 }
 
 // writesSlices reports whether serve writes; it does not in a dry run.
-func (pc *preflightChecker) writesSlices() bool { return pc.cfg.Store != "memory" }
+func (pc *checker) writesSlices() bool { return pc.cfg.Store != "memory" }
 
 // Resources and their groups.
 var (
@@ -138,10 +141,10 @@ var (
 	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
 )
 
-// watchedNamespaces returns the namespaces that the writer watches, or only allNamespaces.
-func (pc *preflightChecker) watchedNamespaces() []string {
-	if slices.Contains(pc.targets.Namespaces, allNamespaces) {
-		return []string{allNamespaces}
+// watchedNamespaces returns the namespaces that the writer watches, or only config.AllNamespaces.
+func (pc *checker) watchedNamespaces() []string {
+	if slices.Contains(pc.targets.Namespaces, config.AllNamespaces) {
+		return []string{config.AllNamespaces}
 	}
 	all := slices.Clone(pc.targets.Namespaces)
 	if pc.targets.NamedTarget.Service != "" {
@@ -152,7 +155,7 @@ func (pc *preflightChecker) watchedNamespaces() []string {
 }
 
 // permissionsFor returns the permission in each watched namespace.
-func (pc *preflightChecker) permissionsFor(verb string, resource [2]string) []preflight.Permission {
+func (pc *checker) permissionsFor(verb string, resource [2]string) []preflight.Permission {
 	var all []preflight.Permission
 	for _, namespace := range pc.watchedNamespaces() {
 		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespace: namespace})
@@ -161,12 +164,12 @@ func (pc *preflightChecker) permissionsFor(verb string, resource [2]string) []pr
 }
 
 // permissionsCheckName returns the name of the check of those permissions.
-func (pc *preflightChecker) permissionsCheckName(verb string, resource [2]string) string {
+func (pc *checker) permissionsCheckName(verb string, resource [2]string) string {
 	return preflight.PermissionsName(pc.permissionsFor(verb, resource)...)
 }
 
 // requiredPermissions returns what the writer does in the consuming cluster.
-func (pc *preflightChecker) requiredPermissions() []preflight.Permission {
+func (pc *checker) requiredPermissions() []preflight.Permission {
 	var all []preflight.Permission
 	for _, verb := range []string{"list", "watch"} {
 		all = append(all, pc.permissionsFor(verb, servicesAPI)...)
@@ -193,9 +196,9 @@ func (pc *preflightChecker) requiredPermissions() []preflight.Permission {
 
 // excessPermissions returns permissions that the writer never uses, and that would help an attacker with
 // its credential.
-func (pc *preflightChecker) excessPermissions() []preflight.Permission {
-	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: allNamespaces}}
-	if slices.Contains(pc.watchedNamespaces(), allNamespaces) {
+func (pc *checker) excessPermissions() []preflight.Permission {
+	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: config.AllNamespaces}}
+	if slices.Contains(pc.watchedNamespaces(), config.AllNamespaces) {
 		all = nil // the writer needs it
 	}
 	all = append(all, pc.permissionsFor("update", servicesAPI)...)

@@ -1,38 +1,27 @@
-package app
+package config_test
 
 import (
 	"errors"
 	"flag"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
+	"github.com/slicefeed/slicefeed/services/writer/config"
+	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
 func TestSettingsAreDocumented(t *testing.T) {
-	if err := settings.CheckDocs("../../../docs/settings.md", "writer", &Config{}, *update); err != nil {
+	if err := settingstest.CheckDocs("../../../docs/settings.md", "writer", &config.Config{}, *update); err != nil {
 		t.Error(err)
 	}
-}
-
-// validEnv is a valid configuration, apart from its files.
-func validEnv() map[string]string {
-	return map[string]string{
-		"INVENTORY_ADDRESS": "inventory.example:9443", "INVENTORY_SAN": "spiffe://example.org/slicefeed/inventory",
-		"TLS_CERT_FILE": "cert.pem", "TLS_KEY_FILE": "key.pem", "TLS_PEER_CA_FILE": "ca.pem",
-		"SECURED_SUBNET_CIDR": "10.0.1.0/24", "TARGET_NAMESPACE": "web", "TARGET_SERVICE_NAME": "shop",
-	}
-}
-
-func loadConfig(set map[string]string) (*Config, error) {
-	env := validEnv()
-	maps.Copy(env, set)
-	cfg := &Config{}
-	return cfg, settings.Load(nil, func(name string) string { return env[name] }, cfg)
 }
 
 func TestConfigValidation(t *testing.T) {
@@ -73,7 +62,7 @@ func TestConfigValidation(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := loadConfig(tt.set)
+			_, err := configtest.Load(tt.set)
 			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {
 				t.Fatalf("got %v", err)
 			}
@@ -87,15 +76,17 @@ func TestConfigValidation(t *testing.T) {
 }
 
 func TestDerivesNamesFromClassAndService(t *testing.T) {
-	cfg, err := loadConfig(map[string]string{"CLASS": "blue"})
+	cfg, err := configtest.Load(map[string]string{"CLASS": "blue"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := cfg.managedByLabel(); got != "slicefeed-blue" {
-		t.Errorf("managed-by %q", got)
+	found, err := cfg.TargetsConfig("slicefeed", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := cfg.firstSliceName(); got != "shop-slicefeed" {
-		t.Errorf("name of the slice %q", got)
+	want := targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-blue", FirstName: "shop-slicefeed"}
+	if diff := cmp.Diff(want, found.NamedTarget); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -109,12 +100,12 @@ func TestWatchedNamespaces(t *testing.T) {
 		{map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, []string{"slicefeed"}},
 		{map[string]string{"WATCH_NAMESPACES": "a,b"}, []string{"a", "b"}},
 	} {
-		cfg, err := loadConfig(tt.set)
+		cfg, err := configtest.Load(tt.set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := cfg.watchedNamespaces("slicefeed"); !slices.Equal(got, tt.want) {
-			t.Errorf("with %v: %v, want %v", tt.set, got, tt.want)
+		if got, err := cfg.TargetsConfig("slicefeed", nil); err != nil || !slices.Equal(got.Namespaces, tt.want) {
+			t.Errorf("with %v: %v, %v; want %v", tt.set, got.Namespaces, err, tt.want)
 		}
 	}
 }

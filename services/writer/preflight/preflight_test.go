@@ -1,4 +1,4 @@
-package app
+package preflight
 
 import (
 	"context"
@@ -23,17 +23,18 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // newTestChecker returns a checker of a cluster with these objects.
-func newTestChecker(t *testing.T, set map[string]string, objects ...runtime.Object) (*preflightChecker, *fake.Clientset) {
+func newTestChecker(t *testing.T, set map[string]string, objects ...runtime.Object) (*checker, *fake.Clientset) {
 	t.Helper()
-	cfg, err := loadConfig(set)
+	cfg, err := configtest.Load(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	configured, err := cfg.loadSources()
+	configured, err := cfg.LoadSources()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package app
+package preflight
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 type sourceCheck struct {
 	sources.Source
 
-	checker  *preflightChecker
+	checker  *checker
 	snapshot subscriber.Snapshot // of its initial sync, once it has one
 }
 
@@ -72,18 +72,18 @@ func (sc *sourceCheck) settingName(name string) string {
 	return fmt.Sprintf("%s of %s in SOURCES_FILE", sourcesFileKeys[name], sc.Name)
 }
 
-// open returns the link to the inventory, with the credentials of serve.
-func (sc *sourceCheck) open() (*source, error) {
-	return openSource(sc.checker.cfg, sc.Source, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+// openLink opens the link to the inventory, with the credentials of serve.
+func (sc *sourceCheck) openLink() (*sources.Link, error) {
+	return sc.OpenLink(sc.checker.cfg.TLSFiles(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // checkInventory calls the inventory once. Any response will do.
 func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
-	s, err := sc.open()
+	inventory, err := sc.openLink()
 	if err != nil {
 		return "", err
 	}
-	conn, err := s.dial()
+	conn, err := inventory.Dial()
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
 	var header, trailer metadata.MD
 	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{"preflight"}},
 		grpc.Header(&header), grpc.Trailer(&trailer))
-	return sc.explainCallError(err, s.link.HandshakeError(), len(header)+len(trailer) > 0)
+	return sc.explainCallError(err, inventory.HandshakeError(), len(header)+len(trailer) > 0)
 }
 
 // explainCallError turns the error of a call, or of the handshake before it, into advice.
@@ -133,12 +133,12 @@ func (sc *sourceCheck) explainHandshake(err *link.HandshakeError) error {
 
 // checkInitialSync subscribes to the inventory, as serve does, until it has received a complete set.
 func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
-	sourceLink, err := sc.open()
+	inventory, err := sc.openLink()
 	if err != nil {
 		return "", err
 	}
 	s := subscriber.New(subscriber.Config{
-		Source: sc.Name, Dial: func() (subscriber.Conn, error) { return sourceLink.dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+		Source: sc.Name, Dial: func() (subscriber.Conn, error) { return inventory.Dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
 		ConfirmObservations: sc.checker.cfg.EmptyThreshold,
 	})
 	runCtx, stop := context.WithCancel(ctx)

@@ -1,16 +1,19 @@
-package app
+package config_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
+	"github.com/slicefeed/slicefeed/services/writer/config"
+	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 )
 
 const labelPattern = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 
 // chart maps the settings to the values of deploy/slicefeed-writer.
-var chart = settings.Chart{
+var chart = settingstest.Chart{
 	SetByChart: map[string]string{
 		"SOURCES_FILE":         "the list sources",
 		"TARGET_KUBECONFIG":    "the Pod's account",
@@ -43,7 +46,7 @@ var chart = settings.Chart{
 }
 
 func TestChartHasAllSettings(t *testing.T) {
-	if err := chart.CheckSchema("../../../deploy/slicefeed-writer/values.schema.json", &Config{}, *update); err != nil {
+	if err := chart.CheckSchema("../../../deploy/slicefeed-writer/values.schema.json", &config.Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
@@ -76,13 +79,13 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"LOG_FORMAT":                {[]string{"json", "text"}, []string{"logfmt"}},
 	}
 	accepts := func(setting, value string) (schema, component bool) {
-		schema, err := chart.Accepts(&Config{}, setting, value)
+		schema, err := chart.Accepts(&config.Config{}, setting, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := validEnv()
+		env := configtest.Env()
 		env[setting] = value
-		err = settings.Load(nil, func(name string) string { return env[name] }, &Config{})
+		err = settings.Load(nil, func(name string) string { return env[name] }, &config.Config{})
 		return schema, err == nil || !strings.Contains(err.Error(), "- "+setting+"=")
 	}
 	for setting, values := range samples {

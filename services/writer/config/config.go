@@ -1,4 +1,7 @@
-package app
+// Package config has the settings of the writer. It parses and validates them, and says what the stages
+// need: the sources, which Services are targets, and how to reach the consuming cluster. It guarantees
+// that an error names every setting that is wrong. It opens no connection.
+package config
 
 import (
 	"errors"
@@ -129,7 +132,7 @@ func (c *Config) validateTargets(v *problemList) {
 	}
 	v.checkName("CLASS", c.Class, "a short DNS label", class)
 	for _, namespace := range c.Watch {
-		if namespace != allNamespaces {
+		if namespace != AllNamespaces {
 			v.checkName("WATCH_NAMESPACES", namespace, "names of namespaces, or *", validation.IsDNS1123Label(namespace))
 		} else if len(c.Watch) > 1 {
 			v.add("WATCH_NAMESPACES", strings.Join(c.Watch, ","), "* alone, which means all namespaces")
@@ -137,8 +140,8 @@ func (c *Config) validateTargets(v *problemList) {
 	}
 }
 
-// allNamespaces stands for all namespaces.
-const allNamespaces = "*"
+// AllNamespaces stands for all namespaces.
+const AllNamespaces = "*"
 
 // settingValue is a setting and its value.
 type settingValue struct{ setting, value string }
@@ -206,6 +209,7 @@ func (c *Config) watchedNamespaces(own string) []string {
 	return []string{own}
 }
 
-func (c *Config) tlsFiles() link.Files {
+// TLSFiles are the files of the writer's end of the links to all inventories. A source may have other CAs.
+func (c *Config) TLSFiles() link.Files {
 	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCA}
 }

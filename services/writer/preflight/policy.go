@@ -1,4 +1,4 @@
-package app
+package preflight
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -22,7 +23,7 @@ type sliceScope struct{ namespace, managedBy string }
 
 // scopes returns where the writer writes slices: for the named target, and for the targets that were
 // found.
-func (pc *preflightChecker) scopes() []sliceScope {
+func (pc *checker) scopes() []sliceScope {
 	var all []sliceScope
 	if named := pc.targets.NamedTarget; named.Service != "" {
 		all = append(all, sliceScope{named.Namespace, cmp.Or(named.ManagedBy, pc.managedByLabel())})
@@ -35,10 +36,10 @@ func (pc *preflightChecker) scopes() []sliceScope {
 
 // policyScopes returns where a policy must deny an address outside all allowlists: the scopes, and
 // the other watched namespaces, since the writer may write there.
-func (pc *preflightChecker) policyScopes() []sliceScope {
+func (pc *checker) policyScopes() []sliceScope {
 	all := pc.scopes()
 	watched := pc.watchedNamespaces()
-	if watched[0] == allNamespaces {
+	if watched[0] == config.AllNamespaces {
 		watched = []string{pc.namespace}
 	}
 	for _, namespace := range watched {
@@ -57,11 +58,11 @@ func sortScopes(all []sliceScope) []sliceScope {
 }
 
 // managedByLabel returns the managed-by label of slices of labeled Services.
-func (pc *preflightChecker) managedByLabel() string { return "slicefeed-" + pc.targets.Class }
+func (pc *checker) managedByLabel() string { return "slicefeed-" + pc.targets.Class }
 
 // checkPolicy tries what an admission policy must deny, and what it must not. It only makes dry
 // runs: nothing is stored.
-func (pc *preflightChecker) checkPolicy(ctx context.Context) (string, error) {
+func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 	outside, allowlists := pc.outsideAddress(), "all allowlists of SOURCES_FILE"
 	if pc.cfg.SourcesFile == "" {
 		allowlists = "SECURED_SUBNET_CIDR"
@@ -98,7 +99,7 @@ func (pc *preflightChecker) checkPolicy(ctx context.Context) (string, error) {
 }
 
 // dryRunCreate returns why a policy or a webhook denies a slice, empty if the slice is accepted.
-func (pc *preflightChecker) dryRunCreate(ctx context.Context, slice *discoveryv1.EndpointSlice) (deniedBy string, err error) {
+func (pc *checker) dryRunCreate(ctx context.Context, slice *discoveryv1.EndpointSlice) (deniedBy string, err error) {
 	_, err = pc.client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
 		return "", nil
@@ -117,7 +118,7 @@ const maxSampleSize = 100
 
 // sampleSlices returns slices with an address of each CIDR and both ends of each port range that
 // the settings allow in a scope.
-func (pc *preflightChecker) sampleSlices(scope sliceScope) []*discoveryv1.EndpointSlice {
+func (pc *checker) sampleSlices(scope sliceScope) []*discoveryv1.EndpointSlice {
 	var addresses []netip.Addr
 	var ports []uint16
 	if named := pc.targets.NamedTarget; named.Port != 0 && named.Namespace == scope.namespace {
@@ -150,7 +151,7 @@ func (pc *preflightChecker) sampleSlices(scope sliceScope) []*discoveryv1.Endpoi
 
 // newSampleSlice returns an owned slice with these addresses, and with as many of the ports as a
 // slice can have.
-func (pc *preflightChecker) newSampleSlice(scope sliceScope, addresses []netip.Addr, ports []uint16) *discoveryv1.EndpointSlice {
+func (pc *checker) newSampleSlice(scope sliceScope, addresses []netip.Addr, ports []uint16) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: scope.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: scope.managedBy, planner.LabelWriter: pc.namespace,
@@ -171,7 +172,7 @@ func (pc *preflightChecker) newSampleSlice(scope sliceScope, addresses []netip.A
 
 // outsideAddress returns an address reserved for documentation that no allowlist contains, of a
 // family that one of them allows; invalid if there is none.
-func (pc *preflightChecker) outsideAddress() netip.Addr {
+func (pc *checker) outsideAddress() netip.Addr {
 	for _, text := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"} {
 		a := netip.MustParseAddr(text)
 		sameFamily := slices.ContainsFunc(pc.sources, func(sc *sourceCheck) bool {

@@ -1,4 +1,4 @@
-package app
+package preflight
 
 import (
 	"cmp"
@@ -12,11 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // servicesCheck finds all targets, and checks whether each can be managed.
-func (pc *preflightChecker) servicesCheck() preflight.Check {
+func (pc *checker) servicesCheck() preflight.Check {
 	return checkGroup{
 		Check: preflight.Check{
 			Name: servicesCheckName, DependsOn: []string{preflight.APIServer, pc.permissionsCheckName("list", servicesAPI), pc.permissionsCheckName("list", slicesAPI)}, Timeout: groupTimeout,
@@ -33,9 +34,9 @@ func (pc *preflightChecker) servicesCheck() preflight.Check {
 }
 
 // findServices evaluates each Service in the watched namespaces, as serve does.
-func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error) {
+func (pc *checker) findServices(ctx context.Context) ([]finding, error) {
 	for _, namespace := range pc.watchedNamespaces() {
-		if namespace == allNamespaces {
+		if namespace == config.AllNamespaces {
 			namespace = metav1.NamespaceAll
 		}
 		services, err := pc.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
@@ -54,7 +55,7 @@ func (pc *preflightChecker) findServices(ctx context.Context) ([]finding, error)
 	}
 	if len(pc.resolutions) == 0 {
 		where := abbreviate(pc.watchedNamespaces())
-		if where == allNamespaces {
+		if where == config.AllNamespaces {
 			where = "any namespace"
 		}
 		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)
@@ -81,7 +82,7 @@ func (f finding) withName() finding {
 
 // targetInputs returns all Services of a namespace (or of all), and the named target even if it
 // does not exist, sorted.
-func (pc *preflightChecker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Input {
+func (pc *checker) targetInputs(namespace string, services []corev1.Service, existing []discoveryv1.EndpointSlice) []targets.Input {
 	slicesByNamespace := map[string][]*discoveryv1.EndpointSlice{}
 	for i := range existing {
 		slicesByNamespace[existing[i].Namespace] = append(slicesByNamespace[existing[i].Namespace], &existing[i])

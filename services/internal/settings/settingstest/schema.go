@@ -1,9 +1,11 @@
-package settings
+package settingstest
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -11,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 // Chart describes how a Helm chart accepts a component's settings: by their environment names,
@@ -64,13 +68,13 @@ func (c Chart) CheckSchema(file string, cfg any, update bool) error {
 func (c Chart) renderSchema(cfg any) ([]byte, error) {
 	var all []string
 	known := map[string]bool{}
-	for _, f := range listFields(cfg) {
-		known[f.env] = true
-		if c.SetByChart[f.env] != "" {
+	for _, f := range settings.List(cfg) {
+		known[f.Env] = true
+		if c.SetByChart[f.Env] != "" {
 			continue
 		}
-		if f.secret {
-			return nil, fmt.Errorf("%s is a secret; a chart's values must not contain it", f.env)
+		if f.Secret {
+			return nil, fmt.Errorf("%s is a secret; a chart's values must not contain it", f.Env)
 		}
 		p, err := c.newProperty(&f)
 		if err != nil {
@@ -81,12 +85,12 @@ func (c Chart) renderSchema(cfg any) ([]byte, error) {
 		e.SetEscapeHTML(false)
 		e.SetIndent("        ", "  ")
 		if err := e.Encode(p); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.env, err)
+			return nil, fmt.Errorf("%s: %w", f.Env, err)
 		}
-		all = append(all, fmt.Sprintf("        %q: %s", f.env, strings.TrimSpace(text.String())))
+		all = append(all, fmt.Sprintf("        %q: %s", f.Env, strings.TrimSpace(text.String())))
 	}
-	for _, names := range [][]string{mapKeys(c.SetByChart), mapKeys(c.Enums), mapKeys(c.Patterns)} {
-		for _, name := range names {
+	for _, names := range []iter.Seq[string]{maps.Keys(c.SetByChart), maps.Keys(c.Enums), maps.Keys(c.Patterns)} {
+		for name := range names {
 			if !known[name] {
 				return nil, fmt.Errorf("%s is not a setting", name)
 			}
@@ -101,36 +105,26 @@ func (c Chart) renderSchema(cfg any) ([]byte, error) {
     }`, strings.Join(all, ",\n")), nil
 }
 
-func mapKeys[V any](m map[string]V) (all []string) {
-	for k := range m {
-		all = append(all, k)
-	}
-	return all
-}
-
-func (c Chart) newProperty(f *field) (property, error) {
-	p := property{Description: f.help, Type: "string", Enum: f.enum}
-	if values := c.Enums[f.env]; values != nil {
+func (c Chart) newProperty(f *settings.Field) (property, error) {
+	p := property{Description: f.Help, Type: "string", Enum: f.Enum}
+	if values := c.Enums[f.Env]; values != nil {
 		p.Enum = values
 	}
-	t, pattern := f.value.Type(), c.Patterns[f.env]
-	if f.isList() {
-		t = t.Elem()
-	}
+	t, pattern := f.Type(), c.Patterns[f.Env]
 	switch {
 	case p.Enum != nil:
 		p.Type = nil
 		return p, nil
 	case t == reflect.TypeFor[time.Duration]():
 		pattern = `([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+`
-		if f.min == "0s" { // people write 0 without a unit
+		if f.Min == "0s" { // people write 0 without a unit
 			pattern, p.Type, p.Minimum, p.Maximum = "(0|"+pattern+")", []string{"string", "integer"}, new(int), new(int)
 		}
 	case t.Kind() == reflect.Bool:
 		p.Type = "boolean"
 		return p, nil
 	case t.Kind() == reflect.Int:
-		p.Type, p.Minimum, p.Maximum = "integer", parseBound(f.min), parseBound(f.max)
+		p.Type, p.Minimum, p.Maximum = "integer", parseBound(f.Min), parseBound(f.Max)
 		return p, nil
 	case t.Kind() == reflect.Uint16:
 		p.Type, p.Minimum, p.Maximum = "integer", parseBound("1"), parseBound("65535")
@@ -139,7 +133,7 @@ func (c Chart) newProperty(f *field) (property, error) {
 		p.MinLength = 1
 		return p, nil
 	}
-	if f.isList() {
+	if f.IsList() {
 		pattern += "(," + pattern + ")*"
 	}
 	p.Pattern = "^" + pattern + "$"
@@ -147,15 +141,15 @@ func (c Chart) newProperty(f *field) (property, error) {
 		p.Type, p.Minimum = []string{"string", "integer"}, new(int)
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil {
-		return p, fmt.Errorf("pattern of %s: %w", f.env, err)
+		return p, fmt.Errorf("pattern of %s: %w", f.Env, err)
 	}
 	return p, nil
 }
 
 // Accepts reports whether the schema allows a value for a setting.
 func (c Chart) Accepts(cfg any, setting, value string) (bool, error) {
-	for _, f := range listFields(cfg) {
-		if f.env == setting && c.SetByChart[setting] == "" {
+	for _, f := range settings.List(cfg) {
+		if f.Env == setting && c.SetByChart[setting] == "" {
 			p, err := c.newProperty(&f)
 			return err == nil && p.accepts(value), err
 		}

@@ -1,0 +1,78 @@
+// Package settingstest writes and checks what is generated from a component's settings: their tables in
+// docs/settings.md and their schema in a Helm chart. Only tests use it. It is not in tools/, a module of
+// its own, because that may not import the configuration structs.
+package settingstest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+// CheckDocs compares the table of cfg's settings with the one in a Markdown file, between the lines
+// <!-- settings:name --> and <!-- /settings:name -->. With update it rewrites that table.
+func CheckDocs(file, name string, cfg any, update bool) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	begin, end := fmt.Sprintf("<!-- settings:%s -->\n", name), fmt.Sprintf("<!-- /settings:%s -->", name)
+	before, rest, found := bytes.Cut(text, []byte(begin))
+	current, after, closed := bytes.Cut(rest, []byte(end))
+	if !found || !closed {
+		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
+	}
+	table := []byte("\n" + RenderTable(cfg) + "\n")
+	switch {
+	case bytes.Equal(current, table):
+		return nil
+	case !update:
+		return fmt.Errorf("%s: the settings of the %s differ from the code; run: make generate", file, name)
+	default:
+		return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), table, []byte(end), after}, nil), 0o644) //nolint:gosec // public documentation
+	}
+}
+
+// RenderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown, with one
+// table per group, in the order of the fields.
+func RenderTable(cfg any) string {
+	var b strings.Builder
+	group, first := "", true
+	for _, f := range settings.List(cfg) {
+		if first || f.Group != group {
+			if !first {
+				b.WriteString("\n")
+			}
+			if f.Group != "" {
+				fmt.Fprintf(&b, "**%s**\n\n", f.Group)
+			}
+			b.WriteString("| environment | flag | value | default | meaning |\n|---|---|---|---|---|\n")
+		}
+		group, first = f.Group, false
+		flag := "`--" + f.Flag + "`"
+		if f.Secret {
+			flag = "none: a secret"
+		}
+		defaultValue := ""
+		switch {
+		case f.Required:
+			defaultValue = "*required*"
+		case f.Default != "":
+			defaultValue = "`" + escapeCell(f.Default) + "`"
+		}
+		value, meaning := f.Expected(), f.Help
+		if f.IsList() {
+			value += ", several separated by commas"
+		}
+		if len(f.Deprecated) > 0 {
+			meaning += "; deprecated names: `" + strings.Join(f.Deprecated, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.Env, flag, escapeCell(value), defaultValue, escapeCell(meaning))
+	}
+	return b.String()
+}
+
+func escapeCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

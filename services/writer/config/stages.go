@@ -1,0 +1,89 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// DefaultSource is the name of the only source when there is no SOURCES_FILE.
+const DefaultSource = "default"
+
+// LoadSources returns the configured sources, sorted by name.
+func (c *Config) LoadSources() ([]sources.Source, error) {
+	defaults := sources.Source{
+		Name: DefaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
+		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts,
+	}
+	if c.SourcesFile == "" {
+		return []sources.Source{defaults}, nil
+	}
+	return sources.Read(c.SourcesFile, defaults)
+}
+
+// TargetsConfig returns which Services are targets and their default settings. The caller adds
+// the client.
+func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (targets.Config, error) {
+	mode, err := prober.ParseMode(c.ProbeMode)
+	if err != nil {
+		return targets.Config{}, err
+	}
+	config := targets.Config{
+		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
+		Defaults: targets.Settings{
+			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
+			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,
+		},
+	}
+	if c.Service != "" {
+		config.NamedTarget = targets.NamedTarget{
+			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedByLabel(), FirstName: c.firstSliceName(), Port: c.Port,
+		}
+	}
+	for _, s := range configured {
+		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})
+	}
+	return config, nil
+}
+
+// serviceAccountNamespaceFile has the namespace of the Pod.
+const serviceAccountNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// LoadCluster returns how to reach the consuming cluster, and the writer's own namespace:
+// the Pod's, or that of the kubeconfig's context.
+func (c *Config) LoadCluster(version string) (*rest.Config, string, error) {
+	var cluster *rest.Config
+	var namespace string
+	var err error
+	if c.Kubeconfig == "" {
+		cluster, err = rest.InClusterConfig()
+		if err == nil {
+			var text []byte
+			text, err = os.ReadFile(serviceAccountNamespaceFile)
+			namespace = strings.TrimSpace(string(text))
+		}
+	} else {
+		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}, nil)
+		cluster, err = loader.ClientConfig()
+		if err == nil {
+			namespace, _, err = loader.Namespace()
+		}
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("TARGET_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", c.Kubeconfig, err)
+	}
+	cluster.UserAgent = "slicefeed-writer/" + version
+	cluster.ContentType = "application/vnd.kubernetes.protobuf"
+	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	cluster.QPS = -1 // no client-side limit: the API server protects itself, and a failover must not queue here
+	return cluster, namespace, nil
+}
