@@ -96,7 +96,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"source", "roster", "kubeapi", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "nodeserver", "overview", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "prober", "targets", "config", "verdict", "endpoints", "history", "election", "events", "applier", "control", "endpointserver", "overview", "query", "adopt", "preflight", "app"},
+		writer: {"planner", "sources", "subscriber", "prober", "targets", "config", "verdict", "endpoints", "history", "election", "events", "applier", "control", "plan", "endpointserver", "overview", "query", "adopt", "preflight", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {

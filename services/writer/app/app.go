@@ -40,6 +40,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/overview"
+	"github.com/slicefeed/slicefeed/services/writer/plan"
 	"github.com/slicefeed/slicefeed/services/writer/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/query"
@@ -193,7 +194,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	w.controllerConfig.Targets = w.targets
 	store, eventClient := applier.Kubernetes(client), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
-		w.controllerConfig.Lease, store, eventClient = dryRunLease{}, applier.Memory(os.Stdout, store), nil
+		w.controllerConfig.Lease, store, eventClient = dryRunLease{}, plan.NewStore(os.Stdout, store), nil
 		w.controllerConfig.DryRun = true
 	} else {
 		w.lease, err = election.NewLease(election.Config{

@@ -3,8 +3,10 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -17,8 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -155,7 +162,10 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (subscriber.Conn, error)) *fake.Clientset {
 	t.Helper()
 	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
-	client := fake.NewClientset(newService(map[string]string{targets.LabelClass: "default"}))
+	client := fake.NewClientset(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "1", Labels: map[string]string{targets.LabelClass: "default"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080)}}},
+	})
 	watched, err := targets.New(targets.Config{
 		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
@@ -202,5 +212,48 @@ func waitForSlice(t *testing.T, client *fake.Clientset, done func([]discoveryv1.
 		if time.Since(start) > 10*time.Second {
 			t.Fatalf("slices: %+v", all.Items)
 		}
+	}
+}
+
+// newNode returns a node of one address. Its fingerprint depends on its address and state.
+func newNode(address string, state inventoryv1.NodeState) *inventoryv1.Node {
+	sum := sha256.Sum256([]byte(address + state.String()))
+	return &inventoryv1.Node{
+		Name: "node-" + address, Addresses: []string{address}, State: state, StateAge: durationpb.New(0), Fingerprint: sum[:16],
+	}
+}
+
+func digestOf(nodes ...*inventoryv1.Node) []byte {
+	digest := make([]byte, 16)
+	for _, n := range nodes {
+		for i, b := range n.GetFingerprint() {
+			digest[i] ^= b
+		}
+	}
+	return digest
+}
+
+// newReset returns the first message of a stream, at revision 1, with a complete set.
+func newReset(nodes ...*inventoryv1.Node) *inventoryv1.WatchNodesResponse {
+	synced := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
+	return &inventoryv1.WatchNodesResponse{
+		Cursor: &inventoryv1.Cursor{Epoch: "e", Revision: 1}, Reset_: true, Upserts: nodes, Synced: true,
+		Status: &inventoryv1.SourceStatus{Membership: synced, Addresses: synced, Observation: 1, ObservationAge: durationpb.New(0)},
+		Count:  uint32(len(nodes)), Digest: digestOf(nodes...), HeartbeatInterval: durationpb.New(time.Minute),
+	}
+}
+
+// serveInventory serves an inventory in memory until the test ends, and returns how to connect to it.
+func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) func() (subscriber.Conn, error) {
+	t.Helper()
+	pipe := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	inventoryv1.RegisterInventoryServiceServer(server, inventory)
+	var serving errgroup.Group
+	serving.Go(func() error { return server.Serve(pipe) })
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	return func() (subscriber.Conn, error) {
+		return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	}
 }

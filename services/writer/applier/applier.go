@@ -282,7 +282,7 @@ func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Or
 	}
 	w := history.Write{
 		At: time.Now(), Namespace: order.Service.Namespace, Service: order.Service.Name, Slice: slice.Name,
-		Verb: string(verb), Result: result(verb, err), Changes: changes(was, now, order.Why),
+		Verb: string(verb), Result: result(verb, err), Changes: history.CompareSlices(was, now, order.Why),
 	}
 	if w.Result != resultOK {
 		w.Message = display.Sanitize(err.Error())

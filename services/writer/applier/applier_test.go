@@ -2,7 +2,6 @@ package applier
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -14,9 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -420,39 +417,4 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 			}
 		})
 	})
-}
-
-func TestADryRunPrintsWhatItWouldWriteAndRests(t *testing.T) {
-	below := newAPI(t)
-	below.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) {
-		s.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default"}
-		s.Endpoints = []discoveryv1.Endpoint{endpoint("10.0.0.1"), endpoint("10.0.0.2")}
-		s.Ports = []discoveryv1.EndpointPort{{Protocol: new(corev1.Protocol)}}
-		*s.Ports[0].Protocol = corev1.ProtocolTCP
-	})
-	var out strings.Builder
-	a := New(Config{
-		Store: Memory(&out, Kubernetes(below.client(nil))), Leading: func() bool { return true },
-		Reporter: events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}), Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-	})
-	for range 2 {
-		list, version := below.cache()
-		if _, err := a.Apply(context.Background(), Order{Service: shop, Desired: desired("10.0.0.1", "10.0.0.3"), Current: a.Current(list, version)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := `would update EndpointSlice web/shop-nodes
-  + label slicefeed.dev/source default
-  + label slicefeed.dev/writer slicefeed
-  + owner Service shop svc-1
-  - port any/TCP
-  - endpoint 10.0.0.2 ready
-  + endpoint 10.0.0.3 ready
-`
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
-	if sent := below.sent(); len(sent) != 0 {
-		t.Errorf("sent %v", sent)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -216,7 +217,7 @@ func listing(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
 
 func ports(slice *discoveryv1.EndpointSlice) []string {
 	var out []string
-	for name, text := range portsOf(slice) {
+	for name, text := range history.PortFields(slice) {
 		out = append(out, name+" "+text)
 	}
 	slices.Sort(out)

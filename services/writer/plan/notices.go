@@ -1,4 +1,4 @@
-package app
+package plan
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// noticeHandler is the log handler of an interactive command: it prints each warning once, as a line of
+// NoticeHandler is the log handler of an interactive command: it prints each warning once, as a line of
 // text, since most repeat with every attempt. It keeps the last one, to explain a timeout.
-type noticeHandler struct {
+type NoticeHandler struct {
 	*noticeState
 
 	attrs []slog.Attr
@@ -27,25 +27,26 @@ type noticeState struct {
 	last    string
 }
 
-func newNoticeHandler(out io.Writer) noticeHandler {
-	return noticeHandler{noticeState: &noticeState{out: out, printed: map[string]bool{}}}
+// NewNoticeHandler returns a NoticeHandler that prints to out.
+func NewNoticeHandler(out io.Writer) NoticeHandler {
+	return NoticeHandler{noticeState: &noticeState{out: out, printed: map[string]bool{}}}
 }
 
 // Enabled accepts warnings and errors.
-func (noticeHandler) Enabled(_ context.Context, level slog.Level) bool {
+func (NoticeHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn
 }
 
 // WithAttrs adds attributes to every line.
-func (n noticeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return noticeHandler{n.noticeState, append(slices.Clip(n.attrs), attrs...)}
+func (n NoticeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return NoticeHandler{n.noticeState, append(slices.Clip(n.attrs), attrs...)}
 }
 
 // WithGroup does nothing: no stage uses groups.
-func (n noticeHandler) WithGroup(string) slog.Handler { return n }
+func (n NoticeHandler) WithGroup(string) slog.Handler { return n }
 
 // Handle prints a line unless it was printed before.
-func (n noticeHandler) Handle(_ context.Context, r slog.Record) error {
+func (n NoticeHandler) Handle(_ context.Context, r slog.Record) error {
 	var line strings.Builder
 	var cause string
 	add := func(a slog.Attr) bool {
@@ -73,8 +74,8 @@ func (n noticeHandler) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// withLastNotice adds the last warning to an error.
-func (n noticeHandler) withLastNotice(err error) error {
+// WithLastNotice adds the last warning to an error.
+func (n NoticeHandler) WithLastNotice(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil || n.last == "" {

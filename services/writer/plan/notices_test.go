@@ -1,4 +1,4 @@
-package app
+package plan
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 
 func TestNoticeHandlerPrintsEachWarningOnce(t *testing.T) {
 	var out bytes.Buffer
-	notices := newNoticeHandler(&out)
+	notices := NewNoticeHandler(&out)
 	log := slog.New(notices)
 	failed := errors.New("no set")
-	if got := notices.withLastNotice(failed); !errors.Is(got, failed) || got.Error() != "no set" {
+	if got := notices.WithLastNotice(failed); !errors.Is(got, failed) || got.Error() != "no set" {
 		t.Errorf("before any notice: got %v", got)
 	}
 	blue := log.With("source", "blue")
@@ -32,11 +32,11 @@ func TestNoticeHandlerPrintsEachWarningOnce(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
-	got := notices.withLastNotice(failed)
+	got := notices.WithLastNotice(failed)
 	if want := "no set; last warning: source blue: stream ended: connection refused"; !errors.Is(got, failed) || got.Error() != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if notices.withLastNotice(nil) != nil {
+	if notices.WithLastNotice(nil) != nil {
 		t.Error("no error, but got one")
 	}
 }
