@@ -160,8 +160,8 @@ func writer() []Mutant {
 		{
 			Name:   "rejected-service-gains-endpoints",
 			Harm:   "A Service that cannot be served as it is follows its sources all the same, with settings that nobody accepted.",
-			File:   inVerdict + "/trust.go",
-			Edits:  one("\t\tif c.in.Rejected {\n\t\t\tw.doubt = \"the Service is rejected\"\n\t\t}\n", ""),
+			File:   inVerdict + "/sources.go",
+			Edits:  one("\t\tif e.input.Rejected {\n\t\t\ts.distrust = \"the Service is rejected\"\n\t\t}\n", ""),
 			Suites: []string{inVerdict},
 		},
 		{

@@ -128,17 +128,17 @@ func (w *pairWorld) decide(i int) applier.Order {
 	of := &w.writers[i]
 	current := of.applier.Current(of.cache, strconv.Itoa(of.version))
 	in := verdict.Input{
-		Limits:       verdict.Limits{Probing: true, ListOut: true},
+		Limits:       verdict.Limits{Probing: true, ListUnready: true},
 		LeadingSince: start,
 		Probes:       map[netip.Addr]verdict.Probe{},
-		Held:         heldAs(planner.CurrentEndpoints(order(verdict.Decision{}, 1), of.applier.Held(service, current))),
+		Current:      heldAs(planner.CurrentEndpoints(order(verdict.Decision{}, 1), of.applier.Held(service, current))),
 		Sources: []verdict.Source{{
-			Name: sourceName(0), Heard: true, Alive: true, MembershipSynced: true, MembershipAt: start,
-			Epoch: "life-1", Observation: 1, ObservationAt: start, Fence: fence,
+			Name: sourceName(0), EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: start,
+			Epoch: "life-1", Observation: 1, ObservationAt: start, Allowlist: fence,
 		}},
 	}
 	for n, state := range of.heard {
-		in.Probes[address(n)] = verdict.Probe{Health: verdict.Passing, Since: start, Passed: start}
+		in.Probes[address(n)] = verdict.Probe{Status: verdict.Passing, Since: start, LastPassed: start}
 		if state != unlisted {
 			in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: address(n), Name: name(n), State: state})
 		}

@@ -110,14 +110,14 @@ func (w *writerWorld) number(a netip.Addr) int {
 	return nobody
 }
 
-var fence = verdict.Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+var fence = verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 
 // input is what the decision rests on.
 func (w *writerWorld) input() verdict.Input {
 	in := verdict.Input{
 		Limits: verdict.Limits{
 			MaxStaleness: maxStaleness, EmptyThreshold: 2, ShrinkWindow: shrinkWindow,
-			ListOut: w.setup.ListOut, Probing: w.setup.Probing,
+			ListUnready: w.setup.ListOut, Probing: w.setup.Probing,
 		},
 		LeadingSince: w.leading,
 		Probes:       make(map[netip.Addr]verdict.Probe, w.setup.Nodes),
@@ -125,8 +125,8 @@ func (w *writerWorld) input() verdict.Input {
 	for s := range w.setup.Sources {
 		from := &w.sources[s]
 		source := verdict.Source{
-			Name: sourceName(s), Heard: from.heard, Alive: from.alive, MembershipSynced: from.heard, MembershipAt: from.wordAt,
-			Epoch: fmt.Sprint("life-", from.life), Observation: from.observation, ObservationAt: from.observedAt, Fence: fence,
+			Name: sourceName(s), EverSynced: from.heard, Connected: from.alive, MembershipSynced: from.heard, MembershipSyncedAt: from.wordAt,
+			Epoch: fmt.Sprint("life-", from.life), Observation: from.observation, ObservationAt: from.observedAt, Allowlist: fence,
 		}
 		for n, state := range from.words[:w.setup.Nodes] {
 			if state != unlisted {
@@ -138,14 +138,14 @@ func (w *writerWorld) input() verdict.Input {
 	for n := range w.setup.Nodes {
 		in.Probes[w.address(n)] = w.probes[n]
 	}
-	in.Held = heldAs(w.listed)
+	in.Current = heldAs(w.listed)
 	return in
 }
 
 // heldAs is what slices list, as the verdict hears it.
-func heldAs(listed []planner.Endpoint) (all []verdict.Held) {
+func heldAs(listed []planner.Endpoint) (all []verdict.CurrentEndpoint) {
 	for _, e := range listed {
-		all = append(all, verdict.Held{
+		all = append(all, verdict.CurrentEndpoint{
 			Address: e.Address, Source: e.Source,
 			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
 		})
@@ -180,7 +180,7 @@ func (w *writerWorld) react() error {
 	}
 	for n := range w.setup.Nodes { // what is gone is not probed any more
 		if !slices.ContainsFunc(second.Endpoints, func(e verdict.Endpoint) bool {
-			return e.Address == w.address(n) && e.Verdict != verdict.Gone && e.Rule != verdict.RuleFence
+			return e.Address == w.address(n) && e.Verdict != verdict.Remove && e.Rule != verdict.RuleAllowlist
 		}) {
 			w.probes[n] = verdict.Probe{}
 		}
@@ -272,12 +272,12 @@ func (w *writerWorld) tell(n int, state verdict.State) {
 }
 
 // probe has the probe of a node say something.
-func (w *writerWorld) probe(n int, h verdict.Health) {
-	p := verdict.Probe{Health: h, Since: w.now, Passed: w.probes[n].Passed}
+func (w *writerWorld) probe(n int, h verdict.ProbeStatus) {
+	p := verdict.Probe{Status: h, Since: w.now, LastPassed: w.probes[n].LastPassed}
 	if h == verdict.Passing {
-		p.Passed = w.now
+		p.LastPassed = w.now
 	} else {
-		p.Failed = w.now
+		p.FirstFailed = w.now
 	}
 	w.probes[n] = p
 }
@@ -291,8 +291,8 @@ func (w *writerWorld) pass(d time.Duration) {
 		}
 	}
 	for n := range w.setup.Nodes {
-		if w.probes[n].Health == verdict.Passing {
-			w.probes[n].Passed = w.now
+		if w.probes[n].Status == verdict.Passing {
+			w.probes[n].LastPassed = w.now
 		}
 	}
 }

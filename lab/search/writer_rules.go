@@ -33,8 +33,8 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 		}
 	}
 	for _, e := range listOf(d) {
-		n, lists := w.number(e.Address), func(h verdict.Held) bool { return h.Address == e.Address }
-		if w.setup.Probing && w.probes[n].Health != verdict.Passing && !slices.ContainsFunc(in.Held, lists) && word(e) != "out" && !d.Panic {
+		n, lists := w.number(e.Address), func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }
+		if w.setup.Probing && w.probes[n].Status != verdict.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" && !d.Panic {
 			return fmt.Errorf("node-%d is listed as %s, which is new and has not passed a probe", n, word(e))
 		}
 	}
@@ -75,9 +75,9 @@ func (w *writerWorld) speaks(s int, d verdict.Decision) bool {
 func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int, yes bool) {
 	passes := false
 	for n := range w.setup.Nodes {
-		passes = passes || w.probes[n].Health == verdict.Passing && !w.outside(n)
+		passes = passes || w.probes[n].Status == verdict.Passing && !w.outside(n)
 	}
-	for _, h := range in.Held {
+	for _, h := range in.Current {
 		n := w.number(h.Address)
 		if h.Conditions == (verdict.Conditions{}) && !d.Panic {
 			continue
@@ -88,7 +88,7 @@ func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int,
 			dead = state == unlisted || state == verdict.NotReady
 			alive = !dead
 		}
-		switch h := w.probes[n].Health; {
+		switch h := w.probes[n].Status; {
 		case !w.setup.Probing:
 		case h == verdict.Passing:
 			alive = true
@@ -119,7 +119,7 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 		if stays(now, e) {
 			continue
 		}
-		dead := w.setup.Probing && w.probes[n].Health == verdict.Failing && !d.Panic
+		dead := w.setup.Probing && w.probes[n].Status == verdict.Failing && !d.Panic
 		if confirmed := nothing && w.speaks(s, d); !dead && !confirmed {
 			leaving = append(leaving, n)
 		}
@@ -163,11 +163,11 @@ func stays(now []planner.Endpoint, e planner.Endpoint) bool {
 // which the source has something to lose.
 func (w *writerWorld) empty(s int, panics bool) bool {
 	stakes := panics && slices.ContainsFunc(w.listed, func(e planner.Endpoint) bool {
-		return e.Source == sourceName(s) && word(e) != "out" && w.probes[w.number(e.Address)].Health == verdict.Failing
+		return e.Source == sourceName(s) && word(e) != "out" && w.probes[w.number(e.Address)].Status == verdict.Failing
 	})
 	for n, state := range w.sources[s].words[:w.setup.Nodes] {
-		health := w.probes[n].Health
-		could := state != verdict.NotReady || w.setup.Probing && health != verdict.Failing && (health != verdict.Unjudged || !stakes)
+		health := w.probes[n].Status
+		could := state != verdict.NotReady || w.setup.Probing && health != verdict.Failing && (health != verdict.Pending || !stakes)
 		if state != unlisted && !w.outside(n) && could {
 			return false
 		}
@@ -295,7 +295,7 @@ func (w *writerWorld) conclude() error {
 		return nil
 	}
 	for n := range w.setup.Nodes {
-		passes := !w.setup.Probing || w.probes[n].Health == verdict.Passing
+		passes := !w.setup.Probing || w.probes[n].Status == verdict.Passing
 		serving = serving || w.sources[w.of(n)].words[n] == verdict.Ready && passes && !w.outside(n)
 	}
 	if !serving {
@@ -308,7 +308,7 @@ func (w *writerWorld) conclude() error {
 				is = word(e)
 			}
 		}
-		health := w.probes[n].Health
+		health := w.probes[n].Status
 		if !w.setup.Probing {
 			health = verdict.Passing
 		}
@@ -316,7 +316,7 @@ func (w *writerWorld) conclude() error {
 		switch state := w.sources[w.of(n)].words[n]; {
 		case w.outside(n), state == unlisted:
 			ok = is == "absent"
-		case health == verdict.Unjudged:
+		case health == verdict.Pending:
 		case health == verdict.Failing:
 			ok = is == "out" || is == "absent"
 		case state == verdict.Draining:

@@ -32,10 +32,10 @@ func (w *writerWorld) steps() (all []writerStep) {
 			}
 		}
 		if w.setup.Probing {
-			if w.probes[n].Health != verdict.Passing {
+			if w.probes[n].Status != verdict.Passing {
 				add("the probe of node-%d passes", n, 0, (*writerWorld).passes)
 			}
-			if w.probes[n].Health != verdict.Failing {
+			if w.probes[n].Status != verdict.Failing {
 				add("the probe of node-%d fails", n, 0, (*writerWorld).fails)
 			}
 		}
@@ -82,7 +82,7 @@ func (w *writerWorld) fails(s writerStep) { w.probe(s.n, verdict.Failing) }
 
 func (w *writerWorld) allFail(writerStep) {
 	for n := range w.setup.Nodes {
-		if w.probes[n].Health != verdict.Failing {
+		if w.probes[n].Status != verdict.Failing {
 			w.probe(n, verdict.Failing)
 		}
 	}

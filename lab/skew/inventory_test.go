@@ -360,15 +360,15 @@ func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 			subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
 		}
 		var memory verdict.Memory
-		var held []verdict.Held
+		var held []verdict.CurrentEndpoint
 		leading := time.Now()
 		decide := func() map[string]verdict.Conditions {
 			synctest.Wait()
 			s := l.through.Snapshot()
-			in := verdict.Input{Held: held, LeadingSince: leading, Limits: verdict.Limits{ListOut: true}, Sources: []verdict.Source{{
-				Name: s.Source, Heard: s.EverSynced, Alive: s.Connected && s.SyncedInStream, MembershipSynced: s.Membership.State == subscriber.Synced,
-				MembershipAt: s.MembershipSyncedAt, Epoch: s.ObservationEpoch, Observation: s.Observation, ObservationAt: s.ObservationReceivedAt,
-				Fence: verdict.Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+			in := verdict.Input{Current: held, LeadingSince: leading, Limits: verdict.Limits{ListUnready: true}, Sources: []verdict.Source{{
+				Name: s.Source, EverSynced: s.EverSynced, Connected: s.Connected && s.SyncedInStream, MembershipSynced: s.Membership.State == subscriber.Synced,
+				MembershipSyncedAt: s.MembershipSyncedAt, Epoch: s.ObservationEpoch, Observation: s.Observation, ObservationAt: s.ObservationReceivedAt,
+				Allowlist: verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
 			}}}
 			for _, m := range s.Members {
 				in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: m.Addresses[0], Name: m.Name, State: states[m.State], Since: m.Since})
@@ -379,7 +379,7 @@ func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 			listed := map[string]verdict.Conditions{}
 			for _, e := range decision.Endpoints {
 				if e.Listed {
-					held = append(held, verdict.Held{Address: e.Address, Conditions: e.Conditions, Source: e.Source})
+					held = append(held, verdict.CurrentEndpoint{Address: e.Address, Conditions: e.Conditions, Source: e.Source})
 					listed[e.Address.String()] = e.Conditions
 				}
 			}

@@ -124,10 +124,10 @@ func follow(view *subscriber.Mirror, now time.Time, messages []*inventoryv1.Watc
 func (in *Inputs) decide(nodes, times int) {
 	now := time.Now()
 	source := verdict.Source{
-		Name: "default", Heard: true, Alive: true, MembershipSynced: true, MembershipAt: now, Epoch: "epoch", Observation: 1, ObservationAt: now,
-		Fence: verdict.Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		Name: "default", EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: now, Epoch: "epoch", Observation: 1, ObservationAt: now,
+		Allowlist: verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	}
-	given := verdict.Input{Probes: map[netip.Addr]verdict.Probe{}, Limits: verdict.Limits{ListOut: true, Probing: true, ShrinkWindow: time.Minute}, LeadingSince: now.Add(-time.Hour)}
+	given := verdict.Input{Probes: map[netip.Addr]verdict.Probe{}, Limits: verdict.Limits{ListUnready: true, Probing: true, ShrinkWindow: time.Minute}, LeadingSince: now.Add(-time.Hour)}
 	desired := planner.Desired{
 		Namespace: "web", Service: "shop", FirstName: "shop-slicefeed", ManagedBy: "slicefeed-default", Writer: "slicefeed",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
@@ -135,8 +135,8 @@ func (in *Inputs) decide(nodes, times int) {
 	for i := range nodes {
 		at := address(i)
 		source.Members = append(source.Members, verdict.Member{Address: at, Name: fmt.Sprintf("standardnodes-%06x", i), State: verdict.Ready, Since: now})
-		given.Probes[at] = verdict.Probe{Health: verdict.Passing, Since: now, Passed: now}
-		given.Held = append(given.Held, verdict.Held{Address: at, Source: "default", Conditions: verdict.Conditions{Ready: true, Serving: true}})
+		given.Probes[at] = verdict.Probe{Status: verdict.Passing, Since: now, LastPassed: now}
+		given.Current = append(given.Current, verdict.CurrentEndpoint{Address: at, Source: "default", Conditions: verdict.Conditions{Ready: true, Serving: true}})
 		desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: at, Ready: true, Serving: true})
 	}
 	given.Sources = []verdict.Source{source}

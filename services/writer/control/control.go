@@ -239,7 +239,7 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 	in := verdict.Input{
 		Sources: c.witnesses(view, heard),
 		Probes:  c.words(),
-		Held:    held,
+		Current: held,
 		Limits:  limits(view.Target.Settings),
 
 		Rejected:     rejected,
@@ -249,10 +249,10 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 	c.memory, decision = verdict.Decide(c.memory, in, now)
 	tracepoint.Mark(tracepoint.Decision)
 	if tracepoint.Enabled(c.log) {
-		c.logDecision(in.Held, decision.Endpoints)
+		c.logDecision(in.Current, decision.Endpoints)
 	}
 
-	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints, in.Held)
+	c.follow(view.Target.Settings.Probe, view.Target.ProbePort, decision.Endpoints, in.Current)
 	for _, name := range decision.NeedObservations {
 		c.sources[name].ObserveNow()
 	}
@@ -347,7 +347,7 @@ func (c *control) learn(err error) bool {
 // follow probes what a decision speaks of, save what the fence keeps out and what is gone from
 // the slices too. What is to go and is still listed stays probed: its decision may rest upon its
 // probe, and without one it would be decided the other way, probed again, and so on without end.
-func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoint, held []verdict.Held) {
+func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoint, held []verdict.CurrentEndpoint) {
 	if spec.Mode == prober.Off {
 		judged = nil // nothing is probed, and nobody waits for a word
 	}
@@ -372,7 +372,7 @@ func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoin
 }
 
 // probed are the endpoints to probe.
-func probed(judged []verdict.Endpoint, held []verdict.Held) iter.Seq[*verdict.Endpoint] {
+func probed(judged []verdict.Endpoint, held []verdict.CurrentEndpoint) iter.Seq[*verdict.Endpoint] {
 	return func(yield func(*verdict.Endpoint) bool) {
 		held := held
 		for i := range judged {
@@ -381,7 +381,7 @@ func probed(judged []verdict.Endpoint, held []verdict.Held) iter.Seq[*verdict.En
 				held = held[1:]
 			}
 			listed := len(held) > 0 && held[0].Address == e.Address
-			if e.Rule != verdict.RuleFence && (e.Verdict != verdict.Gone || listed) && !yield(e) {
+			if e.Rule != verdict.RuleAllowlist && (e.Verdict != verdict.Remove || listed) && !yield(e) {
 				return
 			}
 		}

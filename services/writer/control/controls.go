@@ -132,11 +132,11 @@ func (c *Controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 
 // heard notes what the probes of a target see.
 func (c *Controls) heard(key targets.Key, d verdict.Decision) {
-	d = verdict.Decision{Panic: d.Panic, Sees: d.Sees, CannotProbe: d.CannotProbe, BlindSince: d.BlindSince}
+	d = verdict.Decision{Panic: d.Panic, AnyPassing: d.AnyPassing, CannotProbe: d.CannotProbe, NonePassingSince: d.NonePassingSince}
 	c.mu.Lock()
 	before := c.sight[key]
-	changed := before.Panic != d.Panic || before.CannotProbe != d.CannotProbe || before.Sees != d.Sees || !before.BlindSince.Equal(d.BlindSince)
-	if d.Panic || d.Sees || !d.BlindSince.IsZero() {
+	changed := before.Panic != d.Panic || before.CannotProbe != d.CannotProbe || before.AnyPassing != d.AnyPassing || !before.NonePassingSince.Equal(d.NonePassingSince)
+	if d.Panic || d.AnyPassing || !d.NonePassingSince.IsZero() {
 		c.sight[key] = d
 	} else {
 		delete(c.sight, key)

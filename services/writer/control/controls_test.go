@@ -211,7 +211,7 @@ func TestEverythingIsFollowedWhileARequestIsUnderWayAndTheLeaseIsReleasedAfterIt
 		if n := api.deletes.Load(); n != 1 {
 			t.Fatalf("%d deletes under way, want 1", n)
 		}
-		o.heard(targets.Key{Name: "blind"}, verdict.Decision{Panic: true, BlindSince: time.Now()})
+		o.heard(targets.Key{Name: "blind"}, verdict.Decision{Panic: true, NonePassingSince: time.Now()})
 		time.Sleep(blindFor)
 		synctest.Wait()
 		o.put(t, service("blue", "default"))
@@ -246,7 +246,7 @@ func TestTheLeaseIsGivenUpOnceBlindForLongEnough(t *testing.T) {
 	o := newOffice(t, lead)
 	o.mayGiveUp(start) // we lead from now on
 	blind := start.Add(time.Minute)
-	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, BlindSince: blind})
+	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, NonePassingSince: blind})
 	if release, wake := o.mayGiveUp(blind); release != nil || !wake.Equal(blind.Add(blindFor)) || lead.released != 0 {
 		t.Fatalf("released %d times, to be asked again at %v", lead.released, wake)
 	}
@@ -260,8 +260,8 @@ func TestWhatAProbeOfAnotherTargetSeesKeepsTheLease(t *testing.T) {
 	o := newOffice(t, lead)
 	start := time.Now()
 	o.mayGiveUp(start)
-	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, BlindSince: start.Add(time.Second)})
-	o.heard(targets.Key{Name: "red"}, verdict.Decision{Sees: true})
+	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, NonePassingSince: start.Add(time.Second)})
+	o.heard(targets.Key{Name: "red"}, verdict.Decision{AnyPassing: true})
 	o.mayGiveUp(start.Add(time.Hour))
 	if lead.released != 0 {
 		t.Error("it was given up though red's probes pass")

@@ -11,10 +11,10 @@ import (
 
 // logDecision logs each address that the decision changes in the slices, and each that a guard holds.
 // Both lists are sorted by address.
-func (c *control) logDecision(current []verdict.Held, decided []verdict.Endpoint) {
+func (c *control) logDecision(current []verdict.CurrentEndpoint, decided []verdict.Endpoint) {
 	for i := range decided {
 		e := &decided[i]
-		n, listed := slices.BinarySearchFunc(current, e.Address, func(h verdict.Held, a netip.Addr) int { return h.Address.Compare(a) })
+		n, listed := slices.BinarySearchFunc(current, e.Address, func(h verdict.CurrentEndpoint, a netip.Addr) int { return h.Address.Compare(a) })
 		if e.Verdict != verdict.Hold && e.Listed == listed && (!listed || current[n].Conditions == e.Conditions) {
 			continue
 		}

@@ -32,16 +32,16 @@ func TestWhatIsToGoIsProbedUntilTheSlicesListItNoMore(t *testing.T) {
 	one := &control{stages: shared, key: targets.Key{Namespace: "web", Name: "shop"}, news: make(chan struct{}, 1)}
 	gone, serves, refused := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
 	judged := []verdict.Endpoint{
-		{Address: gone, Verdict: verdict.Gone, Rule: verdict.RuleTrust},
+		{Address: gone, Verdict: verdict.Remove, Rule: verdict.RuleTrust},
 		{Address: serves, Verdict: verdict.Serve, Rule: verdict.RuleTable},
-		{Address: refused, Verdict: verdict.Gone, Rule: verdict.RuleFence},
+		{Address: refused, Verdict: verdict.Remove, Rule: verdict.RuleAllowlist},
 	}
 	spec := prober.Spec{Mode: prober.TCP}
-	one.follow(spec, 30080, judged, []verdict.Held{{Address: gone}, {Address: serves}, {Address: refused}})
+	one.follow(spec, 30080, judged, []verdict.CurrentEndpoint{{Address: gone}, {Address: serves}, {Address: refused}})
 	if !a.addresses[gone] || !a.addresses[serves] || a.addresses[refused] {
 		t.Errorf("while all are listed, %v are probed", a.addresses)
 	}
-	one.follow(spec, 30080, judged, []verdict.Held{{Address: serves}})
+	one.follow(spec, 30080, judged, []verdict.CurrentEndpoint{{Address: serves}})
 	if a.addresses[gone] || !a.addresses[serves] {
 		t.Errorf("when one is listed no more, %v are probed", a.addresses)
 	}

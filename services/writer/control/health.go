@@ -62,7 +62,7 @@ func ailments(view targets.Resolution, in verdict.Input, d verdict.Decision, fai
 	if !d.Write {
 		wrong[problemForbidden] = true
 	}
-	if !view.Paused && (failed > 0 || d.Write && !asDecided(in.Held, d.Endpoints)) {
+	if !view.Paused && (failed > 0 || d.Write && !asDecided(in.Current, d.Endpoints)) {
 		wrong[problemUnwritten] = true
 	}
 	ready := false
@@ -77,7 +77,7 @@ func ailments(view targets.Resolution, in verdict.Input, d verdict.Decision, fai
 
 // asDecided reports whether what the slices list is what the decision lists. Both are sorted by
 // address. Ports are not compared: a write that would put them right and fails is a problem too.
-func asDecided(held []verdict.Held, decided []verdict.Endpoint) bool {
+func asDecided(held []verdict.CurrentEndpoint, decided []verdict.Endpoint) bool {
 	n := 0
 	for _, e := range decided {
 		if !e.Listed {

@@ -65,7 +65,7 @@ func TestAServiceThatWasMadeAnewIsJudgedAfresh(t *testing.T) {
 		o.run(t)
 		at := time.Now()
 		before, _ := verdict.Decide(verdict.Memory{}, verdict.Input{Sources: []verdict.Source{{
-			Name: "default", Heard: true, Alive: true, MembershipSynced: true, MembershipAt: at, Observation: 7, ObservationAt: at,
+			Name: "default", EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: at, Observation: 7, ObservationAt: at,
 		}}}, at)
 		judged := func(was types.UID, memory verdict.Memory) verdict.Memory {
 			c := o.control(targets.Key{Namespace: "web", Name: "blue"}, o)

@@ -94,7 +94,7 @@ func TestAilments(t *testing.T) {
 	a := netip.MustParseAddr("10.0.1.7")
 	ready := verdict.Conditions{Ready: true, Serving: true}
 	served := verdict.Decision{Write: true, Endpoints: []verdict.Endpoint{{Address: a, Conditions: ready, Listed: true}, {Address: a.Next()}}}
-	held := verdict.Input{Held: []verdict.Held{{Address: a, Conditions: ready}}}
+	held := verdict.Input{Current: []verdict.CurrentEndpoint{{Address: a, Conditions: ready}}}
 	with := func(change func(*verdict.Decision)) verdict.Decision {
 		d := served
 		d.Endpoints = slices.Clone(d.Endpoints)

@@ -128,12 +128,12 @@ func (m *members) follow(now []*subscriber.Member, of choice) ([]verdict.Member,
 type holding struct {
 	desired planner.Desired
 	from    []*discoveryv1.EndpointSlice // which are never altered in place
-	list    []verdict.Held
+	list    []verdict.CurrentEndpoint
 	once    bool // no address was listed twice
 }
 
 // of returns what these slices list, of which those are the target's that desired owns.
-func (h *holding) of(desired planner.Desired, now []*discoveryv1.EndpointSlice) []verdict.Held {
+func (h *holding) of(desired planner.Desired, now []*discoveryv1.EndpointSlice) []verdict.CurrentEndpoint {
 	named := planner.Desired{
 		Namespace: desired.Namespace, Service: desired.Service, Owner: desired.Owner,
 		ManagedBy: desired.ManagedBy, FirstName: desired.FirstName,
@@ -155,12 +155,12 @@ func (h *holding) of(desired planner.Desired, now []*discoveryv1.EndpointSlice) 
 
 // follow changes the list as the slices have changed. False: too many have, or others list what
 // they did, so that it matters which comes first.
-func (h *holding) follow(named planner.Desired, now []*discoveryv1.EndpointSlice) ([]verdict.Held, bool) {
+func (h *holding) follow(named planner.Desired, now []*discoveryv1.EndpointSlice) ([]verdict.CurrentEndpoint, bool) {
 	if len(now) != len(h.from) || !h.once || !sameNaming(named, h.desired) {
 		return nil, false
 	}
 	var gone []netip.Addr
-	var came []verdict.Held
+	var came []verdict.CurrentEndpoint
 	altered := false
 	for i, slice := range now {
 		if slice == h.from[i] {
@@ -192,7 +192,7 @@ func (h *holding) follow(named planner.Desired, now []*discoveryv1.EndpointSlice
 	if !altered || len(gone)+len(came) == 0 {
 		return h.list, true
 	}
-	return patched(h.list, func(one *verdict.Held) netip.Addr { return one.Address }, gone, came)
+	return patched(h.list, func(one *verdict.CurrentEndpoint) netip.Addr { return one.Address }, gone, came)
 }
 
 // sameNaming reports whether the same slices are owned.

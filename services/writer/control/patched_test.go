@@ -114,19 +114,19 @@ func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
 }
 
 func TestAPatchThatDoesNotFitIsRefused(t *testing.T) {
-	at := func(h *verdict.Held) netip.Addr { return h.Address }
-	list := []verdict.Held{{Address: address(1)}, {Address: address(3)}}
+	at := func(h *verdict.CurrentEndpoint) netip.Addr { return h.Address }
+	list := []verdict.CurrentEndpoint{{Address: address(1)}, {Address: address(3)}}
 	for _, tt := range []struct {
 		name string
 		gone []netip.Addr
-		came []verdict.Held
+		came []verdict.CurrentEndpoint
 		want []netip.Addr // nil: refused
 	}{
 		{"nothing", nil, nil, []netip.Addr{address(1), address(3)}},
-		{"one comes", nil, []verdict.Held{{Address: address(2)}}, []netip.Addr{address(1), address(2), address(3)}},
+		{"one comes", nil, []verdict.CurrentEndpoint{{Address: address(2)}}, []netip.Addr{address(1), address(2), address(3)}},
 		{"one goes", []netip.Addr{address(1)}, nil, []netip.Addr{address(3)}},
-		{"one is replaced, one goes, one comes", []netip.Addr{address(3), address(1)}, []verdict.Held{{Address: address(4)}, {Address: address(1)}}, []netip.Addr{address(1), address(4)}},
-		{"one comes that is there", nil, []verdict.Held{{Address: address(3)}}, nil},
+		{"one is replaced, one goes, one comes", []netip.Addr{address(3), address(1)}, []verdict.CurrentEndpoint{{Address: address(4)}, {Address: address(1)}}, []netip.Addr{address(1), address(4)}},
+		{"one comes that is there", nil, []verdict.CurrentEndpoint{{Address: address(3)}}, nil},
 		{"one goes that is not there", []netip.Addr{address(2)}, nil, nil},
 	} {
 		got, ok := patched(list, at, tt.gone, tt.came)

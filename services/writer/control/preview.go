@@ -70,7 +70,7 @@ func (c *control) preview(p *Preview, now time.Time) {
 		_, p.Decision = verdict.Decide(verdict.Memory{}, verdict.Input{
 			Sources: c.witnesses(p.View, c.snapshots(p.View)),
 			Probes:  words,
-			Held:    held,
+			Current: held,
 			Limits:  limits(settings),
 
 			LeadingSince: now,
@@ -78,7 +78,7 @@ func (c *control) preview(p *Preview, now time.Time) {
 		c.follow(settings.Probe, p.View.Target.ProbePort, p.Decision.Endpoints, held)
 		p.PendingProbes = 0
 		for _, request := range c.probed { // as the decision has it: a probe may have passed since
-			if settings.Probe.Mode != prober.Off && words[request.Key.Address].Health == verdict.Unjudged {
+			if settings.Probe.Mode != prober.Off && words[request.Key.Address].Status == verdict.Pending {
 				p.PendingProbes++
 			}
 		}

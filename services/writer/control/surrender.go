@@ -26,12 +26,12 @@ func (s *surrender) due(targets []verdict.Decision, since, now time.Time) (give 
 	var blind time.Time
 	blinded := false
 	for _, d := range targets {
-		if d.Sees {
+		if d.AnyPassing {
 			return false, time.Time{}
 		}
 		blinded = blinded || d.Panic || d.CannotProbe
-		if d.BlindSince.After(blind) {
-			blind = d.BlindSince
+		if d.NonePassingSince.After(blind) {
+			blind = d.NonePassingSince
 		}
 	}
 	if !blinded || since.IsZero() || !blind.After(since) {

@@ -10,10 +10,12 @@ import (
 func TestTheLeaseIsGivenUpOnceWhenNoProbeOfAnyTargetPasses(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	panics := func(seconds int) verdict.Decision { return verdict.Decision{Panic: true, BlindSince: at(seconds)} }
-	sees := verdict.Decision{Sees: true}
-	dark := verdict.Decision{BlindSince: at(115)} // nothing of it is usable: there is nothing to keep
-	unprobed := verdict.Decision{CannotProbe: true, BlindSince: at(100)}
+	panics := func(seconds int) verdict.Decision {
+		return verdict.Decision{Panic: true, NonePassingSince: at(seconds)}
+	}
+	sees := verdict.Decision{AnyPassing: true}
+	dark := verdict.Decision{NonePassingSince: at(115)} // nothing of it is usable: there is nothing to keep
+	unprobed := verdict.Decision{CannotProbe: true, NonePassingSince: at(100)}
 	const no, now = -1, 0
 	for _, tt := range []struct {
 		name    string

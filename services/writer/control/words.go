@@ -25,7 +25,7 @@ import (
 func limits(s targets.Settings) verdict.Limits {
 	return verdict.Limits{
 		MaxStaleness: s.MaxStaleness, EmptyThreshold: s.EmptyThreshold, ShrinkWindow: s.ShrinkWindow,
-		ListOut: s.ListUnready, Probing: s.Probe.Mode != prober.Off, Resync: s.Resync,
+		ListUnready: s.ListUnready, Probing: s.Probe.Mode != prober.Off, Resync: s.Resync,
 	}
 }
 
@@ -39,26 +39,26 @@ func (c *control) witnesses(view targets.Resolution, heard []subscriber.Snapshot
 			c.members[snapshot.Source] = ours
 		}
 		all = append(all, witness(snapshot, ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
-			verdict.Fence{CIDRs: from.CIDRs, Forbidden: view.ClusterIPs}))
+			verdict.Allowlist{CIDRs: from.CIDRs, Denied: view.ClusterIPs}))
 	}
 	return all
 }
 
-func witness(s subscriber.Snapshot, ours *reported, of choice, fence verdict.Fence) verdict.Source {
+func witness(s subscriber.Snapshot, ours *reported, of choice, fence verdict.Allowlist) verdict.Source {
 	now, trusted := ours.of(s, of)
 	return verdict.Source{
-		Name:             s.Source,
-		Heard:            s.EverSynced,
-		Alive:            s.Connected && s.SyncedInStream,
-		MembershipSynced: s.Membership.State == subscriber.Synced,
-		MembershipAt:     s.MembershipSyncedAt,
-		Epoch:            s.ObservationEpoch,
-		Observation:      s.Observation,
-		ObservationAt:    s.ObservationReceivedAt,
-		Members:          now,
-		Trusted:          trusted,
-		Selector:         of.selects(),
-		Fence:            fence,
+		Name:               s.Source,
+		EverSynced:         s.EverSynced,
+		Connected:          s.Connected && s.SyncedInStream,
+		MembershipSynced:   s.Membership.State == subscriber.Synced,
+		MembershipSyncedAt: s.MembershipSyncedAt,
+		Epoch:              s.ObservationEpoch,
+		Observation:        s.Observation,
+		ObservationAt:      s.ObservationReceivedAt,
+		Members:            now,
+		Trusted:            trusted,
+		Selector:           of.selects(),
+		Allowlist:          fence,
 	}
 }
 
@@ -100,12 +100,12 @@ func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict
 
 // words are what the probes say.
 func (c *control) words() map[netip.Addr]verdict.Probe {
-	healths := [...]verdict.Health{prober.Pending: verdict.Unjudged, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
+	healths := [...]verdict.ProbeStatus{prober.Pending: verdict.Pending, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
 	words := make(map[netip.Addr]verdict.Probe, len(c.probed))
 	for _, request := range c.probed {
 		w := c.prober.Status(request.Key)
 		words[request.Key.Address] = verdict.Probe{
-			Health: healths[w.Health], Since: w.Since, Detail: w.Detail, Passed: w.LastPassedAt, Failed: w.FirstFailedAt, Expired: w.Expired,
+			Status: healths[w.Health], Since: w.Since, Detail: w.Detail, LastPassed: w.LastPassedAt, FirstFailed: w.FirstFailedAt, Expired: w.Expired,
 			RunStart: w.RunStart, RunLast: w.RunLast,
 		}
 	}
@@ -113,10 +113,10 @@ func (c *control) words() map[netip.Addr]verdict.Probe {
 }
 
 // heldAs is what the slices list, as the verdict hears it.
-func heldAs(listed []planner.Endpoint) []verdict.Held {
-	held := make([]verdict.Held, len(listed))
+func heldAs(listed []planner.Endpoint) []verdict.CurrentEndpoint {
+	held := make([]verdict.CurrentEndpoint, len(listed))
 	for i, e := range listed {
-		held[i] = verdict.Held{
+		held[i] = verdict.CurrentEndpoint{
 			Address: e.Address, Source: e.Source, Zone: e.Zone,
 			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
 		}
@@ -140,7 +140,7 @@ func listed(judged []verdict.Endpoint) []planner.Endpoint {
 
 // reasons are the guards' names as an Event has them.
 var reasons = map[verdict.Rule]string{
-	verdict.RuleFence: "AddressNotAllowed", verdict.RuleGate: "SourceNotSynced", verdict.RulePanic: "AllProbesFailing", verdict.RuleEmpty: "SourceEmpty",
+	verdict.RuleAllowlist: "AddressNotAllowed", verdict.RuleInitialSync: "SourceNotSynced", verdict.RulePanic: "AllProbesFailing", verdict.RuleEmpty: "SourceEmpty",
 	verdict.RuleTrust: "SourceNotTrusted", verdict.RuleFloor: "LastEndpointsKept", verdict.RuleShrink: "ShrinkLimited",
 }
 
@@ -162,7 +162,7 @@ func asWarnings(guards []verdict.Guard) []events.Warning {
 	for _, g := range guards {
 		all = append(all, events.Warning{
 			Reason: reasons[g.Rule], Source: g.Source, Action: "Hold", Note: g.Message,
-			Transient: g.Rule == verdict.RuleGate || g.Rule == verdict.RuleTrust,
+			Transient: g.Rule == verdict.RuleInitialSync || g.Rule == verdict.RuleTrust,
 		})
 	}
 	return all

@@ -98,10 +98,10 @@ func TestMembersFollowTheGeneration(t *testing.T) {
 func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 	judged := []verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Source: "default", Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}},
-		{Address: netip.MustParseAddr("10.0.1.2"), Source: "default", Verdict: verdict.Gone},
+		{Address: netip.MustParseAddr("10.0.1.2"), Source: "default", Verdict: verdict.Remove},
 		{Address: netip.MustParseAddr("10.0.1.3"), Source: "default", Listed: true, Conditions: verdict.Conditions{Serving: true, Terminating: true}},
 	}
-	want := []verdict.Held{
+	want := []verdict.CurrentEndpoint{
 		{Address: judged[0].Address, Source: "default", Conditions: judged[0].Conditions},
 		{Address: judged[2].Address, Source: "default", Conditions: judged[2].Conditions},
 	}
@@ -115,7 +115,7 @@ func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 
 func TestAGuardIsToldOfEachSource(t *testing.T) {
 	got := asWarnings([]verdict.Guard{
-		{Rule: verdict.RuleFence, Source: "a", Message: "A lies."},
+		{Rule: verdict.RuleAllowlist, Source: "a", Message: "A lies."},
 		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
 		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
 	})

@@ -60,7 +60,7 @@ func (e *Explanation) outcome() string {
 	switch {
 	case e.Endpoint.Verdict == 0:
 		return "No source and no slice lists this address"
-	case e.Endpoint.Rule == verdict.RuleFence:
+	case e.Endpoint.Rule == verdict.RuleAllowlist:
 		return "Not allowed by the allowlist: " + listed
 	case e.Guard != nil && e.Desired != nil && e.Endpoint.Rule == verdict.RuleFloor:
 		return sentenceCase(listed) + " because no other endpoint would be ready"
@@ -101,9 +101,9 @@ func (e *Explanation) advise() string {
 		}
 		return "Query the inventory of the source that should list it: slicefeed-inventory explain NODE shows why a node is omitted. " +
 			"Also check the node selector of the Service."
-	case e.Probe != nil && e.Probe.Health == verdict.Failing:
+	case e.Probe != nil && e.Probe.Status == verdict.Failing:
 		return fmt.Sprintf("The probe fails: %s. Check the backend at this address and the network between writer and backend.", e.Probe.Detail)
-	case e.Probe != nil && e.Probe.Health == verdict.Unjudged:
+	case e.Probe != nil && e.Probe.Status == verdict.Pending:
 		return "The probe status is pending. Try again in a moment."
 	case !report.Connected:
 		return fmt.Sprintf("Source %s is not trusted: %s. Check its inventory and the link to it.", report.Name, report.Reason)

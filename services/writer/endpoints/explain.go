@@ -111,7 +111,7 @@ func (p *storedTarget) explainAddress(address netip.Addr) Explanation {
 	e.Current = e.Desired
 	if t.State == Managed {
 		e.Current = nil
-		if h, ok := findAddress(t.Input.Held, address, func(h verdict.Held) netip.Addr { return h.Address }); ok {
+		if h, ok := findAddress(t.Input.Current, address, func(h verdict.CurrentEndpoint) netip.Addr { return h.Address }); ok {
 			e.Current = &Backend{h.Address, h.Conditions, cmp.Or(h.Source, verdict.DefaultSource), h.Zone}
 		}
 	}
@@ -129,13 +129,13 @@ func (p *storedTarget) explainAddress(address netip.Addr) Explanation {
 }
 
 func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {
-	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Alive}, EverSynced: s.Heard, Observation: s.Observation, ObservedAt: s.ObservationAt}
+	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Connected}, EverSynced: s.EverSynced, Observation: s.Observation, ObservedAt: s.ObservationAt}
 	for i := range t.Sources {
 		if t.Sources[i].Source == s.Name {
 			w.SourceStatus = NewSourceStatus(&t.Sources[i])
 		}
 	}
-	if m, ok := findAddress(s.Members, address, func(m verdict.Member) netip.Addr { return m.Address }); ok && s.Heard {
+	if m, ok := findAddress(s.Members, address, func(m verdict.Member) netip.Addr { return m.Address }); ok && s.EverSynced {
 		w.Member = &m
 	}
 	return w

@@ -91,21 +91,21 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 		{"a guard", guard(verdict.RuleShrink), "Guard shrink holds a change: still listed as ready.", "See here."},
 		{"the floor", guard(verdict.RuleFloor), "because no other endpoint would be ready", "See here."},
 		{"the allowlist", func(w *world) {
-			guard(verdict.RuleFence)(w)
-			w.decided.Listed, w.decided.Verdict = false, verdict.Gone
+			guard(verdict.RuleAllowlist)(w)
+			w.decided.Listed, w.decided.Verdict = false, verdict.Remove
 		}, "Not allowed by the allowlist: not listed.", "See here."},
-		{"the probe fails", outBy(verdict.Out, func(w *world) {
-			w.probe = verdict.Probe{Health: verdict.Failing, Detail: "connection refused"}
+		{"the probe fails", outBy(verdict.Unready, func(w *world) {
+			w.probe = verdict.Probe{Status: verdict.Failing, Detail: "connection refused"}
 		}), "Listed as not ready", "The probe fails: connection refused."},
 		{"pending", func(w *world) {
 			w.probe = verdict.Probe{}
 			w.decided.Verdict, w.decided.Listed = verdict.Hold, false
 		}, "Not listed yet", "The probe status is pending."},
 		{"the source is silent", outBy(verdict.Hold, func(w *world) {
-			w.source.Alive = false
+			w.source.Connected = false
 			w.target.Sources[0].Connected = false
 		}), "Unchanged: listed as not ready.", "link down"},
-		{"not ready", outBy(verdict.Out, member(verdict.NotReady)), "Listed as not ready", "slicefeed-inventory explain worker-1"},
+		{"not ready", outBy(verdict.Unready, member(verdict.NotReady)), "Listed as not ready", "slicefeed-inventory explain worker-1"},
 		{"draining", func(w *world) {
 			member(verdict.Draining)(w)
 			w.decided.Verdict, w.decided.Conditions = verdict.Drain, draining
@@ -115,7 +115,7 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			w.source.Members, w.target.Decision.Endpoints = nil, nil
 		}, "No source and no slice lists this address", "slicefeed-inventory explain NODE"},
 		{"a source that has not synced", func(w *world) {
-			w.source.Heard, w.target.Decision.Endpoints = false, nil
+			w.source.EverSynced, w.target.Decision.Endpoints = false, nil
 		}, "No source and no slice lists this address", "Source default has not synced"},
 		{"paused", func(w *world) { w.target.State = Paused }, "Service is paused; nothing is written. Its slices do not list the address.", "slicefeed.dev/paused"},
 		{"rejected", func(w *world) {
@@ -127,11 +127,11 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 		{"a standby", func(w *world) { w.target.Leading = false }, "This writer is a standby", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := world{target: managedTarget("a", ready, "10.0.0.1"), probe: verdict.Probe{Health: verdict.Passing}}
+			w := world{target: managedTarget("a", ready, "10.0.0.1"), probe: verdict.Probe{Status: verdict.Passing}}
 			w.decided = &w.target.Decision.Endpoints[0]
 			w.decided.Verdict, w.decided.Rule = verdict.Serve, verdict.RuleTable
 			sources := []verdict.Source{{
-				Name: "default", Heard: true, Alive: true,
+				Name: "default", EverSynced: true, Connected: true,
 				Members: []verdict.Member{{Address: address, Name: "worker-1", State: verdict.Ready, Since: time.Unix(1, 0)}},
 			}}
 			w.source = &sources[0]

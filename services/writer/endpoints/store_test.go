@@ -88,7 +88,7 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	b := newSyncedStore()
 	target := managedTarget("a", draining, "10.0.0.1", "fd00::1")
 	target.Ports = append(target.Ports, newPort("admin", 30081), discoveryv1.EndpointPort{Name: new("of any number")})
-	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: mustParseAddr("10.0.0.9"), Verdict: verdict.Gone})
+	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: mustParseAddr("10.0.0.9"), Verdict: verdict.Remove})
 	b.Put(target)
 	checkEqual(t, "each address", upsertKeys(b.Since(nil, nil, false)), []string{
 		"web/a", "web/a/admin/10.0.0.1", "web/a/admin/fd00::1", "web/a/http/10.0.0.1", "web/a/http/fd00::1",

@@ -68,8 +68,8 @@ func (v *TargetView) fillAddresses() {
 	v.WritesBlocked = t.State == Managed && !t.Decision.Write
 	listed := published.backends
 	if t.State == Managed {
-		listed = make([]Backend, 0, len(t.Input.Held))
-		for _, h := range t.Input.Held {
+		listed = make([]Backend, 0, len(t.Input.Current))
+		for _, h := range t.Input.Current {
 			listed = append(listed, Backend{h.Address, h.Conditions, h.Source, h.Zone})
 		}
 	}

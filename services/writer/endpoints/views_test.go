@@ -11,7 +11,7 @@ import (
 
 func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 	inSync := func(w *viewCase) {
-		w.target.Input.Held = []verdict.Held{{Address: mustParseAddr("10.0.0.1"), Conditions: ready}, {Address: mustParseAddr("10.0.0.2"), Conditions: ready, Source: "default"}}
+		w.target.Input.Current = []verdict.CurrentEndpoint{{Address: mustParseAddr("10.0.0.1"), Conditions: ready}, {Address: mustParseAddr("10.0.0.2"), Conditions: ready, Source: "default"}}
 	}
 	listed := func(number int32, endpoints ...discoveryv1.Endpoint) func(*viewCase) {
 		return func(w *viewCase) {
@@ -28,10 +28,10 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		never  bool // nothing may be written
 	}{
 		{"all is as decided", func(*viewCase) {}, nil, false, false},
-		{"nothing is written yet", func(w *viewCase) { w.target.Input.Held = nil }, []string{"10.0.0.1", "10.0.0.2"}, false, false},
-		{"other conditions", func(w *viewCase) { w.target.Input.Held[1].Conditions = draining }, []string{"10.0.0.2"}, false, false},
-		{"another source", func(w *viewCase) { w.target.Input.Held[0].Source = "blue" }, []string{"10.0.0.1"}, false, false},
-		{"another zone", func(w *viewCase) { w.target.Input.Held[0].Zone = "z" }, []string{"10.0.0.1"}, false, false},
+		{"nothing is written yet", func(w *viewCase) { w.target.Input.Current = nil }, []string{"10.0.0.1", "10.0.0.2"}, false, false},
+		{"other conditions", func(w *viewCase) { w.target.Input.Current[1].Conditions = draining }, []string{"10.0.0.2"}, false, false},
+		{"another source", func(w *viewCase) { w.target.Input.Current[0].Source = "blue" }, []string{"10.0.0.1"}, false, false},
+		{"another zone", func(w *viewCase) { w.target.Input.Current[0].Zone = "z" }, []string{"10.0.0.1"}, false, false},
 		{"one too many", func(w *viewCase) { w.target.Decision.Endpoints[0].Listed = false }, []string{"10.0.0.1"}, false, false},
 		{"one that nothing was decided about", func(w *viewCase) { w.target.Decision.Endpoints = w.target.Decision.Endpoints[1:] }, []string{"10.0.0.1"}, false, false},
 		{"other ports", listed(1, one), nil, true, false},

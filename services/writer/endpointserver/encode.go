@@ -107,8 +107,8 @@ func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.Explai
 		w.Sources = append(w.Sources, encodeSourceReport(&e.Reports[i], now))
 	}
 	if p := e.Probe; p != nil {
-		healths := [...]string{verdict.Unjudged: "pending", verdict.Passing: "passing", verdict.Failing: "failing"}
-		w.Probe = &writerv1.ProbeStatus{Health: healths[p.Health], Age: ageOf(p.Since, now), Detail: truncateText(p.Detail), PassedAge: ageOf(p.Passed, now)}
+		healths := [...]string{verdict.Pending: "pending", verdict.Passing: "passing", verdict.Failing: "failing"}
+		w.Probe = &writerv1.ProbeStatus{Health: healths[p.Status], Age: ageOf(p.Since, now), Detail: truncateText(p.Detail), PassedAge: ageOf(p.LastPassed, now)}
 	}
 	return w
 }

@@ -39,17 +39,17 @@ func decidedTarget() endpoints.Target {
 	t.Input = verdict.Input{
 		Limits: verdict.Limits{Probing: true},
 		Sources: []verdict.Source{{
-			Name: "default", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-time.Second),
+			Name: "default", EverSynced: true, Connected: true, Observation: 7, ObservationAt: now.Add(-time.Second),
 			Members: []verdict.Member{
 				{Address: testAddress(0), Name: "worker-0", State: verdict.NotReady, Since: now.Add(-time.Minute)},
 				{Address: testAddress(1), Name: "worker-1", State: verdict.Ready, Since: now.Add(-time.Hour)},
 			},
 		}},
 		Probes: map[netip.Addr]verdict.Probe{
-			testAddress(0): {Health: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", Passed: now.Add(-12 * time.Second)},
+			testAddress(0): {Status: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", LastPassed: now.Add(-12 * time.Second)},
 			testAddress(1): {},
 		},
-		Held: []verdict.Held{{Address: testAddress(0), Conditions: ready}},
+		Current: []verdict.CurrentEndpoint{{Address: testAddress(0), Conditions: ready}},
 	}
 	t.Decision.Wake = now.Add(30 * time.Second)
 	t.Decision.Endpoints = []verdict.Endpoint{
@@ -158,7 +158,7 @@ func TestR12StatesAndVerdictsHaveWireNumbers(t *testing.T) {
 	}
 	for state, wire := range map[verdict.Verdict]writerv1.Verdict{
 		0: writerv1.Verdict_VERDICT_UNSPECIFIED, verdict.Serve: writerv1.Verdict_VERDICT_SERVE, verdict.Drain: writerv1.Verdict_VERDICT_DRAIN,
-		verdict.Out: writerv1.Verdict_VERDICT_UNREADY, verdict.Gone: writerv1.Verdict_VERDICT_REMOVE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
+		verdict.Unready: writerv1.Verdict_VERDICT_UNREADY, verdict.Remove: writerv1.Verdict_VERDICT_REMOVE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
 	} {
 		checkEqual(t, wire.String(), writerv1.Verdict(state), wire)
 	}

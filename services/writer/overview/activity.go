@@ -59,7 +59,7 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 	ignoring := 0
 	for i := range m.Services {
 		if slices.ContainsFunc(m.Services[i].Guards, func(g verdict.Guard) bool {
-			return g.Source == s.Source && (g.Rule == verdict.RuleTrust || g.Rule == verdict.RuleGate)
+			return g.Source == s.Source && (g.Rule == verdict.RuleTrust || g.Rule == verdict.RuleInitialSync)
 		}) {
 			ignoring++
 		}

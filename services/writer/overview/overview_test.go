@@ -34,7 +34,7 @@ func newTarget(service string, addresses ...string) endpoints.Target {
 		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 		Input: verdict.Input{
 			Limits:  verdict.Limits{Probing: true},
-			Sources: []verdict.Source{{Name: "blue", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second)}},
+			Sources: []verdict.Source{{Name: "blue", EverSynced: true, Connected: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second)}},
 			Probes:  map[netip.Addr]verdict.Probe{},
 		},
 		Decision: verdict.Decision{Write: true},
@@ -43,8 +43,8 @@ func newTarget(service string, addresses ...string) endpoints.Target {
 	for i, text := range addresses {
 		a := netip.MustParseAddr(text)
 		t.Input.Sources[0].Members = append(t.Input.Sources[0].Members, verdict.Member{Address: a, Name: fmt.Sprintf("worker-%d", i+1), State: verdict.Ready, Since: now.Add(-time.Hour)})
-		t.Input.Probes[a] = verdict.Probe{Health: verdict.Passing, Since: now.Add(-time.Minute)}
-		t.Input.Held = append(t.Input.Held, verdict.Held{Address: a, Conditions: ready, Source: "blue"})
+		t.Input.Probes[a] = verdict.Probe{Status: verdict.Passing, Since: now.Add(-time.Minute)}
+		t.Input.Current = append(t.Input.Current, verdict.CurrentEndpoint{Address: a, Conditions: ready, Source: "blue"})
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
 			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable, Reason: "source blue: ready, probe: passing",
 		})
@@ -86,9 +86,9 @@ func renderText(t *testing.T, m pageModel) string {
 func unhealthyTarget() endpoints.Target {
 	t := newTarget("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 	members, decided := t.Input.Sources[0].Members, t.Decision.Endpoints
-	t.Input.Held = t.Input.Held[:3]
-	t.Input.Probes[decided[1].Address] = verdict.Probe{Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)}
-	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Out, out, "source blue: ready, probe: failing (connection refused)"
+	t.Input.Current = t.Input.Current[:3]
+	t.Input.Probes[decided[1].Address] = verdict.Probe{Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", LastPassed: now.Add(-11 * time.Second)}
+	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Unready, out, "source blue: ready, probe: failing (connection refused)"
 	members[2].State = verdict.Draining
 	decided[2].Verdict, decided[2].Rule, decided[2].Reason = verdict.Hold, verdict.RuleShrink, "source blue: draining, probe: passing"
 	t.Input.Probes[decided[3].Address] = verdict.Probe{}
@@ -159,8 +159,8 @@ func TestListsUnhealthyServicesFirst(t *testing.T) {
 		open     bool
 	}{
 		"healthy":           {func(*endpoints.Target) {}, "healthy", false, false},
-		"not written":       {func(t *endpoints.Target) { t.Input.Held = nil }, "1 address out of sync", true, true},
-		"nothing is listed": {func(t *endpoints.Target) { t.Input.Held, t.Decision.Endpoints = nil, nil }, "no ready endpoints", true, true},
+		"not written":       {func(t *endpoints.Target) { t.Input.Current = nil }, "1 address out of sync", true, true},
+		"nothing is listed": {func(t *endpoints.Target) { t.Input.Current, t.Decision.Endpoints = nil, nil }, "no ready endpoints", true, true},
 		"the allowlist":     {func(t *endpoints.Target) { t.Decision.Write = false }, "writes blocked by a guard", true, true},
 		"held back": {func(t *endpoints.Target) {
 			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "blue", Held: 2, Message: "Silence."}}
@@ -246,7 +246,7 @@ func TestEscapesForeignText(t *testing.T) {
 	for i := range target.Decision.Endpoints {
 		target.Decision.Endpoints[i].Reason, target.Decision.Endpoints[i].Rule = evil, verdict.RuleShrink
 		target.Input.Sources[0].Members[i].Name = evil
-		target.Input.Probes[target.Decision.Endpoints[i].Address] = verdict.Probe{Health: verdict.Failing, Detail: evil}
+		target.Input.Probes[target.Decision.Endpoints[i].Address] = verdict.Probe{Status: verdict.Failing, Detail: evil}
 	}
 	target.Decision.Guards[0].Message = evil
 	rejected := newTarget(evil)
@@ -283,7 +283,7 @@ func TestPageIsBounded(t *testing.T) {
 		target := newTarget(fmt.Sprintf("s%d", i), addresses[:1]...)
 		if i < 30 {
 			target = newTarget(fmt.Sprintf("s%d", i), addresses...)
-			target.Input.Held[200].Conditions = draining
+			target.Input.Current[200].Conditions = draining
 			for n := range target.Decision.Endpoints {
 				target.Decision.Endpoints[n].Reason = long
 			}

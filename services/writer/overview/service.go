@@ -227,7 +227,7 @@ func (m *pageModel) summarizeReports(e *endpoints.Explanation) string {
 		parts = append(parts, "no source lists it")
 	}
 	if e.Probe != nil {
-		probe := map[verdict.Health]string{verdict.Passing: "probe passing", verdict.Failing: "probe failing"}[e.Probe.Health]
+		probe := map[verdict.ProbeStatus]string{verdict.Passing: "probe passing", verdict.Failing: "probe failing"}[e.Probe.Status]
 		parts = append(parts, cmp.Or(probe, "probe pending"))
 	}
 	return strings.Join(parts, ", ")
@@ -262,7 +262,7 @@ func (m *pageModel) describeProbe(p *verdict.Probe) string {
 	if p == nil {
 		return "not probed"
 	}
-	switch p.Health {
+	switch p.Status {
 	case verdict.Passing:
 		return "passing for " + statuspage.FormatAge(m.At, p.Since)
 	case verdict.Failing:
@@ -270,8 +270,8 @@ func (m *pageModel) describeProbe(p *verdict.Probe) string {
 		if p.Detail != "" {
 			text += ": " + p.Detail
 		}
-		if !p.Passed.IsZero() { // what passes now has passed since the last decision, too
-			text += "; last passed " + statuspage.FormatAge(m.At, p.Passed) + " ago"
+		if !p.LastPassed.IsZero() { // what passes now has passed since the last decision, too
+			text += "; last passed " + statuspage.FormatAge(m.At, p.LastPassed) + " ago"
 		}
 		return statuspage.SafeText(text)
 	default:

@@ -211,7 +211,7 @@ func TestPlanOutput(t *testing.T) {
 func TestFormatVerdictsSanitizesReasons(t *testing.T) {
 	got := formatVerdicts([]verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
-		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Gone, Rule: verdict.RuleTable, Reason: "absent"},
+		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Remove, Rule: verdict.RuleTable, Reason: "absent"},
 	})
 	want := `ADDRESS    VERDICT  DESIRED     RULE   REASON
 10.0.1.1   serve    ready       table  one two 

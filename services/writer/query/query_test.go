@@ -46,19 +46,19 @@ func newTarget() endpoints.Target {
 		Input: verdict.Input{
 			Limits: verdict.Limits{Probing: true},
 			Sources: []verdict.Source{
-				{Name: "blue", Heard: true, Alive: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second), Members: []verdict.Member{
+				{Name: "blue", EverSynced: true, Connected: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second), Members: []verdict.Member{
 					member("10.0.0.1", "worker-1", verdict.Ready), member("10.0.0.2", "worker-2", verdict.Ready),
 					member("10.0.0.3", "worker-3", verdict.Draining), member("10.0.0.4", "worker-4", verdict.Ready),
 				}},
 				{Name: "green"},
 			},
 			Probes: map[netip.Addr]verdict.Probe{
-				mustParseAddr("10.0.0.1"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
-				mustParseAddr("10.0.0.2"): {Health: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", Passed: now.Add(-11 * time.Second)},
-				mustParseAddr("10.0.0.3"): {Health: verdict.Passing, Since: now.Add(-time.Minute)},
+				mustParseAddr("10.0.0.1"): {Status: verdict.Passing, Since: now.Add(-time.Minute)},
+				mustParseAddr("10.0.0.2"): {Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", LastPassed: now.Add(-11 * time.Second)},
+				mustParseAddr("10.0.0.3"): {Status: verdict.Passing, Since: now.Add(-time.Minute)},
 				mustParseAddr("10.0.0.4"): {},
 			},
-			Held: []verdict.Held{
+			Current: []verdict.CurrentEndpoint{
 				{Address: mustParseAddr("10.0.0.1"), Conditions: serving, Source: "blue"},
 				{Address: mustParseAddr("10.0.0.2"), Conditions: serving, Source: "blue"},
 				{Address: mustParseAddr("10.0.0.3"), Conditions: draining, Source: "blue"},
@@ -72,7 +72,7 @@ func newTarget() endpoints.Target {
 	t.Decision = verdict.Decision{
 		Write: true, Wake: now.Add(25 * time.Second),
 		Endpoints: []verdict.Endpoint{
-			decided("10.0.0.1", verdict.Serve, serving, true, verdict.RuleTable), decided("10.0.0.2", verdict.Out, verdict.Conditions{}, true, verdict.RuleTable),
+			decided("10.0.0.1", verdict.Serve, serving, true, verdict.RuleTable), decided("10.0.0.2", verdict.Unready, verdict.Conditions{}, true, verdict.RuleTable),
 			decided("10.0.0.3", verdict.Hold, draining, true, verdict.RuleShrink), decided("10.0.0.4", verdict.Hold, verdict.Conditions{}, false, verdict.RuleTable),
 		},
 		Guards: []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now: \x1b[31mlook there."}},

@@ -17,8 +17,8 @@ func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
 		wake  time.Duration // after now; 0: not at all
 	}{
 		{"at rest", func(*world) {}, false, ends},
-		{"a link that is down", func(w *world) { w.source("blue").Alive = false }, false, 0},
-		{"a source that was never anything", func(w *world) { w.in.Held = nil; w.looksEmpty(1) }, false, confirms},
+		{"a link that is down", func(w *world) { w.source("blue").Connected = false }, false, 0},
+		{"a source that was never anything", func(w *world) { w.in.Current = nil; w.looksEmpty(1) }, false, confirms},
 		{"a source that is empty", func(w *world) { w.looksEmpty(1) }, true, confirms},
 		{"a source whose next look may count by now", func(w *world) { w.looksEmpty(1); w.pass(time.Minute) }, true, ends},
 		{"a source whose emptiness is confirmed", func(w *world) { w.looksEmpty(3) }, false, ends},
@@ -72,7 +72,7 @@ func TestAGuardTellsWhatItHolds(t *testing.T) {
 	t.Run("empty: what would be gone, though it is out", func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.in.Limits.Probing = false
-		w.in.Held[0].Conditions = Conditions{}
+		w.in.Current[0].Conditions = Conditions{}
 		w.unlist("blue", 0)
 		w.unlist("blue", 1)
 		w.see("none is listed", "0:out 1:ready")
@@ -84,7 +84,7 @@ func TestAGuardTellsWhatItHolds(t *testing.T) {
 func TestWhatIsReadyThoughNotServingIsNotOut(t *testing.T) {
 	w := newWorld(t, 1)
 	odd := Conditions{Ready: true}
-	w.in.Held[0].Conditions = odd
+	w.in.Current[0].Conditions = odd
 	w.fail(w.now, 0)
 	if w.decide(); w.endpoint(addr(0)).Conditions != odd || !w.d.Panic {
 		t.Errorf("the last one, which fails, is not as it was: %+v", w.endpoint(addr(0)))

@@ -35,10 +35,10 @@ func BenchmarkDecideAtRest(b *testing.B) {
 // The probe of one endpoint fails, then it passes, and so on; what was decided has been written.
 func BenchmarkDecideChange(b *testing.B) {
 	sizes(b, func(b *testing.B, w *world) {
-		one := len(w.in.Held) / 2
+		one := len(w.in.Current) / 2
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			want := Out
+			want := Unready
 			w.probe(one, Failing)
 			if i%2 == 1 {
 				want = Serve
@@ -48,7 +48,7 @@ func BenchmarkDecideChange(b *testing.B) {
 			if got := w.d.Endpoints[one]; got.Verdict != want {
 				b.Fatalf("it is %v: %s", got.Verdict, got.Reason)
 			}
-			w.in.Held[one].Conditions = w.d.Endpoints[one].Conditions
+			w.in.Current[one].Conditions = w.d.Endpoints[one].Conditions
 		}
 	})
 }

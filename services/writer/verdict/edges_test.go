@@ -11,8 +11,8 @@ import (
 
 func TestWhatIsNotInCanonicalFormIsNeverWritten(t *testing.T) {
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("fd00::1%eth0"), netip.MustParseAddr("::ffff:10.0.0.1")} {
-		if never(a) != "not in canonical form" {
-			t.Errorf("%s: %q", a, never(a))
+		if alwaysDenied(a) != "not in canonical form" {
+			t.Errorf("%s: %q", a, alwaysDenied(a))
 		}
 	}
 }
@@ -20,7 +20,7 @@ func TestWhatIsNotInCanonicalFormIsNeverWritten(t *testing.T) {
 func TestAFenceRefusesWhatItsOwnSourceTells(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.source("green").Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
+	w.source("green").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
 	w.see("green's fence has nothing to say of what is blue's", "0:ready")
 	w.wantGuards()
 }
@@ -48,7 +48,7 @@ func TestTheFloorPrefersWhatASourceHasSpokenOf(t *testing.T) {
 		w.tell(source, n, Draining)
 		w.probe(n, Passing)
 	}
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.see("both drain, and blue is lost", "0:drain 1@green:ready")
 }
 
@@ -60,7 +60,7 @@ func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
 				w.probe(n, Failing)
 			}
 		}
-		if w.decide(); !w.d.Sees {
+		if w.decide(); !w.d.AnyPassing {
 			t.Errorf("only the probe of %d passes, and nothing is seen", failing)
 		}
 	}
@@ -70,7 +70,7 @@ func TestAPanicThatSparesNothingIsNotTold(t *testing.T) {
 	w := newWorld(t, 2)
 	w.probe(0, Failing)
 	w.see("one fails", "0:out 1:ready")
-	w.probe(1, Unjudged)
+	w.probe(1, Pending)
 	w.see("the other is not judged any more", "0:out 1:ready")
 	if w.wantGuards(); !w.d.Panic {
 		t.Error("failures are not void though nothing passes")
@@ -115,15 +115,15 @@ func TestAWindowIsOpenedByTheFirstThatLeaves(t *testing.T) {
 func TestAMistypedFenceDoesNotOpenANewWindow(t *testing.T) {
 	w := newWorld(t, 4)
 	w.shrinks()
-	fence := w.source("blue").Fence
+	fence := w.source("blue").Allowlist
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
 	w.see("half of them leave", "2:ready 3:ready")
-	w.source("blue").Fence = Fence{}
+	w.source("blue").Allowlist = Allowlist{}
 	if w.decide(); w.d.Write {
 		t.Fatal("the fence takes all")
 	}
-	w.source("blue").Fence = fence
+	w.source("blue").Allowlist = fence
 	w.observe("blue")
 	w.unlist("blue", 2)
 	w.see("the fence is mended, and the window is the same", "2:ready 3:ready")
@@ -157,7 +157,7 @@ func TestOfSourcesThatAreNotBelievedTheFirstSpeaks(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, name := range []string{"green", "red"} {
 		w.in.Sources = append(w.in.Sources, trusted(name))
-		w.source(name).Alive = false
+		w.source(name).Connected = false
 		w.tell(name, 5, Ready)
 	}
 	if w.decide(); w.endpoint(addr(5)).Source != "green" {
@@ -169,11 +169,11 @@ func TestWhatIsNobodysGoesOnlyWhenEverySourceIsBelieved(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	w.tell("green", 7, Ready)
-	w.in.Held = append(w.in.Held, Held{Address: addr(3), Conditions: ready, Source: "former"})
+	w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(3), Conditions: ready, Source: "former"})
 	w.probe(3, Passing)
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.see("one of two is believed", "0:ready 3@former:ready")
-	w.source("blue").Alive = true
+	w.source("blue").Connected = true
 	w.see("both are", "0:ready")
 
 	w = newWorld(t, 1)
@@ -186,8 +186,8 @@ func TestWhatIsNobodysGoesOnlyWhenEverySourceIsBelieved(t *testing.T) {
 
 func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	w := newWorld(t, 1)
-	w.in.Held[0].Zone, w.source("blue").Members[0].Zone = "old", "new"
-	w.probe(0, Unjudged)
+	w.in.Current[0].Zone, w.source("blue").Members[0].Zone = "old", "new"
+	w.probe(0, Pending)
 	if w.decide(); w.endpoint(addr(0)).Zone != "old" {
 		t.Errorf("as it was: %+v", w.endpoint(addr(0)))
 	}
@@ -197,7 +197,7 @@ func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	}
 
 	w = newWorld(t, 2)
-	w.in.Limits.ListOut, w.source("blue").Members[0].Zone = false, "here"
+	w.in.Limits.ListUnready, w.source("blue").Members[0].Zone = false, "here"
 	w.fail(w.now.Add(1), 0)
 	w.see("it is out, and no slice says where it was", "1:ready")
 	w.fail(w.now.Add(1), 1)
@@ -210,7 +210,7 @@ func TestSilenceIsToldBeforeEmptiness(t *testing.T) {
 	w := newWorld(t, 2)
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.see("empty when the link went down", "0:ready 1:ready")
 	w.wantGuards("trust 2 blue")
 	if len(w.d.NeedObservations) != 0 {
@@ -221,7 +221,7 @@ func TestSilenceIsToldBeforeEmptiness(t *testing.T) {
 func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 	for _, of := range []struct {
 		state  State
-		health Health
+		health ProbeStatus
 		empty  bool
 	}{
 		{Ready, Failing, false},
@@ -229,12 +229,12 @@ func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 		{Unknown, Failing, false},
 		{NotReady, Failing, true},
 		{NotReady, Passing, false},
-		{NotReady, Unjudged, false},
+		{NotReady, Pending, false},
 	} {
 		w := newWorld(t, 1)
 		w.tell("blue", 0, of.state)
 		w.probe(0, of.health)
-		if got := open(Memory{}, w.in, w.now).isEmpty(0); got != of.empty {
+		if got := newEvaluation(Memory{}, w.in, w.now).isEmpty(0); got != of.empty {
 			t.Errorf("state %d, health %d: empty is %t, want %t", of.state, of.health, got, of.empty)
 		}
 	}
@@ -254,8 +254,8 @@ func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
 		{"it is out", func(w *world) { w.hold(0, "blue", Conditions{}); w.fail(w.now, 0) }, false},
 		{"it is not judged yet", func(w *world) { w.hold(0, "blue", ready) }, false},
 		{"its fence takes it", func(w *world) {
-			w.in.Held = append(w.in.Held, Held{Address: stray, Conditions: ready, Source: "blue"})
-			w.in.Probes[stray] = Probe{Health: Failing, Since: w.now}
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: stray, Conditions: ready, Source: "blue"})
+			w.in.Probes[stray] = Probe{Status: Failing, Since: w.now}
 		}, false},
 		{"there is no panic", func(w *world) { w.hold(0, "blue", ready); w.fail(w.now, 0); w.probe(5, Passing) }, false},
 	} {
@@ -267,10 +267,10 @@ func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
 			w.hold(5, "green", ready)
 			w.fail(w.now, 5)
 			tt.alter(w)
-			c := open(Memory{}, w.in, w.now)
-			c.fence()
-			c.gate()
-			c.panic()
+			c := newEvaluation(Memory{}, w.in, w.now)
+			c.dropDisallowedAddresses()
+			c.evaluateTrust()
+			c.ignoreFailures()
 			if got := c.isEmpty(0); got != tt.empty {
 				t.Errorf("empty is %t, want %t", got, tt.empty)
 			}
@@ -285,7 +285,7 @@ func TestWhatOneSourceConfirmsIsNotAnothers(t *testing.T) {
 		n := 5 + i
 		w.tell(name, n, Ready)
 		w.probe(n, Passing)
-		w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: name})
+		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: name})
 	}
 	w.unlist("blue", 0)
 	for range 3 {
@@ -314,7 +314,7 @@ func TestAnAddressDoesNotInheritItsNeighboursPast(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 10} {
 		w.tell("blue", n, Ready)
 		w.probe(n, Passing)
-		w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "blue"})
+		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "blue"})
 	}
 	for n := 1; n < 5; n++ {
 		w.tell("blue", n, Draining)
@@ -324,7 +324,7 @@ func TestAnAddressDoesNotInheritItsNeighboursPast(t *testing.T) {
 	w.observe("blue")
 	w.tell("blue", 0, Draining)
 	w.probe(0, Passing)
-	w.in.Held = append([]Held{{Address: addr(0), Conditions: ready, Source: "blue"}}, w.in.Held...)
+	w.in.Current = append([]CurrentEndpoint{{Address: addr(0), Conditions: ready, Source: "blue"}}, w.in.Current...)
 	w.see("those who wait go before the one that has just come", "0:ready 1:drain 2:drain 3:drain 4:drain 10:ready")
 }
 
@@ -336,8 +336,8 @@ func TestOfTwoEndpointsOfOneAddressTheOneThatServesMoreCounts(t *testing.T) {
 	}{{"ready and draining", draining, ready}, {"ready and out", out, ready}, {"draining and out", out, draining}} {
 		for _, order := range [][2]Conditions{{of.one, of.more}, {of.more, of.one}} {
 			w := newWorld(t, 2)
-			w.probe(0, Unjudged)
-			w.in.Held = []Held{
+			w.probe(0, Pending)
+			w.in.Current = []CurrentEndpoint{
 				{Address: addr(0), Conditions: order[0], Source: "blue"},
 				{Address: addr(0), Conditions: order[1], Source: "blue"},
 				{Address: addr(1), Conditions: ready, Source: "blue"},
@@ -361,19 +361,19 @@ func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	_, want := Decide(Memory{}, w.in, w.now)
 
 	reversed := w.in
-	reversed.Held, reversed.Sources = slices.Clone(w.in.Held), slices.Clone(w.in.Sources)
-	slices.Reverse(reversed.Held)
+	reversed.Current, reversed.Sources = slices.Clone(w.in.Current), slices.Clone(w.in.Sources)
+	slices.Reverse(reversed.Current)
 	slices.Reverse(reversed.Sources)
 	for i := range reversed.Sources {
 		reversed.Sources[i].Members = slices.Clone(reversed.Sources[i].Members)
 		slices.Reverse(reversed.Sources[i].Members)
 	}
-	last := reversed.Held[0]
+	last := reversed.Current[0]
 	_, got := Decide(Memory{}, reversed, w.now)
 	if diff := cmp.Diff(want, got, byValue); diff != "" {
 		t.Errorf("reversed (-in order +reversed):\n%s", diff)
 	}
-	if reversed.Held[0] != last || reversed.Sources[0].Name != "green" {
+	if reversed.Current[0] != last || reversed.Sources[0].Name != "green" {
 		t.Error("the caller's own slices were sorted")
 	}
 }

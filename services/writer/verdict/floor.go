@@ -2,82 +2,83 @@ package verdict
 
 import "fmt"
 
-// floor promises that something stays ready while anything could be: whatever the rest of
-// the rules made of it, a target that has an endpoint that answers (without probes: any at
-// all) does not go without a ready one. So draining everything at once changes nothing,
-// and consumers that do not know the draining tier are not cut off. It never prefers an
-// endpoint that fails, and never keeps one that the fence refuses.
+// keepLastEndpoints is the output guard floor: while anything of a target could serve (it passes; without probes, it
+// exists), something stays ready, whatever the other rules decide. So draining everything at once changes nothing,
+// and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that fails, and
+// never keeps one that the allowlist denies.
 //
-// Of each kind those come first of which a source has spoken. One that is only held as it was
-// would be ready by itself the next time, and then the others would go.
-func (c *court) floor() {
-	const none = 8
-	best, answers := none, false
-	ranks := make([]uint8, len(c.subjects))
-	for i := range c.subjects {
-		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		ranks[i] = none
-		if e.Listed && e.Conditions.Ready {
-			return
+// Within each rank those come first whose source's report counts. One that is only kept as it was would be ready by
+// itself the next time, and then the others would go.
+func (e *evaluation) keepLastEndpoints() Guard {
+	best, answers := noRank, false
+	ranks := make([]int, len(e.rows))
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.result.Listed && r.result.Conditions.Ready {
+			return Guard{}
 		}
-		if !c.mayKeep(s, e) {
+		ranks[i] = noRank
+		if !e.mayKeep(r) {
 			continue
 		}
-		drains := e.Listed && e.Conditions == draining
-		readyNow := s.held != nil && s.held.Conditions.Ready && s.health != Failing
-		switch {
-		case drains && readyNow:
-			ranks[i] = 0
-		case drains && (s.health == Passing || s.health == off):
-			ranks[i] = 2
-		case readyNow:
-			ranks[i] = 4
-		case s.held != nil && s.health == Passing:
-			ranks[i] = 6
-		}
-		if s.keeps && ranks[i] != none {
-			ranks[i]++
-		}
-		best = min(best, int(ranks[i]))
-		answers = answers || s.health == Passing || s.health == off || s.held != nil && s.health == Unjudged && !isOut(s.held.Conditions)
+		ranks[i] = r.floorRank()
+		best = min(best, ranks[i])
+		answers = answers || r.status == Passing || r.status == notProbed || r.status == Pending && r.conditions().inUse()
 	}
-	if !answers || best == none {
-		return
+	g := Guard{Rule: RuleFloor}
+	if !answers || best == noRank {
+		return g
 	}
-	for i := range c.subjects {
-		if int(ranks[i]) != best {
+	for i := range e.rows {
+		if ranks[i] != best {
 			continue
 		}
-		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		e.Verdict = Serve
-		if s.held != nil {
-			e.Verdict = Hold
+		r, out := &e.rows[i], &e.rows[i].result
+		out.Verdict = Serve
+		if r.current != nil {
+			out.Verdict = Hold
 		}
-		e.Conditions, e.Listed, e.Rule = ready, true, RuleFloor
-		c.floored++
+		out.Conditions, out.Listed, out.Rule = ready, true, RuleFloor
+		g.Held++
 	}
+	g.Message = fmt.Sprintf("No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
+		"are kept ready until another one is. To empty the Service, delete it or opt it out.", g.Held)
+	return g
 }
 
-// mayKeep reports whether the floor may keep an endpoint ready: it is allowed, it is or may be listed, no
-// resync removes it, and, without probes, its source has not confirmed that it is empty.
-func (c *court) mayKeep(s *subject, e *Endpoint) bool {
+const noRank = 8
+
+// floorRank is lower for what is better kept.
+func (r *row) floorRank() int {
+	rank := noRank
+	drains := r.result.Listed && r.result.Conditions == draining
+	readyNow := r.conditions().Ready && !r.fails()
 	switch {
-	case e.Rule == RuleFence, s.held == nil && !e.Listed:
+	case drains && readyNow:
+		rank = 0
+	case drains && (r.status == Passing || r.status == notProbed):
+		rank = 2
+	case readyNow:
+		rank = 4
+	case r.current != nil && r.status == Passing:
+		rank = 6
+	default:
+		return noRank
+	}
+	if r.report == Unknown || r.report == suppressed {
+		rank++
+	}
+	return rank
+}
+
+// mayKeep reports whether floor may keep an endpoint ready: it is allowed, it is or may be listed, no resync removes
+// it, and, without probes, its source has not confirmed that it is empty.
+func (e *evaluation) mayKeep(r *row) bool {
+	switch {
+	case r.report == disallowed, r.current == nil && !r.result.Listed:
 		return false
-	case e.Verdict == Gone && (c.resyncs || s.freed):
+	case r.result.Verdict == Remove && (e.resyncs || r.memory.resyncTakes):
 		return false
 	}
-	return s.health != off || !c.emptied(s.owner)
-}
-
-// emptied says whether a source has confirmed that it has nothing for this target.
-func (c *court) emptied(source int) bool {
-	return source != nobody && c.sources[source].emptied
-}
-
-// floors tells of what the floor keeps.
-func (c *court) floors() (Guard, bool) {
-	return Guard{Rule: RuleFloor, Held: c.floored, Message: fmt.Sprintf(
-		"No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
-			"are kept ready until another one is. To empty the Service, delete it or opt it out.", c.floored)}, c.floored > 0
+	return r.status != notProbed || r.owner == noSource || !e.sources[r.owner].confirmedEmpty
 }

@@ -16,15 +16,15 @@ func TestPanicTellsSinceWhenItIsBlind(t *testing.T) {
 	check := func(what string, panics bool, since time.Time) {
 		t.Helper()
 		w.decide()
-		if w.d.Panic != panics || !w.d.BlindSince.Equal(since) {
-			t.Errorf("%s: panic %t since %v, want %t since %v", what, w.d.Panic, w.d.BlindSince, panics, since)
+		if w.d.Panic != panics || !w.d.NonePassingSince.Equal(since) {
+			t.Errorf("%s: panic %t since %v, want %t since %v", what, w.d.Panic, w.d.NonePassingSince, panics, since)
 		}
 	}
 	check("all pass", false, time.Time{})
 	w.probe(0, Failing)
 	check("one fails", false, time.Time{})
 	w.pass(time.Second)
-	w.probe(1, Unjudged)
+	w.probe(1, Pending)
 	began := w.now
 	check("none passes, one is out and one not judged yet", true, began)
 	w.pass(time.Minute)
@@ -38,7 +38,7 @@ func TestPanicTellsSinceWhenItIsBlind(t *testing.T) {
 	w.in.Limits.Probing = false
 	check("nobody probes", false, time.Time{})
 	w.in.Limits.Probing = true
-	w.in.Held = nil
+	w.in.Current = nil
 	check("nothing is held", false, time.Time{})
 }
 
@@ -51,14 +51,18 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 	}{
 		{"none", func(*world) {}, false},
 		{"one in use", func(w *world) { cannot(w, 0); cannot(w, 1) }, true},
-		{"not judged yet is not it", func(w *world) { w.probe(0, Unjudged); w.probe(1, Unjudged) }, false},
-		{"one that is out", func(w *world) { w.in.Held[0].Conditions = Conditions{}; w.source("blue").Heard = false; cannot(w, 0) }, false},
+		{"not judged yet is not it", func(w *world) { w.probe(0, Pending); w.probe(1, Pending) }, false},
+		{"one that is out", func(w *world) {
+			w.in.Current[0].Conditions = Conditions{}
+			w.source("blue").EverSynced = false
+			cannot(w, 0)
+		}, false},
 		{"one that nobody holds", func(w *world) { w.tell("blue", 5, Ready); cannot(w, 5) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 2)
 			tt.change(w)
-			before := picture(w.in.Held)
+			before := picture(w.in.Current)
 			if got := w.decide(); got != before || w.d.CannotProbe != tt.want {
 				t.Errorf("%s, cannot probe: %t; want %s, %t", got, w.d.CannotProbe, before, tt.want)
 			}
@@ -83,7 +87,7 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 		{"a new one", func(w *world) { w.tell("blue", 5, Ready); w.probe(5, Passing) }, "0:out 1:out 5:ready"},
 		{"a new one of a source that is not believed", func(w *world) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.source("green").Alive = false
+			w.source("green").Connected = false
 			w.tell("green", 5, Ready)
 			w.probe(5, Passing)
 		}, "0:ready 1:ready"},
@@ -91,19 +95,19 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 		{"one that is not listed, being out", func(w *world) { w.putOut(); w.probe(5, Passing) }, "5@green:ready"},
 		{"one that is not listed, being out, and that another than its own source tells", func(w *world) {
 			w.putOut()
-			w.source("green").Alive = false
+			w.source("green").Connected = false
 			w.tell("blue", 5, Ready)
 			w.probe(5, Passing)
 		}, "0:ready 1:ready"},
 		{"one that its own source may not have, but another may", func(w *world) {
 			w.putOut()
-			w.source("green").Alive = false
-			w.source("green").Fence = Fence{}
+			w.source("green").Connected = false
+			w.source("green").Allowlist = Allowlist{}
 			w.tell("blue", 5, Ready)
 			w.probe(5, Passing)
 		}, "5:ready"},
 		{"one that the fence refuses", func(w *world) {
-			w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(1): {}}
+			w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(1): {}}
 			w.probe(1, Passing)
 		}, "0:ready"},
 	} {
@@ -120,7 +124,7 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 
 // putOut adds a second source, of which one fails while nobody wants to see what is out.
 func (w *world) putOut() {
-	w.in.Limits.ListOut = false
+	w.in.Limits.ListUnready = false
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	w.tell("green", 5, Ready)
 	w.hold(5, "green", Conditions{})
@@ -131,14 +135,14 @@ func (w *world) putOut() {
 func TestInAPanicTheFeedAloneTakes(t *testing.T) {
 	w := newWorld(t, 5)
 	w.fail(w.now.Add(time.Second), 0, 1, 2, 3)
-	w.probe(4, Unjudged)
+	w.probe(4, Pending)
 	w.tell("blue", 0, NotReady)
 	w.unlist("blue", 1)
 	w.tell("blue", 2, Draining)
 	w.tell("blue", 3, Unknown)
 	w.tell("blue", 4, NotReady) // its probe has said nothing that could be void
 	w.see("not ready is out, absent is gone, the rest keeps its conditions", "0:out 2:ready 3:ready 4:ready")
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.unlist("blue", 2)
 	w.see("a source that is not believed takes nothing", "0:out 2:ready 3:ready 4:ready")
 }
@@ -146,17 +150,17 @@ func TestInAPanicTheFeedAloneTakes(t *testing.T) {
 func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
 	w := newWorld(t, 4)
 	w.tell("blue", 0, Ready)
-	w.in.Held[3].Conditions = draining
+	w.in.Current[3].Conditions = draining
 	for n := 1; n < 4; n++ {
 		w.tell("blue", n, Draining)
-		w.probe(n, Unjudged)
+		w.probe(n, Pending)
 	}
 	w.fail(w.now.Add(time.Second), 0)
 	w.see("one fails, and none has passed", "0:ready 1:ready 2:ready 3:drain")
 	w.wantGuards("panic 3")
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.see("nor does it change when its source is lost", "0:ready 1:ready 2:ready 3:drain")
-	w.source("blue").Alive = true
+	w.source("blue").Connected = true
 	w.tell("blue", 0, NotReady)
 	w.see("one is out, and still fails", "0:out 1:ready 2:ready 3:drain")
 	w.wantGuards("panic 2")
@@ -167,9 +171,9 @@ func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
 	w = newWorld(t, 3)
 	w.fail(w.now.Add(time.Second), 0)
 	w.unlist("blue", 0)
-	w.probe(1, Unjudged)
+	w.probe(1, Pending)
 	w.tell("blue", 1, Draining)
-	w.probe(2, Unjudged)
+	w.probe(2, Pending)
 	w.see("the last that fails is gone", "1:drain 2:ready")
 }
 
@@ -177,7 +181,7 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 	type node struct {
 		held  Conditions
 		told  State // unlisted: gone
-		probe Health
+		probe ProbeStatus
 	}
 	out, goes := Conditions{}, node{ready, NotReady, Failing}
 	for _, tt := range []struct {
@@ -188,12 +192,12 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 		{"one that is READY, and out by a failure from before", []node{goes, {out, Ready, Failing}}, "0:out 1:ready"},
 		{"when the last one is deleted, too", []node{{ready, unlisted, Failing}, {out, Ready, Failing}}, "1:ready"},
 		{"all of them", []node{goes, {out, Ready, Failing}, {out, Ready, Failing}}, "0:out 1:ready 2:ready"},
-		{"not judged yet", []node{goes, {out, Ready, Unjudged}}, "0:out 1:ready"},
+		{"not judged yet", []node{goes, {out, Ready, Pending}}, "0:out 1:ready"},
 		{"rather than one that drains", []node{goes, {out, Draining, Failing}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
 		{"or one that drains", []node{goes, {out, Draining, Failing}}, "0:out 1:ready"},
 		{"or one in a state that we do not know", []node{goes, {out, Unknown, Failing}}, "0:out 1:ready"},
 		{"but not what its source calls dead", []node{goes, {out, NotReady, Failing}, {out, Ready, Failing}, {out, unlisted, Failing}}, "0:out 1:out 2:ready"},
-		{"nor what is not judged yet and called dead", []node{goes, {out, NotReady, Unjudged}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
+		{"nor what is not judged yet and called dead", []node{goes, {out, NotReady, Pending}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
 		{"nor while one is ready", []node{goes, {out, Ready, Failing}, {ready, Ready, Failing}}, "0:out 1:out 2:ready"},
 		{"nor while one serves its last", []node{goes, {out, Ready, Failing}, {draining, Ready, Failing}}, "0:out 1:out 2:drain"},
 	} {
@@ -201,21 +205,21 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 			t.Run(fmt.Sprintf("%s, list-out %t", tt.name, listOut), func(t *testing.T) {
 				last := len(tt.nodes)
 				w := newWorld(t, last+1)
-				w.in.Limits.ListOut = listOut
+				w.in.Limits.ListUnready = listOut
 				for n, one := range tt.nodes {
-					if isOut(one.held) {
+					if !one.held.inUse() {
 						w.probe(n, Failing)
 					}
 				}
 				w.decide() // so they went out while the others passed
 				w.pass(time.Second)
 				w.unlist("blue", last)
-				w.in.Held = slices.DeleteFunc(w.in.Held, func(h Held) bool { return h.Address == addr(last) })
-				for i := range w.in.Held {
-					w.in.Held[i].Conditions = tt.nodes[w.in.Held[i].Address.As4()[3]].held
+				w.in.Current = slices.DeleteFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(last) })
+				for i := range w.in.Current {
+					w.in.Current[i].Conditions = tt.nodes[w.in.Current[i].Address.As4()[3]].held
 				}
 				for n, one := range tt.nodes {
-					if !isOut(one.held) || one.probe == Unjudged {
+					if one.held.inUse() || one.probe == Pending {
 						w.probe(n, one.probe)
 					}
 					if w.unlist("blue", n); one.told != unlisted {
@@ -235,8 +239,8 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 			w := newWorld(t, 1)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.tell("green", 5, last)
-			w.source("green").Alive = false
-			w.in.Held = append(w.in.Held, Held{Address: addr(5), Source: "green"})
+			w.source("green").Connected = false
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(5), Source: "green"})
 			w.fail(w.now.Add(time.Second), 0, 5)
 			w.tell("blue", 0, NotReady)
 			w.tell("blue", 1, Ready) // so that blue is not empty
@@ -250,7 +254,7 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 		w := newWorld(t, 2)
 		w.shrinks()
 		w.takeover()
-		w.in.Held[1].Conditions = Conditions{}
+		w.in.Current[1].Conditions = Conditions{}
 		w.fail(w.now, 0, 1)
 		w.tell("blue", 0, NotReady)
 		w.see("a leader's first window", "0:ready 1:out")
@@ -261,11 +265,11 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 
 func TestAPanicThatEndsWithTheLastFailingEndpointChangesNothingElse(t *testing.T) {
 	w := newWorld(t, 3)
-	w.in.Held[1].Conditions, w.in.Held[2].Conditions = Conditions{}, Conditions{}
+	w.in.Current[1].Conditions, w.in.Current[2].Conditions = Conditions{}, Conditions{}
 	w.fail(w.now.Add(time.Second), 0)
 	w.unlist("blue", 0)
-	w.probe(1, Unjudged)
-	w.probe(2, Unjudged)
+	w.probe(1, Pending)
+	w.probe(2, Pending)
 	w.tell("blue", 1, Draining)
 	w.see("one is gone, and none fails any more", "1:drain 2:out")
 }
@@ -275,14 +279,14 @@ func TestWhatAPassingEndpointHasPutOutStaysOutWhenThatIsGone(t *testing.T) {
 	w.decide()
 	w.now = w.now.Add(time.Second)
 	w.fail(w.now, 1)
-	w.probe(2, Unjudged)
+	w.probe(2, Pending)
 	w.unlist("blue", 0)
 	w.see("0 passes and goes", "1:out 2:ready")
 }
 
 func TestWhatWasOutBeforeAFailureIsNotGivenBack(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Held[0].Conditions = Conditions{}
+	w.in.Current[0].Conditions = Conditions{}
 	w.fail(w.now.Add(time.Second), 0, 1)
 	w.see("nobody knows what it had", "0:out 1:ready")
 }
@@ -291,20 +295,20 @@ func TestTheFloorPrefers(t *testing.T) {
 	type node struct {
 		held  string // "", ready, drain, out
 		told  State  // unlisted: gone
-		probe Health
+		probe ProbeStatus
 	}
 	for _, tt := range []struct {
 		name  string
 		nodes []node
 		want  string
 	}{
-		{"draining ones that are ready now", []node{{"ready", Draining, Passing}, {"ready", Draining, Unjudged}, {"drain", Draining, Passing}, {"ready", unlisted, Passing}}, "0:ready 1:ready 2:drain"},
-		{"then draining ones that pass", []node{{"ready", Draining, Failing}, {"drain", Draining, Passing}, {"drain", Draining, Unjudged}, {"ready", unlisted, Passing}}, "0:out 1:ready 2:drain"},
+		{"draining ones that are ready now", []node{{"ready", Draining, Passing}, {"ready", Draining, Pending}, {"drain", Draining, Passing}, {"ready", unlisted, Passing}}, "0:ready 1:ready 2:drain"},
+		{"then draining ones that pass", []node{{"ready", Draining, Failing}, {"drain", Draining, Passing}, {"drain", Draining, Pending}, {"ready", unlisted, Passing}}, "0:out 1:ready 2:drain"},
 		{"also new ones", []node{{"ready", unlisted, Passing}, {"", Draining, Passing}}, "1:ready"},
-		{"then those that are ready now and have not failed", []node{{"ready", unlisted, Passing}, {"ready", unlisted, Unjudged}, {"out", unlisted, Passing}, {"out", Ready, Failing}}, "0:ready 1:ready 3:out"},
+		{"then those that are ready now and have not failed", []node{{"ready", unlisted, Passing}, {"ready", unlisted, Pending}, {"out", unlisted, Passing}, {"out", Ready, Failing}}, "0:ready 1:ready 3:out"},
 		{"then held ones that pass", []node{{"drain", unlisted, Passing}, {"out", unlisted, Passing}, {"out", Ready, Failing}}, "0:ready 1:ready 2:out"},
-		{"it acts for one that is not judged yet", []node{{"ready", unlisted, Unjudged}, {"out", Ready, Failing}}, "0:ready 1:out"},
-		{"but not for one that was out", []node{{"out", unlisted, Unjudged}, {"out", Ready, Failing}}, "1:out"},
+		{"it acts for one that is not judged yet", []node{{"ready", unlisted, Pending}, {"out", Ready, Failing}}, "0:ready 1:out"},
+		{"but not for one that was out", []node{{"out", unlisted, Pending}, {"out", Ready, Failing}}, "1:out"},
 		{"nor for one that fails", []node{{"out", NotReady, Failing}, {"out", Ready, Failing}}, "0:out 1:out"},
 		{"nor while anything is ready", []node{{"ready", Draining, Passing}, {"ready", Ready, Passing}}, "0:drain 1:ready"},
 	} {
@@ -316,7 +320,7 @@ func TestTheFloorPrefers(t *testing.T) {
 					w.tell("blue", n, one.told)
 				}
 				if one.held != "" {
-					w.in.Held = append(w.in.Held, Held{Address: addr(n), Source: "blue", Conditions: map[string]Conditions{"ready": ready, "drain": draining}[one.held]})
+					w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Source: "blue", Conditions: map[string]Conditions{"ready": ready, "drain": draining}[one.held]})
 				}
 			}
 			w.see("the floor", tt.want)
@@ -328,7 +332,7 @@ func TestWithoutProbesTheFloorKeepsAllButWhatIsConfirmedGone(t *testing.T) {
 	off := func(t *testing.T, n int) *world {
 		w := newWorld(t, n)
 		w.in.Limits.Probing = false
-		w.see("at rest", picture(w.in.Held))
+		w.see("at rest", picture(w.in.Current))
 		return w
 	}
 	t.Run("all drain", func(t *testing.T) {
@@ -339,7 +343,7 @@ func TestWithoutProbesTheFloorKeepsAllButWhatIsConfirmedGone(t *testing.T) {
 	})
 	t.Run("a new Service whose nodes all drain", func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.in.Limits.Probing, w.in.Held = false, nil
+		w.in.Limits.Probing, w.in.Current = false, nil
 		w.tell("blue", 0, Draining)
 		w.see("they are ready at once, not only when asked again", "0:ready")
 	})
@@ -354,7 +358,7 @@ func TestWithoutProbesTheFloorKeepsAllButWhatIsConfirmedGone(t *testing.T) {
 		w := off(t, 1)
 		w.in.Sources = append(w.in.Sources, trusted("green"))
 		w.tell("green", 7, Unknown)
-		w.in.Held = append(w.in.Held, Held{Address: addr(7), Source: "green"})
+		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(7), Source: "green"})
 		w.unlist("blue", 0)
 		for range 3 {
 			w.see("not confirmed", "0:ready 7@green:out")
@@ -416,7 +420,7 @@ func TestShrinkDoesNotCount(t *testing.T) {
 			w.unlist("blue", 1)
 		}, "2:out 3:ready"},
 		{"what the fence refuses", func(w *world) {
-			w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}, addr(2): {}}
+			w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}, addr(2): {}}
 		}, "3:ready"},
 		{"what another selector leaves out", func(w *world) {
 			for n := range 3 {
@@ -427,7 +431,7 @@ func TestShrinkDoesNotCount(t *testing.T) {
 		{"what bears the label of a source that is none of ours any more", func(w *world) {
 			for n := range 3 {
 				w.unlist("blue", n)
-				w.in.Held[n].Source = "former"
+				w.in.Current[n].Source = "former"
 			}
 		}, "3:ready"},
 		{"what its source leaves out and another one has, ready", func(w *world) {
@@ -480,9 +484,9 @@ func TestWhatLeavesByASelectorThatIsUndoneIsCountedAgain(t *testing.T) {
 		w.unlist("blue", n)
 	}
 	w.unwritten("our own doing", "3:ready")
-	w.source("blue").Selector, w.source("blue").Alive = "", false
+	w.source("blue").Selector, w.source("blue").Connected = "", false
 	w.see("undone", "0:ready 1:ready 2:ready 3:ready")
-	w.source("blue").Alive = true
+	w.source("blue").Connected = true
 	w.see("they were deleted meanwhile", "0:ready 1:ready 2:ready 3:ready")
 }
 
@@ -523,7 +527,7 @@ func TestEachSourceHasItsOwnBudget(t *testing.T) {
 	for n := 4; n < 6; n++ {
 		w.tell("green", n, Draining)
 		w.probe(n, Passing)
-		w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "green"})
+		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "green"})
 	}
 	for n := range 3 {
 		w.unlist("blue", n)
@@ -567,7 +571,7 @@ func TestGuardsThatMeet(t *testing.T) {
 		w := newWorld(t, 2)
 		w.tell("blue", 7, Ready) // so that the feed is not empty
 		w.fail(w.now.Add(time.Second), 0, 7)
-		w.probe(1, Unjudged)
+		w.probe(1, Pending)
 		w.unlist("blue", 0)
 		w.unlist("blue", 1)
 		w.see("one is not judged", "1:ready")
@@ -580,14 +584,14 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.pass(time.Minute)
 		w.restart()
 		w.takeover()
-		before := fmt.Sprint(w.in.Held)
+		before := fmt.Sprint(w.in.Current)
 		w.see("not heard", "0:ready 1:ready 2:ready 3:ready")
-		if after := fmt.Sprint(w.in.Held); after != before {
+		if after := fmt.Sprint(w.in.Current); after != before {
 			t.Errorf("was %s, is %s", before, after)
 		}
 		w.pass(30 * time.Second)
 		*w.source("blue") = trusted("blue")
-		w.source("blue").MembershipAt = w.now
+		w.source("blue").MembershipSyncedAt = w.now
 		w.tell("blue", 3, Ready)
 		w.see("heard", "0:ready 1:ready 2:ready 3:ready")
 		w.wantGuards("shrink 3 blue")
@@ -597,7 +601,7 @@ func TestGuardsThatMeet(t *testing.T) {
 	t.Run("fence and shrink: what the fence takes leaves the budget as it is", func(t *testing.T) {
 		w := newWorld(t, 4)
 		w.shrinks()
-		w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}}
+		w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}}
 		w.unlist("blue", 1)
 		w.unlist("blue", 2)
 		w.see("one by the fence, and two of four", "3:ready")
@@ -605,11 +609,11 @@ func TestGuardsThatMeet(t *testing.T) {
 	t.Run("fence and shrink: a fence that would take all books nothing", func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.shrinks()
-		cidrs := w.source("blue").Fence.CIDRs
-		w.source("blue").Fence.CIDRs = nil
+		cidrs := w.source("blue").Allowlist.CIDRs
+		w.source("blue").Allowlist.CIDRs = nil
 		w.unlist("blue", 0)
 		w.see("typing mistake", "0:ready 1:ready")
-		w.source("blue").Fence.CIDRs = cidrs
+		w.source("blue").Allowlist.CIDRs = cidrs
 		w.see("mended", "1:ready")
 	})
 	t.Run("fence and shrink: what one source's fence takes and another one has is not held for the former", func(t *testing.T) {
@@ -619,20 +623,20 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.in.Sources = append(w.in.Sources, trusted("green"))
 		w.decide()
 		w.in.LeadingSince = w.now
-		w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}}
+		w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}}
 		w.tell("green", 0, Ready)
 		w.tell("green", 1, NotReady)
 		w.see("green's word counts", "0@green:ready 1@green:out 2:ready 3:ready")
 	})
 	t.Run("fence and adoption: it would take all, also what nobody may have and what bears nobody's label", func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.in.Held[0].Source = ""
+		w.in.Current[0].Source = ""
 		w.in.Sources[0].Name = "default"
-		w.in.Held = append(w.in.Held, Held{Address: netip.MustParseAddr("127.0.0.7"), Conditions: ready, Source: "former"})
-		w.source("default").Fence.CIDRs = nil
+		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: netip.MustParseAddr("127.0.0.7"), Conditions: ready, Source: "former"})
+		w.source("default").Allowlist.CIDRs = nil
 		w.see("typing mistake", "0@default:ready 7@former:ready")
 		w.wantGuards("allowlist 2")
-		w.in.Held = w.in.Held[1:]
+		w.in.Current = w.in.Current[1:]
 		w.see("also alone", "7@former:ready")
 		if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7: loopback address") {
 			t.Error(message)
@@ -640,9 +644,9 @@ func TestGuardsThatMeet(t *testing.T) {
 	})
 	t.Run("fence and floor: what the fence refuses is not kept, though nothing else is ready", func(t *testing.T) {
 		w := newWorld(t, 2)
-		w.in.Held[1].Conditions = Conditions{}
+		w.in.Current[1].Conditions = Conditions{}
 		w.probe(1, Failing)
-		w.source("blue").Fence.Forbidden = map[netip.Addr]struct{}{addr(0): {}}
+		w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}}
 		w.see("refused", "1:out")
 	})
 	t.Run("a source that is lost beside one that is present: each keeps its own", func(t *testing.T) {
@@ -651,10 +655,10 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.in.Sources = append(w.in.Sources, trusted("green"))
 		for n := 4; n < 8; n++ {
 			w.probe(n, Passing)
-			w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: ready, Source: "green"})
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "green"})
 		}
 		w.tell("green", 7, Ready)
-		w.source("blue").Alive = false
+		w.source("blue").Connected = false
 		w.unlist("blue", 0)
 		w.see("green shrinks, blue stays", "0:ready 1:ready 6@green:ready 7@green:ready")
 		w.wantGuards("trust 2 blue", "shrink 1 green")

@@ -39,7 +39,7 @@ func TestHistories(t *testing.T) {
 			w.takeover()
 			w.in.Probes = nil
 			w.see("nothing is judged", "0:ready 1:ready")
-			w.in.Probes = map[netip.Addr]Probe{addr(0): {Health: Failing, Since: w.now}, addr(1): {Health: Failing, Since: w.now}}
+			w.in.Probes = map[netip.Addr]Probe{addr(0): {Status: Failing, Since: w.now}, addr(1): {Status: Failing, Since: w.now}}
 			w.see("everything fails from the start", "0:ready 1:ready")
 		}},
 		{"4: the leader's host is cut off from everything, and its process restarts: all stay", func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestHistories(t *testing.T) {
 		}},
 		{"5, and those that are out are not listed", func(t *testing.T) {
 			w := newWorld(t, 2)
-			w.in.Limits.ListOut = false
+			w.in.Limits.ListUnready = false
 			w.pass(5 * time.Second)
 			w.now = w.now.Add(3 * time.Second)
 			w.fail(w.now, 0)
@@ -124,7 +124,7 @@ func TestHistories(t *testing.T) {
 			w.see("it dies", "0:out 1:ready")
 			w.unlist("blue", 0)
 			w.mem, _ = Decide(w.mem, w.in, w.now) // gone, but the API server is away
-			w.source("blue").Alive = false
+			w.source("blue").Connected = false
 			w.probe(0, Passing)
 			w.see("something answers at its address", "1:ready")
 		}},
@@ -141,7 +141,7 @@ func TestHistories(t *testing.T) {
 		{"10: link down, 1 fails, then 0 dies, then 1 recovers: 1 is ready and 0 is out", func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.see("at rest", "0:ready 1:ready")
-			w.source("blue").Alive = false
+			w.source("blue").Connected = false
 			w.pass(5 * time.Second)
 			w.fail(w.now, 1)
 			w.see("1 fails", "0:ready 1:out")
@@ -154,7 +154,7 @@ func TestHistories(t *testing.T) {
 		}},
 		{"11: the only node is DRAINING and its probe's spec changes: it stays ready", func(t *testing.T) {
 			w := newWorld(t, 1)
-			w.probe(0, Unjudged)
+			w.probe(0, Pending)
 			w.tell("blue", 0, Draining)
 			w.see("not judged", "0:ready")
 			w.probe(0, Passing)
@@ -257,13 +257,13 @@ func TestHistories(t *testing.T) {
 			w.tell("blue", 7, Ready)
 			w.probe(7, Passing)
 			w.see("the address changes", "1:ready 7:ready")
-			w.source("blue").Alive = false
+			w.source("blue").Connected = false
 			w.see("the link is lost", "1:ready 7:ready")
 		}},
 		{"19: a source that was never synced does not keep another's changes", func(t *testing.T) {
 			w := newWorld(t, 2)
-			w.in.Sources = append(w.in.Sources, Source{Name: "green", Fence: w.source("blue").Fence})
-			w.in.Held = append(w.in.Held, Held{Address: addr(9), Conditions: ready, Source: "green"})
+			w.in.Sources = append(w.in.Sources, Source{Name: "green", Allowlist: w.source("blue").Allowlist})
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(9), Conditions: ready, Source: "green"})
 			w.probe(9, Passing)
 			w.unlist("blue", 0)
 			w.tell("blue", 3, Ready)
@@ -291,16 +291,16 @@ func TestHistories(t *testing.T) {
 			w.in.Sources = append([]Source{trusted("azure")}, w.in.Sources...)
 			w.tell("azure", 0, Draining)
 			w.see("azure lies", "0:ready 1:ready")
-			w.source("blue").Alive = false
+			w.source("blue").Connected = false
 			w.see("and while blue is away", "0:ready 1:ready")
-			w.source("blue").Alive = true
+			w.source("blue").Connected = true
 			w.unlist("blue", 0)
 			w.see("blue leaves it out", "0@azure:drain 1:ready")
 		}},
 		{"22: CIDRs that exclude every held endpoint write nothing, and it is told", func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.source("blue").Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
+			w.source("blue").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
 			w.tell("green", 5, Ready)
 			w.probe(5, Passing)
 			w.see("typing mistake", "0:ready 1:ready")
@@ -311,13 +311,13 @@ func TestHistories(t *testing.T) {
 		}},
 		{"22, but not every one: those outside are removed", func(t *testing.T) {
 			w := newWorld(t, 2)
-			w.source("blue").Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}
+			w.source("blue").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}
 			w.see("one is outside", "1:ready")
 		}},
 		{"22, and another source may point there: it takes them over", func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.source("blue").Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
+			w.source("blue").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
 			w.tell("green", 0, Ready)
 			w.see("one has another source", "0@green:ready")
 			w.wantGuards("allowlist 2 blue")

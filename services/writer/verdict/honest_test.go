@@ -32,7 +32,7 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &truth{world: newWorld(t, len(truth{}.nodes)), oracles: map[string]*oracle{}}
 		w.in.Limits = Limits{
-			Probing: rapid.IntRange(0, 3).Draw(rt, "probing") > 0, ListOut: rapid.Bool().Draw(rt, "list out"),
+			Probing: rapid.IntRange(0, 3).Draw(rt, "probing") > 0, ListUnready: rapid.Bool().Draw(rt, "list out"),
 			ShrinkWindow: rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(rt, "window"),
 		}
 		for n := range w.nodes {
@@ -40,7 +40,7 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 		}
 		if rapid.Bool().Draw(rt, "two sources") {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.in.Held[3].Source, w.in.Held[4].Source = "green", "green"
+			w.in.Current[3].Source, w.in.Current[4].Source = "green", "green"
 			w.hear(0)
 			w.hear(1)
 		}
@@ -81,14 +81,14 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 			"a source observes": func(rt *rapid.T) {
 				j := source(rt)
 				w.hear(j)
-				if s := &w.in.Sources[j]; s.Alive {
+				if s := &w.in.Sources[j]; s.Connected {
 					s.Observation, s.ObservationAt = s.Observation+1, w.now
 				}
 			},
-			"a link is lost": func(rt *rapid.T) { w.in.Sources[source(rt)].Alive = false },
+			"a link is lost": func(rt *rapid.T) { w.in.Sources[source(rt)].Connected = false },
 			"a link is back": func(rt *rapid.T) {
 				s := source(rt)
-				w.in.Sources[s].Alive, w.in.Sources[s].Heard, w.in.Sources[s].MembershipSynced = true, true, true
+				w.in.Sources[s].Connected, w.in.Sources[s].EverSynced, w.in.Sources[s].MembershipSynced = true, true, true
 				w.hear(s)
 			},
 			"an inventory is degraded": func(rt *rapid.T) { w.in.Sources[source(rt)].MembershipSynced = false },
@@ -119,10 +119,10 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 // hear lets the writer know the truth, as far as a source may speak of it.
 func (w *truth) hear(source int) {
 	s := &w.in.Sources[source]
-	if !s.Alive || !s.MembershipSynced {
+	if !s.Connected || !s.MembershipSynced {
 		return
 	}
-	s.MembershipAt = w.now
+	s.MembershipSyncedAt = w.now
 	for n, f := range w.nodes {
 		mine := len(w.in.Sources) == 1 || (n < 3) == (source == 0)
 		if mine && f.exists {
@@ -137,12 +137,12 @@ func (w *truth) hear(source int) {
 func (w *truth) judge(n int) {
 	passes := w.nodes[n].alive && !w.broken
 	switch p, known := w.in.Probes[addr(n)]; {
-	case passes && p.Health == Passing && known:
-		p.Passed = w.now
+	case passes && p.Status == Passing && known:
+		p.LastPassed = w.now
 		w.in.Probes[addr(n)] = p
 	case passes:
 		w.probe(n, Passing)
-	case p.Health != Failing || !known:
+	case p.Status != Failing || !known:
 		w.probe(n, Failing)
 	}
 }
@@ -160,7 +160,7 @@ func (w *truth) check(t *rapid.T) {
 		w.mem = mem
 		return
 	}
-	w.in.Held = held(d)
+	w.in.Current = held(d)
 	var second Decision
 	w.mem, second = Decide(mem, w.in, w.now)
 	if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
@@ -168,7 +168,7 @@ func (w *truth) check(t *rapid.T) {
 	}
 	followed := map[netip.Addr]Probe{}
 	for _, e := range d.Endpoints { // as the app does: what is gone is not probed any more
-		if p, known := w.in.Probes[e.Address]; known && e.Verdict != Gone {
+		if p, known := w.in.Probes[e.Address]; known && e.Verdict != Remove {
 			followed[e.Address] = p
 		}
 	}
@@ -182,14 +182,14 @@ func (w *truth) speaks(s Source, d Decision) bool {
 			return false
 		}
 	}
-	return s.Heard && s.Alive && s.MembershipSynced && w.now.Sub(s.MembershipAt) <= DefaultMaxStaleness
+	return s.EverSynced && s.Connected && s.MembershipSynced && w.now.Sub(s.MembershipSyncedAt) <= DefaultMaxStaleness
 }
 
 // protected finds an endpoint that is held and of use, or out though failures are void, truly
 // alive, and not called dead by every witness that can speak.
 func (w *truth) protected(d Decision) (netip.Addr, bool) {
-	for _, h := range w.in.Held {
-		if n := int(h.Address.As4()[3]); isOut(h.Conditions) && !d.Panic || !w.nodes[n].alive {
+	for _, h := range w.in.Current {
+		if n := int(h.Address.As4()[3]); !h.Conditions.inUse() && !d.Panic || !w.nodes[n].alive {
 			continue
 		}
 		alive, dead := false, false
@@ -204,7 +204,7 @@ func (w *truth) protected(d Decision) (netip.Addr, bool) {
 				}
 			}
 			switch {
-			case told == unlisted && s.Name != labelled(&h):
+			case told == unlisted && s.Name != h.sourceName():
 			case told == unlisted, told == NotReady:
 				dead = true
 			default:
@@ -212,10 +212,10 @@ func (w *truth) protected(d Decision) (netip.Addr, bool) {
 			}
 		}
 		switch p := w.in.Probes[h.Address]; {
-		case !w.in.Limits.Probing, p.Health == Failing && d.Panic:
-		case p.Health == Failing:
+		case !w.in.Limits.Probing, p.Status == Failing && d.Panic:
+		case p.Status == Failing:
 			dead = true
-		case p.Health == Passing:
+		case p.Status == Passing:
 			alive = true
 		}
 		if alive || !dead {
@@ -258,24 +258,24 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	for _, e := range d.Endpoints {
 		after[e.Address] = e
 	}
-	stakes := d.Panic && slices.ContainsFunc(w.in.Held, func(h Held) bool {
-		return labelled(&h) == s.Name && !isOut(h.Conditions) && w.in.Probes[h.Address].Health == Failing
+	stakes := d.Panic && slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool {
+		return h.sourceName() == s.Name && h.Conditions.inUse() && w.in.Probes[h.Address].Status == Failing
 	})
 	nothing := true // that could serve
 	for _, m := range s.Members {
-		health := w.in.Probes[m.Address].Health
-		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || health == Failing || health == Unjudged && stakes)
+		health := w.in.Probes[m.Address].Status
+		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || health == Failing || health == Pending && stakes)
 	}
 	ready, still := 0, map[netip.Addr]bool{}
 	var leaving []netip.Addr
-	for _, h := range w.in.Held {
-		if labelled(&h) != s.Name || !h.Conditions.Ready {
+	for _, h := range w.in.Current {
+		if h.sourceName() != s.Name || !h.Conditions.Ready {
 			continue
 		}
 		ready++
 		still[h.Address] = o.gone[h.Address]
 		e := after[h.Address]
-		dead := w.in.Limits.Probing && w.in.Probes[h.Address].Health == Failing && !d.Panic
+		dead := w.in.Limits.Probing && w.in.Probes[h.Address].Status == Failing && !d.Panic
 		if !e.Listed || !e.Conditions.Ready {
 			if confirmed := nothing && w.speaks(s, d); !dead && !confirmed {
 				leaving = append(leaving, h.Address)

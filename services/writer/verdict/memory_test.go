@@ -27,11 +27,11 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 			w.hold(5, "blue", ready)
 			w.tell("blue", 5, Ready)
 			w.see("it is listed", "0:ready 5:ready")
-			w.in.Held = w.in.Held[:1]
+			w.in.Current = w.in.Current[:1]
 		}, "0:ready 5@green:ready"},
 		{"one that is out and not listed stays its source's, which has said nothing of it", func(w *world) {
 			w.hold(5, "blue", ready)
-			w.source("blue").Heard = false
+			w.source("blue").EverSynced = false
 			w.tell("green", 5, Ready)
 			w.probe(5, Failing)
 			w.see("it is out", "0:ready")
@@ -39,10 +39,10 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			w.in.Limits.ListOut = false
+			w.in.Limits.ListUnready = false
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			tt.past(w)
-			w.source("blue").Alive = false
+			w.source("blue").Connected = false
 			w.tell("green", 5, Ready)
 			w.probe(5, Passing)
 			w.see("blue is lost", tt.want)
@@ -78,7 +78,7 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 			w.unwritten("it fails", "0:out 1:ready")
 			w.fail(w.now, 1)
 			w.unwritten("none passes", "0:ready 1:ready")
-			w.in.Held[0].Conditions = Conditions{}
+			w.in.Current[0].Conditions = Conditions{}
 		}, "0:ready 1:ready"},
 		{"not what its source takes after that", func(w *world) {
 			w.fail(w.now, 0)
@@ -92,7 +92,7 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 		{"not what is held by now, which another leader has written", func(w *world) {
 			w.fail(w.now, 0)
 			w.unwritten("it fails", "0:out 1:ready")
-			w.in.Held[0].Conditions = draining
+			w.in.Current[0].Conditions = draining
 		}, "0:drain 1:ready"},
 		{"not what its source took", func(w *world) {
 			w.in.Limits.Probing = false
@@ -111,8 +111,8 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 		{"not what has not failed since", func(w *world) {
 			w.fail(w.now, 0)
 			w.see("it fails", "0:out 1:ready")
-			w.source("blue").Alive = false
-			w.probe(0, Unjudged)
+			w.source("blue").Connected = false
+			w.probe(0, Pending)
 		}, "0:out 1:ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,16 +130,17 @@ func TestWhenAProbePassedLastAndFailedFirst(t *testing.T) {
 	since := start.Add(time.Minute)
 	for _, tt := range []struct {
 		name           string
-		health         Health
+		health         ProbeStatus
 		told           Probe
 		passed, failed time.Time
 	}{
 		{"passing, and nothing else is known", Passing, Probe{Since: since}, since, since},
-		{"passing for long", Passing, Probe{Since: since, Passed: since.Add(1)}, since.Add(1), since},
+		{"passing for long", Passing, Probe{Since: since, LastPassed: since.Add(1)}, since.Add(1), since},
 		{"failing, and nothing else is known", Failing, Probe{Since: since}, time.Time{}, since},
-		{"failing after a success", Failing, Probe{Since: since, Passed: start, Failed: start.Add(1)}, start, start.Add(1)},
+		{"failing after a success", Failing, Probe{Since: since, LastPassed: start, FirstFailed: start.Add(1)}, start, start.Add(1)},
 	} {
-		s := subject{health: tt.health, probe: tt.told}
+		s := tt.told
+		s.Status = tt.health
 		if passed, failed := s.lastPassed(), s.firstFailed(); !passed.Equal(tt.passed) || !failed.Equal(tt.failed) {
 			t.Errorf("%s: passed last at %v and failed first at %v, want %v and %v", tt.name, passed, failed, tt.passed, tt.failed)
 		}
@@ -275,7 +276,7 @@ func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
 				blue.Trusted = append(blue.Trusted, Member{Address: addr(0), Name: "node-0", State: Ready})
 			}
 			blue.Trusted = append(blue.Trusted, tt.report...)
-			blue.Members, blue.Alive = blue.Trusted, false
+			blue.Members, blue.Connected = blue.Trusted, false
 			w.probe(1, Passing)
 			w.see("the link is lost, and 1 passes", tt.want)
 		})

@@ -16,10 +16,10 @@ import (
 func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, among(rt, 1, 6, "nodes"))
-		count := len(w.in.Held)
+		count := len(w.in.Current)
 		w.shrinks()
 		w.in.LeadingSince = one(rt, "leads since", start, start.Add(-time.Hour))
-		w.in.Limits.Probing, w.in.Limits.ListOut = maybe(rt, "probing"), maybe(rt, "list out")
+		w.in.Limits.Probing, w.in.Limits.ListUnready = maybe(rt, "probing"), maybe(rt, "list out")
 		w.in.Limits.EmptyThreshold = among(rt, 1, 3, "threshold")
 		if w.in.Limits.Probing || maybe(rt, "another source") { // with probing on the floor has a say when nothing else is ready
 			w.in.Sources = append(w.in.Sources, trusted("green"))
@@ -55,7 +55,7 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 				blue.Epoch += "'"
 				counted, confirmations = blue.Observation, 0
 			}
-			before := of(w.in.Held, "blue")
+			before := of(w.in.Current, "blue")
 			w.decide()
 			switch {
 			case !empty:
@@ -65,14 +65,14 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 				counted, at = blue.Observation, blue.ObservationAt
 				confirmations++
 			}
-			after := of(w.in.Held, "blue")
+			after := of(w.in.Current, "blue")
 			if confirmations < w.in.Limits.EmptyThreshold {
 				if diff := cmp.Diff(before, after, byValue); diff != "" {
 					rt.Fatalf("%d confirmations, and this has changed:\n%s\n%s", confirmations, diff, reasons(w.d))
 				}
 				continue
 			}
-			if slices.ContainsFunc(after, func(h Held) bool { return !isOut(h.Conditions) }) {
+			if slices.ContainsFunc(after, func(h CurrentEndpoint) bool { return h.Conditions.inUse() }) {
 				rt.Fatalf("confirmed, and this is left: %s\n%s", picture(after), reasons(w.d))
 			}
 		}
@@ -82,7 +82,7 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 func TestInAPanicNoneGoesOnTheProbersWordAloneAndTheFloorPrefersNoneThatFailsNorEmpties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, 0)
-		w.in.Limits.ListOut = maybe(rt, "list out")
+		w.in.Limits.ListUnready = maybe(rt, "list out")
 		w.in.Limits.ShrinkWindow = one(rt, "window", 0, time.Minute)
 		w.in.Sources = append(w.in.Sources, trusted("green"))
 		w.tell("blue", 50, Ready) // none passes that could be listed, but neither source is empty
@@ -91,21 +91,21 @@ func TestInAPanicNoneGoesOnTheProbersWordAloneAndTheFloorPrefersNoneThatFailsNor
 		labels := []string{}
 		for n := range among(rt, 1, 5, "nodes") {
 			labels = append(labels, one(rt, "label", "blue", "green"))
-			w.in.Held = append(w.in.Held, Held{Address: addr(n), Source: labels[n], Conditions: one(rt, "held", ready, draining, Conditions{})})
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Source: labels[n], Conditions: one(rt, "held", ready, draining, Conditions{})})
 		}
 		for range among(rt, 1, 4, "steps") {
 			for i := range w.in.Sources {
-				w.in.Sources[i].Alive = maybe(rt, "alive")
+				w.in.Sources[i].Connected = maybe(rt, "alive")
 			}
 			for n, label := range labels {
-				w.probe(n, one(rt, "health", Failing, Unjudged))
+				w.probe(n, one(rt, "health", Failing, Pending))
 				if state := one(rt, "told", Ready, Draining, NotReady, Unknown, unlisted); state != unlisted {
 					w.tell(label, n, state)
 				} else {
 					w.unlist(label, n)
 				}
 			}
-			before := w.in.Held
+			before := w.in.Current
 			w.decide()
 			w.checkPanic(rt, before)
 			w.pass(time.Second)
@@ -114,9 +114,9 @@ func TestInAPanicNoneGoesOnTheProbersWordAloneAndTheFloorPrefersNoneThatFailsNor
 }
 
 // checkPanic asks of a decision, made while nothing passes, what must hold of it.
-func (w *world) checkPanic(t *rapid.T, before []Held) {
-	fails := func(h Held) bool { return w.in.Probes[h.Address].Health == Failing }
-	panics := slices.ContainsFunc(before, fails) && slices.ContainsFunc(before, func(h Held) bool { return !isOut(h.Conditions) })
+func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
+	fails := func(h CurrentEndpoint) bool { return w.in.Probes[h.Address].Status == Failing }
+	panics := slices.ContainsFunc(before, fails) && slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Conditions.inUse() })
 	if w.d.Panic != panics {
 		t.Fatalf("panic %t, want %t", w.d.Panic, panics)
 	}
@@ -124,16 +124,16 @@ func (w *world) checkPanic(t *rapid.T, before []Held) {
 	for _, h := range before {
 		e, s := w.endpoint(h.Address), w.source(h.Source)
 		state, _ := told(s, h.Address)
-		taken := s.Alive && (state == NotReady || state == unlisted)
+		taken := s.Connected && (state == NotReady || state == unlisted)
 		answers = answers || h.Conditions.Ready && !fails(h)
 		switch {
 		case !fails(h), !panics:
 		case e.Rule == RuleFloor:
 			t.Fatalf("the floor prefers %v, which fails:\n%s", h.Address, reasons(w.d))
-		case isOut(h.Conditions): // it may get back what it had
+		case !h.Conditions.inUse(): // it may get back what it had
 		case !taken && (!e.Listed || e.Conditions != h.Conditions):
 			t.Fatalf("%v was %s, and has changed on the prober's word alone:\n%s", h.Address, condition(h.Conditions), reasons(w.d))
-		case taken && w.in.Limits.ShrinkWindow == 0 && e.Listed && !isOut(e.Conditions):
+		case taken && w.in.Limits.ShrinkWindow == 0 && e.Listed && e.Conditions.inUse():
 			t.Fatalf("%v stays, though its source has taken it:\n%s", h.Address, reasons(w.d))
 		}
 	}
@@ -146,7 +146,7 @@ func TestBehindTheGateATakeoverChangesNothingAndInItsFirstWindowNoneLeavesOnASou
 	rapid.Check(t, func(rt *rapid.T) {
 		const size, window = 6, 10 * time.Second
 		w := newWorld(t, 0)
-		w.in.Limits = Limits{Probing: maybe(rt, "probing"), ListOut: maybe(rt, "list out"), ShrinkWindow: window, EmptyThreshold: 1}
+		w.in.Limits = Limits{Probing: maybe(rt, "probing"), ListUnready: maybe(rt, "list out"), ShrinkWindow: window, EmptyThreshold: 1}
 		w.in.Sources = append(w.in.Sources, trusted("green"))
 		say := func(name string) { // anything but nothing, which could be confirmed
 			w.tell(name, 50, Unknown)
@@ -157,9 +157,9 @@ func TestBehindTheGateATakeoverChangesNothingAndInItsFirstWindowNoneLeavesOnASou
 			}
 		}
 		for n := range size {
-			w.probe(n, one(rt, "health", Unjudged, Passing, Failing))
+			w.probe(n, one(rt, "health", Pending, Passing, Failing))
 			if maybe(rt, "held") {
-				w.in.Held = append(w.in.Held, Held{
+				w.in.Current = append(w.in.Current, CurrentEndpoint{
 					Address: addr(n), Source: one(rt, "label", "blue", "green"), Conditions: one(rt, "conditions", ready, draining, Conditions{}),
 				})
 			}
@@ -172,13 +172,13 @@ func TestBehindTheGateATakeoverChangesNothingAndInItsFirstWindowNoneLeavesOnASou
 		for range among(rt, 1, 4, "behind the gate") {
 			w.in.LeadingSince = one(rt, "leads since", time.Time{}, w.now, w.now.Add(-window/2), w.now.Add(-time.Hour))
 			if s := w.source("blue"); maybe(rt, "begins to tell") {
-				s.Alive, s.MembershipSynced = true, true
+				s.Connected, s.MembershipSynced = true, true
 				say("blue")
 				w.observe("blue")
 			}
-			before := w.in.Held
+			before := w.in.Current
 			w.decide()
-			if diff := cmp.Diff(before, w.in.Held, byValue); diff != "" || !w.d.Write {
+			if diff := cmp.Diff(before, w.in.Current, byValue); diff != "" || !w.d.Write {
 				rt.Fatalf("nothing was heard and no probe has changed, but the slices do:\n%s\n%s", diff, reasons(w.d))
 			}
 			w.pass(time.Duration(among(rt, 1, 30, "seconds")) * time.Second)
@@ -189,15 +189,15 @@ func TestBehindTheGateATakeoverChangesNothingAndInItsFirstWindowNoneLeavesOnASou
 			for _, name := range []string{"blue", "green"} {
 				if s := w.source(name); maybe(rt, "is heard") {
 					*s = trusted(name)
-					s.MembershipAt, s.Observation = w.now, uint64(among(rt, 1, 30, "observation"))
+					s.MembershipSyncedAt, s.Observation = w.now, uint64(among(rt, 1, 30, "observation"))
 					say(name)
 				}
 			}
-			w.probe(among(rt, 0, size-1, "node"), one(rt, "health", Unjudged, Passing, Failing))
-			before := w.in.Held
+			w.probe(among(rt, 0, size-1, "node"), one(rt, "health", Pending, Passing, Failing))
+			before := w.in.Current
 			w.decide()
 			for _, h := range before {
-				dead := w.in.Limits.Probing && w.in.Probes[h.Address].Health == Failing && !w.d.Panic
+				dead := w.in.Limits.Probing && w.in.Probes[h.Address].Status == Failing && !w.d.Panic
 				if e := w.endpoint(h.Address); h.Conditions.Ready && !dead && (!e.Listed || !e.Conditions.Ready) {
 					rt.Fatalf("%v left in the first window:\n%s", h.Address, reasons(w.d))
 				}
@@ -211,7 +211,7 @@ func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, 0)
 		w.in.Limits = Limits{
-			Probing: maybe(rt, "probing"), ListOut: maybe(rt, "list out"), EmptyThreshold: 1,
+			Probing: maybe(rt, "probing"), ListUnready: maybe(rt, "list out"), EmptyThreshold: 1,
 			ShrinkWindow: one(rt, "window", 0, 10*time.Second),
 		}
 		w.in.LeadingSince = one(rt, "leads since", w.now, w.now.Add(-time.Hour))
@@ -221,9 +221,9 @@ func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *
 		}
 		adopted := []netip.Addr{addr(0), addr(1), addr(2), addr(3), netip.MustParseAddr("127.0.0.1")}
 		for n, a := range adopted {
-			w.probe(n, one(rt, "health", Unjudged, Passing, Failing))
+			w.probe(n, one(rt, "health", Pending, Passing, Failing))
 			if maybe(rt, "held") {
-				w.in.Held = append(w.in.Held, Held{
+				w.in.Current = append(w.in.Current, CurrentEndpoint{
 					Address: a, Source: one(rt, "label", "", "", "blue", "green", "former"), Conditions: one(rt, "conditions", ready, draining, Conditions{}),
 				})
 			}
@@ -231,16 +231,16 @@ func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *
 		for range among(rt, 1, 4, "steps") {
 			for i := range w.in.Sources {
 				s := &w.in.Sources[i]
-				s.Heard, s.Alive = among(rt, 0, 4, "not heard") > 0, among(rt, 0, 4, "lost") > 0
-				s.Fence, s.Members = Fence{Forbidden: map[netip.Addr]struct{}{}}, nil
+				s.EverSynced, s.Connected = among(rt, 0, 4, "not heard") > 0, among(rt, 0, 4, "lost") > 0
+				s.Allowlist, s.Members = Allowlist{Denied: map[netip.Addr]struct{}{}}, nil
 				for _, a := range adopted {
 					switch among(rt, 0, 5, "fence") {
 					case 0: // outside of it
 					case 1:
-						s.Fence.Forbidden[a] = struct{}{}
+						s.Allowlist.Denied[a] = struct{}{}
 						fallthrough
 					default:
-						s.Fence.CIDRs = append(s.Fence.CIDRs, netip.PrefixFrom(a, 32))
+						s.Allowlist.CIDRs = append(s.Allowlist.CIDRs, netip.PrefixFrom(a, 32))
 					}
 					if maybe(rt, "told") {
 						s.Members = append(s.Members, Member{Address: a, State: one(rt, "state", Ready, Draining, NotReady)})
@@ -248,7 +248,7 @@ func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *
 				}
 				w.observe(s.Name)
 			}
-			before := w.in.Held
+			before := w.in.Current
 			w.decide()
 			w.checkFence(rt, before)
 			w.pass(5 * time.Second)
@@ -257,19 +257,19 @@ func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *
 }
 
 // checkFence asks of a decision what must hold of it, whatever the fences and labels are.
-func (w *world) checkFence(t *rapid.T, before []Held) {
+func (w *world) checkFence(t *rapid.T, before []CurrentEndpoint) {
 	inside := func(s *Source, a netip.Addr) bool {
-		_, forbidden := s.Fence.Forbidden[a]
-		return !a.IsLoopback() && !forbidden && slices.ContainsFunc(s.Fence.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+		_, forbidden := s.Allowlist.Denied[a]
+		return !a.IsLoopback() && !forbidden && slices.ContainsFunc(s.Allowlist.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
-	struck := func(h Held) bool {
+	struck := func(h CurrentEndpoint) bool {
 		out := h.Address.IsLoopback()
 		for i := range w.in.Sources {
 			s := &w.in.Sources[i]
-			if _, tells := told(s, h.Address); s.Heard && tells && inside(s, h.Address) {
+			if _, tells := told(s, h.Address); s.EverSynced && tells && inside(s, h.Address) {
 				return false // it becomes that one's
 			}
-			out = out || s.Name == labelled(&h) && !inside(s, h.Address)
+			out = out || s.Name == h.sourceName() && !inside(s, h.Address)
 		}
 		return out
 	}
@@ -284,7 +284,7 @@ func (w *world) checkFence(t *rapid.T, before []Held) {
 		if got := held(w.d); picture(got) != picture(before) {
 			t.Fatalf("nothing may change: %s, was %s", picture(got), picture(before))
 		}
-		if len(w.d.Guards) != 1 || w.d.Guards[0].Rule != RuleFence || w.d.Guards[0].Held != len(before) {
+		if len(w.d.Guards) != 1 || w.d.Guards[0].Rule != RuleAllowlist || w.d.Guards[0].Held != len(before) {
 			t.Fatalf("the guards are %+v", w.d.Guards)
 		}
 		return
@@ -293,13 +293,13 @@ func (w *world) checkFence(t *rapid.T, before []Held) {
 		switch e := w.endpoint(h.Address); {
 		case struck(h) && e.Listed:
 			t.Fatalf("%v is outside, and is kept:\n%s", h.Address, reasons(w.d))
-		case !struck(h) && e.Rule == RuleFence:
+		case !struck(h) && e.Rule == RuleAllowlist:
 			t.Fatalf("%v is refused, though it is inside, or nobody's:\n%s", h.Address, reasons(w.d))
 		}
 	}
 	for _, e := range w.d.Endpoints {
 		at := slices.IndexFunc(w.in.Sources, func(s Source) bool { return s.Name == e.Source })
-		isNew := !slices.ContainsFunc(before, func(h Held) bool { return h.Address == e.Address })
+		isNew := !slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Address == e.Address })
 		if e.Listed && (at < 0 && isNew || at >= 0 && !inside(&w.in.Sources[at], e.Address)) {
 			t.Fatalf("%v is written for %s, which may not have it:\n%s", e.Address, e.Source, reasons(w.d))
 		}
@@ -310,31 +310,31 @@ func TestALostSourceKeepsItsEndpointsWhateverThePresentOneTellsWhichGoesOnAsIfIt
 	rapid.Check(t, func(rt *rapid.T) {
 		const lost, size = 4, 8 // nodes 0 to 3 are the lost one's, the others are the present one's
 		w, alone := newWorld(t, 0), newWorld(t, 0)
-		limits := Limits{Probing: maybe(rt, "probing"), ListOut: maybe(rt, "list out"), ShrinkWindow: one(rt, "window", 0, 10*time.Second)}
+		limits := Limits{Probing: maybe(rt, "probing"), ListUnready: maybe(rt, "list out"), ShrinkWindow: one(rt, "window", 0, 10*time.Second)}
 		w.in.Limits, alone.in.Limits = limits, limits
 		w.in.Sources, alone.in.Sources = append(w.in.Sources, trusted("green")), []Source{trusted("green")}
 		both := func(do func(*world)) { do(w); do(alone) }
 		for n := range size {
-			h := Held{Address: addr(n), Source: "blue", Conditions: one(rt, "conditions", ready, draining, Conditions{})}
+			h := CurrentEndpoint{Address: addr(n), Source: "blue", Conditions: one(rt, "conditions", ready, draining, Conditions{})}
 			if n >= lost {
 				h.Source = "green"
-				alone.in.Held = append(alone.in.Held, h)
+				alone.in.Current = append(alone.in.Current, h)
 			} else {
 				w.tell("blue", n, one(rt, "state", Ready, Draining, NotReady))
 			}
-			w.in.Held = append(w.in.Held, h)
+			w.in.Current = append(w.in.Current, h)
 		}
 		both(func(w *world) { // something is ready: neither panic nor floor, which regard all, have a say
-			w.in.Held = append(w.in.Held, Held{Address: addr(50), Source: "green", Conditions: ready})
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(50), Source: "green", Conditions: ready})
 			w.tell("green", 50, Ready)
 			w.probe(50, Passing)
 		})
 		how := one(rt, "is lost by", "link", "membership", "age", "restart")
 		for step := range among(rt, 1, 6, "steps") {
 			for n := range size {
-				state, health := one(rt, "state", Ready, Draining, NotReady, Unknown, unlisted), one(rt, "health", Unjudged, Passing, Failing)
+				state, health := one(rt, "state", Ready, Draining, NotReady, Unknown, unlisted), one(rt, "health", Pending, Passing, Failing)
 				observes := n == 0 && maybe(rt, "observes")
-				tells := n >= lost || slices.ContainsFunc(w.in.Held, func(h Held) bool { return h.Address == addr(n) })
+				tells := n >= lost || slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(n) })
 				both(func(w *world) {
 					w.probe(n, health)
 					if observes {
@@ -354,14 +354,14 @@ func TestALostSourceKeepsItsEndpointsWhateverThePresentOneTellsWhichGoesOnAsIfIt
 						w.tell("blue", n, one(rt, "state", Ready, Draining, NotReady))
 					}
 				}
-				blue.Alive, blue.MembershipSynced, blue.Heard = how != "link", how != "membership", how != "restart"
+				blue.Connected, blue.MembershipSynced, blue.EverSynced = how != "link", how != "membership", how != "restart"
 				if how == "age" {
-					blue.MembershipAt = w.now.Add(-time.Hour)
+					blue.MembershipSyncedAt = w.now.Add(-time.Hour)
 				}
 			}
-			before := of(w.in.Held, "blue")
+			before := of(w.in.Current, "blue")
 			both(func(w *world) { w.decide() })
-			if diff := cmp.Diff(of(alone.in.Held, "green"), of(w.in.Held, "green"), byValue); diff != "" {
+			if diff := cmp.Diff(of(alone.in.Current, "green"), of(w.in.Current, "green"), byValue); diff != "" {
 				rt.Fatalf("the present one is not as it is alone:\n%s\n%s", diff, reasons(w.d))
 			}
 			if step > 0 {
@@ -373,25 +373,25 @@ func TestALostSourceKeepsItsEndpointsWhateverThePresentOneTellsWhichGoesOnAsIfIt
 }
 
 // checkLost asks what must hold of the endpoints of a source that is lost.
-func (w *world) checkLost(t *rapid.T, before []Held) {
+func (w *world) checkLost(t *rapid.T, before []CurrentEndpoint) {
 	for _, h := range before {
-		e, health := w.endpoint(h.Address), w.in.Probes[h.Address].Health
+		e, health := w.endpoint(h.Address), w.in.Probes[h.Address].Status
 		if !w.in.Limits.Probing {
-			health = off
+			health = notProbed
 		}
 		want, listed := h.Conditions, true
 		switch {
 		case health == Failing:
-			want, listed = Conditions{}, w.in.Limits.ListOut
-		case health == Passing && isOut(h.Conditions): // it comes back, as it was when its source spoke last
+			want, listed = Conditions{}, w.in.Limits.ListUnready
+		case health == Passing && !h.Conditions.inUse(): // it comes back, as it was when its source spoke last
 			want = e.Conditions
 		}
 		if e.Source != h.Source || e.Listed != listed || e.Conditions != want {
 			t.Fatalf("%v was %s and its source is lost:\n%s", h.Address, condition(h.Conditions), reasons(w.d))
 		}
 	}
-	for _, h := range of(w.in.Held, "blue") {
-		if !slices.ContainsFunc(before, func(b Held) bool { return b.Address == h.Address }) {
+	for _, h := range of(w.in.Current, "blue") {
+		if !slices.ContainsFunc(before, func(b CurrentEndpoint) bool { return b.Address == h.Address }) {
 			t.Fatalf("%v is new:\n%s", h.Address, reasons(w.d))
 		}
 	}

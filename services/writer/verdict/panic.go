@@ -2,144 +2,161 @@ package verdict
 
 import "fmt"
 
-// panic finds out whether the probes can be believed. When everything fails at once, the
-// prober's own network is the likelier fault: its failures are void then, so that the last
-// endpoint never goes on its word alone. It needs no memory for that, and promises to hold
-// for a prober that never worked, for a single endpoint, and in the gate. What it
-// remembers is what the failures of the last moments took, before the last one was noticed.
-func (c *court) panic() {
-	c.memory.passed = c.past.passed
-	if !c.in.Limits.Probing {
+// summarizeProbes finds out what the probes of this target see.
+func (e *evaluation) summarizeProbes() {
+	e.memory.lastPassed = e.previous.lastPassed
+	if !e.input.Limits.Probing {
 		return
 	}
-	failing, left, held := false, false, false
-	for i := range c.subjects {
-		s := &c.subjects[i]
-		if last := s.lastPassed(); last.After(c.memory.passed) {
-			c.memory.passed = last
+	d := &e.decision
+	anyCurrent := false
+	for i := range e.rows {
+		r := &e.rows[i]
+		d.AnyPassing = d.AnyPassing || r.status == Passing
+		anyCurrent = anyCurrent || r.current != nil
+		d.CannotProbe = d.CannotProbe || r.status == Pending && r.probe.Expired && r.conditions().inUse() && !r.isDropped()
+		if passed := r.probe.lastPassed(); passed.After(e.memory.lastPassed) {
+			e.memory.lastPassed = passed
 		}
-		c.decision.Sees = c.decision.Sees || s.health == Passing
-		if s.held == nil {
-			c.works = c.works || s.health == Passing && c.listable(i)
-			continue
-		}
-		held = true
-		if c.struck(i) {
-			continue
-		}
-		failing = failing || s.health == Failing
-		c.decision.CannotProbe = c.decision.CannotProbe || s.health == Unjudged && s.probe.Expired && !isOut(s.held.Conditions)
-		left = left || !isOut(s.held.Conditions)
-		c.works = c.works || s.health == Passing
 	}
-	c.void = failing && left && !c.works
-	c.decision.Panic = c.void
-	for i := range c.subjects {
-		s := &c.subjects[i]
-		s.spared = c.void && s.past != nil && !isOut(s.past.had) && (s.held == nil || isOut(s.held.Conditions)) &&
-			s.health == Failing && s.firstFailed().After(c.memory.passed)
-	}
-	if held && !c.decision.Sees {
-		c.memory.blind = c.past.blind
-		if c.memory.blind.IsZero() {
-			c.memory.blind = c.now
+	if anyCurrent && !d.AnyPassing {
+		e.memory.blindSince = e.previous.blindSince
+		if e.memory.blindSince.IsZero() {
+			e.memory.blindSince = e.now
 		}
-		c.decision.BlindSince = c.memory.blind
+		d.NonePassingSince = e.memory.blindSince
 	}
 }
 
-// struck says whether something that is held goes because of the fence.
-func (c *court) struck(subject int) bool {
-	s := &c.subjects[subject]
-	for j := range c.sources {
-		if c.claimed(subject, j) != nil {
-			return false
+// ignoreFailures is the input guard panic: while no endpoint of the target passes, the prober's own network is the
+// likelier fault, and its failures take no endpoint out of use. It needs no memory for that, so it holds for a
+// prober that never worked, for a single endpoint and before the initial sync. What failures took out of use before
+// the last one was noticed comes back, if they all began after a probe of this target last passed.
+func (e *evaluation) ignoreFailures() {
+	failing, inUse := false, false
+	for i := range e.rows {
+		r := &e.rows[i]
+		switch {
+		case r.current == nil:
+			if r.status == Passing && e.isListable(r) {
+				return
+			}
+		case r.isDropped():
+		case r.status == Passing:
+			return
+		default:
+			failing = failing || r.status == Failing
+			inUse = inUse || r.current.Conditions.inUse()
 		}
 	}
-	return never(s.address) != "" || s.refused != nobody && s.refused == s.label
+	if !failing || !inUse {
+		return
+	}
+	e.decision.Panic = true
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.status != Failing {
+			continue
+		}
+		switch {
+		case r.conditions().inUse():
+			r.status = ignored
+		case r.previous.beforeFail.inUse() && r.probe.firstFailed().After(e.memory.lastPassed):
+			r.status, r.restored = ignored, r.previous.beforeFail
+		}
+	}
 }
 
-// listable says whether a subject that is not held would be listed if its probe passes.
-func (c *court) listable(subject int) bool {
-	s := &c.subjects[subject]
-	if s.label != nobody && s.refused != s.label && !c.sources[s.label].trusted {
-		return false // nobody else may speak for it
+// isListable reports whether an address that is not current would be listed if its probe passes.
+func (e *evaluation) isListable(r *row) bool {
+	if c := r.currentSource; c != noSource && r.deniedBy != c && !e.sources[c].trusted() {
+		return false // no other source may report it
 	}
-	for j := range c.sources {
-		if m := c.claimed(subject, j); m != nil && m.State != Unknown && c.sources[j].trusted {
+	for j, m := range r.members {
+		if m != nil && m.State != Unknown && e.sources[j].trusted() {
 			return true
 		}
 	}
 	return false
 }
 
-// steady keeps ready, in a panic, what drains and is not judged yet: others that fail stay, and
-// with them alone ready all would be sent to those that we know least good of. It does so as
-// long as one that fails is still listed; with the last one the panic ends, too.
-func (c *court) steady() {
-	lasts := false
-	for i := range c.subjects {
-		lasts = lasts || c.subjects[i].health == Failing && c.decision.Endpoints[i].Listed
+// hasFailingInUse reports whether a source has an endpoint in use that fails its probe.
+func (e *evaluation) hasFailingInUse(source int) bool {
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.currentSource == source && r.deniedBy != source && r.conditions().inUse() && r.fails() {
+			return true
+		}
 	}
-	if !c.void || !lasts {
+	return false
+}
+
+// keepPendingDrains is the output guard that keeps ready, in a panic, what drains and is pending: others that fail
+// stay, and with them alone ready all traffic would go to those that we know least good of. It lasts while one that
+// fails is still listed: with the last one, the panic ends.
+func (e *evaluation) keepPendingDrains() {
+	anyListed := false
+	for i := range e.rows {
+		anyListed = anyListed || e.rows[i].fails() && e.rows[i].result.Listed
+	}
+	if !e.decision.Panic || !anyListed {
 		return
 	}
-	for i := range c.subjects {
-		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		if s.health == Unjudged && s.held != nil && s.held.Conditions.Ready && e.Verdict == Drain {
-			e.Verdict, e.Conditions, e.Zone, e.Rule = Hold, s.held.Conditions, s.held.Zone, RulePanic
-			c.spares++
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.status == Pending && r.conditions().Ready && r.result.Verdict == Drain {
+			r.hold(RulePanic)
 		}
 	}
 }
 
-// resort promises that in a panic a source's word does not take the last endpoint of use while
-// there is one that nobody calls dead: what is out because of a failure has only the prober
-// against it, who is not believed now. Those come first that their source calls READY.
-func (c *court) resort() {
-	if !c.void {
+// hold replaces the result by what is current.
+func (r *row) hold(by Rule) {
+	out := &r.result
+	out.Verdict, out.Rule, out.Listed = Hold, by, true
+	out.Conditions, out.Zone = r.current.Conditions, r.current.Zone
+}
+
+// useLastResort is the output guard that makes ready again, in a panic, what is not ready because of a failure
+// alone, before a report takes the last endpoint of use: the prober is not trusted now. Those that their source
+// reports READY come first.
+func (e *evaluation) useLastResort() {
+	if !e.decision.Panic {
 		return
 	}
 	const none = 2
-	best, ranks := none, make([]int, len(c.subjects))
-	for i := range c.subjects {
-		if e := &c.decision.Endpoints[i]; e.Listed && !isOut(e.Conditions) {
+	best, ranks := none, make([]int, len(e.rows))
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.result.Listed && r.result.Conditions.inUse() {
 			return
 		}
 		ranks[i] = none
-		switch s, word := &c.subjects[i], c.word(i); {
-		case s.held == nil && (s.past == nil || !s.past.out):
-		case c.decision.Endpoints[i].Verdict == Gone, word == NotReady:
-		case word == Ready:
+		switch {
+		case r.current == nil && !r.previous.unlisted, r.result.Verdict == Remove, r.report == NotReady:
+		case r.report == Ready:
 			ranks[i] = 0
 		default:
 			ranks[i] = 1
 		}
 		best = min(best, ranks[i])
 	}
-	for i := range c.subjects {
-		if e := &c.decision.Endpoints[i]; best < none && ranks[i] == best {
-			e.Verdict, e.Conditions, e.Listed, e.Rule = Hold, ready, true, RulePanic
-			c.spares++
+	for i := range e.rows {
+		if out := &e.rows[i].result; best < none && ranks[i] == best {
+			out.Verdict, out.Conditions, out.Listed, out.Rule = Hold, ready, true, RulePanic
 		}
 	}
 }
 
-// word is what the source of a subject says of it, if it is believed; else Unknown.
-func (c *court) word(subject int) State {
-	owner := c.subjects[subject].owner
-	if owner == nobody || !c.sources[owner].believed() {
-		return Unknown
+// panicGuard counts what is in use because of a panic.
+func (e *evaluation) panicGuard() Guard {
+	g := Guard{Rule: RulePanic}
+	for i := range e.rows {
+		if e.rows[i].result.Rule == RulePanic {
+			g.Held++
+		}
 	}
-	if m := c.claimed(subject, owner); m != nil {
-		return m.State
-	}
-	return unlisted
-}
-
-// panics tells of a panic.
-func (c *court) panics() (Guard, bool) {
-	return Guard{Rule: RulePanic, Held: c.spares, Message: fmt.Sprintf(
-		"No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
-			"%d endpoints stay in use. Check the network between writer and backends, then the backends.", c.spares)}, c.void && c.spares > 0
+	g.Message = fmt.Sprintf("No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
+		"%d endpoints stay in use. Check the network between writer and backends, then the backends.", g.Held)
+	return g
 }

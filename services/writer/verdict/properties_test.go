@@ -16,7 +16,7 @@ const nodes = 6 // of which the last is outside of every fence
 func drawWorld(t *rapid.T, tb testing.TB) *world {
 	w := newWorld(tb, 0)
 	w.in.Limits = Limits{
-		Probing: rapid.Bool().Draw(t, "probing"), ListOut: rapid.Bool().Draw(t, "list out"),
+		Probing: rapid.Bool().Draw(t, "probing"), ListUnready: rapid.Bool().Draw(t, "list out"),
 		EmptyThreshold: rapid.IntRange(1, 3).Draw(t, "empty threshold"),
 		ShrinkWindow:   rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(t, "window"),
 	}
@@ -27,9 +27,9 @@ func drawWorld(t *rapid.T, tb testing.TB) *world {
 		w.change(t, name)
 	}
 	for n := range nodes {
-		w.probe(n, Health(rapid.IntRange(0, 2).Draw(t, "health")))
+		w.probe(n, ProbeStatus(rapid.IntRange(0, 2).Draw(t, "health")))
 		if rapid.Bool().Draw(t, "held") {
-			w.in.Held = append(w.in.Held, Held{
+			w.in.Current = append(w.in.Current, CurrentEndpoint{
 				Address:    addr(n),
 				Conditions: rapid.SampledFrom([]Conditions{ready, draining, {}}).Draw(t, "conditions"),
 				Source:     rapid.SampledFrom([]string{"", "blue", "green", "former"}).Draw(t, "label"),
@@ -43,15 +43,15 @@ func drawWorld(t *rapid.T, tb testing.TB) *world {
 func (w *world) change(t *rapid.T, name string) {
 	s := w.source(name)
 	odd := rapid.IntRange(0, 9).Draw(t, "trouble")
-	s.Heard = s.Heard && odd != 0
-	s.Alive, s.MembershipSynced = odd != 1, odd != 2
-	s.MembershipAt = w.now
+	s.EverSynced = s.EverSynced && odd != 0
+	s.Connected, s.MembershipSynced = odd != 1, odd != 2
+	s.MembershipSyncedAt = w.now
 	if odd == 3 {
-		s.MembershipAt = w.now.Add(-time.Hour)
+		s.MembershipSyncedAt = w.now.Add(-time.Hour)
 	}
-	s.Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // 0 to 3
+	s.Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // 0 to 3
 	if odd != 4 {
-		s.Fence.CIDRs = append(s.Fence.CIDRs, netip.MustParsePrefix("10.0.0.4/32"))
+		s.Allowlist.CIDRs = append(s.Allowlist.CIDRs, netip.MustParsePrefix("10.0.0.4/32"))
 	}
 	for n := range nodes {
 		if rapid.Bool().Draw(t, "told") {
@@ -74,7 +74,7 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 			if diff := cmp.Diff(d, same, byValue); diff != "" {
 				rt.Fatalf("the same question has two answers:\n%s", diff)
 			}
-			if !slices.Equal(mem.words, again.words) || !slices.Equal(mem.sources, again.sources) {
+			if !slices.Equal(mem.addresses, again.addresses) || !slices.Equal(mem.sources, again.sources) {
 				rt.Fatal("the same question leaves two memories")
 			}
 			if diff := cmp.Diff(frozen, w.in, byValue); diff != "" {
@@ -84,7 +84,7 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 
 			next := clone(w.in)
 			if d.Write {
-				next.Held = held(d)
+				next.Current = held(d)
 			}
 			_, second := Decide(mem, next, w.now)
 			if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
@@ -101,7 +101,7 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 					w.observe(w.in.Sources[i].Name)
 				}
 			}
-			w.probe(rapid.IntRange(0, nodes-1).Draw(rt, "node"), Health(rapid.IntRange(0, 2).Draw(rt, "health")))
+			w.probe(rapid.IntRange(0, nodes-1).Draw(rt, "node"), ProbeStatus(rapid.IntRange(0, 2).Draw(rt, "health")))
 			if rapid.IntRange(0, 9).Draw(rt, "restart") == 0 {
 				w.restart()
 			}
@@ -110,12 +110,12 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 }
 
 func checkDecision(t *rapid.T, w *world, d Decision) {
-	before := map[netip.Addr]*Held{}
-	for i := range w.in.Held {
-		before[w.in.Held[i].Address] = &w.in.Held[i]
+	before := map[netip.Addr]*CurrentEndpoint{}
+	for i := range w.in.Current {
+		before[w.in.Current[i].Address] = &w.in.Current[i]
 	}
 	believable := func(s *Source) bool {
-		return s.Heard && s.Alive && s.MembershipSynced && w.now.Sub(s.MembershipAt) <= DefaultMaxStaleness
+		return s.EverSynced && s.Connected && s.MembershipSynced && w.now.Sub(s.MembershipSyncedAt) <= DefaultMaxStaleness
 	}
 	listed := map[netip.Addr]Endpoint{}
 	for i, e := range d.Endpoints {
@@ -131,15 +131,15 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 		if before[e.Address] != nil || !e.Listed {
 			continue
 		}
-		if e.Rule == RulePanic && !w.in.Limits.ListOut {
+		if e.Rule == RulePanic && !w.in.Limits.ListUnready {
 			continue // a failure had put it out, and that is void now
 		}
 		// Nothing is added but what a believable source tells within its fence, and its probe confirms.
 		ok := slices.ContainsFunc(w.in.Sources, func(s Source) bool {
-			return s.Name == e.Source && believable(&s) && s.Fence.against(e.Address) == "" &&
+			return s.Name == e.Source && believable(&s) && s.Allowlist.denyReason(e.Address) == "" &&
 				slices.ContainsFunc(s.Members, func(m Member) bool { return m.Address == e.Address })
 		})
-		if !ok || (w.in.Limits.Probing && w.in.Probes[e.Address].Health != Passing) || isOut(e.Conditions) {
+		if !ok || (w.in.Limits.Probing && w.in.Probes[e.Address].Status != Passing) || !e.Conditions.inUse() {
 			t.Fatalf("added: %+v", e)
 		}
 	}
@@ -147,17 +147,17 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 	for i := range w.in.Sources {
 		s := &w.in.Sources[i]
 		for a, h := range before {
-			if labelled(h) != s.Name || believable(s) || s.Fence.against(a) != "" {
+			if h.sourceName() != s.Name || believable(s) || s.Allowlist.denyReason(a) != "" {
 				continue
 			}
 			after, stays := listed[a]
-			if failing := w.in.Limits.Probing && w.in.Probes[a].Health == Failing; failing {
+			if failing := w.in.Limits.Probing && w.in.Probes[a].Status == Failing; failing {
 				continue
 			}
 			switch {
-			case isOut(h.Conditions): // may come back, or have been on its way out
+			case !h.Conditions.inUse(): // may come back, or have been on its way out
 			case after.Rule == RuleFloor: // it is ready instead of draining
-			case !stays || after.Conditions != h.Conditions || labelled(&Held{Source: after.Source}) != s.Name:
+			case !stays || after.Conditions != h.Conditions || after.Source != s.Name:
 				t.Fatalf("%v left %s, which is not believable:\n%s", a, s.Name, reasons(d))
 			}
 		}
@@ -168,9 +168,9 @@ func clone(in Input) Input {
 	in.Sources = slices.Clone(in.Sources)
 	for i := range in.Sources {
 		in.Sources[i].Members = slices.Clone(in.Sources[i].Members)
-		in.Sources[i].Fence.CIDRs = slices.Clone(in.Sources[i].Fence.CIDRs)
+		in.Sources[i].Allowlist.CIDRs = slices.Clone(in.Sources[i].Allowlist.CIDRs)
 	}
-	in.Held = slices.Clone(in.Held)
+	in.Current = slices.Clone(in.Current)
 	probes := map[netip.Addr]Probe{}
 	maps.Copy(probes, in.Probes)
 	in.Probes = probes

@@ -38,7 +38,7 @@ func TestRejectedServiceFollowsItsProbesAndNothingElse(t *testing.T) {
 
 func TestRejectedServiceWhoseSourceIsNotSyncedYetHasNoGuardOfItsOwn(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Rejected, w.source("blue").Heard = true, false
+	w.in.Rejected, w.source("blue").EverSynced = true, false
 	w.probe(0, Failing)
 	w.see("what fails is out", "0:out 1:ready")
 	w.wantGuards()

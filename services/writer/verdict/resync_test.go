@@ -38,25 +38,25 @@ func TestAResyncLetsGoWhatNoSourceLists(t *testing.T) {
 		{"within ten minutes after its time", func(w *world) {
 			w.asked()
 			w.now = w.now.Add(10 * time.Minute)
-			w.source("blue").MembershipAt = w.now
+			w.source("blue").MembershipSyncedAt = w.now
 			w.in.LeadingSince = w.now
 		}, left},
 		{"no later", func(w *world) {
 			w.asked()
 			w.now = w.now.Add(10*time.Minute + time.Second)
-			w.source("blue").MembershipAt = w.now
+			w.source("blue").MembershipSyncedAt = w.now
 			w.in.LeadingSince = w.now
 		}, staysA},
 		{"within ten minutes before it: clocks differ", func(w *world) { w.in.Limits.Resync = w.now.Add(10 * time.Minute) }, left},
 		{"no sooner", func(w *world) { w.in.Limits.Resync = w.now.Add(10*time.Minute + time.Second) }, staysA},
 		{"not by a standby", func(w *world) { w.asked(); w.in.LeadingSince = time.Time{} }, staysA},
-		{"not while its source is not trusted", func(w *world) { w.asked(); w.source("blue").Alive = false }, staysA},
+		{"not while its source is not trusted", func(w *world) { w.asked(); w.source("blue").Connected = false }, staysA},
 		{"not while another source is not trusted", func(w *world) {
 			w.asked()
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.source("green").MembershipSynced = false
 		}, staysA},
-		{"the allowlist applies", func(w *world) { w.asked(); w.source("blue").Fence.CIDRs = nil }, staysA},
+		{"the allowlist applies", func(w *world) { w.asked(); w.source("blue").Allowlist.CIDRs = nil }, staysA},
 		{"a panic applies: failures take nothing", func(w *world) {
 			w.asked()
 			w.fail(w.now, 0, 1, 10, 11, 12, 13)
@@ -88,7 +88,7 @@ func TestAResyncIsMadeOncePerLeader(t *testing.T) {
 	w := stolen(t)
 	w.asked()
 	w.see("the first time", left)
-	if r := w.d.Resync; !r.Done || r.Freed != 4 || r.Message() == "" {
+	if r := w.d.Resync; !r.Done || r.Removed != 4 || r.Message() == "" {
 		t.Errorf("reported as %+v", r)
 	}
 	again := func() {
@@ -124,9 +124,9 @@ func TestWhatAResyncLetGoStaysFreeUntilItIsWritten(t *testing.T) {
 		w := stolen(t)
 		w.asked()
 		w.unwritten("the API server is away", left)
-		w.source("blue").Alive = false
+		w.source("blue").Connected = false
 		w.see("the link is lost", staysA)
-		w.source("blue").Alive = true
+		w.source("blue").Connected = true
 		w.see("the link is back: the guards apply again", staysA)
 	})
 }
@@ -134,12 +134,12 @@ func TestWhatAResyncLetGoStaysFreeUntilItIsWritten(t *testing.T) {
 func TestAResyncSaysWhatItWaitsFor(t *testing.T) {
 	w := stolen(t)
 	w.asked()
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.see("not trusted", staysA)
-	if want := (Resync{Waits: "source blue, link down"}); w.d.Resync != want {
+	if want := (Resync{WaitingFor: "source blue, link down"}); w.d.Resync != want {
 		t.Errorf("%+v, want %+v", w.d.Resync, want)
 	}
-	w.source("blue").Alive = true
+	w.source("blue").Connected = true
 	w.see("trusted again", left)
 }
 
@@ -162,11 +162,11 @@ func TestPropertiesOfAResync(t *testing.T) {
 				as := rapid.SampledFrom([]Conditions{ready, draining, {}}).Draw(t, "as")
 				w.hold(n, rapid.SampledFrom([]string{"blue", "green"}).Draw(t, "label"), as)
 			}
-			w.probe(n, Health(rapid.IntRange(0, 2).Draw(t, "health")))
+			w.probe(n, ProbeStatus(rapid.IntRange(0, 2).Draw(t, "health")))
 		}
 		all := rapid.Bool().Draw(t, "every source is trusted")
 		if !all {
-			w.source("green").Alive = false
+			w.source("green").Connected = false
 		}
 		w.takeover()
 		_, without := Decide(w.mem, w.in, w.now)

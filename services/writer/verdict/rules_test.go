@@ -36,16 +36,16 @@ func TestTheTable(t *testing.T) {
 						w.unlist("blue", 0)
 					}
 					w.source("blue").MembershipSynced = !strings.HasSuffix(row.says, "not trusted")
-					w.source("blue").Heard = !strings.HasSuffix(row.says, "not heard")
+					w.source("blue").EverSynced = !strings.HasSuffix(row.says, "not heard")
 					w.in.Limits.Probing = col != "probing off"
-					w.probe(0, map[string]Health{"passes": Passing, "fails": Failing, "not judged": Unjudged}[col])
+					w.probe(0, map[string]ProbeStatus{"passes": Passing, "fails": Failing, "not judged": Pending}[col])
 					switch as[i] {
 					case "held drain":
-						w.in.Held[0].Conditions = draining
+						w.in.Current[0].Conditions = draining
 					case "held out":
-						w.in.Held[0].Conditions = Conditions{}
+						w.in.Current[0].Conditions = Conditions{}
 					case "new":
-						w.in.Held = w.in.Held[1:]
+						w.in.Current = w.in.Current[1:]
 					}
 					see := "0:" + want + " 1:ready"
 					if want == "-" {
@@ -60,7 +60,7 @@ func TestTheTable(t *testing.T) {
 
 func TestWhatIsOutIsNotListedWhenNobodyWantsToSeeIt(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Limits.ListOut = false
+	w.in.Limits.ListUnready = false
 	w.probe(0, Failing)
 	w.see("it fails", "1:ready")
 	w.probe(0, Passing)
@@ -80,7 +80,7 @@ func TestAStateThatWeDoNotKnowLeavesTheLastWordStanding(t *testing.T) {
 
 func TestTrustNeedsAllOfItsParts(t *testing.T) {
 	for name, spoil := range map[string]func(*world){
-		"the link is down":           func(w *world) { w.source("blue").Alive = false },
+		"the link is down":           func(w *world) { w.source("blue").Connected = false },
 		"membership is not synced":   func(w *world) { w.source("blue").MembershipSynced = false },
 		"the word is too old":        func(w *world) { w.now = w.now.Add(15*time.Minute + 1) },
 		"the word is older than set": func(w *world) { w.in.Limits.MaxStaleness, w.now = time.Minute, w.now.Add(time.Minute+1) },
@@ -278,14 +278,14 @@ func TestTheFenceRefusesWhoeverSends(t *testing.T) {
 			w := newWorld(t, 1)
 			s, bad := w.source("blue"), netip.MustParseAddr(a)
 			if a != "192.168.1.1" && a != "fd00::5" { // the others are refused also where all is allowed
-				s.Fence.CIDRs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+				s.Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 			}
-			s.Fence.Forbidden = map[netip.Addr]struct{}{addr(99): {}}
+			s.Allowlist.Denied = map[netip.Addr]struct{}{addr(99): {}}
 			s.Members = append(s.Members, Member{Address: bad, State: Ready})
-			w.in.Probes[bad] = Probe{Health: Passing}
+			w.in.Probes[bad] = Probe{Status: Passing}
 			w.see("it is not written", "0:ready")
 			w.wantGuards("allowlist 1 blue")
-			if !slices.ContainsFunc(w.d.Endpoints, func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleFence && e.Reason != "" }) {
+			if !slices.ContainsFunc(w.d.Endpoints, func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleAllowlist && e.Reason != "" }) {
 				t.Errorf("no reason is given:\n%s", reasons(w.d))
 			}
 		})
@@ -294,8 +294,8 @@ func TestTheFenceRefusesWhoeverSends(t *testing.T) {
 
 func TestAFenceWithoutCIDRsLetsNothingIn(t *testing.T) {
 	w := newWorld(t, 1)
-	w.in.Held = nil
-	w.source("blue").Fence = Fence{}
+	w.in.Current = nil
+	w.source("blue").Allowlist = Allowlist{}
 	w.see("nothing", "")
 }
 
@@ -314,24 +314,24 @@ func TestOneAddressHasOneSource(t *testing.T) {
 	})
 	t.Run("of those that are believed", func(t *testing.T) {
 		w := both(t)
-		w.source("blue").Alive = false
+		w.source("blue").Connected = false
 		w.see("green", "0:ready 1@green:drain")
-		w.source("blue").Alive = true
+		w.source("blue").Connected = true
 		w.see("and stays there", "0:ready 1@green:drain")
 	})
 	t.Run("a source that is not believed keeps what bears its label", func(t *testing.T) {
 		w := both(t)
 		w.decide()
-		w.source("blue").Alive = false
+		w.source("blue").Connected = false
 		w.unlist("blue", 1)
 		w.see("blue", "0:ready 1:ready")
 	})
 	t.Run("one that is out and not listed keeps its source", func(t *testing.T) {
 		w := both(t)
-		w.in.Limits.ListOut = false
-		w.source("blue").Alive = false
+		w.in.Limits.ListUnready = false
+		w.source("blue").Connected = false
 		w.see("green", "0:ready 1@green:drain")
-		w.source("blue").Alive = true
+		w.source("blue").Connected = true
 		w.probe(1, Failing)
 		w.see("it fails", "0:ready")
 		w.probe(1, Passing)
@@ -340,25 +340,25 @@ func TestOneAddressHasOneSource(t *testing.T) {
 	t.Run("without a label it is the default source's", func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.in.Sources = append(w.in.Sources, trusted(DefaultSource))
-		w.in.Held[0].Source = ""
+		w.in.Current[0].Source = ""
 		w.tell(DefaultSource, 0, Draining)
 		w.tell(DefaultSource, 7, Ready)
 		w.see("default", "0@default:drain 1:ready")
 	})
 	t.Run("listed twice, the one that serves more counts", func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.source("blue").Alive = false
-		w.in.Held = []Held{
+		w.source("blue").Connected = false
+		w.in.Current = []CurrentEndpoint{
 			{Address: addr(0), Source: "blue"}, {Address: addr(0), Conditions: ready, Source: "blue"}, {Address: addr(0), Conditions: draining, Source: "blue"},
 		}
-		w.probe(0, Unjudged)
+		w.probe(0, Pending)
 		w.see("one", "0:ready")
 	})
 }
 
 func TestEndpointsOfASourceThatIsGoneStayUntilTheOthersAreBelieved(t *testing.T) {
 	w := newWorld(t, 3)
-	w.in.Held[0].Source, w.in.Held[1].Source = "", ""
+	w.in.Current[0].Source, w.in.Current[1].Source = "", ""
 	w.restart()
 	w.see("blue not heard", "0@default:ready 1@default:ready 2:ready")
 	w.probe(0, Failing)
@@ -377,14 +377,14 @@ func TestWithoutAnySourceEverythingStays(t *testing.T) {
 
 func TestZonesFollowTheSourceOnlyWhileItIsBelieved(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Held[0].Zone = "old"
+	w.in.Current[0].Zone = "old"
 	w.source("blue").Members[0].Zone = "new"
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.decide()
 	if got := w.d.Endpoints[0].Zone; got != "old" {
 		t.Errorf("not believed: zone %q, want the held one", got)
 	}
-	w.source("blue").Alive = true
+	w.source("blue").Connected = true
 	w.decide()
 	if got := w.d.Endpoints[0].Zone; got != "new" {
 		t.Errorf("believed: zone %q, want the told one", got)
@@ -393,14 +393,14 @@ func TestZonesFollowTheSourceOnlyWhileItIsBelieved(t *testing.T) {
 
 func TestReasonsNameBothWitnesses(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Probes[addr(0)] = Probe{Health: Failing, Detail: "connection refused"}
+	w.in.Probes[addr(0)] = Probe{Status: Failing, Detail: "connection refused"}
 	w.decide()
 	if diff := cmp.Diff([]string{
 		"source blue: READY, probe: failing (connection refused)", "source blue: READY, probe: passing",
 	}, []string{w.d.Endpoints[0].Reason, w.d.Endpoints[1].Reason}); diff != "" {
 		t.Error(diff)
 	}
-	w.source("blue").Alive = false
+	w.source("blue").Connected = false
 	w.decide()
 	if got, want := w.d.Endpoints[1].Reason, "source blue: not trusted: link down, probe: passing"; got != want {
 		t.Errorf("%q, want %q", got, want)

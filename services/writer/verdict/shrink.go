@@ -6,135 +6,100 @@ import (
 	"time"
 )
 
-// window is the shrink guard's account of one source.
-type window struct {
-	source   string
-	selector string
-	opened   time.Time // zero: none was, since we lead
-	budget   int
-	left     int // endpoints that were let go in it
-	// epoch and observation were in force when the last of them was.
+// shrinkWindow is the budget of departures of one source.
+type shrinkWindow struct {
+	opened time.Time // zero: not opened since we lead
+	budget int
+	used   int
+	// epoch and observation were in force when it was last used.
 	epoch       string
 	observation uint64
 }
 
-// shrink promises that a source's word alone never takes more than half of its endpoints
-// (or one) out of the ready ones in one window, by whatever route they leave; that the next
-// half takes a newer observation; and that a new leader, who cannot know what the last one let
-// go, lets nobody go in its first window. What the probes call dead too, what the
-// fence refuses, what our own settings drop and an empty source that has been confirmed are
-// none of its business.
-func (c *court) shrink() {
-	c.memory.windows = make([]window, len(c.sources))
-	ready, leaving := c.leavers()
-	for j := range c.sources {
-		w := c.account(j)
-		c.settle(j, &w, ready[j], leaving[j])
-		c.memory.windows[j] = w
+// limitDepartures is the output guard shrink: a source's report alone takes at most half of its ready endpoints (or
+// one) out of ready in one window, by whatever route; the next half takes a newer observation; and a new leader,
+// which cannot know what the last one let go, lets none go in its first window. Endpoints whose probe fails too,
+// that the allowlist denies, that our own settings drop or whose source is confirmed to be empty do not count.
+func (e *evaluation) limitDepartures() (guards []Guard) {
+	if e.input.Limits.ShrinkWindow <= 0 {
+		return nil
 	}
-}
-
-// leavers counts for each source what it has ready, and lists what would leave on its word
-// alone, those first whose present state we have known longest.
-func (c *court) leavers() (ready []int, leaving [][]int) {
-	ready, leaving = make([]int, len(c.sources)), make([][]int, len(c.sources))
-	if c.in.Limits.ShrinkWindow <= 0 {
-		return ready, leaving
-	}
-	for i := range c.subjects {
-		s, e := &c.subjects[i], &c.decision.Endpoints[i]
-		if s.held == nil || !s.held.Conditions.Ready || s.label == nobody {
+	ready, leaving := make([]int, len(e.sources)), make([][]*row, len(e.sources))
+	for i := range e.rows {
+		r := &e.rows[i]
+		if !r.conditions().Ready || r.currentSource == noSource {
 			continue
 		}
-		ready[s.label]++
-		stays := e.Listed && e.Conditions.Ready
-		dead := s.health == Failing && !c.void
-		if !stays && !dead && !s.ours && !s.freed && s.refused != s.label && !c.emptied(s.label) {
-			leaving[s.label] = append(leaving[s.label], i)
+		ready[r.currentSource]++
+		if e.countsAsDeparture(r) {
+			leaving[r.currentSource] = append(leaving[r.currentSource], r)
 		}
 	}
-	for _, all := range leaving {
-		slices.SortStableFunc(all, func(a, b int) int { return c.subjects[a].since.Compare(c.subjects[b].since) })
-	}
-	return ready, leaving
-}
-
-// account returns what is remembered of a source's window, under this leader.
-func (c *court) account(source int) window {
-	name := c.sources[source].Name
-	for _, w := range c.past.windows {
-		if w.source == name && !w.opened.Before(c.in.LeadingSince) {
-			return w
+	for i := range e.sources {
+		if len(leaving[i]) > 0 {
+			guards = append(guards, e.spendBudget(i, ready[i], leaving[i]))
 		}
 	}
-	return window{source: name}
+	return guards
 }
 
-// settle lets go of one source what may leave now, and holds the rest.
-func (c *court) settle(source int, w *window, ready int, leaving []int) {
-	from := &c.sources[source]
-	w.selector = from.Selector
-	size := c.in.Limits.ShrinkWindow
-	leads := !c.in.LeadingSince.IsZero()
-	first := c.now.Before(c.in.LeadingSince.Add(size))
-	open := !w.opened.IsZero() && c.now.Before(w.opened.Add(size))
-	newer := w.opened.IsZero() || from.Epoch != w.epoch || from.Observation > w.observation
-	ends := w.opened.Add(size)
-	switch {
-	case len(leaving) == 0:
-	case !leads: // nothing is written; the leader decides
-	case first:
-		ends = c.in.LeadingSince.Add(size)
-	case !open && newer:
-		w.opened, w.budget, w.left, open = c.now, max(1, ready/2), 0, true
-		ends = w.opened.Add(size)
-		for i := range c.subjects {
-			if s := &c.subjects[i]; s.label == source {
-				s.booked = false
+func (e *evaluation) countsAsDeparture(r *row) bool {
+	stays := r.result.Listed && r.result.Conditions.Ready
+	return !stays && r.status != Failing && !r.memory.deselected && !r.memory.resyncTakes &&
+		r.deniedBy != r.currentSource && !e.sources[r.currentSource].confirmedEmpty
+}
+
+// spendBudget lets those of a source go that may leave now, the oldest report first, and holds the rest.
+func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
+	slices.SortStableFunc(leaving, func(a, b *row) int { return a.memory.since.Compare(b.memory.since) })
+	s, size := &e.sources[source], e.input.Limits.ShrinkWindow
+	w := &s.memory.window
+	leads := !e.input.LeadingSince.IsZero()
+	first := e.now.Before(e.input.LeadingSince.Add(size))
+	open := !w.opened.IsZero() && e.now.Before(w.opened.Add(size))
+	newer := w.opened.IsZero() || s.Epoch != w.epoch || s.Observation > w.observation
+	if leads && !first && !open && newer {
+		*w = shrinkWindow{opened: e.now, budget: max(1, ready/2), epoch: w.epoch, observation: w.observation}
+		open = true
+		for i := range e.rows {
+			if r := &e.rows[i]; r.currentSource == source {
+				r.memory.grantedBy = ""
 			}
 		}
 	}
-	may := open && leads && !first
-	for _, i := range leaving {
-		s := &c.subjects[i]
+	may, held := open && leads && !first, 0
+	for _, r := range leaving {
 		switch {
-		case may && s.booked: // let go before, but it has not been written yet
-			continue
-		case may && w.left < w.budget:
-			s.booked = true
-			w.left++
-			w.epoch, w.observation = from.Epoch, from.Observation
-			continue
+		case may && r.memory.grantedBy != "": // it may leave, but that has not been written yet
+		case may && w.used < w.budget:
+			r.memory.grantedBy = s.Name
+			w.used++
+			w.epoch, w.observation = s.Epoch, s.Observation
+		default:
+			r.hold(RuleShrink)
+			r.result.Source = s.Name
+			held++
 		}
-		c.hold(s, &c.decision.Endpoints[i])
-		from.kept++
 	}
-	if from.kept == 0 {
-		return
+	switch {
+	case held == 0:
+	case leads && first:
+		e.wakeAt(e.input.LeadingSince.Add(size))
+	case may:
+		e.wakeAt(w.opened.Add(size))
+	case leads: // a standby writes nothing; the leader decides
+		s.needsObservation = true
 	}
-	from.first = first
-	if may || first {
-		c.wake(ends)
-	} else if leads {
-		from.wanted = true
-	}
+	return shrinkGuard(s.Name, held, first, size)
 }
 
-// hold keeps an endpoint as it is.
-func (c *court) hold(s *subject, e *Endpoint) {
-	e.Verdict, e.Rule, e.Listed = Hold, RuleShrink, true
-	e.Conditions, e.Source, e.Zone = s.held.Conditions, labelled(s.held), s.held.Zone
-}
-
-// shrinks tells of what the shrink guard holds of a source.
-func (c *court) shrinks(source int) (Guard, bool) {
-	from, size := &c.sources[source], c.in.Limits.ShrinkWindow
+func shrinkGuard(source string, held int, first bool, size time.Duration) Guard {
 	why := fmt.Sprintf("at most half of the ready endpoints (at least one) per %s, each further batch after a newer "+
 		"observation", size)
-	if from.first {
+	if first {
 		why = fmt.Sprintf("none in the first %s of a new leader, which cannot know earlier removals", size)
 	}
-	return Guard{Rule: RuleShrink, Source: from.Name, Held: from.kept, Message: fmt.Sprintf(
+	return Guard{Rule: RuleShrink, Source: source, Held: held, Message: fmt.Sprintf(
 		"Source %s drains or removes %d more ready endpoints than SHRINK_WINDOW allows on its report alone: %s. They stay "+
-			"ready for now. If this is unexpected, check its inventory.", from.Name, from.kept, why)}, from.kept > 0
+			"ready for now. If this is unexpected, check its inventory.", source, held, why)}
 }

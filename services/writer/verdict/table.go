@@ -1,262 +1,41 @@
 package verdict
 
-import (
-	"net/netip"
-	"slices"
-)
-
-// own finds the source whose word counts for each address. What is held belongs to the source
-// whose label it bears, until that one, believed, leaves it out; everything else to the
-// first by name that tells it, of those that are believed if there are any.
-func (c *court) own() {
-	for i := range c.subjects {
-		s := &c.subjects[i]
-		if s.label != nobody && s.refused != s.label &&
-			(c.claimed(i, s.label) != nil || !c.sources[s.label].believed()) {
-			s.owner = s.label
-			continue
-		}
-		for j := range c.sources {
-			if c.claimed(i, j) == nil {
-				continue
-			}
-			if s.owner == nobody {
-				s.owner = j
-			}
-			if c.sources[j].believed() {
-				s.owner = j
-				break
-			}
-		}
-		if s.owner == nobody {
-			s.owner = s.label
-		}
-	}
-}
-
-// witnesses' words, as columns and rows of the table.
+// Reports and probe statuses that only the table knows.
 const (
-	unlisted = NotReady + 1 // the source is believed and does not list it
-	off      = Failing + 1  // nobody probes
+	unlisted   = NotReady + 1 // the owner is trusted and does not list the address
+	suppressed = NotReady + 2 // a guard keeps the owner's report from counting
+	disallowed = NotReady + 3 // the allowlist denies the address
+
+	ignored   = Failing + 1 // it fails, and a guard does not trust the probe
+	notProbed = Failing + 2
 )
 
-// table judges each address by what its source and its probe say.
-func (c *court) table() {
-	c.decision.Endpoints = make([]Endpoint, 0, len(c.subjects))
-	settled := len(c.sources) > 0
-	for i := range c.sources {
-		settled = settled && c.sources[i].believed()
-	}
-	for i := range c.subjects {
-		c.decision.Endpoints = append(c.decision.Endpoints, c.judge(i, settled))
-	}
-	c.steady()
-}
+// action is what the table makes of an address.
+type action uint8
 
-// heard notes what a trusted source said last of a subject, since when, and whether it is our
-// own doing that it says so. State is Unknown when nothing new is said.
-func (c *court) heard(s *subject, state State) {
-	w := &c.sources[s.owner]
-	known := s.past != nil && s.past.source == w.Name && s.past.state != Unknown
-	if known {
-		s.state, s.since = s.past.state, s.past.since
-		// Another selection is another reason, unless it leaves it out as well: when it is undone
-		// while the source is not believed, who knows why the address is gone when that is over?
-		s.ours = s.past.ours && (!w.reselected || state == unlisted)
-	}
-	if state == Unknown || known && state == s.state {
-		return
-	}
-	s.state, s.since = state, c.now
-	s.ours = state == unlisted && w.reselected
-}
-
-// lastReport is what the source of a subject last reported of it while it could be trusted; Unknown: nothing that counts.
-// A report that is empty for this target counts only once it is confirmed, and then it is in memory already.
-func (c *court) lastReport(s *subject) State {
-	w := &c.sources[s.owner]
-	if w.rule != RuleTrust {
-		return Unknown
-	}
-	if w.report == nil {
-		w.report = c.lastTrusted(w)
-	}
-	at, listed := slices.BinarySearchFunc(w.report.members, s.address, func(m Member, a netip.Addr) int { return m.Address.Compare(a) })
-	switch {
-	case listed:
-		return w.report.members[at].State
-	case w.report.serves:
-		return unlisted
-	}
-	return Unknown
-}
-
-func (c *court) lastTrusted(w *witness) *report {
-	r := &report{members: sorted(w.Trusted, func(a, b Member) int { return a.Address.Compare(b.Address) })}
-	r.serves = slices.ContainsFunc(r.members, func(m Member) bool {
-		serves := m.State != NotReady || c.in.Limits.Probing && c.in.Probes[m.Address].Health == Passing
-		return serves && w.Fence.against(m.Address) == ""
-	})
-	return r
-}
-
-// judge returns the judgement of one subject. Settled is whether every source is believed.
-func (c *court) judge(i int, settled bool) Endpoint {
-	s := &c.subjects[i]
-	e := Endpoint{Address: s.address}
-	if s.held != nil {
-		e.Zone = s.held.Zone
-	}
-	if s.owner == nobody || (s.owner == s.refused && c.claimed(i, s.owner) == nil) {
-		return c.disowned(s, e, settled)
-	}
-	w := &c.sources[s.owner]
-	e.Source = w.Name
-	member, state := c.claimed(i, s.owner), unlisted
-	if member != nil {
-		state = member.State
-	}
-	if s.freed && member == nil && w.rule == RuleEmpty {
-		c.heard(s, unlisted)
-		e.Verdict, e.Rule, e.Reason = Gone, RuleTable, c.reason(s, w.Name, states[unlisted])
-		return c.listed(s, e, true)
-	}
-	if !w.believed() {
-		c.heard(s, c.lastReport(s))
-		e.Rule = w.rule
-		e.Verdict, e.Conditions = c.keep(s)
-		e.Reason = c.reason(s, w.Name, w.why)
-		w.holds += c.holds(s, e, state)
-		return c.listed(s, e, false)
-	}
-	c.heard(s, state)
-	e.Rule = RuleTable
-	e.Verdict, e.Conditions = c.rule(s, state)
-	e.Reason = c.reason(s, w.Name, states[state])
-	if member != nil && (s.held == nil || e.Verdict != Hold) {
-		e.Zone = member.Zone
-	}
-	return c.listed(s, e, true)
-}
-
-// rule is the table of a source that is believed.
-func (c *court) rule(s *subject, state State) (Verdict, Conditions) {
-	switch {
-	case state == unlisted:
-		return Gone, Conditions{}
-	case s.health == Failing && c.void && state == NotReady:
-		return Out, Conditions{}
-	case s.health == Failing && c.void, state == Unknown:
-		return c.keep(s)
-	case s.health == Failing:
-		return Out, Conditions{}
-	case state == Draining:
-		return Drain, draining
-	case s.health == Unjudged:
-		return Hold, as(s.held)
-	case state == Ready, s.health == Passing: // kubelets restart; the data plane answers
-		return Serve, ready
-	default:
-		return Out, Conditions{}
-	}
-}
-
-// keep leaves an endpoint as it was, but for what its probe says: one that fails is out, and
-// one that was out and passes becomes what the last trusted word makes of it. When failures are
-// void, one that they have put out gets back what it had.
-func (c *court) keep(s *subject) (Verdict, Conditions) {
-	s.keeps = true
-	switch {
-	case s.spared:
-		return Hold, s.past.had
-	case s.health == Failing && (!c.void || isOut(as(s.held))):
-		return Out, Conditions{}
-	case s.held != nil && isOut(s.held.Conditions) && s.health == Passing:
-		switch s.state {
-		case Draining:
-			return Hold, draining
-		case unlisted: // it was to go, and that was not written yet
-			return Gone, Conditions{}
-		default:
-			return Hold, ready
-		}
-	default:
-		return Hold, as(s.held)
-	}
-}
-
-var (
-	ready    = Conditions{Ready: true, Serving: true}
-	draining = Conditions{Serving: true, Terminating: true}
+const (
+	asIs   action = iota // as the slices list it
+	resume               // as the slices list it, but a not ready endpoint becomes what the last trusted report says
+	serve
+	drain
+	unready
+	remove
 )
 
-func isOut(c Conditions) bool { return !c.Ready && !c.Serving }
-
-func as(held *Held) Conditions {
-	if held == nil {
-		return Conditions{}
-	}
-	return held.Conditions
+// table decides on an address by the report of its owner and the status of its probe. A new address is listed only
+// for serve and drain, and only if its probe passes or is off.
+var table = [...][5]action{
+	//           pending  passing  failing  ignored  not probed
+	Ready:      {asIs, serve, unready, asIs, serve},
+	Draining:   {drain, drain, unready, asIs, drain},
+	NotReady:   {asIs, serve, unready, unready, unready}, // kubelets restart; a backend that answers is used
+	unlisted:   {remove, remove, remove, remove, remove},
+	Unknown:    {asIs, resume, unready, asIs, asIs},
+	suppressed: {asIs, resume, unready, asIs, asIs},
+	disallowed: {remove, remove, remove, remove, remove},
 }
 
-// listed decides whether an endpoint belongs into the slices.
-func (c *court) listed(s *subject, e Endpoint, believed bool) Endpoint {
-	if c.void && s.health == Failing && e.Verdict == Hold && !isOut(e.Conditions) {
-		e.Rule = RulePanic
-		c.spares++
-	}
-	switch {
-	case e.Verdict == Gone:
-	case e.Verdict == Out:
-		e.Listed = s.held != nil && c.in.Limits.ListOut
-	case s.held != nil, s.spared:
-		e.Listed = true
-	default: // nothing new on anything less than two witnesses
-		e.Listed = believed && (e.Verdict == Serve || e.Verdict == Drain) && (s.health == Passing || s.health == off)
-	}
-	if !e.Listed {
-		e.Conditions = Conditions{}
-	}
-	return e
-}
-
-// holds is 1 if an endpoint is held back by the guard of its source that is not believed.
-func (c *court) holds(s *subject, e Endpoint, state State) int {
-	if s.held == nil || e.Verdict == Out {
-		return 0
-	}
-	if e.Rule == RuleEmpty {
-		if _, otherwise := c.rule(s, state); state != unlisted && otherwise == e.Conditions {
-			return 0
-		}
-	}
-	return 1
-}
-
-// disowned judges what no source may speak for: it is outside of its source's fence, or its
-// source is none of this target's any more. The latter goes only when every source
-// that could take it over is believed, and has not: a new name for a source, or a label
-// that was lost, must not empty a Service.
-func (c *court) disowned(s *subject, e Endpoint, settled bool) Endpoint {
-	switch cause := never(s.address); {
-	case s.refused != nobody && (s.held == nil || s.refused == s.label):
-		e.Source, e.Rule, e.Verdict = c.sources[s.refused].Name, RuleFence, Gone
-		e.Reason = "source " + e.Source + ": not allowed, " + s.cause
-	case cause != "":
-		e.Source, e.Rule, e.Verdict = labelled(s.held), RuleFence, Gone
-		e.Reason = "source " + e.Source + ": not allowed, " + cause
-	case settled:
-		e.Source, e.Rule, e.Verdict = labelled(s.held), RuleTable, Gone
-		e.Reason = c.reason(s, e.Source, "not a source of this Service")
-	default:
-		e.Source, e.Rule = labelled(s.held), RuleTrust
-		e.Verdict, e.Conditions = c.keep(s)
-		e.Reason = c.reason(s, e.Source, "not a source of this Service; other sources are not all trusted")
-	}
-	return c.listed(s, e, false)
-}
-
-var states = [...]string{
+var reportNames = [...]string{
 	Unknown:  "a state unknown to this version",
 	Ready:    "READY",
 	Draining: "DRAINING",
@@ -264,27 +43,191 @@ var states = [...]string{
 	unlisted: "not listed",
 }
 
-// said is what a reason is made of.
-type said struct {
-	source, feed string
-	health       Health
-	detail       string
+var statusNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing", ignored: "failing", notProbed: "off"}
+
+// assignOwners finds the source whose report counts for each address, and the report. A current endpoint belongs to
+// the source of its slice until that one, not suppressed, leaves it out; everything else to the first by name that
+// reports it, of those that are not suppressed if there are any.
+func (e *evaluation) assignOwners() {
+	allCount := len(e.sources) > 0
+	for i := range e.sources {
+		allCount = allCount && e.sources[i].suppressedBy == ""
+	}
+	for i := range e.rows {
+		r := &e.rows[i]
+		r.owner = e.ownerOf(r)
+		if r.owner == noSource || r.owner == r.deniedBy && r.members[r.owner] == nil {
+			e.setReportWithoutOwner(r, allCount)
+		} else {
+			e.setReport(r)
+		}
+	}
 }
 
-// reason puts the two witnesses' words into one line, without numbers that change by
-// themselves. Most endpoints of a Service have the same, so the last one is kept.
-func (c *court) reason(of *subject, source, feed string) string {
-	s := said{source, feed, of.health, of.probe.Detail}
-	if c.saidText == "" || s != c.said {
-		c.said, c.saidText = s, s.String()
+func (e *evaluation) ownerOf(r *row) int {
+	if c := r.currentSource; c != noSource && c != r.deniedBy && (r.members[c] != nil || e.sources[c].suppressedBy != "") {
+		return c
 	}
-	return c.saidText
+	owner := noSource
+	for j := range e.sources {
+		switch {
+		case r.members[j] == nil:
+		case e.sources[j].suppressedBy == "":
+			return j
+		case owner == noSource:
+			owner = j
+		}
+	}
+	if owner == noSource {
+		return r.currentSource
+	}
+	return owner
 }
 
-func (s said) String() string {
-	probe := [...]string{Unjudged: "pending", Passing: "passing", Failing: "failing", off: "off"}[s.health]
-	if (s.health == Failing || s.health == Unjudged) && s.detail != "" {
-		probe += " (" + s.detail + ")"
+// setReport takes the report of the owner, unless a guard suppresses it.
+func (e *evaluation) setReport(r *row) {
+	s := &e.sources[r.owner]
+	r.reported = unlisted
+	if m := r.members[r.owner]; m != nil {
+		r.reported = m.State
 	}
-	return "source " + s.source + ": " + s.feed + ", probe: " + probe
+	resyncTakes := r.memory.resyncTakes && r.reported == unlisted && s.suppressedBy == RuleEmpty
+	if s.suppressedBy != "" && !resyncTakes {
+		e.rememberReport(r, e.lastTrustedReport(r))
+		r.report = suppressed
+		r.explain(s.suppressedBy, s.Name, s.suppressReason)
+		return
+	}
+	e.rememberReport(r, r.reported)
+	r.report = r.reported
+	r.explain(RuleTable, s.Name, reportNames[r.reported])
+}
+
+// setReportWithoutOwner handles an address that no source may report: its source's allowlist denies it, or its
+// source is none of this target's. The latter is removed only when every source that could take it over counts and
+// has not: a new name for a source, or a lost label, must not empty a Service.
+func (e *evaluation) setReportWithoutOwner(r *row, allCount bool) {
+	switch {
+	case r.deniedBy != noSource && (r.current == nil || r.deniedBy == r.currentSource):
+		r.report = disallowed
+		r.result.Source = e.sources[r.deniedBy].Name
+	case alwaysDenied(r.address) != "":
+		r.report = disallowed
+		r.result.Source = r.current.sourceName()
+	case allCount:
+		r.report = unlisted
+		r.explain(RuleTable, r.current.sourceName(), "not a source of this Service")
+	default:
+		r.report = suppressed
+		r.explain(RuleTrust, r.current.sourceName(), "not a source of this Service; other sources are not all trusted")
+	}
+	if r.report == disallowed {
+		r.result.Rule = RuleAllowlist
+		r.result.Reason = "source " + r.result.Source + ": not allowed, " + r.denyReason
+	}
+}
+
+// explain sets the rule and the reason, without numbers that change by themselves.
+func (r *row) explain(rule Rule, source, report string) {
+	r.result.Source, r.result.Rule = source, rule
+	r.result.Reason = "source " + source + ": " + report + ", probe: " + statusNames[r.status]
+	if (r.fails() || r.status == Pending) && r.probe.Detail != "" {
+		r.result.Reason += " (" + r.probe.Detail + ")"
+	}
+}
+
+// applyTable decides on each address by its report and its probe status.
+func (e *evaluation) applyTable() {
+	for i := range e.rows {
+		r, out := &e.rows[i], &e.rows[i].result
+		chosen := table[r.report][r.status]
+		out.Address = r.address
+		out.Verdict, out.Conditions = r.apply(chosen)
+		if r.report == suppressed && r.owner != noSource && e.isHeld(r) {
+			e.sources[r.owner].suppressed++
+		}
+		if r.status == ignored && chosen == asIs {
+			out.Rule = RulePanic
+		}
+		r.setZone()
+		out.Listed = r.isListed(e.input.Limits.ListUnready)
+		if !out.Listed {
+			out.Conditions = notReady
+		}
+	}
+}
+
+// apply returns what an action makes of an address.
+func (r *row) apply(a action) (Verdict, Conditions) {
+	switch a {
+	case serve:
+		return Serve, ready
+	case drain:
+		return Drain, draining
+	case unready:
+		return Unready, notReady
+	case remove:
+		return Remove, notReady
+	case resume:
+		if r.current != nil && !r.current.Conditions.inUse() {
+			return r.resume()
+		}
+	case asIs:
+		if r.restored.inUse() {
+			return Hold, r.restored
+		}
+	}
+	return Hold, r.conditions()
+}
+
+// resume returns what the last trusted report makes of an endpoint that is not ready and passes.
+func (r *row) resume() (Verdict, Conditions) {
+	switch r.memory.report {
+	case Draining:
+		return Hold, draining
+	case unlisted: // it was to be removed, and that was not written yet
+		return Remove, notReady
+	default:
+		return Hold, ready
+	}
+}
+
+// isHeld reports whether the suppression of a source changes what becomes of a current endpoint: an empty source
+// holds what its report would change, any other one all that the probe does not make not ready.
+func (e *evaluation) isHeld(r *row) bool {
+	if r.current == nil || r.result.Verdict == Unready {
+		return false
+	}
+	if e.sources[r.owner].suppressedBy != RuleEmpty || r.reported == unlisted {
+		return true
+	}
+	_, otherwise := r.apply(table[r.reported][r.status])
+	return otherwise != r.result.Conditions
+}
+
+// setZone keeps the zone of what stays as it is, and takes the reported one otherwise.
+func (r *row) setZone() {
+	if r.current != nil {
+		r.result.Zone = r.current.Zone
+	}
+	if r.owner == noSource || r.report > unlisted {
+		return
+	}
+	if m := r.members[r.owner]; m != nil && (r.current == nil || r.result.Verdict != Hold) {
+		r.result.Zone = m.Zone
+	}
+}
+
+// isListed reports whether an address belongs into the slices.
+func (r *row) isListed(listUnready bool) bool {
+	switch r.result.Verdict {
+	case Remove:
+		return false
+	case Unready:
+		return r.current != nil && listUnready
+	case Serve, Drain:
+		return r.current != nil || r.status == Passing || r.status == notProbed
+	default:
+		return r.current != nil || r.restored.inUse()
+	}
 }

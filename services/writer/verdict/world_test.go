@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,23 +28,23 @@ func newWorld(t testing.TB, n int) *world {
 	w := &world{t: t, now: start}
 	w.in = Input{
 		Probes:       map[netip.Addr]Probe{},
-		Limits:       Limits{ListOut: true, Probing: true},
+		Limits:       Limits{ListUnready: true, Probing: true},
 		LeadingSince: start.Add(-time.Hour),
 	}
 	w.in.Sources = []Source{trusted("blue")}
 	for i := range n {
 		w.tell("blue", i, Ready)
 		w.probe(i, Passing)
-		w.in.Held = append(w.in.Held, Held{Address: addr(i), Conditions: ready, Source: "blue"})
+		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(i), Conditions: ready, Source: "blue"})
 	}
 	return w
 }
 
 func trusted(name string) Source {
 	return Source{
-		Name: name, Heard: true, Alive: true, MembershipSynced: true, MembershipAt: start,
+		Name: name, EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: start,
 		Epoch: "first", Observation: 10, ObservationAt: start,
-		Fence: Fence{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+		Allowlist: Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
 	}
 }
 
@@ -64,12 +65,12 @@ func (w *world) tell(source string, n int, state State) {
 	w.unlist(source, n)
 	s := w.source(source)
 	s.Members = append(s.Members, Member{Address: addr(n), Name: fmt.Sprint("node-", n), State: state})
-	s.Members = sorted(s.Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
+	slices.SortFunc(s.Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
 }
 
 // hold has the slices list node n, which comes after those that they list already.
 func (w *world) hold(n int, source string, as Conditions) {
-	w.in.Held = append(w.in.Held, Held{Address: addr(n), Conditions: as, Source: source})
+	w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: as, Source: source})
 }
 
 func (w *world) unlist(source string, n int) {
@@ -84,10 +85,10 @@ func (w *world) unlist(source string, n int) {
 }
 
 // probe changes what the probe says; one that passed did so until now.
-func (w *world) probe(n int, h Health) {
-	p := Probe{Health: h, Since: w.now, Passed: w.in.Probes[addr(n)].Passed}
+func (w *world) probe(n int, h ProbeStatus) {
+	p := Probe{Status: h, Since: w.now, LastPassed: w.in.Probes[addr(n)].LastPassed}
 	if h == Passing {
-		p.Passed = w.now
+		p.LastPassed = w.now
 	}
 	w.in.Probes[addr(n)] = p
 }
@@ -97,7 +98,7 @@ func (w *world) fail(first time.Time, nodes ...int) {
 	for _, n := range nodes {
 		w.probe(n, Failing)
 		p := w.in.Probes[addr(n)]
-		p.Failed = first
+		p.FirstFailed = first
 		w.in.Probes[addr(n)] = p
 	}
 }
@@ -106,13 +107,13 @@ func (w *world) fail(first time.Time, nodes ...int) {
 func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	for i := range w.in.Sources {
-		if s := &w.in.Sources[i]; s.Alive {
-			s.MembershipAt = w.now
+		if s := &w.in.Sources[i]; s.Connected {
+			s.MembershipSyncedAt = w.now
 		}
 	}
 	for a, p := range w.in.Probes {
-		if p.Health == Passing {
-			p.Passed = w.now
+		if p.Status == Passing {
+			p.LastPassed = w.now
 			w.in.Probes[a] = p
 		}
 	}
@@ -139,7 +140,7 @@ func (w *world) restart() {
 	w.mem = Memory{}
 	for i := range w.in.Sources {
 		s := &w.in.Sources[i]
-		s.Heard, s.Alive, s.MembershipSynced, s.Members, s.Epoch, s.Observation = false, false, false, nil, "", 0
+		s.EverSynced, s.Connected, s.MembershipSynced, s.Members, s.Epoch, s.Observation = false, false, false, nil, "", 0
 	}
 }
 
@@ -149,7 +150,7 @@ func (w *world) decide() string {
 	w.mem, w.d = Decide(w.mem, w.in, w.now)
 	held := held(w.d)
 	if w.d.Write {
-		w.in.Held = held
+		w.in.Current = held
 	}
 	return picture(held)
 }
@@ -171,11 +172,11 @@ func (w *world) see(what, want string) {
 // unwritten wants a decision that the API server then does not take.
 func (w *world) unwritten(what, want string) {
 	w.t.Helper()
-	held := w.in.Held
+	held := w.in.Current
 	if got := w.decide(); got != want {
 		w.t.Fatalf("%s: %q, want %q\n%s", what, got, want, reasons(w.d))
 	}
-	w.in.Held = held
+	w.in.Current = held
 }
 
 func (w *world) wantGuards(want ...string) {
@@ -192,20 +193,20 @@ func (w *world) wantGuards(want ...string) {
 var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
 // held is what the slices say once a decision is written.
-func held(d Decision) []Held {
-	var out []Held
+func held(d Decision) []CurrentEndpoint {
+	var out []CurrentEndpoint
 	for _, e := range d.Endpoints {
 		if e.Listed {
-			out = append(out, Held{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone})
+			out = append(out, CurrentEndpoint{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone})
 		}
 	}
 	return out
 }
 
 // of returns those that are held for a source.
-func of(held []Held, source string) (all []Held) {
+func of(held []CurrentEndpoint, source string) (all []CurrentEndpoint) {
 	for _, h := range held {
-		if labelled(&h) == source {
+		if h.sourceName() == source {
 			all = append(all, h)
 		}
 	}
@@ -232,13 +233,13 @@ func (w *world) endpoint(a netip.Addr) Endpoint {
 	return Endpoint{Address: a}
 }
 
-func picture(held []Held) string {
+func picture(held []CurrentEndpoint) string {
 	var parts []string
 	for _, h := range held {
 		a := h.Address.As4()
 		name := fmt.Sprint(int(a[2])<<8 + int(a[3]))
-		if labelled(&h) != "blue" {
-			name += "@" + labelled(&h)
+		if h.sourceName() != "blue" {
+			name += "@" + h.sourceName()
 		}
 		parts = append(parts, name+":"+condition(h.Conditions))
 	}

@@ -1,0 +1,121 @@
+package verdict
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// denyReason says why an address may not be written for a source; empty: it may.
+func (l *Allowlist) denyReason(a netip.Addr) string {
+	if reason := alwaysDenied(a); reason != "" {
+		return reason
+	}
+	if _, denied := l.Denied[a]; denied {
+		return "in use in this cluster"
+	}
+	for _, cidr := range l.CIDRs {
+		if cidr.Contains(a) {
+			return ""
+		}
+	}
+	return "outside the CIDRs allowed for this source"
+}
+
+// alwaysDenied says why an address may not be written for any source.
+func alwaysDenied(a netip.Addr) string {
+	switch {
+	case !a.IsValid() || a.Zone() != "" || a.Is4In6():
+		return "not in canonical form"
+	case a.IsUnspecified():
+		return "unspecified address"
+	case a.IsLoopback():
+		return "loopback address"
+	case a.IsLinkLocalUnicast():
+		return "link-local address"
+	case a.IsMulticast():
+		return "multicast address"
+	default:
+		return ""
+	}
+}
+
+// dropDisallowedAddresses drops every member, and marks every current endpoint, that may not be written.
+func (e *evaluation) dropDisallowedAddresses() {
+	for i := range e.rows {
+		r := &e.rows[i]
+		r.denyReason = alwaysDenied(r.address)
+		for j := range e.sources {
+			if r.members[j] == nil && j != r.currentSource {
+				continue
+			}
+			s := &e.sources[j]
+			reason := s.Allowlist.denyReason(r.address)
+			if reason == "" {
+				continue
+			}
+			r.members[j] = nil
+			if s.denied == 0 {
+				s.deniedExample, s.deniedReason = r.address, reason
+			}
+			s.denied++
+			if r.deniedBy == noSource || j == r.currentSource {
+				r.deniedBy, r.denyReason = j, reason
+			}
+		}
+	}
+}
+
+// isDropped reports whether the allowlist removes a current endpoint: no source may report it.
+func (r *row) isDropped() bool {
+	for _, m := range r.members {
+		if m != nil {
+			return false
+		}
+	}
+	return alwaysDenied(r.address) != "" || r.deniedBy != noSource && r.deniedBy == r.currentSource
+}
+
+// allCurrentDropped reports whether the allowlist would empty the Service, which looks like a mistyped setting.
+func (e *evaluation) allCurrentDropped() bool {
+	for i := range e.rows {
+		if r := &e.rows[i]; r.current != nil && !r.isDropped() {
+			return false
+		}
+	}
+	return len(e.input.Current) > 0
+}
+
+// repeatCurrent decides that nothing is written. Nothing is remembered of such a decision.
+func (e *evaluation) repeatCurrent() (Memory, Decision) {
+	d := &e.decision
+	example := ""
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.current == nil {
+			continue
+		}
+		if example == "" {
+			example = fmt.Sprintf("%s: %s", r.address, r.denyReason)
+		}
+		d.Endpoints = append(d.Endpoints, Endpoint{
+			Address: r.address, Source: r.current.sourceName(), Zone: r.current.Zone, Verdict: Hold,
+			Conditions: r.current.Conditions, Listed: true, Rule: RuleAllowlist,
+			Reason: "nothing is written: every endpoint of this Service is outside the allowlist",
+		})
+	}
+	d.Guards = []Guard{{Rule: RuleAllowlist, Held: len(d.Endpoints), Message: fmt.Sprintf(
+		"Every endpoint of this Service is outside the allowlist (%s), which looks like a configuration mistake. "+
+			"Nothing is written until the allowed CIDRs are corrected.", example)}}
+	e.previous.blindSince = e.memory.blindSince
+	return e.previous, *d
+}
+
+func (e *evaluation) allowlistGuards() (guards []Guard) {
+	for i := range e.sources {
+		s := &e.sources[i]
+		guards = append(guards, Guard{Rule: RuleAllowlist, Source: s.Name, Held: s.denied, Message: fmt.Sprintf(
+			"Source %s reports %d addresses that are not allowed, for example %s (%s). They are never written. "+
+				"If they are correct, extend this writer's allowlist.", s.Name, s.denied, s.deniedExample, s.deniedReason)})
+	}
+	return guards
+}

@@ -1,0 +1,136 @@
+package verdict
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Verdict is what to do with one address.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Serve Verdict = iota + 1
+	Drain
+	Unready
+	Remove
+	Hold
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Serve:
+		return "serve"
+	case Drain:
+		return "drain"
+	case Unready:
+		return "unready"
+	case Remove:
+		return "remove"
+	case Hold:
+		return "hold"
+	}
+	return "none"
+}
+
+// Rule names what decided on an endpoint: a guard, or the table.
+type Rule string
+
+// The rules.
+const (
+	RuleAllowlist   Rule = "allowlist"
+	RuleInitialSync Rule = "initial-sync"
+	RulePanic       Rule = "panic"
+	RuleEmpty       Rule = "empty"
+	RuleTrust       Rule = "trust"
+	RuleTable       Rule = "table"
+	RuleFloor       Rule = "floor"
+	RuleShrink      Rule = "shrink"
+)
+
+// guardOrder is the order of Decision.Guards.
+var guardOrder = []Rule{RuleAllowlist, RuleInitialSync, RulePanic, RuleEmpty, RuleTrust, RuleFloor, RuleShrink}
+
+// Endpoint is the decision on one address.
+type Endpoint struct {
+	Address    netip.Addr
+	Source     string
+	Zone       string
+	Verdict    Verdict
+	Conditions Conditions
+	Listed     bool   // whether it belongs into the slices
+	Rule       Rule   // that decided
+	Reason     string // for people: the source's report and the probe status
+}
+
+// Guard is a guard that holds something now. One (Rule, Source) in consecutive decisions is one episode,
+// however its numbers change.
+type Guard struct {
+	Rule    Rule
+	Source  string // empty: the whole target
+	Held    int    // how many endpoints it holds, or denies
+	Message string // what was seen, what is done about it, and what to do
+}
+
+// Decision is what to write, why, and when to decide again.
+type Decision struct {
+	// Write is false when nothing may be written at all, because the allowlist would take every current endpoint.
+	// Endpoints then repeat the current ones.
+	Write     bool
+	Endpoints []Endpoint // sorted by address; those not Listed are here for their reasons
+	Guards    []Guard    // in the order of guardOrder, then by source
+	// NeedObservations names the sources whose newer observations alone would release something.
+	NeedObservations []string
+	// Panic is whether the failures of all probes of this target are ignored. AnyPassing is whether one of its probes
+	// passes, and NonePassingSince since when none does though the target has endpoints that are probed; zero: one does.
+	Panic, AnyPassing bool
+	NonePassingSince  time.Time
+	// CannotProbe is whether an endpoint in use is pending because it cannot be probed.
+	CannotProbe bool
+	Resync      Resync
+	Wake        time.Time // decide again then at the latest; zero: only on a change
+}
+
+// finish completes the decision and what the next one needs to know.
+func (e *evaluation) finish() (Memory, Decision) {
+	d := &e.decision
+	d.Write = true
+	d.Endpoints = make([]Endpoint, len(e.rows))
+	for i := range e.rows {
+		d.Endpoints[i] = e.rows[i].result
+	}
+	slices.SortStableFunc(d.Guards, func(a, b Guard) int {
+		return slices.Index(guardOrder, a.Rule) - slices.Index(guardOrder, b.Rule)
+	})
+	for i := range e.sources {
+		s := &e.sources[i]
+		if s.needsObservation {
+			d.NeedObservations = append(d.NeedObservations, s.Name)
+		}
+		if s.trusted() {
+			e.wakeAt(s.MembershipSyncedAt.Add(e.input.Limits.MaxStaleness + 1))
+		}
+		if s.suppressedBy == RuleEmpty && s.memory.emptyCount > 0 {
+			e.wakeAt(s.memory.emptyAt.Add(emptyGap))
+		}
+		e.memory.sources = append(e.memory.sources, s.memory)
+	}
+	e.rememberAddresses()
+	return e.memory, *d
+}
+
+// note adds the guards that hold something.
+func (e *evaluation) note(guards ...Guard) {
+	for _, g := range guards {
+		if g.Held > 0 {
+			e.decision.Guards = append(e.decision.Guards, g)
+		}
+	}
+}
+
+func (e *evaluation) wakeAt(at time.Time) {
+	if at.After(e.now) && (e.decision.Wake.IsZero() || at.Before(e.decision.Wake)) {
+		e.decision.Wake = at
+	}
+}

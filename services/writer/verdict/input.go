@@ -1,0 +1,168 @@
+package verdict
+
+import (
+	"net/netip"
+	"time"
+)
+
+// State is what a source reports about one of its members. The zero value is a state that this version does
+// not know: a newer inventory may have one.
+type State uint8
+
+// The states that a source may report.
+const (
+	Unknown State = iota
+	Ready
+	Draining
+	NotReady
+)
+
+// ProbeStatus is the conclusion from the probe results of an address. The zero value: there is none yet.
+type ProbeStatus uint8
+
+// The statuses of a probe.
+const (
+	Pending ProbeStatus = iota
+	Passing
+	Failing
+)
+
+// Probe is the probe status of one address.
+type Probe struct {
+	Status ProbeStatus
+	Since  time.Time // when it got this status
+	Detail string    // why it fails or is pending, in words that stay the same while it does
+
+	// LastPassed is when a probe last passed; zero: never, or not known.
+	LastPassed time.Time
+	// FirstFailed is when the first of the failures ended that led to this status; zero: Since.
+	FirstFailed time.Time
+	// Expired: it is pending because no probe came to a conclusion of late. The prober cannot probe it.
+	Expired bool
+
+	// RunStart and RunLast are the run of results that agree with Status: when its first pass began or its first
+	// failure ended, and when its youngest probe began. Zero: not known.
+	RunStart, RunLast time.Time
+}
+
+func (p *Probe) lastPassed() time.Time {
+	if p.Status == Passing && p.Since.After(p.LastPassed) {
+		return p.Since
+	}
+	return p.LastPassed
+}
+
+func (p *Probe) firstFailed() time.Time {
+	if p.FirstFailed.IsZero() {
+		return p.Since
+	}
+	return p.FirstFailed
+}
+
+// Conditions are those of an EndpointSlice's endpoint. All three are always written.
+type Conditions struct {
+	Ready, Serving, Terminating bool
+}
+
+var (
+	ready    = Conditions{Ready: true, Serving: true}
+	draining = Conditions{Serving: true, Terminating: true}
+	notReady = Conditions{}
+)
+
+// inUse reports whether consumers may send traffic to an endpoint with these conditions.
+func (c Conditions) inUse() bool { return c.Ready || c.Serving }
+
+// Member is one address of one node of a source. The caller has chosen it by the target's families and selector.
+type Member struct {
+	Address netip.Addr
+	Name    string // of the node, for reasons
+	State   State
+	Since   time.Time // when it entered its state
+	Zone    string    // as written, after mapping; usually empty
+}
+
+// Source is one source of the target at this moment.
+type Source struct {
+	Name string
+
+	// EverSynced is whether it was synced since this process started. Its members mean nothing before.
+	EverSynced bool
+	// Connected is whether the link is alive and was synced in its present epoch.
+	Connected bool
+	// MembershipSynced is what the source last reported about its membership, at MembershipSyncedAt by our clock.
+	MembershipSynced   bool
+	MembershipSyncedAt time.Time
+
+	// Epoch and Observation number its last complete observation, received at ObservationAt by our clock.
+	Epoch         string
+	Observation   uint64
+	ObservationAt time.Time
+
+	// Members has one member per address.
+	Members []Member
+	// Trusted are the members as they were last reported while the source was trusted. They count while it is not:
+	// a decision may come later than several reports and the loss of the link.
+	Trusted []Member
+	// Selector chose the members from all that the source reports. A change of it is a change of our own settings.
+	Selector string
+
+	Allowlist Allowlist
+}
+
+// Allowlist bounds what may be written for a source.
+type Allowlist struct {
+	CIDRs []netip.Prefix
+	// Denied are addresses that are never written, such as ClusterIPs of watched Services.
+	Denied map[netip.Addr]struct{}
+}
+
+// DefaultSource owns an endpoint whose slice names no source.
+const DefaultSource = "default"
+
+// CurrentEndpoint is an endpoint that the slices list now, never older than our own last write.
+type CurrentEndpoint struct {
+	Address    netip.Addr
+	Conditions Conditions
+	Source     string // the slice's label; empty stands for DefaultSource
+	Zone       string
+}
+
+func (c *CurrentEndpoint) sourceName() string {
+	if c.Source == "" {
+		return DefaultSource
+	}
+	return c.Source
+}
+
+// Defaults of the limits that have no useful zero.
+const (
+	DefaultMaxStaleness   = 15 * time.Minute
+	DefaultEmptyThreshold = 3
+)
+
+// Limits are the target's settings.
+type Limits struct {
+	MaxStaleness   time.Duration // how old the last synced membership of a trusted source may be; 0: the default
+	EmptyThreshold int           // complete observations that confirm an empty set; 0: the default
+	ShrinkWindow   time.Duration // in which half of a source's endpoints may leave on its report alone; 0: no limit
+	ListUnready    bool          // list endpoints that are not ready, all conditions false
+	Probing        bool
+	// Resync is the time at which a person asked for a resync: around it, and once per leader, what the sources do not
+	// list leaves whatever shrink, floor and an unconfirmed emptiness hold. Zero: never.
+	Resync time.Time
+}
+
+// Input is all that a decision depends on, except Memory and the time.
+type Input struct {
+	Sources []Source
+	Probes  map[netip.Addr]Probe
+	Current []CurrentEndpoint
+	Limits  Limits
+
+	// Rejected: the Service cannot be managed as it is now. No source is trusted, so current endpoints stay and follow
+	// their probes, and nothing is added.
+	Rejected bool
+	// LeadingSince is when we took the Lease; zero: we do not lead, and nothing is written.
+	LeadingSince time.Time
+}

@@ -1,0 +1,132 @@
+package verdict
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Memory is what one decision leaves to the next. Losing it, as in a restart or a takeover, only makes the
+// guards more patient.
+type Memory struct {
+	addresses  []addressMemory // sorted
+	sources    []sourceMemory
+	lastPassed time.Time // when a probe of this target last passed
+	blindSince time.Time // see Decision.NonePassingSince
+	resync     resyncMemory
+}
+
+// addressMemory is kept of an address while one of its fields says something.
+type addressMemory struct {
+	address     netip.Addr
+	source      string     // its owner
+	report      State      // the last one of its owner while trusted; Unknown: none
+	since       time.Time  // of report: shrink releases the oldest first
+	unlisted    bool       // it is not ready and not listed for that: no slice tells its source
+	beforeFail  Conditions // of a failing one, while it last passed
+	grantedBy   string     // the source whose shrink window lets it go; until that is written
+	deselected  bool       // it leaves because our own settings changed
+	resyncTakes bool       // a resync lets it go; until that is written
+}
+
+func (m *addressMemory) isWorthless() bool {
+	return m.report == Unknown && !m.unlisted && !m.resyncTakes && !m.beforeFail.inUse()
+}
+
+// sourceMemory is kept of a source.
+type sourceMemory struct {
+	name     string
+	selector string
+
+	// The complete observations of one epoch that reported the source empty, in a row. emptyLast is the last that
+	// counted; before any did, the one in force when the source was last seen not empty, or first seen at all.
+	emptyEpoch string
+	emptyLast  uint64
+	emptyCount int
+	emptyAt    time.Time // when emptyLast was received
+
+	window shrinkWindow
+}
+
+// sourceNamed returns what is remembered of a source; nil: nothing.
+func (m *Memory) sourceNamed(name string) *sourceMemory {
+	for i := range m.sources {
+		if m.sources[i].name == name {
+			return &m.sources[i]
+		}
+	}
+	return nil
+}
+
+func (m *Memory) address(a netip.Addr) *addressMemory {
+	at, found := slices.BinarySearchFunc(m.addresses, a, func(m addressMemory, a netip.Addr) int { return m.address.Compare(a) })
+	if !found {
+		return nil
+	}
+	return &m.addresses[at]
+}
+
+// rememberReport notes what the owner of an address reports, and since when. Unknown: nothing new.
+func (e *evaluation) rememberReport(r *row, report State) {
+	s := &e.sources[r.owner]
+	known := r.previous.source == s.Name && r.previous.report != Unknown
+	if known {
+		r.memory.report, r.memory.since = r.previous.report, r.previous.since
+		// Another selection is another reason, unless it leaves the address out as well: when it is undone while the
+		// source is suppressed, nobody knows afterwards why the address is gone.
+		r.memory.deselected = r.previous.deselected && (!s.selectorChanged || report == unlisted)
+	}
+	if report == Unknown || known && report == r.memory.report {
+		return
+	}
+	r.memory.report, r.memory.since = report, e.now
+	r.memory.deselected = report == unlisted && s.selectorChanged
+}
+
+// lastTrustedReport is what a suppressed owner reported of an address while it was trusted; Unknown: nothing that
+// counts. A report that is empty for this target counts only once it is confirmed, and then it is in memory already.
+func (e *evaluation) lastTrustedReport(r *row) State {
+	s := &e.sources[r.owner]
+	if s.suppressedBy != RuleTrust {
+		return Unknown
+	}
+	if s.lastReports == nil {
+		s.lastReports = make(map[netip.Addr]State, len(s.Trusted))
+		for _, m := range s.Trusted {
+			s.lastReports[m.Address] = m.State
+			usable := m.State != NotReady || e.input.Limits.Probing && e.input.Probes[m.Address].Status == Passing
+			s.lastReportUsable = s.lastReportUsable || usable && s.Allowlist.denyReason(m.Address) == ""
+		}
+	}
+	report, listed := s.lastReports[r.address]
+	switch {
+	case listed:
+		return report
+	case s.lastReportUsable:
+		return unlisted
+	}
+	return Unknown
+}
+
+// rememberAddresses keeps what the next decision needs to know of each address.
+func (e *evaluation) rememberAddresses() {
+	for i := range e.rows {
+		r := &e.rows[i]
+		m := r.memory
+		m.address, m.source = r.address, r.result.Source
+		m.unlisted = r.result.Verdict != Remove && !r.result.Listed && (r.current != nil || r.previous.unlisted)
+		switch wasInUse := r.conditions().inUse(); {
+		case !r.fails() || r.result.Verdict == Remove:
+		case !wasInUse: // what it gets back is remembered until that is written
+			m.beforeFail = r.previous.beforeFail
+		case !e.decision.Panic || r.result.Conditions.inUse(): // in a panic too: a write under way may still take it
+			m.beforeFail = r.current.Conditions
+		}
+		if r.result.Verdict == Remove && r.status == Passing {
+			e.memory.lastPassed = e.now // it passed to the end: what has failed by then stays not ready
+		}
+		if !m.isWorthless() {
+			e.memory.addresses = append(e.memory.addresses, m)
+		}
+	}
+}

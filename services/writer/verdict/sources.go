@@ -1,0 +1,110 @@
+package verdict
+
+import (
+	"fmt"
+	"time"
+)
+
+// emptyGap is how far apart, by our clock, observations must come to count as two.
+const emptyGap = 4 * time.Second
+
+// evaluateTrust finds out which sources are trusted in themselves, before any guard.
+func (e *evaluation) evaluateTrust() {
+	for i := range e.sources {
+		s := &e.sources[i]
+		s.distrust = s.distrustReason(e.input.Limits.MaxStaleness, e.now)
+		if e.input.Rejected {
+			s.distrust = "the Service is rejected"
+		}
+	}
+}
+
+// distrustReason says why a source is not trusted; empty: it is.
+func (s *Source) distrustReason(maxStaleness time.Duration, now time.Time) string {
+	switch {
+	case !s.EverSynced:
+		return "not synced yet"
+	case !s.Connected:
+		return "link down"
+	case !s.MembershipSynced:
+		return "membership not synced"
+	case now.Sub(s.MembershipSyncedAt) > maxStaleness:
+		return "last synced membership is older than MAX_STALENESS"
+	}
+	return ""
+}
+
+// suppressSources is three input guards that keep a source's report from counting: it was not synced since this
+// process started, it is not trusted, or it reports nothing usable and not enough observations confirm that.
+func (e *evaluation) suppressSources() {
+	for i := range e.sources {
+		s := &e.sources[i]
+		if !s.EverSynced {
+			s.suppressedBy, s.suppressReason = RuleInitialSync, s.distrust
+			continue
+		}
+		empty := e.isEmpty(i)
+		s.countObservation(empty)
+		switch {
+		case !s.trusted():
+			s.suppressedBy, s.suppressReason = RuleTrust, "not trusted: "+s.distrust
+		case empty && s.memory.emptyCount < e.input.Limits.EmptyThreshold && !e.resyncs:
+			s.suppressedBy, s.suppressReason = RuleEmpty, "empty, not confirmed yet"
+		case empty:
+			s.confirmedEmpty = true
+		}
+	}
+}
+
+// countObservation counts the observations in a row that find a source empty.
+func (s *sourceState) countObservation(empty bool) {
+	m := &s.memory
+	switch {
+	case !empty:
+		m.emptyLast, m.emptyCount = s.Observation, 0
+	case s.trusted() && s.Observation > m.emptyLast && (m.emptyCount == 0 || s.ObservationAt.Sub(m.emptyAt) >= emptyGap):
+		m.emptyLast, m.emptyAt = s.Observation, s.ObservationAt
+		m.emptyCount++
+	}
+}
+
+// isEmpty reports whether a source has nothing for this target that could serve. What its allowlist denies does not
+// count: otherwise a lie outside the allowlist would do what an empty one may not. A node that is not ready could
+// serve unless its probe fails. Whether that failure is ignored makes no difference: what is decided here may end
+// the panic. But while a panic keeps one of the source's own endpoints, only a node that passes counts: a pending
+// one must not let the last endpoint go without the observations that this takes.
+func (e *evaluation) isEmpty(source int) bool {
+	keeps := e.decision.Panic && e.hasFailingInUse(source)
+	for i := range e.rows {
+		r := &e.rows[i]
+		if m := r.members[source]; m != nil && (m.State != NotReady || r.status == Passing || r.status == Pending && !keeps) {
+			return false
+		}
+	}
+	return true
+}
+
+// suppressionGuards counts what is kept for each suppressed source.
+func (e *evaluation) suppressionGuards() (guards []Guard) {
+	if e.input.Rejected {
+		return nil // the rejection says it already
+	}
+	for i := range e.sources {
+		s := &e.sources[i]
+		g := Guard{Rule: s.suppressedBy, Source: s.Name, Held: s.suppressed}
+		switch s.suppressedBy {
+		case RuleInitialSync:
+			g.Message = fmt.Sprintf("Source %s has not synced since this writer started. Its %d endpoints are kept; only probes change them. "+
+				"If this persists, check the link to its inventory.", s.Name, g.Held)
+		case RuleEmpty:
+			g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%d complete observations so far). Its %d endpoints are kept "+
+				"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", s.Name, s.memory.emptyCount, g.Held)
+			s.needsObservation = g.Held > 0
+		case RuleTrust:
+			g.Message = fmt.Sprintf("Source %s is %s. Its %d endpoints are kept; only probes change them. Check its inventory and the link to it.",
+				s.Name, s.suppressReason, g.Held)
+		}
+		guards = append(guards, g)
+	}
+	return guards
+}
