@@ -67,9 +67,8 @@ func (o *Oracle) right() {
 	}
 }
 
-// equals judges one target: each endpoint is what the table makes of the truth, which is what
-// every source would tell without a fault and every prober would find. What the floor and a
-// panic keep is right as long as it is told (§8, I5).
+// equals judges one target: each endpoint is what the table makes of the truth. What the floor keeps, and what fails
+// without being corroborated, is right as long as it is told (§8, I5), and only while nothing else would be ready.
 func (o *Oracle) equals(name string, w *writer) {
 	a, t := w.aim(name), o.target(name)
 	if !a.known || a.Paused {
@@ -82,93 +81,82 @@ func (o *Oracle) equals(name string, w *writer) {
 		}
 		return
 	}
-	p := o.truth(name, w, a, all)
-	if p.frozen() {
-		o.tells(a, name, "allowlist")
+	if len(all) > 0 && frozen(all, w.fences) {
+		if !a.tells("allowlist") {
+			o.broke("I5", "told", "what a guard keeps is told", "the allowlist keeps %s as it is, and it says %v", name, a.acts)
+		}
 		return
 	}
-	r := p.decide(all)
-	for _, address := range addresses(all) {
-		is, want := all[address].as(), r.fates[address]
-		if _, kept := r.floor[address]; kept {
-			want = serve
+	right := o.table(w, a, all)
+	some := false
+	for _, f := range right {
+		some = some || f.Ready
+	}
+	kept := !some && (a.tells("floor") || a.tells("panic"))
+	for _, address := range addresses(right) {
+		is, want := gone, right[address]
+		if h, listed := all[address]; listed {
+			is = h.as()
 		}
-		if !p.equal(is, want) {
+		switch {
+		case is == want || a.NoOut && is.rank()+want.rank() == 0:
+		case is.listed && kept:
+		case is.listed && !some && want.rank() < is.rank():
+			o.broke("I5", "told", "what a guard keeps is told", "%s of %s is %s and should be %s, and it says %v", address, name, is, want, a.acts)
+		default:
 			o.broke("I5", "wrong", "when faults stop, slices equal the table's result for the truth",
-				"%s of %s is %s and should be %s: %s", address, name, is, want, o.plight(address, p))
+				"%s of %s is %s and should be %s; alive: %t", address, name, is, want, o.alive[address])
 		}
 	}
-	for _, address := range addresses(r.fates) {
-		if _, listed := all[address]; !listed && r.fates[address].listed {
-			o.broke("I5", "missing", "when faults stop, slices equal the table's result for the truth",
-				"%s of %s is not listed and should be %s: %s", address, name, r.fates[address], o.plight(address, p))
-		}
+	if ready(all) > 0 || a.Probe == "" {
+		return
 	}
-	if r.void.acts() {
-		o.tells(a, name, "panic")
-	}
-	for address := range r.floor {
-		if r.fates[address] != serve {
-			o.tells(a, name, "floor")
-			break
+	for _, address := range addresses(all) {
+		if o.alive[address] && a.family(address) && inside(w.fences, all[address].source, address) {
+			o.broke("I5", "floor", "when faults stop, something that answers is ready", "%s of %s is %s", address, name, all[address].as())
 		}
 	}
 }
 
-func (o *Oracle) plight(a netip.Addr, p *plan) string {
-	alive := "dead"
-	if o.alive[a] {
-		alive = "alive"
-	}
-	var sources []string
-	for _, s := range p.config.Sources {
-		if m := p.told[s].index[a]; m != nil {
-			sources = append(sources, s+" has it as "+m.Name+", "+wordOf(m.State).String())
-		}
-	}
-	if sources == nil {
-		sources = []string{"no source has it"}
-	}
-	return alive + ", " + sources[0]
-}
+func (a *aim) tells(guard string) bool { return a.acts == nil || slices.Contains(a.acts, guard) }
 
-// tells judges that an exception is told.
-func (o *Oracle) tells(a *aim, name, guard string) {
-	if a.acts != nil && !slices.Contains(a.acts, guard) {
-		o.broke("I5", "told", "what a guard keeps from the table's result is told", "%s keeps %s as it is, and says %v", guard, name, a.acts)
-	}
-}
-
-// truth is a plan by a writer that knows everything.
-func (o *Oracle) truth(name string, w *writer, a *aim, all map[netip.Addr]held) *plan {
-	p := &plan{
-		Planned: Planned{Target: name}, at: o.now, writer: w, aim: a, config: a.Configured, leads: true,
-		told: map[string]*told{}, empty: map[string]emptiness{}, probes: map[netip.Addr]Probed{},
-		fences: w.fences, held: all, mine: all,
-	}
-	enough := run{count: a.EmptyThreshold}
-	for _, s := range a.Sources {
-		t := &told{Told: Told{
-			Source: s, Ever: true, Synced: true, Alive: true, Membership: true, Word: o.now, Members: o.source(s).members,
-		}}
-		t.index = index(t.Members, nil)
-		t.word = t.index
-		p.told[s], p.empty[s] = t, emptiness{unready: enough, dead: enough}
-	}
-	judge := func(address netip.Addr) {
-		v := Failing
-		if o.alive[address] {
-			v = Passing
-		}
-		p.probes[address] = Probed{Address: address, Verdict: v}
-	}
+// table is the result for the truth, which is what every source would tell without a fault and every prober would
+// find, of all that is listed or should be.
+func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) map[netip.Addr]fate {
+	right := map[netip.Addr]fate{}
 	for address := range all {
-		judge(address)
+		right[address] = gone
 	}
-	for _, s := range a.Sources {
-		for address := range p.told[s].index {
-			judge(address)
+	for _, name := range slices.Backward(a.Sources) { // one that is new belongs to the first by name
+		for _, m := range o.source(name).members {
+			if !selects(a.Selector, m.Labels) {
+				continue
+			}
+			for _, address := range m.Addresses {
+				h, listed := all[address]
+				label := name
+				if listed {
+					label = h.source
+				}
+				if !a.family(address) || !inside(w.fences, label, address) || !inside(w.fences, name, address) {
+					continue
+				}
+				if f := a.result(m.State, o.alive[address]); listed || f.rank() > 0 {
+					right[address] = f
+				}
+			}
 		}
 	}
-	return p
+	return right
+}
+
+// result is the table (§5) for what is certain.
+func (a *aim) result(s State, alive bool) fate {
+	switch {
+	case a.Probe != "" && !alive, a.Probe == "" && s == NotReady:
+		return out
+	case s == Draining:
+		return drain
+	}
+	return serve
 }

@@ -89,13 +89,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 	case Probed:
 		o.writer(f.Writer).probed(at, f)
 	case Leads:
-		w := o.writer(f.Writer)
-		if f.Leads && !w.leads {
-			for name, a := range w.aims {
-				a.found = o.target(name).union()
-			}
-		}
-		w.lead(at, f.Leads)
+		o.writer(f.Writer).lead(at, f.Leads)
 	case Process:
 		o.writers[f.Writer] = newWriter()
 	case Configured:

@@ -55,7 +55,7 @@ func (s *source) state(name string) State {
 func (o *Oracle) told(f Told) {
 	s, w := o.source(f.Source), o.writer(f.Writer)
 	before := w.told[f.Source]
-	now := &told{Told: f, at: o.now, index: index(f.Members, before)}
+	now := &told{Told: f, index: index(f.Members, before)}
 	now.first = make(map[spot]time.Time, len(now.index))
 	honest := !s.lies && !s.lied
 	for a, m := range now.index {
@@ -67,6 +67,7 @@ func (o *Oracle) told(f Told) {
 			}
 		}
 		s.told[a] = true
+		w.remember(f.Source, a, m)
 		if _, exists := o.alive[a]; honest && f.Ever && !exists && !s.ever[a] {
 			o.broke("I1", "invented", "an honest inventory tells no address that no machine ever had",
 				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
@@ -75,19 +76,18 @@ func (o *Oracle) told(f Told) {
 	if before != nil && honest && now.sound() {
 		o.shrunk(f, s, before, now)
 	}
-	if now.sound() {
-		now.word = now.index
-	} else if before != nil {
-		now.word = before.word
-	}
-	if before != nil && before.at.Equal(o.now) {
-		now.replaced = before
-	}
 	w.told[f.Source] = now
 	w.observe(o.now, f.Source, now)
 	if before == nil || !before.same(now) {
 		w.changed()
 	}
+}
+
+func (w *writer) remember(source string, a netip.Addr, m *Member) {
+	if w.lastTold[source] == nil {
+		w.lastTold[source] = map[netip.Addr]*Member{}
+	}
+	w.lastTold[source][a] = m
 }
 
 // shrunk judges that an honest inventory goes on telling of a machine that is there, and that it
@@ -118,20 +118,8 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 type told struct {
 	Told
 
-	at    time.Time
 	index map[netip.Addr]*Member
-	word  map[netip.Addr]*Member // what it said when it could be trusted last
-	first map[spot]time.Time     // since when it has been told without a break
-
-	replaced *told // the one before, if that was at the same moment
-}
-
-// since are the views that this one has replaced at the same moment, the newest first.
-func (t *told) since(at time.Time) (all []*told) {
-	for t = t.replaced; t != nil && t.at.Equal(at); t = t.replaced {
-		all = append(all, t)
-	}
-	return all
+	first map[spot]time.Time // since when it has been told without a break
 }
 
 // index finds members by address; it is kept while the members are the same.

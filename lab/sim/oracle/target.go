@@ -1,7 +1,7 @@
 package oracle
 
 import (
-	"maps"
+	"fmt"
 	"net/netip"
 )
 
@@ -9,7 +9,7 @@ import (
 type target struct {
 	slices map[string]*Slice
 	ours   map[netip.Addr]held // what the writers' own writes have made, foreign edits apart
-	had    map[netip.Addr]held // what an endpoint was before it was put out
+	listed map[netip.Addr]bool // what they have ever listed
 	turns  map[netip.Addr]turn // the last change of each endpoint
 	last   *writer             // who wrote last; nil: someone else
 	past   map[netip.Addr]past // what each endpoint was before the last change
@@ -21,7 +21,34 @@ type target struct {
 type edit struct {
 	slice   string
 	version uint64
-	before  *Slice
+}
+
+// fate is what becomes of an address: not listed, or listed with certain conditions.
+type fate struct {
+	Conditions
+
+	listed bool
+}
+
+var (
+	serve = fate{Conditions{Ready: true, Serving: true}, true}
+	drain = fate{Conditions{Serving: true, Terminating: true}, true}
+	out   = fate{Conditions{}, true}
+	gone  = fate{}
+)
+
+func (f fate) String() string {
+	switch f {
+	case serve:
+		return "serve"
+	case drain:
+		return "drain"
+	case out:
+		return "out"
+	case gone:
+		return "gone"
+	}
+	return fmt.Sprintf("ready=%t serving=%t terminating=%t", f.Ready, f.Serving, f.Terminating)
 }
 
 // held is an endpoint as the slices list it.
@@ -45,9 +72,12 @@ type past struct {
 	late bool // that writer's term was over, or another's had begun
 }
 
+// as is the fate of an endpoint that stays as it is.
+func (h held) as() fate { return fate{h.Conditions, true} }
+
 func newTarget() *target {
 	return &target{
-		slices: map[string]*Slice{}, ours: map[netip.Addr]held{}, had: map[netip.Addr]held{},
+		slices: map[string]*Slice{}, ours: map[netip.Addr]held{}, listed: map[netip.Addr]bool{},
 		turns: map[netip.Addr]turn{}, past: map[netip.Addr]past{}, rests: map[string][]string{},
 	}
 }
@@ -63,32 +93,22 @@ func (t *target) put(name string, s *Slice) {
 // edit takes in what someone else did. What the writers have made stays what it was (§5,
 // held): they may restore it, and need not.
 func (t *target) edit(f Edited) {
-	t.edits = append(t.edits, edit{f.Slice, f.Version, t.slices[f.Slice]})
+	t.edits = append(t.edits, edit{f.Slice, f.Version})
 	t.put(f.Slice, f.After)
 	delete(t.rests, f.Slice)
 	clear(t.turns)
 	t.last = nil
 }
 
-// unnoticed are the slices of which a writer has not been shown yet what someone else did to them, as they were
-// before that.
-func (t *target) unnoticed(a *aim) map[string]*Slice {
-	as := map[string]*Slice{}
+// unnoticed are the slices of which a writer has not been shown yet what someone else did to them.
+func (t *target) unnoticed(a *aim) map[string]bool {
+	names := map[string]bool{}
 	for _, e := range t.edits {
-		if _, is := as[e.slice]; !is && e.version > max(a.noticed[e.slice], a.noticed[""]) {
-			as[e.slice] = e.before
+		if e.version > max(a.noticed[e.slice], a.noticed[""]) {
+			names[e.slice] = true
 		}
 	}
-	return as
-}
-
-// held is what a writer holds that has planned this: of what someone else did, only what it had noticed.
-func (t *target) held(p *plan) map[netip.Addr]held {
-	believed := &target{slices: maps.Clone(t.slices)}
-	for name, s := range p.unnoticed {
-		believed.put(name, s)
-	}
-	return t.mine(believed.union())
+	return names
 }
 
 // union is what a consumer sees of all slices. An address in several of them counts as the best
@@ -103,7 +123,7 @@ func (t *target) union() map[netip.Addr]held {
 		}
 		for _, e := range s.Endpoints {
 			h, ok := all[e.Address]
-			if !ok || rank(e.Conditions) > rank(h.Conditions) {
+			if !ok || e.rank() > h.rank() {
 				h = held{Conditions: e.Conditions, source: source, slices: h.slices}
 			}
 			h.slices++
@@ -113,7 +133,8 @@ func (t *target) union() map[netip.Addr]held {
 	return all
 }
 
-func rank(c Conditions) int {
+// rank orders what endpoints are to a consumer.
+func (c Conditions) rank() int {
 	switch {
 	case c.Ready:
 		return 2
@@ -127,7 +148,7 @@ func rank(c Conditions) int {
 // is ready (§8, I2).
 func usable(all map[netip.Addr]held) bool {
 	for _, h := range all {
-		if rank(h.Conditions) > 0 {
+		if h.rank() > 0 {
 			return true
 		}
 	}

@@ -1,61 +1,10 @@
 package oracle
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 )
-
-// kept is how many plans are remembered: a request is answered or given up in seconds (§6).
-const kept = 64
-
-// plan notes what a writer knows at the moment at which it plans writes.
-func (o *Oracle) plan(f Planned) {
-	p := o.snapshot(f)
-	o.plans[f.Plan] = p
-	o.recent = append(o.recent, f.Plan)
-	if len(o.recent) > kept {
-		delete(o.plans, o.recent[0])
-		o.recent = o.recent[1:]
-	}
-	if !p.leads {
-		o.broke("I4", "leader", "only who leads writes", "%s planned %d writes to %s", f.Writer, f.Writes, f.Target)
-	}
-}
-
-func (o *Oracle) snapshot(f Planned) *plan {
-	w, t := o.writer(f.Writer), o.target(f.Target)
-	a := w.aim(f.Target)
-	p := &plan{
-		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, led: w.ledSince, version: a.version,
-		told: maps.Clone(w.told), empty: make(map[string]emptiness, len(a.emptiness)),
-		probes: maps.Clone(w.probes[a.Probe]), fences: maps.Clone(w.fences), dropped: map[string]map[netip.Addr]map[string]string{}, ready: map[string]int{},
-		spoken: maps.Clone(a.spoken), held: t.union(), unnoticed: t.unnoticed(a),
-	}
-	p.mine = t.mine(p.held)
-	for name, e := range a.emptiness {
-		p.empty[name] = *e
-	}
-	for name, d := range a.dropped {
-		p.dropped[name] = maps.Clone(d)
-	}
-	for _, h := range p.held {
-		if h.Ready {
-			p.ready[h.source]++
-		}
-	}
-	return p
-}
-
-// made is the result of §5 for what was held when the plan was made.
-func (p *plan) made() *result {
-	if p.result == nil {
-		r := p.decide(p.held)
-		p.result = &r
-	}
-	return p.result
-}
 
 // change is what a write makes of one address.
 type change struct {
@@ -77,6 +26,7 @@ func (o *Oracle) wrote(f Wrote) {
 	t.put(f.Slice, f.After)
 	after := t.union()
 	changes := changed(f, before, after)
+	p.landed++
 
 	o.sent(f, p)
 	o.needed(f, p, t, before, changes)
@@ -88,17 +38,15 @@ func (o *Oracle) wrote(f Wrote) {
 		}
 	default:
 		for _, c := range changes {
-			o.explained(f, p, t, c, before)
+			o.added(f, p, t, c)
+			o.left(f, p, t, c)
 		}
 		delete(p.unnoticed, f.Slice) // it has not changed since it was read, or the request would have been refused
-		o.remains(f, p, t.mine(before), after, t.held(p))
-		o.budget(f, p, t, changes)
+		o.remains(f, p, t.mine(before), after)
 	}
 	t.edits = slices.DeleteFunc(t.edits, func(e edit) bool { return e.slice == f.Slice })
-	// With the last of a plan's writes all that was booked before is written; at the same moment it may have been
-	// after, and whom the floor keeps goes later.
-	if p.landed++; p.complete() && !slices.Contains(p.aim.acts, "floor") {
-		p.aim.booked = slices.DeleteFunc(p.aim.booked, func(b booking) bool { return b.at.Before(p.at) })
+	if p.complete() && !slices.Contains(p.aim.acts, "floor") { // whom the floor keeps goes later
+		p.aim.written = p.at
 	}
 	t.last = p.writer
 	t.turned(f, p, changes, after, o)
@@ -199,57 +147,124 @@ func (o *Oracle) fenced(f Wrote, p *plan) {
 
 // frozen reports whether the fences exclude all that is held. What someone else added is not held (§5), but
 // a writer that has no word on the slices yet takes it so.
-func (p *plan) frozen() bool {
-	for a, h := range p.held {
-		if p.inside(h.source, a) {
+func (p *plan) frozen() bool { return len(p.mine) > 0 && frozen(p.held, p.fences) }
+
+func frozen(all map[netip.Addr]held, fences map[string]Fenced) bool {
+	for a, h := range all {
+		if inside(fences, h.source, a) {
 			return false
 		}
 	}
-	return len(p.mine) > 0
+	return true
 }
 
-// remains judges I2, and the floor, where a write takes the last endpoint away. What someone
-// else added is not held (§5), and is no loss. What someone else took is held still (§5): that nothing is
-// usable is not the doing of a writer that could not know it yet.
-func (o *Oracle) remains(f Wrote, p *plan, before, after, held map[netip.Addr]held) {
-	if ready(before) == 0 && !usable(before) || ready(after) > 0 || ready(held) > 0 {
+// added judges I1, that its source has told what is added, and I4: only a trusted source adds, but for what our
+// own writes have listed before.
+func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
+	if c.is || !c.to.listed {
 		return
 	}
-	r := p.decide(before)
-	if usable(before) && !usable(after) && !usable(held) {
+	if ours, is := t.ours[c.address]; is && ours.as() == c.to {
+		return // repaired
+	}
+	switch {
+	case !o.source(c.label).told[c.address]:
+		o.broke("I1", "never told", "no address that no source has told is added", "%s added %s under the label of %s", f.Writer, c.address, c.label)
+	case !t.listed[c.address] && !p.trusted(c.label):
+		o.broke("I4", "trust", "only a trusted source adds an endpoint", "%s added %s of %s", f.Writer, c.address, c.label)
+	}
+}
+
+// left judges I4 where an endpoint becomes less than it was: a report has to call for that which counts, or our own
+// configuration. The guard against shrinking is asked about what leaves on the source's report alone.
+func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
+	ours, is := t.ours[c.address]
+	if !c.is || !is || t.mends(c) || c.to.rank() >= min(c.from.rank(), ours.as().rank()) {
+		return // what someone else added or altered is not held (§5)
+	}
+	label := c.was.source
+	if p.ours(c.address, label) || p.failed(c.address) {
+		return
+	}
+	told, says := p.told[label], p.reported(c.address, label)
+	broke := func(rule, sentence string) {
+		o.broke("I4", rule, sentence, "%s made %s %s, which was %s; the source reports %s, the probe is %s",
+			f.Writer, c.address, c.to, c.from, says, p.probed(c.address))
+	}
+	switch {
+	case says == absent || says == reportsDraining || says == reportsNotReady:
+		if c.from.Ready && ours.Ready && !c.to.Ready && p.config.ShrinkWindow > 0 && !p.emptied(label) {
+			o.budget(f, p, c)
+		}
+	case p.probed(c.address) == Failing:
+		broke("corroboration", "a failure that nothing corroborates takes nothing away")
+	case told == nil || !told.Ever:
+		broke("initial-sync", "a source that was never synced takes nothing away")
+	case !p.trusted(label):
+		broke("trust", "a source that cannot be trusted takes nothing away")
+	case !p.believed(label):
+		broke("empty", "emptiness is believed after enough complete observations, far enough apart")
+	default:
+		broke("reason", "nothing leaves without a report against it")
+	}
+}
+
+// remains judges I2, and the floor, where a write takes the last endpoint away. What someone else added is not held
+// (§5), and is no loss. What someone else took is held still: that nothing is usable is not the doing of a writer that
+// could not know it yet.
+func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
+	if ready(after) > 0 || len(p.unnoticed) > 0 {
+		return
+	}
+	if usable(before) && !usable(after) {
 		for _, a := range addresses(before) {
-			if h := before[a]; o.alive[a] && p.inside(h.source, a) && p.family(a) && !p.dead(a, r.words[a], r.void) {
-				o.broke("I2", "never none", "the Service never has no usable endpoint while a held one is alive and a witness stands by it",
-					"%s wrote %s, and none is usable; %s is alive, the feed says %s, the probe %s",
-					f.Writer, f.Slice, a, r.words[a], p.verdict(a))
+			if h := before[a]; o.alive[a] && p.inside(h.source, a) && p.config.family(a) && !p.calledDead(a, h.source) {
+				o.broke("I2", "never none", "the Service never has no usable endpoint while one is alive that not every report calls dead",
+					"%s wrote %s, and none is usable; %s is alive, its source reports %s, the probe is %s",
+					f.Writer, f.Slice, a, p.reported(a, h.source), p.probed(a))
 				return
 			}
 		}
 	}
-	if ready(before) > 0 && len(r.floor) > 0 {
-		o.broke("I4", "floor", "a result without a ready endpoint is not written while one passes, or is not judged yet",
-			"%s wrote %s, and none is ready; the floor keeps %s", f.Writer, f.Slice, addresses(r.floor)[0])
+	if !p.complete() || ready(p.mine) == 0 {
+		return
+	}
+	for _, a := range addresses(p.mine) {
+		if h := p.mine[a]; p.inside(h.source, a) && p.config.family(a) && p.stays(a, h) {
+			o.broke("I4", "floor", "a Service keeps a ready endpoint while one passes, or is not judged yet",
+				"%s wrote %s, and none is ready; %s is %s", f.Writer, f.Slice, a, p.probed(a))
+			return
+		}
 	}
 }
 
-// dead reports whether every witness that can speak calls an address dead (I2): the control
-// plane, if trusted, by NOT_READY or absence; the probe, unless void. When none can speak,
-// nobody has called it dead.
-func (p *plan) dead(a netip.Addr, w word, void panicking) bool {
-	witnesses, against := 0, 0
-	if w != hold {
-		witnesses++
-		if w == absent || w == saysNotReady {
-			against++
+// stays reports whether the floor has something to keep ready in an endpoint.
+func (p *plan) stays(a netip.Addr, h held) bool {
+	if p.config.Probe == "" {
+		return h.as() != out && !p.calledDead(a, h.source)
+	}
+	return p.probed(a) == Passing || p.probed(a) == Unjudged && h.Ready
+}
+
+// mends reports whether a change undoes one that came late. There is no fencing token (§6): what was sent in
+// time can land in the next term, the same writer's too, and where it lands on an untouched slice the new
+// leader mends it.
+func (t *target) mends(c change) bool {
+	before := t.past[c.address]
+	return before.late && before.as == c.to
+}
+
+// late reports whether the term in which a plan was made is over, or another writer's has begun since.
+func (o *Oracle) late(p *plan) bool {
+	if w := p.writer; o.writers[p.Writer] != w || !w.leads || w.ledSince.After(p.led) {
+		return true
+	}
+	for _, w := range o.writers {
+		if w.leads && w.ledSince.After(p.led) {
+			return true
 		}
 	}
-	if v := p.verdict(a); v == Passing || v == Failing && !void.acts() {
-		witnesses++
-		if v == Failing {
-			against++
-		}
-	}
-	return witnesses > 0 && witnesses == against
+	return false
 }
 
 // turned remembers what the write made of each address.
@@ -274,16 +289,8 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 		}
 		for _, e := range s.Endpoints {
 			h, ok := after[e.Address]
-			was, is := t.ours[e.Address]
-			if !is {
-				was, is = p.aim.found[e.Address]
-			}
-			delete(p.aim.found, e.Address)
-			if is && was.as() != out && (!ok || h.as() == out) {
-				t.had[e.Address] = was // also where someone else had put it out, and the write leaves it so
-			}
 			if ok {
-				t.ours[e.Address] = h
+				t.ours[e.Address], t.listed[e.Address] = h, true
 			} else {
 				delete(t.ours, e.Address)
 			}
@@ -347,23 +354,3 @@ func (s *Slice) label() string {
 func addresses[V any](m map[netip.Addr]V) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 }
-
-func (f fate) String() string {
-	switch f {
-	case serve:
-		return "serve"
-	case drain:
-		return "drain"
-	case out:
-		return "out"
-	case gone:
-		return "gone"
-	}
-	return fmt.Sprintf("ready=%t serving=%t terminating=%t", f.Ready, f.Serving, f.Terminating)
-}
-
-func (w word) String() string {
-	return [...]string{"nothing that counts", "absent", "READY", "DRAINING", "NOT_READY"}[w]
-}
-
-func (v Verdict) String() string { return [...]string{"not judged yet", "passing", "failing"}[v] }
