@@ -301,11 +301,10 @@ func (w *world) strikeLink(f Fault) (lift func(), done bool) {
 		}
 	case InventoryLies:
 		r.lie(f.N)
-		w.see(oracle.Lies{Source: c.name, Lies: true})
+		w.see(oracle.Lies{Source: c.name})
 		lift = func() {
 			r.kill()
 			r.start()
-			w.see(oracle.Lies{Source: c.name})
 		}
 	default:
 		return nil, false

@@ -53,7 +53,8 @@ func TestTheSameSeedIsTheSameStory(t *testing.T) {
 	}
 }
 
-// Worlds of longer soaks that found a mistake are played again each time.
+// Worlds of longer soaks that found a mistake are played again each time. What the first of them found is for the
+// tests of the verdict to judge: TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt.
 func TestWorldsThatFoundAMistake(t *testing.T) {
 	for seed, mistake := range map[uint64]string{
 		56296: "a writer that stood still forgot the report that it took in together with the end of the stream",

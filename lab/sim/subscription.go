@@ -220,7 +220,7 @@ func (s *subscription) confide() {
 		for _, m := range snap.Members {
 			t.Members = append(t.Members, oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels})
 		}
-		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, What: oracle.View, Size: len(snap.Members)})
+		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, Nodes: len(snap.Members)})
 	}
 	s.told = t
 	s.see(t)

@@ -31,7 +31,7 @@ type world struct {
 
 func newWorld(s Script, trace io.Writer) *world {
 	w := &world{
-		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{Limits: map[oracle.What]int{oracle.View: most}}), result: Result{Script: s, Covered: map[Cell]int{}},
+		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{Limit: most}), result: Result{Script: s, Covered: map[Cell]int{}},
 		hosts: map[netip.Addr]*host{}, inForce: map[Kind]int{},
 	}
 	w.tellf("seed %d: %+v", s.Seed, s.Setup)

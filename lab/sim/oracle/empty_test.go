@@ -35,7 +35,7 @@ func TestWhatAViewThatIsEmptyCountsFor(t *testing.T) {
 func TestAWindowEndsWithTheTarget(t *testing.T) {
 	check(t, func() *rig {
 		r := settled(4)
-		r.see(Lies{"default", true})
+		r.see(Lies{"default"})
 		r.tells("default", r.node(0, Ready), r.node(1, Ready), r.node(2, Ready))
 		r.write(all(gone, 3))
 		r.wait(2 * time.Minute)

@@ -7,7 +7,7 @@ import (
 )
 
 // Due is when the slices have to be right: zero until all faults are over. A world goes on
-// until then, or until Settled, and ends.
+// until then, and ends.
 func (o *Oracle) Due() time.Time {
 	if o.over.IsZero() {
 		return time.Time{}
@@ -27,25 +27,12 @@ func (o *Oracle) Due() time.Time {
 	return o.over.Add(longest)
 }
 
-// Settled reports whether the slices are what the truth makes of them now.
-func (o *Oracle) Settled() bool {
-	found := o.found
-	o.found = nil
-	o.right()
-	settled := len(o.found) == 0
-	o.found = found
-	return settled
-}
-
 // end judges I5: when the faults have stopped, slices equal the table's result for the truth
 // within the bound.
 func (o *Oracle) end() {
-	if !o.over.IsZero() {
-		o.right()
+	if o.over.IsZero() {
+		return
 	}
-}
-
-func (o *Oracle) right() {
 	var leaders []string
 	for _, name := range sorted(o.writers) {
 		if o.writers[name].leads {
@@ -94,10 +81,8 @@ func (o *Oracle) equals(name string, w *writer) {
 	}
 	kept := !some && (a.tells("floor") || a.tells("panic"))
 	for _, address := range addresses(right) {
-		is, want := gone, right[address]
-		if h, listed := all[address]; listed {
-			is = h.as()
-		}
+		h, listed := all[address]
+		is, want := h.as(listed), right[address]
 		switch {
 		case is == want || a.NoOut && is.rank()+want.rank() == 0:
 		case is.listed && kept:
@@ -113,7 +98,7 @@ func (o *Oracle) equals(name string, w *writer) {
 	}
 	for _, address := range addresses(all) {
 		if o.alive[address] && a.family(address) && inside(w.fences, all[address].source, address) {
-			o.broke("I5", "floor", "when faults stop, something that answers is ready", "%s of %s is %s", address, name, all[address].as())
+			o.broke("I5", "floor", "when faults stop, something that answers is ready", "%s of %s is %s", address, name, all[address].as(true))
 		}
 	}
 }

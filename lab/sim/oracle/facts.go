@@ -167,31 +167,19 @@ type Noticed struct {
 }
 
 // Acts are the guards that a writer says are acting in its present decision on a target. The
-// oracle uses it for two things alone: where the slices may differ from the table in the end,
-// that has to be told; and a budget may have been in use before anything left.
+// oracle uses it for two things alone: what a guard keeps in the end has to be told; and a budget may
+// have been in use before anything left.
 type Acts struct {
 	Writer, Target string
 	Guards         []string       // as the product names them, lower case: allowlist, initial-sync, panic, empty, trust, floor, shrink
 	Withheld       map[string]int // by source, how many endpoints the last of them holds back
 }
 
-// Holds says how much a peer makes the other side hold of one kind.
+// Holds says how many nodes a peer makes the other side hold.
 type Holds struct {
 	Holder, Peer string
-	What         What
-	Size         int
+	Nodes        int
 }
-
-// What one side may be made to hold by the other.
-type What uint8
-
-// Sizes are in nodes, except those of Changes, which are in changes.
-const (
-	View    What = iota // the set that a writer holds
-	Staged              // what it has staged beside it
-	Backlog             // what an inventory keeps for one subscriber that does not read
-	Changes             // what an inventory remembers for those who resume
-)
 
 // Fault says that something goes wrong from now on, or no more.
 type Fault struct {
@@ -199,11 +187,8 @@ type Fault struct {
 	Begins bool
 }
 
-// Lies says whether a source's inventory is lying.
-type Lies struct {
-	Source string
-	Lies   bool
-}
+// Lies says that a source's inventory begins to lie.
+type Lies struct{ Source string }
 
 // Over says that all faults are over, and that the truth stays as it is from now on.
 type Over struct{}

@@ -97,7 +97,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 			for i := range 4 {
 				r.probe(i, Failing)
 			}
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.tells("default", r.node(3, Ready))
 			return r
 		}, right("half leave", func(r *rig) { r.write(all(gone, 0, 1)) }),
@@ -186,7 +186,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 	t.Run("14 a lie takes half, a takeover, another lie", func(t *testing.T) {
 		check(t, func() *rig {
 			r := settled(4)
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.tells("default", r.node(2, Ready), r.node(3, Ready))
 			r.write(all(gone, 0, 1))
 			r.wait(time.Second)
@@ -212,7 +212,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 		}
 		check(t, func() *rig {
 			r := settled(2, probingOff)
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.tells("default", r.node(0, Ready), at(r, 9))
 			r.write(map[int]fate{1: gone, 9: serve})
 			r.wait(10 * time.Second)
@@ -288,7 +288,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 	t.Run("20 the inventory restarts and counts from 1", func(t *testing.T) {
 		check(t, func() *rig {
 			r := settled(4)
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.view("default").Observation = 10_000
 			r.tells("default", r.node(2, Ready), r.node(3, Ready))
 			r.write(all(gone, 0, 1))
@@ -306,7 +306,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 	t.Run("21 a lying source says DRAINING for another's address", func(t *testing.T) {
 		check(t, func() *rig {
 			r := settled(2, two)
-			r.see(Lies{"other", true})
+			r.see(Lies{"other"})
 			r.tells("other", Member{Name: "liar", Addresses: []netip.Addr{addr(0)}, State: Draining})
 			return r
 		}, right("ignored", nothing),
@@ -340,7 +340,7 @@ func TestTheHistoriesAreJudgedAsTheDesignHasThem(t *testing.T) {
 	t.Run("23 three messages within a second say empty", func(t *testing.T) {
 		check(t, func() *rig {
 			r := settled(1, probingOff)
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			for range 3 {
 				r.tells("default")
 				r.wait(300 * time.Millisecond)
@@ -442,7 +442,7 @@ func TestALeaderMayNotKnowYetWhatSomeoneElseTook(t *testing.T) {
 		r.see(Backend{addr(5), true})
 		r.probe(5, Passing)
 		r.writeTo("other", all(serve, 5))
-		r.see(Lies{"default", true})
+		r.see(Lies{"default"})
 		for range 4 {
 			r.tells("default")
 			r.wait(5 * time.Second)

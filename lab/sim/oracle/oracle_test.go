@@ -25,7 +25,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			}),
 			wrong("I1 never told", "an address that nobody told", func(r *rig) { r.probe(9, Passing); r.write(all(serve, 9)) }),
 			wrong("I1 invented", "an inventory that invents a machine", func(r *rig) { r.tells("default", outside(r)...) }),
-			right("a liar may", func(r *rig) { r.see(Lies{"default", true}); r.tells("default", outside(r)...) }),
+			right("a liar may", func(r *rig) { r.see(Lies{"default"}); r.tells("default", outside(r)...) }),
 			right("what a colleague removed comes back", func(r *rig) {
 				r.edits("default", r.lists["default"].Endpoints[:2]...)
 				r.write(all(serve, 2, 3))
@@ -97,7 +97,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 	})
 	t.Run("I4", func(t *testing.T) {
 		leaves := func(r *rig) { // a lie leaves 0 and 1 out
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.tells("default", r.node(2, Ready), r.node(3, Ready))
 		}
 		again := func(r *rig) { r.see(Leads{"w1", false}); r.see(Leads{"w1", true}) }
@@ -115,7 +115,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 		// window is over its writer says how many it holds back.
 		held := func(r *rig, back int) {
 			again(r)
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.tells("default", r.node(3, Ready))
 			r.see(Acts{"w1", web, []string{"shrink"}, map[string]int{"default": 3}})
 			r.wait(time.Minute)
@@ -128,7 +128,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 		// late is the same, and its window was over before anything could be written.
 		late := func(r *rig, back int) {
 			again(r)
-			r.see(Lies{"default", true})
+			r.see(Lies{"default"})
 			r.tells("default", r.node(3, Ready))
 			r.see(Acts{"w1", web, []string{"shrink"}, map[string]int{"default": 3}})
 			r.wait(time.Minute)
@@ -172,7 +172,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				c := r.config("w1")
 				c.ShrinkWindow = 0
 				r.see(c)
-				r.see(Lies{"default", true})
+				r.see(Lies{"default"})
 				r.tells("default", r.node(3, Ready))
 				r.write(all(gone, 0, 1, 2))
 			}),
@@ -203,6 +203,10 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				deleted(r)
 				selected(r, nil)
 				r.write(all(gone, 0, 2))
+			}),
+			wrong("I4 reason", "NOT_READY takes what passes its probe", func(r *rig) {
+				r.tells("default", r.node(0, NotReady), r.node(1, Ready), r.node(2, Ready), r.node(3, Ready))
+				r.write(all(out, 0))
 			}),
 			wrong("I4 trust", "a link that is dead takes nothing", func(r *rig) {
 				leaves(r)
@@ -319,10 +323,10 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 	t.Run("I7", func(t *testing.T) {
 		check(t, func() *rig {
 			r := plain()
-			r.o.setup.Limits = map[What]int{Backlog: 10}
+			r.o.setup.Limit = 10
 			return r
-		}, right("within the limit", func(r *rig) { r.see(Holds{"i", "w1", Backlog, 10}) }),
-			wrong("I7 bounded", "above it", func(r *rig) { r.see(Holds{"i", "w1", Backlog, 11}) }))
+		}, right("within the limit", func(r *rig) { r.see(Holds{"i", "w1", 10}) }),
+			wrong("I7 bounded", "above it", func(r *rig) { r.see(Holds{"i", "w1", 11}) }))
 	})
 }
 

@@ -7,11 +7,11 @@ import (
 
 // source is what is true of a secured cluster, and what its inventory has ever told.
 type source struct {
-	members    []Member
-	since      map[spot]time.Time // what is true now, and since when without a break
-	ever       map[netip.Addr]bool
-	told       map[netip.Addr]bool // by anybody's subscriber, at any time
-	lies, lied bool
+	members []Member
+	since   map[spot]time.Time // what is true now, and since when without a break
+	ever    map[netip.Addr]bool
+	told    map[netip.Addr]bool // by anybody's subscriber, at any time
+	lied    bool                // at any time
 }
 
 // spot is a machine at an address.
@@ -57,7 +57,7 @@ func (o *Oracle) told(f Told) {
 	before := w.told[f.Source]
 	now := &told{Told: f, index: index(f.Members, before)}
 	now.first = make(map[spot]time.Time, len(now.index))
-	honest := !s.lies && !s.lied
+	honest := !s.lied
 	for a, m := range now.index {
 		where := spot{m.Name, a}
 		now.first[where] = o.now

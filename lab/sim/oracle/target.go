@@ -72,8 +72,8 @@ type past struct {
 	late bool // that writer's term was over, or another's had begun
 }
 
-// as is the fate of an endpoint that stays as it is.
-func (h held) as() fate { return fate{h.Conditions, true} }
+// as is the fate of an endpoint that stays as it is, if it is listed.
+func (h held) as(listed bool) fate { return fate{h.Conditions, listed} }
 
 func newTarget() *target {
 	return &target{

@@ -25,18 +25,17 @@ func (o *Oracle) wrote(f Wrote) {
 	before := t.union()
 	t.put(f.Slice, f.After)
 	after := t.union()
-	changes := changed(f, before, after)
+	changes := changed(before, after)
 	p.landed++
 
 	o.sent(f, p)
 	o.needed(f, p, t, before, changes)
 	o.fenced(f, p)
-	switch {
-	case p.config.Out:
+	if p.config.Out {
 		if f.After != nil {
 			o.broke("I3", "opted out", "slices of a target that opted out are only deleted", "%s wrote %s", f.Writer, f.Slice)
 		}
-	default:
+	} else {
 		for _, c := range changes {
 			o.added(f, p, t, c)
 			o.left(f, p, t, c)
@@ -53,33 +52,17 @@ func (o *Oracle) wrote(f Wrote) {
 }
 
 // changed are the addresses that a write changes for consumers, in order.
-func changed(f Wrote, before, after map[netip.Addr]held) []change {
+func changed(before, after map[netip.Addr]held) []change {
+	either := maps.Clone(before)
+	maps.Copy(either, after)
 	var changes []change
-	seen := map[netip.Addr]bool{}
-	look := func(s *Slice) {
-		if s == nil {
-			return
-		}
-		for _, e := range s.Endpoints {
-			if seen[e.Address] {
-				continue
-			}
-			seen[e.Address] = true
-			c := change{address: e.Address}
-			if c.was, c.is = before[e.Address]; c.is {
-				c.from = c.was.as()
-			}
-			if h, ok := after[e.Address]; ok {
-				c.to, c.label = h.as(), h.source
-			}
-			if c.from != c.to || c.is && c.to.listed && c.label != c.was.source {
-				changes = append(changes, c)
-			}
+	for _, a := range addresses(either) {
+		was, is := before[a]
+		now, stays := after[a]
+		if is != stays || was.Conditions != now.Conditions || was.source != now.source {
+			changes = append(changes, change{a, was, is, was.as(is), now.as(stays), now.source})
 		}
 	}
-	look(f.Before)
-	look(f.After)
-	slices.SortFunc(changes, func(a, b change) int { return a.address.Compare(b.address) })
 	return changes
 }
 
@@ -164,7 +147,7 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 	if c.is || !c.to.listed {
 		return
 	}
-	if ours, is := t.ours[c.address]; is && ours.as() == c.to {
+	if ours, is := t.ours[c.address]; is && ours.as(true) == c.to {
 		return // repaired
 	}
 	switch {
@@ -179,7 +162,7 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 // configuration. The guard against shrinking is asked about what leaves on the source's report alone.
 func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
 	ours, is := t.ours[c.address]
-	if !c.is || !is || t.mends(c) || c.to.rank() >= min(c.from.rank(), ours.as().rank()) {
+	if !c.is || !is || t.mends(c) || c.to.rank() >= min(c.from.rank(), ours.as(true).rank()) {
 		return // what someone else added or altered is not held (§5)
 	}
 	label := c.was.source
@@ -192,7 +175,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
 			f.Writer, c.address, c.to, c.from, says, p.probed(c.address))
 	}
 	switch {
-	case says == absent || says == reportsDraining || says == reportsNotReady:
+	case says == absent || says == reportsDraining || says == reportsNotReady && p.probed(c.address) != Passing:
 		if c.from.Ready && ours.Ready && !c.to.Ready && p.config.ShrinkWindow > 0 && !p.emptied(label) {
 			o.budget(f, p, c)
 		}
@@ -241,7 +224,7 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 // stays reports whether the floor has something to keep ready in an endpoint.
 func (p *plan) stays(a netip.Addr, h held) bool {
 	if p.config.Probe == "" {
-		return h.as() != out && !p.calledDead(a, h.source)
+		return h.as(true) != out && !p.calledDead(a, h.source)
 	}
 	return p.probed(a) == Passing || p.probed(a) == Unjudged && h.Ready
 }
@@ -271,7 +254,7 @@ func (o *Oracle) late(p *plan) bool {
 func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr]held, o *Oracle) {
 	for _, c := range changes {
 		was, is := t.ours[c.address]
-		if is == c.to.listed && (!is || was.as() == c.to) {
+		if is == c.to.listed && (!is || was.as(true) == c.to) {
 			continue // what someone else had altered is as it was
 		}
 		mends, late := t.mends(c), o.late(p)

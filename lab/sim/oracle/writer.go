@@ -201,7 +201,7 @@ type view struct {
 
 // view looks at the members that the target selects. The fence comes first (§5, guard 1): a member that may not be
 // written is none.
-func (c *Configured) view(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) view {
+func (c Configured) view(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) view {
 	v := view{true, true}
 	for i := range t.Members {
 		m := &t.Members[i]
@@ -220,7 +220,7 @@ func (c *Configured) view(t *told, fences map[string]Fenced, probes map[netip.Ad
 }
 
 // family reports whether the Service wants addresses of this family at all.
-func (c *Configured) family(at netip.Addr) bool {
+func (c Configured) family(at netip.Addr) bool {
 	if at.Is4() {
 		return c.IPv4
 	}
