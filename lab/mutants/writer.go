@@ -83,14 +83,14 @@ func writer() []Mutant {
 		{
 			Name:   "fall-off-by-one",
 			Harm:   "Two failed probes put an endpoint out, where three are promised.",
-			File:   inProber + "/schedule.go",
+			File:   inProber + "/status.go",
 			Edits:  one("fall        = 3", "fall        = 2"),
 			Suites: []string{inProber},
 		},
 		{
 			Name:   "rise-off-by-one",
 			Harm:   "One success redeems an endpoint that failed, so one that answers now and then flaps.",
-			File:   inProber + "/schedule.go",
+			File:   inProber + "/status.go",
 			Edits:  one("riseRecover = 2", "riseRecover = 1"),
 			Suites: []string{inProber},
 		},
@@ -98,7 +98,7 @@ func writer() []Mutant {
 			Name:   "void-counts-as-failure",
 			Harm:   "A probe that could not be sent counts against the backend: a writer short of sockets puts everything out.",
 			File:   inProber + "/schedule.go",
-			Edits:  one("\tcase result == Inconclusive:\n\t\tr.inconclusiveReason = detail\n\t\treturn s.expireKey(r, now)\n", ""),
+			Edits:  one("\tcase result == Inconclusive:\n\t\tr.inconclusiveReason = detail\n\t\ts.updateExpiry(r)\n\t\treturn s.expireKey(r, now)\n", ""),
 			Suites: []string{inProber},
 		},
 		{
@@ -111,8 +111,15 @@ func writer() []Mutant {
 		{
 			Name:   "late-probe-overrules",
 			Harm:   "A probe that began earlier and ends later overrules the newer answer, so a backend that has come back is put out again.",
-			File:   inProber + "/schedule.go",
-			Edits:  one("case a.seq < r.lastAgreeing:", "case a.seq < 1:"),
+			File:   inProber + "/status.go",
+			Edits:  one("case seq < c.lastAgreeing:", "case seq < 1:"),
+			Suites: []string{inProber},
+		},
+		{
+			Name:   "no-control-probes",
+			Harm:   "A failure waits for the next regular probe of another endpoint before it counts, so a backend that dies with others serves longer than promised.",
+			File:   inProber + "/controls.go",
+			Edits:  one("s.healthCounts[Passing] == 0", "s.healthCounts[Passing] >= 0"),
 			Suites: []string{inProber},
 		},
 		{

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
@@ -45,36 +44,30 @@ func (w *world) alive(a netip.Addr) {
 type probes struct {
 	w        *writer
 	rand     *rand.Rand
-	schedule *prober.Schedule
-	requests []prober.Request
+	schedule *prober.ProbeSchedule
+	probed   map[prober.Key]struct{}
 	wake     *event
 }
 
 func newProbes(w *writer) *probes {
-	return &probes{w: w, rand: w.chance(fmt.Sprintf("probes %s/%d", w.name, w.lives)), schedule: prober.NewSchedule(512)}
+	return &probes{w: w, rand: w.chance(fmt.Sprintf("probes %s/%d", w.name, w.lives)), schedule: prober.NewProbeSchedule(512)}
 }
 
 // Set replaces what is probed. There is but one target.
 func (p *probes) Set(target string, requests []prober.Request) {
-	requests = slices.DeleteFunc(slices.Clone(requests), func(r prober.Request) bool { return r.Key.Spec.Mode == prober.Off })
-	has := func(all []prober.Request, k prober.Key) bool {
-		return slices.ContainsFunc(all, func(r prober.Request) bool { return r.Key == k })
-	}
-	for _, r := range p.requests {
-		if !has(requests, r.Key) {
-			p.schedule.Remove(r.Key)
-		}
-	}
+	probed := make(map[prober.Key]struct{}, len(requests))
 	for _, r := range requests {
-		share := prober.Share{Source: r.Source, Target: target}
-		if has(p.requests, r.Key) {
-			p.schedule.Assign(r.Key, share)
+		if r.Key.Spec.Mode == prober.Off {
 			continue
 		}
-		p.schedule.Add(r.Key, share, time.Now())
-		p.confide(r.Key, prober.Status{})
+		r.Key.Spec = r.Key.Spec.Canonical()
+		if _, already := p.probed[r.Key]; !already {
+			p.confide(r.Key, prober.Status{})
+		}
+		probed[r.Key] = struct{}{}
 	}
-	p.requests = requests
+	p.probed = probed
+	p.schedule.SetTarget(target, requests, time.Now())
 	// Not at once: the decision that asks for it is still under way.
 	p.wake.cancel()
 	p.wake = p.w.at(time.Now(), p.run)
@@ -127,7 +120,7 @@ func (p *probes) finish(a prober.Attempt, outcome prober.Result, detail string) 
 		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Status(a.Key).Health)
 		p.w.poke()
 	}
-	if slices.ContainsFunc(p.requests, func(r prober.Request) bool { return r.Key == a.Key }) {
+	if _, still := p.probed[a.Key]; still {
 		p.confide(a.Key, p.schedule.Status(a.Key))
 	}
 }
@@ -146,5 +139,6 @@ func probeName(s prober.Spec) string {
 	if s.Mode == prober.Off {
 		return ""
 	}
+	s = s.Canonical()
 	return s.Mode.String() + s.Path + " " + s.Interval.String()
 }

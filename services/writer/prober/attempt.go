@@ -37,7 +37,8 @@ type probeClient struct {
 
 // probe runs one probe within ctx, and returns why it did not pass.
 func (c *probeClient) probe(ctx context.Context, key Key) (Result, string) {
-	ctx, cancel := context.WithTimeout(ctx, key.Spec.timeout())
+	key = key.canonical()
+	ctx, cancel := context.WithTimeout(ctx, key.Spec.Timeout)
 	defer cancel()
 	err := c.attempt(ctx, key)
 	if err != nil && ctx.Err() != nil {
@@ -179,7 +180,7 @@ func classifyError(err error, spec Spec) (Result, string) {
 	case errors.As(err, &failure):
 		return Fail, string(failure)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return Fail, "no response within " + spec.timeout().Round(time.Millisecond).String()
+		return Fail, "no response within " + spec.Timeout.Round(time.Millisecond).String()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return Fail, noValidResponse // which of these it is, or an invalid response, depends on timing
 	case errors.As(err, &errno):

@@ -9,7 +9,7 @@ import (
 func BenchmarkSchedule(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {
-			s, now := NewSchedule(1000), startTime
+			s, now := NewProbeSchedule(1000), startTime
 			turn := func(random float64) {
 				if wake, _ := s.Wake(); wake.After(now) {
 					now = wake
@@ -20,9 +20,11 @@ func BenchmarkSchedule(b *testing.B) {
 				}
 				s.Finish(a, Pass, "", now)
 			}
+			var keys []Key
 			for i := range n {
-				s.Add(testKey(i), Share{}, now)
+				keys = append(keys, testKey(i))
 			}
+			s.SetTarget("web/a", RequestsFor("blue", keys...), now)
 			for i := range 2 * n {
 				turn(float64(i%997) / 997)
 			}

@@ -31,8 +31,9 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			k := testKey(0)
 			k.Spec.Timeout = row.timeout
-			s, now := NewSchedule(100), startTime
-			s.Add(k, Share{}, now)
+			k = k.canonical()
+			s, now := NewProbeSchedule(100), startTime
+			addKey(s, k, Share{}, now)
 			concluded := now
 			next := func() Attempt {
 				for {
@@ -91,8 +92,8 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 }
 
 func TestConclusiveProbeEndsExpiry(t *testing.T) {
-	s, now := NewSchedule(1), startTime
-	s.Add(testKey(0), Share{}, now)
+	s, now := NewProbeSchedule(1), startTime
+	addKey(s, testKey(0), Share{}, now)
 	probe := func(o Result) bool {
 		for {
 			now, _ = s.Wake()

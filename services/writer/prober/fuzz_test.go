@@ -43,7 +43,7 @@ func FuzzBackendResponse(f *testing.F) {
 			backendEnd.Write(sent)
 			backendEnd.Close()
 		}()
-		result, detail := classifyError(client.probeConn(ctx, clientEnd, k), k.Spec)
+		result, detail := classifyError(client.probeConn(ctx, clientEnd, k.canonical()), k.Spec)
 		clientEnd.Close()
 		<-done
 		switch {

@@ -34,7 +34,7 @@ func newProbeClient() *probeClient {
 
 // getHTTP is the probe of modes http and https.
 func (c *probeClient) getHTTP(ctx context.Context, conn net.Conn, key Key) error {
-	target, err := url.ParseRequestURI(key.Spec.path())
+	target, err := url.ParseRequestURI(key.Spec.Path)
 	if err != nil {
 		return errInvalidSpec
 	}

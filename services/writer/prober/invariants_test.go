@@ -17,7 +17,7 @@ import (
 func TestScheduleInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
-		s, now := NewSchedule(limit), startTime
+		s, now := NewProbeSchedule(limit), startTime
 		type sent struct {
 			seq    uint64
 			result Result
@@ -28,11 +28,11 @@ func TestScheduleInvariants(t *testing.T) {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
 				k := testKey(rapid.IntRange(0, 2).Draw(t, "node"))
-				s.Add(k, Share{}, now)
+				addKey(s, k, Share{}, now)
 			case 1:
 				k := testKey(rapid.IntRange(0, 2).Draw(t, "node"))
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
-					s.Remove(k)
+					removeKey(s, k)
 					delete(known, k)
 					delete(healths, k)
 					delete(expired, k)
@@ -106,7 +106,7 @@ func TestScheduleInvariants(t *testing.T) {
 					healths[k], expired[k] = Pending, true
 				}
 				if wake, due := s.Wake(); due {
-					if len(s.readyQueues) > 0 && wake.Sub(now) > 2*time.Second {
+					if len(s.readyQueues.items) > 0 && wake.Sub(now) > 2*time.Second {
 						t.Fatalf("nothing for %v", wake.Sub(now))
 					}
 					if rapid.Bool().Draw(t, "wait") && wake.After(now) {

@@ -102,37 +102,16 @@ func (s Spec) Validate() error {
 	return errors.Join(problems...)
 }
 
-// canonical sets defaults and clears the fields that the mode does not use, so that equivalent specs are equal.
-func (s Spec) canonical() Spec {
-	c := Spec{Mode: s.Mode, Interval: s.interval(), Timeout: s.timeout()}
+// Canonical sets defaults and clears the fields that the mode does not use, so that equivalent specs are equal.
+func (s Spec) Canonical() Spec {
+	c := Spec{Mode: s.Mode, Interval: cmp.Or(s.Interval, DefaultInterval), Timeout: cmp.Or(s.Timeout, DefaultTimeout)}
 	switch s.Mode {
 	case HTTP, HTTPS:
-		c.Path, c.Host = s.path(), s.Host
+		c.Path, c.Host = cmp.Or(s.Path, "/"), s.Host
 	case GRPC:
 		c.Host, c.Service, c.TLS = s.Host, s.Service, s.TLS
 	}
 	return c
-}
-
-func (s Spec) path() string {
-	if s.Path == "" {
-		return "/"
-	}
-	return s.Path
-}
-
-func (s Spec) interval() time.Duration {
-	if s.Interval <= 0 {
-		return DefaultInterval
-	}
-	return s.Interval
-}
-
-func (s Spec) timeout() time.Duration {
-	if s.Timeout <= 0 {
-		return DefaultTimeout
-	}
-	return s.Timeout
 }
 
 // Key identifies what is probed. Targets with the same key share its probes and its status.
@@ -143,27 +122,11 @@ type Key struct {
 }
 
 func (k Key) canonical() Key {
-	k.Spec = k.Spec.canonical()
+	k.Spec = k.Spec.Canonical()
 	return k
 }
 
 func (k Key) hostPort() string { return netip.AddrPortFrom(k.Address, k.Port).String() }
-
-// compare orders keys.
-func (k Key) compare(other Key) int {
-	a, b := k.Spec, other.Spec
-	secured := func(s Spec) int {
-		if s.TLS {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(
-		k.Address.Compare(other.Address), cmp.Compare(k.Port, other.Port), cmp.Compare(a.Mode, b.Mode),
-		cmp.Compare(a.Path, b.Path), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Service, b.Service), cmp.Compare(secured(a), secured(b)),
-		cmp.Compare(a.Interval, b.Interval), cmp.Compare(a.Timeout, b.Timeout),
-	)
-}
 
 // stripPort returns a host without its port.
 func stripPort(host string) string {
@@ -171,34 +134,4 @@ func stripPort(host string) string {
 		return name
 	}
 	return strings.Trim(host, "[]")
-}
-
-// Health is the conclusion from a key's probe results: the main part of its Status.
-type Health uint8
-
-// The values of Health. Pending, the zero value, means that there is no conclusion yet.
-const (
-	Pending Health = iota
-	Passing
-	Failing
-)
-
-var healthNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing"}
-
-func (h Health) String() string { return healthNames[h] }
-
-// Status is the current probe status of a key.
-type Status struct {
-	Health       Health
-	Since        time.Time // when this health was reached; zero while pending
-	Detail       string    // why it fails or cannot be probed, without numbers that change from probe to probe
-	LastPassedAt time.Time // when a probe last passed; zero: never
-	// Expired: pending because no probe was conclusive for three intervals. The writer cannot probe the key.
-	Expired       bool
-	FirstFailedAt time.Time // while failing: when the first of the failed probes that led to it ended
-
-	// The run is all results that agree with the health, from those that led to it on; single other results
-	// do not end it. It starts when its first pass began, or its first failure ended. RunLast is
-	// when its youngest probe began. Both are zero while pending.
-	RunStart, RunLast time.Time
 }

@@ -42,7 +42,7 @@ func (m *metrics) observeProbe(mode Mode, result Result, took time.Duration) {
 	m.duration.WithLabelValues(mode.String()).Observe(took.Seconds())
 }
 
-func (m *metrics) setState(s *Schedule) {
+func (m *metrics) setState(s *ProbeSchedule) {
 	for health, n := range s.healthCounts {
 		m.endpoints.WithLabelValues(Health(health).String()).Set(float64(n))
 	}

@@ -6,11 +6,9 @@
 package prober
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,106 +34,36 @@ type Prober struct {
 	wakeCh    chan struct{} // the schedule has changed
 	changedCh chan struct{}
 
-	mu           sync.Mutex
-	schedule     *Schedule
-	keysByTarget map[string]map[Key]string // with the source of each key
-	targetsByKey map[Key]map[string]struct{}
-	dirtyTargets map[string]struct{} // targets with a status that changed since TakeChanged
+	mu       sync.Mutex
+	schedule *ProbeSchedule
 }
 
 // New returns a Prober. It probes nothing until it runs.
 func New(c Config) *Prober {
 	return &Prober{
-		log:          c.Log,
-		metrics:      newMetrics(c.Registerer),
-		runProbe:     newProbeClient().probe,
-		wakeCh:       make(chan struct{}, 1),
-		changedCh:    make(chan struct{}, 1),
-		schedule:     NewSchedule(maxInFlight),
-		keysByTarget: map[string]map[Key]string{},
-		targetsByKey: map[Key]map[string]struct{}{},
-		dirtyTargets: map[string]struct{}{},
+		log:       c.Log,
+		metrics:   newMetrics(c.Registerer),
+		runProbe:  newProbeClient().probe,
+		wakeCh:    make(chan struct{}, 1),
+		changedCh: make(chan struct{}, 1),
+		schedule:  NewProbeSchedule(maxInFlight),
 	}
 }
 
-// Request is a key to probe for a target, and the source of the endpoint.
-type Request struct {
-	Key    Key
-	Source string
-}
-
-// RequestsFor returns requests for endpoints of one source.
-func RequestsFor(source string, keys ...Key) []Request {
-	requests := make([]Request, len(keys))
-	for i, key := range keys {
-		requests[i] = Request{key, source}
-	}
-	return requests
-}
-
-// Set replaces the requests of a target; without requests the target is removed. Keys that stay, or
-// that another target has, keep their status and schedule. Keys of mode Off are ignored.
+// Set replaces the requests of a target, as ProbeSchedule.SetTarget does.
 func (p *Prober) Set(target string, requests []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	old := p.keysByTarget[target]
-	requested := make(map[Key]string, len(requests))
-	for _, request := range requests {
-		if request.Key.Spec.Mode != Off {
-			requested[request.Key.canonical()] = request.Source
-		}
-	}
-	if len(requested) == 0 {
-		delete(p.keysByTarget, target)
-		delete(p.dirtyTargets, target)
-	} else {
-		p.keysByTarget[target] = requested
-	}
-	for key, source := range requested {
-		if oldSource, existed := old[key]; existed && oldSource == source {
-			continue
-		}
-		if p.targetsByKey[key] == nil {
-			p.targetsByKey[key] = map[string]struct{}{}
-			p.schedule.Add(key, Share{source, target}, now)
-		}
-		p.targetsByKey[key][target] = struct{}{}
-		p.assignShare(key)
-	}
-	for key := range old {
-		if _, ok := requested[key]; ok {
-			continue
-		}
-		delete(p.targetsByKey[key], target)
-		if len(p.targetsByKey[key]) == 0 {
-			delete(p.targetsByKey, key)
-			p.schedule.Remove(key)
-			continue
-		}
-		p.assignShare(key)
-	}
+	p.schedule.SetTarget(target, requests, time.Now())
 	p.metrics.setState(p.schedule)
 	signal(p.wakeCh)
-}
-
-// assignShare assigns a key to the share of the target that has the fewest keys, among all that have this
-// one. So a small Service does not wait for a large one with the same endpoint.
-func (p *Prober) assignShare(key Key) {
-	best := ""
-	for target := range p.targetsByKey[key] {
-		if best == "" || cmp.Or(cmp.Compare(len(p.keysByTarget[target]), len(p.keysByTarget[best])), cmp.Compare(target, best)) < 0 {
-			best = target
-		}
-	}
-	p.schedule.Assign(key, Share{p.keysByTarget[best][key], best})
 }
 
 // Status returns the current status of a key.
 func (p *Prober) Status(key Key) Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.schedule.Status(key.canonical())
+	return p.schedule.Status(key)
 }
 
 // Changed is signaled after the status of a key has changed; TakeChanged returns the targets. It has one reader.
@@ -145,13 +73,7 @@ func (p *Prober) Changed() <-chan struct{} { return p.changedCh }
 func (p *Prober) TakeChanged() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	targets := make([]string, 0, len(p.dirtyTargets))
-	for target := range p.dirtyTargets {
-		targets = append(targets, target)
-	}
-	clear(p.dirtyTargets)
-	slices.Sort(targets)
-	return targets
+	return p.schedule.TakeChanged()
 }
 
 // Run probes until ctx is done, and returns after the last probe has ended.
@@ -199,16 +121,6 @@ func (p *Prober) expireStatuses(ctx context.Context, now time.Time) {
 	}
 	p.log.WarnContext(ctx, "probe status expired without a conclusive probe; check the writer's open files and sockets", "backends", len(keys),
 		"first_backend", keys[0].hostPort(), "reason", p.schedule.Status(keys[0]).Detail)
-	for _, key := range keys {
-		p.markDirty(key)
-	}
-}
-
-// markDirty records that the status of a key changed.
-func (p *Prober) markDirty(key Key) {
-	for target := range p.targetsByKey[key] {
-		p.dirtyTargets[target] = struct{}{}
-	}
 	signal(p.changedCh)
 }
 
@@ -229,7 +141,7 @@ func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 		status := p.schedule.Status(attempt.Key)
 		p.log.InfoContext(ctx, "probe status changed", "address", attempt.Key.Address.String(), "port", attempt.Key.Port,
 			"mode", attempt.Key.Spec.Mode.String(), "old", old.Health.String(), "new", status.Health.String(), "detail", status.Detail)
-		p.markDirty(attempt.Key)
+		signal(p.changedCh)
 	}
 	signal(p.wakeCh)
 }

@@ -42,9 +42,9 @@ func TestStatusReportsRunOfAgreeingResults(t *testing.T) {
 				return startTime.Add(time.Duration(seconds * float64(time.Second)))
 			}
 			attempts := map[float64]Attempt{}
-			s, key := NewSchedule(100), testKey(0)
+			s, key := NewProbeSchedule(100), testKey(0)
 			key.Spec.Interval = time.Second
-			s.Add(key, Share{}, startTime)
+			addKey(s, key, Share{}, startTime)
 			for second := float64(1); second <= 10; second++ {
 				a, due := s.Start(at(second), 0)
 				if !due {
@@ -64,13 +64,13 @@ func TestStatusReportsRunOfAgreeingResults(t *testing.T) {
 }
 
 func TestExpiredStatusAndChangedSpecHaveNoRun(t *testing.T) {
-	s, now := NewSchedule(1), startTime
-	s.Add(testKey(0), Share{}, now)
+	s, now := NewProbeSchedule(1), startTime
+	addKey(s, testKey(0), Share{}, now)
 	a, _ := s.Start(now, 0)
 	s.Finish(a, Pass, "", now)
 	changed := testKey(0)
 	changed.Spec.Timeout = 5 * time.Second
-	s.Add(changed, Share{}, now)
+	addKey(s, changed, Share{}, now)
 	if got := s.Status(changed); !got.RunStart.IsZero() || !got.RunLast.IsZero() {
 		t.Errorf("a changed spec begins with the run from %v to %v", got.RunStart, got.RunLast)
 	}

@@ -14,13 +14,37 @@ import (
 var startTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func testKey(n int) Key {
-	return Key{Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), Port: 30080, Spec: Spec{Mode: TCP}}
+	return Key{Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), Port: 30080, Spec: Spec{Mode: TCP}}.canonical()
+}
+
+// addKey requests one more key for a target.
+func addKey(s *ProbeSchedule, key Key, share Share, now time.Time) {
+	var requests []Request
+	if t := s.targets[share.Target]; t != nil {
+		for _, r := range t.records {
+			requests = append(requests, Request{r.key, t.sources[r]})
+		}
+	}
+	s.SetTarget(share.Target, append(requests, Request{key, share.Source}), now)
+}
+
+// removeKey removes a key from all targets.
+func removeKey(s *ProbeSchedule, key Key) {
+	for name, t := range s.targets {
+		var requests []Request
+		for _, r := range t.records {
+			if r.key != key.canonical() {
+				requests = append(requests, Request{r.key, t.sources[r]})
+			}
+		}
+		s.SetTarget(name, requests, startTime)
+	}
 }
 
 // simulation steps a schedule through simulated time. backend returns the result and the duration of
 // each attempt.
 type simulation struct {
-	*Schedule
+	*ProbeSchedule
 
 	now     time.Time
 	random  func() float64
@@ -40,7 +64,7 @@ type runningProbe struct {
 
 func newSimulation(limit int) *simulation {
 	return &simulation{
-		Schedule: NewSchedule(limit), now: startTime, random: func() float64 { return 0 },
+		ProbeSchedule: NewProbeSchedule(limit), now: startTime, random: func() float64 { return 0 },
 		backend: func(Attempt, time.Time) (Result, time.Duration) { return Pass, time.Millisecond },
 		starts:  map[Key][]time.Time{}, changes: map[Key][]Status{},
 	}
@@ -111,8 +135,8 @@ func TestRiseAndFall(t *testing.T) {
 		{"inconclusive probes change nothing", "VPVFVFVVP", "pending passing passing passing passing passing passing passing passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s, now := NewSchedule(1), startTime
-			s.Add(testKey(0), Share{}, now)
+			s, now := NewProbeSchedule(1), startTime
+			addKey(s, testKey(0), Share{}, now)
 			var statuses []string
 			if row.results == "" {
 				statuses = append(statuses, s.Status(testKey(0)).Health.String())
@@ -163,7 +187,7 @@ func TestProbeStartTimes(t *testing.T) {
 			l := newSimulation(10)
 			l.random = func() float64 { return row.random }
 			l.backend = row.backend
-			l.Add(testKey(0), Share{}, startTime)
+			addKey(l.ProbeSchedule, testKey(0), Share{}, startTime)
 			l.run(startTime.Add(6900 * time.Millisecond))
 			if got := l.offsets(testKey(0)); got != row.want {
 				t.Errorf("probes start at %s, want %s", got, row.want)
@@ -180,7 +204,7 @@ func TestSuccessCancelsReprobes(t *testing.T) {
 		}
 		return Pass, 0
 	}
-	l.Add(testKey(0), Share{}, startTime)
+	addKey(l.ProbeSchedule, testKey(0), Share{}, startTime)
 	l.run(startTime.Add(5 * time.Second))
 	if got, want := l.offsets(testKey(0)), "[0 0 2 2.2 4.2]"; got != want {
 		t.Errorf("probes start at %s, want %s", got, want)
@@ -207,7 +231,7 @@ func TestDetectionStaysWithinBounds(t *testing.T) {
 			l.random = random.Float64
 			deaths := map[Key]time.Time{}
 			for n := range backends {
-				l.Add(testKey(n), Share{}, startTime)
+				addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
 				deaths[testKey(n)] = startTime.Add(10*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
 			}
 			l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
@@ -245,7 +269,7 @@ func TestDetectsRecoveryWithinInterval(t *testing.T) {
 	for n := range backends {
 		k := testKey(n)
 		k.Spec.Timeout = timeout
-		l.Add(k, Share{}, startTime)
+		addKey(l.ProbeSchedule, k, Share{}, startTime)
 		returns[k] = startTime.Add(40*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
 	}
 	l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
@@ -269,7 +293,7 @@ func TestSpreadsProbesOverInterval(t *testing.T) {
 	l := newSimulation(backends)
 	l.random = random.Float64
 	for n := range backends {
-		l.Add(testKey(n), Share{}, startTime)
+		addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
 	}
 	l.run(startTime.Add(12 * time.Second))
 	perTenth := map[int64]int{}
@@ -293,7 +317,7 @@ func TestSpreadsProbesOverInterval(t *testing.T) {
 func TestLimitDelaysProbesWithoutLoss(t *testing.T) {
 	l := newSimulation(10)
 	for n := range 100 {
-		l.Add(testKey(n), Share{}, startTime)
+		addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
 	}
 	l.backend = func(Attempt, time.Time) (Result, time.Duration) { return Pass, 100 * time.Millisecond }
 	l.run(startTime.Add(10 * time.Second))
@@ -308,9 +332,9 @@ func TestLimitDelaysProbesWithoutLoss(t *testing.T) {
 }
 
 func TestLaterProbeCounts(t *testing.T) {
-	begin := func(t *testing.T, n int) (*Schedule, []Attempt) {
-		s := NewSchedule(10)
-		s.Add(testKey(0), Share{}, startTime)
+	begin := func(t *testing.T, n int) (*ProbeSchedule, []Attempt) {
+		s := NewProbeSchedule(10)
+		addKey(s, testKey(0), Share{}, startTime)
 		a, _ := s.Start(startTime, 0)
 		s.Finish(a, Pass, "", startTime)
 		var attempts []Attempt
@@ -347,7 +371,7 @@ func TestLaterProbeCounts(t *testing.T) {
 }
 
 func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
-	s, now := NewSchedule(10), startTime
+	s, now := NewProbeSchedule(10), startTime
 	probe := func() Attempt {
 		t.Helper()
 		for range 3 { // Wake may be for an expiry
@@ -362,7 +386,7 @@ func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
 		t.Fatal("not due")
 		return Attempt{}
 	}
-	s.Add(testKey(0), Share{}, now)
+	addKey(s, testKey(0), Share{}, now)
 	for range fall {
 		s.Finish(probe(), Fail, "why", now)
 	}
@@ -383,11 +407,11 @@ func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
 }
 
 func TestForgetsRemovedKeys(t *testing.T) {
-	s := NewSchedule(1)
-	s.Add(testKey(0), Share{}, startTime)
+	s := NewProbeSchedule(1)
+	addKey(s, testKey(0), Share{}, startTime)
 	a, _ := s.Start(startTime, 0)
-	s.Remove(testKey(0))
-	s.Add(testKey(0), Share{}, startTime)
+	removeKey(s, testKey(0))
+	addKey(s, testKey(0), Share{}, startTime)
 	if s.Finish(a, Pass, "", startTime) || s.Status(testKey(0)).Health != Pending {
 		t.Error("a probe before Remove counts for a key that was added again")
 	}
@@ -402,8 +426,8 @@ func TestForgetsRemovedKeys(t *testing.T) {
 }
 
 func TestStatusRecordsLastPassAndFirstFailure(t *testing.T) {
-	s := NewSchedule(10)
-	s.Add(testKey(0), Share{}, startTime)
+	s := NewProbeSchedule(10)
+	addKey(s, testKey(0), Share{}, startTime)
 	now := startTime
 	for _, step := range []struct {
 		result         Result

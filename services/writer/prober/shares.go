@@ -1,9 +1,6 @@
 package prober
 
-import (
-	"container/heap"
-	"slices"
-)
+import "slices"
 
 // Share is the endpoints of one source in one Service. The probes in flight are limited for each share, so
 // that backends that do not respond delay only probes of their own share.
@@ -18,7 +15,9 @@ type Share struct{ Source, Target string }
 // The reserve is for shares without a probe in flight: their first probe only needs available > 0.
 //
 // So a share whose backends do not respond has at most 320 of 512 probes in flight; several such shares
-// have fewer each, and those of one source together at most 384. There are no fixed quotas and no
+// have fewer each, and those of one source together at most 384. The weights differ on purpose: with w, what is
+// slow gets w/(w+1) of what the others leave, so two thirds for a share and three quarters for a source; a source
+// with one silent share keeps some capacity for its others. There are no fixed quotas and no
 // preemption, and a source that reports false addresses within a wide CIDR delays only its own endpoints.
 const (
 	shareWeight    = 2
@@ -29,15 +28,14 @@ const (
 // shareQueue orders the keys of one share by their next probe, and counts its probes in flight.
 type shareQueue struct {
 	share      Share
-	due        dueHeap
+	due        indexedHeap[*keyRecord]
 	inFlight   int
-	readyIndex int // in Schedule.readyQueues; noReadyIndex if not in it
+	readyPlace int  // in ProbeSchedule.readyQueues
+	blocked    bool // in ProbeSchedule.blockedQueues
 }
 
-const noReadyIndex = -1
-
 // hasCapacity reports whether a share may have one more probe in flight.
-func (s *Schedule) hasCapacity(q *shareQueue) bool {
+func (s *ProbeSchedule) hasCapacity(q *shareQueue) bool {
 	free := s.limit - s.inFlight
 	available := min(free, sourceWeight*free-s.inFlightBySource[q.share.Source])
 	if q.inFlight == 0 {
@@ -47,65 +45,55 @@ func (s *Schedule) hasCapacity(q *shareQueue) bool {
 }
 
 // queueFor returns the queue of a share, creating it if necessary.
-func (s *Schedule) queueFor(share Share) *shareQueue {
+func (s *ProbeSchedule) queueFor(share Share) *shareQueue {
 	q := s.queues[share]
 	if q == nil {
-		q = &shareQueue{share: share, readyIndex: noReadyIndex}
+		q = &shareQueue{share: share, due: indexedHeap[*keyRecord]{before: dueBefore, place: func(r *keyRecord) *int { return &r.duePlace }}}
 		s.queues[share] = q
 	}
 	return q
 }
 
-func (s *Schedule) addToQueue(q *shareQueue, r *keyRecord) {
-	r.queue = q
-	heap.Push(&q.due, r)
-	s.fixQueueOrder(q)
-}
-
-func (s *Schedule) removeFromQueue(r *keyRecord) {
-	q := r.queue
-	heap.Remove(&q.due, r.queueIndex)
-	s.fixQueueOrder(q)
-	s.dropUnusedQueue(q)
+func (s *ProbeSchedule) removeFromQueue(r *keyRecord) {
+	r.queue.due.remove(r)
+	s.requeue(r.queue)
+	s.dropUnusedQueue(r.queue)
 }
 
 // dropUnusedQueue deletes a queue without keys after its last probe has ended.
-func (s *Schedule) dropUnusedQueue(q *shareQueue) {
-	if len(q.due) == 0 && q.inFlight == 0 && s.queues[q.share] == q {
+func (s *ProbeSchedule) dropUnusedQueue(q *shareQueue) {
+	if len(q.due.items) == 0 && q.inFlight == 0 && s.queues[q.share] == q {
 		delete(s.queues, q.share)
 	}
 }
 
-// fixQueueOrder restores the order of the ready queues after the first key of a queue has changed. A
-// blocked queue stays blocked.
-func (s *Schedule) fixQueueOrder(q *shareQueue) {
-	blocked := slices.Index(s.blockedQueues, q)
+// requeue restores the order of the ready queues after the first key of a queue has changed. A blocked
+// queue stays blocked.
+func (s *ProbeSchedule) requeue(q *shareQueue) {
 	switch {
-	case len(q.due) == 0 && blocked >= 0:
-		s.blockedQueues = slices.Delete(s.blockedQueues, blocked, blocked+1)
-	case len(q.due) == 0 && q.readyIndex != noReadyIndex:
-		heap.Remove(&s.readyQueues, q.readyIndex)
-	case len(q.due) == 0, blocked >= 0:
-	case q.readyIndex == noReadyIndex:
-		heap.Push(&s.readyQueues, q)
+	case q.blocked:
+	case len(q.due.items) == 0:
+		s.readyQueues.remove(q)
 	default:
-		heap.Fix(&s.readyQueues, q.readyIndex)
+		s.readyQueues.update(q)
 	}
 }
 
-// blockFirstQueue moves the first ready queue to the blocked ones, until a probe ends.
-func (s *Schedule) blockFirstQueue() {
-	s.blockedQueues = append(s.blockedQueues, heap.Pop(&s.readyQueues).(*shareQueue)) //nolint:forcetypeassert // it has only queues
+// blockQueue takes a queue out of the ready ones, until a probe ends.
+func (s *ProbeSchedule) blockQueue(q *shareQueue) {
+	s.readyQueues.remove(q)
+	q.blocked = true
+	s.blockedQueues = append(s.blockedQueues, q)
 }
 
-func (s *Schedule) countStart(q *shareQueue) {
+func (s *ProbeSchedule) countStart(q *shareQueue) {
 	s.inFlight++
 	s.inFlightBySource[q.share.Source]++
 	q.inFlight++
 }
 
 // countEnd counts a probe that has ended, and unblocks the queues that have capacity again.
-func (s *Schedule) countEnd(q *shareQueue) {
+func (s *ProbeSchedule) countEnd(q *shareQueue) {
 	s.inFlight--
 	q.inFlight--
 	source := q.share.Source
@@ -114,36 +102,11 @@ func (s *Schedule) countEnd(q *shareQueue) {
 	}
 	s.dropUnusedQueue(q)
 	s.blockedQueues = slices.DeleteFunc(s.blockedQueues, func(q *shareQueue) bool {
-		if !s.hasCapacity(q) {
+		if len(q.due.items) > 0 && !s.hasCapacity(q) {
 			return false
 		}
-		heap.Push(&s.readyQueues, q)
+		q.blocked = false
+		s.requeue(q)
 		return true
 	})
-}
-
-// queueHeap orders queues by their first key.
-type queueHeap []*shareQueue //nolint:recvcheck // container/heap requires it
-
-func (h queueHeap) Len() int           { return len(h) }
-func (h queueHeap) Less(i, j int) bool { return h[i].due[0].dueBefore(h[j].due[0]) }
-
-func (h queueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].readyIndex, h[j].readyIndex = i, j
-}
-
-func (h *queueHeap) Push(x any) {
-	q := x.(*shareQueue)
-	q.readyIndex = len(*h)
-	*h = append(*h, q)
-}
-
-func (h *queueHeap) Pop() any {
-	last := len(*h) - 1
-	q := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	q.readyIndex = noReadyIndex
-	return q
 }

@@ -12,18 +12,20 @@ import (
 )
 
 func TestShareLeavesCapacityForOthers(t *testing.T) {
-	greedy := func(sources, targets int) (s *Schedule, most map[Share]int) {
-		s = NewSchedule(512)
+	greedy := func(sources, targets int) (s *ProbeSchedule, most map[Share]int) {
+		s = NewProbeSchedule(512)
 		most = map[Share]int{}
-		for source := range sources {
-			for target := range targets {
+		for target := range targets {
+			var requests []Request
+			for source := range sources {
 				share := Share{fmt.Sprint("source-", source), fmt.Sprint("web/", target)}
 				for n := range 350 {
 					k := testKey(n)
-					k.Spec.Path = fmt.Sprint(share)
-					s.Add(k, share, startTime)
+					k.Spec = Spec{Mode: HTTP, Path: fmt.Sprint("/", share)}
+					requests = append(requests, Request{k, share.Source})
 				}
 			}
+			s.SetTarget(fmt.Sprint("web/", target), requests, startTime)
 		}
 		for {
 			a, due := s.Start(startTime, 0)
@@ -57,9 +59,10 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 			// A new share of any source starts immediately.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
 				k := testKey(0)
-				k.Spec.Path = fmt.Sprint(share)
-				s.Add(k, share, startTime)
-				if a, due := s.Start(startTime, 0); !due || a.Key != k {
+				k.Spec = Spec{Mode: HTTP, Path: fmt.Sprint("/", share)}
+				k = k.canonical()
+				addKey(s, k, share, startTime)
+				if a, due := s.Start(startTime, 0.5); !due || a.Key != k {
 					t.Errorf("a probe of %v does not start", share)
 				}
 			}
@@ -69,11 +72,11 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 
 // When a probe ends, the share that waits longest and has capacity starts the next one.
 func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
-	s := NewSchedule(4)
+	s := NewProbeSchedule(4)
 	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
 	var running []Attempt
 	for n := range 8 {
-		s.Add(testKey(n), slow, startTime)
+		addKey(s, testKey(n), slow, startTime)
 	}
 	begin := func() int {
 		began := 0
@@ -89,7 +92,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	if first == 0 || first >= 4 {
 		t.Fatalf("%d probes of one share are in flight", first)
 	}
-	s.Add(testKey(100), quick, startTime)
+	addKey(s, testKey(100), quick, startTime)
 	if n := begin(); n != 1 {
 		t.Fatalf("%d probes of the other share started, want 1", n)
 	}
@@ -100,20 +103,20 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 		begin()
 	}
 	for n := range 8 {
-		if s.records[testKey(n)].lastSeq == 0 {
+		if s.records[testKey(n).canonical()].lastSeq == 0 {
 			t.Errorf("key %d was never probed", n)
 		}
 	}
 	for n := range 8 {
-		s.Remove(testKey(n))
+		removeKey(s, testKey(n))
 	}
-	s.Remove(testKey(100))
+	removeKey(s, testKey(100))
 	for _, a := range running {
 		s.Finish(a, Fail, "silent", startTime)
 	}
-	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues) != 0 || len(s.blockedQueues) != 0 || len(s.expiryQueue) != 0 || s.inFlight != 0 {
+	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues.items) != 0 || len(s.blockedQueues) != 0 || len(s.expiring.items) != 0 || s.inFlight != 0 {
 		t.Errorf("with nothing to probe, there are %d queues, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
-			len(s.queues), len(s.inFlightBySource), len(s.readyQueues), len(s.blockedQueues), len(s.expiryQueue), s.inFlight)
+			len(s.queues), len(s.inFlightBySource), len(s.readyQueues.items), len(s.blockedQueues), len(s.expiring.items), s.inFlight)
 	}
 }
 
@@ -166,7 +169,7 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 			switch {
 			case !dies:
 				select {
-				case <-time.After(k.Spec.timeout()):
+				case <-time.After(k.Spec.Timeout):
 					return Fail, "no answer"
 				case <-ctx.Done():
 					return Inconclusive, ""
