@@ -46,3 +46,14 @@ func TestSanitizeKeepsTextInItsLine(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestTruncateKeepsValidUTF8(t *testing.T) {
+	for most, want := range map[int]string{9: "aüüüü", 8: "aüü…", 7: "aü…", 6: "aü…"} {
+		if got := Truncate("aüüüü", most); got != want {
+			t.Errorf("to %d: %q, want %q", most, got, want)
+		}
+	}
+	if got := Truncate("a\xffb", 9); got != "a?b" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -47,10 +45,6 @@ type fileError struct {
 func (e *fileError) Error() string { return fmt.Sprintf("%s: %v", e.path, e.err) }
 func (e *fileError) Unwrap() error { return e.err }
 
-var usageNames = map[x509.ExtKeyUsage]string{
-	x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth",
-}
-
 func (i *identity) loadLeaf() (bool, error) {
 	certPEM, err := os.ReadFile(i.files.Cert)
 	if err != nil {
@@ -63,23 +57,16 @@ func (i *identity) loadLeaf() (bool, error) {
 	if bytes.Equal(certPEM, i.certPEM) && bytes.Equal(keyPEM, i.keyPEM) {
 		return false, nil
 	}
-	certs, err := parseCertificates(certPEM)
+	certs, err := ParseCertificates(certPEM)
+	if err == nil {
+		err = CheckOwnCertificate(certs, i.usage)
+	}
+	// At startup, a certificate that is not valid now is accepted: there is no better one, and the peers'
+	// clocks may differ.
+	if err == nil && i.leaf.Load() != nil {
+		err = CheckPeriod(certs[0], time.Now())
+	}
 	if err != nil {
-		return false, &fileError{"cert", i.files.Cert, err}
-	}
-	if !slices.Contains(certs[0].ExtKeyUsage, i.usage) {
-		return false, &fileError{"cert", i.files.Cert, fmt.Errorf(
-			"extended key usage does not include %q, so no peer accepts the certificate; issue it with that usage", usageNames[i.usage])}
-	}
-	if len(certSANs(certs[0])) == 0 {
-		return false, &fileError{"cert", i.files.Cert, errors.New("certificate has no URI or DNS SAN, so no peer can identify it; issue it with one")}
-	}
-	// At startup, such a certificate is accepted: there is no better one, and the peers' clocks may differ.
-	if now := time.Now(); i.leaf.Load() != nil && (now.Before(certs[0].NotBefore) || now.After(certs[0].NotAfter)) {
-		return false, &fileError{"cert", i.files.Cert, fmt.Errorf("certificate is only valid from %s to %s, so no peer accepts it now",
-			certs[0].NotBefore.UTC().Format(time.RFC3339), certs[0].NotAfter.UTC().Format(time.RFC3339))}
-	}
-	if err := errors.Join(checkKeyStrength([][]*x509.Certificate{certs}), checkChainCost(certs)); err != nil { // every peer would reject it
 		return false, &fileError{"cert", i.files.Cert, err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -99,7 +86,7 @@ func (i *identity) loadRoots() (bool, error) {
 	if bytes.Equal(caPEM, i.caPEM) {
 		return false, nil
 	}
-	certs, err := parseCertificates(caPEM)
+	certs, err := ParseCertificates(caPEM)
 	if err != nil {
 		return false, &fileError{"ca", i.files.PeerCA, err}
 	}
@@ -113,33 +100,6 @@ func (i *identity) loadRoots() (bool, error) {
 	i.caPEM = caPEM
 	i.roots.Store(&rootCAs{certs, pool})
 	return true, nil
-}
-
-// parseCertificates requires every block to be a complete certificate: part of a CA bundle, from a file
-// that is being written, would lock peers out.
-func parseCertificates(text []byte) ([]*x509.Certificate, error) {
-	var certs []*x509.Certificate
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("PEM block %q, want only certificates", block.Type)
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(certs)+1, err)
-		}
-		certs, text = append(certs, c), rest
-	}
-	if bytes.Contains(text, []byte("-----BEGIN")) {
-		return nil, fmt.Errorf("PEM block after certificate %d is truncated", len(certs))
-	}
-	if len(certs) == 0 {
-		return nil, errors.New("no PEM certificate found")
-	}
-	return certs, nil
 }
 
 // stripPath removes the path from an error of package os, because fileError has it.

@@ -93,7 +93,7 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	mustRunScript(t, "all", dir)
 	inventory, writer := sideFiles(dir, "inventory"), sideFiles(dir, "writer")
 	leaf := func(f Files) []byte { return must(os.ReadFile(f.Cert))(t) }
-	if certs := must(parseCertificates(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(parseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
+	if certs := must(ParseCertificates(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(ParseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
 		t.Error("one CA signs for both sides")
 	}
 	impostor := inventory
@@ -154,7 +154,7 @@ func TestScriptRenewsCertificatesButKeepsCAs(t *testing.T) {
 			t.Errorf("%s: renewed %v", name, renewed)
 		}
 	}
-	left := time.Until(must(parseCertificates(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
+	left := time.Until(must(ParseCertificates(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
 	if left < 6*24*time.Hour || left > 7*24*time.Hour {
 		t.Errorf("a certificate of 7 days is valid for %v", left)
 	}

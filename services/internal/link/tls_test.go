@@ -288,7 +288,7 @@ func TestReloadsFilesPeriodically(t *testing.T) {
 	<-loaded // this one has not
 	want := must(os.ReadFile(r.files.Cert))(t)
 	pair := r.server.id.leaf.Load()
-	if block := must(parseCertificates(want))(t)[0]; !block.Equal(pair.Leaf) {
+	if block := must(ParseCertificates(want))(t)[0]; !block.Equal(pair.Leaf) {
 		t.Error("the new certificate is not in use")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -46,27 +45,23 @@ func (i Identity) Checks() []Check {
 }
 
 func (i Identity) checkCertificate() (string, error) {
-	certs, err := readCertificates(i.Files.Cert)
+	file := i.Files.Cert
+	certs, err := readCertificates(file)
 	if err != nil {
 		return "", err
 	}
-	leaf, file := certs[0], i.Files.Cert
 	usage, name := x509.ExtKeyUsageClientAuth, "client auth"
 	if i.Server {
 		usage, name = x509.ExtKeyUsageServerAuth, "server auth"
 	}
-	var problems []error
-	if !slices.Contains(leaf.ExtKeyUsage, usage) {
-		problems = append(problems, fmt.Errorf("%s: extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)", file, name))
+	leaf, unusable := certs[0], link.CheckOwnCertificate(certs, usage)
+	if unusable != nil {
+		unusable = fmt.Errorf("%s: %w", file, unusable)
 	}
-	if len(leaf.URIs)+len(leaf.DNSNames) == 0 {
-		problems = append(problems, fmt.Errorf("%s: no URI or DNS SAN; no peer can identify it; issue it with one", file))
-	}
-	problems = append(problems, i.checkValidity(file, leaf, true))
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(unusable, i.checkPeriod(file, leaf)); err != nil {
 		return "", err
 	}
-	switch err := i.checkValidity(file, leaf, false); {
+	switch err := i.checkExpiry(file, leaf); {
 	case err != nil:
 		return "", err
 	case i.Server && len(leaf.DNSNames) == 0:
@@ -99,7 +94,7 @@ func (i Identity) checkPeerCA() (string, error) {
 	var problems, invalid []error
 	var usable []*x509.Certificate
 	for _, ca := range cas {
-		switch err := i.checkValidity(file, ca, true); {
+		switch err := i.checkPeriod(file, ca); {
 		case !ca.BasicConstraintsValid || !ca.IsCA:
 			problems = append(problems, fmt.Errorf("%s: %q is not a CA; peers cannot be verified; use the certificate of the CA that signs the peers' certificates", file, certSubject(ca)))
 		case err != nil:
@@ -119,7 +114,7 @@ func (i Identity) checkPeerCA() (string, error) {
 			"if the file is ca.crt of this component's own cert-manager Secret, replace it with the CA of the other component", file)
 	}
 	first := slices.MinFunc(usable, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	if err := i.checkValidity(file, first, false); err != nil {
+	if err := i.checkExpiry(file, first); err != nil {
 		return "", err
 	}
 	var subjects []string
@@ -137,16 +132,17 @@ func (i Identity) signsOwnCertificate(cas []*x509.Certificate) bool {
 	})
 }
 
-// checkValidity checks the validity period of a certificate. Unless nowOnly, it also warns if the
-// certificate expires soon.
-func (i Identity) checkValidity(file string, c *x509.Certificate, nowOnly bool) error {
-	left := c.NotAfter.Sub(i.Now())
-	switch {
-	case i.Now().Before(c.NotBefore):
-		return fmt.Errorf("%s: %q is not valid before %s; check this machine's clock, or wait", file, certSubject(c), c.NotBefore.UTC().Format(time.RFC3339))
-	case left <= 0:
-		return fmt.Errorf("%s: %q expired on %s; renew it; a running component reloads the file within a minute", file, certSubject(c), c.NotAfter.UTC().Format(time.RFC3339))
-	case !nowOnly && left < expiryWarning:
+// checkPeriod checks that a certificate is valid now.
+func (i Identity) checkPeriod(file string, c *x509.Certificate) error {
+	if err := link.CheckPeriod(c, i.Now()); err != nil {
+		return fmt.Errorf("%s: %q %w; a running component reloads the file within a minute", file, certSubject(c), err)
+	}
+	return nil
+}
+
+// checkExpiry warns if a certificate expires soon.
+func (i Identity) checkExpiry(file string, c *x509.Certificate) error {
+	if c.NotAfter.Sub(i.Now()) < expiryWarning {
 		return Warning("%s: %q %s; check its automatic renewal; a running component reloads the file within a minute", file, certSubject(c), i.describeExpiry(c))
 	}
 	return nil
@@ -178,23 +174,9 @@ func certSubject(c *x509.Certificate) string {
 
 // readCertificates returns the certificates of a PEM file, at least one.
 func readCertificates(file string) ([]*x509.Certificate, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%w; mount or create the file", err)
+	certs, err := link.ReadCertificates(file)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w; mount or create the file", err)
 	}
-	var certs []*x509.Certificate
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("%s: PEM block %q; the file must contain only certificates", file, block.Type)
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("%s: certificate %d: %w; issue it again", file, len(certs)+1, err)
-		}
-		certs = append(certs, c)
-	}
-	if certs == nil {
-		return nil, fmt.Errorf("%s: no PEM certificate found; write the certificate to the file, in PEM form", file)
-	}
-	return certs, nil
+	return certs, err
 }

@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // DefaultTimeout is the timeout of checks that do not set their own.
@@ -98,15 +99,5 @@ func (c Check) runWithTimeout(ctx context.Context) (string, error) {
 
 // singleLine returns text as one bounded line. Part of it may come from another program.
 func singleLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxTextBytes {
-		text = strings.ToValidUTF8(text[:maxTextBytes], "") + "…"
-	}
-	return text
+	return display.Truncate(strings.Join(strings.Fields(display.Sanitize(text)), " "), maxTextBytes)
 }

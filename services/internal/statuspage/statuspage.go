@@ -127,11 +127,7 @@ const maxTextBytes = 512
 
 // SafeText removes control characters from untrusted text and truncates it.
 func SafeText(s string) string {
-	s = display.Sanitize(s[:min(len(s), 2*maxTextBytes)])
-	if len(s) <= maxTextBytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxTextBytes], "") + "…"
+	return display.Truncate(display.Sanitize(s[:min(len(s), 2*maxTextBytes)]), maxTextBytes)
 }
 
 // FormatCount formats a number of things, such as "1 node" or "2 nodes".

@@ -13,10 +13,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
-// expiryWarning is the remaining life of a token below which preflight warns. Package ionos logs a
-// warning at the same time.
-const expiryWarning = 28 * 24 * time.Hour
-
 var _ cloudDescriber = (*ionos.Client)(nil)
 
 // cloudDescriber returns what the cloud knows about a datacenter and LAN, and about the token.
@@ -85,7 +81,7 @@ func (c *preflightChecker) checkToken(callErr error) (string, error) {
 		return "", fmt.Errorf("expired on %s; create a new token", at.UTC().Format(time.RFC3339))
 	case ionos.Unauthorized(callErr):
 		return "", callErr
-	case known && left < expiryWarning:
+	case known && left < ionos.ExpiryWarning:
 		return "", preflight.Warning("%s; create a new token (IONOS_TOKEN_FILE is reloaded without a restart)", expiry)
 	}
 	return accepted + expiry, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // Limits of the pause that the API may request.
@@ -141,16 +143,7 @@ func errorMessages(err error) string {
 
 // truncate keeps untrusted text from filling logs.
 func truncate(s string) string {
-	const maxBytes = 200
-	if len(s) > maxBytes {
-		s = s[:maxBytes] + "…"
-	}
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if r < ' ' {
-			return ' '
-		}
-		return r
-	}, s), "")
+	return display.Truncate(display.Sanitize(s), 200)
 }
 
 func redirectHost(location string) string {

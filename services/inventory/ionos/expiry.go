@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// When the expiry of a token is logged, and how often.
+// Remaining life of a token at which the log, the status page and preflight warn, and at which the log
+// and the page report an error.
 const (
-	expiryWarning     = 28 * 24 * time.Hour
-	expiryCritical    = 3 * 24 * time.Hour
-	expiryLogInterval = 24 * time.Hour
+	ExpiryWarning  = 28 * 24 * time.Hour
+	ExpiryCritical = 3 * 24 * time.Hour
 )
+
+const expiryLogInterval = 24 * time.Hour
 
 // TokenExpiry reads the token that the next request would use. known is false if the token does not
 // state its expiry.
@@ -62,9 +64,9 @@ func expiryLevelOf(left time.Duration) expiryLevel {
 	switch {
 	case left <= 0:
 		return expiryPassed
-	case left <= expiryCritical:
+	case left <= ExpiryCritical:
 		return expiryInDays
-	case left <= expiryWarning:
+	case left <= ExpiryWarning:
 		return expiryInWeeks
 	}
 	return expiryDistant

@@ -5,12 +5,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
-)
-
-// Remaining life of a token below which the page warns. Package ionos logs at the same times.
-const (
-	expiryWarning  = 28 * 24 * time.Hour
-	expiryCritical = 3 * 24 * time.Hour
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
 // cloudSection shows the last listing, the request budget and the expiry of the token.
@@ -58,9 +53,9 @@ func (b *pageBuilder) tokenLine() statuspage.Line {
 	}
 	line := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("expires in %s, on %s", statuspage.FormatDuration(left), at.UTC().Format(time.DateOnly))}
 	switch {
-	case left <= expiryCritical:
+	case left <= ionos.ExpiryCritical:
 		line.Severity = statuspage.Error
-	case left <= expiryWarning:
+	case left <= ionos.ExpiryWarning:
 		line.Severity = statuspage.Warning
 	}
 	if line.Severity != statuspage.OK {

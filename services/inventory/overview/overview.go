@@ -169,8 +169,8 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 	s := statuspage.Section{Title: "Subscribers"}
 	all := b.Subscribers()
 	if len(all) == 0 {
-		b.addProblemf(statuspage.Warning, "no subscribers")
-		s.Lines = []statuspage.Line{statuspage.Linef("No subscribers. Check INVENTORY_ADDRESS at the writer and its SAN in ALLOWED_CLIENTS_FILE.")}
+		// Not a problem of the page: a writer subscribes to one replica of the inventory.
+		s.Lines = []statuspage.Line{{Severity: statuspage.Warning, Text: "No subscribers. Unless another replica has them, check INVENTORY_ADDRESS at the writer and its SAN in ALLOWED_CLIENTS_FILE."}}
 		return s
 	}
 	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}

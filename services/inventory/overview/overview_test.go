@@ -168,7 +168,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		"no node is ready":                {func(f *fixture) { f.data.Nodes = f.data.Nodes[1:] }, statuspage.Error, []string{"No node is ready."}},
 		"an omitted node":                 {func(f *fixture) { f.data.Omitted[0].Reason = source.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
 		"a new node":                      {func(f *fixture) { f.data.Omitted[0].Reason = source.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
-		"no subscribers":                  {func(f *fixture) { f.subscribers = nil }, statuspage.Warning, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
+		"no subscribers":                  {func(f *fixture) { f.subscribers = nil }, statuspage.OK, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
 		"a subscriber that reads nothing": {func(f *fixture) { f.subscribers[0].LastSentAt, f.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
 		"a subscriber that never did":     {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
 		"a subscriber with a view": {func(f *fixture) {

@@ -4,9 +4,10 @@ package history
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 const (
@@ -79,7 +80,7 @@ func (l *Log) AddWrite(w Write) {
 	if l == nil {
 		return
 	}
-	w.Message, w.Attempts = truncateText(w.Message), 1
+	w.Message, w.Attempts = display.Truncate(w.Message, maxText), 1
 	w.OmittedChanges = max(0, len(w.Changes)-maxChanges)
 	w.Changes = w.Changes[:len(w.Changes)-w.OmittedChanges]
 	l.mu.Lock()
@@ -103,7 +104,7 @@ func (l *Log) AddEvent(e Event) {
 	if l == nil {
 		return
 	}
-	e.Note = truncateText(e.Note)
+	e.Note = display.Truncate(e.Note, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = keepLast(append(l.events, e), maxEvents)
@@ -135,11 +136,4 @@ func keepLast[T any](all []T, limit int) []T {
 		return append(all[:0], all[len(all)-limit:]...)
 	}
 	return all
-}
-
-func truncateText(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…" // no partial rune
 }

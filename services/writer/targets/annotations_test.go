@@ -136,14 +136,6 @@ func TestManyAnnotationErrorsFitIntoEvent(t *testing.T) {
 	}
 }
 
-func TestTruncateKeepsValidUTF8(t *testing.T) {
-	for most, want := range map[int]string{9: "aüüüü", 8: "aüü…", 7: "aü…", 6: "aü…"} {
-		if got := truncate("aüüüü", most); got != want {
-			t.Errorf("to %d: %q", most, got)
-		}
-	}
-}
-
 func TestEveryPausedValueExceptFalsePauses(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "false": false, "0": false, "yes": true, "": true} {
 		got, _ := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/paused": value, "slicefeed.dev/probe": "?"})

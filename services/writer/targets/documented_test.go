@@ -107,7 +107,7 @@ func TestDocumentedServiceIsAccepted(t *testing.T) {
 // An annotation has the bounds of the setting with the same meaning. Those are struct tags, so only a
 // test can compare them.
 func TestAnnotationBoundsMatchSettings(t *testing.T) {
-	files, err := filepath.Glob("../app/*.go")
+	files, err := filepath.Glob("../config/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no code of the settings: %v", err)
 	}

@@ -15,6 +15,8 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // Names of the indexes: slices by the Services they affect, Services by UID.
@@ -124,7 +126,7 @@ func (a *namespaceInformers) String() string {
 	}
 	var causes []string
 	for _, resource := range slices.Sorted(maps.Keys(a.watchErrors)) {
-		causes = append(causes, truncate(a.watchErrors[resource], 256))
+		causes = append(causes, display.Truncate(a.watchErrors[resource], 256))
 	}
 	return name + " (" + strings.Join(causes, "; ") + ")"
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
@@ -152,7 +152,7 @@ func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, candidate
 		if rejection = cfg.resolveTarget(target, svc); rejection == nil {
 			return &target.Settings, nil, nil
 		}
-		annotationError = &Rejection{rejection.Reason, truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
+		annotationError = &Rejection{rejection.Reason, display.Truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
 	case len(candidates.problems) > 0:
 		rejection = &Rejection{ReasonInvalidAnnotation, formatList("Service is not managed because of invalid annotations", candidates.problems)}
 		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Invalid annotations; previous settings stay in effect", candidates.problems)}
@@ -327,7 +327,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 }
 
 func newRejection(reason, format string, args ...any) *Rejection {
-	return &Rejection{Reason: reason, Message: truncate(fmt.Sprintf(format, args...), maxEventNote)}
+	return &Rejection{Reason: reason, Message: display.Truncate(fmt.Sprintf(format, args...), maxEventNote)}
 }
 
 // formatList returns a sentence that ends with as many of the parts as fit into an Event's note.
@@ -350,18 +350,5 @@ func formatList(head string, parts []string) string {
 	if !strings.HasSuffix(text, "?") {
 		text += "."
 	}
-	return truncate(text, maxEventNote)
-}
-
-// truncate shortens a text to limit bytes, without splitting a character.
-func truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const end = "…"
-	cut := limit - len(end)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + end
+	return display.Truncate(text, maxEventNote)
 }
