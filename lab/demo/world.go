@@ -146,7 +146,7 @@ func (s *story) replace(ctx context.Context) error {
 	if _, err := s.pair.Cloud.WaitListing(ctx); err != nil {
 		return err
 	}
-	if err := s.ask(ctx, fresh.Name, "omitted"); err != nil {
+	if err := s.ask(ctx, fresh.Name, "nodes"); err != nil {
 		return err
 	}
 	d, err := s.pair.WaitSlicesSince(ctx, begun, pair.Are(pair.Ready, fresh.Address))
@@ -342,7 +342,7 @@ func (s *story) ask(ctx context.Context, node, part string) error {
 	return nil
 }
 
-const listNodes = "slicefeed.inventory.v1.InventoryService/ListNodes"
+const listNodes = "slicefeed.inventory.v1.InventoryOperatorService/ListNodeDetails"
 
 // grpcurl are the arguments with which an operator is let in.
 func (s *story) grpcurl() []string {

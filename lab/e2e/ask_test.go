@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -57,17 +59,19 @@ func (s *stage) list(conn *grpc.ClientConn) *inventoryv1.ListNodesResponse {
 	return list
 }
 
-// observe has the inventory look at its cluster now, as a subscriber does that holds
-// something back. It asks for three looks, since a series that runs already is joined, and
-// the look that ends it may be over.
+// details returns all nodes that the inventory knows, as an operator sees them.
+func (s *stage) details() *inventoryv1.ListNodeDetailsResponse {
+	s.t.Helper()
+	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.operator()).ListNodeDetails(s.ctx(), &inventoryv1.ListNodeDetailsRequest{}, grpc.WaitForReady(true))
+	s.must(err)
+	return list
+}
+
+// observe requests observations now, as a subscriber does that holds a change. It requests three, since
+// requests that overlap share them, and the last one may be over.
 func (s *stage) observe() {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.ctx())
-	defer cancel()
-	request := &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 3}
-	stream, err := inventoryv1.NewInventoryServiceClient(s.operator()).WatchNodes(ctx, request)
-	s.must(err)
-	_, err = stream.Recv()
+	_, err := inventoryv1.NewInventoryServiceClient(s.operator()).RequestObservations(s.ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3})
 	s.must(err)
 }
 
@@ -97,28 +101,30 @@ func TestAnOperatorIsToldWhatIsLeftOutAndWhyAndASubscriberIsNot(t *testing.T) {
 	s.start()
 	w := s.join(1)[0]
 	s.node("nobodys-machine", netip.MustParseAddr("10.0.1.5"))
-	s.called("it is left out", func() bool { return len(s.list(s.operator()).GetOmitted()) == 1 })
+	s.called("both nodes are known", func() bool { return len(s.details().GetNodes()) == 2 })
 
-	list := s.list(s.operator())
-	if len(list.GetNodes()) != 1 || list.GetNodes()[0].GetName() != w.Name || list.GetNodes()[0].GetServerId() != w.Server {
-		t.Errorf("an operator is told the nodes %v", list.GetNodes())
+	all := s.details().GetNodes()
+	if left := all[0]; left.GetName() != "nobodys-machine" || left.GetOmitted().GetAdvice() == "" ||
+		left.GetOmitted().GetReason() == inventoryv1.OmissionReason_OMISSION_REASON_UNSPECIFIED {
+		t.Errorf("an operator sees of the omitted node %v", left)
 	}
-	left := list.GetOmitted()[0]
-	if left.GetName() != "nobodys-machine" || left.GetAdvice() == "" ||
-		left.GetReason() == inventoryv1.OmissionReason_OMISSION_REASON_UNSPECIFIED {
-		t.Errorf("an operator is told of those left out %v", left)
+	if all[1].GetPublished().GetName() != w.Name || all[1].GetServerId() != w.Server {
+		t.Errorf("an operator sees of the published node %v", all[1])
 	}
-	list = s.list(s.subscriber())
-	if len(list.GetOmitted()) != 0 || len(list.GetNodes()) != 1 || list.GetNodes()[0].GetServerId() != "" || list.GetNodes()[0].GetProviderId() != "" {
-		t.Errorf("a subscriber is told %v", list)
+	if list := s.list(s.subscriber()); len(list.GetNodes()) != 1 {
+		t.Errorf("a subscriber sees %v", list)
+	}
+	_, err := inventoryv1.NewInventoryOperatorServiceClient(s.subscriber()).ListNodeDetails(s.ctx(), &inventoryv1.ListNodeDetailsRequest{})
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the operators' service answers a subscriber: %v", err)
 	}
 }
 
 // explained is the chain of a node, as an operator is told it.
 func (s *stage) explained(name string) string {
 	s.t.Helper()
-	list, err := inventoryv1.NewInventoryServiceClient(s.operator()).ListNodes(s.ctx(),
-		&inventoryv1.ListNodesRequest{Names: []string{name}, Explain: true}, grpc.WaitForReady(true))
+	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.operator()).ExplainNodes(s.ctx(),
+		&inventoryv1.ExplainNodesRequest{Names: []string{name}}, grpc.WaitForReady(true))
 	s.must(err)
 	var b strings.Builder
 	for _, e := range list.GetExplanations() {

@@ -37,7 +37,7 @@ func TestTheChainOfANodeIsExplained(t *testing.T) {
 		if text := s.explained(w.Name); !containsAll(text, "eligibility", "STEP_RESULT_PASSED", w.Server, "READY at "+w.Address.String()) {
 			s.t.Error(text)
 		}
-		_, err := inventoryv1.NewInventoryServiceClient(s.subscriber()).ListNodes(s.ctx(), &inventoryv1.ListNodesRequest{Names: []string{w.Name}, Explain: true})
+		_, err := inventoryv1.NewInventoryOperatorServiceClient(s.subscriber()).ExplainNodes(s.ctx(), &inventoryv1.ExplainNodesRequest{Names: []string{w.Name}})
 		if status.Code(err) != codes.PermissionDenied {
 			s.t.Errorf("a subscriber is told: %v", err)
 		}

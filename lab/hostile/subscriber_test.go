@@ -15,7 +15,9 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 )
@@ -45,7 +47,7 @@ var attacks = []attack{
 			if r.IntN(2) == 0 {
 				request = &inventoryv1.WatchNodesRequest{
 					Cursor: &inventoryv1.Cursor{Epoch: strings.Repeat("e", r.IntN(100)), Revision: r.Uint64()},
-					Digest: make([]byte, r.IntN(20)), ConfirmObservations: r.Uint32N(20), ObserveNow: true,
+					Digest: make([]byte, r.IntN(20)), ConfirmObservations: r.Uint32N(20),
 				}
 			}
 			call(ctx, conn, request, 20*time.Millisecond)
@@ -83,7 +85,18 @@ var attacks = []attack{
 	{name: "observations asked for at once, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
 		conn := i.dial(enemy)
 		for ctx.Err() == nil {
-			call(ctx, conn, &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 10}, 5*time.Millisecond)
+			_, _ = inventoryv1.NewInventoryServiceClient(conn).RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 10})
+		}
+	}},
+	{name: "what only operators may ask, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
+		details := inventoryv1.NewInventoryOperatorServiceClient(i.dial(enemy))
+		for ctx.Err() == nil {
+			_, err := details.ListNodeDetails(ctx, &inventoryv1.ListNodeDetailsRequest{})
+			switch status.Code(err) {
+			case codes.PermissionDenied, codes.ResourceExhausted, codes.Canceled:
+			default:
+				i.t.Errorf("a subscriber is answered %v", err)
+			}
 		}
 	}},
 	{name: "streams that are reset as soon as they are opened", does: rapidResets},

@@ -102,7 +102,7 @@ func inventory() []Mutant {
 		{
 			Name:   "observations-without-quota",
 			Harm:   "A subscriber that asks for observations in a loop keeps a LIST of all Nodes and the budget of the cloud busy for ever.",
-			File:   inNodeServer + "/quota.go",
+			File:   inNodeServer + "/observations.go",
 			Edits:  one("granted := min(observations, int(limiter.TokensAt(now)))", "granted := observations"),
 			Suites: []string{inNodeServer},
 		},

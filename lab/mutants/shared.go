@@ -52,6 +52,13 @@ func shared() []Mutant {
 			Suites: []string{inLink},
 		},
 		{
+			Name:   "subscribers-may-ask-as-operators",
+			Harm:   "Each writer may read the cloud identifiers and the omitted nodes, which only operators may see.",
+			File:   inLink + "/authorize.go",
+			Edits:  one("if e.grant.Role != RoleOperator && !a.subscriberServices[service] {", "if e.grant.Role == \"\" && !a.subscriberServices[service] {"),
+			Suites: []string{inLink},
+		},
+		{
 			Name:   "any-san-will-do",
 			Harm:   "Whoever has a certificate of the CA can pose as the inventory, since its name is not compared with INVENTORY_SAN.",
 			File:   inLink + "/credentials.go",

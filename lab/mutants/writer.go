@@ -45,7 +45,7 @@ func writer() []Mutant {
 		{
 			Name: "silence-ignored",
 			Harm: "A link that says nothing for three heartbeats is still taken for alive, and what it said last for the truth.",
-			File: inSubscriber + "/subscriber.go",
+			File: inSubscriber + "/session.go",
 			Edits: []Edit{
 				{"idle := time.NewTimer(maxIdleHeartbeats * sess.heartbeat)", "idle := time.NewTimer(1000 * maxIdleHeartbeats * sess.heartbeat)"},
 				{"idle.Reset(maxIdleHeartbeats * sess.heartbeat)", "idle.Reset(1000 * maxIdleHeartbeats * sess.heartbeat)"},

@@ -86,9 +86,7 @@ func (r *rig) serve(service writerv1.WriterServiceServer) (stop func()) {
 func (r *rig) writer(board *endpoints.Store) (stop func()) {
 	service := endpointserver.New(endpointserver.Config{
 		Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
-		Identify: func(context.Context) (endpointserver.Client, error) {
-			return endpointserver.Client{Name: "proxy"}, nil
-		},
+		Identify: func(context.Context) (string, error) { return "proxy", nil },
 	})
 	end := r.serve(service)
 	return func() { service.Stop(); end() }

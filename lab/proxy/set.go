@@ -15,6 +15,14 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 )
 
+// Limits that writer.proto states, lengths in bytes.
+const (
+	maxChunk       = 500
+	digestSize     = 16
+	maxEpochLength = 64
+	maxKeyLength   = 256
+)
+
 // Set is the client's state of the contract: a set, a cursor, a digest, and what is staged. It is
 // pure: messages come in. It is not safe for concurrent use.
 type Set struct {
@@ -49,7 +57,7 @@ func breach(format string, args ...any) error { return Breach(fmt.Sprintf(format
 // Apply takes in the next message of the stream, and reports whether it put a synced state in
 // force. An error is a Breach: then the set is as it was, and the stream has to end.
 func (s *Set) Apply(m *writerv1.WatchEndpointsResponse) (synced bool, err error) {
-	if len(m.GetUpserts()) > writerv1.MaxChunk || len(m.GetRemoved()) > writerv1.MaxChunk {
+	if len(m.GetUpserts()) > maxChunk || len(m.GetRemoved()) > maxChunk {
 		return false, breach("%d upserts and %d removed keys in a message", len(m.GetUpserts()), len(m.GetRemoved()))
 	}
 	switch {
@@ -85,7 +93,7 @@ func (s *Set) Apply(m *writerv1.WatchEndpointsResponse) (synced bool, err error)
 
 // commit holds a synced message against what is staged, and puts that in force.
 func (s *Set) commit(m *writerv1.WatchEndpointsResponse) error {
-	digest := make([]byte, writerv1.DigestSize)
+	digest := make([]byte, digestSize)
 	for _, e := range s.staged {
 		for i, b := range e.GetFingerprint() {
 			digest[i] ^= b
@@ -93,7 +101,7 @@ func (s *Set) commit(m *writerv1.WatchEndpointsResponse) error {
 	}
 	epoch, revision := m.GetCursor().GetEpoch(), m.GetCursor().GetRevision()
 	switch {
-	case m.GetStatus() == nil || epoch == "" || len(epoch) > writerv1.MaxEpochLength:
+	case m.GetStatus() == nil || epoch == "" || len(epoch) > maxEpochLength:
 		return breach("synced without status or cursor")
 	case s.inStream && !s.reset && epoch != s.cursor.GetEpoch():
 		return breach("the epoch changes within a stream")
@@ -112,11 +120,11 @@ func (s *Set) commit(m *writerv1.WatchEndpointsResponse) error {
 // check holds an entry against the contract. One of a kind that we do not know is kept (R12).
 func check(e *writerv1.Entry) error {
 	switch {
-	case e.GetKey() == "" || len(e.GetKey()) > writerv1.MaxKeyLength:
+	case e.GetKey() == "" || len(e.GetKey()) > maxKeyLength:
 		return breach("a key of %d bytes", len(e.GetKey()))
 	case e.GetNamespace() == "" || e.GetService() == "":
 		return breach("%q is of no Service", e.GetKey())
-	case len(e.GetFingerprint()) != writerv1.DigestSize:
+	case len(e.GetFingerprint()) != digestSize:
 		return breach("the fingerprint of %q has %d bytes", e.GetKey(), len(e.GetFingerprint()))
 	case e.GetEndpoint() != nil:
 		return checkBackends(e.GetKey(), e.GetEndpoint().GetPort(), e.GetEndpoint().GetBackend())

@@ -269,10 +269,8 @@ func (w *world) strikeLink(f Fault) (lift func(), done bool) {
 		if !one.alive {
 			return
 		}
-		for _, s := range []*stream{one.subs[n].current, one.subs[n].next} {
-			if s != nil && s.replica != nil {
-				do(s)
-			}
+		if s := one.subs[n].current; s != nil && s.replica != nil {
+			do(s)
 		}
 	}
 	c := w.cluster(f)

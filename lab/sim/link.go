@@ -60,16 +60,19 @@ func (s *stream) dial(req *inventoryv1.WatchNodesRequest) {
 			return
 		}
 		sub.replica, sub.replicaLife = r, r.lives
-		sub.tellf("%s is connected to %s, cursor %s/%d%s", sub, r.name, req.GetCursor().GetEpoch(), req.GetCursor().GetRevision(), wish(req))
+		sub.tellf("%s is connected to %s, cursor %s/%d", sub, r.name, req.GetCursor().GetEpoch(), req.GetCursor().GetRevision())
 		r.admit(s, req)
 	})
 }
 
-func wish(req *inventoryv1.WatchNodesRequest) string {
-	if req.GetObserveNow() {
-		return ", asking for observations"
-	}
-	return ""
+// requestObservations carries a call to the replica of the stream. It gets lost if nothing comes through.
+func (s *stream) requestObservations(observations int) {
+	line := s.sub.wire
+	s.sub.at(time.Now().Add(line.latency()), func() {
+		if r := s.replica; !s.closed && r != nil && r.alive && line.cut+line.half+s.sub.cutOff == 0 {
+			r.observe(observations)
+		}
+	})
 }
 
 // pump is the server's loop: all that the reader lacks, and a heartbeat when it is due.

@@ -129,20 +129,23 @@ func (r *replica) pump() {
 
 // admit is what the server does with a request.
 func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
-	if err := req.Validate(); err != nil {
+	request, err := nodeserver.ParseWatchRequest(req)
+	if err != nil {
 		s.brokenByServer(err.Error())
 		return
 	}
-	s.replica, s.depth = r, int(req.GetConfirmObservations())
+	s.replica, s.depth = r, request.Confirmations
 	s.store = r.intake.Stores.Acquire(view)
-	s.reader = nodeserver.NewReader(s.store, req, heartbeat)
+	s.reader = nodeserver.NewReader(s.store, request.From, heartbeat)
 	r.readers = append(r.readers, s)
 	r.deepen()
-	if req.GetObserveNow() {
-		r.intake.Roster.Doubt(time.Now(), max(1, s.depth))
-		r.poke()
-	}
 	s.pump(false)
+}
+
+// observe is what the server does with a request for observations.
+func (r *replica) observe(observations int) {
+	r.intake.Roster.Doubt(time.Now(), max(1, observations))
+	r.poke()
 }
 
 // leave lets a reader go.

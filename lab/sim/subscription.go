@@ -33,11 +33,9 @@ type subscription struct {
 	snapshot subscriber.Snapshot
 	alive    bool
 
-	current, next *stream
+	current       *stream
 	heard         bool
 	synced        time.Time
-	waits         []*inventoryv1.WatchNodesResponse // of current, while next is about to take over
-	ended         error                             // of current, meanwhile
 	wanted        bool
 	asked         time.Time
 	silence, pace *event
@@ -67,7 +65,7 @@ func (s *subscription) ObserveNow() {
 }
 
 func (s *subscription) observe() {
-	if !s.wanted || s.current == nil || s.next != nil || !s.heard {
+	if !s.wanted || s.current == nil || !s.heard {
 		return
 	}
 	if wait := observePace - time.Since(s.asked); !s.asked.IsZero() && wait > 0 {
@@ -75,25 +73,23 @@ func (s *subscription) observe() {
 		s.pace = s.at(time.Now().Add(wait), s.observe)
 		return
 	}
-	s.next = s.open()
+	s.wanted, s.asked = false, time.Now()
+	s.current.requestObservations(s.script.Setup.EmptyThreshold)
 }
 
 func (s *subscription) converse() {
 	s.view.BeginStream()
-	s.heard, s.synced, s.waits, s.ended = false, time.Time{}, nil, nil
+	s.heard, s.synced = false, time.Time{}
 	s.current = s.open()
 	s.listen()
 }
 
 // open calls WatchNodes with what the view holds now.
 func (s *subscription) open() *stream {
-	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: uint32(s.script.Setup.EmptyThreshold), ObserveNow: s.wanted}
+	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: uint32(s.script.Setup.EmptyThreshold)}
 	if cursor, digest, ok := s.view.ResumePoint(); ok {
 		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
 		req.Digest = digest[:]
-	}
-	if s.wanted {
-		s.wanted, s.asked = false, time.Now()
 	}
 	st := &stream{sub: s}
 	st.dial(req)
@@ -108,16 +104,7 @@ func (s *subscription) listen() {
 
 // receive takes a message of a stream.
 func (s *subscription) receive(st *stream, m *inventoryv1.WatchNodesResponse) {
-	switch {
-	case st.closed:
-	case st == s.next:
-		s.current.close()
-		s.current, s.next, s.heard, s.waits, s.ended = s.next, nil, false, nil, nil
-		s.view.BeginStream()
-		s.take(m)
-	case s.next != nil:
-		s.waits = append(s.waits, m)
-	default:
+	if !st.closed {
 		s.take(m)
 	}
 }
@@ -141,24 +128,7 @@ func (s *subscription) take(m *inventoryv1.WatchNodesResponse) {
 
 // broken takes in that a stream has ended.
 func (s *subscription) broken(st *stream, err error) {
-	switch {
-	case st.closed:
-	case st == s.next:
-		s.next = nil
-		st.close()
-		waits, ended := s.waits, s.ended
-		s.waits, s.ended = nil, nil
-		for _, m := range waits {
-			if s.current != nil {
-				s.take(m)
-			}
-		}
-		if ended != nil && s.current != nil {
-			s.end(ended)
-		}
-	case s.next != nil:
-		s.ended = err
-	default:
+	if !st.closed {
 		s.end(err)
 	}
 }
@@ -168,8 +138,7 @@ func (s *subscription) end(err error) {
 	s.silence.cancel()
 	s.pace.cancel()
 	s.current.close()
-	s.next.close()
-	s.current, s.next, s.alive = nil, nil, false
+	s.current, s.alive = nil, false
 	s.view.BeginStream()
 	s.publish(time.Now())
 	var lasted time.Duration

@@ -154,7 +154,6 @@ func (w *writer) kill() {
 	w.store.kill()
 	for _, s := range w.subs {
 		s.current.close()
-		s.next.close()
 	}
 	w.alive = false
 	w.lives++ // what was under way is nobody's

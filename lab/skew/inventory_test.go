@@ -98,7 +98,7 @@ var peers = []peer{
 		lost: func(s *subscriber.Snapshot) { s.Membership.Reason, s.Addresses.Reason = "", "" },
 	},
 	{name: "a subscriber that never doubts", requests: Alter{Without: []protoreflect.FullName{
-		"slicefeed.inventory.v1.WatchNodesRequest.confirm_observations", "slicefeed.inventory.v1.WatchNodesRequest.observe_now",
+		"slicefeed.inventory.v1.WatchNodesRequest.confirm_observations",
 	}}},
 	{
 		name:     "a newer subscriber of an older inventory",
@@ -116,7 +116,7 @@ type link struct {
 	through  *subscriber.Subscriber
 	between  *Between
 	breaches func() float64
-	list     func(*inventoryv1.ListNodesRequest) (direct, through *inventoryv1.ListNodesResponse)
+	ask      func(question) (direct, through proto.Message)
 }
 
 type observations struct{}
@@ -141,7 +141,7 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 				return roster.Explanation{Steps: []source.Step{step}, Conclusion: "It is " + name + "."}, true
 			},
 		})
-		conn := host(t, func(s registrar) { inventoryv1.RegisterInventoryServiceServer(s, server) })
+		conn := host(t, server.Register)
 		l.between = NewBetween(conn)
 		l.between.Alter(p.requests, p.answers)
 		altered := host(t, nil, l.between.Options()...)
@@ -150,12 +150,12 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 		l.direct = follow(t, subscriber.Config{Dial: keep(conn), Metrics: subscriber.NewMetrics(prometheus.NewRegistry())})
 		l.through = follow(t, subscriber.Config{Dial: keep(altered), Metrics: subscriber.NewMetrics(registry)})
 		l.breaches = func() float64 { return total(t, registry, "slicefeed_writer_source_protocol_violations_total") }
-		l.list = func(req *inventoryv1.ListNodesRequest) (direct, through *inventoryv1.ListNodesResponse) {
-			direct, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(t.Context(), req)
+		l.ask = func(q question) (direct, through proto.Message) {
+			direct, err := q(t.Context(), conn)
 			if err != nil {
 				t.Fatal(err)
 			}
-			through, err = inventoryv1.NewInventoryServiceClient(altered).ListNodes(t.Context(), req)
+			through, err = q(t.Context(), altered)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -298,36 +298,55 @@ func TestWhatTheSubscriberHoldsIsWhatTheInventoryTellsWhateverTheirVersions(t *t
 	}
 }
 
-// explained asks for the chain of one that is told and of one that is left out.
-var explained = &inventoryv1.ListNodesRequest{Names: []string{"worker-00001", "cp"}, Explain: true}
+// question is a call of an inventory.
+type question func(context.Context, grpc.ClientConnInterface) (proto.Message, error)
+
+func listNodes(ctx context.Context, conn grpc.ClientConnInterface) (proto.Message, error) {
+	return inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{})
+}
+
+func listDetails(ctx context.Context, conn grpc.ClientConnInterface) (proto.Message, error) {
+	return inventoryv1.NewInventoryOperatorServiceClient(conn).ListNodeDetails(ctx, &inventoryv1.ListNodeDetailsRequest{})
+}
+
+// explainNodes asks about one that is published and one that is omitted.
+func explainNodes(ctx context.Context, conn grpc.ClientConnInterface) (proto.Message, error) {
+	return inventoryv1.NewInventoryOperatorServiceClient(conn).ExplainNodes(ctx, &inventoryv1.ExplainNodesRequest{Names: []string{"worker-00001", "cp"}})
+}
+
+func requestObservations(ctx context.Context, conn grpc.ClientConnInterface) (proto.Message, error) {
+	return inventoryv1.NewInventoryServiceClient(conn).RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 2})
+}
 
 // inventoryQuestions are ways in which a question of people and its answer differ between versions.
 var inventoryQuestions = []struct {
 	name              string
 	requests, answers Alter
-	ask               *inventoryv1.ListNodesRequest
-	lost              func(*inventoryv1.ListNodesResponse)
+	ask               question
+	lost              func(proto.Message)
 }{
-	{"both ends newer", Alter{Unknown: true}, Alter{Unknown: true}, &inventoryv1.ListNodesRequest{}, nil},
-	{"both ends newer, explained", Alter{Unknown: true}, Alter{Unknown: true}, explained, nil},
-	{
-		"an inventory that explains nothing",
-		Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.ListNodesRequest.explain"}},
-		Alter{},
-		explained, func(r *inventoryv1.ListNodesResponse) { r.Explanations = nil },
-	},
+	{"both ends newer", Alter{Unknown: true}, Alter{Unknown: true}, listNodes, nil},
+	{"both ends newer, details", Alter{Unknown: true}, Alter{Unknown: true}, listDetails, nil},
+	{"both ends newer, explained", Alter{Unknown: true}, Alter{Unknown: true}, explainNodes, nil},
+	{"both ends newer, observations", Alter{Unknown: true}, Alter{Unknown: true}, requestObservations, nil},
 	{
 		"a reason for leaving out that nobody knows", Alter{}, Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{
 			"slicefeed.inventory.v1.OmissionReason": 99,
-		}}, &inventoryv1.ListNodesRequest{}, func(r *inventoryv1.ListNodesResponse) { r.Omitted[0].Reason = 99 },
+		}}, listDetails, func(m proto.Message) {
+			for _, n := range m.(*inventoryv1.ListNodeDetailsResponse).GetNodes() {
+				if n.GetOmitted() != nil {
+					n.GetOmitted().Reason = 99
+				}
+			}
+		},
 	},
 	{
-		"a result of a step that nobody knows", Alter{}, Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{
-			"slicefeed.inventory.v1.StepResult": 99,
-		}}, explained, func(r *inventoryv1.ListNodesResponse) {
-			for _, e := range r.GetExplanations() {
+		"a stage and a result of a step that nobody knows", Alter{}, Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{
+			"slicefeed.inventory.v1.ExplanationStage": 99, "slicefeed.inventory.v1.StepResult": 99,
+		}}, explainNodes, func(m proto.Message) {
+			for _, e := range m.(*inventoryv1.ExplainNodesResponse).GetExplanations() {
 				for _, step := range e.GetSteps() {
-					step.Result = 99
+					step.Stage, step.Result = 99, 99
 				}
 			}
 		},
@@ -340,7 +359,7 @@ func TestWhatIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 			linked(t, peer{requests: row.requests, answers: row.answers}, func(l *link) {
 				l.apply(worker(0, source.Ready), worker(1, source.Draining))
 				l.worth(source.Synced, 1)
-				want, got := l.list(row.ask)
+				want, got := l.ask(row.ask)
 				if row.lost != nil {
 					row.lost(want)
 				}

@@ -21,32 +21,32 @@ import (
 var writerQuestions = []struct {
 	name              string
 	requests, answers Alter
-	lost              func(*writerv1.ListTargetsResponse, *writerv1.ExplainEndpointResponse)
+	lost              func(*writerv1.ListTargetDetailsResponse, *writerv1.ExplainEndpointResponse)
 }{
 	{"both ends newer", Alter{Unknown: true}, Alter{Unknown: true}, nil},
 	{
 		"a state of targets that nobody knows",
 		Alter{},
 		Alter{Enums: targetStates(99)},
-		func(l *writerv1.ListTargetsResponse, e *writerv1.ExplainEndpointResponse) {
-			l.GetTargets()[0].Target.State, e.Target.State = 99, 99
+		func(l *writerv1.ListTargetDetailsResponse, e *writerv1.ExplainEndpointResponse) {
+			l.GetTargets()[0].Target.Target.State, e.Target.State = 99, 99
 		},
 	},
 	{
 		"a verdict that nobody knows",
 		Alter{},
 		Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.writer.v1.Verdict": 99}},
-		func(_ *writerv1.ListTargetsResponse, e *writerv1.ExplainEndpointResponse) { e.Verdict = 99 },
+		func(_ *writerv1.ListTargetDetailsResponse, e *writerv1.ExplainEndpointResponse) { e.Verdict = 99 },
 	},
 	{
 		"a writer that says what is, and not why",
 		Alter{},
 		Alter{Without: []protoreflect.FullName{
-			"slicefeed.writer.v1.ListedTarget.guards", "slicefeed.writer.v1.ExplainEndpointResponse.guard",
+			"slicefeed.writer.v1.TargetDetails.guards", "slicefeed.writer.v1.ExplainEndpointResponse.guard",
 			"slicefeed.writer.v1.ExplainEndpointResponse.rule", "slicefeed.writer.v1.ExplainEndpointResponse.reason",
 			"slicefeed.writer.v1.ExplainEndpointResponse.conclusion", "slicefeed.writer.v1.ExplainEndpointResponse.advice",
 		}},
-		func(l *writerv1.ListTargetsResponse, e *writerv1.ExplainEndpointResponse) {
+		func(l *writerv1.ListTargetDetailsResponse, e *writerv1.ExplainEndpointResponse) {
 			l.GetTargets()[0].Guards = nil
 			e.Guard, e.Rule, e.Reason, e.Conclusion, e.Advice = nil, "", "", "", ""
 		},
@@ -68,11 +68,9 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 				board.MarkSynced()
 				server := endpointserver.New(endpointserver.Config{
 					Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
-					Identify: func(context.Context) (endpointserver.Client, error) {
-						return endpointserver.Client{Name: "person", Operator: true}, nil
-					},
+					Identify: func(context.Context) (string, error) { return "person", nil },
 				})
-				conn := host(t, func(s registrar) { writerv1.RegisterWriterServiceServer(s, server) })
+				conn := host(t, server.Register)
 				between := NewBetween(conn)
 				between.Alter(row.requests, row.answers)
 				altered := host(t, nil, between.Options()...)
@@ -100,10 +98,10 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 	}
 }
 
-func asked(t *testing.T, conn grpc.ClientConnInterface) (*writerv1.ListTargetsResponse, *writerv1.ExplainEndpointResponse) {
+func asked(t *testing.T, conn grpc.ClientConnInterface) (*writerv1.ListTargetDetailsResponse, *writerv1.ExplainEndpointResponse) {
 	t.Helper()
-	client := writerv1.NewWriterServiceClient(conn)
-	list, err := client.ListTargets(t.Context(), &writerv1.ListTargetsRequest{Services: []*writerv1.ServiceSelector{{Namespace: "web", Service: "shop"}}})
+	client := writerv1.NewWriterOperatorServiceClient(conn)
+	list, err := client.ListTargetDetails(t.Context(), &writerv1.ListTargetDetailsRequest{Services: []*writerv1.ServiceSelector{{Namespace: "web", Service: "shop"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func TestWhatAProxyHoldsIsWhatTheWriterDecidedWhateverTheirVersions(t *testing.T
 				board := endpoints.NewStore("life")
 				server := endpointserver.New(endpointserver.Config{
 					Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
-					Identify: func(context.Context) (endpointserver.Client, error) { return endpointserver.Client{Name: "proxy"}, nil },
+					Identify: func(context.Context) (string, error) { return "proxy", nil },
 				})
 				conn := host(t, func(s registrar) { writerv1.RegisterWriterServiceServer(s, server) })
 				between := NewBetween(conn)

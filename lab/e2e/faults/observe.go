@@ -40,7 +40,7 @@ func (s *Scene) observe(ctx context.Context, inventory *pair.Half) error {
 
 const observeAgainAfter = 5 * time.Second
 
-// ask opens a stream that requests one observation, and closes it.
+// ask requests one observation.
 func (s *Scene) ask(ctx context.Context, inventory *pair.Half) error {
 	leaf, err := tls.LoadX509KeyPair(s.Operator.CertFile, s.Operator.KeyFile)
 	if err != nil {
@@ -60,12 +60,6 @@ func (s *Scene) ask(ctx context.Context, inventory *pair.Half) error {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // it is done with
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := inventoryv1.NewInventoryServiceClient(conn).WatchNodes(ctx, &inventoryv1.WatchNodesRequest{ObserveNow: true, ConfirmObservations: 1}, grpc.WaitForReady(true))
-	if err != nil {
-		return err
-	}
-	_, err = stream.Recv()
+	_, err = inventoryv1.NewInventoryServiceClient(conn).RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 1}, grpc.WaitForReady(true))
 	return err
 }

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -74,7 +73,7 @@ func start(life string, view feed.View, age time.Duration) *replica {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(64<<10), grpc.MaxConcurrentStreams(8), grpc.WaitForHandlers(true))
-	inventoryv1.RegisterInventoryServiceServer(r.grpc, r.server)
+	r.server.Register(r.grpc)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stopRun = stop
 	go func() { r.ran <- r.server.Run(ctx) }()

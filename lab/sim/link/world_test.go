@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/apimachinery/pkg/labels"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -107,7 +106,7 @@ func (w *world) follow(meanwhile func()) {
 			grpc.WithContextDialer(w.wire.dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 4 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4<<20)),
 			grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept))
 	}
 	w.sub = subscriber.New(subscriber.Config{

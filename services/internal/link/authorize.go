@@ -3,9 +3,13 @@ package link
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 )
 
@@ -28,39 +32,60 @@ var (
 	errPermissionsChanged = status.Error(codes.Unavailable, "client permissions changed; reconnect")
 	errStopping           = status.Error(codes.Unavailable, "server is shutting down")
 	errNoCertificate      = status.Error(codes.Unauthenticated, "no client certificate")
+	errOperatorsOnly      = status.Error(codes.PermissionDenied, "the service requires role operator")
 )
 
 // authorizer admits calls of listed clients, and ends live streams when the list changes or the server
 // stops. It covers every service, including health and reflection. The handshake has already checked
 // that the client is listed, but the client list may have changed since.
 type authorizer struct {
-	clients  *Clients
-	stopping chan struct{}
+	clients            *Clients
+	subscriberServices map[string]bool // by full name
+	stopping           chan struct{}
 }
 
-func (a *authorizer) findGrant(ctx context.Context) (Grant, error) {
+// newAuthorizer returns an authorizer that lets subscribers call these services, health and reflection.
+func newAuthorizer(clients *Clients, subscriberServices []string) *authorizer {
+	a := &authorizer{clients: clients, stopping: make(chan struct{}), subscriberServices: map[string]bool{
+		healthpb.Health_ServiceDesc.ServiceName:                    true,
+		reflectionpb.ServerReflection_ServiceDesc.ServiceName:      true,
+		reflectionalphapb.ServerReflection_ServiceDesc.ServiceName: true, //nolint:staticcheck // clients may use the old version
+	}}
+	for _, service := range subscriberServices {
+		a.subscriberServices[service] = true
+	}
+	return a
+}
+
+// findGrant returns the grant of the caller of a method, unless it may not call it.
+func (a *authorizer) findGrant(ctx context.Context, fullMethod string) (Grant, error) {
 	c := connectionFromContext(ctx)
 	if c == nil {
 		return Grant{}, errNoCertificate
 	}
-	if e := c.currentEntry(); e != nil {
-		return e.grant, nil
+	e := c.currentEntry()
+	if e == nil {
+		return Grant{}, errDenied
 	}
-	return Grant{}, errDenied
+	service, _, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
+	if e.grant.Role != RoleOperator && !a.subscriberServices[service] {
+		return Grant{}, errOperatorsOnly
+	}
+	return e.grant, nil
 }
 
-func (a *authorizer) authorizeUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	g, err := a.findGrant(ctx)
+func (a *authorizer) authorizeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	g, err := a.findGrant(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
 	return handler(WithGrant(ctx, g), req)
 }
 
-func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
-	g, err := a.findGrant(ctx)
+	g, err := a.findGrant(ctx, info.FullMethod)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,10 @@ type Config struct {
 	RefreshInterval time.Duration // how often files are read again; 0: 10 s
 	Logger          *slog.Logger
 	Registerer      prometheus.Registerer
+
+	// SubscriberServices are the full names of the services that clients with the role subscriber may
+	// call, besides gRPC health and reflection. Operators may call every service. Only for servers.
+	SubscriberServices []string
 }
 
 func (c *Config) linkRegisterer() prometheus.Registerer {

@@ -15,7 +15,6 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/validator"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -54,7 +53,7 @@ func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	}
 	s := &Server{
 		id: id, clients: clients, reloader: r, log: cfg.Logger.With("link", cfg.Name),
-		auth: &authorizer{clients: clients, stopping: make(chan struct{})},
+		auth: newAuthorizer(clients, cfg.SubscriberServices),
 		metrics: grpcprom.NewServerMetrics(grpcprom.WithServerCounterOptions(
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
 		panics: counter("grpc_panics_total", "Number of panics of gRPC handlers, each returned as INTERNAL."),
@@ -100,13 +99,11 @@ func (s *Server) Options() []grpc.ServerOption {
 		grpc.ChainUnaryInterceptor(s.metrics.UnaryServerInterceptor(),
 			ratelimit.UnaryServerInterceptor(s.limits.callLimiter()),
 			logging.UnaryServerInterceptor(logs, finish, levels, peerSAN),
-			recovery.UnaryServerInterceptor(recovered), s.auth.authorizeUnary, rejectMalformed,
-			validator.UnaryServerInterceptor(validator.WithFailFast())),
+			recovery.UnaryServerInterceptor(recovered), s.auth.authorizeUnary, rejectMalformed),
 		grpc.ChainStreamInterceptor(s.metrics.StreamServerInterceptor(),
 			ratelimit.StreamServerInterceptor(s.limits.streamStartLimiter()), s.limits.limitConcurrentStreams,
 			logging.StreamServerInterceptor(logs, finish, levels, peerSAN),
-			recovery.StreamServerInterceptor(recovered), s.auth.authorizeStream, rejectMalformedStream,
-			validator.StreamServerInterceptor(validator.WithFailFast())),
+			recovery.StreamServerInterceptor(recovered), s.auth.authorizeStream, rejectMalformedStream),
 	}
 }
 

@@ -121,6 +121,7 @@ func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 	healthpb.RegisterHealthServer(gs, hs)
 	reflection.Register(gs)
 	gs.RegisterService(&probeService, struct{}{})
+	gs.RegisterService(&operatorService, struct{}{})
 	listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	r.address = listener.Addr().String()
 	r.serveConfig = ServeConfig{Server: gs, Health: hs, Listener: listener, GracePeriod: time.Minute}
@@ -140,7 +141,10 @@ func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 }
 
 func (r *testLink) config(component, name string, f Files) Config {
-	return Config{Component: component, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics}
+	return Config{
+		Component: component, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics,
+		SubscriberServices: []string{probeService.ServiceName},
+	}
 }
 
 // dial connects as a client with a certificate of that spec, which expects a server of that name.
@@ -219,27 +223,27 @@ var probeService = grpc.ServiceDesc{
 	}}},
 }
 
+// operatorService is a service that subscribers may not call.
+var operatorService = grpc.ServiceDesc{
+	ServiceName: "test.Operator", HandlerType: (*any)(nil), Streams: probeService.Streams,
+	Methods: []grpc.MethodDesc{methodOf("test.Operator", "Who", func(context.Context, *wrapperspb.StringValue) (string, error) { return "", nil })},
+}
+
 // Hang sends to hangStarted when it starts, Listen to messageReceived for each message.
 var hangStarted, messageReceived = make(chan struct{}, 1), make(chan struct{}, 1)
 
-// validatedRequest is a request with a validation rule.
-type validatedRequest struct{ *wrapperspb.StringValue }
-
-func (p validatedRequest) Validate() error {
-	if p.GetValue() == "bad" {
-		return errors.New("bad is not allowed")
-	}
-	return nil
+func unaryMethod(name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
+	return methodOf("test.Probe", name, f)
 }
 
-func unaryMethod(name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
+func methodOf(service, name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		in := validatedRequest{new(wrapperspb.StringValue)}
+		in := new(wrapperspb.StringValue)
 		if err := decode(in); err != nil {
 			return nil, err
 		}
-		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/test.Probe/" + name}, func(ctx context.Context, req any) (any, error) {
-			out, err := f(ctx, req.(validatedRequest).StringValue)
+		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/" + service + "/" + name}, func(ctx context.Context, req any) (any, error) {
+			out, err := f(ctx, req.(*wrapperspb.StringValue))
 			if err != nil {
 				return nil, err
 			}

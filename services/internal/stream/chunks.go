@@ -4,6 +4,8 @@ import (
 	"iter"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 // Limits of one message.
@@ -15,8 +17,7 @@ const (
 	// would use a buffer of 1 MB.
 	PayloadBudget = 16<<10 - 1<<10
 
-	maxChunkEntries = 500 // upserts, or removed keys (rule R3)
-	entryOverhead   = 8   // tag and length of an entry
+	entryOverhead = 8 // tag and length of an entry
 )
 
 // Chunk is the part of a delta that one message carries.
@@ -36,12 +37,12 @@ func NextChunk[E any, W proto.Message](removed []string, upserts []E, offset int
 	upserts = upserts[max(offset-len(removed), 0):]
 	removed = removed[min(offset, len(removed)):]
 	size, n := 0, 0
-	for n < len(removed) && n < maxChunkEntries && (n == 0 || size+len(removed[n])+entryOverhead <= PayloadBudget) {
+	for n < len(removed) && n < contract.MaxChunk && (n == 0 || size+len(removed[n])+entryOverhead <= PayloadBudget) {
 		size += len(removed[n]) + entryOverhead
 		n++
 	}
 	c.Removed, removed = removed[:n], removed[n:]
-	for len(removed) == 0 && len(upserts) > 0 && len(c.Upserts) < maxChunkEntries {
+	for len(removed) == 0 && len(upserts) > 0 && len(c.Upserts) < contract.MaxChunk {
 		w := encode(upserts[0])
 		more := proto.Size(w) + entryOverhead
 		if size+more > PayloadBudget && size > 0 {

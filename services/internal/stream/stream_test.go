@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 // The rules are tested in the packages of the two services, nodeserver and endpointserver.
@@ -73,7 +75,7 @@ func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 				size += proto.Size(u) + entryOverhead
 				gotUpserts = append(gotUpserts, u.GetValue())
 			}
-			if size > PayloadBudget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > maxChunkEntries || len(c.Removed) > maxChunkEntries {
+			if size > PayloadBudget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > contract.MaxChunk || len(c.Removed) > contract.MaxChunk {
 				t.Fatalf("a chunk of %d bytes, %d upserts, %d removed", size, len(c.Upserts), len(c.Removed))
 			}
 			gotRemoved = append(gotRemoved, c.Removed...)

@@ -85,6 +85,7 @@ func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, 
 	pipeline, errPipeline := newPipeline(cfg, version, log, registry)
 	linkServer, errLink := link.NewServer(link.Config{
 		Component: "inventory", Name: "feed", Files: cfg.tlsFiles(), Logger: log, Registerer: registry,
+		SubscriberServices: []string{inventoryv1.InventoryService_ServiceDesc.ServiceName},
 	}, cfg.ClientsFile)
 	if err := errors.Join(errPipeline, errLink); err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	}
 
 	server := grpc.NewServer(i.link.Options()...)
-	inventoryv1.RegisterInventoryServiceServer(server, i.server)
+	i.server.Register(server)
 	grpc_health_v1.RegisterHealthServer(server, i.health)
 	reflection.Register(server)
 	adminServer := &admin.Server{

@@ -150,7 +150,7 @@ func printSuggestions(out io.Writer, name string, known []string) {
 // printGrpcurlHint prints how to request the explanation of a running inventory, which can differ:
 // that inventory remembers the addresses that it has published.
 func printGrpcurlHint(out io.Writer, name string) {
-	request, err := json.Marshal(map[string]any{"names": []string{name}, "explain": true})
+	request, err := json.Marshal(map[string]any{"names": []string{name}})
 	if err != nil {
 		return
 	}
@@ -159,7 +159,7 @@ A running inventory can differ, because it keeps addresses that it has published
 A client with the role operator can request its explanation:
   grpcurl -cert operator.pem -key operator-key.pem -cacert inventory-ca.pem \
     -d '%s' \
-    INVENTORY:9443 slicefeed.inventory.v1.InventoryService/ListNodes
+    INVENTORY:9443 slicefeed.inventory.v1.InventoryOperatorService/ExplainNodes
 `, strings.ReplaceAll(string(request), "'", `'\''`))
 }
 

@@ -29,7 +29,7 @@ func TestExplainObservesNodes(t *testing.T) {
 			"a published node",
 			fakeAPIs{nodes: []corev1.Node{workerNode("one", server1)}, servers: []string{serverJSON(server1, "one", "10.0.1.11")}},
 			"one", 0,
-			[]string{"one, as a newly started inventory would publish it", "\nmatch\n", "  ok  Which server, by its provider ID? ", "  ok  Can 10.0.1.11 be used? on LAN 2, NIC nic-one: chosen", "  ok  Is 10.0.1.11 assigned to it? yes", "Published as READY at 10.0.1.11.", `{"explain":true,"names":["one"]}`},
+			[]string{"one, as a newly started inventory would publish it", "\nmatch\n", "  ok  Which server, by its provider ID? ", "  ok  Can 10.0.1.11 be used? on LAN 2, NIC nic-one: chosen", "  ok  Is 10.0.1.11 assigned to it? yes", "Published as READY at 10.0.1.11.", `{"names":["one"]}`},
 			[]string{"reading the nodes…", "listing the cloud…"},
 		},
 		{

@@ -26,7 +26,7 @@ func BenchmarkChange(b *testing.B) {
 				r.Sent()
 			}
 			for i := range readers {
-				readers[i] = NewReader(stores.Acquire(feed.View{}), emptyRequest, 0)
+				readers[i] = NewReader(stores.Acquire(feed.View{}), nil, 0)
 				readers[i].messageCache = &server.messageCache
 				step(readers[i])
 			}

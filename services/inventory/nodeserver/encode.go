@@ -3,10 +3,10 @@ package nodeserver
 import (
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -40,11 +40,15 @@ func buildMessage(u *feed.Update, offset int, now time.Time) *inventoryv1.WatchN
 	}
 	if chunk.Last && u.Synced {
 		m.Synced = true
-		m.Cursor = &inventoryv1.Cursor{Epoch: u.At.Epoch, Revision: u.At.Revision}
+		m.Cursor = encodeCursor(u)
 		m.Digest = slices.Clone(u.At.Digest[:])
 		m.Count = uint32(u.Count)
 	}
 	return m
+}
+
+func encodeCursor(u *feed.Update) *inventoryv1.Cursor {
+	return &inventoryv1.Cursor{Epoch: u.At.Epoch, Revision: u.At.Revision}
 }
 
 func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
@@ -67,7 +71,7 @@ func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 	if s.Observation > 0 {
 		encoded.ObservationAge = encodeDuration(now.Sub(s.ObservedAt))
 	}
-	for _, p := range s.Ports[:min(len(s.Ports), inventoryv1.MaxSourcePorts)] {
+	for _, p := range s.Ports[:min(len(s.Ports), contract.MaxSourcePorts)] {
 		encoded.Ports = append(encoded.Ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
 	}
 	return encoded
@@ -78,13 +82,7 @@ func encodePart(p source.PartStatus, now time.Time) *inventoryv1.PartStatus {
 	if p.Sync == 0 {
 		return &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 	}
-	reason := p.Reason
-	if len(reason) > inventoryv1.MaxReasonLength {
-		reason = reason[:inventoryv1.MaxReasonLength]
-	}
-	return &inventoryv1.PartStatus{
-		State: inventoryv1.SyncState(p.Sync), Reason: strings.ToValidUTF8(reason, ""), Age: encodeDuration(now.Sub(p.Since)),
-	}
+	return &inventoryv1.PartStatus{State: inventoryv1.SyncState(p.Sync), Reason: truncate(p.Reason), Age: encodeDuration(now.Sub(p.Since))}
 }
 
 // encodeDuration encodes an age. After a clock was set back an age would be negative, which the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -24,7 +25,7 @@ func resetUpdate(count int) feed.Update {
 
 func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 	heavy := map[string]string{}
-	for i := range inventoryv1.MaxLabels {
+	for i := range contract.MaxLabels {
 		heavy[fmt.Sprintf("%03d/%s", i, strings.Repeat("k", 310))] = strings.Repeat("v", 63)
 	}
 	u := resetUpdate(100)
@@ -35,7 +36,7 @@ func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 	}
 	nodes, removed, n := 0, 0, 0
 	for m := range Messages(u, time.Now) {
-		if size := proto.Size(m); size > inventoryv1.MaxMessageSize {
+		if size := proto.Size(m); size > contract.MaxMessageSize {
 			t.Errorf("a message of %d bytes", size)
 		}
 		nodes, removed, n = nodes+len(m.GetUpserts()), removed+len(m.GetRemoved()), n+1
@@ -115,5 +116,5 @@ func TestStatusListsSourcePorts(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	status.Ports = make([]source.Port, 100)
-	checkEqual(t, "ports", len(encodeStatus(status, time.Now()).GetPorts()), inventoryv1.MaxSourcePorts)
+	checkEqual(t, "ports", len(encodeStatus(status, time.Now()).GetPorts()), contract.MaxSourcePorts)
 }

@@ -19,7 +19,7 @@ func TestReadersAtSamePositionShareMessages(t *testing.T) {
 		stores.Apply(nodeChanges(1000))
 		stores.SetStatus(publishedStatus(1))
 		var server Server
-		one, other := NewReader(stores.Acquire(feed.View{}), emptyRequest, time.Second), NewReader(stores.Acquire(feed.View{}), emptyRequest, time.Second)
+		one, other := NewReader(stores.Acquire(feed.View{}), nil, time.Second), NewReader(stores.Acquire(feed.View{}), nil, time.Second)
 		one.messageCache, other.messageCache = &server.messageCache, &server.messageCache
 		send := func(r *Reader) (sent []*Message) {
 			_, messages := r.Next()
@@ -47,7 +47,7 @@ func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 		var server Server
 		readers := map[string]*Reader{}
 		connect := func(name string, view feed.View) {
-			r := NewReader(stores.Acquire(view), emptyRequest, 0)
+			r := NewReader(stores.Acquire(view), nil, 0)
 			r.messageCache = &server.messageCache
 			readers[name] = r
 		}

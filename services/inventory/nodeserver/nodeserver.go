@@ -1,7 +1,7 @@
-// Package nodeserver implements the inventory's gRPC service: it sends each client the nodes of its
-// view. It guarantees the rules of slicefeed.inventory.v1 for servers, and that a slow client neither
-// delays others nor makes the server queue messages. It does not know where nodes come from, nor which
-// clients are allowed.
+// Package nodeserver implements the inventory's gRPC services: it sends each client the nodes of its
+// view, and shows operators how these came about. It guarantees the rules of slicefeed.inventory.v1 for
+// servers, and that a slow client neither delays others nor makes the server queue messages. It does not
+// know where nodes come from, nor which clients may call which service: package link does.
 package nodeserver
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/status"
 )
 
 // Client is an authenticated client and what it may see.
 type Client struct {
 	Name     string // its SAN; the numbers of streams and observations are limited per name
-	Operator bool   // may see omitted nodes and cloud identifiers
+	Operator bool   // its role, for people
 	View     feed.View
 }
 
@@ -52,9 +51,10 @@ type Config struct {
 	MaxStreamsPerClient int // 0: 64
 }
 
-// Server implements InventoryService.
+// Server implements InventoryService and InventoryOperatorService.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
+	inventoryv1.UnimplementedInventoryOperatorServiceServer
 
 	cfg          Config
 	streams      *stream.Streams
@@ -62,14 +62,14 @@ type Server struct {
 	logLimiter   rate.Sometimes // for log lines that a client can cause at any rate
 	messageCache stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 
-	mu                     sync.Mutex
-	streamsByConfirmations [inventoryv1.MaxConfirmObservations + 1]int // number of streams, by the number of confirmations that they require
-	readers                map[*Reader]struct{}
+	mu            sync.Mutex
+	readers       map[*Reader]struct{}
+	confirmations int // the largest number that a reader requires, at least 1
 }
 
 // New returns the service. It is NOT_SERVING until the first complete observation.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
+	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, confirmations: 1, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
 		Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,
 	})}
@@ -88,25 +88,8 @@ func (s *Server) Run(ctx context.Context) error {
 // New streams are rejected from then on. It may be called more than once.
 func (s *Server) Stop() { s.streams.Stop() }
 
-var errUnknownClient = status.Error(codes.PermissionDenied, "client is not allowed")
-
-// addStreams adds delta to the number of streams that require this many confirmations, and passes a
-// changed maximum to the observer.
-func (s *Server) addStreams(confirmations, delta int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.maxConfirmations()
-	s.streamsByConfirmations[confirmations] += delta
-	if now := s.maxConfirmations(); now != before {
-		s.cfg.Observer.SetConfirmations(now)
-	}
-}
-
-func (s *Server) maxConfirmations() int {
-	for n := len(s.streamsByConfirmations) - 1; n > 1; n-- {
-		if s.streamsByConfirmations[n] > 0 {
-			return n
-		}
-	}
-	return 1
+// Register registers both services.
+func (s *Server) Register(to grpc.ServiceRegistrar) {
+	inventoryv1.RegisterInventoryServiceServer(to, s)
+	inventoryv1.RegisterInventoryOperatorServiceServer(to, s)
 }

@@ -87,6 +87,7 @@ type harness struct {
 	sent     *atomic.Int64 // calls of OnDeltaSent
 	dial     func() inventoryv1.InventoryServiceClient
 	client   inventoryv1.InventoryServiceClient
+	operator inventoryv1.InventoryOperatorServiceClient
 }
 
 // identify takes the client's name from the metadata; "unknown" is not a client.
@@ -122,7 +123,7 @@ func runServer(t *testing.T, test func(h *harness)) {
 		})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
-		inventoryv1.RegisterInventoryServiceServer(srv, h.server)
+		h.server.Register(srv)
 		served, ran := make(chan error, 1), make(chan error, 1)
 		go func() { served <- srv.Serve(lis) }()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -140,6 +141,7 @@ func runServer(t *testing.T, test func(h *harness)) {
 			return inventoryv1.NewInventoryServiceClient(conn)
 		}
 		h.client = h.dial()
+		h.operator = inventoryv1.NewInventoryOperatorServiceClient(conns[0])
 		test(h)
 		cancel()
 		if err := <-ran; err != nil {
@@ -266,7 +268,6 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 		checkEqual(t, "nodes", len(c.set), 1201)
 		n := c.set["worker-00007"]
 		checkEqual(t, "age", n.GetStateAge().AsDuration(), time.Minute)
-		checkEqual(t, "fields for operators", n.GetProviderId()+n.GetServerId(), "")
 
 		var removals []roster.Change
 		for _, change := range nodeChanges(700) {
@@ -516,51 +517,29 @@ func TestRequestsObservationsForClients(t *testing.T) {
 		three := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 3}, "writer")
 		three.next()
 		expectRequests(nil, 3)
-		h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 2, ObserveNow: true}, "writer").next()
+		h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 2}, "writer").next()
+		expectRequests(nil, 3)
+		checkEqual(t, "granted of 2", h.requestObservations(2, "writer"), uint32(2))
 		expectRequests([]int{2}, 3)
-		h.watch(&inventoryv1.WatchNodesRequest{ObserveNow: true}, "writer").next()
+		checkEqual(t, "granted of 0, which means 1", h.requestObservations(0, "writer"), uint32(1))
 		expectRequests([]int{2, 1}, 3)
+		checkEqual(t, "granted of 10", h.requestObservations(10, "writer"), uint32(10))
+		checkEqual(t, "granted of 10 when 13 of 20 were used", h.requestObservations(10, "writer"), uint32(7))
+		checkEqual(t, "granted when the quota is used up", h.requestObservations(1, "writer"), uint32(0))
+		_, err := h.client.RequestObservations(withClientName(h.t.Context(), "writer"), &inventoryv1.RequestObservationsRequest{Observations: 11})
+		checkEqual(t, "11 at once", status.Code(err), codes.InvalidArgument)
+		_, err = h.client.RequestObservations(withClientName(h.t.Context(), "unknown"), &inventoryv1.RequestObservationsRequest{})
+		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)
 		three.cancel()
-		expectRequests([]int{2, 1}, 2)
+		expectRequests([]int{2, 1, 10, 7}, 2)
 	})
 }
 
-func TestListNodesShowsOmittedToOperators(t *testing.T) {
-	runServer(t, func(h *harness) {
-		list := func(name string, names ...string) (*inventoryv1.ListNodesResponse, error) {
-			return h.client.ListNodes(withClientName(h.t.Context(), name), &inventoryv1.ListNodesRequest{Names: names})
-		}
-		_, err := list("writer")
-		checkEqual(t, "before the first publication", status.Code(err), codes.Unavailable)
-		early, err := list("operator")
-		checkEqual(t, "an operator before the first publication", []bool{err == nil, early.GetCursor() == nil, len(early.GetOmitted()) == 1}, []bool{true, true, true})
-		_, err = list("unknown")
-		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)
-
-		red := newNode("red", 9, source.Ready)
-		red.Labels = map[string]string{"pool": "red"}
-		h.stores.Apply(append(nodeChanges(2), roster.Change{Name: "red", Node: red}))
-		h.stores.SetStatus(publishedStatus(1))
-		l, err := list("writer", "worker-00001", "cp", "missing")
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkEqual(t, "nodes", len(l.GetNodes()), 1)
-		checkEqual(t, "node", l.GetNodes()[0].GetName()+l.GetNodes()[0].GetProviderId(), "worker-00001")
-		checkEqual(t, "omitted, for a subscriber", len(l.GetOmitted()), 0)
-		checkEqual(t, "revision", l.GetCursor().GetRevision(), uint64(3))
-
-		l, err = list("operator")
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkEqual(t, "node", l.GetNodes()[0].GetProviderId()+" "+l.GetNodes()[0].GetServerId(), "ionos://red server-red")
-		var omitted []string
-		for _, o := range l.GetOmitted() {
-			omitted = append(omitted, o.GetName()+" "+o.GetReason().String())
-		}
-		checkEqual(t, "omitted", omitted, []string{
-			"cp OMISSION_REASON_CONTROL_PLANE", "worker-00000 OMISSION_REASON_NOT_SELECTED", "worker-00001 OMISSION_REASON_NOT_SELECTED",
-		})
-	})
+func (h *harness) requestObservations(n uint32, client string) (granted uint32) {
+	h.t.Helper()
+	r, err := h.client.RequestObservations(withClientName(h.t.Context(), client), &inventoryv1.RequestObservationsRequest{Observations: n})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r.GetGranted()
 }

@@ -3,10 +3,8 @@ package nodeserver
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -47,10 +45,7 @@ func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 			before := full
 			for range 12 {
 				if request {
-					c := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 10, ObserveNow: true}, name)
-					c.next()
-					c.cancel()
-					synctest.Wait()
+					h.requestObservations(10, name)
 				}
 				now := time.Now()
 				r.Hear(now, source.Update{LastContact: now, Verified: mark})

@@ -34,7 +34,11 @@ func receiveEach(c *strictClient, r *Reader, each func(*Message)) error {
 
 // connect starts a stream of a client that shares the server's messages.
 func (s *Server) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
-	r := NewReader(stores.Acquire(view), c.begin(), 5*time.Second)
+	request, err := ParseWatchRequest(c.begin())
+	if err != nil {
+		panic(err)
+	}
+	r := NewReader(stores.Acquire(view), request.From, 5*time.Second)
 	r.messageCache = &s.messageCache
 	return r
 }

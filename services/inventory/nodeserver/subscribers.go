@@ -55,10 +55,25 @@ func (s *Server) register(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers[r] = struct{}{}
+	s.updateConfirmations()
 }
 
 func (s *Server) unregister(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)
+	s.updateConfirmations()
+}
+
+// updateConfirmations passes the largest number of confirmations that a reader requires to the observer,
+// if it has changed.
+func (s *Server) updateConfirmations() {
+	confirmations := 1
+	for r := range s.readers {
+		confirmations = max(confirmations, r.confirmations)
+	}
+	if confirmations != s.confirmations {
+		s.confirmations = confirmations
+		s.cfg.Observer.SetConfirmations(confirmations)
+	}
 }

@@ -11,57 +11,31 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // WatchNodes streams the nodes of the client's view.
 func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
-	if err := req.Validate(); err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
+	client, err := s.identify(to.Context())
+	if err != nil {
+		return err
 	}
-	client, ok := s.cfg.Identify(to.Context())
-	if !ok {
-		return errUnknownClient
+	request, err := ParseWatchRequest(req)
+	if err != nil {
+		return err
 	}
 	release, err := s.streams.Admit(client.Name)
 	if err != nil {
 		return err
 	}
 	defer release()
-	confirmations := int(req.GetConfirmObservations())
-	s.addStreams(confirmations, +1)
-	defer s.addStreams(confirmations, -1)
-	if req.GetObserveNow() {
-		s.requestObservations(client.Name, max(1, confirmations))
-	}
 	store := s.cfg.Stores.Acquire(client.View)
 	defer func() { s.cfg.Stores.Release(store, time.Now()) }()
-	r := NewReader(store, req, s.streams.Heartbeat)
-	r.client, r.since, r.onDeltaSent, r.messageCache = client, time.Now(), s.cfg.OnDeltaSent, &s.messageCache
+	r := NewReader(store, request.From, s.streams.Heartbeat)
+	r.client, r.since, r.confirmations = client, time.Now(), request.Confirmations
+	r.onDeltaSent, r.messageCache = s.cfg.OnDeltaSent, &s.messageCache
 	s.register(r)
 	defer s.unregister(r)
 	return stream.Serve(s.streams, to, r)
-}
-
-// requestObservations requests observations for a client, as many as its quota allows.
-func (s *Server) requestObservations(client string, observations int) {
-	if granted := s.quota.request(client, time.Now(), observations, s.cfg.Observer.RequestObservations); granted < observations {
-		s.logLimiter.Do(func() {
-			s.cfg.Log.Warn("client requests more observations than its quota allows", "client", client,
-				"requested", observations, "granted", granted)
-		})
-	}
-}
-
-func resumePosition(req *inventoryv1.WatchNodesRequest) *feed.Position {
-	if req.GetCursor() == nil {
-		return nil
-	}
-	return &feed.Position{
-		Epoch: req.GetCursor().GetEpoch(), Revision: req.GetCursor().GetRevision(),
-		Digest: feed.Digest(req.GetDigest()), // Validate checked its length
-	}
 }
 
 // Message is a message of the stream, shared by all subscribers at the same position.
@@ -70,9 +44,10 @@ type Message = stream.Message[inventoryv1.WatchNodesResponse]
 // Reader is the state of one subscriber: its position, and the status that was sent to it last. It
 // implements stream.Reader.
 type Reader struct {
-	client      Client
-	since       time.Time
-	onDeltaSent func() // see Config.OnDeltaSent
+	client        Client
+	since         time.Time
+	confirmations int    // see WatchRequest
+	onDeltaSent   func() // see Config.OnDeltaSent
 
 	mu       sync.Mutex
 	progress sendProgress // Subscribers reads it
@@ -89,10 +64,10 @@ type Reader struct {
 	caughtUp bool        // the first update was sent, so a later delta is a change that just happened
 }
 
-// NewReader returns the state of a subscriber that starts at the cursor and digest of its request. The
-// first message states the heartbeat interval.
-func NewReader(store *feed.Store, req *inventoryv1.WatchNodesRequest, interval time.Duration) *Reader {
-	return &Reader{store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: resumePosition(req), heartbeatInterval: interval}
+// NewReader returns the state of a subscriber that resumes from a position; nil: it has no set. The first
+// message states the heartbeat interval.
+func NewReader(store *feed.Store, from *feed.Position, interval time.Duration) *Reader {
+	return &Reader{store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: from, heartbeatInterval: interval}
 }
 
 // Changed returns a channel that is closed at the next change of the store.

@@ -26,8 +26,7 @@ const (
 // StepResult is how a step ended.
 type StepResult uint8
 
-// The results, as slicefeed.inventory.v1.StepResult has them. Skipped: the step was not reached, or
-// did not matter.
+// The results. Skipped: the step was not reached, or did not matter.
 const (
 	Note StepResult = iota
 	Passed

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -44,8 +45,8 @@ func newHerd(b testing.TB, nodes int) *herd {
 		})
 		h.state(i, inventoryv1.NodeState_NODE_STATE_READY)
 	}
-	for from := 0; from < nodes; from += inventoryv1.MaxChunk {
-		to := min(from+inventoryv1.MaxChunk, nodes)
+	for from := 0; from < nodes; from += contract.MaxChunk {
+		to := min(from+contract.MaxChunk, nodes)
 		h.tell(b, from == 0, to == nodes, h.nodes[from:to]...)
 	}
 	return h

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/protobuf/proto"
 
-	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
@@ -26,9 +25,8 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	for title, number := range map[string]string{
 		"live streams of WatchEndpoints":       fmt.Sprint(defaults.MaxPerClient),
 		"a message that nobody reads":          fmt.Sprintf("%.0f s", defaults.SendTimeout.Seconds()),
-		"Services and namespaces in a request": fmt.Sprint(writerv1.MaxSelectors),
+		"Services and namespaces in a request": fmt.Sprint(maxSelectors),
 		"addresses of a port that is gathered": thousands(endpoints.MaxBackends),
-		"an answer":                            fmt.Sprintf("%d MB", writerv1.MaxMessageSize>>20),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/limits.md has no row %q", row[1:])
@@ -39,10 +37,10 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 // A group is never split, so the largest one has to fit into a message: otherwise it would end every
 // stream.
 func TestLargestGroupFitsIntoMessage(t *testing.T) {
-	long := strings.Repeat("n", writerv1.MaxNameLength)
+	long := strings.Repeat("n", maxNameLength)
 	e := &endpoints.Entry{
-		Key: strings.Repeat("k", writerv1.MaxKeyLength), Namespace: long, Service: long, Kind: endpoints.KindGroup,
-		Port: endpoints.Port{Name: long, Protocol: "SCTP", Number: 65535, AppProtocol: strings.Repeat("p", writerv1.MaxAppProtocolLength)},
+		Key: strings.Repeat("k", maxKeyLength), Namespace: long, Service: long, Kind: endpoints.KindGroup,
+		Port: endpoints.Port{Name: long, Protocol: "SCTP", Number: 65535, AppProtocol: strings.Repeat("p", maxAppProtocolLength)},
 	}
 	for i := range endpoints.MaxBackends {
 		address := netip.AddrFrom16([16]byte{0xfd, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, byte(i>>8) | 0x10, byte(i)})

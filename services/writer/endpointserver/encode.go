@@ -6,14 +6,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func truncateText(text string) string { return stream.TruncateText(text, writerv1.MaxTextLength) }
+func truncateText(text string) string { return stream.TruncateText(text, contract.MaxTextLength) }
 
-func truncateName(text string) string { return stream.TruncateText(text, writerv1.MaxNameLength) }
+func truncateName(text string) string { return stream.TruncateText(text, maxNameLength) }
 
 func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 	w := &writerv1.Entry{Key: e.Key, Namespace: e.Namespace, Service: e.Service, Fingerprint: e.Fingerprint[:]}
@@ -33,8 +34,8 @@ func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 }
 
 func encodeTarget(state endpoints.State, reason, message string, ports []endpoints.Port) *writerv1.Target {
-	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: stream.TruncateText(reason, writerv1.MaxReasonLength), Message: truncateText(message)}
-	for _, p := range ports[:min(len(ports), writerv1.MaxPorts)] {
+	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: stream.TruncateText(reason, maxReasonLength), Message: truncateText(message)}
+	for _, p := range ports[:min(len(ports), maxPorts)] {
 		t.Ports = append(t.Ports, encodePort(p))
 	}
 	return t
@@ -43,7 +44,7 @@ func encodeTarget(state endpoints.State, reason, message string, ports []endpoin
 func encodePort(p endpoints.Port) *writerv1.Port {
 	return &writerv1.Port{
 		Name: truncateName(p.Name), Protocol: truncateName(p.Protocol), Number: uint32(p.Number),
-		AppProtocol: stream.TruncateText(p.AppProtocol, writerv1.MaxAppProtocolLength),
+		AppProtocol: stream.TruncateText(p.AppProtocol, maxAppProtocolLength),
 	}
 }
 
@@ -63,7 +64,7 @@ func encodeStatus(s endpoints.Status) *writerv1.WriterStatus {
 	if !s.Synced {
 		w.Reason = "initial sync incomplete: not every target has a decision yet"
 	}
-	for _, source := range s.Sources[:min(len(s.Sources), writerv1.MaxSources)] {
+	for _, source := range s.Sources[:min(len(s.Sources), maxSources)] {
 		w.Sources = append(w.Sources, encodeSourceStatus(source))
 	}
 	return w
@@ -73,11 +74,15 @@ func encodeSourceStatus(s endpoints.SourceStatus) *writerv1.SourceStatus {
 	return &writerv1.SourceStatus{Name: truncateName(s.Name), Connected: s.Connected, Reason: truncateText(s.Reason)}
 }
 
-func encodeSummary(l *endpoints.Summary, now time.Time) *writerv1.ListedTarget {
-	w := &writerv1.ListedTarget{
+func encodeSummary(l endpoints.Summary) *writerv1.ListedTarget {
+	return &writerv1.ListedTarget{
 		Namespace: l.Namespace, Service: l.Service, Target: encodeTarget(l.State, l.Reason, l.Message, l.Ports),
-		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady), NextDecisionIn: timeUntil(l.NextDecisionAt, now),
+		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady),
 	}
+}
+
+func encodeDetails(l endpoints.Summary, now time.Time) *writerv1.TargetDetails {
+	w := &writerv1.TargetDetails{Target: encodeSummary(l), NextDecisionIn: timeUntil(l.NextDecisionAt, now)}
 	for _, s := range l.Sources {
 		w.Sources = append(w.Sources, truncateName(s))
 	}
@@ -99,7 +104,7 @@ func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.Explai
 		Namespace: e.Namespace, Service: e.Service, Address: e.Address.String(), Leading: e.Leading,
 		Target:  encodeTarget(e.State, e.Reason, e.Message, e.Ports),
 		Current: encodeBackend(e.Current), Desired: encodeBackend(e.Desired),
-		Verdict: writerv1.Verdict(e.Endpoint.Verdict), Rule: string(e.Endpoint.Rule), Reason: truncateText(e.Endpoint.Reason),
+		Verdict: encodeVerdict(e.Endpoint.Verdict), Rule: string(e.Endpoint.Rule), Reason: truncateText(e.Endpoint.Reason),
 		Guard: encodeGuard(e.Guard), NextDecisionIn: timeUntil(e.NextDecisionAt, now),
 		Conclusion: truncateText(e.Conclusion), Advice: truncateText(e.Advice),
 	}
@@ -111,6 +116,13 @@ func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.Explai
 		w.Probe = &writerv1.ProbeStatus{Health: healths[p.Status], Age: ageOf(p.Since, now), Detail: truncateText(p.Detail), PassedAge: ageOf(p.LastPassed, now)}
 	}
 	return w
+}
+
+func encodeVerdict(v verdict.Verdict) writerv1.Verdict {
+	if v == 0 {
+		return writerv1.Verdict_VERDICT_NONE
+	}
+	return writerv1.Verdict(v)
 }
 
 func encodeSourceReport(s *endpoints.SourceReport, now time.Time) *writerv1.SourceReport {

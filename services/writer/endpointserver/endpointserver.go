@@ -1,41 +1,38 @@
-// Package endpointserver implements the writer's gRPC service: it streams to each client the endpoints
+// Package endpointserver implements the writer's gRPC services: it streams to each client the endpoints
 // that it requests, and explains them to operators. It guarantees what slicefeed.writer.v1 requires of
-// a server. It does not decide about endpoints or permissions: both are passed in.
+// a server. It does not decide about endpoints, nor which clients may call which service: package link
+// does.
 package endpointserver
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/status"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
-// Client identifies a caller.
-type Client struct {
-	Name     string // its SAN; streams are limited per name
-	Operator bool   // may see guards and explanations
-}
-
 // Config is what a server needs. Streams has a default, everything else is required.
 type Config struct {
 	Store    *endpoints.Store
-	Identify func(context.Context) (Client, error) // returns the caller; the error is sent to the client
-	Health   *health.Server                        // SERVING from the first synced state on
+	Identify func(context.Context) (name string, err error) // of the caller; the error is sent to the client
+	Health   *health.Server                                 // SERVING from the first synced state on
 	Metrics  *stream.Metrics
 
-	Streams int // concurrent streams per client; 0: 64
+	Streams int // concurrent streams of all clients of one name; 0: 64
 }
 
-// Server implements the service.
+// Server implements WriterService and WriterOperatorService.
 type Server struct {
 	writerv1.UnimplementedWriterServiceServer
+	writerv1.UnimplementedWriterOperatorServiceServer
 
 	cfg     Config
 	streams *stream.Streams
@@ -57,44 +54,66 @@ func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cf
 // rejected from then on. It may be called more than once.
 func (s *Server) Stop() { s.streams.Stop() }
 
-// ListTargets returns the selected targets, and to operators their guards.
-func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsRequest) (*writerv1.ListTargetsResponse, error) {
-	if err := req.Validate(); err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	client, err := s.cfg.Identify(ctx)
-	if err != nil {
-		return nil, err
-	}
-	summaries, storeStatus := s.cfg.Store.List(newFilter(req.GetServices()))
-	list := &writerv1.ListTargetsResponse{Status: encodeStatus(storeStatus)}
-	now := time.Now()
-	for i := range summaries {
-		t := encodeSummary(&summaries[i], now)
-		if !client.Operator {
-			t.Sources, t.Guards, t.NextDecisionIn = nil, nil, nil
-		}
-		list.Targets = append(list.Targets, t)
-	}
-	return list, nil
+// Register registers both services.
+func (s *Server) Register(to grpc.ServiceRegistrar) {
+	writerv1.RegisterWriterServiceServer(to, s)
+	writerv1.RegisterWriterOperatorServiceServer(to, s)
 }
 
-// ExplainEndpoint explains to operators why an address is or is not an endpoint.
-func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpointRequest) (*writerv1.ExplainEndpointResponse, error) {
-	if err := req.Validate(); err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	client, err := s.cfg.Identify(ctx)
+// ListTargets returns a page of the selected targets.
+func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsRequest) (*writerv1.ListTargetsResponse, error) {
+	summaries, storeStatus, err := s.listSummaries(ctx, req.GetServices())
 	if err != nil {
 		return nil, err
 	}
-	if !client.Operator {
-		return nil, status.Error(codes.PermissionDenied, "explanations require role operator")
+	targets, next, err := page.Cut(req, summaries, summaryKey, encodeSummary)
+	if err != nil {
+		return nil, err
 	}
-	of := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
-	e, known := s.cfg.Store.Explain(of, netip.MustParseAddr(req.GetAddress()).Unmap()) // it has been validated
+	return &writerv1.ListTargetsResponse{Status: encodeStatus(storeStatus), Targets: targets, NextPageToken: next}, nil
+}
+
+// ListTargetDetails returns a page of the selected targets with what only operators may see.
+func (s *Server) ListTargetDetails(ctx context.Context, req *writerv1.ListTargetDetailsRequest) (*writerv1.ListTargetDetailsResponse, error) {
+	summaries, storeStatus, err := s.listSummaries(ctx, req.GetServices())
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	targets, next, err := page.Cut(req, summaries, summaryKey, func(l endpoints.Summary) *writerv1.TargetDetails { return encodeDetails(l, now) })
+	if err != nil {
+		return nil, err
+	}
+	return &writerv1.ListTargetDetailsResponse{Status: encodeStatus(storeStatus), Targets: targets, NextPageToken: next}, nil
+}
+
+func (s *Server) listSummaries(ctx context.Context, services []*writerv1.ServiceSelector) ([]endpoints.Summary, endpoints.Status, error) {
+	if _, err := s.cfg.Identify(ctx); err != nil {
+		return nil, endpoints.Status{}, err
+	}
+	filter, err := parseSelectors(services)
+	if err != nil {
+		return nil, endpoints.Status{}, err
+	}
+	summaries, storeStatus := s.cfg.Store.List(filter)
+	return summaries, storeStatus, nil
+}
+
+// summaryKey is a key by which summaries are sorted: no name has a zero byte.
+func summaryKey(l endpoints.Summary) string { return l.Namespace + "\x00" + l.Service }
+
+// ExplainEndpoint explains why an address is or is not an endpoint.
+func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpointRequest) (*writerv1.ExplainEndpointResponse, error) {
+	if _, err := s.cfg.Identify(ctx); err != nil {
+		return nil, err
+	}
+	service, address, err := parseExplainRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	e, known := s.cfg.Store.Explain(service, address)
 	if !known {
-		return nil, status.Errorf(codes.NotFound, "%s/%s is not a target of this writer; check the class label of the Service, and that its namespace is watched", of.Namespace, of.Service)
+		return nil, status.Errorf(codes.NotFound, "%s/%s is not a target of this writer; check the class label of the Service, and that its namespace is watched", service.Namespace, service.Service)
 	}
 	return encodeExplanation(&e, time.Now()), nil
 }

@@ -2,13 +2,17 @@ package endpointserver
 
 import (
 	"errors"
-	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
@@ -25,6 +29,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 	store.Put(managedTarget("a", 3))
 	store.Put(managedTarget("b", 2))
 	store.MarkSynced()
+	server := New(Config{Store: store, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), store)})
 	at := store.Since(nil, nil, false).At
 	store.Put(managedTarget("b", 1))
 	held := &writerv1.Cursor{Epoch: at.Epoch, Revision: at.Revision}
@@ -37,16 +42,22 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 	seed(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: at.Epoch, Revision: 1<<64 - 1}, Digest: at.Digest[:]})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var req writerv1.WatchEndpointsRequest
-		if proto.Unmarshal(text, &req) != nil || req.Validate() != nil {
+		if proto.Unmarshal(text, &req) != nil {
 			return
 		}
-		r := &endpointReader{store: store, filter: newFilter(req.GetServices()), groupByPort: req.GetGroupByPort(), position: resumePosition(&req), heartbeatInterval: time.Second}
+		r, err := server.newReader(&req)
+		if err != nil {
+			if status.Code(err) != codes.InvalidArgument {
+				t.Fatal(err)
+			}
+			return
+		}
 		_, messages := r.Next()
 		n := 0
 		for message := range messages {
 			n++
 			m := message.Content
-			if size := proto.Size(m); size > writerv1.MaxMessageSize {
+			if size := proto.Size(m); size > contract.MaxMessageSize {
 				t.Fatalf("a message of %d bytes", size)
 			}
 			for _, e := range m.GetUpserts() {
@@ -75,10 +86,14 @@ func FuzzExplainEndpointRequest(f *testing.F) {
 	store.Put(decidedTarget())
 	f.Fuzz(func(t *testing.T, namespace, service, address string) {
 		req := &writerv1.ExplainEndpointRequest{Namespace: namespace, Service: service, Address: address}
-		if req.Validate() != nil {
+		name, addr, err := parseExplainRequest(req)
+		if err != nil {
+			if status.Code(err) != codes.InvalidArgument {
+				t.Fatal(err)
+			}
 			return
 		}
-		e, known := store.Explain(endpoints.ServiceName{Namespace: namespace, Service: service}, netip.MustParseAddr(address).Unmap())
+		e, known := store.Explain(name, addr)
 		if !known {
 			return
 		}

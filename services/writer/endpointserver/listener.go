@@ -43,6 +43,7 @@ const listenerLinkName = "listener/endpoints"
 func NewListener(cfg ListenerConfig) (*Listener, error) {
 	end, err := link.NewServer(link.Config{
 		Component: "writer", Name: listenerLinkName, Files: cfg.Files, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		SubscriberServices: []string{writerv1.WriterService_ServiceDesc.ServiceName},
 	}, cfg.Clients)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 // Run serves until ctx is done.
 func (d *Listener) Run(ctx context.Context, on net.Listener) error {
 	server := grpc.NewServer(d.link.Options()...)
-	writerv1.RegisterWriterServiceServer(server, d.server)
+	d.server.Register(server)
 	grpc_health_v1.RegisterHealthServer(server, d.health)
 	reflection.Register(server)
 	g, ctx := errgroup.WithContext(ctx)
@@ -70,15 +71,15 @@ func (d *Listener) Run(ctx context.Context, on net.Listener) error {
 	return g.Wait()
 }
 
-// identifyClient returns the caller that the link's client list grants access to. A view of nodes has
-// no meaning here; ignoring it would ignore an intended restriction.
-func identifyClient(ctx context.Context) (Client, error) {
+// identifyClient returns the name of the caller in the link's client list. A view of nodes has no meaning
+// here; ignoring it would ignore an intended restriction.
+func identifyClient(ctx context.Context) (string, error) {
 	grant, ok := link.GrantFrom(ctx)
 	switch {
 	case !ok:
-		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
+		return "", status.Error(codes.PermissionDenied, "client is not allowed")
 	case !grant.View.NodeSelector.Empty() || len(grant.View.Labels) > 0:
-		return Client{}, status.Error(codes.PermissionDenied, "the client list gives this client a view of nodes, which a writer does not have; remove it")
+		return "", status.Error(codes.PermissionDenied, "the client list gives this client a view of nodes, which a writer does not have; remove it")
 	}
-	return Client{Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator}, nil
+	return string(grant.SAN), nil
 }

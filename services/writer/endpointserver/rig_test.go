@@ -61,16 +61,17 @@ type testServer struct {
 	health  *health.Server
 	metrics *stream.Metrics
 	client  writerv1.WriterServiceClient
+	details writerv1.WriterOperatorServiceClient
 }
 
 // identifyByMetadata takes the client's name from the metadata; a client named "nobody" is unknown.
-func identifyByMetadata(ctx context.Context) (Client, error) {
+func identifyByMetadata(ctx context.Context) (string, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "proxy")[0]
 	if name == "nobody" {
-		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
+		return "", status.Error(codes.PermissionDenied, "client is not allowed")
 	}
-	return Client{Name: name, Operator: name == "operator"}, nil
+	return name, nil
 }
 
 func withClientName(ctx context.Context, name string) context.Context {
@@ -84,7 +85,7 @@ func runTestServer(t *testing.T, test func(r *testServer)) {
 		r.server = New(Config{Store: r.store, Identify: identifyByMetadata, Health: r.health, Metrics: r.metrics, Streams: 4})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
-		writerv1.RegisterWriterServiceServer(srv, r.server)
+		r.server.Register(srv)
 		served, ran := make(chan error, 1), make(chan error, 1)
 		go func() { served <- srv.Serve(lis) }()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -96,7 +97,7 @@ func runTestServer(t *testing.T, test func(r *testServer)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.client = writerv1.NewWriterServiceClient(conn)
+		r.client, r.details = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
 		test(r)
 		cancel()
 		if err := <-ran; err != nil {

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
@@ -17,40 +15,32 @@ import (
 
 // WatchEndpoints streams the selected entries.
 func (s *Server) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.ServerStreamingServer[writerv1.WatchEndpointsResponse]) error {
-	if err := req.Validate(); err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
-	}
 	client, err := s.cfg.Identify(to.Context())
 	if err != nil {
 		return err
 	}
-	release, err := s.streams.Admit(client.Name)
+	r, err := s.newReader(req)
+	if err != nil {
+		return err
+	}
+	release, err := s.streams.Admit(client)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return stream.Serve(s.streams, to, &endpointReader{
-		store: s.cfg.Store, filter: newFilter(req.GetServices()), groupByPort: req.GetGroupByPort(),
-		position: resumePosition(req), heartbeatInterval: s.streams.Heartbeat,
-	})
+	return stream.Serve(s.streams, to, r)
 }
 
-func newFilter(services []*writerv1.ServiceSelector) deltaset.Filter {
-	names := make([]endpoints.ServiceName, 0, len(services))
-	for _, s := range services {
-		names = append(names, endpoints.ServiceName{Namespace: s.GetNamespace(), Service: s.GetService()})
+// newReader returns the state of a stream for a request. An error is for the client.
+func (s *Server) newReader(req *writerv1.WatchEndpointsRequest) (*endpointReader, error) {
+	filter, err := parseSelectors(req.GetServices())
+	if err != nil {
+		return nil, err
 	}
-	return endpoints.SelectServices(names)
-}
-
-func resumePosition(req *writerv1.WatchEndpointsRequest) *deltaset.Position {
-	if req.GetCursor() == nil {
-		return nil
-	}
-	return &deltaset.Position{
-		Epoch: req.GetCursor().GetEpoch(), Revision: req.GetCursor().GetRevision(),
-		Digest: deltaset.Digest(req.GetDigest()), // its length has been validated
-	}
+	position, err := stream.ResumePosition(req.GetCursor(), req.GetDigest())
+	return &endpointReader{
+		store: s.cfg.Store, filter: filter, groupByPort: req.GetGroupByPort(), position: position, heartbeatInterval: s.streams.Heartbeat,
+	}, err
 }
 
 // endpointReader is the state of one stream: what it selects, the position that the client has reached,

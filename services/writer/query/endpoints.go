@@ -8,6 +8,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
@@ -30,13 +33,31 @@ func listEndpoints(ctx context.Context, q request) error {
 	if err != nil {
 		return err
 	}
+	details, err := listDetails(ctx, q)
+	if err != nil {
+		return err
+	}
 	target := targets.GetTargets()[0]
 	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading()))
 	fmt.Fprintf(q.out, "ports: %s\n\n", describePorts(target.GetTarget().GetPorts()))
 	printBackends(q.out, set)
 	fmt.Fprintf(q.out, "%d ready, %d draining, %d not ready\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
-	printStatus(q.out, target, targets.GetStatus())
+	printStatus(q.out, details, targets.GetStatus())
 	return nil
+}
+
+// listDetails returns the details of the target, or none for callers that are not operators.
+func listDetails(ctx context.Context, q request) (*writerv1.TargetDetails, error) {
+	details, err := q.operator.ListTargetDetails(ctx, &writerv1.ListTargetDetailsRequest{Services: []*writerv1.ServiceSelector{q.service}})
+	switch {
+	case status.Code(err) == codes.PermissionDenied:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(details.GetTargets()) == 0:
+		return nil, nil // it has left since ListTargets
+	}
+	return details.GetTargets()[0], nil
 }
 
 // currentSet reads a stream up to its first synced message.
@@ -90,14 +111,14 @@ func printBackends(out io.Writer, set []*writerv1.Entry) {
 
 // printStatus prints what guards hold, and the sources that are not connected or not synced, even if no
 // guard is active yet.
-func printStatus(out io.Writer, target *writerv1.ListedTarget, status *writerv1.WriterStatus) {
-	for _, g := range target.GetGuards() {
+func printStatus(out io.Writer, details *writerv1.TargetDetails, status *writerv1.WriterStatus) {
+	for _, g := range details.GetGuards() {
 		fmt.Fprintf(out, "\n%s\n", display.Wrap(describeGuard(g)+": "+g.GetMessage(), textWidth, 2))
 	}
-	if n := status.GetHeld(); n > 0 && len(target.GetGuards()) == 0 {
+	if n := status.GetHeld(); n > 0 && details == nil {
 		fmt.Fprintf(out, "\nchanges held by guards: %d; only clients with role operator see the guards\n", n)
 	}
-	if in := target.GetNextDecisionIn(); in != nil {
+	if in := details.GetNextDecisionIn(); in != nil {
 		fmt.Fprintf(out, "next decision in %s\n", formatAge(in))
 	}
 	for _, s := range status.GetSources() {

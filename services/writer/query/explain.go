@@ -16,7 +16,7 @@ var errNotReady = errors.New("the address is not listed as ready")
 
 // explainEndpoint prints how reports and probe status lead to what is listed.
 func explainEndpoint(ctx context.Context, q request) error {
-	e, err := q.writer.ExplainEndpoint(ctx, &writerv1.ExplainEndpointRequest{
+	e, err := q.operator.ExplainEndpoint(ctx, &writerv1.ExplainEndpointRequest{
 		Namespace: q.service.GetNamespace(), Service: q.service.GetService(), Address: q.address.String(),
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func printExplanation(out io.Writer, e *writerv1.ExplainEndpointResponse) {
 	section("probe", describeProbe(e.GetProbe()))
 
 	decided := []string{"none for this address"}
-	if e.GetVerdict() != writerv1.Verdict_VERDICT_UNSPECIFIED {
+	if e.GetVerdict() != writerv1.Verdict_VERDICT_NONE {
 		verdict := strings.ToLower(strings.TrimPrefix(e.GetVerdict().String(), "VERDICT_"))
 		decided = []string{fmt.Sprintf("%s, by rule %s", verdict, display.Sanitize(e.GetRule())), e.GetReason()}
 	}

@@ -53,10 +53,11 @@ const queryTimeout = 15 * time.Second
 
 // request is one query, and where its result is printed.
 type request struct {
-	service *writerv1.ServiceSelector
-	address netip.Addr // only for explain
-	writer  writerv1.WriterServiceClient
-	out     io.Writer
+	service  *writerv1.ServiceSelector
+	address  netip.Addr // only for explain
+	writer   writerv1.WriterServiceClient
+	operator writerv1.WriterOperatorServiceClient
+	out      io.Writer
 }
 
 func runQuery(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, request) error) error {
@@ -69,7 +70,7 @@ func runQuery(ctx context.Context, call command.Invocation[Settings], answer fun
 		return settings.NewConfigError(err)
 	}
 	defer conn.Close() //nolint:errcheck // only fails if it is closed already
-	q.writer, q.out = writerv1.NewWriterServiceClient(conn), call.Out
+	q.writer, q.operator, q.out = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn), call.Out
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {

@@ -14,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -88,13 +90,17 @@ func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer 
 		put(store)
 		service := endpointserver.New(endpointserver.Config{
 			Store: store, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), store),
-			Identify: func(context.Context) (endpointserver.Client, error) {
-				return endpointserver.Client{Name: "me", Operator: operator}, nil
-			},
+			Identify: func(context.Context) (string, error) { return "me", nil },
 		})
 		lis := bufconn.Listen(1 << 16)
-		srv := grpc.NewServer(grpc.WaitForHandlers(true))
-		writerv1.RegisterWriterServiceServer(srv, service)
+		srv := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(
+			func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				if !operator && strings.Contains(info.FullMethod, writerv1.WriterOperatorService_ServiceDesc.ServiceName) {
+					return nil, status.Error(codes.PermissionDenied, "the service requires role operator") // as package link does
+				}
+				return handler(ctx, req)
+			}))
+		service.Register(srv)
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(lis) }()
 		conn, errDial := grpc.NewClient("passthrough:///writer", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -105,7 +111,7 @@ func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer 
 		var q request
 		if q, err = parseArgs(args); err == nil {
 			var out bytes.Buffer
-			q.writer, q.out = writerv1.NewWriterServiceClient(conn), &out
+			q.writer, q.operator, q.out = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn), &out
 			err = answer(t.Context(), q)
 			text = out.String()
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 func wireNodes(n int) []*wireNode {
@@ -20,7 +20,7 @@ func wireNodes(n int) []*wireNode {
 func completeSetInChunks(set []*wireNode) []*message {
 	var messages []*message
 	for rest := set; ; {
-		n := min(len(rest), inventoryv1.MaxChunk)
+		n := min(len(rest), contract.MaxChunk)
 		m := &message{Upserts: rest[:n]}
 		if rest = rest[n:]; len(rest) == 0 {
 			m = synced("e", 1, set, upserts(m.GetUpserts()...))

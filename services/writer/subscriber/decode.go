@@ -7,28 +7,29 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // decodeNode checks one upsert and converts it to a member.
 func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 	name := n.GetName()
-	if name == "" || len(name) > inventoryv1.MaxNameLength {
-		return nil, violationf(InvalidName, "node name of %d bytes: want 1 to %d", len(name), inventoryv1.MaxNameLength)
+	if name == "" || len(name) > contract.MaxNameLength {
+		return nil, violationf(InvalidName, "node name of %d bytes: want 1 to %d", len(name), contract.MaxNameLength)
 	}
-	if l := len(n.GetFingerprint()); l != inventoryv1.DigestSize {
-		return nil, violationf(InvalidFingerprint, "node %q: fingerprint of %d bytes: want %d", name, l, inventoryv1.DigestSize)
+	if l := len(n.GetFingerprint()); l != contract.DigestSize {
+		return nil, violationf(InvalidFingerprint, "node %q: fingerprint of %d bytes: want %d", name, l, contract.DigestSize)
 	}
 	addresses, v := decodeAddresses(name, n.GetAddresses())
 	if v != nil {
 		return nil, v
 	}
-	if len(n.GetUid()) > inventoryv1.MaxUIDLength || len(n.GetZone()) > inventoryv1.MaxLabelValueLength ||
-		len(n.GetRegion()) > inventoryv1.MaxLabelValueLength || len(n.GetLabels()) > inventoryv1.MaxLabels {
+	if len(n.GetUid()) > contract.MaxUIDLength || len(n.GetZone()) > contract.MaxLabelValueLength ||
+		len(n.GetRegion()) > contract.MaxLabelValueLength || len(n.GetLabels()) > contract.MaxLabels {
 		return nil, violationf(LimitExceeded, "node %q: UID, zone or region too long, or too many labels", name)
 	}
 	for key, value := range n.GetLabels() {
-		if len(key) > inventoryv1.MaxLabelKeyLength || len(value) > inventoryv1.MaxLabelValueLength {
+		if len(key) > contract.MaxLabelKeyLength || len(value) > contract.MaxLabelValueLength {
 			return nil, violationf(LimitExceeded, "node %q: label too long", name)
 		}
 	}
@@ -88,8 +89,8 @@ func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before Part
 	}
 	if part.State != Synced {
 		part.Reason = p.GetReason()
-		if len(part.Reason) > inventoryv1.MaxReasonLength {
-			part.Reason = strings.ToValidUTF8(part.Reason[:inventoryv1.MaxReasonLength], "")
+		if len(part.Reason) > contract.MaxTextLength {
+			part.Reason = strings.ToValidUTF8(part.Reason[:contract.MaxTextLength], "")
 		}
 	}
 	if part.State == before.State && !before.Since.IsZero() && part.Since.Sub(before.Since).Abs() < ageTolerance {
@@ -100,12 +101,12 @@ func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before Part
 
 // decodePorts converts the ports of the source's own endpoints.
 func decodePorts(all []*inventoryv1.SourcePort) ([]SourcePort, *Violation) {
-	if len(all) > inventoryv1.MaxSourcePorts {
-		return nil, violationf(LimitExceeded, "status with %d ports: want at most %d", len(all), inventoryv1.MaxSourcePorts)
+	if len(all) > contract.MaxSourcePorts {
+		return nil, violationf(LimitExceeded, "status with %d ports: want at most %d", len(all), contract.MaxSourcePorts)
 	}
 	var ports []SourcePort
 	for _, p := range all {
-		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > inventoryv1.MaxLabelValueLength || len(p.GetProtocol()) > inventoryv1.MaxLabelValueLength {
+		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > contract.MaxLabelValueLength || len(p.GetProtocol()) > contract.MaxLabelValueLength {
 			return nil, violationf(LimitExceeded, "status port %d: out of range, or name or protocol too long", n)
 		}
 		ports = append(ports, SourcePort{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
@@ -15,11 +15,11 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for title, number := range map[string]string{
-		"message":         fmt.Sprintf("%d MiB", inventoryv1.MaxMessageSize>>20),
+		"message":         fmt.Sprintf("%d MiB", contract.MaxMessageSize>>20),
 		"nodes of a set":  fmt.Sprintf("%d,%03d", maxNodes/1000, maxNodes%1000),
 		"memory of a set": fmt.Sprintf("%d MiB", maxSetMemory>>20),
 		"upserts and removed names of a message, addresses and labels of a node, ports": fmt.Sprintf("%d, 2, %d, %d",
-			inventoryv1.MaxChunk, inventoryv1.MaxLabels, inventoryv1.MaxSourcePorts),
+			contract.MaxChunk, contract.MaxLabels, contract.MaxSourcePorts),
 		"log lines about reported changes": fmt.Sprintf("%d a second, %d at once", maxLogRate, maxLogBurst),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec
 	"google.golang.org/grpc/mem"
@@ -43,9 +43,9 @@ type fieldLimits map[protowire.Number]struct {
 
 // responseLimits has the field numbers of inventory.proto.
 var responseLimits = fieldLimits{
-	3: {max: inventoryv1.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: inventoryv1.MaxLabels}}}, // upserts: addresses, labels
-	4: {max: inventoryv1.MaxChunk},                                                                    // removed
-	6: {nested: fieldLimits{5: {max: inventoryv1.MaxSourcePorts}}},                                    // status: ports
+	3: {max: contract.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}}}, // upserts: addresses, labels
+	4: {max: contract.MaxChunk},                                                                 // removed
+	6: {nested: fieldLimits{5: {max: contract.MaxSourcePorts}}},                                 // status: ports
 }
 
 // allow reports whether an encoded message is within the limits. It accepts malformed messages,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -39,8 +39,8 @@ func TestSetAboveMemoryLimitIsViolation(t *testing.T) {
 	mirror.BeginStream()
 	applyMessages(t, mirror, completeSet("e", 1, a))
 	full := map[string]string{}
-	for i := range inventoryv1.MaxLabels {
-		full[fmt.Sprintf("%d%s", i, strings.Repeat("k", 300))] = strings.Repeat("v", inventoryv1.MaxLabelValueLength)
+	for i := range contract.MaxLabels {
+		full[fmt.Sprintf("%d%s", i, strings.Repeat("k", 300))] = strings.Repeat("v", contract.MaxLabelValueLength)
 	}
 	for i := range maxNodes {
 		n := node(fmt.Sprintf("node-%d", i), fmt.Sprintf("10.1.%d.%d", i/250, i%250))
@@ -110,7 +110,7 @@ func TestMessageAboveFieldLimitsIsViolation(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
 		older := h.nextCall()
 		h.deliver(older, withHeartbeat(completeSet("e", 1, a)))
-		h.deliver(older, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, inventoryv1.MaxChunk+1)})
+		h.deliver(older, &message{Status: sourceStatus(1), Upserts: make([]*wireNode, contract.MaxChunk+1)})
 		select {
 		case <-older.done:
 		case <-time.After(time.Second):

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 // Mirror is the client's state of the contract: the current set with its cursor and digest, and the
@@ -129,9 +130,9 @@ func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesRespons
 
 // stageMessage checks the message and applies it to the staged set.
 func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodesResponse) *Violation {
-	if len(m.GetUpserts()) > inventoryv1.MaxChunk || len(m.GetRemoved()) > inventoryv1.MaxChunk {
+	if len(m.GetUpserts()) > contract.MaxChunk || len(m.GetRemoved()) > contract.MaxChunk {
 		return violationf(LimitExceeded, "%d upserts and %d removed names in one message: want at most %d of each",
-			len(m.GetUpserts()), len(m.GetRemoved()), inventoryv1.MaxChunk)
+			len(m.GetUpserts()), len(m.GetRemoved()), contract.MaxChunk)
 	}
 	number := m.GetStatus().GetObservation()
 	switch {
@@ -231,8 +232,8 @@ func (mirror *Mirror) checkSynced(m *inventoryv1.WatchNodesResponse) *Violation 
 		return violationf(IncompleteSynced, "synced without status")
 	case epoch == "":
 		return violationf(IncompleteSynced, "synced without cursor")
-	case len(epoch) > inventoryv1.MaxEpochLength:
-		return violationf(LimitExceeded, "epoch of %d bytes: want at most %d", len(epoch), inventoryv1.MaxEpochLength)
+	case len(epoch) > contract.MaxEpochLength:
+		return violationf(LimitExceeded, "epoch of %d bytes: want at most %d", len(epoch), contract.MaxEpochLength)
 	case mirror.syncedInStream && epoch != mirror.cursor.Epoch && !mirror.staged.reset:
 		return violationf(EpochChanged, "epoch went from %q to %q without a reset", mirror.cursor.Epoch, epoch)
 	case epoch == mirror.cursor.Epoch && revision < mirror.cursor.Revision:

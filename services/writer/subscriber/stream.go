@@ -2,7 +2,6 @@ package subscriber
 
 import (
 	"context"
-	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
@@ -17,17 +16,11 @@ type nodeStream struct {
 }
 
 // openStream calls WatchNodes with the mirror's cursor and digest (rules R5, R6, R7).
-func (s *Subscriber) openStream(ctx context.Context, conn Conn, observe bool) *nodeStream {
-	req := &inventoryv1.WatchNodesRequest{
-		ConfirmObservations: uint32(min(max(s.cfg.ConfirmObservations, 0), inventoryv1.MaxConfirmObservations)),
-		ObserveNow:          observe,
-	}
+func (s *Subscriber) openStream(ctx context.Context, conn Conn) *nodeStream {
+	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: s.confirmObservations()}
 	if cursor, digest, ok := s.mirror.ResumePoint(); ok {
 		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
 		req.Digest = digest[:]
-	}
-	if observe {
-		s.observeRequestedAt = time.Now()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	messages := make(chan *inventoryv1.WatchNodesResponse)
@@ -61,11 +54,8 @@ func receiveMessages(ctx context.Context, conn grpc.ClientConnInterface, req *in
 	}
 }
 
-// close ends the stream and waits for its goroutine. It may be called twice, and on nil.
+// close ends the stream and waits for its goroutine. It may be called twice.
 func (st *nodeStream) close() {
-	if st == nil {
-		return
-	}
 	st.cancel()
 	for range st.messages {
 	}

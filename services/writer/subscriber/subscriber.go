@@ -3,7 +3,6 @@ package subscriber
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -29,7 +28,7 @@ type Config struct {
 	Metrics *Metrics // shared by all subscribers of the process
 
 	// ConfirmObservations is how many complete observations confirm an anomaly, at most
-	// inventoryv1.MaxConfirmObservations.
+	// contract.MaxConfirmObservations.
 	ConfirmObservations int
 
 	Random func() float64 // uniform in [0, 1); nil: math/rand/v2
@@ -55,7 +54,7 @@ type Subscriber struct {
 	schedule           Schedule
 	closingConns       sync.WaitGroup // connections of earlier sessions
 	connected          bool
-	observeRequestedAt time.Time      // when a series of observations was last requested
+	observeRequestedAt time.Time      // when observations were last requested
 	logLimiter         *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
 	failureLog         rate.Sometimes // limits log lines about an unreachable inventory
 }
@@ -85,8 +84,9 @@ func (s *Subscriber) Snapshot() Snapshot { return *s.snapshot.Load() }
 // be signaled once.
 func (s *Subscriber) Changed() <-chan struct{} { return s.changedCh }
 
-// ObserveNow requests a series of complete observations from the inventory, as many as
-// Config.ConfirmObservations. It does not wait. Calls in close succession make one request.
+// ObserveNow requests complete observations from the inventory, as many as Config.ConfirmObservations. It
+// does not wait. Calls in close succession make one request, and a request that fails is dropped: the
+// next decision that needs observations requests them again.
 func (s *Subscriber) ObserveNow() {
 	select {
 	case s.observeCh <- struct{}{}:
@@ -169,128 +169,6 @@ func asViolation(err error) *Violation {
 	return nil
 }
 
-// Heartbeat intervals: the default until the first message, and the accepted range (rule R9).
-const (
-	defaultHeartbeat  = 5 * time.Second
-	minHeartbeat      = time.Second
-	maxHeartbeat      = time.Minute
-	maxIdleHeartbeats = 3
-)
-
-// minObserveInterval is the minimum time between two requests for a series of observations. It equals
-// the time between two observations of a series.
-const minObserveInterval = 5 * time.Second
-
-// session is one connection to the inventory and its current stream. A request for observations opens a
-// new stream, which replaces the current one without a gap.
-type session struct {
-	current   *nodeStream
-	next      *nodeStream // requests observations; replaces current with its first message
-	heartbeat time.Duration
-	received  bool      // current has delivered a message
-	syncedAt  time.Time // when the session was first synced
-}
-
-// runSession connects to the inventory and applies its messages until the stream ends, violates the
-// protocol, or has no message for maxIdleHeartbeats intervals (rule R9).
-func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
-	s.mirror.BeginStream()
-	conn, err := s.cfg.Dial()
-	if err != nil {
-		return sessionEnd{err: err}
-	}
-	// Close may take a second: gRPC tries to send GOAWAY to a peer that does not read.
-	defer s.closingConns.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
-	sess := &session{heartbeat: defaultHeartbeat, current: s.openStream(ctx, conn, s.takeObserveRequest())}
-	defer func() {
-		sess.current.close()
-		sess.next.close()
-	}()
-	end := func(err error) sessionEnd {
-		e := sessionEnd{err: err}
-		if !sess.syncedAt.IsZero() {
-			e.synced = time.Since(sess.syncedAt)
-		}
-		return e
-	}
-	idle := time.NewTimer(maxIdleHeartbeats * sess.heartbeat)
-	defer idle.Stop()
-	for {
-		// While the next stream waits for its first message, the current one is not read: the next
-		// one resumes from the current cursor, which must not move until then.
-		current, next := sess.current.messages, (<-chan *inventoryv1.WatchNodesResponse)(nil)
-		observe, observeDue := s.observeCh, (<-chan time.Time)(nil)
-		switch wait := minObserveInterval - time.Since(s.observeRequestedAt); {
-		case sess.next != nil:
-			current, next, observe = nil, sess.next.messages, nil
-		case !sess.received:
-			observe = nil
-		case wait > 0:
-			observe, observeDue = nil, time.After(wait)
-		}
-		var m *inventoryv1.WatchNodesResponse
-		select {
-		case <-ctx.Done():
-			return end(ctx.Err())
-		case <-idle.C:
-			sess.current.close()
-			if !sess.received { // gRPC's error of the connection attempt is more specific
-				return end(fmt.Errorf("no message from the inventory within %s: %w", maxIdleHeartbeats*sess.heartbeat, sess.current.err))
-			}
-			return end(fmt.Errorf("no message from the inventory for %s", maxIdleHeartbeats*sess.heartbeat))
-		case <-observeDue:
-			continue
-		case <-observe:
-			s.log.Info("requesting complete observations", "observations", s.cfg.ConfirmObservations)
-			sess.next = s.openStream(ctx, conn, true)
-			continue
-		case got, ok := <-next:
-			if !ok {
-				s.log.Warn("request for observations failed, keeping current stream", "error", sess.next.err)
-				sess.next.close()
-				sess.next = nil
-				continue
-			}
-			sess.current.close()
-			sess.current, sess.next, sess.received, m = sess.next, nil, false, got
-			s.mirror.BeginStream()
-		case got, ok := <-current:
-			if !ok {
-				return end(sess.current.err)
-			}
-			m = got
-		}
-		if err := s.applyMessage(sess, m); err != nil {
-			return end(err)
-		}
-		idle.Reset(maxIdleHeartbeats * sess.heartbeat)
-	}
-}
-
-// applyMessage applies a message of the current stream.
-func (s *Subscriber) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) error {
-	now := time.Now()
-	s.cfg.Metrics.messages.WithLabelValues(s.cfg.Source).Inc()
-	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unixSeconds(now))
-	if !sess.received {
-		sess.received = true
-		sess.heartbeat = heartbeatInterval(m)
-		s.log.Info("stream opened", "heartbeat", sess.heartbeat)
-	}
-	synced, err := s.mirror.Apply(now, m)
-	if err != nil {
-		return err
-	}
-	if synced && sess.syncedAt.IsZero() {
-		sess.syncedAt = now
-	}
-	s.connected = true
-	s.publishSnapshot(now)
-	tracepoint.Mark(tracepoint.DeltaApplied)
-	s.logDelta(m)
-	return nil
-}
-
 // logDelta logs a message that changed the set. Others, such as heartbeats, have no line.
 func (s *Subscriber) logDelta(m *inventoryv1.WatchNodesResponse) {
 	if !m.GetReset_() && len(m.GetUpserts())+len(m.GetRemoved()) == 0 || !tracepoint.Enabled(s.log) {
@@ -303,23 +181,6 @@ func (s *Subscriber) logDelta(m *inventoryv1.WatchNodesResponse) {
 		slog.Int("members", len(s.Snapshot().Members)),
 	}
 	tracepoint.Log(s.log, tracepoint.DeltaApplied, attrs...)
-}
-
-func heartbeatInterval(m *inventoryv1.WatchNodesResponse) time.Duration {
-	if m.GetHeartbeatInterval() == nil {
-		return defaultHeartbeat
-	}
-	return min(max(m.GetHeartbeatInterval().AsDuration(), minHeartbeat), maxHeartbeat)
-}
-
-// takeObserveRequest reports whether observations were requested, and clears the request.
-func (s *Subscriber) takeObserveRequest() bool {
-	select {
-	case <-s.observeCh:
-		return true
-	default:
-		return false
-	}
 }
 
 // publishSnapshot stores the snapshot of the mirror and signals a change.

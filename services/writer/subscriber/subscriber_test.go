@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -24,7 +25,25 @@ import (
 type scriptedInventory struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
-	calls chan *streamCall
+	calls    chan *streamCall
+	requests chan *observeCall // of observations
+}
+
+type observeCall struct {
+	at  time.Time
+	req *inventoryv1.RequestObservationsRequest
+	end chan error
+}
+
+func (i *scriptedInventory) RequestObservations(ctx context.Context, req *inventoryv1.RequestObservationsRequest) (*inventoryv1.RequestObservationsResponse, error) {
+	c := &observeCall{time.Now(), req, make(chan error)}
+	i.requests <- c
+	select {
+	case err := <-c.end:
+		return &inventoryv1.RequestObservationsResponse{Granted: req.GetObservations()}, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 type streamCall struct {
@@ -67,7 +86,7 @@ type harness struct {
 func runSubscriber(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		lis := bufconn.Listen(1 << 20)
-		inv := &scriptedInventory{calls: make(chan *streamCall, 100)}
+		inv := &scriptedInventory{calls: make(chan *streamCall, 100), requests: make(chan *observeCall, 100)}
 		srv := grpc.NewServer()
 		inventoryv1.RegisterInventoryServiceServer(srv, inv)
 		served := make(chan error, 1)
@@ -76,7 +95,7 @@ func runSubscriber(t *testing.T, test func(h *harness)) {
 			return grpc.NewClient("passthrough:///inventory",
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
 				grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(inventoryv1.MaxMessageSize)))
+				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(contract.MaxMessageSize)))
 		}
 		m := NewMetrics(prometheus.NewRegistry())
 		s := New(Config{
@@ -139,7 +158,7 @@ func (h *harness) takeChanged() bool {
 func TestR5ResumesFromCursorAndDigest(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
 		older := h.nextCall()
-		if older.req.GetCursor() != nil || older.req.GetDigest() != nil || older.req.GetObserveNow() {
+		if older.req.GetCursor() != nil || older.req.GetDigest() != nil {
 			t.Errorf("first request: %v", older.req)
 		}
 		checkEqual(t, "confirm observations", older.req.GetConfirmObservations(), uint32(3))
@@ -290,7 +309,7 @@ func TestR13MessageAboveSizeLimitIsViolation(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
 		c := h.nextCall()
 		h.deliver(c, withHeartbeat(completeSet("e", 10, a)))
-		c.send <- &message{Status: &inventoryv1.SourceStatus{Membership: &inventoryv1.PartStatus{Reason: strings.Repeat("x", inventoryv1.MaxMessageSize)}}}
+		c.send <- &message{Status: &inventoryv1.SourceStatus{Membership: &inventoryv1.PartStatus{Reason: strings.Repeat("x", contract.MaxMessageSize)}}}
 		next := h.nextCall()
 		if next.req.GetCursor() != nil {
 			t.Error("the next stream starts with the cursor, so it would get the same message")
@@ -340,45 +359,86 @@ func TestDropsCursorAfterInvalidArgument(t *testing.T) {
 	})
 }
 
-func TestRequestsObservationsWithoutGap(t *testing.T) {
-	runSubscriber(t, func(h *harness) {
-		older := h.nextCall()
-		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
-		h.ObserveNow()
-		h.ObserveNow()
-		newer := h.nextCall()
-		checkEqual(t, "observe now", newer.req.GetObserveNow(), true)
-		checkEqual(t, "revision", newer.req.GetCursor().GetRevision(), uint64(10))
-		for h.takeChanged() {
-		}
-		// A message of the older stream must not move the cursor that the newer one started with.
-		older.send <- synced("e", 11, []*wireNode{a, b, c}, upserts(c))
-		synctest.Wait()
-		checkEqual(t, "members while the newer stream is silent", len(h.Snapshot().Members), 2)
-		checkEqual(t, "connected while the newer stream is silent", h.Snapshot().Connected, true)
-		h.deliver(newer, withHeartbeat(synced("e", 11, []*wireNode{a, b, c}, upserts(c))))
-		<-older.done
-		checkEqual(t, "members", len(h.Snapshot().Members), 3)
-		checkEqual(t, "connected and synced", h.Snapshot().Connected && h.Snapshot().SyncedInStream, true)
-		checkEqual(t, "reconnects", testutil.ToFloat64(h.metrics.reconnects.WithLabelValues("default")), 0.0)
+func (h *harness) nextRequest() *observeCall {
+	h.t.Helper()
+	select {
+	case c := <-h.inventory.requests:
+		return c
+	case <-time.After(time.Minute):
+		h.t.Fatal("no observations were requested")
+		return nil
+	}
+}
 
+func (h *harness) checkNoRequest() {
+	h.t.Helper()
+	synctest.Wait()
+	select {
+	case <-h.inventory.requests:
+		h.t.Error("observations were requested again")
+	default:
+	}
+}
+
+func TestRequestsObservationsBesideTheStream(t *testing.T) {
+	runSubscriber(t, func(h *harness) {
+		h.ObserveNow()
+		stream := h.nextCall()
+		h.checkNoRequest() // the inventory has not answered yet
+		h.deliver(stream, withHeartbeat(completeSet("e", 10, a, b)))
+		request := h.nextRequest()
+		checkEqual(t, "observations", request.req.GetObservations(), uint32(3))
+		request.end <- nil
 		at := time.Now()
 		h.ObserveNow()
-		checkEqual(t, "time between requests", h.nextCall().at.Sub(at), 5*time.Second)
+		h.ObserveNow()
+		second := h.nextRequest()
+		checkEqual(t, "time between requests", time.Since(at), 5*time.Second)
+		second.end <- nil
+		time.Sleep(6 * time.Second)
+		h.deliver(stream, synced("e", 10, []*wireNode{a, b}))
+		h.checkNoRequest()
 	})
 }
 
-func TestKeepsStreamWhenObservationRequestFails(t *testing.T) {
+func TestFailedObservationRequestsDoNotAffectTheStream(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fail func(*observeCall)
+	}{
+		{"rejected", func(c *observeCall) { c.end <- status.Error(codes.ResourceExhausted, "too many calls") }},
+		{"unknown to the inventory", func(c *observeCall) { c.end <- status.Error(codes.Unimplemented, "unknown method") }},
+		{"no response", func(*observeCall) {}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			runSubscriber(t, func(h *harness) {
+				stream := h.nextCall()
+				h.deliver(stream, withHeartbeat(completeSet("e", 10, a, b)))
+				h.ObserveNow()
+				first := h.nextRequest()
+				tt.fail(first)
+				at := time.Now()
+				h.deliver(stream, synced("e", 11, []*wireNode{a, b, c}, upserts(c)))
+				checkEqual(t, "members", len(h.Snapshot().Members), 3)
+				checkEqual(t, "delay of the change", time.Since(at), 0)
+				checkEqual(t, "connected and synced", h.Snapshot().Connected && h.Snapshot().SyncedInStream, true)
+				h.ObserveNow() // the next one goes out all the same
+				checkEqual(t, "time between requests", h.nextRequest().at.Sub(first.at), 5*time.Second)
+				checkEqual(t, "reconnects", testutil.ToFloat64(h.metrics.reconnects.WithLabelValues("default")), 0.0)
+			})
+		})
+	}
+}
+
+func TestObservationRequestEndsWithItsStream(t *testing.T) {
 	runSubscriber(t, func(h *harness) {
-		older := h.nextCall()
-		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
+		stream := h.nextCall()
+		h.deliver(stream, withHeartbeat(completeSet("e", 10, a)))
 		h.ObserveNow()
-		newer := h.nextCall()
-		older.send <- synced("e", 11, []*wireNode{a, b, c}, upserts(c))
-		newer.end <- status.Error(codes.ResourceExhausted, "too many streams")
-		synctest.Wait()
-		checkEqual(t, "members", len(h.Snapshot().Members), 3)
-		checkEqual(t, "connected", h.Snapshot().Connected, true)
+		h.nextRequest() // gets no response
+		ended := time.Now()
+		stream.end <- status.Error(codes.Unavailable, "max age")
+		checkEqual(t, "delay of the next stream", h.nextCall().at.Sub(ended), 750*time.Millisecond)
 	})
 }
 

@@ -92,13 +92,14 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 type SyncState int32
 
 const (
-	// Unspecified. Clients treat it as DEGRADED (R12).
+	// Unspecified. Clients treat it like an unknown value (R12).
 	SyncState_SYNC_STATE_UNSPECIFIED SyncState = 0
 	// Complete and current.
 	SyncState_SYNC_STATE_SYNCED SyncState = 1
 	// Complete once and possibly stale: errors, lost contact, or omitted records.
 	SyncState_SYNC_STATE_DEGRADED SyncState = 2
-	// Never complete in this epoch.
+	// Not complete: of membership, the source was never read completely in this epoch; of addresses, the
+	// cloud was never read completely in this epoch, or none of the eligible nodes has an address now.
 	SyncState_SYNC_STATE_UNSYNCED SyncState = 3
 )
 
@@ -145,11 +146,84 @@ func (SyncState) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{1}
 }
 
+// ExplanationStage is the part of the decision that a step belongs to, in the order of the decisions.
+type ExplanationStage int32
+
+const (
+	// Unspecified. Clients treat it like an unknown value: show the step without a stage.
+	ExplanationStage_EXPLANATION_STAGE_UNSPECIFIED ExplanationStage = 0
+	// Whether the source has the node, with valid data.
+	ExplanationStage_EXPLANATION_STAGE_SOURCE ExplanationStage = 1
+	// Whether the node may be published at all.
+	ExplanationStage_EXPLANATION_STAGE_ELIGIBILITY ExplanationStage = 2
+	// Which NodeState it is in.
+	ExplanationStage_EXPLANATION_STAGE_STATE ExplanationStage = 3
+	// Which server of the cloud it is.
+	ExplanationStage_EXPLANATION_STAGE_MATCH ExplanationStage = 4
+	// Which of the server's addresses is used.
+	ExplanationStage_EXPLANATION_STAGE_ADDRESS ExplanationStage = 5
+	// Whether the address is assigned to this node.
+	ExplanationStage_EXPLANATION_STAGE_CLAIM ExplanationStage = 6
+	// Whether the caller's view selects the node.
+	ExplanationStage_EXPLANATION_STAGE_VIEW ExplanationStage = 7
+)
+
+// Enum value maps for ExplanationStage.
+var (
+	ExplanationStage_name = map[int32]string{
+		0: "EXPLANATION_STAGE_UNSPECIFIED",
+		1: "EXPLANATION_STAGE_SOURCE",
+		2: "EXPLANATION_STAGE_ELIGIBILITY",
+		3: "EXPLANATION_STAGE_STATE",
+		4: "EXPLANATION_STAGE_MATCH",
+		5: "EXPLANATION_STAGE_ADDRESS",
+		6: "EXPLANATION_STAGE_CLAIM",
+		7: "EXPLANATION_STAGE_VIEW",
+	}
+	ExplanationStage_value = map[string]int32{
+		"EXPLANATION_STAGE_UNSPECIFIED": 0,
+		"EXPLANATION_STAGE_SOURCE":      1,
+		"EXPLANATION_STAGE_ELIGIBILITY": 2,
+		"EXPLANATION_STAGE_STATE":       3,
+		"EXPLANATION_STAGE_MATCH":       4,
+		"EXPLANATION_STAGE_ADDRESS":     5,
+		"EXPLANATION_STAGE_CLAIM":       6,
+		"EXPLANATION_STAGE_VIEW":        7,
+	}
+)
+
+func (x ExplanationStage) Enum() *ExplanationStage {
+	p := new(ExplanationStage)
+	*p = x
+	return p
+}
+
+func (x ExplanationStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ExplanationStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[2].Descriptor()
+}
+
+func (ExplanationStage) Type() protoreflect.EnumType {
+	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[2]
+}
+
+func (x ExplanationStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ExplanationStage.Descriptor instead.
+func (ExplanationStage) EnumDescriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{2}
+}
+
 // StepResult is the result of a step.
 type StepResult int32
 
 const (
-	// Unspecified: the step is a remark.
+	// Unspecified. Clients treat it like an unknown value: show the step without a result.
 	StepResult_STEP_RESULT_UNSPECIFIED StepResult = 0
 	// The node passes.
 	StepResult_STEP_RESULT_PASSED StepResult = 1
@@ -157,6 +231,8 @@ const (
 	StepResult_STEP_RESULT_FAILED StepResult = 2
 	// The step was not reached, or did not matter.
 	StepResult_STEP_RESULT_SKIPPED StepResult = 3
+	// The step is a remark and decides nothing.
+	StepResult_STEP_RESULT_NOTE StepResult = 4
 )
 
 // Enum value maps for StepResult.
@@ -166,12 +242,14 @@ var (
 		1: "STEP_RESULT_PASSED",
 		2: "STEP_RESULT_FAILED",
 		3: "STEP_RESULT_SKIPPED",
+		4: "STEP_RESULT_NOTE",
 	}
 	StepResult_value = map[string]int32{
 		"STEP_RESULT_UNSPECIFIED": 0,
 		"STEP_RESULT_PASSED":      1,
 		"STEP_RESULT_FAILED":      2,
 		"STEP_RESULT_SKIPPED":     3,
+		"STEP_RESULT_NOTE":        4,
 	}
 )
 
@@ -186,11 +264,11 @@ func (x StepResult) String() string {
 }
 
 func (StepResult) Descriptor() protoreflect.EnumDescriptor {
-	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[2].Descriptor()
+	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[3].Descriptor()
 }
 
 func (StepResult) Type() protoreflect.EnumType {
-	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[2]
+	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[3]
 }
 
 func (x StepResult) Number() protoreflect.EnumNumber {
@@ -199,7 +277,7 @@ func (x StepResult) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StepResult.Descriptor instead.
 func (StepResult) EnumDescriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{2}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{3}
 }
 
 // OmissionReason says why a node is omitted.
@@ -275,11 +353,11 @@ func (x OmissionReason) String() string {
 }
 
 func (OmissionReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[3].Descriptor()
+	return file_slicefeed_inventory_v1_inventory_proto_enumTypes[4].Descriptor()
 }
 
 func (OmissionReason) Type() protoreflect.EnumType {
-	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[3]
+	return &file_slicefeed_inventory_v1_inventory_proto_enumTypes[4]
 }
 
 func (x OmissionReason) Number() protoreflect.EnumNumber {
@@ -288,7 +366,7 @@ func (x OmissionReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OmissionReason.Descriptor instead.
 func (OmissionReason) EnumDescriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{3}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{4}
 }
 
 // Cursor is a position in the history of a set.
@@ -363,14 +441,8 @@ type WatchNodesRequest struct {
 	// at least 5 s apart. The largest number that any client requests applies, at most 10. 0 means
 	// once.
 	ConfirmObservations uint32 `protobuf:"varint,3,opt,name=confirm_observations,json=confirmObservations,proto3" json:"confirm_observations,omitempty"`
-	// observe_now requests such observations now, because the client holds a change. To request them
-	// during a stream, call again with cursor and digest, which costs one small message (R5), and
-	// end the older stream. Several clients share the observations that they request. A server limits
-	// the observations that each client causes: at least 20 at once, and at least one per 30 s in the
-	// long run. It serves a request beyond that without them, or with fewer.
-	ObserveNow    bool `protobuf:"varint,4,opt,name=observe_now,json=observeNow,proto3" json:"observe_now,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *WatchNodesRequest) Reset() {
@@ -422,13 +494,6 @@ func (x *WatchNodesRequest) GetConfirmObservations() uint32 {
 		return x.ConfirmObservations
 	}
 	return 0
-}
-
-func (x *WatchNodesRequest) GetObserveNow() bool {
-	if x != nil {
-		return x.ObserveNow
-	}
-	return false
 }
 
 // WatchNodesResponse is the only message of the stream. The fields that are set give its meaning; see
@@ -580,11 +645,7 @@ type Node struct {
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// fingerprint of all fields above except state_age: 16 bytes, opaque (R4). Replicas compute the
 	// same fingerprint for the same node and view.
-	Fingerprint []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	// provider_id is spec.providerID of the Node. ListNodes for operators only.
-	ProviderId string `protobuf:"bytes,10,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// server_id is the cloud's identifier of the machine. ListNodes for operators only.
-	ServerId      string `protobuf:"bytes,11,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	Fingerprint   []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -680,20 +741,6 @@ func (x *Node) GetFingerprint() []byte {
 		return x.Fingerprint
 	}
 	return nil
-}
-
-func (x *Node) GetProviderId() string {
-	if x != nil {
-		return x.ProviderId
-	}
-	return ""
-}
-
-func (x *Node) GetServerId() string {
-	if x != nil {
-		return x.ServerId
-	}
-	return ""
 }
 
 // SourceStatus says how complete and current the set is. Its two parts fail independently (R8): an
@@ -913,11 +960,15 @@ func (x *PartStatus) GetAge() *durationpb.Duration {
 // ListNodesRequest selects nodes of the view.
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// names of published or omitted nodes to return. Empty selects all.
+	// names of nodes to return, at most 1,000. Empty selects all. A name that is not in the view has no
+	// effect.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// explain requests the steps that led to the result for each name; it needs 1 to 100 names.
-	// Operators only; others get PERMISSION_DENIED.
-	Explain       bool `protobuf:"varint,2,opt,name=explain,proto3" json:"explain,omitempty"`
+	// page_size is the largest number of nodes to return. 0 means 1,000, and more than 1,000 means 1,000.
+	// A page may have fewer nodes even if there are more, so that it stays below 2 MiB.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token is next_page_token of the previous page; empty for the first one. A page starts behind the
+	// last name of the previous one, whatever has changed since.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -959,29 +1010,34 @@ func (x *ListNodesRequest) GetNames() []string {
 	return nil
 }
 
-func (x *ListNodesRequest) GetExplain() bool {
+func (x *ListNodesRequest) GetPageSize() int32 {
 	if x != nil {
-		return x.Explain
+		return x.PageSize
 	}
-	return false
+	return 0
 }
 
-// ListNodesResponse is the view at one cursor.
+func (x *ListNodesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListNodesResponse is a page of the view at one cursor. Pages with different cursors are states at
+// different times.
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor of the returned state. Absent before the first complete observation.
+	// cursor of the returned state.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// status of the source.
 	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	// nodes sorted by name.
 	Nodes []*Node `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// omitted nodes, sorted by name. Operators only.
-	Omitted []*OmittedNode `protobuf:"bytes,4,rep,name=omitted,proto3" json:"omitted,omitempty"`
-	// digest of the complete view at the cursor (R4), whatever names the request has.
-	Digest []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
-	// explanations in the order of the requested names, if the request has `explain`. A name that the
-	// source does not know has one too.
-	Explanations  []*NodeExplanation `protobuf:"bytes,6,rep,name=explanations,proto3" json:"explanations,omitempty"`
+	// next_page_token requests the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// digest of the complete view at the cursor (R4), whatever names and page the request has.
+	Digest        []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,11 +1093,11 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 	return nil
 }
 
-func (x *ListNodesResponse) GetOmitted() []*OmittedNode {
+func (x *ListNodesResponse) GetNextPageToken() string {
 	if x != nil {
-		return x.Omitted
+		return x.NextPageToken
 	}
-	return nil
+	return ""
 }
 
 func (x *ListNodesResponse) GetDigest() []byte {
@@ -1051,7 +1107,494 @@ func (x *ListNodesResponse) GetDigest() []byte {
 	return nil
 }
 
-func (x *ListNodesResponse) GetExplanations() []*NodeExplanation {
+// RequestObservationsRequest says how many observations the client needs.
+type RequestObservationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// observations is the number of complete observations, at most 10. 0 means one. Several are at
+	// least 5 s apart.
+	Observations  uint32 `protobuf:"varint,1,opt,name=observations,proto3" json:"observations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestObservationsRequest) Reset() {
+	*x = RequestObservationsRequest{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestObservationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestObservationsRequest) ProtoMessage() {}
+
+func (x *RequestObservationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestObservationsRequest.ProtoReflect.Descriptor instead.
+func (*RequestObservationsRequest) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RequestObservationsRequest) GetObservations() uint32 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+// RequestObservationsResponse says how many of them the server makes.
+type RequestObservationsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// granted is how many observations the server makes now, at most as many as requested. A server limits the
+	// observations that each client causes: at least 20 at once, and at least one per 30 s in the long
+	// run. It grants fewer beyond that, or 0. Observations that were requested already are free.
+	Granted       uint32 `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestObservationsResponse) Reset() {
+	*x = RequestObservationsResponse{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestObservationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestObservationsResponse) ProtoMessage() {}
+
+func (x *RequestObservationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestObservationsResponse.ProtoReflect.Descriptor instead.
+func (*RequestObservationsResponse) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RequestObservationsResponse) GetGranted() uint32 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+// ListNodeDetailsRequest selects nodes of the source.
+type ListNodeDetailsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// names of nodes to return, at most 1,000. Empty selects all. A name that the source does not know has
+	// no effect.
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// page_size as in ListNodesRequest.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token as in ListNodesRequest.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeDetailsRequest) Reset() {
+	*x = ListNodeDetailsRequest{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeDetailsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeDetailsRequest) ProtoMessage() {}
+
+func (x *ListNodeDetailsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeDetailsRequest.ProtoReflect.Descriptor instead.
+func (*ListNodeDetailsRequest) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListNodeDetailsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ListNodeDetailsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListNodeDetailsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListNodeDetailsResponse is a page of the nodes of the source.
+type ListNodeDetailsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// cursor of the caller's view. Absent before the first complete observation.
+	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// status of the source.
+	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// nodes sorted by name.
+	Nodes []*NodeDetails `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// next_page_token requests the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeDetailsResponse) Reset() {
+	*x = ListNodeDetailsResponse{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeDetailsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeDetailsResponse) ProtoMessage() {}
+
+func (x *ListNodeDetailsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeDetailsResponse.ProtoReflect.Descriptor instead.
+func (*ListNodeDetailsResponse) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListNodeDetailsResponse) GetCursor() *Cursor {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ListNodeDetailsResponse) GetStatus() *SourceStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ListNodeDetailsResponse) GetNodes() []*NodeDetails {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ListNodeDetailsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// NodeDetails is a node of the source with what only operators may see.
+type NodeDetails struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the node.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// provider_id is spec.providerID of the Node. Empty if it has none.
+	ProviderId string `protobuf:"bytes,2,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
+	// server_id is the cloud's identifier of the machine. Empty if none is known.
+	ServerId string `protobuf:"bytes,3,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	// result says whether the node is published in the caller's view.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*NodeDetails_Published
+	//	*NodeDetails_Omitted
+	Result        isNodeDetails_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeDetails) Reset() {
+	*x = NodeDetails{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeDetails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeDetails) ProtoMessage() {}
+
+func (x *NodeDetails) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeDetails.ProtoReflect.Descriptor instead.
+func (*NodeDetails) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *NodeDetails) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeDetails) GetProviderId() string {
+	if x != nil {
+		return x.ProviderId
+	}
+	return ""
+}
+
+func (x *NodeDetails) GetServerId() string {
+	if x != nil {
+		return x.ServerId
+	}
+	return ""
+}
+
+func (x *NodeDetails) GetResult() isNodeDetails_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *NodeDetails) GetPublished() *Node {
+	if x != nil {
+		if x, ok := x.Result.(*NodeDetails_Published); ok {
+			return x.Published
+		}
+	}
+	return nil
+}
+
+func (x *NodeDetails) GetOmitted() *Omission {
+	if x != nil {
+		if x, ok := x.Result.(*NodeDetails_Omitted); ok {
+			return x.Omitted
+		}
+	}
+	return nil
+}
+
+type isNodeDetails_Result interface {
+	isNodeDetails_Result()
+}
+
+type NodeDetails_Published struct {
+	// published is the node as the view has it.
+	Published *Node `protobuf:"bytes,4,opt,name=published,proto3,oneof"`
+}
+
+type NodeDetails_Omitted struct {
+	// omitted says why the view does not have the node.
+	Omitted *Omission `protobuf:"bytes,5,opt,name=omitted,proto3,oneof"`
+}
+
+func (*NodeDetails_Published) isNodeDetails_Result() {}
+
+func (*NodeDetails_Omitted) isNodeDetails_Result() {}
+
+// Omission says why a node is not in the set.
+type Omission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// reason of the omission.
+	Reason OmissionReason `protobuf:"varint,1,opt,name=reason,proto3,enum=slicefeed.inventory.v1.OmissionReason" json:"reason,omitempty"`
+	// advice says in one sentence what is wrong and what to do. At most 1,024 bytes.
+	Advice        string `protobuf:"bytes,2,opt,name=advice,proto3" json:"advice,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Omission) Reset() {
+	*x = Omission{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Omission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Omission) ProtoMessage() {}
+
+func (x *Omission) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Omission.ProtoReflect.Descriptor instead.
+func (*Omission) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Omission) GetReason() OmissionReason {
+	if x != nil {
+		return x.Reason
+	}
+	return OmissionReason_OMISSION_REASON_UNSPECIFIED
+}
+
+func (x *Omission) GetAdvice() string {
+	if x != nil {
+		return x.Advice
+	}
+	return ""
+}
+
+// ExplainNodesRequest names the nodes to explain.
+type ExplainNodesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// names of nodes, 1 to 100.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainNodesRequest) Reset() {
+	*x = ExplainNodesRequest{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainNodesRequest) ProtoMessage() {}
+
+func (x *ExplainNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainNodesRequest.ProtoReflect.Descriptor instead.
+func (*ExplainNodesRequest) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ExplainNodesRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// ExplainNodesResponse has an explanation for each name.
+type ExplainNodesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// explanations in the order of the requested names. A name that the source does not know has one too.
+	Explanations  []*NodeExplanation `protobuf:"bytes,1,rep,name=explanations,proto3" json:"explanations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainNodesResponse) Reset() {
+	*x = ExplainNodesResponse{}
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainNodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainNodesResponse) ProtoMessage() {}
+
+func (x *ExplainNodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainNodesResponse.ProtoReflect.Descriptor instead.
+func (*ExplainNodesResponse) Descriptor() ([]byte, []int) {
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExplainNodesResponse) GetExplanations() []*NodeExplanation {
 	if x != nil {
 		return x.Explanations
 	}
@@ -1074,7 +1617,7 @@ type NodeExplanation struct {
 
 func (x *NodeExplanation) Reset() {
 	*x = NodeExplanation{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1629,7 @@ func (x *NodeExplanation) String() string {
 func (*NodeExplanation) ProtoMessage() {}
 
 func (x *NodeExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1642,7 @@ func (x *NodeExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeExplanation.ProtoReflect.Descriptor instead.
 func (*NodeExplanation) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{9}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NodeExplanation) GetName() string {
@@ -1126,8 +1669,8 @@ func (x *NodeExplanation) GetConclusion() string {
 // ExplanationStep is one decision.
 type ExplanationStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// stage of the decision: source, eligibility, state, match, address, claim or view.
-	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// stage of the decision.
+	Stage ExplanationStage `protobuf:"varint,1,opt,name=stage,proto3,enum=slicefeed.inventory.v1.ExplanationStage" json:"stage,omitempty"`
 	// question that the step decides.
 	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
 	// result of the step.
@@ -1140,7 +1683,7 @@ type ExplanationStep struct {
 
 func (x *ExplanationStep) Reset() {
 	*x = ExplanationStep{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1695,7 @@ func (x *ExplanationStep) String() string {
 func (*ExplanationStep) ProtoMessage() {}
 
 func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,14 +1708,14 @@ func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplanationStep.ProtoReflect.Descriptor instead.
 func (*ExplanationStep) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{10}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *ExplanationStep) GetStage() string {
+func (x *ExplanationStep) GetStage() ExplanationStage {
 	if x != nil {
 		return x.Stage
 	}
-	return ""
+	return ExplanationStage_EXPLANATION_STAGE_UNSPECIFIED
 }
 
 func (x *ExplanationStep) GetQuestion() string {
@@ -1196,79 +1739,6 @@ func (x *ExplanationStep) GetDetail() string {
 	return ""
 }
 
-// OmittedNode is a node of the cluster that is not in the set.
-type OmittedNode struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// name of the Kubernetes Node.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// reason of the omission.
-	Reason OmissionReason `protobuf:"varint,2,opt,name=reason,proto3,enum=slicefeed.inventory.v1.OmissionReason" json:"reason,omitempty"`
-	// advice says in one sentence what is wrong and what to do.
-	Advice string `protobuf:"bytes,3,opt,name=advice,proto3" json:"advice,omitempty"`
-	// provider_id is spec.providerID of the Node. Empty if it has none.
-	ProviderId    string `protobuf:"bytes,4,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OmittedNode) Reset() {
-	*x = OmittedNode{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OmittedNode) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OmittedNode) ProtoMessage() {}
-
-func (x *OmittedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OmittedNode.ProtoReflect.Descriptor instead.
-func (*OmittedNode) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *OmittedNode) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *OmittedNode) GetReason() OmissionReason {
-	if x != nil {
-		return x.Reason
-	}
-	return OmissionReason_OMISSION_REASON_UNSPECIFIED
-}
-
-func (x *OmittedNode) GetAdvice() string {
-	if x != nil {
-		return x.Advice
-	}
-	return ""
-}
-
-func (x *OmittedNode) GetProviderId() string {
-	if x != nil {
-		return x.ProviderId
-	}
-	return ""
-}
-
 var File_slicefeed_inventory_v1_inventory_proto protoreflect.FileDescriptor
 
 const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
@@ -1276,13 +1746,11 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"&slicefeed/inventory/v1/inventory.proto\x12\x16slicefeed.inventory.v1\x1a\x1egoogle/protobuf/duration.proto\":\n" +
 	"\x06Cursor\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xb7\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\x96\x01\n" +
 	"\x11WatchNodesRequest\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x121\n" +
-	"\x14confirm_observations\x18\x03 \x01(\rR\x13confirmObservations\x12\x1f\n" +
-	"\vobserve_now\x18\x04 \x01(\bR\n" +
-	"observeNow\"\x82\x03\n" +
+	"\x14confirm_observations\x18\x03 \x01(\rR\x13confirmObservations\"\x82\x03\n" +
 	"\x12WatchNodesResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x126\n" +
@@ -1292,7 +1760,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x12\x14\n" +
 	"\x05count\x18\a \x01(\rR\x05count\x12\x16\n" +
 	"\x06digest\x18\b \x01(\fR\x06digest\x12H\n" +
-	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xc4\x03\n" +
+	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\x86\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
@@ -1302,11 +1770,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x16\n" +
 	"\x06region\x18\a \x01(\tR\x06region\x12@\n" +
 	"\x06labels\x18\b \x03(\v2(.slicefeed.inventory.v1.Node.LabelsEntryR\x06labels\x12 \n" +
-	"\vfingerprint\x18\t \x01(\fR\vfingerprint\x12\x1f\n" +
-	"\vprovider_id\x18\n" +
-	" \x01(\tR\n" +
-	"providerId\x12\x1b\n" +
-	"\tserver_id\x18\v \x01(\tR\bserverId\x1a9\n" +
+	"\vfingerprint\x18\t \x01(\fR\vfingerprint\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
@@ -1327,34 +1791,58 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"PartStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.slicefeed.inventory.v1.SyncStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12+\n" +
-	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\"B\n" +
+	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\"d\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
-	"\aexplain\x18\x02 \x01(\bR\aexplain\"\xe1\x02\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xfd\x01\n" +
 	"\x11ListNodesResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12<\n" +
 	"\x06status\x18\x02 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x122\n" +
-	"\x05nodes\x18\x03 \x03(\v2\x1c.slicefeed.inventory.v1.NodeR\x05nodes\x12=\n" +
-	"\aomitted\x18\x04 \x03(\v2#.slicefeed.inventory.v1.OmittedNodeR\aomitted\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\fR\x06digest\x12K\n" +
-	"\fexplanations\x18\x06 \x03(\v2'.slicefeed.inventory.v1.NodeExplanationR\fexplanations\"\x84\x01\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x1c.slicefeed.inventory.v1.NodeR\x05nodes\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\"@\n" +
+	"\x1aRequestObservationsRequest\x12\"\n" +
+	"\fobservations\x18\x01 \x01(\rR\fobservations\"7\n" +
+	"\x1bRequestObservationsResponse\x12\x18\n" +
+	"\agranted\x18\x01 \x01(\rR\agranted\"j\n" +
+	"\x16ListNodeDetailsRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xf2\x01\n" +
+	"\x17ListNodeDetailsResponse\x126\n" +
+	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12<\n" +
+	"\x06status\x18\x02 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x129\n" +
+	"\x05nodes\x18\x03 \x03(\v2#.slicefeed.inventory.v1.NodeDetailsR\x05nodes\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xe5\x01\n" +
+	"\vNodeDetails\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\vprovider_id\x18\x02 \x01(\tR\n" +
+	"providerId\x12\x1b\n" +
+	"\tserver_id\x18\x03 \x01(\tR\bserverId\x12<\n" +
+	"\tpublished\x18\x04 \x01(\v2\x1c.slicefeed.inventory.v1.NodeH\x00R\tpublished\x12<\n" +
+	"\aomitted\x18\x05 \x01(\v2 .slicefeed.inventory.v1.OmissionH\x00R\aomittedB\b\n" +
+	"\x06result\"b\n" +
+	"\bOmission\x12>\n" +
+	"\x06reason\x18\x01 \x01(\x0e2&.slicefeed.inventory.v1.OmissionReasonR\x06reason\x12\x16\n" +
+	"\x06advice\x18\x02 \x01(\tR\x06advice\"+\n" +
+	"\x13ExplainNodesRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"c\n" +
+	"\x14ExplainNodesResponse\x12K\n" +
+	"\fexplanations\x18\x01 \x03(\v2'.slicefeed.inventory.v1.NodeExplanationR\fexplanations\"\x84\x01\n" +
 	"\x0fNodeExplanation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\x05steps\x18\x02 \x03(\v2'.slicefeed.inventory.v1.ExplanationStepR\x05steps\x12\x1e\n" +
 	"\n" +
 	"conclusion\x18\x03 \x01(\tR\n" +
-	"conclusion\"\x97\x01\n" +
-	"\x0fExplanationStep\x12\x14\n" +
-	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1a\n" +
+	"conclusion\"\xc1\x01\n" +
+	"\x0fExplanationStep\x12>\n" +
+	"\x05stage\x18\x01 \x01(\x0e2(.slicefeed.inventory.v1.ExplanationStageR\x05stage\x12\x1a\n" +
 	"\bquestion\x18\x02 \x01(\tR\bquestion\x12:\n" +
 	"\x06result\x18\x03 \x01(\x0e2\".slicefeed.inventory.v1.StepResultR\x06result\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x9a\x01\n" +
-	"\vOmittedNode\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
-	"\x06reason\x18\x02 \x01(\x0e2&.slicefeed.inventory.v1.OmissionReasonR\x06reason\x12\x16\n" +
-	"\x06advice\x18\x03 \x01(\tR\x06advice\x12\x1f\n" +
-	"\vprovider_id\x18\x04 \x01(\tR\n" +
-	"providerId*p\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail*p\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_STATE_READY\x10\x01\x12\x17\n" +
@@ -1364,13 +1852,23 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SYNC_STATE_SYNCED\x10\x01\x12\x17\n" +
 	"\x13SYNC_STATE_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13SYNC_STATE_UNSYNCED\x10\x03*r\n" +
+	"\x13SYNC_STATE_UNSYNCED\x10\x03*\x88\x02\n" +
+	"\x10ExplanationStage\x12!\n" +
+	"\x1dEXPLANATION_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18EXPLANATION_STAGE_SOURCE\x10\x01\x12!\n" +
+	"\x1dEXPLANATION_STAGE_ELIGIBILITY\x10\x02\x12\x1b\n" +
+	"\x17EXPLANATION_STAGE_STATE\x10\x03\x12\x1b\n" +
+	"\x17EXPLANATION_STAGE_MATCH\x10\x04\x12\x1d\n" +
+	"\x19EXPLANATION_STAGE_ADDRESS\x10\x05\x12\x1b\n" +
+	"\x17EXPLANATION_STAGE_CLAIM\x10\x06\x12\x1a\n" +
+	"\x16EXPLANATION_STAGE_VIEW\x10\a*\x88\x01\n" +
 	"\n" +
 	"StepResult\x12\x1b\n" +
 	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12STEP_RESULT_PASSED\x10\x01\x12\x16\n" +
 	"\x12STEP_RESULT_FAILED\x10\x02\x12\x17\n" +
-	"\x13STEP_RESULT_SKIPPED\x10\x03*\xcb\x03\n" +
+	"\x13STEP_RESULT_SKIPPED\x10\x03\x12\x14\n" +
+	"\x10STEP_RESULT_NOTE\x10\x04*\xcb\x03\n" +
 	"\x0eOmissionReason\x12\x1f\n" +
 	"\x1bOMISSION_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dOMISSION_REASON_CONTROL_PLANE\x10\x01\x12%\n" +
@@ -1384,11 +1882,15 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x1eOMISSION_REASON_SHARED_ADDRESS\x10\t\x12$\n" +
 	" OMISSION_REASON_NOT_RESOLVED_YET\x10\n" +
 	"\x12\"\n" +
-	"\x1eOMISSION_REASON_INVALID_RECORD\x10\v2\xdb\x01\n" +
+	"\x1eOMISSION_REASON_INVALID_RECORD\x10\v2\xdb\x02\n" +
 	"\x10InventoryService\x12e\n" +
 	"\n" +
 	"WatchNodes\x12).slicefeed.inventory.v1.WatchNodesRequest\x1a*.slicefeed.inventory.v1.WatchNodesResponse0\x01\x12`\n" +
-	"\tListNodes\x12(.slicefeed.inventory.v1.ListNodesRequest\x1a).slicefeed.inventory.v1.ListNodesResponseBGZEgithub.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1;inventoryv1b\x06proto3"
+	"\tListNodes\x12(.slicefeed.inventory.v1.ListNodesRequest\x1a).slicefeed.inventory.v1.ListNodesResponse\x12~\n" +
+	"\x13RequestObservations\x122.slicefeed.inventory.v1.RequestObservationsRequest\x1a3.slicefeed.inventory.v1.RequestObservationsResponse2\xf9\x01\n" +
+	"\x18InventoryOperatorService\x12r\n" +
+	"\x0fListNodeDetails\x12..slicefeed.inventory.v1.ListNodeDetailsRequest\x1a/.slicefeed.inventory.v1.ListNodeDetailsResponse\x12i\n" +
+	"\fExplainNodes\x12+.slicefeed.inventory.v1.ExplainNodesRequest\x1a,.slicefeed.inventory.v1.ExplainNodesResponseBGZEgithub.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1;inventoryv1b\x06proto3"
 
 var (
 	file_slicefeed_inventory_v1_inventory_proto_rawDescOnce sync.Once
@@ -1402,60 +1904,79 @@ func file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP() []byte {
 	return file_slicefeed_inventory_v1_inventory_proto_rawDescData
 }
 
-var file_slicefeed_inventory_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_slicefeed_inventory_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slicefeed_inventory_v1_inventory_proto_goTypes = []any{
-	(NodeState)(0),              // 0: slicefeed.inventory.v1.NodeState
-	(SyncState)(0),              // 1: slicefeed.inventory.v1.SyncState
-	(StepResult)(0),             // 2: slicefeed.inventory.v1.StepResult
-	(OmissionReason)(0),         // 3: slicefeed.inventory.v1.OmissionReason
-	(*Cursor)(nil),              // 4: slicefeed.inventory.v1.Cursor
-	(*WatchNodesRequest)(nil),   // 5: slicefeed.inventory.v1.WatchNodesRequest
-	(*WatchNodesResponse)(nil),  // 6: slicefeed.inventory.v1.WatchNodesResponse
-	(*Node)(nil),                // 7: slicefeed.inventory.v1.Node
-	(*SourceStatus)(nil),        // 8: slicefeed.inventory.v1.SourceStatus
-	(*SourcePort)(nil),          // 9: slicefeed.inventory.v1.SourcePort
-	(*PartStatus)(nil),          // 10: slicefeed.inventory.v1.PartStatus
-	(*ListNodesRequest)(nil),    // 11: slicefeed.inventory.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),   // 12: slicefeed.inventory.v1.ListNodesResponse
-	(*NodeExplanation)(nil),     // 13: slicefeed.inventory.v1.NodeExplanation
-	(*ExplanationStep)(nil),     // 14: slicefeed.inventory.v1.ExplanationStep
-	(*OmittedNode)(nil),         // 15: slicefeed.inventory.v1.OmittedNode
-	nil,                         // 16: slicefeed.inventory.v1.Node.LabelsEntry
-	(*durationpb.Duration)(nil), // 17: google.protobuf.Duration
+	(NodeState)(0),                      // 0: slicefeed.inventory.v1.NodeState
+	(SyncState)(0),                      // 1: slicefeed.inventory.v1.SyncState
+	(ExplanationStage)(0),               // 2: slicefeed.inventory.v1.ExplanationStage
+	(StepResult)(0),                     // 3: slicefeed.inventory.v1.StepResult
+	(OmissionReason)(0),                 // 4: slicefeed.inventory.v1.OmissionReason
+	(*Cursor)(nil),                      // 5: slicefeed.inventory.v1.Cursor
+	(*WatchNodesRequest)(nil),           // 6: slicefeed.inventory.v1.WatchNodesRequest
+	(*WatchNodesResponse)(nil),          // 7: slicefeed.inventory.v1.WatchNodesResponse
+	(*Node)(nil),                        // 8: slicefeed.inventory.v1.Node
+	(*SourceStatus)(nil),                // 9: slicefeed.inventory.v1.SourceStatus
+	(*SourcePort)(nil),                  // 10: slicefeed.inventory.v1.SourcePort
+	(*PartStatus)(nil),                  // 11: slicefeed.inventory.v1.PartStatus
+	(*ListNodesRequest)(nil),            // 12: slicefeed.inventory.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),           // 13: slicefeed.inventory.v1.ListNodesResponse
+	(*RequestObservationsRequest)(nil),  // 14: slicefeed.inventory.v1.RequestObservationsRequest
+	(*RequestObservationsResponse)(nil), // 15: slicefeed.inventory.v1.RequestObservationsResponse
+	(*ListNodeDetailsRequest)(nil),      // 16: slicefeed.inventory.v1.ListNodeDetailsRequest
+	(*ListNodeDetailsResponse)(nil),     // 17: slicefeed.inventory.v1.ListNodeDetailsResponse
+	(*NodeDetails)(nil),                 // 18: slicefeed.inventory.v1.NodeDetails
+	(*Omission)(nil),                    // 19: slicefeed.inventory.v1.Omission
+	(*ExplainNodesRequest)(nil),         // 20: slicefeed.inventory.v1.ExplainNodesRequest
+	(*ExplainNodesResponse)(nil),        // 21: slicefeed.inventory.v1.ExplainNodesResponse
+	(*NodeExplanation)(nil),             // 22: slicefeed.inventory.v1.NodeExplanation
+	(*ExplanationStep)(nil),             // 23: slicefeed.inventory.v1.ExplanationStep
+	nil,                                 // 24: slicefeed.inventory.v1.Node.LabelsEntry
+	(*durationpb.Duration)(nil),         // 25: google.protobuf.Duration
 }
 var file_slicefeed_inventory_v1_inventory_proto_depIdxs = []int32{
-	4,  // 0: slicefeed.inventory.v1.WatchNodesRequest.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	4,  // 1: slicefeed.inventory.v1.WatchNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	7,  // 2: slicefeed.inventory.v1.WatchNodesResponse.upserts:type_name -> slicefeed.inventory.v1.Node
-	8,  // 3: slicefeed.inventory.v1.WatchNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	17, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	5,  // 0: slicefeed.inventory.v1.WatchNodesRequest.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	5,  // 1: slicefeed.inventory.v1.WatchNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	8,  // 2: slicefeed.inventory.v1.WatchNodesResponse.upserts:type_name -> slicefeed.inventory.v1.Node
+	9,  // 3: slicefeed.inventory.v1.WatchNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	25, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	0,  // 5: slicefeed.inventory.v1.Node.state:type_name -> slicefeed.inventory.v1.NodeState
-	17, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
-	16, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
-	10, // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
-	10, // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
-	17, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
-	9,  // 11: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
+	25, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
+	24, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
+	11, // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
+	11, // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
+	25, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
+	10, // 11: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
 	1,  // 12: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
-	17, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
-	4,  // 14: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	8,  // 15: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	7,  // 16: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
-	15, // 17: slicefeed.inventory.v1.ListNodesResponse.omitted:type_name -> slicefeed.inventory.v1.OmittedNode
-	13, // 18: slicefeed.inventory.v1.ListNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
-	14, // 19: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
-	2,  // 20: slicefeed.inventory.v1.ExplanationStep.result:type_name -> slicefeed.inventory.v1.StepResult
-	3,  // 21: slicefeed.inventory.v1.OmittedNode.reason:type_name -> slicefeed.inventory.v1.OmissionReason
-	5,  // 22: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
-	11, // 23: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
-	6,  // 24: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
-	12, // 25: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
-	24, // [24:26] is the sub-list for method output_type
-	22, // [22:24] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	25, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
+	5,  // 14: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	9,  // 15: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	8,  // 16: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
+	5,  // 17: slicefeed.inventory.v1.ListNodeDetailsResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	9,  // 18: slicefeed.inventory.v1.ListNodeDetailsResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	18, // 19: slicefeed.inventory.v1.ListNodeDetailsResponse.nodes:type_name -> slicefeed.inventory.v1.NodeDetails
+	8,  // 20: slicefeed.inventory.v1.NodeDetails.published:type_name -> slicefeed.inventory.v1.Node
+	19, // 21: slicefeed.inventory.v1.NodeDetails.omitted:type_name -> slicefeed.inventory.v1.Omission
+	4,  // 22: slicefeed.inventory.v1.Omission.reason:type_name -> slicefeed.inventory.v1.OmissionReason
+	22, // 23: slicefeed.inventory.v1.ExplainNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
+	23, // 24: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
+	2,  // 25: slicefeed.inventory.v1.ExplanationStep.stage:type_name -> slicefeed.inventory.v1.ExplanationStage
+	3,  // 26: slicefeed.inventory.v1.ExplanationStep.result:type_name -> slicefeed.inventory.v1.StepResult
+	6,  // 27: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
+	12, // 28: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
+	14, // 29: slicefeed.inventory.v1.InventoryService.RequestObservations:input_type -> slicefeed.inventory.v1.RequestObservationsRequest
+	16, // 30: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:input_type -> slicefeed.inventory.v1.ListNodeDetailsRequest
+	20, // 31: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:input_type -> slicefeed.inventory.v1.ExplainNodesRequest
+	7,  // 32: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
+	13, // 33: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
+	15, // 34: slicefeed.inventory.v1.InventoryService.RequestObservations:output_type -> slicefeed.inventory.v1.RequestObservationsResponse
+	17, // 35: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:output_type -> slicefeed.inventory.v1.ListNodeDetailsResponse
+	21, // 36: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:output_type -> slicefeed.inventory.v1.ExplainNodesResponse
+	32, // [32:37] is the sub-list for method output_type
+	27, // [27:32] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_slicefeed_inventory_v1_inventory_proto_init() }
@@ -1463,15 +1984,19 @@ func file_slicefeed_inventory_v1_inventory_proto_init() {
 	if File_slicefeed_inventory_v1_inventory_proto != nil {
 		return
 	}
+	file_slicefeed_inventory_v1_inventory_proto_msgTypes[13].OneofWrappers = []any{
+		(*NodeDetails_Published)(nil),
+		(*NodeDetails_Omitted)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_inventory_v1_inventory_proto_rawDesc), len(file_slicefeed_inventory_v1_inventory_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   13,
+			NumEnums:      5,
+			NumMessages:   20,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_slicefeed_inventory_v1_inventory_proto_goTypes,
 		DependencyIndexes: file_slicefeed_inventory_v1_inventory_proto_depIdxs,

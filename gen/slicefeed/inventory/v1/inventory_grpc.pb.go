@@ -27,8 +27,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InventoryService_WatchNodes_FullMethodName = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
-	InventoryService_ListNodes_FullMethodName  = "/slicefeed.inventory.v1.InventoryService/ListNodes"
+	InventoryService_WatchNodes_FullMethodName          = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
+	InventoryService_ListNodes_FullMethodName           = "/slicefeed.inventory.v1.InventoryService/ListNodes"
+	InventoryService_RequestObservations_FullMethodName = "/slicefeed.inventory.v1.InventoryService/RequestObservations"
 )
 
 // InventoryServiceClient is the client API for InventoryService service.
@@ -42,10 +43,15 @@ const (
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and a
 // view. The view selects nodes and the labels of them that are exported. Cursor, digest and count
-// are those of the view, never of all nodes. A client with an unknown SAN gets no response to any
-// call, gRPC health included: the server ends its connection with a TLS alert. When a client loses
-// its permission, its live streams end with PERMISSION_DENIED; when its view changes, with
+// are those of the view, never of all nodes. A client with the role *subscriber* may call this
+// service, gRPC health and reflection. A client with the role *operator* may also call
+// InventoryOperatorService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
+// response to any call: the server ends its connection with a TLS alert. When a client loses its
+// permission, its live streams end with PERMISSION_DENIED; when its role or view changes, with
 // UNAVAILABLE.
+//
+// The client identifies the server by a SAN that it is configured with, not by the host name: a
+// certificate of the CA for servers, with exactly that URI or DNS name.
 //
 // # The life of a stream
 //
@@ -59,7 +65,7 @@ const (
 //	                  then set = staged, cursor = m.cursor, digest = m.digest, staged = none
 //
 // A client *resumes* when it opens a stream with its cursor and digest, and *restarts* when it opens
-// one without them. In both cases it keeps its set.
+// one without them. In both cases its set stays in force.
 //
 // R1 (only synced states count): a client does not act on a staged set before the message with
 // `synced`. If the stream ends first, the client discards the staged set; the set, cursor and
@@ -90,20 +96,21 @@ const (
 // the name of each node that has left that set. It does not mention nodes that were added and
 // removed in between. The client checks the digest (R4) as always.
 //
-// R7 (otherwise a reset): the server answers any other request with a reset, including a request with
-// a revision that it has not reached. A server never guesses.
+// R7 (otherwise a reset): the server answers any other request with a reset: one without a cursor,
+// and one with a revision that it has not reached. A server never guesses. A client does not
+// require the reset: without one it stages on its set as always, and count and digest decide (R4).
 //
 // R8 (empty is not blind): the source status says how complete and current the set is, and the number
 // of the last complete observation says how fresh it is. Until its first complete observation, a
 // server sends status messages without `synced`, never an empty set. An observation number counts
-// when it comes in a `synced` message; in a chunk it says nothing about the current set. An error
-// of the server's own sources never shrinks the set; it degrades the status.
+// when it comes in a `synced` message; in any other message it says nothing about the current set.
+// An error of the server's own sources never shrinks the set; it degrades the status.
 //
 // R9 (heartbeats): the server sends the first message of a stream immediately; it states the heartbeat
 // interval. When the server has had nothing to send for that long, it sends a message without
 // changes: `synced`, with the same cursor, count and digest, if the client is up to date; without
 // `synced` before that or between chunks. A client that receives nothing for three intervals ends
-// the stream and resumes.
+// the stream and resumes. Before the first message the interval is 5 s, counted from the call.
 //
 // R10 (slow readers): a client that reads slowly skips states, but never removals: it gets the newest
 // state next, each node at most once. The server ends the stream of a client that does not read
@@ -129,34 +136,60 @@ const (
 //   - an address that two nodes of a synced set have;
 //   - the removal of a node that the staged set does not have;
 //   - a count or digest that does not match;
-//   - a revision or an observation number that decreases within an epoch;
+//   - a `synced` message without status or cursor, or with an empty epoch;
 //   - an epoch that changes within a stream without a reset;
-//   - a `synced` message without status or cursor;
-//   - anything above a limit that this file states, except a reason, which the client truncates.
+//   - a revision that decreases within an epoch, or an observation number that decreases within
+//     an epoch or, in any message with a status, within a stream since its last reset;
+//   - anything above a limit that this file states, except a reason, which the client truncates;
+//   - a port of 0.
 //
-// A client that restarts forgets what it would compare with an earlier stream.
+// A client that restarts forgets what it would compare with an earlier stream. The following are not
+// violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
+// count or digest in a message without `synced`, which the client ignores; an age below zero, which
+// counts as zero; a heartbeat interval outside of 1 s to 60 s, which the client moves into it.
 //
 // R14 (reconnecting): after any end of a stream, and after any failed attempt, a client waits for a
 // uniformly random time between 0.5 s and a limit. The limit starts at 1 s, doubles with each end
-// up to 4 s, and is reset after a stream was `synced` for 30 s. After a protocol violation (R13) it
-// doubles up to 5 min, even if the stream was stable, until a stable stream ends for another reason.
-// Nothing else may delay the client: the backoff of a gRPC channel grows to 120 s unless configured,
-// so it must be off or below these delays (for example by a new channel per attempt), and an
-// attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s (p99) of the
-// server's return, after an outage of any length, and 1,000 clients do not connect at the same
-// time. A client keeps its set all along.
+// up to 4 s, and is back at 1 s after a stream was `synced` for 30 s (a stable stream). After a protocol
+// violation (R13) the limit is 1 s, doubled with each earlier violation up to 5 min, if that is more;
+// it is back at 1 s after a stable stream ended for another reason. After INVALID_ARGUMENT the
+// client restarts, since nothing but cursor and digest can be wrong in a request that keeps the limits;
+// the delay is that of any end. Nothing else may delay the client: the backoff of a gRPC channel grows
+// to 120 s unless configured, so it must be off or below these delays (for example by a new channel per
+// attempt), and an attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s
+// (p99) of the server's return, after an outage of any length, and 1,000 clients do not connect at
+// the same time. A client keeps its set all along.
+//
+// # Limits
+//
+// Of a message: 4 MiB (R3). Of a request: 64 KiB; of the headers of a call: 16 KiB. Of a connection:
+// 8 streams, and 16 calls under way, streams included. Of a client, which is all that call by one SAN:
+// 16 connections; 64 streams; 20 stream starts per second, 128 at once; 10 calls per second, 32 at once.
+// Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
+// call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
+// 64 MiB of memory; a larger set is a protocol violation to it.
+//
+// gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING
+// until the first complete observation and from the start of a shutdown (R11), SERVING in between.
+//
+// The server pings a connection that was idle for 30 s, and closes it if no response comes within
+// 10 s. A client may do the same; one that pings more often than every 10 s loses its connection.
 type InventoryServiceClient interface {
 	// WatchNodes streams the nodes of the client's view: first what the client lacks, then each change.
-	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, too many streams
-	// or connections of this client, too many streams of this connection, or a request above 64 KiB);
-	// INVALID_ARGUMENT (a malformed request: do not repeat it unchanged); PERMISSION_DENIED; or
-	// UNAUTHENTICATED.
+	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, or a limit, see
+	// Limits); INVALID_ARGUMENT (a malformed request: do not repeat it unchanged, see R14);
+	// PERMISSION_DENIED; or UNAUTHENTICATED.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
-	// ListNodes returns the same nodes once, for people and grpcurl. Operators also get the identifiers
-	// of the cloud, and every omitted node with a reason and advice. Before the first complete
-	// observation, operators get what is known, with its status; others get UNAVAILABLE. A request
-	// above 64 KiB gets RESOURCE_EXHAUSTED: request fewer names at a time.
+	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
+	// observation it returns UNAVAILABLE.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
+	// RequestObservations has the server observe its source and cloud now, because the client holds a
+	// change that a newer observation may confirm. The response does not wait for the observations: they
+	// come as observation numbers in the client's stream. Call it on the connection of that
+	// stream, because each replica observes for itself. Several clients share the observations
+	// that they request. A client whose call fails needs to do nothing else: the server observes about
+	// once a minute by itself.
+	RequestObservations(ctx context.Context, in *RequestObservationsRequest, opts ...grpc.CallOption) (*RequestObservationsResponse, error)
 }
 
 type inventoryServiceClient struct {
@@ -196,6 +229,16 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 	return out, nil
 }
 
+func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *RequestObservationsRequest, opts ...grpc.CallOption) (*RequestObservationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RequestObservationsResponse)
+	err := c.cc.Invoke(ctx, InventoryService_RequestObservations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InventoryServiceServer is the server API for InventoryService service.
 // All implementations must embed UnimplementedInventoryServiceServer
 // for forward compatibility.
@@ -207,10 +250,15 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and a
 // view. The view selects nodes and the labels of them that are exported. Cursor, digest and count
-// are those of the view, never of all nodes. A client with an unknown SAN gets no response to any
-// call, gRPC health included: the server ends its connection with a TLS alert. When a client loses
-// its permission, its live streams end with PERMISSION_DENIED; when its view changes, with
+// are those of the view, never of all nodes. A client with the role *subscriber* may call this
+// service, gRPC health and reflection. A client with the role *operator* may also call
+// InventoryOperatorService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
+// response to any call: the server ends its connection with a TLS alert. When a client loses its
+// permission, its live streams end with PERMISSION_DENIED; when its role or view changes, with
 // UNAVAILABLE.
+//
+// The client identifies the server by a SAN that it is configured with, not by the host name: a
+// certificate of the CA for servers, with exactly that URI or DNS name.
 //
 // # The life of a stream
 //
@@ -224,7 +272,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //	                  then set = staged, cursor = m.cursor, digest = m.digest, staged = none
 //
 // A client *resumes* when it opens a stream with its cursor and digest, and *restarts* when it opens
-// one without them. In both cases it keeps its set.
+// one without them. In both cases its set stays in force.
 //
 // R1 (only synced states count): a client does not act on a staged set before the message with
 // `synced`. If the stream ends first, the client discards the staged set; the set, cursor and
@@ -255,20 +303,21 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // the name of each node that has left that set. It does not mention nodes that were added and
 // removed in between. The client checks the digest (R4) as always.
 //
-// R7 (otherwise a reset): the server answers any other request with a reset, including a request with
-// a revision that it has not reached. A server never guesses.
+// R7 (otherwise a reset): the server answers any other request with a reset: one without a cursor,
+// and one with a revision that it has not reached. A server never guesses. A client does not
+// require the reset: without one it stages on its set as always, and count and digest decide (R4).
 //
 // R8 (empty is not blind): the source status says how complete and current the set is, and the number
 // of the last complete observation says how fresh it is. Until its first complete observation, a
 // server sends status messages without `synced`, never an empty set. An observation number counts
-// when it comes in a `synced` message; in a chunk it says nothing about the current set. An error
-// of the server's own sources never shrinks the set; it degrades the status.
+// when it comes in a `synced` message; in any other message it says nothing about the current set.
+// An error of the server's own sources never shrinks the set; it degrades the status.
 //
 // R9 (heartbeats): the server sends the first message of a stream immediately; it states the heartbeat
 // interval. When the server has had nothing to send for that long, it sends a message without
 // changes: `synced`, with the same cursor, count and digest, if the client is up to date; without
 // `synced` before that or between chunks. A client that receives nothing for three intervals ends
-// the stream and resumes.
+// the stream and resumes. Before the first message the interval is 5 s, counted from the call.
 //
 // R10 (slow readers): a client that reads slowly skips states, but never removals: it gets the newest
 // state next, each node at most once. The server ends the stream of a client that does not read
@@ -294,34 +343,60 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //   - an address that two nodes of a synced set have;
 //   - the removal of a node that the staged set does not have;
 //   - a count or digest that does not match;
-//   - a revision or an observation number that decreases within an epoch;
+//   - a `synced` message without status or cursor, or with an empty epoch;
 //   - an epoch that changes within a stream without a reset;
-//   - a `synced` message without status or cursor;
-//   - anything above a limit that this file states, except a reason, which the client truncates.
+//   - a revision that decreases within an epoch, or an observation number that decreases within
+//     an epoch or, in any message with a status, within a stream since its last reset;
+//   - anything above a limit that this file states, except a reason, which the client truncates;
+//   - a port of 0.
 //
-// A client that restarts forgets what it would compare with an earlier stream.
+// A client that restarts forgets what it would compare with an earlier stream. The following are not
+// violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
+// count or digest in a message without `synced`, which the client ignores; an age below zero, which
+// counts as zero; a heartbeat interval outside of 1 s to 60 s, which the client moves into it.
 //
 // R14 (reconnecting): after any end of a stream, and after any failed attempt, a client waits for a
 // uniformly random time between 0.5 s and a limit. The limit starts at 1 s, doubles with each end
-// up to 4 s, and is reset after a stream was `synced` for 30 s. After a protocol violation (R13) it
-// doubles up to 5 min, even if the stream was stable, until a stable stream ends for another reason.
-// Nothing else may delay the client: the backoff of a gRPC channel grows to 120 s unless configured,
-// so it must be off or below these delays (for example by a new channel per attempt), and an
-// attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s (p99) of the
-// server's return, after an outage of any length, and 1,000 clients do not connect at the same
-// time. A client keeps its set all along.
+// up to 4 s, and is back at 1 s after a stream was `synced` for 30 s (a stable stream). After a protocol
+// violation (R13) the limit is 1 s, doubled with each earlier violation up to 5 min, if that is more;
+// it is back at 1 s after a stable stream ended for another reason. After INVALID_ARGUMENT the
+// client restarts, since nothing but cursor and digest can be wrong in a request that keeps the limits;
+// the delay is that of any end. Nothing else may delay the client: the backoff of a gRPC channel grows
+// to 120 s unless configured, so it must be off or below these delays (for example by a new channel per
+// attempt), and an attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s
+// (p99) of the server's return, after an outage of any length, and 1,000 clients do not connect at
+// the same time. A client keeps its set all along.
+//
+// # Limits
+//
+// Of a message: 4 MiB (R3). Of a request: 64 KiB; of the headers of a call: 16 KiB. Of a connection:
+// 8 streams, and 16 calls under way, streams included. Of a client, which is all that call by one SAN:
+// 16 connections; 64 streams; 20 stream starts per second, 128 at once; 10 calls per second, 32 at once.
+// Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
+// call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
+// 64 MiB of memory; a larger set is a protocol violation to it.
+//
+// gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING
+// until the first complete observation and from the start of a shutdown (R11), SERVING in between.
+//
+// The server pings a connection that was idle for 30 s, and closes it if no response comes within
+// 10 s. A client may do the same; one that pings more often than every 10 s loses its connection.
 type InventoryServiceServer interface {
 	// WatchNodes streams the nodes of the client's view: first what the client lacks, then each change.
-	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, too many streams
-	// or connections of this client, too many streams of this connection, or a request above 64 KiB);
-	// INVALID_ARGUMENT (a malformed request: do not repeat it unchanged); PERMISSION_DENIED; or
-	// UNAUTHENTICATED.
+	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, or a limit, see
+	// Limits); INVALID_ARGUMENT (a malformed request: do not repeat it unchanged, see R14);
+	// PERMISSION_DENIED; or UNAUTHENTICATED.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
-	// ListNodes returns the same nodes once, for people and grpcurl. Operators also get the identifiers
-	// of the cloud, and every omitted node with a reason and advice. Before the first complete
-	// observation, operators get what is known, with its status; others get UNAVAILABLE. A request
-	// above 64 KiB gets RESOURCE_EXHAUSTED: request fewer names at a time.
+	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
+	// observation it returns UNAVAILABLE.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
+	// RequestObservations has the server observe its source and cloud now, because the client holds a
+	// change that a newer observation may confirm. The response does not wait for the observations: they
+	// come as observation numbers in the client's stream. Call it on the connection of that
+	// stream, because each replica observes for itself. Several clients share the observations
+	// that they request. A client whose call fails needs to do nothing else: the server observes about
+	// once a minute by itself.
+	RequestObservations(context.Context, *RequestObservationsRequest) (*RequestObservationsResponse, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }
 
@@ -337,6 +412,9 @@ func (UnimplementedInventoryServiceServer) WatchNodes(*WatchNodesRequest, grpc.S
 }
 func (UnimplementedInventoryServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
+}
+func (UnimplementedInventoryServiceServer) RequestObservations(context.Context, *RequestObservationsRequest) (*RequestObservationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RequestObservations not implemented")
 }
 func (UnimplementedInventoryServiceServer) mustEmbedUnimplementedInventoryServiceServer() {}
 func (UnimplementedInventoryServiceServer) testEmbeddedByValue()                          {}
@@ -388,6 +466,24 @@ func _InventoryService_ListNodes_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InventoryService_RequestObservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequestObservationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InventoryServiceServer).RequestObservations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InventoryService_RequestObservations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InventoryServiceServer).RequestObservations(ctx, req.(*RequestObservationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // InventoryService_ServiceDesc is the grpc.ServiceDesc for InventoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -399,6 +495,10 @@ var InventoryService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListNodes",
 			Handler:    _InventoryService_ListNodes_Handler,
 		},
+		{
+			MethodName: "RequestObservations",
+			Handler:    _InventoryService_RequestObservations_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -407,5 +507,160 @@ var InventoryService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
+	Metadata: "slicefeed/inventory/v1/inventory.proto",
+}
+
+const (
+	InventoryOperatorService_ListNodeDetails_FullMethodName = "/slicefeed.inventory.v1.InventoryOperatorService/ListNodeDetails"
+	InventoryOperatorService_ExplainNodes_FullMethodName    = "/slicefeed.inventory.v1.InventoryOperatorService/ExplainNodes"
+)
+
+// InventoryOperatorServiceClient is the client API for InventoryOperatorService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// InventoryOperatorService shows operators how the server arrives at the nodes that it publishes. It
+// has the rules of InventoryService about connections and limits. Its answers are for people and tools,
+// and nothing else depends on them.
+type InventoryOperatorServiceClient interface {
+	// ListNodeDetails returns every node of the source, published or omitted, in pages sorted by name. It
+	// answers before the first complete observation too, with what is known by then.
+	ListNodeDetails(ctx context.Context, in *ListNodeDetailsRequest, opts ...grpc.CallOption) (*ListNodeDetailsResponse, error)
+	// ExplainNodes returns the steps that led to the result for each named node.
+	ExplainNodes(ctx context.Context, in *ExplainNodesRequest, opts ...grpc.CallOption) (*ExplainNodesResponse, error)
+}
+
+type inventoryOperatorServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewInventoryOperatorServiceClient(cc grpc.ClientConnInterface) InventoryOperatorServiceClient {
+	return &inventoryOperatorServiceClient{cc}
+}
+
+func (c *inventoryOperatorServiceClient) ListNodeDetails(ctx context.Context, in *ListNodeDetailsRequest, opts ...grpc.CallOption) (*ListNodeDetailsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListNodeDetailsResponse)
+	err := c.cc.Invoke(ctx, InventoryOperatorService_ListNodeDetails_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inventoryOperatorServiceClient) ExplainNodes(ctx context.Context, in *ExplainNodesRequest, opts ...grpc.CallOption) (*ExplainNodesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainNodesResponse)
+	err := c.cc.Invoke(ctx, InventoryOperatorService_ExplainNodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// InventoryOperatorServiceServer is the server API for InventoryOperatorService service.
+// All implementations must embed UnimplementedInventoryOperatorServiceServer
+// for forward compatibility.
+//
+// InventoryOperatorService shows operators how the server arrives at the nodes that it publishes. It
+// has the rules of InventoryService about connections and limits. Its answers are for people and tools,
+// and nothing else depends on them.
+type InventoryOperatorServiceServer interface {
+	// ListNodeDetails returns every node of the source, published or omitted, in pages sorted by name. It
+	// answers before the first complete observation too, with what is known by then.
+	ListNodeDetails(context.Context, *ListNodeDetailsRequest) (*ListNodeDetailsResponse, error)
+	// ExplainNodes returns the steps that led to the result for each named node.
+	ExplainNodes(context.Context, *ExplainNodesRequest) (*ExplainNodesResponse, error)
+	mustEmbedUnimplementedInventoryOperatorServiceServer()
+}
+
+// UnimplementedInventoryOperatorServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedInventoryOperatorServiceServer struct{}
+
+func (UnimplementedInventoryOperatorServiceServer) ListNodeDetails(context.Context, *ListNodeDetailsRequest) (*ListNodeDetailsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNodeDetails not implemented")
+}
+func (UnimplementedInventoryOperatorServiceServer) ExplainNodes(context.Context, *ExplainNodesRequest) (*ExplainNodesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainNodes not implemented")
+}
+func (UnimplementedInventoryOperatorServiceServer) mustEmbedUnimplementedInventoryOperatorServiceServer() {
+}
+func (UnimplementedInventoryOperatorServiceServer) testEmbeddedByValue() {}
+
+// UnsafeInventoryOperatorServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to InventoryOperatorServiceServer will
+// result in compilation errors.
+type UnsafeInventoryOperatorServiceServer interface {
+	mustEmbedUnimplementedInventoryOperatorServiceServer()
+}
+
+func RegisterInventoryOperatorServiceServer(s grpc.ServiceRegistrar, srv InventoryOperatorServiceServer) {
+	// If the following call panics, it indicates UnimplementedInventoryOperatorServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&InventoryOperatorService_ServiceDesc, srv)
+}
+
+func _InventoryOperatorService_ListNodeDetails_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListNodeDetailsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InventoryOperatorServiceServer).ListNodeDetails(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InventoryOperatorService_ListNodeDetails_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InventoryOperatorServiceServer).ListNodeDetails(ctx, req.(*ListNodeDetailsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InventoryOperatorService_ExplainNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainNodesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InventoryOperatorServiceServer).ExplainNodes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InventoryOperatorService_ExplainNodes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InventoryOperatorServiceServer).ExplainNodes(ctx, req.(*ExplainNodesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// InventoryOperatorService_ServiceDesc is the grpc.ServiceDesc for InventoryOperatorService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var InventoryOperatorService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "slicefeed.inventory.v1.InventoryOperatorService",
+	HandlerType: (*InventoryOperatorServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListNodeDetails",
+			Handler:    _InventoryOperatorService_ListNodeDetails_Handler,
+		},
+		{
+			MethodName: "ExplainNodes",
+			Handler:    _InventoryOperatorService_ExplainNodes_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
 	Metadata: "slicefeed/inventory/v1/inventory.proto",
 }

@@ -93,8 +93,7 @@ func (TargetState) EnumDescriptor() ([]byte, []int) {
 type Verdict int32
 
 const (
-	// No decision: no source reports the address, or the target is rejected and its endpoints do not
-	// follow their probes.
+	// Unspecified. Clients treat it like an unknown value: the reason and the conclusion say what was decided.
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
 	// List it as ready.
 	Verdict_VERDICT_SERVE Verdict = 1
@@ -106,6 +105,9 @@ const (
 	Verdict_VERDICT_REMOVE Verdict = 4
 	// Leave it as it is.
 	Verdict_VERDICT_HOLD Verdict = 5
+	// There is no decision: no source reports the address, or the target is rejected and its endpoints do
+	// not follow their probes.
+	Verdict_VERDICT_NONE Verdict = 6
 )
 
 // Enum value maps for Verdict.
@@ -117,6 +119,7 @@ var (
 		3: "VERDICT_UNREADY",
 		4: "VERDICT_REMOVE",
 		5: "VERDICT_HOLD",
+		6: "VERDICT_NONE",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_UNSPECIFIED": 0,
@@ -125,6 +128,7 @@ var (
 		"VERDICT_UNREADY":     3,
 		"VERDICT_REMOVE":      4,
 		"VERDICT_HOLD":        5,
+		"VERDICT_NONE":        6,
 	}
 )
 
@@ -977,7 +981,7 @@ type WriterStatus struct {
 	// leading means that this writer holds the Lease and writes the slices.
 	Leading bool `protobuf:"varint,1,opt,name=leading,proto3" json:"leading,omitempty"`
 	// held is the number of endpoints, among the selected services, whose change a guard holds. 0
-	// means that the set is what sources and probes report. ListTargets and ExplainEndpoint have
+	// means that the set is what sources and probes report. WriterOperatorService has
 	// the details.
 	Held uint32 `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
 	// sources that the writer subscribes to, sorted by name; at most 64.
@@ -1117,7 +1121,13 @@ func (x *SourceStatus) GetReason() string {
 type ListTargetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// services to list. Empty selects all. At most 100.
-	Services      []*ServiceSelector `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	Services []*ServiceSelector `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	// page_size is the largest number of targets to return. 0 means 1,000, and more than 1,000 means 1,000.
+	// A page may have fewer targets even if there are more, so that it stays below 2 MiB.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token is next_page_token of the previous page; empty for the first one. A page starts behind the
+	// last target of the previous one, whatever has changed since.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1159,13 +1169,29 @@ func (x *ListTargetsRequest) GetServices() []*ServiceSelector {
 	return nil
 }
 
-// ListTargetsResponse lists targets.
+func (x *ListTargetsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTargetsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTargetsResponse is a page of targets.
 type ListTargetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// status of the writer, for the selected targets.
 	Status *WriterStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// targets sorted by namespace and name.
-	Targets       []*ListedTarget `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	Targets []*ListedTarget `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	// next_page_token requests the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1214,6 +1240,13 @@ func (x *ListTargetsResponse) GetTargets() []*ListedTarget {
 	return nil
 }
 
+func (x *ListTargetsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // ListedTarget is a target with a summary of its endpoints.
 type ListedTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1228,16 +1261,9 @@ type ListedTarget struct {
 	// draining is the number of draining addresses.
 	Draining uint32 `protobuf:"varint,5,opt,name=draining,proto3" json:"draining,omitempty"`
 	// not_ready is the number of addresses that are listed but not ready and not draining.
-	NotReady uint32 `protobuf:"varint,6,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
-	// sources of its endpoints, sorted by name. Operators only.
-	Sources []string `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`
-	// guards that currently hold a change. Operators only.
-	Guards []*Guard `protobuf:"bytes,8,rep,name=guards,proto3" json:"guards,omitempty"`
-	// next_decision_in is the time until the next scheduled decision. Absent: the next change causes
-	// it. Operators only.
-	NextDecisionIn *durationpb.Duration `protobuf:"bytes,9,opt,name=next_decision_in,json=nextDecisionIn,proto3" json:"next_decision_in,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	NotReady      uint32 `protobuf:"varint,6,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListedTarget) Reset() {
@@ -1312,21 +1338,202 @@ func (x *ListedTarget) GetNotReady() uint32 {
 	return 0
 }
 
-func (x *ListedTarget) GetSources() []string {
+// ListTargetDetailsRequest selects targets.
+type ListTargetDetailsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// services to list. Empty selects all. At most 100.
+	Services []*ServiceSelector `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	// page_size as in ListTargetsRequest.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token as in ListTargetsRequest.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTargetDetailsRequest) Reset() {
+	*x = ListTargetDetailsRequest{}
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTargetDetailsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTargetDetailsRequest) ProtoMessage() {}
+
+func (x *ListTargetDetailsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTargetDetailsRequest.ProtoReflect.Descriptor instead.
+func (*ListTargetDetailsRequest) Descriptor() ([]byte, []int) {
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListTargetDetailsRequest) GetServices() []*ServiceSelector {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+func (x *ListTargetDetailsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTargetDetailsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTargetDetailsResponse is a page of targets with details.
+type ListTargetDetailsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// status of the writer, for the selected targets.
+	Status *WriterStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// targets sorted by namespace and name.
+	Targets []*TargetDetails `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	// next_page_token requests the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTargetDetailsResponse) Reset() {
+	*x = ListTargetDetailsResponse{}
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTargetDetailsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTargetDetailsResponse) ProtoMessage() {}
+
+func (x *ListTargetDetailsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTargetDetailsResponse.ProtoReflect.Descriptor instead.
+func (*ListTargetDetailsResponse) Descriptor() ([]byte, []int) {
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListTargetDetailsResponse) GetStatus() *WriterStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ListTargetDetailsResponse) GetTargets() []*TargetDetails {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *ListTargetDetailsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// TargetDetails is a target with what only operators may see.
+type TargetDetails struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// target as ListTargets returns it.
+	Target *ListedTarget `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// sources of its endpoints, sorted by name.
+	Sources []string `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
+	// guards that currently hold a change.
+	Guards []*Guard `protobuf:"bytes,3,rep,name=guards,proto3" json:"guards,omitempty"`
+	// next_decision_in is the time until the next scheduled decision. Absent: the next change causes
+	// it.
+	NextDecisionIn *durationpb.Duration `protobuf:"bytes,4,opt,name=next_decision_in,json=nextDecisionIn,proto3" json:"next_decision_in,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TargetDetails) Reset() {
+	*x = TargetDetails{}
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetDetails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetDetails) ProtoMessage() {}
+
+func (x *TargetDetails) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetDetails.ProtoReflect.Descriptor instead.
+func (*TargetDetails) Descriptor() ([]byte, []int) {
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TargetDetails) GetTarget() *ListedTarget {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *TargetDetails) GetSources() []string {
 	if x != nil {
 		return x.Sources
 	}
 	return nil
 }
 
-func (x *ListedTarget) GetGuards() []*Guard {
+func (x *TargetDetails) GetGuards() []*Guard {
 	if x != nil {
 		return x.Guards
 	}
 	return nil
 }
 
-func (x *ListedTarget) GetNextDecisionIn() *durationpb.Duration {
+func (x *TargetDetails) GetNextDecisionIn() *durationpb.Duration {
 	if x != nil {
 		return x.NextDecisionIn
 	}
@@ -1350,7 +1557,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[15]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1569,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[15]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1582,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{15}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Guard) GetRule() string {
@@ -1421,7 +1628,7 @@ type ExplainEndpointRequest struct {
 
 func (x *ExplainEndpointRequest) Reset() {
 	*x = ExplainEndpointRequest{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[16]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1640,7 @@ func (x *ExplainEndpointRequest) String() string {
 func (*ExplainEndpointRequest) ProtoMessage() {}
 
 func (x *ExplainEndpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[16]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1653,7 @@ func (x *ExplainEndpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainEndpointRequest.ProtoReflect.Descriptor instead.
 func (*ExplainEndpointRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{16}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainEndpointRequest) GetNamespace() string {
@@ -1513,7 +1720,7 @@ type ExplainEndpointResponse struct {
 
 func (x *ExplainEndpointResponse) Reset() {
 	*x = ExplainEndpointResponse{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[17]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1732,7 @@ func (x *ExplainEndpointResponse) String() string {
 func (*ExplainEndpointResponse) ProtoMessage() {}
 
 func (x *ExplainEndpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[17]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1745,7 @@ func (x *ExplainEndpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainEndpointResponse.ProtoReflect.Descriptor instead.
 func (*ExplainEndpointResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{17}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainEndpointResponse) GetNamespace() string {
@@ -1681,7 +1888,7 @@ type SourceReport struct {
 
 func (x *SourceReport) Reset() {
 	*x = SourceReport{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[18]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1900,7 @@ func (x *SourceReport) String() string {
 func (*SourceReport) ProtoMessage() {}
 
 func (x *SourceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[18]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1913,7 @@ func (x *SourceReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceReport.ProtoReflect.Descriptor instead.
 func (*SourceReport) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{18}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SourceReport) GetSource() string {
@@ -1790,7 +1997,7 @@ type ProbeStatus struct {
 
 func (x *ProbeStatus) Reset() {
 	*x = ProbeStatus{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[19]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +2009,7 @@ func (x *ProbeStatus) String() string {
 func (*ProbeStatus) ProtoMessage() {}
 
 func (x *ProbeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[19]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +2022,7 @@ func (x *ProbeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeStatus.ProtoReflect.Descriptor instead.
 func (*ProbeStatus) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{19}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProbeStatus) GetHealth() string {
@@ -1913,22 +2120,37 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\fSourceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"V\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x92\x01\n" +
 	"\x12ListTargetsRequest\x12@\n" +
-	"\bservices\x18\x01 \x03(\v2$.slicefeed.writer.v1.ServiceSelectorR\bservices\"\x8d\x01\n" +
+	"\bservices\x18\x01 \x03(\v2$.slicefeed.writer.v1.ServiceSelectorR\bservices\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xb5\x01\n" +
 	"\x13ListTargetsResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.slicefeed.writer.v1.WriterStatusR\x06status\x12;\n" +
-	"\atargets\x18\x02 \x03(\v2!.slicefeed.writer.v1.ListedTargetR\atargets\"\xdd\x02\n" +
+	"\atargets\x18\x02 \x03(\v2!.slicefeed.writer.v1.ListedTargetR\atargets\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xca\x01\n" +
 	"\fListedTarget\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x123\n" +
 	"\x06target\x18\x03 \x01(\v2\x1b.slicefeed.writer.v1.TargetR\x06target\x12\x14\n" +
 	"\x05ready\x18\x04 \x01(\rR\x05ready\x12\x1a\n" +
 	"\bdraining\x18\x05 \x01(\rR\bdraining\x12\x1b\n" +
-	"\tnot_ready\x18\x06 \x01(\rR\bnotReady\x12\x18\n" +
-	"\asources\x18\a \x03(\tR\asources\x122\n" +
-	"\x06guards\x18\b \x03(\v2\x1a.slicefeed.writer.v1.GuardR\x06guards\x12C\n" +
-	"\x10next_decision_in\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0enextDecisionIn\"a\n" +
+	"\tnot_ready\x18\x06 \x01(\rR\bnotReady\"\x98\x01\n" +
+	"\x18ListTargetDetailsRequest\x12@\n" +
+	"\bservices\x18\x01 \x03(\v2$.slicefeed.writer.v1.ServiceSelectorR\bservices\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xbc\x01\n" +
+	"\x19ListTargetDetailsResponse\x129\n" +
+	"\x06status\x18\x01 \x01(\v2!.slicefeed.writer.v1.WriterStatusR\x06status\x12<\n" +
+	"\atargets\x18\x02 \x03(\v2\".slicefeed.writer.v1.TargetDetailsR\atargets\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xdd\x01\n" +
+	"\rTargetDetails\x129\n" +
+	"\x06target\x18\x01 \x01(\v2!.slicefeed.writer.v1.ListedTargetR\x06target\x12\x18\n" +
+	"\asources\x18\x02 \x03(\tR\asources\x122\n" +
+	"\x06guards\x18\x03 \x03(\v2\x1a.slicefeed.writer.v1.GuardR\x06guards\x12C\n" +
+	"\x10next_decision_in\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0enextDecisionIn\"a\n" +
 	"\x05Guard\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
@@ -1979,17 +2201,20 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TARGET_STATE_MANAGED\x10\x01\x12\x17\n" +
 	"\x13TARGET_STATE_PAUSED\x10\x02\x12\x19\n" +
-	"\x15TARGET_STATE_REJECTED\x10\x03*\x83\x01\n" +
+	"\x15TARGET_STATE_REJECTED\x10\x03*\x95\x01\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_SERVE\x10\x01\x12\x11\n" +
 	"\rVERDICT_DRAIN\x10\x02\x12\x13\n" +
 	"\x0fVERDICT_UNREADY\x10\x03\x12\x12\n" +
 	"\x0eVERDICT_REMOVE\x10\x04\x12\x10\n" +
-	"\fVERDICT_HOLD\x10\x052\xcc\x02\n" +
+	"\fVERDICT_HOLD\x10\x05\x12\x10\n" +
+	"\fVERDICT_NONE\x10\x062\xde\x01\n" +
 	"\rWriterService\x12k\n" +
 	"\x0eWatchEndpoints\x12*.slicefeed.writer.v1.WatchEndpointsRequest\x1a+.slicefeed.writer.v1.WatchEndpointsResponse0\x01\x12`\n" +
-	"\vListTargets\x12'.slicefeed.writer.v1.ListTargetsRequest\x1a(.slicefeed.writer.v1.ListTargetsResponse\x12l\n" +
+	"\vListTargets\x12'.slicefeed.writer.v1.ListTargetsRequest\x1a(.slicefeed.writer.v1.ListTargetsResponse2\xf9\x01\n" +
+	"\x15WriterOperatorService\x12r\n" +
+	"\x11ListTargetDetails\x12-.slicefeed.writer.v1.ListTargetDetailsRequest\x1a..slicefeed.writer.v1.ListTargetDetailsResponse\x12l\n" +
 	"\x0fExplainEndpoint\x12+.slicefeed.writer.v1.ExplainEndpointRequest\x1a,.slicefeed.writer.v1.ExplainEndpointResponseBAZ?github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1;writerv1b\x06proto3"
 
 var (
@@ -2005,31 +2230,34 @@ func file_slicefeed_writer_v1_writer_proto_rawDescGZIP() []byte {
 }
 
 var file_slicefeed_writer_v1_writer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_slicefeed_writer_v1_writer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_slicefeed_writer_v1_writer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_slicefeed_writer_v1_writer_proto_goTypes = []any{
-	(TargetState)(0),                // 0: slicefeed.writer.v1.TargetState
-	(Verdict)(0),                    // 1: slicefeed.writer.v1.Verdict
-	(*Cursor)(nil),                  // 2: slicefeed.writer.v1.Cursor
-	(*ServiceSelector)(nil),         // 3: slicefeed.writer.v1.ServiceSelector
-	(*WatchEndpointsRequest)(nil),   // 4: slicefeed.writer.v1.WatchEndpointsRequest
-	(*WatchEndpointsResponse)(nil),  // 5: slicefeed.writer.v1.WatchEndpointsResponse
-	(*Entry)(nil),                   // 6: slicefeed.writer.v1.Entry
-	(*Target)(nil),                  // 7: slicefeed.writer.v1.Target
-	(*Port)(nil),                    // 8: slicefeed.writer.v1.Port
-	(*Endpoint)(nil),                // 9: slicefeed.writer.v1.Endpoint
-	(*Group)(nil),                   // 10: slicefeed.writer.v1.Group
-	(*Backend)(nil),                 // 11: slicefeed.writer.v1.Backend
-	(*WriterStatus)(nil),            // 12: slicefeed.writer.v1.WriterStatus
-	(*SourceStatus)(nil),            // 13: slicefeed.writer.v1.SourceStatus
-	(*ListTargetsRequest)(nil),      // 14: slicefeed.writer.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),     // 15: slicefeed.writer.v1.ListTargetsResponse
-	(*ListedTarget)(nil),            // 16: slicefeed.writer.v1.ListedTarget
-	(*Guard)(nil),                   // 17: slicefeed.writer.v1.Guard
-	(*ExplainEndpointRequest)(nil),  // 18: slicefeed.writer.v1.ExplainEndpointRequest
-	(*ExplainEndpointResponse)(nil), // 19: slicefeed.writer.v1.ExplainEndpointResponse
-	(*SourceReport)(nil),            // 20: slicefeed.writer.v1.SourceReport
-	(*ProbeStatus)(nil),             // 21: slicefeed.writer.v1.ProbeStatus
-	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
+	(TargetState)(0),                  // 0: slicefeed.writer.v1.TargetState
+	(Verdict)(0),                      // 1: slicefeed.writer.v1.Verdict
+	(*Cursor)(nil),                    // 2: slicefeed.writer.v1.Cursor
+	(*ServiceSelector)(nil),           // 3: slicefeed.writer.v1.ServiceSelector
+	(*WatchEndpointsRequest)(nil),     // 4: slicefeed.writer.v1.WatchEndpointsRequest
+	(*WatchEndpointsResponse)(nil),    // 5: slicefeed.writer.v1.WatchEndpointsResponse
+	(*Entry)(nil),                     // 6: slicefeed.writer.v1.Entry
+	(*Target)(nil),                    // 7: slicefeed.writer.v1.Target
+	(*Port)(nil),                      // 8: slicefeed.writer.v1.Port
+	(*Endpoint)(nil),                  // 9: slicefeed.writer.v1.Endpoint
+	(*Group)(nil),                     // 10: slicefeed.writer.v1.Group
+	(*Backend)(nil),                   // 11: slicefeed.writer.v1.Backend
+	(*WriterStatus)(nil),              // 12: slicefeed.writer.v1.WriterStatus
+	(*SourceStatus)(nil),              // 13: slicefeed.writer.v1.SourceStatus
+	(*ListTargetsRequest)(nil),        // 14: slicefeed.writer.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),       // 15: slicefeed.writer.v1.ListTargetsResponse
+	(*ListedTarget)(nil),              // 16: slicefeed.writer.v1.ListedTarget
+	(*ListTargetDetailsRequest)(nil),  // 17: slicefeed.writer.v1.ListTargetDetailsRequest
+	(*ListTargetDetailsResponse)(nil), // 18: slicefeed.writer.v1.ListTargetDetailsResponse
+	(*TargetDetails)(nil),             // 19: slicefeed.writer.v1.TargetDetails
+	(*Guard)(nil),                     // 20: slicefeed.writer.v1.Guard
+	(*ExplainEndpointRequest)(nil),    // 21: slicefeed.writer.v1.ExplainEndpointRequest
+	(*ExplainEndpointResponse)(nil),   // 22: slicefeed.writer.v1.ExplainEndpointResponse
+	(*SourceReport)(nil),              // 23: slicefeed.writer.v1.SourceReport
+	(*ProbeStatus)(nil),               // 24: slicefeed.writer.v1.ProbeStatus
+	(*durationpb.Duration)(nil),       // 25: google.protobuf.Duration
 }
 var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
 	2,  // 0: slicefeed.writer.v1.WatchEndpointsRequest.cursor:type_name -> slicefeed.writer.v1.Cursor
@@ -2037,7 +2265,7 @@ var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
 	2,  // 2: slicefeed.writer.v1.WatchEndpointsResponse.cursor:type_name -> slicefeed.writer.v1.Cursor
 	6,  // 3: slicefeed.writer.v1.WatchEndpointsResponse.upserts:type_name -> slicefeed.writer.v1.Entry
 	12, // 4: slicefeed.writer.v1.WatchEndpointsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
-	22, // 5: slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 5: slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	7,  // 6: slicefeed.writer.v1.Entry.target:type_name -> slicefeed.writer.v1.Target
 	9,  // 7: slicefeed.writer.v1.Entry.endpoint:type_name -> slicefeed.writer.v1.Endpoint
 	10, // 8: slicefeed.writer.v1.Entry.group:type_name -> slicefeed.writer.v1.Group
@@ -2052,32 +2280,38 @@ var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
 	12, // 17: slicefeed.writer.v1.ListTargetsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
 	16, // 18: slicefeed.writer.v1.ListTargetsResponse.targets:type_name -> slicefeed.writer.v1.ListedTarget
 	7,  // 19: slicefeed.writer.v1.ListedTarget.target:type_name -> slicefeed.writer.v1.Target
-	17, // 20: slicefeed.writer.v1.ListedTarget.guards:type_name -> slicefeed.writer.v1.Guard
-	22, // 21: slicefeed.writer.v1.ListedTarget.next_decision_in:type_name -> google.protobuf.Duration
-	7,  // 22: slicefeed.writer.v1.ExplainEndpointResponse.target:type_name -> slicefeed.writer.v1.Target
-	20, // 23: slicefeed.writer.v1.ExplainEndpointResponse.sources:type_name -> slicefeed.writer.v1.SourceReport
-	21, // 24: slicefeed.writer.v1.ExplainEndpointResponse.probe:type_name -> slicefeed.writer.v1.ProbeStatus
-	11, // 25: slicefeed.writer.v1.ExplainEndpointResponse.current:type_name -> slicefeed.writer.v1.Backend
-	1,  // 26: slicefeed.writer.v1.ExplainEndpointResponse.verdict:type_name -> slicefeed.writer.v1.Verdict
-	11, // 27: slicefeed.writer.v1.ExplainEndpointResponse.desired:type_name -> slicefeed.writer.v1.Backend
-	17, // 28: slicefeed.writer.v1.ExplainEndpointResponse.guard:type_name -> slicefeed.writer.v1.Guard
-	22, // 29: slicefeed.writer.v1.ExplainEndpointResponse.next_decision_in:type_name -> google.protobuf.Duration
-	13, // 30: slicefeed.writer.v1.SourceReport.status:type_name -> slicefeed.writer.v1.SourceStatus
-	22, // 31: slicefeed.writer.v1.SourceReport.state_age:type_name -> google.protobuf.Duration
-	22, // 32: slicefeed.writer.v1.SourceReport.observation_age:type_name -> google.protobuf.Duration
-	22, // 33: slicefeed.writer.v1.ProbeStatus.age:type_name -> google.protobuf.Duration
-	22, // 34: slicefeed.writer.v1.ProbeStatus.passed_age:type_name -> google.protobuf.Duration
-	4,  // 35: slicefeed.writer.v1.WriterService.WatchEndpoints:input_type -> slicefeed.writer.v1.WatchEndpointsRequest
-	14, // 36: slicefeed.writer.v1.WriterService.ListTargets:input_type -> slicefeed.writer.v1.ListTargetsRequest
-	18, // 37: slicefeed.writer.v1.WriterService.ExplainEndpoint:input_type -> slicefeed.writer.v1.ExplainEndpointRequest
-	5,  // 38: slicefeed.writer.v1.WriterService.WatchEndpoints:output_type -> slicefeed.writer.v1.WatchEndpointsResponse
-	15, // 39: slicefeed.writer.v1.WriterService.ListTargets:output_type -> slicefeed.writer.v1.ListTargetsResponse
-	19, // 40: slicefeed.writer.v1.WriterService.ExplainEndpoint:output_type -> slicefeed.writer.v1.ExplainEndpointResponse
-	38, // [38:41] is the sub-list for method output_type
-	35, // [35:38] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	3,  // 20: slicefeed.writer.v1.ListTargetDetailsRequest.services:type_name -> slicefeed.writer.v1.ServiceSelector
+	12, // 21: slicefeed.writer.v1.ListTargetDetailsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
+	19, // 22: slicefeed.writer.v1.ListTargetDetailsResponse.targets:type_name -> slicefeed.writer.v1.TargetDetails
+	16, // 23: slicefeed.writer.v1.TargetDetails.target:type_name -> slicefeed.writer.v1.ListedTarget
+	20, // 24: slicefeed.writer.v1.TargetDetails.guards:type_name -> slicefeed.writer.v1.Guard
+	25, // 25: slicefeed.writer.v1.TargetDetails.next_decision_in:type_name -> google.protobuf.Duration
+	7,  // 26: slicefeed.writer.v1.ExplainEndpointResponse.target:type_name -> slicefeed.writer.v1.Target
+	23, // 27: slicefeed.writer.v1.ExplainEndpointResponse.sources:type_name -> slicefeed.writer.v1.SourceReport
+	24, // 28: slicefeed.writer.v1.ExplainEndpointResponse.probe:type_name -> slicefeed.writer.v1.ProbeStatus
+	11, // 29: slicefeed.writer.v1.ExplainEndpointResponse.current:type_name -> slicefeed.writer.v1.Backend
+	1,  // 30: slicefeed.writer.v1.ExplainEndpointResponse.verdict:type_name -> slicefeed.writer.v1.Verdict
+	11, // 31: slicefeed.writer.v1.ExplainEndpointResponse.desired:type_name -> slicefeed.writer.v1.Backend
+	20, // 32: slicefeed.writer.v1.ExplainEndpointResponse.guard:type_name -> slicefeed.writer.v1.Guard
+	25, // 33: slicefeed.writer.v1.ExplainEndpointResponse.next_decision_in:type_name -> google.protobuf.Duration
+	13, // 34: slicefeed.writer.v1.SourceReport.status:type_name -> slicefeed.writer.v1.SourceStatus
+	25, // 35: slicefeed.writer.v1.SourceReport.state_age:type_name -> google.protobuf.Duration
+	25, // 36: slicefeed.writer.v1.SourceReport.observation_age:type_name -> google.protobuf.Duration
+	25, // 37: slicefeed.writer.v1.ProbeStatus.age:type_name -> google.protobuf.Duration
+	25, // 38: slicefeed.writer.v1.ProbeStatus.passed_age:type_name -> google.protobuf.Duration
+	4,  // 39: slicefeed.writer.v1.WriterService.WatchEndpoints:input_type -> slicefeed.writer.v1.WatchEndpointsRequest
+	14, // 40: slicefeed.writer.v1.WriterService.ListTargets:input_type -> slicefeed.writer.v1.ListTargetsRequest
+	17, // 41: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:input_type -> slicefeed.writer.v1.ListTargetDetailsRequest
+	21, // 42: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:input_type -> slicefeed.writer.v1.ExplainEndpointRequest
+	5,  // 43: slicefeed.writer.v1.WriterService.WatchEndpoints:output_type -> slicefeed.writer.v1.WatchEndpointsResponse
+	15, // 44: slicefeed.writer.v1.WriterService.ListTargets:output_type -> slicefeed.writer.v1.ListTargetsResponse
+	18, // 45: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:output_type -> slicefeed.writer.v1.ListTargetDetailsResponse
+	22, // 46: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:output_type -> slicefeed.writer.v1.ExplainEndpointResponse
+	43, // [43:47] is the sub-list for method output_type
+	39, // [39:43] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_slicefeed_writer_v1_writer_proto_init() }
@@ -2096,9 +2330,9 @@ func file_slicefeed_writer_v1_writer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_writer_v1_writer_proto_rawDesc), len(file_slicefeed_writer_v1_writer_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_slicefeed_writer_v1_writer_proto_goTypes,
 		DependencyIndexes: file_slicefeed_writer_v1_writer_proto_depIdxs,

@@ -27,24 +27,24 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	WriterService_WatchEndpoints_FullMethodName  = "/slicefeed.writer.v1.WriterService/WatchEndpoints"
-	WriterService_ListTargets_FullMethodName     = "/slicefeed.writer.v1.WriterService/ListTargets"
-	WriterService_ExplainEndpoint_FullMethodName = "/slicefeed.writer.v1.WriterService/ExplainEndpoint"
+	WriterService_WatchEndpoints_FullMethodName = "/slicefeed.writer.v1.WriterService/WatchEndpoints"
+	WriterService_ListTargets_FullMethodName    = "/slicefeed.writer.v1.WriterService/ListTargets"
 )
 
 // WriterServiceClient is the client API for WriterService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WriterService publishes the endpoints of each Service that this writer manages, and explains them.
+// WriterService publishes the endpoints of each Service that this writer manages.
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a
-// role: a subscriber may call WatchEndpoints and ListTargets, an operator may do everything.
-// A client with an unknown SAN gets no response to any call, gRPC health included: the server ends its
-// connection with a TLS alert. The service has its own listener, CA and list of clients, so a
-// client of the writer cannot pose as an inventory.
+// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role. A client
+// with the role *subscriber* may call this service, gRPC health and reflection. A client with the role
+// *operator* may also call WriterOperatorService; others get PERMISSION_DENIED there. A client with an
+// unknown SAN gets no response to any call: the server ends its connection with a TLS alert. The
+// service has its own listener, CA and list of clients, so a client of the writer cannot pose as an
+// inventory. The client identifies the server as that of an inventory: by a SAN, not by the host name.
 //
 // # What is published
 //
@@ -57,9 +57,10 @@ const (
 //
 // # The life of a stream
 //
-// As in inventory.proto: a client holds a set of *entries* by key, a cursor and a digest.
+// As in inventory.proto: a client holds a set of *entries* by key, a cursor and a digest. It resumes
+// and restarts as there.
 //
-// R3 (chunks): no message carries more than 500 upserts, or 500 removed keys.
+// R3 (chunks): no message carries more than 500 upserts, or 500 removed keys, and none is above 4 MiB.
 //
 // R5, R6 (resuming): set, count and digest are those of the services that the request selects. A
 // client that resumes with a different selection gets a reset, unless the two sets have the same
@@ -77,24 +78,36 @@ const (
 // R12 (newer servers): a client keeps an entry of an unknown kind in its set, so that count and
 // digest match, and ignores it otherwise. It treats a target in an unknown state as PAUSED.
 //
-// R13 (protocol violations): instead of those about nodes, an upsert without a key, namespace or
-// service, or with a fingerprint that is not 16 bytes long; a key that occurs twice in a message; an
-// endpoint without a valid address, or without a port from 1 to 65535; an endpoint that is ready
-// but not serving; an address that occurs twice in a group. Several entries may have the same
-// address, because Services share nodes.
+// R13 (protocol violations): a server never sends any of the following, which is the whole list here:
+//
+//   - an upsert without a key, namespace or service, or with a fingerprint that is not 16 bytes
+//     long;
+//   - a key that occurs twice in one message, or that is both removed and upserted in it;
+//   - the removal of a key that the staged set does not have;
+//   - an endpoint without a valid address, or without a port from 1 to 65535, or that is ready but
+//     not serving;
+//   - an address that occurs twice in a group;
+//   - a count or digest that does not match;
+//   - a `synced` message without status or cursor, or with an empty epoch;
+//   - an epoch that changes within a stream without a reset, or a revision that decreases within an
+//     epoch;
+//   - anything above a limit that this file states, except a reason or message, which the client
+//     truncates.
+//
+// Several entries may have the same address, because Services share nodes.
+//
+// # Limits
+//
+// Those of inventory.proto, with WatchEndpoints in the place of WatchNodes. gRPC health knows the names
+// "" and "slicefeed.writer.v1.WriterService". Both are NOT_SERVING until the first `synced` (R8) and
+// from the start of a shutdown, SERVING in between.
 type WriterServiceClient interface {
 	// WatchEndpoints streams the selected entries: first what the client lacks, then each change.
 	// It ends with the same status codes as InventoryService.WatchNodes.
 	WatchEndpoints(ctx context.Context, in *WatchEndpointsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEndpointsResponse], error)
-	// ListTargets returns the Services that this writer manages or rejects, sorted by namespace and
-	// name. Operators also get their sources and the guards that hold changes. Before the first
-	// `synced` the list may be incomplete; the status gives the reason.
+	// ListTargets returns the Services that this writer manages or rejects, in pages sorted by namespace
+	// and name. Before the first `synced` the list may be incomplete; the status gives the reason.
 	ListTargets(ctx context.Context, in *ListTargetsRequest, opts ...grpc.CallOption) (*ListTargetsResponse, error)
-	// ExplainEndpoint explains why an address is, or is not, an endpoint of a Service: the reports of
-	// the sources, the probe status, the rule that decided, and any guard that holds the change.
-	// Operators only; others get PERMISSION_DENIED. NOT_FOUND if the Service is not a target of this
-	// writer. An address that no source reports is explained too.
-	ExplainEndpoint(ctx context.Context, in *ExplainEndpointRequest, opts ...grpc.CallOption) (*ExplainEndpointResponse, error)
 }
 
 type writerServiceClient struct {
@@ -134,29 +147,20 @@ func (c *writerServiceClient) ListTargets(ctx context.Context, in *ListTargetsRe
 	return out, nil
 }
 
-func (c *writerServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEndpointRequest, opts ...grpc.CallOption) (*ExplainEndpointResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExplainEndpointResponse)
-	err := c.cc.Invoke(ctx, WriterService_ExplainEndpoint_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // WriterServiceServer is the server API for WriterService service.
 // All implementations must embed UnimplementedWriterServiceServer
 // for forward compatibility.
 //
-// WriterService publishes the endpoints of each Service that this writer manages, and explains them.
+// WriterService publishes the endpoints of each Service that this writer manages.
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a
-// role: a subscriber may call WatchEndpoints and ListTargets, an operator may do everything.
-// A client with an unknown SAN gets no response to any call, gRPC health included: the server ends its
-// connection with a TLS alert. The service has its own listener, CA and list of clients, so a
-// client of the writer cannot pose as an inventory.
+// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role. A client
+// with the role *subscriber* may call this service, gRPC health and reflection. A client with the role
+// *operator* may also call WriterOperatorService; others get PERMISSION_DENIED there. A client with an
+// unknown SAN gets no response to any call: the server ends its connection with a TLS alert. The
+// service has its own listener, CA and list of clients, so a client of the writer cannot pose as an
+// inventory. The client identifies the server as that of an inventory: by a SAN, not by the host name.
 //
 // # What is published
 //
@@ -169,9 +173,10 @@ func (c *writerServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEn
 //
 // # The life of a stream
 //
-// As in inventory.proto: a client holds a set of *entries* by key, a cursor and a digest.
+// As in inventory.proto: a client holds a set of *entries* by key, a cursor and a digest. It resumes
+// and restarts as there.
 //
-// R3 (chunks): no message carries more than 500 upserts, or 500 removed keys.
+// R3 (chunks): no message carries more than 500 upserts, or 500 removed keys, and none is above 4 MiB.
 //
 // R5, R6 (resuming): set, count and digest are those of the services that the request selects. A
 // client that resumes with a different selection gets a reset, unless the two sets have the same
@@ -189,24 +194,36 @@ func (c *writerServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEn
 // R12 (newer servers): a client keeps an entry of an unknown kind in its set, so that count and
 // digest match, and ignores it otherwise. It treats a target in an unknown state as PAUSED.
 //
-// R13 (protocol violations): instead of those about nodes, an upsert without a key, namespace or
-// service, or with a fingerprint that is not 16 bytes long; a key that occurs twice in a message; an
-// endpoint without a valid address, or without a port from 1 to 65535; an endpoint that is ready
-// but not serving; an address that occurs twice in a group. Several entries may have the same
-// address, because Services share nodes.
+// R13 (protocol violations): a server never sends any of the following, which is the whole list here:
+//
+//   - an upsert without a key, namespace or service, or with a fingerprint that is not 16 bytes
+//     long;
+//   - a key that occurs twice in one message, or that is both removed and upserted in it;
+//   - the removal of a key that the staged set does not have;
+//   - an endpoint without a valid address, or without a port from 1 to 65535, or that is ready but
+//     not serving;
+//   - an address that occurs twice in a group;
+//   - a count or digest that does not match;
+//   - a `synced` message without status or cursor, or with an empty epoch;
+//   - an epoch that changes within a stream without a reset, or a revision that decreases within an
+//     epoch;
+//   - anything above a limit that this file states, except a reason or message, which the client
+//     truncates.
+//
+// Several entries may have the same address, because Services share nodes.
+//
+// # Limits
+//
+// Those of inventory.proto, with WatchEndpoints in the place of WatchNodes. gRPC health knows the names
+// "" and "slicefeed.writer.v1.WriterService". Both are NOT_SERVING until the first `synced` (R8) and
+// from the start of a shutdown, SERVING in between.
 type WriterServiceServer interface {
 	// WatchEndpoints streams the selected entries: first what the client lacks, then each change.
 	// It ends with the same status codes as InventoryService.WatchNodes.
 	WatchEndpoints(*WatchEndpointsRequest, grpc.ServerStreamingServer[WatchEndpointsResponse]) error
-	// ListTargets returns the Services that this writer manages or rejects, sorted by namespace and
-	// name. Operators also get their sources and the guards that hold changes. Before the first
-	// `synced` the list may be incomplete; the status gives the reason.
+	// ListTargets returns the Services that this writer manages or rejects, in pages sorted by namespace
+	// and name. Before the first `synced` the list may be incomplete; the status gives the reason.
 	ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error)
-	// ExplainEndpoint explains why an address is, or is not, an endpoint of a Service: the reports of
-	// the sources, the probe status, the rule that decided, and any guard that holds the change.
-	// Operators only; others get PERMISSION_DENIED. NOT_FOUND if the Service is not a target of this
-	// writer. An address that no source reports is explained too.
-	ExplainEndpoint(context.Context, *ExplainEndpointRequest) (*ExplainEndpointResponse, error)
 	mustEmbedUnimplementedWriterServiceServer()
 }
 
@@ -222,9 +239,6 @@ func (UnimplementedWriterServiceServer) WatchEndpoints(*WatchEndpointsRequest, g
 }
 func (UnimplementedWriterServiceServer) ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTargets not implemented")
-}
-func (UnimplementedWriterServiceServer) ExplainEndpoint(context.Context, *ExplainEndpointRequest) (*ExplainEndpointResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ExplainEndpoint not implemented")
 }
 func (UnimplementedWriterServiceServer) mustEmbedUnimplementedWriterServiceServer() {}
 func (UnimplementedWriterServiceServer) testEmbeddedByValue()                       {}
@@ -276,24 +290,6 @@ func _WriterService_ListTargets_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
-func _WriterService_ExplainEndpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExplainEndpointRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(WriterServiceServer).ExplainEndpoint(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: WriterService_ExplainEndpoint_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(WriterServiceServer).ExplainEndpoint(ctx, req.(*ExplainEndpointRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // WriterService_ServiceDesc is the grpc.ServiceDesc for WriterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -305,10 +301,6 @@ var WriterService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListTargets",
 			Handler:    _WriterService_ListTargets_Handler,
 		},
-		{
-			MethodName: "ExplainEndpoint",
-			Handler:    _WriterService_ExplainEndpoint_Handler,
-		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -317,5 +309,163 @@ var WriterService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
+	Metadata: "slicefeed/writer/v1/writer.proto",
+}
+
+const (
+	WriterOperatorService_ListTargetDetails_FullMethodName = "/slicefeed.writer.v1.WriterOperatorService/ListTargetDetails"
+	WriterOperatorService_ExplainEndpoint_FullMethodName   = "/slicefeed.writer.v1.WriterOperatorService/ExplainEndpoint"
+)
+
+// WriterOperatorServiceClient is the client API for WriterOperatorService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// WriterOperatorService shows operators why the endpoints are as they are. It has the rules of
+// WriterService about connections and limits. Its answers are for people and tools.
+type WriterOperatorServiceClient interface {
+	// ListTargetDetails returns the same targets as ListTargets, with their sources and the guards that
+	// hold changes.
+	ListTargetDetails(ctx context.Context, in *ListTargetDetailsRequest, opts ...grpc.CallOption) (*ListTargetDetailsResponse, error)
+	// ExplainEndpoint explains why an address is, or is not, an endpoint of a Service: the reports of
+	// the sources, the probe status, the rule that decided, and any guard that holds the change.
+	// NOT_FOUND if the Service is not a target of this writer. An address that no source reports is
+	// explained too.
+	ExplainEndpoint(ctx context.Context, in *ExplainEndpointRequest, opts ...grpc.CallOption) (*ExplainEndpointResponse, error)
+}
+
+type writerOperatorServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewWriterOperatorServiceClient(cc grpc.ClientConnInterface) WriterOperatorServiceClient {
+	return &writerOperatorServiceClient{cc}
+}
+
+func (c *writerOperatorServiceClient) ListTargetDetails(ctx context.Context, in *ListTargetDetailsRequest, opts ...grpc.CallOption) (*ListTargetDetailsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTargetDetailsResponse)
+	err := c.cc.Invoke(ctx, WriterOperatorService_ListTargetDetails_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *writerOperatorServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEndpointRequest, opts ...grpc.CallOption) (*ExplainEndpointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainEndpointResponse)
+	err := c.cc.Invoke(ctx, WriterOperatorService_ExplainEndpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// WriterOperatorServiceServer is the server API for WriterOperatorService service.
+// All implementations must embed UnimplementedWriterOperatorServiceServer
+// for forward compatibility.
+//
+// WriterOperatorService shows operators why the endpoints are as they are. It has the rules of
+// WriterService about connections and limits. Its answers are for people and tools.
+type WriterOperatorServiceServer interface {
+	// ListTargetDetails returns the same targets as ListTargets, with their sources and the guards that
+	// hold changes.
+	ListTargetDetails(context.Context, *ListTargetDetailsRequest) (*ListTargetDetailsResponse, error)
+	// ExplainEndpoint explains why an address is, or is not, an endpoint of a Service: the reports of
+	// the sources, the probe status, the rule that decided, and any guard that holds the change.
+	// NOT_FOUND if the Service is not a target of this writer. An address that no source reports is
+	// explained too.
+	ExplainEndpoint(context.Context, *ExplainEndpointRequest) (*ExplainEndpointResponse, error)
+	mustEmbedUnimplementedWriterOperatorServiceServer()
+}
+
+// UnimplementedWriterOperatorServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedWriterOperatorServiceServer struct{}
+
+func (UnimplementedWriterOperatorServiceServer) ListTargetDetails(context.Context, *ListTargetDetailsRequest) (*ListTargetDetailsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTargetDetails not implemented")
+}
+func (UnimplementedWriterOperatorServiceServer) ExplainEndpoint(context.Context, *ExplainEndpointRequest) (*ExplainEndpointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainEndpoint not implemented")
+}
+func (UnimplementedWriterOperatorServiceServer) mustEmbedUnimplementedWriterOperatorServiceServer() {}
+func (UnimplementedWriterOperatorServiceServer) testEmbeddedByValue()                               {}
+
+// UnsafeWriterOperatorServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to WriterOperatorServiceServer will
+// result in compilation errors.
+type UnsafeWriterOperatorServiceServer interface {
+	mustEmbedUnimplementedWriterOperatorServiceServer()
+}
+
+func RegisterWriterOperatorServiceServer(s grpc.ServiceRegistrar, srv WriterOperatorServiceServer) {
+	// If the following call panics, it indicates UnimplementedWriterOperatorServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&WriterOperatorService_ServiceDesc, srv)
+}
+
+func _WriterOperatorService_ListTargetDetails_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTargetDetailsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WriterOperatorServiceServer).ListTargetDetails(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WriterOperatorService_ListTargetDetails_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WriterOperatorServiceServer).ListTargetDetails(ctx, req.(*ListTargetDetailsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WriterOperatorService_ExplainEndpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainEndpointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WriterOperatorServiceServer).ExplainEndpoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WriterOperatorService_ExplainEndpoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WriterOperatorServiceServer).ExplainEndpoint(ctx, req.(*ExplainEndpointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// WriterOperatorService_ServiceDesc is the grpc.ServiceDesc for WriterOperatorService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var WriterOperatorService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "slicefeed.writer.v1.WriterOperatorService",
+	HandlerType: (*WriterOperatorServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListTargetDetails",
+			Handler:    _WriterOperatorService_ListTargetDetails_Handler,
+		},
+		{
+			MethodName: "ExplainEndpoint",
+			Handler:    _WriterOperatorService_ExplainEndpoint_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
 	Metadata: "slicefeed/writer/v1/writer.proto",
 }

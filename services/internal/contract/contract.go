@@ -1,0 +1,24 @@
+// Package contract has the limits that the comments of the .proto files state and that more than one
+// package needs. It guarantees that both components count alike. It does not check anything: servers
+// check requests, and the subscriber checks messages.
+package contract
+
+// Limits of both streams.
+const (
+	DigestSize     = 16      // bytes of a digest and of a fingerprint (R4)
+	MaxChunk       = 500     // upserts, or removed keys, of one message (R3)
+	MaxMessageSize = 4 << 20 // bytes of a message of the server (R3)
+	MaxEpochLength = 64      // bytes
+	MaxTextLength  = 1024    // bytes of a reason, and of other sentences for people
+)
+
+// Limits of slicefeed.inventory.v1. Lengths are in bytes.
+const (
+	MaxConfirmObservations = 10 // complete observations that a client may require or request
+	MaxNameLength          = 253
+	MaxUIDLength           = 128
+	MaxLabels              = 256
+	MaxLabelKeyLength      = 317 // a prefix of 253, a slash and a name of 63
+	MaxLabelValueLength    = 63  // also of zone, region, and a port's name and protocol
+	MaxSourcePorts         = 16
+)

@@ -1,0 +1,145 @@
+package nodeserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/page"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// ListNodeDetails returns a page of all nodes of the source, published or omitted.
+func (s *Server) ListNodeDetails(ctx context.Context, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
+	client, err := s.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNames(req.GetNames(), 0, maxListedNames); err != nil {
+		return nil, err
+	}
+	current, now := s.snapshot(client.View), time.Now()
+	all := selectNames(s.listDetails(&current, client.View), req.GetNames(), detailsName)
+	nodes, next, err := page.Cut(req, all, detailsName, func(d nodeDetails) *inventoryv1.NodeDetails { return d.encode(now) })
+	if err != nil {
+		return nil, err
+	}
+	response := &inventoryv1.ListNodeDetailsResponse{Status: encodeStatus(current.Status, now), Nodes: nodes, NextPageToken: next}
+	if current.Synced {
+		response.Cursor = encodeCursor(&current)
+	}
+	return response, nil
+}
+
+// nodeDetails is a node of the source. It is either published or omitted.
+type nodeDetails struct {
+	name, providerID, serverID string
+	published                  *feed.Entry
+	reason                     inventoryv1.OmissionReason
+	advice                     string
+}
+
+func detailsName(d nodeDetails) string { return d.name }
+
+func (d nodeDetails) encode(now time.Time) *inventoryv1.NodeDetails {
+	// A name that is too long can be the reason why a node is omitted.
+	encoded := &inventoryv1.NodeDetails{
+		Name: stream.TruncateText(d.name, contract.MaxNameLength), ProviderId: truncate(d.providerID), ServerId: truncate(d.serverID),
+	}
+	if d.published != nil {
+		encoded.Result = &inventoryv1.NodeDetails_Published{Published: encodeNode(d.published, now)}
+	} else {
+		encoded.Result = &inventoryv1.NodeDetails_Omitted{Omitted: &inventoryv1.Omission{Reason: d.reason, Advice: truncate(d.advice)}}
+	}
+	return encoded
+}
+
+// listDetails returns the nodes that the view has, those that it does not select, and those that the
+// roster omits, sorted by name.
+func (s *Server) listDetails(current *feed.Update, view feed.View) []nodeDetails {
+	var all []nodeDetails
+	for _, e := range current.Upserts {
+		all = append(all, nodeDetails{name: e.Node.Name, providerID: e.Node.ProviderID, serverID: e.Node.ServerID, published: e})
+	}
+	for _, o := range s.cfg.Omitted() {
+		all = append(all, nodeDetails{name: o.Name, providerID: o.ProviderID, reason: inventoryv1.OmissionReason(o.Reason), advice: o.Advice})
+	}
+	for _, n := range s.cfg.Stores.NotInView(view) {
+		all = append(all, nodeDetails{
+			name: n.Name, providerID: n.ProviderID, serverID: n.ServerID, reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED,
+			advice: "The node selector of this client's view (" + view.Selector.String() +
+				") does not match the labels of the node. Change either, or use another client.",
+		})
+	}
+	slices.SortFunc(all, func(a, b nodeDetails) int { return cmp.Compare(a.name, b.name) })
+	return all
+}
+
+// ExplainNodes returns the roster's explanation for each name, followed by the effect of the view.
+func (s *Server) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
+	client, err := s.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNames(req.GetNames(), 1, maxExplainedNames); err != nil {
+		return nil, err
+	}
+	notInView := map[string]bool{}
+	for _, n := range s.cfg.Stores.NotInView(client.View) {
+		notInView[n.Name] = true
+	}
+	response := &inventoryv1.ExplainNodesResponse{}
+	for _, name := range req.GetNames() {
+		response.Explanations = append(response.Explanations, s.explainNode(name, client.View, notInView[name]))
+	}
+	return response, nil
+}
+
+func (s *Server) explainNode(name string, view feed.View, notInView bool) *inventoryv1.NodeExplanation {
+	explanation, _ := s.cfg.Explain(name)
+	encoded := &inventoryv1.NodeExplanation{Name: name}
+	for _, step := range explanation.Steps {
+		encoded.Steps = append(encoded.Steps, encodeStep(step))
+	}
+	conclusion := explanation.Conclusion
+	if notInView {
+		encoded.Steps = append(encoded.Steps, &inventoryv1.ExplanationStep{
+			Stage: inventoryv1.ExplanationStage_EXPLANATION_STAGE_VIEW, Question: "Does this client's view select it?",
+			Result: inventoryv1.StepResult_STEP_RESULT_FAILED,
+			Detail: truncate(fmt.Sprintf("node labels do not match the node selector %q", view.Selector)),
+		})
+		conclusion += " Omitted for this client: its view does not select the node."
+	}
+	encoded.Conclusion = truncate(conclusion)
+	return encoded
+}
+
+var stages = map[string]inventoryv1.ExplanationStage{
+	source.StageSource:      inventoryv1.ExplanationStage_EXPLANATION_STAGE_SOURCE,
+	source.StageEligibility: inventoryv1.ExplanationStage_EXPLANATION_STAGE_ELIGIBILITY,
+	source.StageState:       inventoryv1.ExplanationStage_EXPLANATION_STAGE_STATE,
+	source.StageMatch:       inventoryv1.ExplanationStage_EXPLANATION_STAGE_MATCH,
+	source.StageAddress:     inventoryv1.ExplanationStage_EXPLANATION_STAGE_ADDRESS,
+	source.StageClaim:       inventoryv1.ExplanationStage_EXPLANATION_STAGE_CLAIM,
+}
+
+var stepResults = map[source.StepResult]inventoryv1.StepResult{
+	source.Note:    inventoryv1.StepResult_STEP_RESULT_NOTE,
+	source.Passed:  inventoryv1.StepResult_STEP_RESULT_PASSED,
+	source.Failed:  inventoryv1.StepResult_STEP_RESULT_FAILED,
+	source.Skipped: inventoryv1.StepResult_STEP_RESULT_SKIPPED,
+}
+
+func encodeStep(s source.Step) *inventoryv1.ExplanationStep {
+	return &inventoryv1.ExplanationStep{
+		Stage: stages[s.Stage], Question: truncate(s.Question), Result: stepResults[s.Result], Detail: truncate(s.Detail),
+	}
+}
+
+func truncate(text string) string { return stream.TruncateText(text, contract.MaxTextLength) }

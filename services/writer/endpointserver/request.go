@@ -1,0 +1,58 @@
+package endpointserver
+
+import (
+	"net/netip"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+)
+
+// Limits of slicefeed.writer.v1. Lengths are in bytes.
+const (
+	maxSelectors         = 100 // of one request
+	maxNameLength        = 63  // of namespaces, Services, ports, sources and zones
+	maxKeyLength         = 256
+	maxAppProtocolLength = 317 // a prefix of 253, a slash and a name of 63
+	maxReasonLength      = 128 // of a target's reason
+	maxPorts             = 1000
+	maxSources           = 64
+)
+
+// parseSelectors returns the filter for the services of a request. An error is for the client.
+func parseSelectors(selectors []*writerv1.ServiceSelector) (deltaset.Filter, error) {
+	if n := len(selectors); n > maxSelectors {
+		return nil, status.Errorf(codes.InvalidArgument, "%d services, want at most %d; an empty list selects all", n, maxSelectors)
+	}
+	names := make([]endpoints.ServiceName, 0, len(selectors))
+	for i, s := range selectors {
+		if !isName(s.GetNamespace()) || s.GetService() != "" && !isName(s.GetService()) {
+			return nil, status.Errorf(codes.InvalidArgument, "services[%d]: namespace and service have %d and %d bytes, want 1 to %d and at most %d",
+				i, len(s.GetNamespace()), len(s.GetService()), maxNameLength, maxNameLength)
+		}
+		names = append(names, endpoints.ServiceName{Namespace: s.GetNamespace(), Service: s.GetService()})
+	}
+	return endpoints.SelectServices(names), nil
+}
+
+// parseExplainRequest returns the Service and the address of a request. An error is for the client.
+func parseExplainRequest(req *writerv1.ExplainEndpointRequest) (endpoints.ServiceName, netip.Addr, error) {
+	service := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
+	if !isName(service.Namespace) || !isName(service.Service) {
+		return service, netip.Addr{}, status.Errorf(codes.InvalidArgument, "namespace and service have %d and %d bytes, want 1 to %d",
+			len(service.Namespace), len(service.Service), maxNameLength)
+	}
+	address, err := netip.ParseAddr(req.GetAddress())
+	if err != nil || address.Zone() != "" {
+		return service, netip.Addr{}, status.Errorf(codes.InvalidArgument, "address %.64q is no IP address", req.GetAddress())
+	}
+	return service, address.Unmap(), nil
+}
+
+func isName(name string) bool {
+	return name != "" && len(name) <= maxNameLength && utf8.ValidString(name)
+}
