@@ -24,7 +24,7 @@ func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
 		{"a source whose emptiness is confirmed", func(w *world) { w.looksEmpty(3) }, false, ends},
 		{"a source that was empty, and is so anew", func(w *world) {
 			w.looksEmpty(1)
-			w.tell("blue", 0, Ready)
+			w.report("blue", 0, Ready)
 			w.decide()
 			w.unlist("blue", 0)
 		}, true, ends},
@@ -60,7 +60,7 @@ func (w *world) looksEmpty(times int) {
 	}
 }
 
-func TestAGuardTellsWhatItHolds(t *testing.T) {
+func TestGuardCountsWhatItHolds(t *testing.T) {
 	t.Run("panic: what fails and stays", func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.fail(w.now, 0)

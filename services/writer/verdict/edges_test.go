@@ -17,7 +17,7 @@ func TestWhatIsNotInCanonicalFormIsNeverWritten(t *testing.T) {
 	}
 }
 
-func TestAFenceRefusesWhatItsOwnSourceTells(t *testing.T) {
+func TestAllowlistAppliesToItsOwnSource(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	w.source("green").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
@@ -27,12 +27,12 @@ func TestAFenceRefusesWhatItsOwnSourceTells(t *testing.T) {
 
 func TestTheFloorSaysWhetherItKeepsOrLists(t *testing.T) {
 	w := newWorld(t, 1)
-	w.tell("blue", 0, Draining)
+	w.report("blue", 0, Draining)
 	if w.see("the last one drains", "0:ready"); w.endpoint(addr(0)).Verdict != Hold {
 		t.Errorf("what is held: %+v", w.endpoint(addr(0)))
 	}
 	w = newWorld(t, 0)
-	w.tell("blue", 5, Draining)
+	w.report("blue", 5, Draining)
 	w.probe(5, Passing)
 	if w.decide(); w.endpoint(addr(5)).Verdict != Serve || !w.endpoint(addr(5)).Conditions.Ready {
 		t.Errorf("what is new: %+v", w.endpoint(addr(5)))
@@ -45,7 +45,7 @@ func TestTheFloorPrefersWhatASourceHasSpokenOf(t *testing.T) {
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	for n, source := range []string{"blue", "green"} {
 		w.hold(n, source, draining)
-		w.tell(source, n, Draining)
+		w.report(source, n, Draining)
 		w.probe(n, Passing)
 	}
 	w.source("blue").Connected = false
@@ -66,7 +66,7 @@ func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
 	}
 }
 
-func TestAPanicThatSparesNothingIsNotTold(t *testing.T) {
+func TestPanicThatKeepsNothingIsNoGuard(t *testing.T) {
 	w := newWorld(t, 2)
 	w.probe(0, Failing)
 	w.see("one fails", "0:out 1:ready")
@@ -112,10 +112,10 @@ func TestAWindowIsOpenedByTheFirstThatLeaves(t *testing.T) {
 	w.see("it is over", "3:ready")
 }
 
-func TestAMistypedFenceDoesNotOpenANewWindow(t *testing.T) {
+func TestMistypedAllowlistOpensNoNewWindow(t *testing.T) {
 	w := newWorld(t, 4)
 	w.shrinks()
-	fence := w.source("blue").Allowlist
+	allowlist := w.source("blue").Allowlist
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
 	w.see("half of them leave", "2:ready 3:ready")
@@ -123,7 +123,7 @@ func TestAMistypedFenceDoesNotOpenANewWindow(t *testing.T) {
 	if w.decide(); w.d.Write {
 		t.Fatal("the fence takes all")
 	}
-	w.source("blue").Allowlist = fence
+	w.source("blue").Allowlist = allowlist
 	w.observe("blue")
 	w.unlist("blue", 2)
 	w.see("the fence is mended, and the window is the same", "2:ready 3:ready")
@@ -135,7 +135,7 @@ func TestOnlyWhatOurSettingsDropIsOurOwnDoing(t *testing.T) {
 	w.see("at first", "0:ready 1:ready 2:ready 3:ready")
 	w.source("blue").Selector = "pool=blue"
 	for n := range 3 {
-		w.tell("blue", n, Draining)
+		w.report("blue", n, Draining)
 	}
 	w.see("the selector drops nobody, and three drain", "0:drain 1:drain 2:ready 3:ready")
 }
@@ -153,22 +153,22 @@ func TestTheSelectorOfAnotherSourceIsNotOurOwnDoing(t *testing.T) {
 }
 
 // Whose word counts of an address that is new is settled by name.
-func TestOfSourcesThatAreNotBelievedTheFirstSpeaks(t *testing.T) {
+func TestFirstOfSeveralSuppressedSourcesOwnsNewAddress(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, name := range []string{"green", "red"} {
 		w.in.Sources = append(w.in.Sources, trusted(name))
 		w.source(name).Connected = false
-		w.tell(name, 5, Ready)
+		w.report(name, 5, Ready)
 	}
 	if w.decide(); w.endpoint(addr(5)).Source != "green" {
 		t.Errorf("got %+v", w.endpoint(addr(5)))
 	}
 }
 
-func TestWhatIsNobodysGoesOnlyWhenEverySourceIsBelieved(t *testing.T) {
+func TestEndpointWithoutOwnerStaysUntilAllSourcesCount(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.tell("green", 7, Ready)
+	w.report("green", 7, Ready)
 	w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(3), Conditions: ready, Source: "former"})
 	w.probe(3, Passing)
 	w.source("blue").Connected = false
@@ -206,7 +206,7 @@ func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	}
 }
 
-func TestSilenceIsToldBeforeEmptiness(t *testing.T) {
+func TestTrustHoldsBeforeEmpty(t *testing.T) {
 	w := newWorld(t, 2)
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
@@ -232,7 +232,7 @@ func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 		{NotReady, Pending, false},
 	} {
 		w := newWorld(t, 1)
-		w.tell("blue", 0, of.state)
+		w.report("blue", 0, of.state)
 		w.probe(0, of.health)
 		if got := newEvaluation(Memory{}, w.in, w.now).isEmpty(0); got != of.empty {
 			t.Errorf("state %d, health %d: empty is %t, want %t", of.state, of.health, got, of.empty)
@@ -262,8 +262,8 @@ func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 0)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.tell("blue", 4, NotReady)
-			w.tell("green", 5, Ready)
+			w.report("blue", 4, NotReady)
+			w.report("green", 5, Ready)
 			w.hold(5, "green", ready)
 			w.fail(w.now, 5)
 			tt.alter(w)
@@ -283,7 +283,7 @@ func TestWhatOneSourceConfirmsIsNotAnothers(t *testing.T) {
 	for i, name := range []string{"green", "red"} {
 		w.in.Sources = append(w.in.Sources, trusted(name)) // of one epoch, as it happens
 		n := 5 + i
-		w.tell(name, n, Ready)
+		w.report(name, n, Ready)
 		w.probe(n, Passing)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: name})
 	}
@@ -312,17 +312,17 @@ func TestAnAddressDoesNotInheritItsNeighboursPast(t *testing.T) {
 	w := newWorld(t, 0)
 	w.shrinks()
 	for _, n := range []int{1, 2, 3, 4, 10} {
-		w.tell("blue", n, Ready)
+		w.report("blue", n, Ready)
 		w.probe(n, Passing)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "blue"})
 	}
 	for n := 1; n < 5; n++ {
-		w.tell("blue", n, Draining)
+		w.report("blue", n, Draining)
 	}
 	w.see("two of four that drain", "1:drain 2:drain 3:ready 4:ready 10:ready")
 	w.pass(2 * time.Minute)
 	w.observe("blue")
-	w.tell("blue", 0, Draining)
+	w.report("blue", 0, Draining)
 	w.probe(0, Passing)
 	w.in.Current = append([]CurrentEndpoint{{Address: addr(0), Conditions: ready, Source: "blue"}}, w.in.Current...)
 	w.see("those who wait go before the one that has just come", "0:ready 1:drain 2:drain 3:drain 4:drain 10:ready")
@@ -353,9 +353,9 @@ func TestOfTwoEndpointsOfOneAddressTheOneThatServesMoreCounts(t *testing.T) {
 func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	w := newWorld(t, 4)
 	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.tell("green", 2, Ready)
-	w.tell("green", 6, Ready)
-	w.tell("blue", 6, Ready) // the first by name has it
+	w.report("green", 2, Ready)
+	w.report("green", 6, Ready)
+	w.report("blue", 6, Ready) // the first by name has it
 	w.probe(6, Passing)
 	w.unlist("blue", 3)
 	_, want := Decide(Memory{}, w.in, w.now)

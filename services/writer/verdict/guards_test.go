@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPanicTellsSinceWhenItIsBlind(t *testing.T) {
+func TestReportsSinceWhenNoProbePasses(t *testing.T) {
 	w := newWorld(t, 2)
 	check := func(what string, panics bool, since time.Time) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 			w.source("blue").EverSynced = false
 			cannot(w, 0)
 		}, false},
-		{"one that nobody holds", func(w *world) { w.tell("blue", 5, Ready); cannot(w, 5) }, false},
+		{"one that nobody holds", func(w *world) { w.report("blue", 5, Ready); cannot(w, 5) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 2)
@@ -84,26 +84,26 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 			w.probe(1, Passing)
 			w.unlist("blue", 1)
 		}, "0:out 1:ready"},
-		{"a new one", func(w *world) { w.tell("blue", 5, Ready); w.probe(5, Passing) }, "0:out 1:out 5:ready"},
+		{"a new one", func(w *world) { w.report("blue", 5, Ready); w.probe(5, Passing) }, "0:out 1:out 5:ready"},
 		{"a new one of a source that is not believed", func(w *world) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.source("green").Connected = false
-			w.tell("green", 5, Ready)
+			w.report("green", 5, Ready)
 			w.probe(5, Passing)
 		}, "0:ready 1:ready"},
-		{"a new one in a state that we do not know", func(w *world) { w.tell("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
+		{"a new one in a state that we do not know", func(w *world) { w.report("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
 		{"one that is not listed, being out", func(w *world) { w.putOut(); w.probe(5, Passing) }, "5@green:ready"},
 		{"one that is not listed, being out, and that another than its own source tells", func(w *world) {
 			w.putOut()
 			w.source("green").Connected = false
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 			w.probe(5, Passing)
 		}, "0:ready 1:ready"},
 		{"one that its own source may not have, but another may", func(w *world) {
 			w.putOut()
 			w.source("green").Connected = false
 			w.source("green").Allowlist = Allowlist{}
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 			w.probe(5, Passing)
 		}, "5:ready"},
 		{"one that the fence refuses", func(w *world) {
@@ -126,7 +126,7 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 func (w *world) putOut() {
 	w.in.Limits.ListUnready = false
 	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.tell("green", 5, Ready)
+	w.report("green", 5, Ready)
 	w.hold(5, "green", Conditions{})
 	w.fail(w.now, 5)
 	w.decide()
@@ -136,11 +136,11 @@ func TestInAPanicTheFeedAloneTakes(t *testing.T) {
 	w := newWorld(t, 5)
 	w.fail(w.now.Add(time.Second), 0, 1, 2, 3)
 	w.probe(4, Pending)
-	w.tell("blue", 0, NotReady)
+	w.report("blue", 0, NotReady)
 	w.unlist("blue", 1)
-	w.tell("blue", 2, Draining)
-	w.tell("blue", 3, Unknown)
-	w.tell("blue", 4, NotReady) // its probe has said nothing that could be void
+	w.report("blue", 2, Draining)
+	w.report("blue", 3, Unknown)
+	w.report("blue", 4, NotReady) // its probe has said nothing that could be void
 	w.see("not ready is out, absent is gone, the rest keeps its conditions", "0:out 2:ready 3:ready 4:ready")
 	w.source("blue").Connected = false
 	w.unlist("blue", 2)
@@ -149,10 +149,10 @@ func TestInAPanicTheFeedAloneTakes(t *testing.T) {
 
 func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
 	w := newWorld(t, 4)
-	w.tell("blue", 0, Ready)
+	w.report("blue", 0, Ready)
 	w.in.Current[3].Conditions = draining
 	for n := 1; n < 4; n++ {
-		w.tell("blue", n, Draining)
+		w.report("blue", n, Draining)
 		w.probe(n, Pending)
 	}
 	w.fail(w.now.Add(time.Second), 0)
@@ -161,7 +161,7 @@ func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
 	w.source("blue").Connected = false
 	w.see("nor does it change when its source is lost", "0:ready 1:ready 2:ready 3:drain")
 	w.source("blue").Connected = true
-	w.tell("blue", 0, NotReady)
+	w.report("blue", 0, NotReady)
 	w.see("one is out, and still fails", "0:out 1:ready 2:ready 3:drain")
 	w.wantGuards("panic 2")
 	w.probe(1, Passing)
@@ -172,16 +172,16 @@ func TestInAPanicWhatIsNotJudgedYetStaysReadyThoughItDrains(t *testing.T) {
 	w.fail(w.now.Add(time.Second), 0)
 	w.unlist("blue", 0)
 	w.probe(1, Pending)
-	w.tell("blue", 1, Draining)
+	w.report("blue", 1, Draining)
 	w.probe(2, Pending)
 	w.see("the last that fails is gone", "1:drain 2:ready")
 }
 
-func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testing.T) {
+func TestPanicKeepsALastResort(t *testing.T) {
 	type node struct {
-		held  Conditions
-		told  State // unlisted: gone
-		probe ProbeStatus
+		held     Conditions
+		reported State // unlisted: gone
+		probe    ProbeStatus
 	}
 	out, goes := Conditions{}, node{ready, NotReady, Failing}
 	for _, tt := range []struct {
@@ -222,8 +222,8 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 					if one.held.inUse() || one.probe == Pending {
 						w.probe(n, one.probe)
 					}
-					if w.unlist("blue", n); one.told != unlisted {
-						w.tell("blue", n, one.told)
+					if w.unlist("blue", n); one.reported != unlisted {
+						w.report("blue", n, one.reported)
 					}
 				}
 				want := tt.want
@@ -238,12 +238,12 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 		for _, last := range []State{Ready, NotReady} {
 			w := newWorld(t, 1)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.tell("green", 5, last)
+			w.report("green", 5, last)
 			w.source("green").Connected = false
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(5), Source: "green"})
 			w.fail(w.now.Add(time.Second), 0, 5)
-			w.tell("blue", 0, NotReady)
-			w.tell("blue", 1, Ready) // so that blue is not empty
+			w.report("blue", 0, NotReady)
+			w.report("blue", 1, Ready) // so that blue is not empty
 			w.unwritten("nobody speaks of it", "0:out 5@green:ready")
 			w.wantGuards("panic 1")
 			w.see("nor when it is written", "0:out 5@green:ready")
@@ -256,7 +256,7 @@ func TestInAPanicTheLastOneOfUseDoesNotGoBeforeThoseThatNobodyCallsDead(t *testi
 		w.takeover()
 		w.in.Current[1].Conditions = Conditions{}
 		w.fail(w.now, 0, 1)
-		w.tell("blue", 0, NotReady)
+		w.report("blue", 0, NotReady)
 		w.see("a leader's first window", "0:ready 1:out")
 		w.pass(time.Minute)
 		w.see("it is over", "0:out 1:ready")
@@ -270,7 +270,7 @@ func TestAPanicThatEndsWithTheLastFailingEndpointChangesNothingElse(t *testing.T
 	w.unlist("blue", 0)
 	w.probe(1, Pending)
 	w.probe(2, Pending)
-	w.tell("blue", 1, Draining)
+	w.report("blue", 1, Draining)
 	w.see("one is gone, and none fails any more", "1:drain 2:out")
 }
 
@@ -293,9 +293,9 @@ func TestWhatWasOutBeforeAFailureIsNotGivenBack(t *testing.T) {
 
 func TestTheFloorPrefers(t *testing.T) {
 	type node struct {
-		held  string // "", ready, drain, out
-		told  State  // unlisted: gone
-		probe ProbeStatus
+		held     string // "", ready, drain, out
+		reported State  // unlisted: gone
+		probe    ProbeStatus
 	}
 	for _, tt := range []struct {
 		name  string
@@ -316,8 +316,8 @@ func TestTheFloorPrefers(t *testing.T) {
 			w := newWorld(t, 0)
 			for n, one := range tt.nodes {
 				w.probe(n, one.probe)
-				if one.told != unlisted {
-					w.tell("blue", n, one.told)
+				if one.reported != unlisted {
+					w.report("blue", n, one.reported)
 				}
 				if one.held != "" {
 					w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Source: "blue", Conditions: map[string]Conditions{"ready": ready, "drain": draining}[one.held]})
@@ -337,19 +337,19 @@ func TestWithoutProbesTheFloorKeepsAllButWhatIsConfirmedGone(t *testing.T) {
 	}
 	t.Run("all drain", func(t *testing.T) {
 		w := off(t, 2)
-		w.tell("blue", 0, Draining)
-		w.tell("blue", 1, Draining)
+		w.report("blue", 0, Draining)
+		w.report("blue", 1, Draining)
 		w.see("they stay", "0:ready 1:ready")
 	})
 	t.Run("a new Service whose nodes all drain", func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.in.Limits.Probing, w.in.Current = false, nil
-		w.tell("blue", 0, Draining)
+		w.report("blue", 0, Draining)
 		w.see("they are ready at once, not only when asked again", "0:ready")
 	})
 	t.Run("the ready one leaves and another drains", func(t *testing.T) {
 		w := off(t, 2)
-		w.tell("blue", 1, Draining)
+		w.report("blue", 1, Draining)
 		w.see("one drains", "0:ready 1:drain")
 		w.unlist("blue", 0)
 		w.see("the other leaves", "1:ready")
@@ -357,7 +357,7 @@ func TestWithoutProbesTheFloorKeepsAllButWhatIsConfirmedGone(t *testing.T) {
 	t.Run("one of two sources is empty, and that is confirmed", func(t *testing.T) {
 		w := off(t, 1)
 		w.in.Sources = append(w.in.Sources, trusted("green"))
-		w.tell("green", 7, Unknown)
+		w.report("green", 7, Unknown)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(7), Source: "green"})
 		w.unlist("blue", 0)
 		for range 3 {
@@ -376,7 +376,7 @@ func TestShrinkLetsGoWhoWasKnownLongestFirst(t *testing.T) {
 	w.see("at rest", "0:ready 1:ready 2:ready 3:ready 4:ready 5:ready")
 	for _, n := range []int{3, 4, 1} {
 		w.pass(time.Second)
-		w.tell("blue", n, Draining)
+		w.report("blue", n, Draining)
 		w.decide()
 	}
 	w.pass(time.Second)
@@ -438,7 +438,7 @@ func TestShrinkDoesNotCount(t *testing.T) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			for n := range 3 {
 				w.unlist("blue", n)
-				w.tell("green", n, Ready)
+				w.report("green", n, Ready)
 			}
 		}, "0@green:ready 1@green:ready 2@green:ready 3:ready"},
 		{"anything at all when it is off", func(w *world) {
@@ -501,11 +501,11 @@ func TestALeavingThatWasNotWrittenIsNotCountedTwice(t *testing.T) {
 		w.pass(time.Second)
 	}
 	w.unlist("blue", 0) // which comes first by address
-	w.tell("blue", 3, Ready)
+	w.report("blue", 3, Ready)
 	w.see("those that were let go, go", "0:ready 3:ready")
 }
 
-func TestWhoDoesNotLeadLetsNobodyGo(t *testing.T) {
+func TestStandbyReleasesNothing(t *testing.T) {
 	w := newWorld(t, 4)
 	w.shrinks()
 	w.in.LeadingSince = time.Time{}
@@ -525,7 +525,7 @@ func TestEachSourceHasItsOwnBudget(t *testing.T) {
 	w.shrinks()
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	for n := 4; n < 6; n++ {
-		w.tell("green", n, Draining)
+		w.report("green", n, Draining)
 		w.probe(n, Passing)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "green"})
 	}
@@ -564,12 +564,12 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.see("empty", "0:ready 1:ready 2:ready 3:ready")
 		w.pass(5 * time.Second)
 		w.observe("blue")
-		w.tell("blue", 3, Ready)
+		w.report("blue", 3, Ready)
 		w.see("but for one", "2:ready 3:ready")
 	})
 	t.Run("panic and floor: what is not judged yet is kept until it is", func(t *testing.T) {
 		w := newWorld(t, 2)
-		w.tell("blue", 7, Ready) // so that the feed is not empty
+		w.report("blue", 7, Ready) // so that the feed is not empty
 		w.fail(w.now.Add(time.Second), 0, 7)
 		w.probe(1, Pending)
 		w.unlist("blue", 0)
@@ -592,7 +592,7 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.pass(30 * time.Second)
 		*w.source("blue") = trusted("blue")
 		w.source("blue").MembershipSyncedAt = w.now
-		w.tell("blue", 3, Ready)
+		w.report("blue", 3, Ready)
 		w.see("heard", "0:ready 1:ready 2:ready 3:ready")
 		w.wantGuards("shrink 3 blue")
 		w.pass(30 * time.Second)
@@ -624,8 +624,8 @@ func TestGuardsThatMeet(t *testing.T) {
 		w.decide()
 		w.in.LeadingSince = w.now
 		w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}}
-		w.tell("green", 0, Ready)
-		w.tell("green", 1, NotReady)
+		w.report("green", 0, Ready)
+		w.report("green", 1, NotReady)
 		w.see("green's word counts", "0@green:ready 1@green:out 2:ready 3:ready")
 	})
 	t.Run("fence and adoption: it would take all, also what nobody may have and what bears nobody's label", func(t *testing.T) {
@@ -657,7 +657,7 @@ func TestGuardsThatMeet(t *testing.T) {
 			w.probe(n, Passing)
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "green"})
 		}
-		w.tell("green", 7, Ready)
+		w.report("green", 7, Ready)
 		w.source("blue").Connected = false
 		w.unlist("blue", 0)
 		w.see("green shrinks, blue stays", "0:ready 1:ready 6@green:ready 7@green:ready")

@@ -12,7 +12,7 @@ import (
 func TestHistories(t *testing.T) {
 	for _, h := range []struct {
 		name string
-		tell func(t *testing.T)
+		run  func(t *testing.T)
 	}{
 		{"1: the prober's host loses its network: the only node stays ready", func(t *testing.T) {
 			w := newWorld(t, 1)
@@ -44,7 +44,7 @@ func TestHistories(t *testing.T) {
 		}},
 		{"4: the leader's host is cut off from everything, and its process restarts: all stay", func(t *testing.T) {
 			w := newWorld(t, 2)
-			w.tell("blue", 1, NotReady)
+			w.report("blue", 1, NotReady)
 			w.see("at rest", "0:ready 1:ready")
 			w.restart()
 			w.fail(w.now, 0, 1)
@@ -53,7 +53,7 @@ func TestHistories(t *testing.T) {
 		}},
 		{"5: failures of a broken prober are noticed one by one: those that are out already get back what they had", func(t *testing.T) {
 			w := newWorld(t, 4)
-			w.tell("blue", 1, Draining)
+			w.report("blue", 1, Draining)
 			w.see("at rest", "0:ready 1:drain 2:ready 3:ready")
 			w.pass(5 * time.Second) // all pass for the last time
 			broken := w.now.Add(time.Second)
@@ -110,7 +110,7 @@ func TestHistories(t *testing.T) {
 		}},
 		{"8, with a node that was draining: it comes back draining", func(t *testing.T) {
 			w := newWorld(t, 2)
-			w.tell("blue", 0, Draining)
+			w.report("blue", 0, Draining)
 			w.see("it drains", "0:drain 1:ready")
 			w.source("blue").MembershipSynced = false
 			w.probe(0, Failing)
@@ -155,7 +155,7 @@ func TestHistories(t *testing.T) {
 		{"11: the only node is DRAINING and its probe's spec changes: it stays ready", func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.probe(0, Pending)
-			w.tell("blue", 0, Draining)
+			w.report("blue", 0, Draining)
 			w.see("not judged", "0:ready")
 			w.probe(0, Passing)
 			w.see("judged", "0:ready")
@@ -164,10 +164,10 @@ func TestHistories(t *testing.T) {
 		{"12: the only node is DRAINING and its address changes: the new one is ready once it passes", func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.shrinks()
-			w.tell("blue", 0, Draining)
+			w.report("blue", 0, Draining)
 			w.see("draining", "0:ready")
 			w.unlist("blue", 0)
-			w.tell("blue", 7, Draining)
+			w.report("blue", 7, Draining)
 			w.see("the address changes", "0:ready")
 			w.probe(7, Passing)
 			w.see("the new one passes", "7:ready")
@@ -175,11 +175,11 @@ func TestHistories(t *testing.T) {
 		{"13: the feed says that both are DRAINING: they stay, and nothing is booked", func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.shrinks()
-			w.tell("blue", 0, Draining)
-			w.tell("blue", 1, Draining)
+			w.report("blue", 0, Draining)
+			w.report("blue", 1, Draining)
 			w.see("both drain", "0:ready 1:ready")
 			w.wantGuards("floor 2")
-			w.tell("blue", 1, Ready)
+			w.report("blue", 1, Ready)
 			w.see("the whole budget is left", "0:drain 1:ready")
 		}},
 		{"14: a lie takes half, then there are two takeovers: no more leave in the new leader's first window", func(t *testing.T) {
@@ -208,13 +208,13 @@ func TestHistories(t *testing.T) {
 			w.shrinks()
 			w.in.Limits.Probing = false
 			w.unlist("blue", 0)
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 			w.see("it changes", "1:ready 2:ready 3:ready 5:ready")
 			w.unlist("blue", 5)
-			w.tell("blue", 0, Ready)
+			w.report("blue", 0, Ready)
 			w.see("back", "0:ready 1:ready 2:ready 3:ready")
 			w.unlist("blue", 0)
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 			w.see("and again: the budget of 2 is used up", "0:ready 1:ready 2:ready 3:ready 5:ready")
 			w.wantGuards("shrink 1 blue")
 		}},
@@ -254,7 +254,7 @@ func TestHistories(t *testing.T) {
 		{"18: what was written last is what is held, also when the link is lost then", func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.unlist("blue", 0)
-			w.tell("blue", 7, Ready)
+			w.report("blue", 7, Ready)
 			w.probe(7, Passing)
 			w.see("the address changes", "1:ready 7:ready")
 			w.source("blue").Connected = false
@@ -266,7 +266,7 @@ func TestHistories(t *testing.T) {
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(9), Conditions: ready, Source: "green"})
 			w.probe(9, Passing)
 			w.unlist("blue", 0)
-			w.tell("blue", 3, Ready)
+			w.report("blue", 3, Ready)
 			w.probe(3, Passing)
 			w.see("blue changes", "1:ready 3:ready 9@green:ready")
 		}},
@@ -289,7 +289,7 @@ func TestHistories(t *testing.T) {
 		{"21: what another source says of an address that bears a label is ignored", func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.in.Sources = append([]Source{trusted("azure")}, w.in.Sources...)
-			w.tell("azure", 0, Draining)
+			w.report("azure", 0, Draining)
 			w.see("azure lies", "0:ready 1:ready")
 			w.source("blue").Connected = false
 			w.see("and while blue is away", "0:ready 1:ready")
@@ -301,7 +301,7 @@ func TestHistories(t *testing.T) {
 			w := newWorld(t, 2)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.source("blue").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
-			w.tell("green", 5, Ready)
+			w.report("green", 5, Ready)
 			w.probe(5, Passing)
 			w.see("typing mistake", "0:ready 1:ready")
 			if w.d.Write {
@@ -318,7 +318,7 @@ func TestHistories(t *testing.T) {
 			w := newWorld(t, 2)
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.source("blue").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
-			w.tell("green", 0, Ready)
+			w.report("green", 0, Ready)
 			w.see("one has another source", "0@green:ready")
 			w.wantGuards("allowlist 2 blue")
 		}},
@@ -341,7 +341,7 @@ func TestHistories(t *testing.T) {
 		}},
 		{"24: a new node is listed when its probe passes, and not before", func(t *testing.T) {
 			w := newWorld(t, 1)
-			w.tell("blue", 1, Ready)
+			w.report("blue", 1, Ready)
 			w.see("not judged", "0:ready")
 			w.probe(1, Failing)
 			w.see("its backend is not up yet", "0:ready")
@@ -349,6 +349,6 @@ func TestHistories(t *testing.T) {
 			w.see("it is up", "0:ready 1:ready")
 		}},
 	} {
-		t.Run(h.name, h.tell)
+		t.Run(h.name, h.run)
 	}
 }

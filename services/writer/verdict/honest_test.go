@@ -126,7 +126,7 @@ func (w *truth) hear(source int) {
 	for n, f := range w.nodes {
 		mine := len(w.in.Sources) == 1 || (n < 3) == (source == 0)
 		if mine && f.exists {
-			w.tell(s.Name, n, f.state)
+			w.report(s.Name, n, f.state)
 		} else {
 			w.unlist(s.Name, n)
 		}
@@ -197,15 +197,15 @@ func (w *truth) protected(d Decision) (netip.Addr, bool) {
 			if !w.speaks(s, d) {
 				continue
 			}
-			told := unlisted
+			reported := unlisted
 			for _, m := range s.Members {
 				if m.Address == h.Address {
-					told = m.State
+					reported = m.State
 				}
 			}
 			switch {
-			case told == unlisted && s.Name != h.sourceName():
-			case told == unlisted, told == NotReady:
+			case reported == unlisted && s.Name != h.sourceName():
+			case reported == unlisted, reported == NotReady:
 				dead = true
 			default:
 				alive = true

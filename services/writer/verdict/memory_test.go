@@ -15,24 +15,24 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 		want string       // when blue is lost and 5 passes
 	}{
 		{"one that was never listed is nobody's", func(w *world) {
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 			w.see("it is not judged yet", "0:ready")
 		}, "0:ready 5@green:ready"},
 		{"one that its source let go is nobody's", func(w *world) {
 			w.hold(5, "blue", ready)
 			w.decide()
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 		}, "0:ready 5@green:ready"},
 		{"one that the slices have lost is nobody's", func(w *world) {
 			w.hold(5, "blue", ready)
-			w.tell("blue", 5, Ready)
+			w.report("blue", 5, Ready)
 			w.see("it is listed", "0:ready 5:ready")
 			w.in.Current = w.in.Current[:1]
 		}, "0:ready 5@green:ready"},
 		{"one that is out and not listed stays its source's, which has said nothing of it", func(w *world) {
 			w.hold(5, "blue", ready)
 			w.source("blue").EverSynced = false
-			w.tell("green", 5, Ready)
+			w.report("green", 5, Ready)
 			w.probe(5, Failing)
 			w.see("it is out", "0:ready")
 		}, "0:ready"},
@@ -43,7 +43,7 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			tt.past(w)
 			w.source("blue").Connected = false
-			w.tell("green", 5, Ready)
+			w.report("green", 5, Ready)
 			w.probe(5, Passing)
 			w.see("blue is lost", tt.want)
 		})
@@ -85,9 +85,9 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 			w.see("it fails", "0:out 1:ready")
 			w.fail(w.now, 1)
 			w.see("it is given back", "0:ready 1:ready")
-			w.tell("blue", 0, NotReady)
+			w.report("blue", 0, NotReady)
 			w.see("its source takes it", "0:out 1:ready")
-			w.tell("blue", 0, Ready)
+			w.report("blue", 0, Ready)
 		}, "0:out 1:ready"},
 		{"not what is held by now, which another leader has written", func(w *world) {
 			w.fail(w.now, 0)
@@ -96,17 +96,17 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 		}, "0:drain 1:ready"},
 		{"not what its source took", func(w *world) {
 			w.in.Limits.Probing = false
-			w.tell("blue", 0, NotReady)
+			w.report("blue", 0, NotReady)
 			w.see("nobody probes", "0:out 1:ready")
 			w.in.Limits.Probing = true
-			w.tell("blue", 0, Ready)
+			w.report("blue", 0, Ready)
 			w.fail(w.now, 0)
 		}, "0:out 1:ready"},
 		{"not what its source let go as it failed", func(w *world) {
 			w.fail(w.now, 0)
 			w.unlist("blue", 0)
 			w.decide()
-			w.tell("blue", 0, Ready)
+			w.report("blue", 0, Ready)
 		}, "1:ready"},
 		{"not what has not failed since", func(w *world) {
 			w.fail(w.now, 0)
@@ -131,7 +131,7 @@ func TestWhenAProbePassedLastAndFailedFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		health         ProbeStatus
-		told           Probe
+		reported       Probe
 		passed, failed time.Time
 	}{
 		{"passing, and nothing else is known", Passing, Probe{Since: since}, since, since},
@@ -139,7 +139,7 @@ func TestWhenAProbePassedLastAndFailedFirst(t *testing.T) {
 		{"failing, and nothing else is known", Failing, Probe{Since: since}, time.Time{}, since},
 		{"failing after a success", Failing, Probe{Since: since, LastPassed: start, FirstFailed: start.Add(1)}, start, start.Add(1)},
 	} {
-		s := tt.told
+		s := tt.reported
 		s.Status = tt.health
 		if passed, failed := s.lastPassed(), s.firstFailed(); !passed.Equal(tt.passed) || !failed.Equal(tt.failed) {
 			t.Errorf("%s: passed last at %v and failed first at %v, want %v and %v", tt.name, passed, failed, tt.passed, tt.failed)
@@ -147,15 +147,15 @@ func TestWhenAProbePassedLastAndFailedFirst(t *testing.T) {
 	}
 }
 
-func TestTheLastWordOfAnotherSourceIsNotItsOwn(t *testing.T) {
+func TestReportOfAnotherSourceIsNotTakenOver(t *testing.T) {
 	w := newWorld(t, 2)
 	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.tell("blue", 0, Draining)
+	w.report("blue", 0, Draining)
 	w.see("blue drains it", "0:drain 1:ready")
 	w.probe(0, Failing)
 	w.see("it fails", "0:out 1:ready")
 	w.unlist("blue", 0)
-	w.tell("green", 0, Unknown)
+	w.report("green", 0, Unknown)
 	w.probe(0, Passing)
 	w.see("it is green's by now, which has not said that it drains", "0@green:ready 1:ready")
 }
@@ -166,7 +166,7 @@ func TestWhatAWindowLetGoOfAndIsNotWrittenYet(t *testing.T) {
 	w.in.Sources = append(w.in.Sources, trusted("green"))
 	for n := 4; n < 8; n++ {
 		w.hold(n, "green", ready)
-		w.tell("green", n, Ready)
+		w.report("green", n, Ready)
 		w.probe(n, Passing)
 	}
 	const green = " 4@green:ready 5@green:ready 6@green:ready 7@green:ready"
@@ -192,14 +192,14 @@ func TestWhatOneSourcesWindowLetGoOfAnothersHasNot(t *testing.T) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			for n := 4; n < 7; n++ {
 				w.hold(n, "green", ready)
-				w.tell("green", n, Ready)
+				w.report("green", n, Ready)
 				w.probe(n, Passing)
 			}
 			w.unlist("green", 4)
 			w.see("the one of green's that may go", "0:ready 1:ready 5@green:ready 6@green:ready")
 			w.unlist("blue", 0)
 			w.unwritten("the one of blue's that may", "1:ready 5@green:ready 6@green:ready")
-			w.tell("green", 0, state)
+			w.report("green", 0, state)
 			w.see("it is green's by now", "0@green:ready 1:ready 5@green:ready 6@green:ready")
 			w.unlist("green", 0)
 			w.see("of which no more may go", "0@green:ready 1:ready 5@green:ready 6@green:ready")
@@ -210,13 +210,13 @@ func TestWhatOneSourcesWindowLetGoOfAnothersHasNot(t *testing.T) {
 func TestWhoComesBackAndLeavesAgainIsCountedAgain(t *testing.T) {
 	w := newWorld(t, 4)
 	w.shrinks()
-	w.tell("blue", 0, Draining)
+	w.report("blue", 0, Draining)
 	w.see("the first of two", "0:drain 1:ready 2:ready 3:ready")
-	w.tell("blue", 0, Ready)
+	w.report("blue", 0, Ready)
 	w.see("it is back", "0:ready 1:ready 2:ready 3:ready")
-	w.tell("blue", 1, Draining)
+	w.report("blue", 1, Draining)
 	w.see("the second", "0:ready 1:drain 2:ready 3:ready")
-	w.tell("blue", 0, Draining)
+	w.report("blue", 0, Draining)
 	w.see("there is no third", "0:ready 1:drain 2:ready 3:ready")
 	w.wantGuards("shrink 1 blue")
 }
@@ -268,7 +268,7 @@ func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 2)
-			w.tell("blue", 1, tt.before)
+			w.report("blue", 1, tt.before)
 			w.fail(w.now, 1)
 			w.see("1 fails", "0:ready 1:out")
 			blue := w.source("blue")
@@ -290,7 +290,7 @@ func TestAReportWhileMembershipIsDegradedIsNoTrustedReport(t *testing.T) {
 	w.see("1 fails", "0:ready 1:out")
 	blue := w.source("blue")
 	blue.Trusted = blue.Members
-	w.tell("blue", 1, Draining)
+	w.report("blue", 1, Draining)
 	blue.MembershipSynced = false
 	w.probe(1, Passing)
 	w.see("membership is degraded, and 1 passes", "0:ready 1:ready")

@@ -23,12 +23,12 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 		w.in.Limits.EmptyThreshold = among(rt, 1, 3, "threshold")
 		if w.in.Limits.Probing || maybe(rt, "another source") { // with probing on the floor has a say when nothing else is ready
 			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.tell("green", 50, Ready)
+			w.report("green", 50, Ready)
 			w.probe(50, Passing)
 		}
 		blue := w.source("blue")
 		for n := range count {
-			w.tell("blue", n, one(rt, "at first", Ready, Draining))
+			w.report("blue", n, one(rt, "at first", Ready, Draining))
 		}
 		w.decide() // which may have opened a window, and used it up
 
@@ -37,11 +37,11 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 			empty := among(rt, 0, 5, "empty") > 0
 			for n := range count {
 				if w.unlist("blue", n); !w.in.Limits.Probing && maybe(rt, "not ready") {
-					w.tell("blue", n, NotReady)
+					w.report("blue", n, NotReady)
 				}
 			}
 			if !empty {
-				w.tell("blue", among(rt, 0, count-1, "node"), one(rt, "is", Ready, Draining))
+				w.report("blue", among(rt, 0, count-1, "node"), one(rt, "is", Ready, Draining))
 			}
 			w.pass(time.Duration(among(rt, 1, 6, "seconds")) * time.Second)
 			if maybe(rt, "observes") {
@@ -79,14 +79,14 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 	})
 }
 
-func TestInAPanicNoneGoesOnTheProbersWordAloneAndTheFloorPrefersNoneThatFailsNorEmpties(t *testing.T) {
+func TestPanicFloorAndEmptyTogether(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, 0)
 		w.in.Limits.ListUnready = maybe(rt, "list out")
 		w.in.Limits.ShrinkWindow = one(rt, "window", 0, time.Minute)
 		w.in.Sources = append(w.in.Sources, trusted("green"))
-		w.tell("blue", 50, Ready) // none passes that could be listed, but neither source is empty
-		w.tell("green", 51, Ready)
+		w.report("blue", 50, Ready) // none passes that could be listed, but neither source is empty
+		w.report("green", 51, Ready)
 		w.fail(w.now, 50, 51)
 		labels := []string{}
 		for n := range among(rt, 1, 5, "nodes") {
@@ -100,7 +100,7 @@ func TestInAPanicNoneGoesOnTheProbersWordAloneAndTheFloorPrefersNoneThatFailsNor
 			for n, label := range labels {
 				w.probe(n, one(rt, "health", Failing, Pending))
 				if state := one(rt, "told", Ready, Draining, NotReady, Unknown, unlisted); state != unlisted {
-					w.tell(label, n, state)
+					w.report(label, n, state)
 				} else {
 					w.unlist(label, n)
 				}
@@ -123,7 +123,7 @@ func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
 	answers := false
 	for _, h := range before {
 		e, s := w.endpoint(h.Address), w.source(h.Source)
-		state, _ := told(s, h.Address)
+		state, _ := reportedState(s, h.Address)
 		taken := s.Connected && (state == NotReady || state == unlisted)
 		answers = answers || h.Conditions.Ready && !fails(h)
 		switch {
@@ -142,17 +142,17 @@ func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
 	}
 }
 
-func TestBehindTheGateATakeoverChangesNothingAndInItsFirstWindowNoneLeavesOnASourcesWord(t *testing.T) {
+func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const size, window = 6, 10 * time.Second
 		w := newWorld(t, 0)
 		w.in.Limits = Limits{Probing: maybe(rt, "probing"), ListUnready: maybe(rt, "list out"), ShrinkWindow: window, EmptyThreshold: 1}
 		w.in.Sources = append(w.in.Sources, trusted("green"))
 		say := func(name string) { // anything but nothing, which could be confirmed
-			w.tell(name, 50, Unknown)
+			w.report(name, 50, Unknown)
 			for n := range size {
 				if w.unlist(name, n); maybe(rt, "told") {
-					w.tell(name, n, one(rt, "state", Unknown, Ready, Draining, NotReady))
+					w.report(name, n, one(rt, "state", Unknown, Ready, Draining, NotReady))
 				}
 			}
 		}
@@ -207,7 +207,7 @@ func TestBehindTheGateATakeoverChangesNothingAndInItsFirstWindowNoneLeavesOnASou
 	})
 }
 
-func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *testing.T) {
+func TestAllowlistRemovesUnlessItWouldTakeAll(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, 0)
 		w.in.Limits = Limits{
@@ -250,14 +250,14 @@ func TestAFenceKeepsNothingOutsideOfItUnlessItWouldTakeAllWhosesoeverWeAdopt(t *
 			}
 			before := w.in.Current
 			w.decide()
-			w.checkFence(rt, before)
+			w.checkAllowlist(rt, before)
 			w.pass(5 * time.Second)
 		}
 	})
 }
 
-// checkFence asks of a decision what must hold of it, whatever the fences and labels are.
-func (w *world) checkFence(t *rapid.T, before []CurrentEndpoint) {
+// checkAllowlist asks of a decision what must hold of it, whatever the fences and labels are.
+func (w *world) checkAllowlist(t *rapid.T, before []CurrentEndpoint) {
 	inside := func(s *Source, a netip.Addr) bool {
 		_, forbidden := s.Allowlist.Denied[a]
 		return !a.IsLoopback() && !forbidden && slices.ContainsFunc(s.Allowlist.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -266,7 +266,7 @@ func (w *world) checkFence(t *rapid.T, before []CurrentEndpoint) {
 		out := h.Address.IsLoopback()
 		for i := range w.in.Sources {
 			s := &w.in.Sources[i]
-			if _, tells := told(s, h.Address); s.EverSynced && tells && inside(s, h.Address) {
+			if _, reports := reportedState(s, h.Address); s.EverSynced && reports && inside(s, h.Address) {
 				return false // it becomes that one's
 			}
 			out = out || s.Name == h.sourceName() && !inside(s, h.Address)
@@ -306,7 +306,7 @@ func (w *world) checkFence(t *rapid.T, before []CurrentEndpoint) {
 	}
 }
 
-func TestALostSourceKeepsItsEndpointsWhateverThePresentOneTellsWhichGoesOnAsIfItWereAlone(t *testing.T) {
+func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const lost, size = 4, 8 // nodes 0 to 3 are the lost one's, the others are the present one's
 		w, alone := newWorld(t, 0), newWorld(t, 0)
@@ -320,13 +320,13 @@ func TestALostSourceKeepsItsEndpointsWhateverThePresentOneTellsWhichGoesOnAsIfIt
 				h.Source = "green"
 				alone.in.Current = append(alone.in.Current, h)
 			} else {
-				w.tell("blue", n, one(rt, "state", Ready, Draining, NotReady))
+				w.report("blue", n, one(rt, "state", Ready, Draining, NotReady))
 			}
 			w.in.Current = append(w.in.Current, h)
 		}
 		both(func(w *world) { // something is ready: neither panic nor floor, which regard all, have a say
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(50), Source: "green", Conditions: ready})
-			w.tell("green", 50, Ready)
+			w.report("green", 50, Ready)
 			w.probe(50, Passing)
 		})
 		how := one(rt, "is lost by", "link", "membership", "age", "restart")
@@ -334,24 +334,24 @@ func TestALostSourceKeepsItsEndpointsWhateverThePresentOneTellsWhichGoesOnAsIfIt
 			for n := range size {
 				state, health := one(rt, "state", Ready, Draining, NotReady, Unknown, unlisted), one(rt, "health", Pending, Passing, Failing)
 				observes := n == 0 && maybe(rt, "observes")
-				tells := n >= lost || slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(n) })
+				reports := n >= lost || slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(n) })
 				both(func(w *world) {
 					w.probe(n, health)
 					if observes {
 						w.observe("green")
 					}
-					if w.unlist("green", n); state != unlisted && tells && (n >= lost || w != alone) {
-						w.tell("green", n, state)
+					if w.unlist("green", n); state != unlisted && reports && (n >= lost || w != alone) {
+						w.report("green", n, state)
 					}
 				})
 			}
 			if step > 0 { // in the first it is present
 				blue := w.source("blue")
-				w.tell("blue", 20, Ready) // which is new
+				w.report("blue", 20, Ready) // which is new
 				w.probe(20, Passing)
 				for n := range lost {
 					if w.unlist("blue", n); maybe(rt, "told") {
-						w.tell("blue", n, one(rt, "state", Ready, Draining, NotReady))
+						w.report("blue", n, one(rt, "state", Ready, Draining, NotReady))
 					}
 				}
 				blue.Connected, blue.MembershipSynced, blue.EverSynced = how != "link", how != "membership", how != "restart"

@@ -55,7 +55,7 @@ func (w *world) change(t *rapid.T, name string) {
 	}
 	for n := range nodes {
 		if rapid.Bool().Draw(t, "told") {
-			w.tell(name, n, State(rapid.IntRange(0, 3).Draw(t, "state")))
+			w.report(name, n, State(rapid.IntRange(0, 3).Draw(t, "state")))
 		} else {
 			w.unlist(name, n)
 		}

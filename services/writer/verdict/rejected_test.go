@@ -8,10 +8,10 @@ import (
 func TestRejectedServiceFollowsItsProbesAndNothingElse(t *testing.T) {
 	w := newWorld(t, 4)
 	w.in.Rejected = true
-	w.tell("blue", 1, NotReady)
-	w.tell("blue", 3, Draining)
+	w.report("blue", 1, NotReady)
+	w.report("blue", 3, Draining)
 	w.unlist("blue", 2)
-	w.tell("blue", 4, Ready) // new
+	w.report("blue", 4, Ready) // new
 	w.probe(4, Passing)
 	w.see("what the source reports changes nothing", "0:ready 1:ready 2:ready 3:ready")
 	w.wantGuards()

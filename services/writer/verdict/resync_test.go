@@ -68,12 +68,12 @@ func TestAResyncLetsGoWhatNoSourceLists(t *testing.T) {
 		}, ""},
 		{"what drains leaves ready at once, and the floor keeps it while nothing else is ready", func(w *world) {
 			w.asked()
-			w.tell("blue", 0, Draining)
-			w.tell("blue", 1, Draining)
+			w.report("blue", 0, Draining)
+			w.report("blue", 1, Draining)
 		}, left},
 		{"what drains leaves ready at once", func(w *world) {
 			w.asked()
-			w.tell("blue", 0, Draining)
+			w.report("blue", 0, Draining)
 		}, "0:drain 1:ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestPropertiesOfAResync(t *testing.T) {
 		for n := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 			if rapid.Bool().Draw(t, "listed") {
 				listed[n] = true
-				w.tell(rapid.SampledFrom([]string{"blue", "green"}).Draw(t, "by"), n, State(rapid.IntRange(1, 3).Draw(t, "state")))
+				w.report(rapid.SampledFrom([]string{"blue", "green"}).Draw(t, "by"), n, State(rapid.IntRange(1, 3).Draw(t, "state")))
 			}
 			if rapid.Bool().Draw(t, "held") {
 				as := rapid.SampledFrom([]Conditions{ready, draining, {}}).Draw(t, "as")

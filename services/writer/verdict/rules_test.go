@@ -31,7 +31,7 @@ func TestTheTable(t *testing.T) {
 			for i, want := range strings.Fields(cells) {
 				t.Run(strings.Join([]string{row.says, col, as[i]}, ", "), func(t *testing.T) {
 					w := newWorld(t, 2) // node 1 is another, so that nothing is empty
-					w.tell("blue", 0, map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady}[strings.Split(row.says, ",")[0]])
+					w.report("blue", 0, map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady}[strings.Split(row.says, ",")[0]])
 					if strings.HasPrefix(row.says, "absent") {
 						w.unlist("blue", 0)
 					}
@@ -58,7 +58,7 @@ func TestTheTable(t *testing.T) {
 	}
 }
 
-func TestWhatIsOutIsNotListedWhenNobodyWantsToSeeIt(t *testing.T) {
+func TestUnreadyIsNotListedWithoutListUnready(t *testing.T) {
 	w := newWorld(t, 2)
 	w.in.Limits.ListUnready = false
 	w.probe(0, Failing)
@@ -67,11 +67,11 @@ func TestWhatIsOutIsNotListedWhenNobodyWantsToSeeIt(t *testing.T) {
 	w.see("it passes", "0:ready 1:ready")
 }
 
-func TestAStateThatWeDoNotKnowLeavesTheLastWordStanding(t *testing.T) {
+func TestUnknownStateKeepsTheLastReport(t *testing.T) {
 	w := newWorld(t, 2)
-	w.tell("blue", 0, Draining)
+	w.report("blue", 0, Draining)
 	w.see("it drains", "0:drain 1:ready")
-	w.tell("blue", 0, Unknown)
+	w.report("blue", 0, Unknown)
 	w.probe(0, Failing)
 	w.see("it fails in a state of a newer inventory", "0:out 1:ready")
 	w.probe(0, Passing)
@@ -88,8 +88,8 @@ func TestTrustNeedsAllOfItsParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
 			w.unlist("blue", 0)
-			w.tell("blue", 1, Draining)
-			w.tell("blue", 5, Ready)
+			w.report("blue", 1, Draining)
+			w.report("blue", 5, Ready)
 			w.probe(5, Passing)
 			spoil(w)
 			w.see("nothing follows the feed", "0:ready 1:ready 2:ready")
@@ -98,7 +98,7 @@ func TestTrustNeedsAllOfItsParts(t *testing.T) {
 	}
 }
 
-func TestAWordOfExactlyTheAllowedAgeIsTrusted(t *testing.T) {
+func TestMembershipOfExactlyMaxStalenessIsTrusted(t *testing.T) {
 	w := newWorld(t, 2)
 	w.unlist("blue", 0)
 	w.now = w.now.Add(15 * time.Minute)
@@ -108,7 +108,7 @@ func TestAWordOfExactlyTheAllowedAgeIsTrusted(t *testing.T) {
 	}
 }
 
-func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
+func TestEmptyIsConfirmedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	empty := func(t *testing.T) *world {
 		w := newWorld(t, 2)
 		w.in.Limits.Probing = false // with probes the floor would keep what answers
@@ -169,7 +169,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	t.Run("a view that is not empty starts over", func(t *testing.T) {
 		w := empty(t)
 		observe(w, 2)
-		w.tell("blue", 0, Ready)
+		w.report("blue", 0, Ready)
 		w.see("back", "0:ready")
 		w.unlist("blue", 0)
 		observe(w, 2)
@@ -209,7 +209,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		w.probe(0, Failing)
 		w.see("it dies", "0:out 1:ready")
 	})
-	t.Run("what is told outside of the fence does not make a view less empty", func(t *testing.T) {
+	t.Run("what is reported outside of the fence does not make a view less empty", func(t *testing.T) {
 		w := empty(t)
 		s := w.source("blue")
 		s.Members = []Member{{Address: netip.MustParseAddr("192.168.0.1"), State: Ready}}
@@ -221,9 +221,9 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		w := newWorld(t, 2)
 		w.in.Limits.Probing = false
 		w.see("at rest", "0:ready 1:ready")
-		w.tell("blue", 0, NotReady)
+		w.report("blue", 0, NotReady)
 		w.see("one is not", "0:out 1:ready")
-		w.tell("blue", 1, NotReady)
+		w.report("blue", 1, NotReady)
 		w.see("none is", "0:out 1:ready")
 		w.wantGuards("empty 1 blue")
 		observe(w, 2)
@@ -233,8 +233,8 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	})
 	t.Run("probing on: NOT_READY is no reason to doubt", func(t *testing.T) {
 		w := newWorld(t, 2)
-		w.tell("blue", 0, NotReady)
-		w.tell("blue", 1, NotReady)
+		w.report("blue", 0, NotReady)
+		w.report("blue", 1, NotReady)
 		w.probe(0, Failing)
 		w.see("both witnesses on one, and the other answers", "0:out 1:ready")
 		w.wantGuards()
@@ -244,8 +244,8 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		w.probe(0, Failing)
 		w.probe(1, Failing)
 		w.see("none passes", "0:ready 1:ready")
-		w.tell("blue", 0, NotReady)
-		w.tell("blue", 1, NotReady)
+		w.report("blue", 0, NotReady)
+		w.report("blue", 1, NotReady)
 		w.see("and none is ready", "0:ready 1:ready")
 		w.wantGuards("panic 2", "empty 2 blue")
 		observe(w, 2)
@@ -258,7 +258,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 		w := newWorld(t, 1)
 		w.unlist("blue", 0)
 		w.fail(w.now, 0)
-		w.tell("blue", 1, NotReady) // the same node, at another address
+		w.report("blue", 1, NotReady) // the same node, at another address
 		w.see("none passes", "0:ready")
 		w.wantGuards("panic 1", "empty 1 blue")
 		observe(w, 2)
@@ -269,7 +269,7 @@ func TestEmptyIsBelievedAfterThresholdObservationsOfOneEpoch(t *testing.T) {
 	})
 }
 
-func TestTheFenceRefusesWhoeverSends(t *testing.T) {
+func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 	for _, a := range []string{
 		"192.168.1.1", "0.0.0.0", "127.0.0.1", "169.254.0.1", "224.0.0.1", "10.0.0.99",
 		"::", "::1", "fe80::1", "fe80::1%eth0", "ff02::1", "::ffff:10.0.0.5", "fd00::5",
@@ -292,7 +292,7 @@ func TestTheFenceRefusesWhoeverSends(t *testing.T) {
 	}
 }
 
-func TestAFenceWithoutCIDRsLetsNothingIn(t *testing.T) {
+func TestAllowlistWithoutCIDRsAllowsNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Current = nil
 	w.source("blue").Allowlist = Allowlist{}
@@ -303,8 +303,8 @@ func TestOneAddressHasOneSource(t *testing.T) {
 	both := func(t *testing.T) *world {
 		w := newWorld(t, 1)
 		w.in.Sources = append(w.in.Sources, trusted("green"))
-		w.tell("blue", 1, Ready)
-		w.tell("green", 1, Draining)
+		w.report("blue", 1, Ready)
+		w.report("green", 1, Draining)
 		w.probe(1, Passing)
 		return w
 	}
@@ -341,8 +341,8 @@ func TestOneAddressHasOneSource(t *testing.T) {
 		w := newWorld(t, 2)
 		w.in.Sources = append(w.in.Sources, trusted(DefaultSource))
 		w.in.Current[0].Source = ""
-		w.tell(DefaultSource, 0, Draining)
-		w.tell(DefaultSource, 7, Ready)
+		w.report(DefaultSource, 0, Draining)
+		w.report(DefaultSource, 7, Ready)
 		w.see("default", "0@default:drain 1:ready")
 	})
 	t.Run("listed twice, the one that serves more counts", func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestOneAddressHasOneSource(t *testing.T) {
 	})
 }
 
-func TestEndpointsOfASourceThatIsGoneStayUntilTheOthersAreBelieved(t *testing.T) {
+func TestEndpointsOfARemovedSourceStayUntilTheOthersCount(t *testing.T) {
 	w := newWorld(t, 3)
 	w.in.Current[0].Source, w.in.Current[1].Source = "", ""
 	w.restart()
@@ -364,8 +364,8 @@ func TestEndpointsOfASourceThatIsGoneStayUntilTheOthersAreBelieved(t *testing.T)
 	w.probe(0, Failing)
 	w.see("a probe still counts", "0@default:out 1@default:ready 2:ready")
 	w.in.Sources = []Source{trusted("blue")}
-	w.tell("blue", 1, Ready)
-	w.tell("blue", 2, Ready)
+	w.report("blue", 1, Ready)
+	w.report("blue", 2, Ready)
 	w.see("blue takes over what it has", "1:ready 2:ready")
 }
 
@@ -375,7 +375,7 @@ func TestWithoutAnySourceEverythingStays(t *testing.T) {
 	w.see("nobody to ask", "0:ready 1:ready")
 }
 
-func TestZonesFollowTheSourceOnlyWhileItIsBelieved(t *testing.T) {
+func TestZonesFollowTheSourceOnlyWhileItsReportCounts(t *testing.T) {
 	w := newWorld(t, 2)
 	w.in.Current[0].Zone = "old"
 	w.source("blue").Members[0].Zone = "new"
@@ -387,11 +387,11 @@ func TestZonesFollowTheSourceOnlyWhileItIsBelieved(t *testing.T) {
 	w.source("blue").Connected = true
 	w.decide()
 	if got := w.d.Endpoints[0].Zone; got != "new" {
-		t.Errorf("believed: zone %q, want the told one", got)
+		t.Errorf("believed: zone %q, want the reported one", got)
 	}
 }
 
-func TestReasonsNameBothWitnesses(t *testing.T) {
+func TestReasonsGiveReportAndProbeStatus(t *testing.T) {
 	w := newWorld(t, 2)
 	w.in.Probes[addr(0)] = Probe{Status: Failing, Detail: "connection refused"}
 	w.decide()

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is one target, told as a story: change something, let time pass, see what is listed.
+// world is one target, reported as a story: change something, let time pass, see what is listed.
 type world struct {
 	t   testing.TB
 	now time.Time
@@ -33,7 +33,7 @@ func newWorld(t testing.TB, n int) *world {
 	}
 	w.in.Sources = []Source{trusted("blue")}
 	for i := range n {
-		w.tell("blue", i, Ready)
+		w.report("blue", i, Ready)
 		w.probe(i, Passing)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(i), Conditions: ready, Source: "blue"})
 	}
@@ -61,7 +61,7 @@ func (w *world) source(name string) *Source {
 	return nil
 }
 
-func (w *world) tell(source string, n int, state State) {
+func (w *world) report(source string, n int, state State) {
 	w.unlist(source, n)
 	s := w.source(source)
 	s.Members = append(s.Members, Member{Address: addr(n), Name: fmt.Sprint("node-", n), State: state})
@@ -213,8 +213,8 @@ func of(held []CurrentEndpoint, source string) (all []CurrentEndpoint) {
 	return all
 }
 
-// told returns what a source says of an address, and whether it lists it.
-func told(s *Source, a netip.Addr) (state State, lists bool) {
+// reported returns what a source says of an address, and whether it lists it.
+func reportedState(s *Source, a netip.Addr) (state State, lists bool) {
 	for _, m := range s.Members {
 		if m.Address == a {
 			return m.State, true
