@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestSuggestReturnsNearestNamesFirst(t *testing.T) {
@@ -55,5 +56,16 @@ func TestTruncateKeepsValidUTF8(t *testing.T) {
 	}
 	if got := Truncate("a\xffb", 9); got != "a?b" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestTruncateIsBoundedAndValidUTF8(t *testing.T) {
+	for _, text := range []string{strings.Repeat("é", 2000), "x" + strings.Repeat("é", 2000), "\xff\xfe", ""} {
+		if got := Truncate(text, 1024); len(got) > 1024 || !utf8.ValidString(got) {
+			t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))
+		}
+	}
+	if got := Truncate("as it is", 1024); got != "as it is" {
+		t.Errorf("a short text became %q", got)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -85,17 +84,6 @@ func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 			t.Fatalf("got %d of %d removed keys and %d of %d upserts, last chunk: %t", len(gotRemoved), len(removed), len(gotUpserts), len(upserts), done)
 		}
 	})
-}
-
-func TestTruncateTextIsBoundedAndValidUTF8(t *testing.T) {
-	for _, text := range []string{strings.Repeat("é", 2000), "x" + strings.Repeat("é", 2000), "\xff\xfe", ""} {
-		if got := TruncateText(text, 1024); len(got) > 1024 || !utf8.ValidString(got) {
-			t.Errorf("%.20q became %d bytes, valid: %t", text, len(got), utf8.ValidString(got))
-		}
-	}
-	if got := TruncateText("as it is", 1024); got != "as it is" {
-		t.Errorf("a short text became %q", got)
-	}
 }
 
 // panickingReader panics in Next.

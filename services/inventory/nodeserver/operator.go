@@ -9,8 +9,8 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/page"
-	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -50,7 +50,7 @@ func detailsName(d nodeDetails) string { return d.name }
 func (d nodeDetails) encode(now time.Time) *inventoryv1.NodeDetails {
 	// A name that is too long can be the reason why a node is omitted.
 	encoded := &inventoryv1.NodeDetails{
-		Name: stream.TruncateText(d.name, contract.MaxNameLength), ProviderId: truncate(d.providerID), ServerId: truncate(d.serverID),
+		Name: display.Truncate(d.name, contract.MaxNameLength), ProviderId: truncate(d.providerID), ServerId: truncate(d.serverID),
 	}
 	if d.published != nil {
 		encoded.Result = &inventoryv1.NodeDetails_Published{Published: encodeNode(d.published, now)}
@@ -142,4 +142,4 @@ func encodeStep(s source.Step) *inventoryv1.ExplanationStep {
 	}
 }
 
-func truncate(text string) string { return stream.TruncateText(text, contract.MaxTextLength) }
+func truncate(text string) string { return display.Truncate(text, contract.MaxTextLength) }

@@ -36,26 +36,14 @@ func (e *Explanation) listedState(b *Backend) string {
 	if b == nil {
 		return "do not list the address"
 	}
-	return "list the address as " + DescribeConditions(b.Conditions)
-}
-
-// DescribeConditions names the state that an endpoint's conditions stand for.
-func DescribeConditions(c verdict.Conditions) string {
-	switch {
-	case c.Ready:
-		return "ready"
-	case c.Serving:
-		return "draining"
-	default:
-		return "not ready"
-	}
+	return "list the address as " + b.Conditions.String()
 }
 
 // outcome describes what the decision means for the address.
 func (e *Explanation) outcome() string {
 	listed := "not listed"
 	if e.Desired != nil {
-		listed = "listed as " + DescribeConditions(e.Desired.Conditions)
+		listed = "listed as " + e.Desired.Conditions.String()
 	}
 	switch {
 	case e.Endpoint.Verdict == 0:

@@ -7,14 +7,14 @@ import (
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func truncateText(text string) string { return stream.TruncateText(text, contract.MaxTextLength) }
+func truncateText(text string) string { return display.Truncate(text, contract.MaxTextLength) }
 
-func truncateName(text string) string { return stream.TruncateText(text, maxNameLength) }
+func truncateName(text string) string { return display.Truncate(text, maxNameLength) }
 
 func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 	w := &writerv1.Entry{Key: e.Key, Namespace: e.Namespace, Service: e.Service, Fingerprint: e.Fingerprint[:]}
@@ -34,7 +34,7 @@ func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 }
 
 func encodeTarget(state endpoints.State, reason, message string, ports []endpoints.Port) *writerv1.Target {
-	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: stream.TruncateText(reason, maxReasonLength), Message: truncateText(message)}
+	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: display.Truncate(reason, maxReasonLength), Message: truncateText(message)}
 	for _, p := range ports[:min(len(ports), maxPorts)] {
 		t.Ports = append(t.Ports, encodePort(p))
 	}
@@ -44,7 +44,7 @@ func encodeTarget(state endpoints.State, reason, message string, ports []endpoin
 func encodePort(p endpoints.Port) *writerv1.Port {
 	return &writerv1.Port{
 		Name: truncateName(p.Name), Protocol: truncateName(p.Protocol), Number: uint32(p.Number),
-		AppProtocol: stream.TruncateText(p.AppProtocol, maxAppProtocolLength),
+		AppProtocol: display.Truncate(p.AppProtocol, maxAppProtocolLength),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // CompareSlices returns what changes between two slices, either of which may be nil: labels first and endpoints
@@ -120,7 +121,7 @@ func endpointFields(s *discoveryv1.EndpointSlice) map[string]string {
 		return all
 	}
 	for _, e := range s.Endpoints {
-		text := describeConditions(e.Conditions)
+		text := conditionsOf(e.Conditions).String()
 		if e.Zone != nil && *e.Zone != "" {
 			text += ", zone " + *e.Zone
 		}
@@ -135,17 +136,7 @@ func endpointFields(s *discoveryv1.EndpointSlice) map[string]string {
 // orQuotes shows a value that is set and empty.
 func orQuotes(value string) string { return cmp.Or(value, `""`) }
 
-// describeConditions names the state that conditions stand for, or lists them if they stand for none that a
-// writer sets.
-func describeConditions(c discoveryv1.EndpointConditions) string {
-	ready, serving, terminating := c.Ready == nil || *c.Ready, c.Serving == nil || *c.Serving, c.Terminating != nil && *c.Terminating
-	switch {
-	case ready && serving && !terminating:
-		return "ready"
-	case !ready && serving && terminating:
-		return "draining"
-	case !ready && !serving && !terminating:
-		return "not ready"
-	}
-	return fmt.Sprintf("ready=%t serving=%t terminating=%t", ready, serving, terminating)
+// conditionsOf returns what consumers read: absent conditions have the defaults of the API.
+func conditionsOf(c discoveryv1.EndpointConditions) verdict.Conditions {
+	return verdict.Conditions{Ready: c.Ready == nil || *c.Ready, Serving: c.Serving == nil || *c.Serving, Terminating: c.Terminating != nil && *c.Terminating}
 }

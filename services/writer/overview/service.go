@@ -283,7 +283,7 @@ func describeBackend(b *endpoints.Backend) string {
 	if b == nil {
 		return "not listed"
 	}
-	return endpoints.DescribeConditions(b.Conditions)
+	return b.Conditions.String()
 }
 
 func boolToInt(b bool) int {

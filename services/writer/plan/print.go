@@ -10,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -113,7 +112,7 @@ func formatVerdicts(all []verdict.Endpoint) string {
 	for _, e := range all {
 		desired := "not listed"
 		if e.Listed {
-			desired = endpoints.DescribeConditions(e.Conditions)
+			desired = e.Conditions.String()
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, e.Verdict, desired, e.Rule, display.Sanitize(e.Reason))
 	}

@@ -8,19 +8,13 @@ import (
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 const textWidth = 100 // columns
 
 func describeConditions(b *writerv1.Backend) string {
-	switch {
-	case b.GetReady():
-		return "ready"
-	case b.GetServing():
-		return "draining"
-	default:
-		return "not ready"
-	}
+	return verdict.Conditions{Ready: b.GetReady(), Serving: b.GetServing(), Terminating: b.GetTerminating()}.String()
 }
 
 func describeGuard(g *writerv1.Guard) string {

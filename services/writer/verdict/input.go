@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -69,6 +70,21 @@ var (
 	draining = Conditions{Serving: true, Terminating: true}
 	notReady = Conditions{}
 )
+
+// String names the state that the conditions stand for, or lists them if they stand for none that a writer
+// sets.
+func (c Conditions) String() string {
+	switch c {
+	case ready:
+		return "ready"
+	case draining:
+		return "draining"
+	case notReady:
+		return "not ready"
+	default:
+		return fmt.Sprintf("ready=%t serving=%t terminating=%t", c.Ready, c.Serving, c.Terminating)
+	}
+}
 
 // inUse reports whether consumers may send traffic to an endpoint with these conditions.
 func (c Conditions) inUse() bool { return c.Ready || c.Serving }
