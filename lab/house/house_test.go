@@ -158,7 +158,8 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		// The cores that share a package with their shell, by file.
 		"writer/subscriber/mirror.go", "writer/subscriber/schedule.go", "writer/prober/schedule.go",
 		"writer/prober/controls.go", "writer/prober/expiry.go", "writer/prober/shares.go", "writer/prober/status.go", "writer/prober/targets.go",
-		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/validate.go", "writer/targets/index.go",
+		"writer/targets/annotations.go", "writer/targets/resolve.go", "writer/targets/settings.go", "writer/targets/probesonly.go", "writer/targets/validate.go",
+		"writer/targets/ports.go", "writer/targets/addresses.go", "writer/targets/optout.go", "writer/targets/index.go", "writer/targets/labels.go", "writer/targets/rejection.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))

@@ -139,7 +139,7 @@ func writer() []Mutant {
 		{
 			Name:   "accepted-settings-outlive-the-limits",
 			Harm:   "A Service whose annotations cannot be used keeps a source or a port that the operator no longer allows.",
-			File:   inTargets + "/resolve.go",
+			File:   inTargets + "/settings.go",
 			Edits:  one("problem := cfg.resolveTarget(&kept, svc); problem != nil {", "problem := cfg.resolveTarget(&kept, svc); problem != nil && candidates.annotated == nil {"),
 			Suites: []string{inTargets},
 		},

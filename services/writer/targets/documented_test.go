@@ -43,7 +43,7 @@ func TestDocumentedAnnotationsMatchCode(t *testing.T) {
 // allReasons returns the values of all Reason constants.
 func allReasons(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "rejection.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,10 @@ func (c sliceIndex) namedPrefix() string {
 	return strings.TrimRight(name[:min(len(name), maxName-maxNameEnding)], "-.")
 }
 
+func isServiceOwner(owner metav1.OwnerReference) bool {
+	return owner.Kind == "Service" && owner.APIVersion == "v1"
+}
+
 // uidKey is the index key of an owner; no Key contains "#".
 func uidKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
 

@@ -2,9 +2,9 @@ package targets
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -54,48 +54,43 @@ func newNamespaceInformers(t *Targets, namespace string) (*namespaceInformers, e
 		}
 		return nil, nil
 	}})
-	for _, watch := range []struct {
-		resource string
-		informer cache.SharedIndexInformer
-		trim     cache.TransformFunc
-		handle   func(before, after any)
-	}{
-		{"Services", a.services, t.trimService, func(before, after any) { a.onServiceChange(t, before, after) }},
-		{"EndpointSlices", a.slices, t.trimSlice, func(before, after any) { a.onSliceChange(t, before, after) }},
-	} {
-		if err := watch.informer.SetTransform(watch.trim); err != nil {
-			return nil, err
-		}
-		err := watch.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			t.cfg.Logger.Warn("watch interrupted, keeping last state",
-				slog.String("resource", watch.resource), slog.String("namespace", namespace), slog.Any("error", err))
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.watchErrors[watch.resource] = err.Error()
-		})
-		if err != nil {
-			return nil, err
-		}
-		handler, err := watch.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(after any) { watch.handle(nil, after) },
-			UpdateFunc: func(before, after any) {
-				if !equalVersions(before, after) {
-					watch.handle(before, after)
-				}
-			},
-			DeleteFunc: func(before any) {
-				if missed, ok := before.(cache.DeletedFinalStateUnknown); ok {
-					before = missed.Obj
-				}
-				watch.handle(before, nil)
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-		a.handlers = append(a.handlers, handler)
+	return a, errors.Join(
+		a.watch(t, "Services", a.services, t.trimService, a.onServiceChange),
+		a.watch(t, "EndpointSlices", a.slices, t.trimSlice, a.onSliceChange),
+	)
+}
+
+// watch configures an informer: which fields it keeps, and what it does with changes and errors.
+func (a *namespaceInformers) watch(t *Targets, resource string, informer cache.SharedIndexInformer, trim cache.TransformFunc, handle func(t *Targets, before, after any)) error {
+	if err := informer.SetTransform(trim); err != nil {
+		return err
 	}
-	return a, nil
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		t.cfg.Logger.Warn("watch interrupted, keeping last state",
+			slog.String("resource", resource), slog.String("namespace", a.namespace), slog.Any("error", err))
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.watchErrors[resource] = err.Error()
+	})
+	if err != nil {
+		return err
+	}
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(after any) { handle(t, nil, after) },
+		UpdateFunc: func(before, after any) {
+			if !equalVersions(before, after) {
+				handle(t, before, after)
+			}
+		},
+		DeleteFunc: func(before any) {
+			if missed, ok := before.(cache.DeletedFinalStateUnknown); ok {
+				before = missed.Obj
+			}
+			handle(t, before, nil)
+		},
+	})
+	a.handlers = append(a.handlers, handler)
+	return err
 }
 
 // equalVersions reports whether nothing changed: a relist repeats known objects.
@@ -164,11 +159,9 @@ func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) []*discover
 
 func (a *namespaceInformers) onServiceChange(t *Targets, before, after any) {
 	if svc, ok := after.(*corev1.Service); ok {
-		t.recordClusterIPs(keyOf(svc), parseClusterIPs(&svc.Spec))
-		t.markDirty(keyOf(svc))
+		t.serviceChanged(keyOf(svc), parseClusterIPs(&svc.Spec))
 	} else if svc, ok := before.(*corev1.Service); ok {
-		t.recordClusterIPs(keyOf(svc), []netip.Addr(nil))
-		t.markDirty(keyOf(svc))
+		t.serviceChanged(keyOf(svc), nil)
 	}
 }
 

@@ -31,6 +31,28 @@ type optOut struct {
 	memory    Memory
 }
 
+// resolveOptOut is Resolve for a Service that is not a target.
+func (cfg *Config) resolveOptOut(resolution Resolution, svc *corev1.Service, in Input) (Resolution, Memory) {
+	d := cfg.evaluateOptOut(svc, in)
+	switch {
+	case d == nil:
+		resolution.Relevant = false
+		return resolution, Memory{}
+	case d.deleteNow:
+		resolution.OptedOut, resolution.Slices = true, d.leftovers
+	case d.keepUntil.IsZero():
+		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(d.leftovers), d.leftovers
+	default:
+		resolution.RecheckAt, resolution.PendingOptOut = d.keepUntil, cfg.optOutNotice(svc)
+		if last := in.Previous.acceptedSettings(resolution.Paused); last != nil {
+			cfg.resolveService(&resolution, svc, in, settingsCandidates{accepted: last})
+		} else { // its previous settings are unknown
+			resolution.Rejection = resolution.PendingOptOut
+		}
+	}
+	return resolution, d.memory
+}
+
 // evaluateOptOut decides about a Service that is not a target; nil: it does not concern this class.
 // Slices are deleted only if someone certainly opted out: the label was seen and has been absent for a
 // minute, or it names another class. Otherwise a mistyped TARGET_SERVICE_NAME would empty the Service

@@ -5,7 +5,9 @@
 // each with a message that says what to do.
 //
 // The rules are pure functions: parseAnnotations, Resolve (everything else), and sliceIndex (which
-// slices a Service needs). The informers around them only report what changed.
+// slices a Service needs). The informers around them only report what changed. A Service passes through
+// the files in this order: informers, trim, index, targets (Get), resolve, optout, annotations, settings, ports,
+// validate, probesonly.
 package targets
 
 import (
@@ -18,8 +20,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -47,12 +47,11 @@ type Targets struct {
 	informers map[string]*namespaceInformers // by namespace; "" stands for all
 	changed   chan struct{}
 
-	mu                  sync.Mutex
-	dirty               map[Key]struct{}        // not yet returned by TakeChanged
-	returned            map[Key]struct{}        // by TakeChanged, and relevant then
-	memories            map[Key]serviceMemory   // of relevant Services
-	clusterIPsByService map[Key][]netip.Addr    // ClusterIPs of all Services
-	clusterIPUnion      map[netip.Addr]struct{} // of clusterIPsByService; nil: recompute. Never modified once it was returned
+	mu         sync.Mutex
+	dirty      map[Key]struct{}      // not yet returned by TakeChanged
+	returned   map[Key]struct{}      // by TakeChanged, and relevant then
+	memories   map[Key]serviceMemory // of relevant Services
+	clusterIPs clusterIPs
 }
 
 // serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
@@ -66,7 +65,7 @@ type serviceMemory struct {
 func New(cfg Config) (*Targets, error) {
 	t := &Targets{
 		cfg: cfg, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
-		dirty: map[Key]struct{}{}, returned: map[Key]struct{}{}, memories: map[Key]serviceMemory{}, clusterIPsByService: map[Key][]netip.Addr{},
+		dirty: map[Key]struct{}{}, returned: map[Key]struct{}{}, memories: map[Key]serviceMemory{}, clusterIPs: clusterIPs{byService: map[Key][]netip.Addr{}},
 	}
 	namespaces := slices.DeleteFunc(append(slices.Clone(cfg.Namespaces), cfg.NamedTarget.Namespace), func(n string) bool { return n == "" })
 	if slices.Contains(namespaces, "*") {
@@ -125,16 +124,16 @@ func (t *Targets) TakeChanged() []Key {
 	t.mu.Unlock()
 	slices.SortFunc(touched, Key.compare)
 	return slices.DeleteFunc(touched, func(key Key) bool {
-		owned := t.Get(key).Relevant
+		relevant := t.Get(key).Relevant
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		_, given := t.returned[key]
-		if owned {
+		_, wasRelevant := t.returned[key]
+		if relevant {
 			t.returned[key] = struct{}{}
 		} else {
 			delete(t.returned, key)
 		}
-		return !owned && !given
+		return !relevant && !wasRelevant
 	})
 }
 
@@ -181,7 +180,7 @@ func (t *Targets) Get(key Key) Resolution {
 	} else {
 		t.memories[key] = serviceMemory{after, uid}
 	}
-	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, t.allClusterIPs()
+	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, t.clusterIPs.all()
 	return resolution
 }
 
@@ -206,89 +205,10 @@ func (t *Targets) markDirty(keys ...Key) {
 	}
 }
 
-// recordClusterIPs stores the ClusterIPs of a Service; none: the Service is gone.
-func (t *Targets) recordClusterIPs(key Key, ips []netip.Addr) {
+// serviceChanged records the ClusterIPs of a Service, none if it is gone, and that it may have changed.
+func (t *Targets) serviceChanged(key Key, clusterIPs []netip.Addr) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if slices.Equal(t.clusterIPsByService[key], ips) {
-		return
-	}
-	t.clusterIPUnion = nil
-	if len(ips) == 0 {
-		delete(t.clusterIPsByService, key)
-	} else {
-		t.clusterIPsByService[key] = ips
-	}
-}
-
-func (t *Targets) allClusterIPs() map[netip.Addr]struct{} {
-	if t.clusterIPUnion == nil {
-		t.clusterIPUnion = make(map[netip.Addr]struct{}, len(t.clusterIPsByService))
-		for _, ips := range t.clusterIPsByService {
-			for _, ip := range ips {
-				t.clusterIPUnion[ip] = struct{}{}
-			}
-		}
-	}
-	return t.clusterIPUnion
-}
-
-// trimService drops fields that are never read. There may be many Services that are no targets: of
-// those it keeps only what is needed to recognize them, and their ClusterIPs, which must never become
-// endpoints.
-func (t *Targets) trimService(obj any) (any, error) {
-	svc, ok := obj.(*corev1.Service)
-	if !ok {
-		return obj, nil
-	}
-	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
-	if t.recordLabel(svc) || t.cfg.isTarget(svc) {
-		return svc, nil
-	}
-	small := &corev1.Service{}
-	small.Namespace, small.Name, small.UID, small.ResourceVersion = svc.Namespace, svc.Name, svc.UID, svc.ResourceVersion
-	small.DeletionTimestamp = svc.DeletionTimestamp
-	if class, labeled := svc.Labels[LabelClass]; labeled {
-		small.Labels = map[string]string{LabelClass: class}
-	}
-	if text, given := svc.Annotations[annotationPrefix+pausedAnnotation]; given {
-		small.Annotations = map[string]string{annotationPrefix + pausedAnnotation: text}
-	}
-	small.Spec.ClusterIP, small.Spec.ClusterIPs = svc.Spec.ClusterIP, svc.Spec.ClusterIPs
-	return small, nil
-}
-
-// recordLabel records that the Service has the label of this class, before anything reads it from the
-// cache: the label may be removed immediately. It reports whether the Service has or had the label, so
-// that it may stay managed for a while.
-func (t *Targets) recordLabel(svc *corev1.Service) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := keyOf(svc)
-	before := t.memories[key]
-	if before.uid != svc.UID {
-		before = serviceMemory{uid: svc.UID}
-	}
-	if t.cfg.Class != "" && svc.Labels[LabelClass] == t.cfg.Class {
-		before.Labeled, before.UnlabeledSince = true, time.Time{}
-		t.memories[key] = before
-	}
-	return before.Labeled
-}
-
-// trimSlice drops fields that are never read from slices that others manage. Of slices of another class
-// it keeps whether they list a ready endpoint.
-func (t *Targets) trimSlice(obj any) (any, error) {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return obj, nil
-	}
-	if by := slice.Labels[discoveryv1.LabelManagedBy]; by != t.cfg.managedBy() && (by == "" || by != t.cfg.NamedTarget.ManagedBy) {
-		endpoints := slice.Endpoints
-		slice.Endpoints, slice.Ports, slice.ManagedFields, slice.Annotations = nil, nil, nil, nil
-		if at := slices.IndexFunc(endpoints, isReady); at >= 0 && isOtherClass(slice) {
-			slice.Endpoints = []discoveryv1.Endpoint{*endpoints[at].DeepCopy()}
-		}
-	}
-	return slice, nil
+	t.clusterIPs.set(key, clusterIPs)
+	t.mu.Unlock()
+	t.markDirty(key)
 }

@@ -8,39 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 // LabelClass on a Service puts it under the management of the installation of that class.
 const LabelClass = "slicefeed.dev/class"
-
-// Reasons of rejections and annotation errors, as Events have them.
-const (
-	ReasonServiceNotFound     = "ServiceNotFound"
-	ReasonServiceTerminating  = "ServiceTerminating"
-	ReasonServiceHasSelector  = "ServiceHasSelector"
-	ReasonExternalName        = "ExternalName"
-	ReasonLocalTrafficPolicy  = "LocalTrafficPolicy"
-	ReasonTooManyPorts        = "TooManyPorts"
-	ReasonNamedTargetPort     = "NamedTargetPort"
-	ReasonInvalidTargetPort   = "InvalidTargetPort"
-	ReasonAmbiguousTargetPort = "AmbiguousTargetPort"
-	ReasonNoProbePort         = "NoProbePort"
-	ReasonLegacyEndpoints     = "LegacyEndpoints"
-	ReasonOwnedByOtherWriter  = "OwnedByOtherWriter"
-	ReasonOrphanedSlices      = "OrphanedSlices"
-	ReasonInvalidAnnotation   = "InvalidAnnotation"
-	ReasonSourceRequired      = "SourceRequired"
-	ReasonUnknownSource       = "UnknownSource"
-	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
-	ReasonPortNotAllowed      = "PortNotAllowed"
-	ReasonLabelRemoved        = "LabelRemoved"
-	ReasonClassChanged        = "ClassChanged"
-)
 
 // Key identifies a Service.
 type Key struct{ Namespace, Name string }
@@ -56,21 +30,6 @@ type Source struct {
 	Name       string
 	Namespaces []string               // whose Services may use it; empty: all watched namespaces
 	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
-}
-
-// Settings are what the annotations of a Service may change.
-type Settings struct {
-	Sources      []string        // names, sorted
-	NodeSelector labels.Selector // of members; nil: all
-	Probe        prober.Spec
-	ProbePort    uint16 // 0: the first TCP port of the Service
-	MaxStaleness time.Duration
-	ShrinkWindow time.Duration
-	// EmptyThreshold is the number of complete observations that confirm an empty source.
-	EmptyThreshold int
-	ListUnready    bool      // list endpoints that are not ready
-	Paused         bool      // no write of any kind
-	Resync         time.Time // when a resync is requested; zero: never
 }
 
 // NamedTarget is the target configured by name; the zero value is none.
@@ -120,16 +79,6 @@ func (t Target) Desired() planner.Desired {
 		Families: t.Families, Ports: t.Ports, Labels: t.Labels, Headless: t.Headless,
 	}
 }
-
-// Rejection is why a Service is not managed. While it lasts nothing is written and nothing is deleted:
-// the slices stay as they are until someone decides.
-type Rejection struct {
-	Reason  string // CamelCase, as an Event's reason
-	Message string // what is wrong and what to do; fits into an Event's note
-}
-
-// Error implements error.
-func (r *Rejection) Error() string { return r.Message }
 
 // Resolution is what is known of a target at one moment. Its objects are shared with the cache and must
 // not be modified.

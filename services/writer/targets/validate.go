@@ -1,38 +1,15 @@
 package targets
 
 import (
-	"net/netip"
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // maxPorts is how many ports a slice may have: the limit that the API server enforces, though the API's
 // documentation says 100.
 const maxPorts = 20000
-
-// portAllowlist is which ports may be written and probed.
-type portAllowlist struct {
-	sources    []Source
-	targetPort uint16 // TARGET_PORT, always allowed; 0: none
-}
-
-// deniedBy returns a source that does not allow the port.
-func (f portAllowlist) deniedBy(port uint16) (source string, denied bool) {
-	if f.targetPort != 0 && port == f.targetPort {
-		return "", false
-	}
-	for _, source := range f.sources {
-		if source.AllowsPort != nil && !source.AllowsPort(port) {
-			return source.Name, true
-		}
-	}
-	return "", false
-}
 
 // validateService rejects Services that cannot work or could do harm.
 func validateService(service *corev1.Service) *Rejection {
@@ -54,91 +31,31 @@ func validateService(service *corev1.Service) *Rejection {
 	return nil
 }
 
-func addressTypes(svc *corev1.ServiceSpec) []discoveryv1.AddressType {
-	var out []discoveryv1.AddressType
-	for _, family := range svc.IPFamilies {
-		switch family {
-		case corev1.IPv4Protocol:
-			out = append(out, discoveryv1.AddressTypeIPv4)
-		case corev1.IPv6Protocol:
-			out = append(out, discoveryv1.AddressTypeIPv6)
-		}
-	}
-	if len(out) > 0 {
-		return out
-	}
-	// Services created before dual stack have none until their next update.
-	if addr, err := netip.ParseAddr(svc.ClusterIP); err == nil && addr.Is6() {
-		return []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}
-	}
-	return []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
-}
+// mirroringController manages the slices that Kubernetes creates for a legacy Endpoints object.
+const mirroringController = "endpointslicemirroring-controller.k8s.io"
 
-func parseClusterIPs(svc *corev1.ServiceSpec) []netip.Addr {
-	given := svc.ClusterIPs
-	if len(given) == 0 {
-		given = []string{svc.ClusterIP}
-	}
-	var out []netip.Addr
-	for _, s := range given {
-		if addr, err := netip.ParseAddr(s); err == nil { // "None" and "" are not addresses
-			out = append(out, addr.Unmap())
+// checkOtherSlices collects the other slices of the Service, and rejects the target if they must not be
+// mixed with owned ones or if another installation writes the owned ones.
+func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejection {
+	desired := t.Desired()
+	for _, slice := range existing {
+		if desired.Owns(slice) {
+			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
+				return newRejection(ReasonOwnedByOtherWriter, "EndpointSlice %s is written by the installation in namespace %s with the same managed-by label. Give one of them another CLASS.", slice.Name, writer)
+			}
+			continue
 		}
-	}
-	return out
-}
-
-// resolvePorts returns the ports of the slices: kube-proxy joins them to the ports of the Service by
-// name and protocol, and sends traffic to the number in the slice.
-func resolvePorts(given []corev1.ServicePort, allowlist portAllowlist) ([]discoveryv1.EndpointPort, *Rejection) {
-	if allowlist.targetPort != 0 && len(given) != 1 {
-		return nil, newRejection(ReasonAmbiguousTargetPort, "TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.", len(given))
-	}
-	var out []discoveryv1.EndpointPort
-	for _, p := range given {
-		number := p.TargetPort.IntVal
+		if slice.Namespace != t.Namespace || slice.Labels[discoveryv1.LabelServiceName] != t.Name {
+			continue
+		}
 		switch {
-		case allowlist.targetPort != 0:
-			number = int32(allowlist.targetPort)
-		case p.TargetPort.Type == intstr.String:
-			return nil, newRejection(ReasonNamedTargetPort, "targetPort %q of port %s is a name; only Pods can resolve it. Use a number, such as the NodePort in the secured cluster.", p.TargetPort.StrVal, portName(p))
-		case number == 0:
-			number = p.Port // as the API server defaults it
-		}
-		if number < 1 || number > 65535 {
-			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range. Use 1 to 65535.", number, portName(p))
-		}
-		if source, denied := allowlist.deniedBy(uint16(number)); denied {
-			return nil, newRejection(ReasonPortNotAllowed, "Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", number, portName(p), source)
-		}
-		name, protocol := p.Name, p.Protocol
-		if protocol == "" {
-			protocol = corev1.ProtocolTCP
-		}
-		out = append(out, discoveryv1.EndpointPort{Name: &name, Protocol: &protocol, Port: &number, AppProtocol: p.AppProtocol})
-	}
-	return out, nil
-}
-
-func resolveProbePort(settings Settings, ports []discoveryv1.EndpointPort, allowlist portAllowlist) (uint16, *Rejection) {
-	port := settings.ProbePort
-	for _, p := range ports {
-		if port == 0 && *p.Protocol == corev1.ProtocolTCP {
-			port = uint16(*p.Port)
+		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
+			return newRejection(ReasonLegacyEndpoints, "Service has a legacy Endpoints object; its mirrored slice %s would be mixed with ours. Delete Endpoints %s.", slice.Name, t.Name)
+		case isOtherClass(slice):
+			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
+		default:
+			t.ForeignSlices = append(t.ForeignSlices, slice.Name)
 		}
 	}
-	if port == 0 && settings.Probe.Mode != prober.Off {
-		return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
-	}
-	if source, denied := allowlist.deniedBy(port); port != 0 && denied {
-		return 0, newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", port, source)
-	}
-	return port, nil
-}
-
-func portName(p corev1.ServicePort) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return strconv.Itoa(int(p.Port))
+	return nil
 }
