@@ -27,3 +27,23 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		}
 	}
 }
+
+func TestContractStatesTheLimitsOfTheSubscriber(t *testing.T) {
+	text, err := os.ReadFile("../../../proto/slicefeed/inventory/v1/inventory.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "//", "")), " ")
+	for _, sentence := range []string{
+		fmt.Sprintf("accepts sets of up to %d,%03d nodes and %d MiB of memory", maxNodes/1000, maxNodes%1000, maxSetMemory>>20),
+		fmt.Sprintf("Before the first message the interval is %.0f s, counted from the call.", defaultHeartbeat.Seconds()),
+		fmt.Sprintf("a heartbeat interval outside of %.0f s to %.0f s, which the client moves into it", minHeartbeat.Seconds(), maxHeartbeat.Seconds()),
+		fmt.Sprintf("between %.1f s and a limit. The limit starts at %.0f s, doubles with each end up to %.0f s, and is back at %.0f s after a stream was `synced` for %.0f s",
+			minDelay.Seconds(), initialLimit.Seconds(), maxDelay.Seconds(), initialLimit.Seconds(), stableAfter.Seconds()),
+		fmt.Sprintf("doubled with each earlier violation up to %.0f min", maxViolationDelay.Minutes()),
+	} {
+		if !strings.Contains(contract, sentence) {
+			t.Errorf("inventory.proto does not say %q", sentence)
+		}
+	}
+}

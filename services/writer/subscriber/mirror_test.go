@@ -219,6 +219,7 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"a long fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = make([]byte, 17) })},
 		{"too many ports of the source", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
 		{"an invalid port of the source", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
+		{"a port of 0", LimitExceeded, ported(&inventoryv1.SourcePort{})},
 		{"two nodes of one name in a message", DuplicateName, synced("e", 11, next, upserts(c, c))},
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},
 		{"a name removed and upserted", RemovedAndUpserted, synced("e", 11, []*wireNode{a, b}, upserts(a), removed("a"))},
@@ -306,6 +307,13 @@ func TestAcceptsUnusualButValidMessages(t *testing.T) {
 		{"another epoch with a reset, its numbers from the start", []*message{synced("f", 1, []*wireNode{c}, reset, upserts(c), observed(0))}, []string{"c fd00::3"}},
 		{"a status without synced", []*message{{Status: sourceStatus(1)}}, []string{"a 10.0.0.1", "b 10.0.0.2"}},
 		{"a message without anything", []*message{{}}, []string{"a 10.0.0.1", "b 10.0.0.2"}},
+		{"the revision of the cursor with another digest", []*message{synced("e", 10, []*wireNode{a, b, c}, upserts(c))}, []string{"a 10.0.0.1", "b 10.0.0.2", "c fd00::3"}},
+		{"cursor, count and digest without synced", []*message{
+			{Status: sourceStatus(1), Cursor: &inventoryv1.Cursor{Epoch: "x", Revision: 1}, Count: 9, Digest: []byte("x")},
+		}, []string{"a 10.0.0.1", "b 10.0.0.2"}},
+		{"an age below zero", []*message{synced("e", 11, []*wireNode{a, b}, func(m *message) {
+			m.Status.ObservationAge = durationpb.New(-time.Hour)
+		})}, []string{"a 10.0.0.1", "b 10.0.0.2"}},
 		{"both families", []*message{synced("e", 12, []*wireNode{a, b, dualStack}, upserts(dualStack))}, []string{"a 10.0.0.1", "b 10.0.0.2", "both 10.0.0.7 fd00::7"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -327,6 +335,13 @@ var dualStack = func() *wireNode {
 	n.Addresses = append(n.Addresses, "fd00::7")
 	return n
 }()
+
+func TestR7StagesOnItsSetWithoutAReset(t *testing.T) {
+	mirror := mirrorOf(t, a, b)
+	mirror.ClearCursor()
+	applyMessages(t, mirror, synced("f", 1, []*wireNode{a, b, c}, upserts(c)))
+	checkEqual(t, "members", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2", "c fd00::3"})
+}
 
 func TestR12AcceptsUnknownValues(t *testing.T) {
 	n := node("n", "10.0.0.9")
