@@ -45,6 +45,9 @@ func TestAHostileInventoryIsHeldByFencesAndGuards(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					life := play(t, newLiar(seed, 0), lasts, fmt.Sprintf("SLICEFEED_SEED=%d replays this", seed))
+					if life.writes == 0 { // the seeds of FuzzInventory may report no address that is allowed
+						t.Error("nothing was written")
+					}
 					mu.Lock()
 					defer mu.Unlock()
 					for kind, n := range life.breaches {
@@ -112,9 +115,6 @@ func play(t *testing.T, l *liar, long time.Duration, replay string) (out life) {
 		}
 		if logged := int(w.errors.Load()); logged != sum {
 			wrong = append(wrong, fmt.Sprintf("%d breaches were counted, and %d logged", sum, logged))
-		}
-		if judged == 0 && len(l.set) > 0 { // a source that reports no nodes from its first second on is no mistake
-			wrong = append(wrong, "nothing was ever written")
 		}
 		if out.lines > int64(4*long/time.Second) {
 			wrong = append(wrong, fmt.Sprintf("%d lines of the log in %s", out.lines, long))
