@@ -271,7 +271,6 @@ func writer() []Mutant {
 			File:   inApplier + "/applier.go",
 			Edits:  one("\t\ta.doubt(service, verb, slice)\n\t\treturn fmt.Errorf(\"%s slice %s, outcome", "\t\treturn fmt.Errorf(\"%s slice %s, outcome"),
 			Suites: []string{inApplier},
-			Seeds:  1000,
 		},
 		{
 			Name:   "api-server-told-to-wait-ignored",

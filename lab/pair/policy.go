@@ -49,19 +49,42 @@ func (p *Pair) applyPolicy(ctx context.Context, replacements ...string) error {
 	return p.Consuming.ApplyYAML(ctx, []byte(strings.NewReplacer(replacements...).Replace(string(raw))))
 }
 
-// awaitPolicy waits until the policy works.
-func (p *Pair) awaitPolicy(ctx context.Context) error { return p.untilPolicy(ctx, true) }
+// ExtendPolicy has the admission policy check what another account writes in a namespace as it checks the writer, for
+// whoever measures both.
+func (p *Pair) ExtendPolicy(ctx context.Context, user, namespace string) error {
+	policies := p.consumingClient.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	policy, err := policies.Get(ctx, policyName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("extend the admission policy: %w", err)
+	}
+	const listed = "['" + Namespace + "', "
+	account, namespaces := &policy.Spec.MatchConditions[0].Expression, &policy.Spec.Variables[0].Expression
+	if !strings.Contains(*account, "== '"+WriterUser+"'") || !strings.Contains(*namespaces, listed) {
+		return fmt.Errorf("extend the admission policy: it says %s and %s", *account, *namespaces)
+	}
+	*account = strings.Replace(*account, "== '"+WriterUser+"'", "in ['"+WriterUser+"', '"+user+"']", 1)
+	*namespaces = strings.Replace(*namespaces, listed, listed+"'"+namespace+"', ", 1)
+	if _, err := policies.Update(ctx, policy, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("extend the admission policy: %w", err)
+	}
+	return p.untilPolicy(ctx, user, namespace, true)
+}
 
-// untilPolicy tries what the policy forbids, as the writer, until it is refused, or is not.
-func (p *Pair) untilPolicy(ctx context.Context, works bool) error {
+// awaitPolicy waits until the policy works.
+func (p *Pair) awaitPolicy(ctx context.Context) error {
+	return p.untilPolicy(ctx, WriterUser, Namespace, true)
+}
+
+// untilPolicy tries what the policy forbids, as one who may write in the namespace, until it is refused, or is not.
+func (p *Pair) untilPolicy(ctx context.Context, user, namespace string, works bool) error {
 	config := p.Consuming.AdminConfig()
-	config.Impersonate = rest.ImpersonationConfig{UserName: WriterUser}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("wait for the admission policy: %w", err)
 	}
 	forbidden := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: Namespace, Name: "forbidden"}, // without our label
+		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: "forbidden"}, // without our label
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new(string), Protocol: new(corev1.ProtocolTCP), Port: new(int32(NodePort))}},
 	}
@@ -70,7 +93,7 @@ func (p *Pair) untilPolicy(ctx context.Context, works bool) error {
 	tick := time.NewTicker(50 * time.Millisecond) // that a policy has begun to work is told nowhere
 	defer tick.Stop()
 	for {
-		_, err := client.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) == works && (err == nil || works) {
 			return nil
 		}
@@ -104,5 +127,5 @@ func (p *Pair) SuspendPolicy(ctx context.Context) (back func(context.Context) er
 			return fmt.Errorf("have the admission policy look again: %w", err)
 		}
 		return p.awaitPolicy(ctx)
-	}, p.untilPolicy(ctx, false)
+	}, p.untilPolicy(ctx, WriterUser, Namespace, false)
 }

@@ -42,7 +42,7 @@ func (b *bench) toggle(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// unjudged toggles the node while no admission policy looks at what the writer writes.
+// unjudged toggles the node while no admission policy looks at what either side writes.
 func (b *bench) unjudged(ctx context.Context, f *findings) error {
 	back, err := b.pair.SuspendPolicy(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 // raw is the loop without logic, link, cache or process of its own. What is inherent it has as the
 // pair does: a Node made and patched by the same code, a slice that says the same, protobuf, TLS,
-// and accounts with no more rights than they need.
+// accounts with no more rights than they need, and the admission policy that checks each write.
 type raw struct {
 	worker *pair.Worker
 	sight  *floor.Sight
@@ -86,6 +86,9 @@ func (r *raw) prepare(ctx context.Context, p *pair.Pair, address netip.Addr) err
 		return err
 	}
 	if r.client, err = account(ctx, p.Consuming, rawWrites); err != nil {
+		return err
+	}
+	if err := p.ExtendPolicy(ctx, "system:serviceaccount:"+floor.Namespace+":"+floor.Namespace, floor.Namespace); err != nil {
 		return err
 	}
 	if r.worker, err = p.AddWorker(pair.WorkerOptions{Name: floor.Namespace, Address: address, Labels: floor.Unseen()}); err != nil {
