@@ -1,9 +1,12 @@
 // Command inventory publishes the worker nodes of a secured cluster and their private addresses.
 //
-// A change takes this way: the source reports an update (packages kubenodes, kubeservice, records),
-// the roster resolves the node's address from a listing of the cloud (package ionos) and assigns it,
-// the feed turns the change into a delta for each view, and the node server sends it to the
-// subscribers. Package app assembles these stages.
+// The life of one change: a source (package kubenodes, kubeservice or records) reports a node in the
+// terms of package source. Package roster finds the server behind it in a listing of the cloud, which
+// package ionos reads, takes the private addresses of that server and assigns each to one node. What is
+// unusual it holds until further observations confirm it. Package feed turns a changed node into a
+// delta for each view, and package nodeserver sends every subscriber what is new to it.
+//
+// Package app creates these stages in this order. Start with package roster: the others serve it.
 package main
 
 import (

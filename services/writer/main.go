@@ -1,10 +1,15 @@
 // Command writer runs in the consuming cluster and keeps the EndpointSlices of its Services in
 // sync with the healthy nodes of one or more inventories.
 //
-// A change takes this way: package subscriber receives a delta from an inventory and applies it
-// to its copy of the set, package verdict decides about each address from that and from the
-// results of package prober, package planner computes the EndpointSlices, and package applier
-// writes them. Package control runs this loop for each Service that package targets finds.
+// The life of one change: package subscriber receives a delta from an inventory, checks it and applies
+// it to its copy of the nodes. Package control wakes up each Service that package targets found and that
+// uses this inventory. For it, package verdict decides about each address, from what the inventory
+// reported, what package prober measured and what the EndpointSlices list now. Package planner computes
+// the fewest writes that turn these slices into what was decided, and package applier sends them, while
+// package election holds the Lease. Package endpoints keeps the decision for people and for clients of
+// package endpointserver.
+//
+// Package app creates these stages in this order. Start with package verdict: the others serve it.
 package main
 
 import (
