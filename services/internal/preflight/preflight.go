@@ -30,10 +30,9 @@ type Check struct {
 	DependsOn []string
 	// Timeout bounds Run; 0: DefaultTimeout.
 	Timeout time.Duration
-	// Run returns what it observed. Its error has what is wrong, the consequence and what to do.
+	// Run returns what it observed. Its error has what is wrong, the consequence and what to do. A check
+	// of many items returns what Summarize does.
 	Run func(ctx context.Context) (observed string, err error)
-	// FollowUps returns checks that run next. It is called after Run, even if that failed; may be nil.
-	FollowUps func() []Check
 }
 
 // warningError is an error that does not fail a check.
@@ -45,39 +44,65 @@ func (w warningError) Error() string { return w.text }
 // person.
 func Warning(format string, args ...any) error { return warningError{fmt.Sprintf(format, args...)} }
 
+func isWarning(err error) bool { return errors.As(err, new(warningError)) }
+
+// printer prints one line for each result.
+type printer struct {
+	out           io.Writer
+	width         int // of the names
+	lines, failed int
+}
+
+// fitName makes the column of names wide enough for a name that will be printed.
+func (p *printer) fitName(name string) { p.width = max(p.width, utf8.RuneCountInString(name)) }
+
+func (p *printer) print(mark, name, text string) {
+	p.lines++
+	fmt.Fprintf(p.out, "%-4s  %-*s  %s\n", mark, p.width, name, singleLine(text))
+}
+
+func (p *printer) printResult(name, observed string, err error) {
+	switch {
+	case err == nil:
+		p.print("ok", name, observed)
+	case isWarning(err):
+		p.print("WARN", name, err.Error())
+	default:
+		p.failed++
+		p.print("FAIL", name, err.Error())
+	}
+}
+
 // Run runs the checks one after the other, and writes a line to out after each. It returns an error if
 // any failed.
 func Run(ctx context.Context, out io.Writer, checks []Check) error {
-	width, failed := 0, 0
+	p := printer{out: out}
+	for _, c := range checks {
+		p.fitName(c.Name)
+	}
 	notPassed := map[string]bool{} // failed or skipped
-	for i := 0; i < len(checks); i++ {
-		c := checks[i]
-		for _, c := range checks[i:] {
-			width = max(width, utf8.RuneCountInString(c.Name))
-		}
+	for _, c := range checks {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var mark, text string
 		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
-			mark, text = "-", "skipped; depends on "+c.DependsOn[n]
 			notPassed[c.Name] = true
-		} else if observed, err := c.runWithTimeout(ctx); err != nil {
-			mark, text = "WARN", err.Error()
-			if !errors.As(err, new(warningError)) {
-				mark, notPassed[c.Name] = "FAIL", true
-				failed++
-			}
-		} else {
-			mark, text = "ok", observed
+			p.print("-", c.Name, "skipped; depends on "+c.DependsOn[n])
+			continue
 		}
-		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, c.Name, singleLine(text))
-		if c.FollowUps != nil && mark != "-" {
-			checks = slices.Concat(checks[:i+1], c.FollowUps(), checks[i+1:])
+		observed, err := c.runWithTimeout(ctx)
+		group, isGroup := errors.AsType[*groupError](err)
+		if isGroup {
+			observed, err = group.summary, group.err
+		}
+		notPassed[c.Name] = err != nil && !isWarning(err)
+		p.printResult(c.Name, observed, err)
+		if isGroup {
+			p.printFindings(group.prefix, group.findings)
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", failed, len(checks))
+	if p.failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", p.failed, p.lines)
 	}
 	return nil
 }

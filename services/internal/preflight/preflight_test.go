@@ -18,10 +18,11 @@ func newCheck(name, observed string, err error, dependsOn ...string) Check {
 	return Check{Name: name, DependsOn: dependsOn, Run: func(context.Context) (string, error) { return observed, err }}
 }
 
-// withFollowUps adds follow-ups to a check.
-func withFollowUps(c Check, found ...Check) Check {
-	c.FollowUps = func() []Check { return found }
-	return c
+// newGroup returns a check of many items.
+func newGroup(findings ...Finding) Check {
+	return Check{Name: "all", DependsOn: []string{"one"}, Run: func(context.Context) (string, error) {
+		return Summarize("item ", findings, func(passed []string) string { return fmt.Sprintf("passed: %q", passed) })
+	}}
 }
 
 func TestPrintsOneLinePerCheck(t *testing.T) {
@@ -50,15 +51,27 @@ func TestPrintsOneLinePerCheck(t *testing.T) {
 		{"a joined error is one line", []Check{newCheck("one", "", errors.Join(errors.New("bad"), errors.New("worse")))}, []string{
 			"FAIL  one  bad worse",
 		}, "1 of 1 checks failed"},
-		{"follow-ups run next", []Check{withFollowUps(newCheck("all", "", errors.New("none")), newCheck("the first", "", errors.New("invalid")), newCheck("b", "fine", nil)), newCheck("last", "fine", nil)}, []string{
-			"FAIL  all   none",
-			"FAIL  the first  invalid",
-			"ok    b          fine",
+		{"each item that fails or warns has a line, failures first", []Check{newGroup(Finding{"a", "", Warning("old")}, Finding{"bbbb", "", errors.New("invalid")}, Finding{"c", "fine", nil}), newCheck("last", "fine", nil)}, []string{
+			`ok    all   passed: ["a" "c"]`,
+			"FAIL  item bbbb  invalid",
+			"WARN  item a     old",
 			"ok    last       fine",
-		}, "2 of 4 checks failed"},
-		{"a skipped check has no follow-ups", []Check{newCheck("one", "", errors.New("no")), withFollowUps(newCheck("two", "", nil, "one"), newCheck("three", "", nil))}, []string{
+		}, "1 of 4 checks failed"},
+		{"a check of which no item passes fails", []Check{newGroup(Finding{"a", "", errors.New("invalid")}, Finding{"b", "", errors.New("empty")}), newCheck("last", "fine", nil, "all")}, []string{
+			"FAIL  all   passed: []",
+			"FAIL  item a  invalid",
+			"FAIL  item b  empty",
+			"-     last    skipped; depends on all",
+		}, "3 of 4 checks failed"},
+		{"a single item has only one line", []Check{newGroup(Finding{"a", "", Warning("old")})}, []string{
+			"WARN  all  old",
+		}, "<nil>"},
+		{"items that pass have no line", []Check{newGroup(Finding{"a", "fine", nil}, Finding{"b", "fine", nil})}, []string{
+			`ok    all  passed: ["a" "b"]`,
+		}, "<nil>"},
+		{"a skipped check has no items", []Check{newCheck("one", "", errors.New("no")), newGroup(Finding{"a", "", errors.New("no")}, Finding{"b", "", nil})}, []string{
 			"FAIL  one  no",
-			"-     two  skipped; depends on one",
+			"-     all  skipped; depends on one",
 		}, "1 of 2 checks failed"},
 		{"text from outside stays in its line", []Check{newCheck("one", "", errors.New("a\r\nok    two  \x1b[2Jfine\xff\u0085"+strings.Repeat("é", 400)))}, []string{
 			"FAIL  one  a ok two [2Jfine? " + strings.Repeat("é", 289) + "…",

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -17,6 +19,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
+
+// groupTimeout bounds a check that makes many requests.
+const groupTimeout = time.Minute
 
 // Names of checks that other checks depend on.
 const (
@@ -206,4 +211,13 @@ func (pc *checker) excessPermissions() []preflight.Permission {
 	all = append(all, pc.permissionsFor("list", [2]string{"", "secrets"})...)
 	all = append(all, pc.permissionsFor("create", [2]string{"", "pods"})...)
 	return append(all, preflight.Permission{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"})
+}
+
+// abbreviate lists a few names and the number of the others.
+func abbreviate(names []string) string {
+	const maxNames = 3
+	if len(names) <= maxNames+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }

@@ -43,27 +43,22 @@ type portCheck struct {
 
 // probeCheck connects to some of the source's members, at each port that would be probed.
 func (sc *sourceCheck) probeCheck() preflight.Check {
-	skipped := 0
 	name := sc.checkName("probes")
-	return checkGroup{
-		Check:      preflight.Check{Name: name, DependsOn: []string{sc.checkName(initialSyncCheckName), servicesCheckName}, Timeout: groupTimeout},
-		linePrefix: name + " at ",
-		collect: func(ctx context.Context) ([]finding, error) {
-			ports := sc.portChecks()
-			skipped = max(0, len(ports)-maxDialedPorts)
-			return sc.dialAll(ctx, ports[:len(ports)-skipped]), nil
-		},
-		summarize: func(passed []string, all int) string {
-			if all == 0 {
-				return "no Service of this source is probed"
+	return preflight.Check{Name: name, DependsOn: []string{sc.checkName(initialSyncCheckName), servicesCheckName}, Timeout: groupTimeout, Run: func(ctx context.Context) (string, error) {
+		ports := sc.portChecks()
+		skipped := max(0, len(ports)-maxDialedPorts)
+		findings := sc.dialAll(ctx, ports[:len(ports)-skipped])
+		return preflight.Summarize(name+" at ", findings, func(passed []string) string {
+			text := fmt.Sprintf("connections are accepted at %d of %d ports", len(passed), len(findings))
+			switch {
+			case len(findings) == 0:
+				text = "no Service of this source is probed"
+			case skipped > 0:
+				text += fmt.Sprintf(" (%d more were not tried)", skipped)
 			}
-			detail := fmt.Sprintf("connections are accepted at %d of %d ports", len(passed), all)
-			if skipped > 0 {
-				detail += fmt.Sprintf(" (%d more were not tried)", skipped)
-			}
-			return detail
-		},
-	}.toCheck()
+			return text
+		})
+	}}
 }
 
 // portChecks returns the ports of all Services of the source, sorted.
@@ -118,7 +113,7 @@ func (sc *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
 }
 
 // dialAll connects once to some of the addresses at each port.
-func (sc *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []finding {
+func (sc *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []preflight.Finding {
 	var g errgroup.Group
 	g.SetLimit(maxConcurrentDials)
 	for _, p := range ports {
@@ -131,7 +126,7 @@ func (sc *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []findin
 		}
 	}
 	g.Wait() //nolint:errcheck // evaluatePort reports the errors
-	all := make([]finding, len(ports))
+	all := make([]preflight.Finding, len(ports))
 	for i, p := range ports {
 		all[i] = sc.evaluatePort(p)
 	}
@@ -148,26 +143,26 @@ func (p *portCheck) dial(ctx context.Context, a netip.Addr) error {
 }
 
 // evaluatePort reports how many of the dialed addresses accepted a connection.
-func (sc *sourceCheck) evaluatePort(p *portCheck) finding {
-	found := finding{name: strconv.Itoa(int(p.port))}
+func (sc *sourceCheck) evaluatePort(p *portCheck) preflight.Finding {
+	found := preflight.Finding{Name: strconv.Itoa(int(p.port))}
 	dialed := len(p.results)
 	failed := slices.DeleteFunc(p.results, func(err error) bool { return err == nil })
-	found.detail = fmt.Sprintf("%d of %d addresses accept connections at port %d", dialed-len(failed), dialed, p.port)
+	found.Observed = fmt.Sprintf("%d of %d addresses accept connections at port %d", dialed-len(failed), dialed, p.port)
 	if skipped := len(p.addresses) - dialed; skipped > 0 {
-		found.detail += fmt.Sprintf(" (%d more were not tried)", skipped)
+		found.Observed += fmt.Sprintf(" (%d more were not tried)", skipped)
 	}
 	cidrs := sc.settingName("SECURED_SUBNET_CIDR")
 	switch services := abbreviate(p.services); {
 	case dialed == 0 && p.denied > 0:
-		found.failure = fmt.Sprintf("all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s", p.denied, services, sc.describeAllowlist(), cidrs)
+		found.Err = fmt.Errorf("all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s", p.denied, services, sc.describeAllowlist(), cidrs)
 	case dialed == 0:
-		found.warning = "no member matches the IP families and the node selector of " + services
+		found.Err = preflight.Warning("no member matches the IP families and the node selector of %s", services)
 	case len(failed) == dialed:
-		found.failure = fmt.Sprintf("%s, for %s: %v; check the network in between, the Service's targetPort, and that the backends listen there", found.detail, services, failed[0])
+		found.Err = fmt.Errorf("%s, for %s: %v; check the network in between, the Service's targetPort, and that the backends listen there", found.Observed, services, failed[0])
 	case len(failed) > 0:
-		found.warning = fmt.Sprintf("%s, for %s: %s; failing addresses will be not ready", found.detail, services, abbreviateErrors(failed))
+		found.Err = preflight.Warning("%s, for %s: %s; failing addresses will be not ready", found.Observed, services, abbreviateErrors(failed))
 	case p.denied > 0:
-		found.warning = fmt.Sprintf("%s; %d others are outside %s and will never be written; check %s", found.detail, p.denied, sc.describeAllowlist(), cidrs)
+		found.Err = preflight.Warning("%s; %d others are outside %s and will never be written; check %s", found.Observed, p.denied, sc.describeAllowlist(), cidrs)
 	}
 	return found
 }

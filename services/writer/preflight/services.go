@@ -3,6 +3,7 @@ package preflight
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,23 +19,30 @@ import (
 
 // servicesCheck finds all targets, and checks whether each can be managed.
 func (pc *checker) servicesCheck() preflight.Check {
-	return checkGroup{
-		Check: preflight.Check{
-			Name: servicesCheckName, DependsOn: []string{preflight.APIServer, pc.permissionsCheckName("list", servicesAPI), pc.permissionsCheckName("list", slicesAPI)}, Timeout: groupTimeout,
-		},
-		linePrefix: "Service ",
-		collect:    pc.findServices,
-		summarize: func(passed []string, all int) string {
-			if len(passed) == 0 {
-				return fmt.Sprintf("none of %d can be managed", all)
-			}
-			return fmt.Sprintf("%d of %d can be managed: %s", len(passed), all, abbreviate(passed))
-		},
-	}.toCheck()
+	return preflight.Check{
+		Name: servicesCheckName, DependsOn: []string{preflight.APIServer, pc.permissionsCheckName("list", servicesAPI), pc.permissionsCheckName("list", slicesAPI)},
+		Timeout: groupTimeout, Run: pc.checkServices,
+	}
+}
+
+func (pc *checker) checkServices(ctx context.Context) (string, error) {
+	findings, err := pc.findServices(ctx)
+	if err != nil {
+		return "", err
+	}
+	if f := &findings[0]; len(findings) == 1 && f.Err != nil { // the name of the line does not have the Service
+		f.Err = fmt.Errorf("%s: %w", f.Name, f.Err)
+	}
+	return preflight.Summarize("Service ", findings, func(passed []string) string {
+		if len(passed) == 0 {
+			return fmt.Sprintf("none of %d can be managed", len(findings))
+		}
+		return fmt.Sprintf("%d of %d can be managed: %s", len(passed), len(findings), abbreviate(passed))
+	})
 }
 
 // findServices evaluates each Service in the watched namespaces, as serve does.
-func (pc *checker) findServices(ctx context.Context) ([]finding, error) {
+func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error) {
 	for _, namespace := range pc.watchedNamespaces() {
 		if namespace == config.AllNamespaces {
 			namespace = metav1.NamespaceAll
@@ -60,24 +68,11 @@ func (pc *checker) findServices(ctx context.Context) ([]finding, error) {
 		}
 		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)
 	}
-	all := make([]finding, len(pc.resolutions))
+	all := make([]preflight.Finding, len(pc.resolutions))
 	for i, resolution := range pc.resolutions {
 		all[i] = evaluateService(resolution)
 	}
-	if len(all) == 1 { // the name of the line does not have the Service
-		all[0] = all[0].withName()
-	}
 	return all, nil
-}
-
-// withName puts the name before the text.
-func (f finding) withName() finding {
-	for _, text := range []*string{&f.warning, &f.failure} {
-		if *text != "" {
-			*text = f.name + ": " + *text
-		}
-	}
-	return f
 }
 
 // targetInputs returns all Services of a namespace (or of all), and the named target even if it
@@ -106,9 +101,9 @@ func (pc *checker) targetInputs(namespace string, services []corev1.Service, exi
 }
 
 // evaluateService reports whether a Service can be managed, and warnings about it.
-func evaluateService(resolution targets.Resolution) finding {
+func evaluateService(resolution targets.Resolution) preflight.Finding {
 	t := resolution.Target
-	found := finding{name: t.String()}
+	found := preflight.Finding{Name: t.String()}
 	owned := 0
 	for _, slice := range resolution.Slices {
 		if t.Desired().Owns(slice) {
@@ -117,22 +112,22 @@ func evaluateService(resolution targets.Resolution) finding {
 	}
 	switch {
 	case resolution.OptedOut:
-		found.warning = fmt.Sprintf("opted out; its slices will be deleted: %d", owned)
+		found.Err = preflight.Warning("opted out; its slices will be deleted: %d", owned)
 	case resolution.PendingOptOut != nil:
-		found.warning = resolution.PendingOptOut.Message
+		found.Err = preflight.Warning("%s", resolution.PendingOptOut.Message)
 	case resolution.Rejection != nil:
-		found.failure = resolution.Rejection.Message
+		found.Err = errors.New(resolution.Rejection.Message)
 	case resolution.Paused:
-		found.warning = "paused by annotation slicefeed.dev/paused; nothing is written; remove the annotation to resume"
+		found.Err = preflight.Warning("paused by annotation slicefeed.dev/paused; nothing is written; remove the annotation to resume")
 	case resolution.AnnotationError != nil:
-		found.warning = resolution.AnnotationError.Message
+		found.Err = preflight.Warning("%s", resolution.AnnotationError.Message)
 	case len(t.ForeignSlices)+len(t.OtherClassSlices) > 0:
-		found.warning = fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended", abbreviate(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
+		found.Err = preflight.Warning("EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended", abbreviate(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
 	}
 	var ports []string
 	for _, p := range t.Ports {
 		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
 	}
-	found.detail = fmt.Sprintf("%s can be managed, port %s; owned slices: %d", t.Key, abbreviate(ports), owned)
+	found.Observed = fmt.Sprintf("%s can be managed, port %s; owned slices: %d", t.Key, abbreviate(ports), owned)
 	return found
 }
