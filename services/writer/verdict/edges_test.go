@@ -17,14 +17,6 @@ func TestWhatIsNotInCanonicalFormIsNeverWritten(t *testing.T) {
 	}
 }
 
-func TestAllowlistAppliesToItsOwnSource(t *testing.T) {
-	w := newWorld(t, 1)
-	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.source("green").Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
-	w.see("green's fence has nothing to say of what is blue's", "0:ready")
-	w.wantGuards()
-}
-
 func TestTheFloorSaysWhetherItKeepsOrLists(t *testing.T) {
 	w := newWorld(t, 1)
 	w.report("blue", 0, Draining)
@@ -37,19 +29,6 @@ func TestTheFloorSaysWhetherItKeepsOrLists(t *testing.T) {
 	if w.decide(); w.endpoint(addr(5)).Verdict != Serve || !w.endpoint(addr(5)).Conditions.Ready {
 		t.Errorf("what is new: %+v", w.endpoint(addr(5)))
 	}
-}
-
-// What is only held would be ready by itself the next time, and what drains would go.
-func TestTheFloorPrefersWhatASourceHasSpokenOf(t *testing.T) {
-	w := newWorld(t, 0)
-	w.in.Sources = append(w.in.Sources, trusted("green"))
-	for n, source := range []string{"blue", "green"} {
-		w.hold(n, source, draining)
-		w.report(source, n, Draining)
-		w.probe(n, Passing)
-	}
-	w.source("blue").Connected = false
-	w.see("both drain, and blue is lost", "0:drain 1@green:ready")
 }
 
 func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
@@ -66,92 +45,6 @@ func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
 	}
 }
 
-func TestPanicThatKeepsNothingIsNoGuard(t *testing.T) {
-	w := newWorld(t, 2)
-	w.probe(0, Failing)
-	w.see("one fails", "0:out 1:ready")
-	w.probe(1, Pending)
-	w.see("the other is not judged any more", "0:out 1:ready")
-	if w.wantGuards(); !w.d.Panic {
-		t.Error("failures are not void though nothing passes")
-	}
-}
-
-// What is left of a window's budget when it closes is over: the next ones need a newer look.
-func TestTheRestOfAWindowsBudgetEndsWithIt(t *testing.T) {
-	w := newWorld(t, 6)
-	w.shrinks()
-	w.unlist("blue", 0)
-	w.see("one of three that may", "1:ready 2:ready 3:ready 4:ready 5:ready")
-	w.pass(2 * time.Minute)
-	w.unlist("blue", 1)
-	w.see("the window is over, and nobody has looked since", "1:ready 2:ready 3:ready 4:ready 5:ready")
-	if !slices.Contains(w.d.NeedObservations, "blue") {
-		t.Error("no newer look is asked for")
-	}
-	w.observe("blue")
-	w.see("somebody has", "2:ready 3:ready 4:ready 5:ready")
-}
-
-func TestAWindowIsOpenedByTheFirstThatLeaves(t *testing.T) {
-	w := newWorld(t, 4)
-	w.shrinks()
-	w.see("nobody leaves", "0:ready 1:ready 2:ready 3:ready")
-	w.pass(50 * time.Second)
-	opened := w.now
-	w.unlist("blue", 0)
-	w.unlist("blue", 1)
-	w.unlist("blue", 2)
-	if got := w.decide(); got != "2:ready 3:ready" || !w.d.Wake.Equal(opened.Add(time.Minute)) {
-		t.Errorf("half of them leave: %q; wakes %s after the window was opened, want when it ends", got, w.d.Wake.Sub(opened))
-	}
-	w.pass(15 * time.Second)
-	w.observe("blue")
-	w.see("it is open still", "2:ready 3:ready")
-	w.pass(45 * time.Second)
-	w.see("it is over", "3:ready")
-}
-
-func TestMistypedAllowlistOpensNoNewWindow(t *testing.T) {
-	w := newWorld(t, 4)
-	w.shrinks()
-	allowlist := w.source("blue").Allowlist
-	w.unlist("blue", 0)
-	w.unlist("blue", 1)
-	w.see("half of them leave", "2:ready 3:ready")
-	w.source("blue").Allowlist = Allowlist{}
-	if w.decide(); w.d.Write {
-		t.Fatal("the fence takes all")
-	}
-	w.source("blue").Allowlist = allowlist
-	w.observe("blue")
-	w.unlist("blue", 2)
-	w.see("the fence is mended, and the window is the same", "2:ready 3:ready")
-}
-
-func TestOnlyWhatOurSettingsDropIsOurOwnDoing(t *testing.T) {
-	w := newWorld(t, 4)
-	w.shrinks()
-	w.see("at first", "0:ready 1:ready 2:ready 3:ready")
-	w.source("blue").Selector = "pool=blue"
-	for n := range 3 {
-		w.report("blue", n, Draining)
-	}
-	w.see("the selector drops nobody, and three drain", "0:drain 1:drain 2:ready 3:ready")
-}
-
-func TestTheSelectorOfAnotherSourceIsNotOurOwnDoing(t *testing.T) {
-	w := newWorld(t, 4)
-	w.shrinks()
-	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.source("blue").Selector, w.source("green").Selector = "pool=a", "pool=b"
-	w.see("at first", "0:ready 1:ready 2:ready 3:ready")
-	for n := range 3 {
-		w.unlist("blue", n)
-	}
-	w.see("half of them leave", "2:ready 3:ready")
-}
-
 // Whose word counts of an address that is new is settled by name.
 func TestFirstOfSeveralSuppressedSourcesOwnsNewAddress(t *testing.T) {
 	w := newWorld(t, 1)
@@ -162,25 +55,6 @@ func TestFirstOfSeveralSuppressedSourcesOwnsNewAddress(t *testing.T) {
 	}
 	if w.decide(); w.endpoint(addr(5)).Source != "green" {
 		t.Errorf("got %+v", w.endpoint(addr(5)))
-	}
-}
-
-func TestEndpointWithoutOwnerStaysUntilAllSourcesCount(t *testing.T) {
-	w := newWorld(t, 1)
-	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.report("green", 7, Ready)
-	w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(3), Conditions: ready, Source: "former"})
-	w.probe(3, Passing)
-	w.source("blue").Connected = false
-	w.see("one of two is believed", "0:ready 3@former:ready")
-	w.source("blue").Connected = true
-	w.see("both are", "0:ready")
-
-	w = newWorld(t, 1)
-	w.in.Sources = nil
-	w.see("there is none at all", "0:ready")
-	if got := w.endpoint(addr(0)).Rule; got != RuleTrust {
-		t.Errorf("without any source the rule is %s", got)
 	}
 }
 
@@ -203,18 +77,6 @@ func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	w.fail(w.now.Add(1), 1)
 	if w.decide(); w.endpoint(addr(0)).Zone != "here" || !w.endpoint(addr(0)).Listed {
 		t.Errorf("given back: %+v", w.endpoint(addr(0)))
-	}
-}
-
-func TestTrustHoldsBeforeEmpty(t *testing.T) {
-	w := newWorld(t, 2)
-	w.unlist("blue", 0)
-	w.unlist("blue", 1)
-	w.source("blue").Connected = false
-	w.see("empty when the link went down", "0:ready 1:ready")
-	w.wantGuards("trust 2 blue")
-	if len(w.d.NeedObservations) != 0 {
-		t.Errorf("%v are asked to look, who do not hear", w.d.NeedObservations)
 	}
 }
 
@@ -275,35 +137,6 @@ func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
 				t.Errorf("empty is %t, want %t", got, tt.empty)
 			}
 		})
-	}
-}
-
-func TestWhatOneSourceConfirmsIsNotAnothers(t *testing.T) {
-	w := newWorld(t, 1)
-	for i, name := range []string{"green", "red"} {
-		w.in.Sources = append(w.in.Sources, trusted(name)) // of one epoch, as it happens
-		n := 5 + i
-		w.report(name, n, Ready)
-		w.probe(n, Passing)
-		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: name})
-	}
-	w.unlist("blue", 0)
-	for range 3 {
-		w.see("blue's emptiness is not confirmed yet", "0:ready 5@green:ready 6@red:ready")
-		if !slices.Contains(w.d.NeedObservations, "blue") || len(w.d.NeedObservations) != 1 {
-			t.Errorf("%v are asked to look", w.d.NeedObservations)
-		}
-		w.pass(5 * time.Second)
-		w.observe("blue")
-	}
-	w.see("now it is", "5@green:ready 6@red:ready")
-	w.unlist("green", 5)
-	w.see("green's is not", "5@green:ready 6@red:ready")
-	w.pass(5 * time.Second)
-	w.observe("green")
-	w.see("one look", "5@green:ready 6@red:ready")
-	if !w.d.Wake.Equal(w.now.Add(emptyGap)) {
-		t.Errorf("wakes after %s, want when the next look may count", w.d.Wake.Sub(w.now))
 	}
 }
 

@@ -147,43 +147,6 @@ func TestWhenAProbePassedLastAndFailedFirst(t *testing.T) {
 	}
 }
 
-func TestReportOfAnotherSourceIsNotTakenOver(t *testing.T) {
-	w := newWorld(t, 2)
-	w.in.Sources = append(w.in.Sources, trusted("green"))
-	w.report("blue", 0, Draining)
-	w.see("blue drains it", "0:drain 1:ready")
-	w.probe(0, Failing)
-	w.see("it fails", "0:out 1:ready")
-	w.unlist("blue", 0)
-	w.report("green", 0, Unknown)
-	w.probe(0, Passing)
-	w.see("it is green's by now, which has not said that it drains", "0@green:ready 1:ready")
-}
-
-func TestWhatAWindowLetGoOfAndIsNotWrittenYet(t *testing.T) {
-	w := newWorld(t, 4)
-	w.shrinks()
-	w.in.Sources = append(w.in.Sources, trusted("green"))
-	for n := 4; n < 8; n++ {
-		w.hold(n, "green", ready)
-		w.report("green", n, Ready)
-		w.probe(n, Passing)
-	}
-	const green = " 4@green:ready 5@green:ready 6@green:ready 7@green:ready"
-	for n := range 3 {
-		w.unlist("blue", n)
-	}
-	w.unwritten("half of blue's may go", "2:ready 3:ready"+green)
-	w.pass(time.Minute)
-	w.unwritten("nobody has looked since the window ended", "0:ready 1:ready 2:ready 3:ready"+green)
-	for n := 4; n < 7; n++ {
-		w.unlist("green", n)
-	}
-	w.unwritten("half of green's may go", "0:ready 1:ready 2:ready 3:ready 6@green:ready 7@green:ready")
-	w.observe("blue")
-	w.see("blue's next window counts anew, and green's goes on", "2:ready 3:ready 6@green:ready 7@green:ready")
-}
-
 func TestWhatOneSourcesWindowLetGoOfAnothersHasNot(t *testing.T) {
 	for name, state := range map[string]State{"ready": Ready, "in a state that we do not know": Unknown} {
 		t.Run(name, func(t *testing.T) {
@@ -205,20 +168,6 @@ func TestWhatOneSourcesWindowLetGoOfAnothersHasNot(t *testing.T) {
 			w.see("of which no more may go", "0@green:ready 1:ready 5@green:ready 6@green:ready")
 		})
 	}
-}
-
-func TestWhoComesBackAndLeavesAgainIsCountedAgain(t *testing.T) {
-	w := newWorld(t, 4)
-	w.shrinks()
-	w.report("blue", 0, Draining)
-	w.see("the first of two", "0:drain 1:ready 2:ready 3:ready")
-	w.report("blue", 0, Ready)
-	w.see("it is back", "0:ready 1:ready 2:ready 3:ready")
-	w.report("blue", 1, Draining)
-	w.see("the second", "0:ready 1:drain 2:ready 3:ready")
-	w.report("blue", 0, Draining)
-	w.see("there is no third", "0:ready 1:drain 2:ready 3:ready")
-	w.wantGuards("shrink 1 blue")
 }
 
 // One of four has left in a window that is open still, and one more could.
