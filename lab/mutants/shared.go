@@ -62,7 +62,7 @@ func shared() []Mutant {
 			Name:   "any-san-will-do",
 			Harm:   "Whoever has a certificate of the CA can pose as the inventory, since its name is not compared with INVENTORY_SAN.",
 			File:   inLink + "/credentials.go",
-			Edits:  one("if !slices.Contains(certSANs(leaf), server) {", "if len(certSANs(leaf)) == 0 {"),
+			Edits:  one("if !slices.Contains(certificate.Names(leaf), server) {", "if len(certificate.Names(leaf)) == 0 {"),
 			Suites: []string{inLink},
 		},
 		{
@@ -76,7 +76,7 @@ func shared() []Mutant {
 			Name:   "unlisted-client-speaks-http2",
 			Harm:   "Whoever has a certificate of the right CA gets past the handshake, and starves listed clients by rapid resets.",
 			File:   inLink + "/credentials.go",
-			Edits:  one("if clients.findEntry(certSANs(client)) == nil {", "if clients == nil {"),
+			Edits:  one("if clients.findEntry(certificate.Names(client)) == nil {", "if clients == nil {"),
 			Suites: []string{inLink},
 		},
 		{
@@ -89,7 +89,7 @@ func shared() []Mutant {
 		{
 			Name:   "forged-chain-is-verified",
 			Harm:   "Whoever can reach the port has certificates of its own making verified with keys of its choice, for 32 ms of a processor each time.",
-			File:   inLink + "/chain.go",
+			File:   "services/internal/certificate/chain.go",
 			Edits:  one("issuers, unsigned := slices.Clone(roots), slices.Clone(chain)", "issuers, unsigned := append(slices.Clone(roots), chain...), slices.Clone(chain)"),
 			Suites: []string{inLink},
 		},

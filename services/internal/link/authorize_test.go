@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 var (
@@ -95,7 +97,7 @@ func TestDeniesHealthToDelistedClients(t *testing.T) {
 func TestClosesConnectionsOfDelistedClients(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
-	usage := r.server.clients.findEntry([]SAN{writerURI}).usage
+	usage := r.server.clients.findEntry([]certificate.SAN{writerURI}).usage
 	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
 	r.server.reloader.reloadAll()
@@ -217,7 +219,7 @@ func TestEndsClientStreamOnRevocation(t *testing.T) {
 func TestKeepsUnchangedGrants(t *testing.T) {
 	c := &Clients{}
 	c.replaceGrants(must(parseClients([]byte(sampleClients)))(t))
-	g := c.findEntry([]SAN{operatorDNS}).grant
+	g := c.findEntry([]certificate.SAN{operatorDNS}).grant
 	changed := c.Watch(g)
 	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "pool=blue", "pool=red", 1))))(t))
 	select {

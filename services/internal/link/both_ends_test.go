@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // The rejected end reports which certificate was rejected, and the other end also why. A rejected client
@@ -25,7 +27,7 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 		server                 certSpec
 		client                 certSpec
 		spoil                  func(t *testing.T, r *testLink, client Files)
-		want                   SAN
+		want                   certificate.SAN
 		clientError, serverLog []string
 	}{
 		{
@@ -61,7 +63,7 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 			if c.spoil != nil {
 				c.spoil(t, r, f)
 			}
-			want := SAN(serverURI)
+			want := certificate.SAN(serverURI)
 			if c.want != "" {
 				want = c.want
 			}

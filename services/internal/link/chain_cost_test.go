@@ -10,6 +10,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // forgeChain returns a chain of count certificates, all signed with one key that no CA signed. Each has
@@ -44,17 +46,17 @@ func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
 	root, former := newTestCA(t, "client CA"), newTestCA(t, "client CA")
 	roots := []*x509.Certificate{root.cert, former.cert}
 	checks := 0
-	err := checkChainSigned(mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), maxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
+	err := certificate.CheckSigned(mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), certificate.MaxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
 		checks++
 		if issuer != root.cert && issuer != former.cert {
-			t.Errorf("signature checked with the key of the %s", describeCert(issuer))
+			t.Errorf("signature checked with the key of the %s", certificate.Describe(issuer))
 		}
 		return c.CheckSignatureFrom(issuer)
 	})
 	if err == nil {
 		t.Error("forged chain accepted")
 	}
-	if want := maxCerts * len(roots); checks != want {
+	if want := certificate.MaxCerts * len(roots); checks != want {
 		t.Errorf("checked %d signatures, want %d", checks, want)
 	}
 }
@@ -82,7 +84,7 @@ func TestAcceptsChainsInAnyOrder(t *testing.T) {
 		{"alone", []*x509.Certificate{leaf}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := checkChainSigned(tt.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != tt.want {
+			if err := certificate.CheckSigned(tt.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != tt.want {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -107,14 +109,14 @@ func BenchmarkVerifyForgedChain(b *testing.B) {
 		{"Ed25519", func() (crypto.Signer, error) { _, key, err := ed25519.GenerateKey(rand.Reader); return key, err }},
 	} {
 		key := must(c.key())(b)
-		for _, count := range []int{maxCerts, 16} {
+		for _, count := range []int{certificate.MaxCerts, 16} {
 			chain := forgeChain(b, key, count, root)
 			b.Run(fmt.Sprintf("%s/%d/here", c.name, count), func(b *testing.B) {
 				for b.Loop() {
 					certs := mustParseCerts(b, chain)
-					err := checkChainCost(certs)
+					err := certificate.CheckCost(certs)
 					if err == nil {
-						err = checkChainSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
+						err = certificate.CheckSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
 					}
 					if err == nil {
 						b.Fatal("chain accepted")

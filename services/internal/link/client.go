@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // Client is the end that dials.
@@ -22,8 +24,8 @@ type Client struct {
 
 // NewClient returns a client for the server of the given name. Its error names a file that is invalid
 // or missing.
-func NewClient(cfg Config, server SAN) (*Client, error) {
-	if _, err := ParseSAN(string(server)); err != nil {
+func NewClient(cfg Config, server certificate.SAN) (*Client, error) {
+	if _, err := certificate.ParseSAN(string(server)); err != nil {
 		return nil, fmt.Errorf("server name: %w", err)
 	}
 	r := newReloader(&cfg)

@@ -5,10 +5,11 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // Role determines which methods a client may call.
@@ -32,7 +33,7 @@ type View struct {
 
 // Grant is the permission of one listed client. It is immutable.
 type Grant struct {
-	SAN  SAN
+	SAN  certificate.SAN
 	Role Role
 	View View
 }
@@ -48,10 +49,8 @@ type Clients struct {
 	path string
 	text []byte // the file's content in use; only accessed by loadFile
 
-	version atomic.Uint64 // incremented with each change of entries
-
 	mu      sync.RWMutex
-	entries map[SAN]*clientEntry
+	entries map[certificate.SAN]*clientEntry
 }
 
 type clientEntry struct {
@@ -72,7 +71,7 @@ func OpenClients(path string) (*Clients, error) {
 
 // findEntry returns the entry of the client with these names. A certificate with the names of two listed
 // clients has none, because choosing one would be a guess.
-func (c *Clients) findEntry(names []SAN) *clientEntry {
+func (c *Clients) findEntry(names []certificate.SAN) *clientEntry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var found *clientEntry
@@ -121,7 +120,7 @@ func (c *Clients) loadFile() (bool, error) {
 func (c *Clients) replaceGrants(grants []Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := make(map[SAN]*clientEntry, len(grants))
+	next := make(map[certificate.SAN]*clientEntry, len(grants))
 	for _, g := range grants {
 		usage := newClientUsage()
 		if old := c.entries[g.SAN]; old != nil {
@@ -135,7 +134,6 @@ func (c *Clients) replaceGrants(grants []Grant) {
 	}
 	previous := c.entries
 	c.entries = next
-	c.version.Add(1)
 	for san, old := range previous {
 		if next[san] != old {
 			close(old.changed)

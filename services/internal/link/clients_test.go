@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 func TestReportsAllClientListProblems(t *testing.T) {
@@ -58,7 +60,7 @@ clients:
 
 func TestParsesClientList(t *testing.T) {
 	type row struct {
-		SAN      SAN
+		SAN      certificate.SAN
 		Role     Role
 		Selector string
 		Labels   []string
@@ -86,9 +88,9 @@ func FuzzParseClients(f *testing.F) {
 		if len(grants) == 0 {
 			t.Fatal("an empty list was accepted")
 		}
-		seen := map[SAN]bool{}
+		seen := map[certificate.SAN]bool{}
 		for _, g := range grants {
-			again, err := ParseSAN(string(g.SAN))
+			again, err := certificate.ParseSAN(string(g.SAN))
 			if err != nil || again != g.SAN || seen[g.SAN] || g.View.NodeSelector == nil || (g.Role != RoleSubscriber && g.Role != RoleOperator) {
 				t.Fatalf("accepted %+v", g)
 			}

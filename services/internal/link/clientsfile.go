@@ -11,6 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // parseClients parses the client list and returns its grants in the order of the file. It rejects
@@ -49,11 +51,11 @@ func parseClients(text []byte) ([]Grant, error) {
 	}
 
 	var grants []Grant
-	seen := map[SAN]int{}
+	seen := map[certificate.SAN]int{}
 	for n, c := range list.Clients {
 		at := fmt.Sprintf("client %d (%q)", n+1, c.SAN)
 		g := Grant{Role: c.Role, View: View{NodeSelector: labels.Everything()}}
-		if g.SAN, err = ParseSAN(c.SAN); err != nil {
+		if g.SAN, err = certificate.ParseSAN(c.SAN); err != nil {
 			problems = append(problems, fmt.Errorf("%s: san: %w", at, err))
 		} else if first, exists := seen[g.SAN]; exists {
 			problems = append(problems, fmt.Errorf("%s: san is already listed as client %d", at, first))

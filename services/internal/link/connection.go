@@ -9,37 +9,23 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
-// clientConnection is a connection of a listed client. It caches the client's entry, because a
-// certificate may have many names and a connection many calls.
+// clientConnection is a connection of a listed client.
 type clientConnection struct {
 	net.Conn // the TLS connection
 
 	clients     *Clients
-	names       []SAN        // from the certificate
-	usage       *clientUsage // shared by all connections of the client
-	excess      bool         // above maxConns: all its calls are rejected
+	names       []certificate.SAN // from the certificate
+	usage       *clientUsage      // shared by all connections of the client
+	excess      bool              // above maxConns: all its calls are rejected
 	streamCount atomic.Int64
-
-	cachedEntry atomic.Pointer[resolvedEntry]
-}
-
-// resolvedEntry is the client's entry in one version of the list.
-type resolvedEntry struct {
-	version uint64
-	entry   *clientEntry // nil: not listed
 }
 
 // currentEntry returns the client's entry in the current list, or nil if it is not listed.
-func (c *clientConnection) currentEntry() *clientEntry {
-	r := c.cachedEntry.Load()
-	if version := c.clients.version.Load(); r == nil || r.version != version {
-		r = &resolvedEntry{version: version, entry: c.clients.findEntry(c.names)}
-		c.cachedEntry.Store(r)
-	}
-	return r.entry
-}
+func (c *clientConnection) currentEntry() *clientEntry { return c.clients.findEntry(c.names) }
 
 // Close also removes the connection from the client's usage.
 func (c *clientConnection) Close() error {
@@ -74,7 +60,7 @@ const maxReadBytes = 4 << 10
 // maxHandshakeBytes bounds what a peer may send before it is identified: a client hello, certificates,
 // and what its library sends without waiting. crypto/tls itself buffers messages of up to 256 KB, and
 // parses all certificates of a message before it calls this package.
-const maxHandshakeBytes = maxCertBytes + 8<<10
+const maxHandshakeBytes = certificate.MaxBytes + 8<<10
 
 // meteredConn is a server's connection below TLS. Once the client is identified, it reads no faster than
 // the client's byte rate: unread data only costs the sender. A limit on calls would act too late for

@@ -11,13 +11,15 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // tlsConfig returns the configuration of either end: TLS 1.3, the current certificate, and a peer whose
 // certificate verifyPeer and accept do not reject.
 //
 // crypto/tls would verify chains itself, but it could not reload CAs, and crypto/x509 alone lets peers
-// choose how much a verification costs (checkChainSigned). So its own verification is off, and
+// choose how much a verification costs (certificate.CheckSigned). So its own verification is off, and
 // VerifyConnection, which crypto/tls calls in every handshake, does all of it.
 func (i *identity) tlsConfig(accept func(peer *x509.Certificate) error) *tls.Config {
 	return &tls.Config{
@@ -45,14 +47,14 @@ func (i *identity) verifyPeer(chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errNoCertificate
 	}
-	if err := checkChainCost(chain); err != nil {
+	if err := certificate.CheckCost(chain); err != nil {
 		return err
 	}
 	leaf, roots, usage := chain[0], i.roots.Load(), x509.ExtKeyUsageServerAuth
 	if i.usage == usage {
 		usage = x509.ExtKeyUsageClientAuth
 	}
-	if err := checkChainSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
+	if err := certificate.CheckSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
 		return i.explainVerification(err)
 	}
 	intermediates := x509.NewCertPool()
@@ -66,18 +68,18 @@ func (i *identity) verifyPeer(chain []*x509.Certificate) error {
 	// crypto/x509 accepts a certificate without any extended key usage for every usage.
 	if !slices.Contains(leaf.ExtKeyUsage, usage) {
 		return &HandshakeError{
-			fmt.Errorf("peer certificate is not for %s: %s", usageNames[usage], describeCert(leaf)), "issue it with that extended key usage",
+			fmt.Errorf("peer certificate is not for %s: %s", certificate.UsageName(usage), certificate.Describe(leaf)), "issue it with that extended key usage",
 		}
 	}
-	return checkKeyStrength(verified)
+	return certificate.CheckKeyStrength(verified)
 }
 
 // serverCredentials returns the credentials for a listener. A client that is not listed is rejected in
 // the handshake, like one of another CA: it gets an alert that it can log, before any HTTP/2 is read.
 func (i *identity) serverCredentials(clients *Clients) credentials.TransportCredentials {
 	return credentials.NewTLS(i.tlsConfig(func(client *x509.Certificate) error {
-		if clients.findEntry(certSANs(client)) == nil {
-			return &HandshakeError{fmt.Errorf("%w: %s", errUnlisted, describeCert(client)), "add one of its names to " + clients.path}
+		if clients.findEntry(certificate.Names(client)) == nil {
+			return &HandshakeError{fmt.Errorf("%w: %s", errUnlisted, certificate.Describe(client)), "add one of its names to " + clients.path}
 		}
 		return nil
 	}))
@@ -94,10 +96,10 @@ type clientCredentials struct {
 
 // newClientCredentials returns the credentials for the server whose certificate has this name. The host
 // name is not verified, because a server's addresses differ between clusters.
-func newClientCredentials(id *identity, server SAN) *clientCredentials {
+func newClientCredentials(id *identity, server certificate.SAN) *clientCredentials {
 	creds := credentials.NewTLS(id.tlsConfig(func(leaf *x509.Certificate) error {
-		if !slices.Contains(certSANs(leaf), server) {
-			return &HandshakeError{Cause: fmt.Errorf("%w, want %q, got %s", ErrOtherServer, server, describeCert(leaf))}
+		if !slices.Contains(certificate.Names(leaf), server) {
+			return &HandshakeError{Cause: fmt.Errorf("%w, want %q, got %s", ErrOtherServer, server, certificate.Describe(leaf))}
 		}
 		return nil
 	}))
@@ -146,7 +148,7 @@ func (c *unconfirmedConn) explainRejection(err error) error {
 	if err == nil || c.confirmed.Load() || errors.Is(err, net.ErrClosed) {
 		return err
 	}
-	rejected := &HandshakeError{fmt.Errorf("%w; %w for %.200q", err, ErrRejected, certSANs(c.creds.id.leaf.Load().Leaf)), "see the server's log"}
+	rejected := &HandshakeError{fmt.Errorf("%w; %w for %.200q", err, ErrRejected, certificate.Names(c.creds.id.leaf.Load().Leaf)), "see the server's log"}
 	c.creds.lastError.Store(rejected)
 	return rejected
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
@@ -14,15 +16,15 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		"unfinished TLS handshakes":                   fmt.Sprintf("%d,%03d", maxHandshakes/1000, maxHandshakes%1000),
 		"time for a handshake and the first frame":    fmt.Sprintf("%.0f s", handshakeTimeout.Seconds()),
 		"time for a client to connect, TLS included":  fmt.Sprintf("%.0f s", connectTimeout.Seconds()),
-		"certificates that a peer presents":           fmt.Sprintf("%d, of %s", maxCerts, kb(maxCertBytes)),
+		"certificates that a peer presents":           fmt.Sprintf("%d, of %s", certificate.MaxCerts, kb(certificate.MaxBytes)),
 		"bytes of a handshake":                        kb(maxHandshakeBytes),
 		"connections":                                 fmt.Sprint(maxConns),
 		"starts of streams":                           fmt.Sprintf("%d a second, %d at once", streamRate, streamBurst),
 		"calls":                                       fmt.Sprintf("%d a second, %d at once", callRate, callBurst),
 		"live streams":                                fmt.Sprint(maxConnStreams),
 		"calls under way":                             fmt.Sprint(maxConnCalls),
-		"names of a certificate":                      fmt.Sprintf("%d, and %d constraints", maxNames, maxNames),
-		"RSA keys that a peer presents":               fmt.Sprintf("%d,%03d bits", maxRSA/1000, maxRSA%1000),
+		"names of a certificate":                      fmt.Sprintf("%d, and %d constraints", certificate.MaxNames, certificate.MaxNames),
+		"RSA keys that a peer presents":               fmt.Sprintf("%d,%03d bits", certificate.MaxRSA/1000, certificate.MaxRSA%1000),
 		"connections above that":                      fmt.Sprintf("%d, for %.0f s", maxExcessConns, excessLifetime.Seconds()),
 		"bytes read":                                  fmt.Sprintf("%s a second, %s at once", kb(byteRate), kb(byteBurst)),
 		"request":                                     kb(maxRequestBytes),

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
@@ -67,7 +68,7 @@ func explainHandshake(err error) *HandshakeError {
 func (i *identity) explainVerification(err error) error {
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok && unknown.Cert != nil {
 		return &HandshakeError{
-			fmt.Errorf("%s: %w", describeCert(unknown.Cert), err),
+			fmt.Errorf("%s: %w", certificate.Describe(unknown.Cert), err),
 			i.files.PeerCA + " must contain the CA that signs it, and the peer must present its intermediates",
 		}
 	}
@@ -79,16 +80,7 @@ func (i *identity) explainVerification(err error) error {
 		case x509.IncompatibleUsage:
 			advice = "issue it with the extended key usage of its end"
 		}
-		return &HandshakeError{fmt.Errorf("%s: %w", describeCert(invalid.Cert), err), advice}
+		return &HandshakeError{fmt.Errorf("%s: %w", certificate.Describe(invalid.Cert), err), advice}
 	}
 	return err
-}
-
-// describeCert identifies a certificate in a bounded text.
-func describeCert(c *x509.Certificate) string {
-	sans, more := certSANs(c), ""
-	if len(sans) > 3 {
-		sans, more = sans[:3], fmt.Sprintf(" and %d more", len(sans)-3)
-	}
-	return fmt.Sprintf("certificate for %.200q%s (subject %.200q, issuer %.200q)", sans, more, c.Subject.String(), c.Issuer.String())
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/eviction"
 )
 
@@ -83,7 +84,7 @@ func (h *serverHandshaker) runHandshake(raw net.Conn) (net.Conn, credentials.TLS
 
 // admitConnection finds the client of a connection and counts the connection.
 func (h *serverHandshaker) admitConnection(conn net.Conn, client *x509.Certificate) (*clientConnection, error) {
-	c := &clientConnection{Conn: conn, clients: h.clients, names: certSANs(client)}
+	c := &clientConnection{Conn: conn, clients: h.clients, names: certificate.Names(client)}
 	e := c.currentEntry()
 	if e == nil { // removed from the list during the handshake
 		return nil, errUnlisted

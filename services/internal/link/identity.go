@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // identity is this end's certificate and the CAs of its peers, reloaded from their files. Each handshake
@@ -57,14 +59,14 @@ func (i *identity) loadLeaf() (bool, error) {
 	if bytes.Equal(certPEM, i.certPEM) && bytes.Equal(keyPEM, i.keyPEM) {
 		return false, nil
 	}
-	certs, err := ParseCertificates(certPEM)
+	certs, err := certificate.Parse(certPEM)
 	if err == nil {
-		err = CheckOwnCertificate(certs, i.usage)
+		err = certificate.CheckOwn(certs, i.usage)
 	}
 	// At startup, a certificate that is not valid now is accepted: there is no better one, and the peers'
 	// clocks may differ.
 	if err == nil && i.leaf.Load() != nil {
-		err = CheckPeriod(certs[0], time.Now())
+		err = certificate.CheckPeriod(certs[0], time.Now())
 	}
 	if err != nil {
 		return false, &fileError{"cert", i.files.Cert, err}
@@ -86,7 +88,7 @@ func (i *identity) loadRoots() (bool, error) {
 	if bytes.Equal(caPEM, i.caPEM) {
 		return false, nil
 	}
-	certs, err := ParseCertificates(caPEM)
+	certs, err := certificate.Parse(caPEM)
 	if err != nil {
 		return false, &fileError{"ca", i.files.PeerCA, err}
 	}

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 func (r *testLink) rejectionCount(limit string) float64 {
@@ -102,7 +104,7 @@ func TestDoesNotLogEachRejectedCall(t *testing.T) {
 
 func TestUsageSurvivesGrantChange(t *testing.T) {
 	c := &Clients{}
-	names := []SAN{operatorDNS}
+	names := []certificate.SAN{operatorDNS}
 	c.replaceGrants(must(parseClients([]byte(sampleClients)))(t))
 	before := c.findEntry(names).usage
 	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "operator", "subscriber", 1))))(t))
@@ -230,7 +232,7 @@ func TestEndedStreamFreesItsSlot(t *testing.T) {
 func TestChargesBytesToClient(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	conn := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
-	usage := r.server.clients.findEntry([]SAN{writerURI}).usage
+	usage := r.server.clients.findEntry([]certificate.SAN{writerURI}).usage
 	usage.bytes.SetLimit(0) // tokens are not refilled
 	before := usage.bytes.Tokens()
 	const sent = 64 << 10
@@ -239,7 +241,7 @@ func TestChargesBytesToClient(t *testing.T) {
 	if charged := before - usage.bytes.Tokens(); charged < sent || charged > 2*sent {
 		t.Errorf("charged %v bytes, want the %d that were sent and TLS overhead", charged, sent)
 	}
-	if left := r.server.clients.findEntry([]SAN{operatorDNS}).usage.bytes.Tokens(); left != byteBurst {
+	if left := r.server.clients.findEntry([]certificate.SAN{operatorDNS}).usage.bytes.Tokens(); left != byteBurst {
 		t.Errorf("another client is charged: %v bytes left", left)
 	}
 }
@@ -259,7 +261,7 @@ func TestForgetsConnectionsThatEndImmediately(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.server.clients.findEntry(certSANs(writer.Leaf)).usage.connectionCount(); n != 0 {
+	if n := r.server.clients.findEntry(certificate.Names(writer.Leaf)).usage.connectionCount(); n != 0 {
 		t.Errorf("%d connections are still counted", n)
 	}
 }

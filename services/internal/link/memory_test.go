@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // liveMemory returns the bytes of objects and stacks in use after a garbage collection.
@@ -106,8 +108,8 @@ func (i *truncatedConn) Write(b []byte) (int, error) {
 
 // bulkyCert is the largest chain that a peer may present: its own certificate and others of 3 KB.
 func bulkyCert(own tls.Certificate, others *certBuilder) tls.Certificate {
-	other := manyNames(maxNames - 1)(others).Certificate[0]
-	for len(own.Certificate) < maxCerts {
+	other := manyNames(certificate.MaxNames - 1)(others).Certificate[0]
+	for len(own.Certificate) < certificate.MaxCerts {
 		own.Certificate = append(slices.Clip(own.Certificate), other)
 	}
 	return own

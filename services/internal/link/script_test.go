@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // These tests run deploy/certificates.sh as its users do, and connect both ends of a link with the
 // certificates that it creates.
 
 const (
-	scriptInventory = SAN("spiffe://example.org/slicefeed/inventory")
-	scriptWriter    = SAN("spiffe://example.org/slicefeed/writer")
-	scriptOperator  = SAN("spiffe://example.org/slicefeed/operator")
+	scriptInventory = certificate.SAN("spiffe://example.org/slicefeed/inventory")
+	scriptWriter    = certificate.SAN("spiffe://example.org/slicefeed/writer")
+	scriptOperator  = certificate.SAN("spiffe://example.org/slicefeed/operator")
 )
 
 // runScript returns the script's standard output, which is only commands, and its messages.
@@ -93,7 +95,7 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	mustRunScript(t, "all", dir)
 	inventory, writer := sideFiles(dir, "inventory"), sideFiles(dir, "writer")
 	leaf := func(f Files) []byte { return must(os.ReadFile(f.Cert))(t) }
-	if certs := must(ParseCertificates(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(ParseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
+	if certs := must(certificate.Parse(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(certificate.Parse(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
 		t.Error("one CA signs for both sides")
 	}
 	impostor := inventory
@@ -154,7 +156,7 @@ func TestScriptRenewsCertificatesButKeepsCAs(t *testing.T) {
 			t.Errorf("%s: renewed %v", name, renewed)
 		}
 	}
-	left := time.Until(must(ParseCertificates(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
+	left := time.Until(must(certificate.Parse(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
 	if left < 6*24*time.Hour || left > 7*24*time.Hour {
 		t.Errorf("a certificate of 7 days is valid for %v", left)
 	}

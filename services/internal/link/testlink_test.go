@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -148,12 +150,12 @@ func (r *testLink) config(component, name string, f Files) Config {
 }
 
 // dial connects as a client with a certificate of that spec, which expects a server of that name.
-func (r *testLink) dial(t *testing.T, spec certSpec, server SAN) *grpc.ClientConn {
+func (r *testLink) dial(t *testing.T, spec certSpec, server certificate.SAN) *grpc.ClientConn {
 	t.Helper()
 	return r.dialWith(t, r.clientCA.writeFiles(t, spec, r.serverCA), server)
 }
 
-func (r *testLink) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {
+func (r *testLink) dialWith(t *testing.T, f Files, server certificate.SAN) *grpc.ClientConn {
 	t.Helper()
 	return r.connect(t, must(NewClient(r.clientConfig(f), server))(t).DialOptions()...)
 }

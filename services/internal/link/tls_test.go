@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 var (
@@ -27,7 +29,7 @@ func TestClientVerifiesServerName(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		server  certSpec
-		want    SAN
+		want    certificate.SAN
 		wantErr string // empty: accepted
 	}{
 		{"a URI SAN", serverCert, serverURI, ""},
@@ -288,7 +290,7 @@ func TestReloadsFilesPeriodically(t *testing.T) {
 	<-loaded // this one has not
 	want := must(os.ReadFile(r.files.Cert))(t)
 	pair := r.server.id.leaf.Load()
-	if block := must(ParseCertificates(want))(t)[0]; !block.Equal(pair.Leaf) {
+	if block := must(certificate.Parse(want))(t)[0]; !block.Equal(pair.Leaf) {
 		t.Error("the new certificate is not in use")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
@@ -54,7 +55,7 @@ func (i Identity) checkCertificate() (string, error) {
 	if i.Server {
 		usage, name = x509.ExtKeyUsageServerAuth, "server auth"
 	}
-	leaf, unusable := certs[0], link.CheckOwnCertificate(certs, usage)
+	leaf, unusable := certs[0], certificate.CheckOwn(certs, usage)
 	if unusable != nil {
 		unusable = fmt.Errorf("%s: %w", file, unusable)
 	}
@@ -134,7 +135,7 @@ func (i Identity) signsOwnCertificate(cas []*x509.Certificate) bool {
 
 // checkPeriod checks that a certificate is valid now.
 func (i Identity) checkPeriod(file string, c *x509.Certificate) error {
-	if err := link.CheckPeriod(c, i.Now()); err != nil {
+	if err := certificate.CheckPeriod(c, i.Now()); err != nil {
 		return fmt.Errorf("%s: %q %w; a running component reloads the file within a minute", file, certSubject(c), err)
 	}
 	return nil
@@ -174,7 +175,7 @@ func certSubject(c *x509.Certificate) string {
 
 // readCertificates returns the certificates of a PEM file, at least one.
 func readCertificates(file string) ([]*x509.Certificate, error) {
-	certs, err := link.ReadCertificates(file)
+	certs, err := certificate.Read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w; mount or create the file", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/link"
@@ -29,11 +30,11 @@ import (
 
 // Settings are the address of the writer and the identity of the caller.
 type Settings struct {
-	Writer    string   `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS, as reachable from here"`
-	WriterSAN link.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"SAN that the writer's certificate must have, exactly"`
-	CertFile  string   `flag:"client-cert-file" required:"true" placeholder:"file" help:"PEM of your certificate, with the EKU clientAuth; its SAN is in the writer's ALLOWED_CLIENTS_FILE"`
-	KeyFile   string   `flag:"client-key-file" required:"true" placeholder:"file" help:"PEM of its private key"`
-	WriterCA  string   `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
+	Writer    string          `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS, as reachable from here"`
+	WriterSAN certificate.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"SAN that the writer's certificate must have, exactly"`
+	CertFile  string          `flag:"client-cert-file" required:"true" placeholder:"file" help:"PEM of your certificate, with the EKU clientAuth; its SAN is in the writer's ALLOWED_CLIENTS_FILE"`
+	KeyFile   string          `flag:"client-key-file" required:"true" placeholder:"file" help:"PEM of its private key"`
+	WriterCA  string          `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
 }
 
 // NewCommands returns the commands.

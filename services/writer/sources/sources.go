@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // Source is the configuration of one inventory.
@@ -23,9 +23,9 @@ type Source struct {
 	// Name is a DNS label. It is the label slicefeed.dev/source of slices, a label of metrics, and a part
 	// of slice names, in which capitals and underscores would become equal.
 	Name    string
-	Address string   // host:port
-	SAN     link.SAN // that its certificate must have
-	CAFile  string   // PEM file with the CAs that sign its certificate
+	Address string          // host:port
+	SAN     certificate.SAN // that its certificate must have
+	CAFile  string          // PEM file with the CAs that sign its certificate
 
 	// The allowlist limits what is written and probed for this source, whatever it reports.
 	CIDRs      []netip.Prefix

@@ -1,4 +1,4 @@
-package link
+package certificate
 
 import (
 	"crypto/x509"
@@ -43,10 +43,10 @@ func (s *SAN) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// certSANs returns the SANs of a certificate that can identify a peer, URIs first. It ignores DNS names
+// Names returns the SANs of a certificate that can identify a peer, URIs first. It ignores DNS names
 // that look like URIs, and URIs that look like DNS names: a CA's name constraints for one kind do not
 // cover the other.
-func certSANs(leaf *x509.Certificate) []SAN {
+func Names(leaf *x509.Certificate) []SAN {
 	sans := make([]SAN, 0, len(leaf.URIs)+len(leaf.DNSNames))
 	for _, u := range leaf.URIs {
 		if u.Scheme != "" && u.Host != "" {

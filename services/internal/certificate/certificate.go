@@ -1,4 +1,7 @@
-package link
+// Package certificate reads certificates and judges them, for both ends of a link and for preflight: the
+// names that identify a peer, what an end must present, and what a peer's chain may cost. It guarantees
+// that only keys that a trusted CA signed check signatures. It does not decide who is trusted.
+package certificate
 
 import (
 	"bytes"
@@ -11,28 +14,30 @@ import (
 	"time"
 )
 
-// What both the link and preflight require of certificates.
-
-var usageNames = map[x509.ExtKeyUsage]string{
-	x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth",
+// UsageName returns the name of an end's extended key usage.
+func UsageName(usage x509.ExtKeyUsage) string {
+	if usage == x509.ExtKeyUsageServerAuth {
+		return "server auth"
+	}
+	return "client auth"
 }
 
-// ReadCertificates returns the certificates of a PEM file, at least one.
-func ReadCertificates(path string) ([]*x509.Certificate, error) {
+// Read returns the certificates of a PEM file, at least one.
+func Read(path string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	certs, err := ParseCertificates(text)
+	certs, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return certs, nil
 }
 
-// ParseCertificates requires every block to be a complete certificate: part of a CA bundle, from a file
+// Parse requires every block to be a complete certificate: part of a CA bundle, from a file
 // that is being written, would lock peers out.
-func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
+func Parse(text []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for {
 		block, rest := pem.Decode(text)
@@ -57,18 +62,18 @@ func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// CheckOwnCertificate checks what every peer requires of the certificates that an end presents, apart
+// CheckOwn checks what every peer requires of the certificates that an end presents, apart
 // from who signed them and when they are valid. Its error names every problem.
-func CheckOwnCertificate(certs []*x509.Certificate, usage x509.ExtKeyUsage) error {
+func CheckOwn(certs []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	var problems []error
 	if !slices.Contains(certs[0].ExtKeyUsage, usage) {
 		problems = append(problems, fmt.Errorf(
-			"extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)", usageNames[usage]))
+			"extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)", UsageName(usage)))
 	}
-	if len(certSANs(certs[0])) == 0 {
+	if len(Names(certs[0])) == 0 {
 		problems = append(problems, errors.New("no URI or DNS SAN; no peer can identify it; issue it with one"))
 	}
-	return errors.Join(append(problems, checkKeyStrength([][]*x509.Certificate{certs}), checkChainCost(certs))...)
+	return errors.Join(append(problems, CheckKeyStrength([][]*x509.Certificate{certs}), CheckCost(certs))...)
 }
 
 // CheckPeriod checks that a certificate is valid at a time.
@@ -80,4 +85,13 @@ func CheckPeriod(c *x509.Certificate, now time.Time) error {
 		return fmt.Errorf("expired on %s; renew it", c.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// Describe identifies a certificate in a bounded text.
+func Describe(c *x509.Certificate) string {
+	sans, more := Names(c), ""
+	if len(sans) > 3 {
+		sans, more = sans[:3], fmt.Sprintf(" and %d more", len(sans)-3)
+	}
+	return fmt.Sprintf("certificate for %.200q%s (subject %.200q, issuer %.200q)", sans, more, c.Subject.String(), c.Issuer.String())
 }
