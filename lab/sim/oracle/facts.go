@@ -58,7 +58,7 @@ type Told struct {
 	Members []Member
 }
 
-// Verdict is a prober's word on an address.
+// Verdict is a prober's status of an address.
 type Verdict uint8
 
 // An address is Unjudged until it has been probed often enough.
@@ -68,7 +68,7 @@ const (
 	Failing
 )
 
-// Probed is a prober's word, whenever any of it changes at a writer.
+// Probed is a prober's status of an address, whenever any of it changes at a writer.
 type Probed struct {
 	Writer  string
 	Probe   string // as in Configured

@@ -129,31 +129,16 @@ func (o *Oracle) broke(invariant, rule, sentence, seen string, args ...any) {
 	})
 }
 
-func (o *Oracle) source(name string) *source {
-	s := o.sources[name]
-	if s == nil {
-		s = newSource()
-		o.sources[name] = s
-	}
-	return s
-}
+func (o *Oracle) source(name string) *source { return entry(o.sources, name, newSource) }
+func (o *Oracle) writer(name string) *writer { return entry(o.writers, name, newWriter) }
+func (o *Oracle) target(name string) *target { return entry(o.targets, name, newTarget) }
 
-func (o *Oracle) writer(name string) *writer {
-	w := o.writers[name]
-	if w == nil {
-		w = newWriter()
-		o.writers[name] = w
+// entry is what a map has under a name, which is made when it is first asked for.
+func entry[T any](of map[string]*T, name string, create func() *T) *T {
+	if of[name] == nil {
+		of[name] = create()
 	}
-	return w
-}
-
-func (o *Oracle) target(name string) *target {
-	t := o.targets[name]
-	if t == nil {
-		t = newTarget()
-		o.targets[name] = t
-	}
-	return t
+	return of[name]
 }
 
 // holds judges I7: what one peer makes the other hold stays within its limit.

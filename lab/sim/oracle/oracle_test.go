@@ -229,6 +229,17 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				}
 				r.write(all(out, 0))
 			}))
+		check(t, func() *rig {
+			r := settled(2)
+			r.probe(0, Failing)
+			r.wait(time.Second)
+			r.probe(1, Passing)
+			r.wait(time.Second)
+			r.probe(1, Failing)
+			return r
+		},
+			right("a failure counts while nothing passes, as another endpoint has passed since it began", func(r *rig) { r.write(all(out, 0)) }),
+			wrong("I4 corroboration", "the failure of the other one, which has not been followed by a pass", func(r *rig) { r.write(all(out, 1)) }))
 		// emptyFor is an empty view that has been seen three times, another one for a while, and an empty one again.
 		emptyFor := func(r *rig, while time.Duration) {
 			for range 3 {

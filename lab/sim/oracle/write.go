@@ -92,7 +92,7 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 			"%s made %s, an empty slice beside others", f.Writer, f.Slice)
 	}
 	// A writer that has not seen yet what another one wrote may make what is there already.
-	if alone := t.last == p.writer; alone && len(changes) == 0 && f.After != nil && (f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
+	if t.last == p.writer && len(changes) == 0 && f.After != nil && (f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
 		for _, e := range f.After.Endpoints {
 			if h, ok := before[e.Address]; ok && !f.Before.lists(e.Address) && h.slices > 0 && p.Writes == 1 {
 				o.broke("I3", "no change", "without a semantic change there is no write",

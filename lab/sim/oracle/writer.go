@@ -45,16 +45,11 @@ func newWriter() *writer {
 	}
 }
 
-func (w *writer) aim(name string) *aim {
-	a := w.aims[name]
-	if a == nil {
-		a = &aim{
-			emptiness: map[string]*emptiness{}, windows: map[string]*window{}, booked: map[string]time.Time{}, noticed: map[string]uint64{},
-		}
-		w.aims[name] = a
-	}
-	return a
+func newAim() *aim {
+	return &aim{emptiness: map[string]*emptiness{}, windows: map[string]*window{}, booked: map[string]time.Time{}, noticed: map[string]uint64{}}
 }
+
+func (w *writer) aim(name string) *aim { return entry(w.aims, name, newAim) }
 
 // act takes in what guards the writer says are acting.
 func (a *aim) act(at time.Time, f Acts) {
