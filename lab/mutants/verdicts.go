@@ -141,7 +141,7 @@ func verdicts() []Mutant {
 			Name:   "floor-dropped",
 			Harm:   "Draining all nodes at once leaves nothing ready, and consumers that do not know the draining tier are cut off.",
 			File:   inVerdict + "/verdict.go",
-			Edits:  one("\te.note(e.keepLastEndpoints())\n", ""),
+			Edits:  one("\te.note(e.keepLastEndpoints())", "\t"),
 			Suites: []string{inVerdict},
 			Seeds:  200,
 		},

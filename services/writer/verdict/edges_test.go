@@ -31,7 +31,7 @@ func TestTheFloorSaysWhetherItKeepsOrLists(t *testing.T) {
 	}
 }
 
-func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
+func TestAnyPassingProbeIsReported(t *testing.T) {
 	for failing := range 3 {
 		w := newWorld(t, 3)
 		for n := range 3 {
@@ -45,7 +45,7 @@ func TestOneProbeThatPassesIsEnoughToSee(t *testing.T) {
 	}
 }
 
-// Whose word counts of an address that is new is settled by name.
+// The name decides which source owns a new address.
 func TestFirstOfSeveralSuppressedSourcesOwnsNewAddress(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, name := range []string{"green", "red"} {
@@ -73,7 +73,7 @@ func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	w = newWorld(t, 2)
 	w.in.Limits.ListUnready, w.source("blue").Members[0].Zone = false, "here"
 	w.fail(w.now.Add(1), 0)
-	w.see("it is out, and no slice says where it was", "1:ready")
+	w.see("it is not listed, so no slice has its zone", "1:ready")
 	w.fail(w.now.Add(1), 1)
 	if w.decide(); w.endpoint(addr(0)).Zone != "here" || !w.endpoint(addr(0)).Listed {
 		t.Errorf("given back: %+v", w.endpoint(addr(0)))
@@ -102,9 +102,9 @@ func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 	}
 }
 
-// In a panic what is not judged yet counts for nothing, but only as long as its source has at stake what the panic
-// keeps. There is always green's, which fails unless there is no panic.
-func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
+// In a panic a pending address does not count, but only while the panic keeps an endpoint of its source. There is
+// always an endpoint of green, which fails unless there is no panic.
+func TestSourceIsEmptyInAPanicIfAllItsEndpointsInUseFail(t *testing.T) {
 	stray := netip.MustParseAddr("10.9.0.1")
 	for _, tt := range []struct {
 		name  string
@@ -113,9 +113,9 @@ func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
 	}{
 		{"one in use fails", func(w *world) { w.hold(0, "blue", ready); w.fail(w.now, 0) }, true},
 		{"it has none", func(*world) {}, false},
-		{"it is out", func(w *world) { w.hold(0, "blue", Conditions{}); w.fail(w.now, 0) }, false},
-		{"it is not judged yet", func(w *world) { w.hold(0, "blue", ready) }, false},
-		{"its fence takes it", func(w *world) {
+		{"it is not ready", func(w *world) { w.hold(0, "blue", Conditions{}); w.fail(w.now, 0) }, false},
+		{"it is pending", func(w *world) { w.hold(0, "blue", ready) }, false},
+		{"its allowlist denies it", func(w *world) {
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: stray, Conditions: ready, Source: "blue"})
 			w.in.Probes[stray] = Probe{Status: Failing, Since: w.now}
 		}, false},
@@ -140,8 +140,8 @@ func TestASourceIsEmptyInAPanicIfAllThatItHasAtStakeFails(t *testing.T) {
 	}
 }
 
-// An address without a past has none, though its neighbour does: who was known longest goes first.
-func TestAnAddressDoesNotInheritItsNeighboursPast(t *testing.T) {
+// An address that is new has no memory, though its neighbor does: the oldest report leaves first.
+func TestAddressDoesNotInheritItsNeighborsMemory(t *testing.T) {
 	w := newWorld(t, 0)
 	w.shrinks()
 	for _, n := range []int{1, 2, 3, 4, 10} {
@@ -166,7 +166,7 @@ func TestOfTwoEndpointsOfOneAddressTheOneThatServesMoreCounts(t *testing.T) {
 	for _, of := range []struct {
 		name      string
 		one, more Conditions
-	}{{"ready and draining", draining, ready}, {"ready and out", out, ready}, {"draining and out", out, draining}} {
+	}{{"ready and draining", draining, ready}, {"ready and not ready", out, ready}, {"draining and not ready", out, draining}} {
 		for _, order := range [][2]Conditions{{of.one, of.more}, {of.more, of.one}} {
 			w := newWorld(t, 2)
 			w.probe(0, Pending)
@@ -182,7 +182,7 @@ func TestOfTwoEndpointsOfOneAddressTheOneThatServesMoreCounts(t *testing.T) {
 	}
 }
 
-// A caller's slip must not end in slices that are wrong.
+// A mistake of the caller must not lead to wrong slices.
 func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	w := newWorld(t, 4)
 	w.in.Sources = append(w.in.Sources, trusted("green"))

@@ -24,7 +24,7 @@ func TestReportsSinceWhenNoProbePasses(t *testing.T) {
 	w.pass(time.Second)
 	w.probe(1, Pending)
 	began := w.now
-	check("none passes, one is out and one not judged yet", true, began)
+	check("none passes, one is not ready and one pending", true, began)
 	w.pass(time.Minute)
 	w.probe(1, Failing)
 	check("none passes", true, began)
@@ -34,7 +34,7 @@ func TestReportsSinceWhenNoProbePasses(t *testing.T) {
 	w.probe(1, Failing)
 	check("another time", true, w.now)
 	w.in.Limits.Probing = false
-	check("nobody probes", false, time.Time{})
+	check("probing is off", false, time.Time{})
 	w.in.Limits.Probing = true
 	w.in.Current = nil
 	check("nothing is held", false, time.Time{})
@@ -49,13 +49,13 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 	}{
 		{"none", func(*world) {}, false},
 		{"one in use", func(w *world) { cannot(w, 0); cannot(w, 1) }, true},
-		{"not judged yet is not it", func(w *world) { w.probe(0, Pending); w.probe(1, Pending) }, false},
-		{"one that is out", func(w *world) {
+		{"pending for another reason", func(w *world) { w.probe(0, Pending); w.probe(1, Pending) }, false},
+		{"one that is not ready", func(w *world) {
 			w.in.Current[0].Conditions = Conditions{}
 			w.source("blue").EverSynced = false
 			cannot(w, 0)
 		}, false},
-		{"one that nobody holds", func(w *world) { w.report("blue", 5, Ready); cannot(w, 5) }, false},
+		{"one that is not current", func(w *world) { w.report("blue", 5, Ready); cannot(w, 5) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 2)
@@ -83,15 +83,15 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 			w.unlist("blue", 1)
 		}, "0:out 1:ready"},
 		{"a new one", func(w *world) { w.report("blue", 5, Ready); w.probe(5, Passing) }, "0:out 1:out 5:ready"},
-		{"a new one of a source that is not believed", func(w *world) {
+		{"a new one of a source that is not trusted", func(w *world) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.source("green").Connected = false
 			w.report("green", 5, Ready)
 			w.probe(5, Passing)
 		}, "0:ready 1:ready"},
-		{"a new one in a state that we do not know", func(w *world) { w.report("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
-		{"one that is not listed, being out", func(w *world) { w.putOut(); w.probe(5, Passing) }, "5@green:ready"},
-		{"one that is not listed, being out, and that another than its own source tells", func(w *world) {
+		{"a new one in an unknown state", func(w *world) { w.report("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
+		{"one that is not listed since it failed", func(w *world) { w.putOut(); w.probe(5, Passing) }, "5@green:ready"},
+		{"one that is not listed since it failed, reported by another source", func(w *world) {
 			w.putOut()
 			w.source("green").Connected = false
 			w.report("blue", 5, Ready)
@@ -104,7 +104,7 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 			w.report("blue", 5, Ready)
 			w.probe(5, Passing)
 		}, "5:ready"},
-		{"one that the fence refuses", func(w *world) {
+		{"one that the allowlist denies", func(w *world) {
 			w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(1): {}}
 			w.probe(1, Passing)
 		}, "0:ready"},
@@ -120,7 +120,7 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 	}
 }
 
-// putOut adds a second source, of which one fails while nobody wants to see what is out.
+// putOut adds a second source with an endpoint that fails, while endpoints that are not ready are not listed.
 func (w *world) putOut() {
 	w.in.Limits.ListUnready = false
 	w.in.Sources = append(w.in.Sources, trusted("green"))
@@ -145,17 +145,17 @@ func TestPanicKeepsALastResort(t *testing.T) {
 		{"one that is READY, and out by a failure from before", []node{goes, {out, Ready, Failing}}, "0:out 1:ready"},
 		{"when the last one is deleted, too", []node{{ready, unlisted, Failing}, {out, Ready, Failing}}, "1:ready"},
 		{"all of them", []node{goes, {out, Ready, Failing}, {out, Ready, Failing}}, "0:out 1:ready 2:ready"},
-		{"not judged yet", []node{goes, {out, Ready, Pending}}, "0:out 1:ready"},
+		{"pending", []node{goes, {out, Ready, Pending}}, "0:out 1:ready"},
 		{"rather than one that drains", []node{goes, {out, Draining, Failing}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
 		{"or one that drains", []node{goes, {out, Draining, Failing}}, "0:out 1:ready"},
-		{"or one in a state that we do not know", []node{goes, {out, Unknown, Failing}}, "0:out 1:ready"},
-		{"but not what its source calls dead", []node{goes, {out, NotReady, Failing}, {out, Ready, Failing}, {out, unlisted, Failing}}, "0:out 1:out 2:ready"},
-		{"nor what is not judged yet and called dead", []node{goes, {out, NotReady, Pending}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
+		{"or one in an unknown state", []node{goes, {out, Unknown, Failing}}, "0:out 1:ready"},
+		{"but not what its source reports NOT_READY", []node{goes, {out, NotReady, Failing}, {out, Ready, Failing}, {out, unlisted, Failing}}, "0:out 1:out 2:ready"},
+		{"nor what is pending and NOT_READY", []node{goes, {out, NotReady, Pending}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
 		{"nor while one is ready", []node{goes, {out, Ready, Failing}, {ready, Ready, Failing}}, "0:out 1:out 2:ready"},
 		{"nor while one serves its last", []node{goes, {out, Ready, Failing}, {draining, Ready, Failing}}, "0:out 1:out 2:drain"},
 	} {
 		for _, listOut := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, list-out %t", tt.name, listOut), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, list-unready %t", tt.name, listOut), func(t *testing.T) {
 				last := len(tt.nodes)
 				w := newWorld(t, last+1)
 				w.in.Limits.ListUnready = listOut
@@ -164,7 +164,7 @@ func TestPanicKeepsALastResort(t *testing.T) {
 						w.probe(n, Failing)
 					}
 				}
-				w.decide() // so they went out while the others passed
+				w.decide() // so they became not ready while the others passed
 				w.pass(time.Second)
 				w.unlist("blue", last)
 				w.in.Current = slices.DeleteFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(last) })
@@ -197,7 +197,7 @@ func TestPanicKeepsALastResort(t *testing.T) {
 			w.fail(w.now.Add(time.Second), 0, 5)
 			w.report("blue", 0, NotReady)
 			w.report("blue", 1, Ready) // so that blue is not empty
-			w.unwritten("nobody speaks of it", "0:out 5@green:ready")
+			w.unwritten("no source reports it", "0:out 5@green:ready")
 			w.wantGuards("panic 1")
 			w.see("nor when it is written", "0:out 5@green:ready")
 			w.wantGuards("panic 1", "trust 1 green")
@@ -211,12 +211,12 @@ func TestShrinkDoesNotCount(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		{"what the probes call dead, too", func(w *world) {
+		{"what fails its probe, too", func(w *world) {
 			w.fail(w.now, 0, 1, 2)
 			w.unlist("blue", 0)
 			w.unlist("blue", 1)
 		}, "2:out 3:ready"},
-		{"what the fence refuses", func(w *world) {
+		{"what the allowlist denies", func(w *world) {
 			w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}, addr(2): {}}
 		}, "3:ready"},
 		{"what another selector leaves out", func(w *world) {
@@ -225,7 +225,7 @@ func TestShrinkDoesNotCount(t *testing.T) {
 			}
 			w.source("blue").Selector = "pool=green"
 		}, "3:ready"},
-		{"what bears the label of a source that is none of ours any more", func(w *world) {
+		{"what has the label of a former source", func(w *world) {
 			for n := range 3 {
 				w.unlist("blue", n)
 				w.in.Current[n].Source = "former"

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// truth is a small installation whose inventories are honest, though late, away or new at
-// times, and whose prober may be broken. What the writer hears of it is in the world.
+// truth is a small installation with honest inventories that are late, disconnected or new at times, and a prober
+// that may be broken. What the writer knows of it is in the world.
 type truth struct {
 	*world
 
@@ -27,7 +27,7 @@ type fact struct {
 	state         State
 }
 
-// Invariants I2 and I4, and the same answer once it has been written, over random histories.
+// Invariants I2 and I4, and that deciding again after the write changes nothing, over random histories.
 func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &truth{world: newWorld(t, len(truth{}.nodes)), oracles: map[string]*oracle{}}
@@ -116,7 +116,7 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 	})
 }
 
-// hear lets the writer know the truth, as far as a source may speak of it.
+// hear reports the truth to the writer, as far as a source may report it.
 func (w *truth) hear(source int) {
 	s := &w.in.Sources[source]
 	if !s.Connected || !s.MembershipSynced {
@@ -133,7 +133,7 @@ func (w *truth) hear(source int) {
 	}
 }
 
-// judge lets the prober know the truth, unless it is broken.
+// judge updates the probes with the truth, unless the prober is broken.
 func (w *truth) judge(n int) {
 	passes := w.nodes[n].alive && !w.broken
 	switch p, known := w.in.Probes[addr(n)]; {
@@ -147,7 +147,7 @@ func (w *truth) judge(n int) {
 	}
 }
 
-// check decides, and asks of the decision what must hold.
+// check decides, and checks what must hold of a decision.
 func (w *truth) check(t *rapid.T) {
 	mem, d := Decide(w.mem, w.in, w.now)
 	for _, s := range w.in.Sources {
@@ -167,7 +167,7 @@ func (w *truth) check(t *rapid.T) {
 		t.Fatalf("written, and asked again, the answer differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
 	}
 	followed := map[netip.Addr]Probe{}
-	for _, e := range d.Endpoints { // as the app does: what is gone is not probed any more
+	for _, e := range d.Endpoints { // as the app does: removed addresses are not probed
 		if p, known := w.in.Probes[e.Address]; known && e.Verdict != Remove {
 			followed[e.Address] = p
 		}
@@ -175,7 +175,7 @@ func (w *truth) check(t *rapid.T) {
 	w.in.Probes = followed
 }
 
-// speaks says whether a source can speak now.
+// speaks reports whether a source can send now.
 func (w *truth) speaks(s Source, d Decision) bool {
 	for _, g := range d.Guards {
 		if g.Rule == RuleEmpty && g.Source == s.Name {
@@ -185,8 +185,8 @@ func (w *truth) speaks(s Source, d Decision) bool {
 	return s.EverSynced && s.Connected && s.MembershipSynced && w.now.Sub(s.MembershipSyncedAt) <= DefaultMaxStaleness
 }
 
-// protected finds an endpoint that is held and of use, or out though failures are void, truly
-// alive, and not called dead by every witness that can speak.
+// protected finds a current endpoint that is in use, or not ready in a panic, that is alive, and that not both
+// its source and its probe report dead.
 func (w *truth) protected(d Decision) (netip.Addr, bool) {
 	for _, h := range w.in.Current {
 		if n := int(h.Address.As4()[3]); !h.Conditions.inUse() && !d.Panic || !w.nodes[n].alive {
@@ -234,12 +234,12 @@ func usable(d Decision) bool {
 	return false
 }
 
-// oracle counts who leaves, for one source.
+// oracle counts the departures of one source.
 type oracle struct {
 	leader      time.Time
 	opened      time.Time
 	budget      int
-	gone        map[netip.Addr]bool // that were let go, and are still held as ready
+	gone        map[netip.Addr]bool // that may leave, and are still ready in the slices
 	count       int
 	epoch       string
 	observation uint64

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// What one decision leaves to the next: whose an address is that no slice names, what a failure
-// took, what a window let go of, and who said what last.
+// What one decision leaves to the next: the source of an address that no slice lists, what a failure took, what
+// a window granted, and the last reports.
 
 func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		past func(*world) // what became of 5, of which both sources speak by then
+		past func(*world) // of node 5, which both sources report by then
 		want string       // when blue is lost and 5 passes
 	}{
-		{"one that was never listed is nobody's", func(w *world) {
+		{"one that was never listed has no source", func(w *world) {
 			w.report("blue", 5, Ready)
-			w.see("it is not judged yet", "0:ready")
+			w.see("it is pending", "0:ready")
 		}, "0:ready 5@green:ready"},
-		{"one that its source let go is nobody's", func(w *world) {
+		{"one that its source left out has none", func(w *world) {
 			w.hold(5, "blue", ready)
 			w.decide()
 			w.report("blue", 5, Ready)
 		}, "0:ready 5@green:ready"},
-		{"one that the slices have lost is nobody's", func(w *world) {
+		{"one that the slices have lost has none", func(w *world) {
 			w.hold(5, "blue", ready)
 			w.report("blue", 5, Ready)
 			w.see("it is listed", "0:ready 5:ready")
 			w.in.Current = w.in.Current[:1]
 		}, "0:ready 5@green:ready"},
-		{"one that is out and not listed stays its source's, which has said nothing of it", func(w *world) {
+		{"one that fails and is not listed keeps its source, which has not reported it", func(w *world) {
 			w.hold(5, "blue", ready)
 			w.source("blue").EverSynced = false
 			w.report("green", 5, Ready)
 			w.probe(5, Failing)
-			w.see("it is out", "0:ready")
+			w.see("it fails", "0:ready")
 		}, "0:ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,14 +50,14 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 	}
 }
 
-// While all probes fail: whatever it was that put 0 out, 1 is ready and fails last.
+// All probes fail: node 0 was not ready for different reasons, node 1 is ready and fails last.
 func TestWhatAPanicGivesBack(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		past func(*world)
 		want string
 	}{
-		{"what a failure took before its source was heard", func(w *world) {
+		{"what a failure took before its source was synced", func(w *world) {
 			w.restart()
 			w.fail(w.now, 0)
 			w.see("it fails", "0:out 1:ready")
@@ -97,7 +97,7 @@ func TestWhatAPanicGivesBack(t *testing.T) {
 		{"not what its source took", func(w *world) {
 			w.in.Limits.Probing = false
 			w.report("blue", 0, NotReady)
-			w.see("nobody probes", "0:out 1:ready")
+			w.see("probing is off", "0:out 1:ready")
 			w.in.Limits.Probing = true
 			w.report("blue", 0, Ready)
 			w.fail(w.now, 0)
@@ -177,9 +177,9 @@ func TestWhatBecomesOfAWindow(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		{"whoever leads no more lets nobody go in it", func(w *world) { w.in.LeadingSince = time.Time{} }, "1:ready 2:ready 3:ready"},
-		{"whoever leads anew lets nobody go in it", func(w *world) { w.in.LeadingSince = w.now }, "1:ready 2:ready 3:ready"},
-		{"and then needs no newer look than the one before", func(w *world) {
+		{"who leads no more releases none in it", func(w *world) { w.in.LeadingSince = time.Time{} }, "1:ready 2:ready 3:ready"},
+		{"a new leader releases none in it", func(w *world) { w.in.LeadingSince = w.now }, "1:ready 2:ready 3:ready"},
+		{"and then needs no newer observation", func(w *world) {
 			w.pass(time.Second)
 			w.in.LeadingSince = w.now
 			w.pass(time.Minute)
@@ -198,8 +198,8 @@ func TestWhatBecomesOfAWindow(t *testing.T) {
 	}
 }
 
-// A writer that stood still takes in several reports and the loss of the link before it decides again. The last of the
-// reports that came while the source was trusted counts, though no decision was made on it.
+// A writer that stood still receives several reports and the loss of the link before it decides again. The last
+// report while the source was trusted counts, though no decision was made on it.
 func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
 	member := func(state State) []Member { return []Member{{Address: addr(1), Name: "node-1", State: state}} }
 	for _, tt := range []struct {
@@ -207,7 +207,7 @@ func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
 		before State    // of node 1, when the last decision on a trusted source was made
 		report []Member // of node 1, after it and before the link was lost
 		others bool     // node 0 is in that report too
-		want   string   // when node 1, which is out, passes
+		want   string   // when node 1, which is not ready, passes
 	}{
 		{"ready after draining", Draining, member(Ready), true, "0:ready 1:ready"},
 		{"draining after ready", Ready, member(Draining), true, "0:ready 1:drain"},
@@ -232,7 +232,7 @@ func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
 	}
 }
 
-// What a source reported while it could not be trusted is no trusted report, though it is the newest.
+// A report of a source that was not trusted is no trusted report, though it is the newest.
 func TestAReportWhileMembershipIsDegradedIsNoTrustedReport(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fail(w.now, 1)

@@ -99,7 +99,7 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 			}
 			for n, label := range labels {
 				w.probe(n, one(rt, "health", Failing, Pending))
-				if state := one(rt, "told", Ready, Draining, NotReady, Unknown, unlisted); state != unlisted {
+				if state := one(rt, "listed", Ready, Draining, NotReady, Unknown, unlisted); state != unlisted {
 					w.report(label, n, state)
 				} else {
 					w.unlist(label, n)
@@ -113,7 +113,7 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 	})
 }
 
-// checkPanic asks of a decision, made while nothing passes, what must hold of it.
+// checkPanic checks what must hold of a decision while nothing passes.
 func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
 	fails := func(h CurrentEndpoint) bool { return w.in.Probes[h.Address].Status == Failing }
 	panics := slices.ContainsFunc(before, fails) && slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Conditions.inUse() })
@@ -132,7 +132,7 @@ func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
 			t.Fatalf("the floor prefers %v, which fails:\n%s", h.Address, reasons(w.d))
 		case !h.Conditions.inUse(): // it may get back what it had
 		case !taken && (!e.Listed || e.Conditions != h.Conditions):
-			t.Fatalf("%v was %s, and has changed on the prober's word alone:\n%s", h.Address, condition(h.Conditions), reasons(w.d))
+			t.Fatalf("%v was %s, and has changed on its probe alone:\n%s", h.Address, condition(h.Conditions), reasons(w.d))
 		case taken && w.in.Limits.ShrinkWindow == 0 && e.Listed && e.Conditions.inUse():
 			t.Fatalf("%v stays, though its source has taken it:\n%s", h.Address, reasons(w.d))
 		}
@@ -151,7 +151,7 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 		say := func(name string) { // anything but nothing, which could be confirmed
 			w.report(name, 50, Unknown)
 			for n := range size {
-				if w.unlist(name, n); maybe(rt, "told") {
+				if w.unlist(name, n); maybe(rt, "listed") {
 					w.report(name, n, one(rt, "state", Unknown, Ready, Draining, NotReady))
 				}
 			}
@@ -169,7 +169,7 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 		w.decide() // of the leader before
 
 		w.restart()
-		for range among(rt, 1, 4, "behind the gate") {
+		for range among(rt, 1, 4, "before the initial sync") {
 			w.in.LeadingSince = one(rt, "leads since", time.Time{}, w.now, w.now.Add(-window/2), w.now.Add(-time.Hour))
 			if s := w.source("blue"); maybe(rt, "begins to tell") {
 				s.Connected, s.MembershipSynced = true, true
@@ -179,7 +179,7 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 			before := w.in.Current
 			w.decide()
 			if diff := cmp.Diff(before, w.in.Current, byValue); diff != "" || !w.d.Write {
-				rt.Fatalf("nothing was heard and no probe has changed, but the slices do:\n%s\n%s", diff, reasons(w.d))
+				rt.Fatalf("no source is synced and no probe has changed, but the slices have:\n%s\n%s", diff, reasons(w.d))
 			}
 			w.pass(time.Duration(among(rt, 1, 30, "seconds")) * time.Second)
 		}
@@ -231,10 +231,10 @@ func TestAllowlistRemovesUnlessItWouldTakeAll(t *testing.T) {
 		for range among(rt, 1, 4, "steps") {
 			for i := range w.in.Sources {
 				s := &w.in.Sources[i]
-				s.EverSynced, s.Connected = among(rt, 0, 4, "not heard") > 0, among(rt, 0, 4, "lost") > 0
+				s.EverSynced, s.Connected = among(rt, 0, 4, "not synced") > 0, among(rt, 0, 4, "lost") > 0
 				s.Allowlist, s.Members = Allowlist{Denied: map[netip.Addr]struct{}{}}, nil
 				for _, a := range adopted {
-					switch among(rt, 0, 5, "fence") {
+					switch among(rt, 0, 5, "allowlist") {
 					case 0: // outside of it
 					case 1:
 						s.Allowlist.Denied[a] = struct{}{}
@@ -242,7 +242,7 @@ func TestAllowlistRemovesUnlessItWouldTakeAll(t *testing.T) {
 					default:
 						s.Allowlist.CIDRs = append(s.Allowlist.CIDRs, netip.PrefixFrom(a, 32))
 					}
-					if maybe(rt, "told") {
+					if maybe(rt, "listed") {
 						s.Members = append(s.Members, Member{Address: a, State: one(rt, "state", Ready, Draining, NotReady)})
 					}
 				}
@@ -256,7 +256,7 @@ func TestAllowlistRemovesUnlessItWouldTakeAll(t *testing.T) {
 	})
 }
 
-// checkAllowlist asks of a decision what must hold of it, whatever the fences and labels are.
+// checkAllowlist checks what must hold of a decision with any allowlists and labels.
 func (w *world) checkAllowlist(t *rapid.T, before []CurrentEndpoint) {
 	inside := func(s *Source, a netip.Addr) bool {
 		_, forbidden := s.Allowlist.Denied[a]
@@ -294,7 +294,7 @@ func (w *world) checkAllowlist(t *rapid.T, before []CurrentEndpoint) {
 		case struck(h) && e.Listed:
 			t.Fatalf("%v is outside, and is kept:\n%s", h.Address, reasons(w.d))
 		case !struck(h) && e.Rule == RuleAllowlist:
-			t.Fatalf("%v is refused, though it is inside, or nobody's:\n%s", h.Address, reasons(w.d))
+			t.Fatalf("%v is denied, though it is allowed, or has no source:\n%s", h.Address, reasons(w.d))
 		}
 	}
 	for _, e := range w.d.Endpoints {
@@ -324,7 +324,7 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 			}
 			w.in.Current = append(w.in.Current, h)
 		}
-		both(func(w *world) { // something is ready: neither panic nor floor, which regard all, have a say
+		both(func(w *world) { // something is ready, so neither panic nor floor acts
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(50), Source: "green", Conditions: ready})
 			w.report("green", 50, Ready)
 			w.probe(50, Passing)
@@ -350,7 +350,7 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 				w.report("blue", 20, Ready) // which is new
 				w.probe(20, Passing)
 				for n := range lost {
-					if w.unlist("blue", n); maybe(rt, "told") {
+					if w.unlist("blue", n); maybe(rt, "listed") {
 						w.report("blue", n, one(rt, "state", Ready, Draining, NotReady))
 					}
 				}
@@ -372,7 +372,7 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 	})
 }
 
-// checkLost asks what must hold of the endpoints of a source that is lost.
+// checkLost checks what must hold of the endpoints of a source that is lost.
 func (w *world) checkLost(t *rapid.T, before []CurrentEndpoint) {
 	for _, h := range before {
 		e, health := w.endpoint(h.Address), w.in.Probes[h.Address].Status
@@ -383,7 +383,7 @@ func (w *world) checkLost(t *rapid.T, before []CurrentEndpoint) {
 		switch {
 		case health == Failing:
 			want, listed = Conditions{}, w.in.Limits.ListUnready
-		case health == Passing && !h.Conditions.inUse(): // it comes back, as it was when its source spoke last
+		case health == Passing && !h.Conditions.inUse(): // it comes back, as its source last reported it
 			want = e.Conditions
 		}
 		if e.Source != h.Source || e.Listed != listed || e.Conditions != want {

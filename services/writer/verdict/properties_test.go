@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-const nodes = 6 // of which the last is outside of every fence
+const nodes = 6 // the last one is outside every allowlist
 
 func drawWorld(t *rapid.T, tb testing.TB) *world {
 	w := newWorld(tb, 0)
@@ -54,7 +54,7 @@ func (w *world) change(t *rapid.T, name string) {
 		s.Allowlist.CIDRs = append(s.Allowlist.CIDRs, netip.MustParsePrefix("10.0.0.4/32"))
 	}
 	for n := range nodes {
-		if rapid.Bool().Draw(t, "told") {
+		if rapid.Bool().Draw(t, "listed") {
 			w.report(name, n, State(rapid.IntRange(0, 3).Draw(t, "state")))
 		} else {
 			w.unlist(name, n)
@@ -62,7 +62,7 @@ func (w *world) change(t *rapid.T, name string) {
 	}
 }
 
-// Random walks: after every step, what must hold of any decision is asked of it.
+// Random walks: after every step, the decision has the properties of any decision.
 func TestPropertiesOfEveryDecision(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := drawWorld(rt, t)
@@ -72,10 +72,10 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 
 			again, same := Decide(w.mem, clone(w.in), w.now)
 			if diff := cmp.Diff(d, same, byValue); diff != "" {
-				rt.Fatalf("the same question has two answers:\n%s", diff)
+				rt.Fatalf("the same input has two decisions:\n%s", diff)
 			}
 			if !slices.Equal(mem.addresses, again.addresses) || !slices.Equal(mem.sources, again.sources) {
-				rt.Fatal("the same question leaves two memories")
+				rt.Fatal("the same input leaves two memories")
 			}
 			if diff := cmp.Diff(frozen, w.in, byValue); diff != "" {
 				rt.Fatalf("the input was changed:\n%s", diff)
@@ -88,7 +88,7 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 			}
 			_, second := Decide(mem, next, w.now)
 			if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
-				rt.Fatalf("written, and asked again, the answer differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
+				rt.Fatalf("written, and decided again, the decision differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
 			}
 
 			w.mem, w.in = mem, next
@@ -114,7 +114,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 	for i := range w.in.Current {
 		before[w.in.Current[i].Address] = &w.in.Current[i]
 	}
-	believable := func(s *Source) bool {
+	isTrusted := func(s *Source) bool {
 		return s.EverSynced && s.Connected && s.MembershipSynced && w.now.Sub(s.MembershipSyncedAt) <= DefaultMaxStaleness
 	}
 	listed := map[netip.Addr]Endpoint{}
@@ -132,22 +132,22 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 			continue
 		}
 		if e.Rule == RulePanic && !w.in.Limits.ListUnready {
-			continue // a failure had put it out, and that is void now
+			continue // a failure had made it not ready, and is ignored now
 		}
-		// Nothing is added but what a believable source tells within its fence, and its probe confirms.
+		// Nothing is added but what a trusted source reports within its allowlist, and its probe confirms.
 		ok := slices.ContainsFunc(w.in.Sources, func(s Source) bool {
-			return s.Name == e.Source && believable(&s) && s.Allowlist.denyReason(e.Address) == "" &&
+			return s.Name == e.Source && isTrusted(&s) && s.Allowlist.denyReason(e.Address) == "" &&
 				slices.ContainsFunc(s.Members, func(m Member) bool { return m.Address == e.Address })
 		})
 		if !ok || (w.in.Limits.Probing && w.in.Probes[e.Address].Status != Passing) || !e.Conditions.inUse() {
 			t.Fatalf("added: %+v", e)
 		}
 	}
-	// A source that cannot be believed takes nothing away; only a failing probe or the fence may.
+	// A source that is not trusted takes nothing away; only a failing probe or the allowlist may.
 	for i := range w.in.Sources {
 		s := &w.in.Sources[i]
 		for a, h := range before {
-			if h.sourceName() != s.Name || believable(s) || s.Allowlist.denyReason(a) != "" {
+			if h.sourceName() != s.Name || isTrusted(s) || s.Allowlist.denyReason(a) != "" {
 				continue
 			}
 			after, stays := listed[a]
@@ -158,7 +158,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 			case !h.Conditions.inUse(): // may come back, or have been on its way out
 			case after.Rule == RuleFloor: // it is ready instead of draining
 			case !stays || after.Conditions != h.Conditions || after.Source != s.Name:
-				t.Fatalf("%v left %s, which is not believable:\n%s", a, s.Name, reasons(d))
+				t.Fatalf("%v left %s, which is not isTrusted:\n%s", a, s.Name, reasons(d))
 			}
 		}
 	}

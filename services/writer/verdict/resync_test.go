@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// asked has a person ask for a resync now.
+// asked sets a resync for now.
 func (w *world) asked() { w.in.Limits.Resync = w.now }
 
-// stolen is a Service of which the slices list four addresses that no source does, and a new leader.
+// stolen is a Service whose slices list four addresses that no source lists, with a new leader.
 func stolen(t testing.TB) *world {
 	w := newWorld(t, 2)
 	w.shrinks()
@@ -61,7 +61,7 @@ func TestAResyncLetsGoWhatNoSourceLists(t *testing.T) {
 			w.asked()
 			w.fail(w.now, 0, 1, 10, 11, 12, 13)
 		}, left},
-		{"an empty source is believed", func(w *world) {
+		{"an empty source counts", func(w *world) {
 			w.asked()
 			w.unlist("blue", 0)
 			w.unlist("blue", 1)
@@ -143,7 +143,7 @@ func TestAResyncSaysWhatItWaitsFor(t *testing.T) {
 	w.see("trusted again", left)
 }
 
-// Whatever is held and told: a resync with all sources trusted leaves nothing listed that no source lists, adds nothing, and
+// With any endpoints and reports: a resync with all sources trusted leaves nothing listed that no source lists, adds nothing, and
 // without that trust it changes no decision at all.
 func TestPropertiesOfAResync(t *testing.T) {
 	world := t

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every cell of the table, for an endpoint that is held as ready, draining, out, or not at all.
+// Every cell of the table, for an endpoint that is current as ready, draining or not ready, or new.
 func TestTheTable(t *testing.T) {
-	as := []string{"held ready", "held drain", "held out", "new"}
+	as := []string{"ready", "draining", "not ready", "new"}
 	for _, row := range []struct {
-		says                                string
-		passes, fails, probingOff, unjudged string
+		says                               string
+		passes, fails, probingOff, pending string
 	}{
 		{"READY", "ready ready ready ready", "out out out -", "ready ready ready ready", "ready drain out -"},
 		{"DRAINING", "drain drain drain drain", "out out out -", "drain drain drain drain", "drain drain drain -"},
@@ -25,9 +25,9 @@ func TestTheTable(t *testing.T) {
 		{"READY, not trusted", "ready drain ready -", "out out out -", "ready drain out -", "ready drain out -"},
 		{"DRAINING, not trusted", "ready drain ready -", "out out out -", "ready drain out -", "ready drain out -"},
 		{"absent, not trusted", "ready drain ready -", "out out out -", "ready drain out -", "ready drain out -"},
-		{"absent, not heard", "ready drain ready -", "out out out -", "ready drain out -", "ready drain out -"},
+		{"absent, not synced", "ready drain ready -", "out out out -", "ready drain out -", "ready drain out -"},
 	} {
-		for col, cells := range map[string]string{"passes": row.passes, "fails": row.fails, "probing off": row.probingOff, "not judged": row.unjudged} {
+		for col, cells := range map[string]string{"passes": row.passes, "fails": row.fails, "probing off": row.probingOff, "pending": row.pending} {
 			for i, want := range strings.Fields(cells) {
 				t.Run(strings.Join([]string{row.says, col, as[i]}, ", "), func(t *testing.T) {
 					w := newWorld(t, 2) // node 1 is another, so that nothing is empty
@@ -36,13 +36,13 @@ func TestTheTable(t *testing.T) {
 						w.unlist("blue", 0)
 					}
 					w.source("blue").MembershipSynced = !strings.HasSuffix(row.says, "not trusted")
-					w.source("blue").EverSynced = !strings.HasSuffix(row.says, "not heard")
+					w.source("blue").EverSynced = !strings.HasSuffix(row.says, "not synced")
 					w.in.Limits.Probing = col != "probing off"
-					w.probe(0, map[string]ProbeStatus{"passes": Passing, "fails": Failing, "not judged": Pending}[col])
+					w.probe(0, map[string]ProbeStatus{"passes": Passing, "fails": Failing, "pending": Pending}[col])
 					switch as[i] {
-					case "held drain":
+					case "draining":
 						w.in.Current[0].Conditions = draining
-					case "held out":
+					case "not ready":
 						w.in.Current[0].Conditions = Conditions{}
 					case "new":
 						w.in.Current = w.in.Current[1:]
@@ -60,10 +60,10 @@ func TestTheTable(t *testing.T) {
 
 func TestTrustNeedsAllOfItsParts(t *testing.T) {
 	for name, spoil := range map[string]func(*world){
-		"the link is down":           func(w *world) { w.source("blue").Connected = false },
-		"membership is not synced":   func(w *world) { w.source("blue").MembershipSynced = false },
-		"the word is too old":        func(w *world) { w.now = w.now.Add(15*time.Minute + 1) },
-		"the word is older than set": func(w *world) { w.in.Limits.MaxStaleness, w.now = time.Minute, w.now.Add(time.Minute+1) },
+		"the link is down":             func(w *world) { w.source("blue").Connected = false },
+		"membership is not synced":     func(w *world) { w.source("blue").MembershipSynced = false },
+		"membership is too old":        func(w *world) { w.now = w.now.Add(15*time.Minute + 1) },
+		"membership is older than set": func(w *world) { w.in.Limits.MaxStaleness, w.now = time.Minute, w.now.Add(time.Minute+1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
@@ -72,7 +72,7 @@ func TestTrustNeedsAllOfItsParts(t *testing.T) {
 			w.report("blue", 5, Ready)
 			w.probe(5, Passing)
 			spoil(w)
-			w.see("nothing follows the feed", "0:ready 1:ready 2:ready")
+			w.see("no report counts", "0:ready 1:ready 2:ready")
 			w.wantGuards("trust 3 blue")
 		})
 	}
@@ -96,7 +96,7 @@ func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 		t.Run(a, func(t *testing.T) {
 			w := newWorld(t, 1)
 			s, bad := w.source("blue"), netip.MustParseAddr(a)
-			if a != "192.168.1.1" && a != "fd00::5" { // the others are refused also where all is allowed
+			if a != "192.168.1.1" && a != "fd00::5" { // the others are denied even where every CIDR is allowed
 				s.Allowlist.CIDRs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 			}
 			s.Allowlist.Denied = map[netip.Addr]struct{}{addr(99): {}}
@@ -118,12 +118,12 @@ func TestZonesFollowTheSourceOnlyWhileItsReportCounts(t *testing.T) {
 	w.source("blue").Connected = false
 	w.decide()
 	if got := w.d.Endpoints[0].Zone; got != "old" {
-		t.Errorf("not believed: zone %q, want the held one", got)
+		t.Errorf("not trusted: zone %q, want the current one", got)
 	}
 	w.source("blue").Connected = true
 	w.decide()
 	if got := w.d.Endpoints[0].Zone; got != "new" {
-		t.Errorf("believed: zone %q, want the reported one", got)
+		t.Errorf("trusted: zone %q, want the reported one", got)
 	}
 }
 

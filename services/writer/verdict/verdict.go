@@ -28,18 +28,23 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	if e.allCurrentDropped() {
 		return e.repeatCurrent()
 	}
-	e.note(e.allowlistGuards()...)
 	e.beginResync()
+
+	// Input guards replace what the table reads.
+	e.note(e.allowlistGuards()...)
 	e.ignoreFailures()  // panic
 	e.suppressSources() // initial sync, empty, trust
 	e.assignOwners()
+
 	e.applyTable()
 	e.note(e.suppressionGuards()...)
-	e.keepPendingDrains() // panic
-	e.note(e.keepLastEndpoints())
+
+	// Output guards replace what it returns.
+	e.keepPendingDrains()         // panic
+	e.note(e.keepLastEndpoints()) // floor
 	e.endResync()
-	e.note(e.limitDepartures()...)
-	e.useLastResort() // panic
+	e.note(e.limitDepartures()...) // shrink
+	e.useLastResort()              // panic
 	e.note(e.panicGuard())
 	return e.finish()
 }

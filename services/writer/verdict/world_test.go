@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is one target, reported as a story: change something, let time pass, see what is listed.
+// world is one target: change something, let time pass, see what is listed.
 type world struct {
 	t   testing.TB
 	now time.Time
@@ -23,7 +23,7 @@ type world struct {
 	d   Decision // the last one
 }
 
-// newWorld has one source "blue", trusted, whose n nodes are READY, passing and held as ready.
+// newWorld has one source "blue", trusted, whose n nodes are READY, passing and ready in the slices.
 func newWorld(t testing.TB, n int) *world {
 	w := &world{t: t, now: start}
 	w.in = Input{
@@ -68,7 +68,7 @@ func (w *world) report(source string, n int, state State) {
 	slices.SortFunc(s.Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
 }
 
-// hold has the slices list node n, which comes after those that they list already.
+// hold makes the slices list node n, after those that they list already.
 func (w *world) hold(n int, source string, as Conditions) {
 	w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: as, Source: source})
 }
@@ -84,7 +84,7 @@ func (w *world) unlist(source string, n int) {
 	s.Members = members
 }
 
-// probe changes what the probe says; one that passed did so until now.
+// probe changes a probe status; one that passed did so until now.
 func (w *world) probe(n int, h ProbeStatus) {
 	p := Probe{Status: h, Since: w.now, LastPassed: w.in.Probes[addr(n)].LastPassed}
 	if h == Passing {
@@ -103,7 +103,7 @@ func (w *world) fail(first time.Time, nodes ...int) {
 	}
 }
 
-// pass lets time pass; every link that is alive goes on saying what it said.
+// pass lets time pass; links that are alive stay synced.
 func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	for i := range w.in.Sources {
@@ -144,7 +144,7 @@ func (w *world) restart() {
 	}
 }
 
-// decide writes what is decided, and returns it as "0:ready 1:out".
+// decide writes the decision, and returns it as "0:ready 1:out".
 func (w *world) decide() string {
 	w.t.Helper()
 	w.mem, w.d = Decide(w.mem, w.in, w.now)
@@ -161,15 +161,15 @@ func (w *world) see(what, want string) {
 	if got := w.decide(); got != want {
 		w.t.Fatalf("%s: %q, want %q\n%s", what, got, want, reasons(w.d))
 	}
-	// Asked again, with nothing changed but what was written, the answer is the same.
+	// Deciding again after the write changes nothing.
 	before := held(w.d)
 	w.mem, w.d = Decide(w.mem, w.in, w.now)
 	if diff := cmp.Diff(before, held(w.d), byValue); diff != "" {
-		w.t.Fatalf("%s: the second answer differs (-first +second):\n%s", what, diff)
+		w.t.Fatalf("%s: the second decision differs (-first +second):\n%s", what, diff)
 	}
 }
 
-// unwritten wants a decision that the API server then does not take.
+// unwritten wants a decision whose write fails.
 func (w *world) unwritten(what, want string) {
 	w.t.Helper()
 	held := w.in.Current
@@ -192,7 +192,7 @@ func (w *world) wantGuards(want ...string) {
 
 var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
-// held is what the slices say once a decision is written.
+// held is what the slices list once a decision is written.
 func held(d Decision) []CurrentEndpoint {
 	var out []CurrentEndpoint
 	for _, e := range d.Endpoints {
@@ -203,7 +203,7 @@ func held(d Decision) []CurrentEndpoint {
 	return out
 }
 
-// of returns those that are held for a source.
+// of returns the current endpoints of a source.
 func of(held []CurrentEndpoint, source string) (all []CurrentEndpoint) {
 	for _, h := range held {
 		if h.sourceName() == source {
@@ -213,7 +213,7 @@ func of(held []CurrentEndpoint, source string) (all []CurrentEndpoint) {
 	return all
 }
 
-// reported returns what a source says of an address, and whether it lists it.
+// reported returns the state that a source reports for an address, and whether it lists it.
 func reportedState(s *Source, a netip.Addr) (state State, lists bool) {
 	for _, m := range s.Members {
 		if m.Address == a {

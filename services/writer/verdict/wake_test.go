@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// When a decision wants to be asked again, and which sources it wants to look again: not for
-// nothing, since each costs an answer of somebody else's API.
-func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
-	const confirms, ends = emptyGap, DefaultMaxStaleness + 1 // after the last look, and after the last word
+// A decision is due again, and newer observations are requested, only if that can change something: each
+// observation costs requests to the source's API.
+func TestDecidesAgainOnlyIfThatCanChangeSomething(t *testing.T) {
+	const confirms, ends = emptyGap, DefaultMaxStaleness + 1 // after the last observation, and after the last synced membership
 	for _, tt := range []struct {
 		name  string
 		past  func(*world) // of a source that has two endpoints, without probes
@@ -20,9 +20,9 @@ func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
 		{"a link that is down", func(w *world) { w.source("blue").Connected = false }, false, 0},
 		{"a source that was never anything", func(w *world) { w.in.Current = nil; w.looksEmpty(1) }, false, confirms},
 		{"a source that is empty", func(w *world) { w.looksEmpty(1) }, true, confirms},
-		{"a source whose next look may count by now", func(w *world) { w.looksEmpty(1); w.pass(time.Minute) }, true, ends},
+		{"a source whose next observation may count by now", func(w *world) { w.looksEmpty(1); w.pass(time.Minute) }, true, ends},
 		{"a source whose emptiness is confirmed", func(w *world) { w.looksEmpty(3) }, false, ends},
-		{"a source that was empty, and is so anew", func(w *world) {
+		{"a source that is empty again", func(w *world) {
 			w.looksEmpty(1)
 			w.report("blue", 0, Ready)
 			w.decide()
@@ -36,7 +36,7 @@ func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
 			tt.past(w)
 			w.decide()
 			if looks := slices.Equal(w.d.NeedObservations, []string{"blue"}); looks != tt.looks || !looks && w.d.NeedObservations != nil {
-				t.Errorf("%v are to look, want blue's look: %t", w.d.NeedObservations, tt.looks)
+				t.Errorf("observations of %v are requested, want blue's: %t", w.d.NeedObservations, tt.looks)
 			}
 			want := time.Time{}
 			if tt.wake > 0 {
@@ -49,7 +49,7 @@ func TestAsksAgainOnlyWhenThatCouldChangeSomething(t *testing.T) {
 	}
 }
 
-// looksEmpty has the source look so many times, and find nothing.
+// looksEmpty makes so many observations that find nothing.
 func (w *world) looksEmpty(times int) {
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
@@ -69,7 +69,7 @@ func TestGuardCountsWhatItHolds(t *testing.T) {
 			t.Errorf("the rule is %s", got)
 		}
 	})
-	t.Run("empty: what would be gone, though it is out", func(t *testing.T) {
+	t.Run("empty: what would be removed, though it is not ready", func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.in.Limits.Probing = false
 		w.in.Current[0].Conditions = Conditions{}
@@ -80,8 +80,8 @@ func TestGuardCountsWhatItHolds(t *testing.T) {
 	})
 }
 
-// A slice of somebody else's making may say so.
-func TestWhatIsReadyThoughNotServingIsNotOut(t *testing.T) {
+// A slice written by another client may have such conditions.
+func TestReadyButNotServingCountsAsInUse(t *testing.T) {
 	w := newWorld(t, 1)
 	odd := Conditions{Ready: true}
 	w.in.Current[0].Conditions = odd
