@@ -30,3 +30,16 @@ func (s store) Delete(ctx context.Context, slice *discoveryv1.EndpointSlice) err
 func (s store) Get(ctx context.Context, namespace, name string) (*discoveryv1.EndpointSlice, error) {
 	return s.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
+
+// List reads those of a Service.
+func (s store) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
+	list, err := s.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return nil, "", err
+	}
+	var all []*discoveryv1.EndpointSlice
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all, list.ResourceVersion, nil
+}

@@ -126,12 +126,12 @@ func (w *pairWorld) draw(i int) {
 // decide is what a writer makes of what it knows.
 func (w *pairWorld) decide(i int) applier.Order {
 	of := &w.writers[i]
-	current := of.applier.Current(of.cache, strconv.Itoa(of.version))
+	current := of.applier.Observed(of.cache, strconv.Itoa(of.version))
 	in := verdict.Input{
 		Limits:       verdict.Limits{Probing: true, ListUnready: true},
 		LeadingSince: start,
 		Probes:       map[netip.Addr]verdict.Probe{},
-		Current:      heldAs(planner.CurrentEndpoints(order(verdict.Decision{}, 1), of.applier.Held(service, current))),
+		Current:      heldAs(planner.CurrentEndpoints(order(verdict.Decision{}, 1), of.applier.LastApplied(service, current))),
 		Sources: []verdict.Source{{
 			Name: sourceName(0), EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: start,
 			Epoch: "life-1", Observation: 1, ObservationAt: start, Allowlist: fence,
@@ -155,7 +155,7 @@ func (w *pairWorld) act(i int, with fault) (wrote bool, err error) {
 	o := w.decide(i)
 	plan, failed := mine.Apply(context.Background(), o)
 	w.writers[i].failed = ""
-	var stale *applier.Stale
+	var stale *applier.StaleError
 	switch {
 	case w.broken != nil:
 		return false, w.broken
@@ -175,8 +175,8 @@ func (w *pairWorld) act(i int, with fault) (wrote bool, err error) {
 // would not write it again.
 func (w *pairWorld) remembered(i int, mine *applier.Applier, desired planner.Desired) error {
 	of := &w.writers[i]
-	current := mine.Current(of.cache, strconv.Itoa(of.version))
-	if got, want := pictured(planner.CurrentEndpoints(desired, mine.Held(service, current))), pictured(desired.Endpoints); got != want {
+	current := mine.Observed(of.cache, strconv.Itoa(of.version))
+	if got, want := pictured(planner.CurrentEndpoints(desired, mine.LastApplied(service, current))), pictured(desired.Endpoints); got != want {
 		return fmt.Errorf("writer %d holds %q right after it has written %q", i+1, got, want)
 	}
 	if w.late == nil && !w.edited && !planner.Compute(desired, current).Empty() {
@@ -211,7 +211,7 @@ func (w *pairWorld) watch(i int) {
 func (w *pairWorld) takeOver() {
 	w.leader = 1 - w.leader
 	for i := range w.writers {
-		w.own(i, faultless).Forget()
+		w.own(i, faultless).StartTerm()
 		w.draw(i)
 	}
 }

@@ -88,6 +88,11 @@ func (a *api) Get(_ context.Context, _, name string) (*discoveryv1.EndpointSlice
 	return nil, apierrors.NewNotFound(resource, name)
 }
 
+// List reads all of them.
+func (a *api) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+	return slices.Clone(a.world.slices), strconv.Itoa(a.world.version), nil
+}
+
 func (w *pairWorld) at(name string) int {
 	return slices.IndexFunc(w.slices, func(s *discoveryv1.EndpointSlice) bool { return s.Name == name })
 }

@@ -128,8 +128,10 @@ type request struct {
 	name string
 	with *discoveryv1.EndpointSlice // nil: read
 
-	answer *discoveryv1.EndpointSlice
-	err    error
+	answer  *discoveryv1.EndpointSlice
+	listed  []*discoveryv1.EndpointSlice
+	version uint64 // of what is listed
+	err     error
 }
 
 // take carries a request to the API server and its answer back, if all goes well. The writer
@@ -168,6 +170,9 @@ func (c *consuming) take(r *request, done func()) {
 			if !open || r.w.cutOff > 0 {
 				return
 			}
+			if r.verb == "list" && err == nil {
+				c.see(oracle.Noticed{Writer: r.w.name, Target: target.String(), Version: version})
+			}
 			if r.verb == "get" && (err == nil || apierrors.IsNotFound(err)) {
 				c.see(oracle.Noticed{Writer: r.w.name, Target: target.String(), Slice: r.name, Version: version})
 			}
@@ -190,6 +195,15 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 	if r.verb == "lease" {
 		if c.holder != r.w.id() {
 			return nil, election.ErrNotLeader
+		}
+		return nil, nil
+	}
+	if r.verb == "list" {
+		r.version = c.objects.rv
+		for _, name := range c.names() {
+			if s := c.slice(name); s.Labels[discoveryv1.LabelServiceName] == target.Name {
+				r.listed = append(r.listed, s.DeepCopy())
+			}
 		}
 		return nil, nil
 	}

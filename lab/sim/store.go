@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strconv"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -65,15 +66,20 @@ func (s *store) kill() {
 }
 
 func (s *store) ask(verb, name string, with *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	r, err := s.send(verb, name, with)
+	return r.answer, err
+}
+
+func (s *store) send(verb, name string, with *discoveryv1.EndpointSlice) (*request, error) {
 	r := &request{w: s.w, verb: verb, name: name, with: with, sent: time.Now()}
 	if with != nil {
 		r.plan = s.plan
 	}
 	if s.dead || !s.yield(r) {
 		s.dead = true
-		return nil, errKilled
+		return r, errKilled
 	}
-	return r.answer, r.err
+	return r, r.err
 }
 
 // Create makes a slice.
@@ -104,4 +110,10 @@ func (s *store) confirm(context.Context) error {
 // Get reads a slice.
 func (s *store) Get(_ context.Context, _, name string) (*discoveryv1.EndpointSlice, error) {
 	return s.ask("get", name, nil)
+}
+
+// List reads all slices of the Service.
+func (s *store) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+	r, err := s.send("list", "", nil)
+	return r.listed, strconv.FormatUint(r.version, 10), err
 }

@@ -205,7 +205,7 @@ func (w *writer) mayGiveUp() {
 func (w *writer) planned() uint64 {
 	w.plans++
 	view := w.catalog.Get(target)
-	current := w.applier.Current(view.Slices, view.ResourceVersion)
+	current := w.applier.Observed(view.Slices, view.ResourceVersion)
 	writes := len(current)
 	if !view.OptedOut {
 		desired := view.Target.Desired()

@@ -178,7 +178,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	isDryRun := w.cfg.Store == "memory"
 	leading := func() bool { return isDryRun || w.lease.Leading() }
 	apimetrics.Observe(cluster, "writer", w.registry)
-	cluster.Wrap(applier.Guard(func() bool { return !isDryRun && leading() }))
+	cluster.Wrap(applier.LeaderOnly(func() bool { return !isDryRun && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("create client of the consuming cluster: %w", err)

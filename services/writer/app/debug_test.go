@@ -158,6 +158,11 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 	return s.client.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
+func (s *fakeStore) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
+	all, _, err := applier.Kubernetes(s.client).List(ctx, namespace, service)
+	return all, strconv.FormatInt(s.version.Load(), 10), err
+}
+
 // startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
 func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (subscriber.Conn, error)) *fake.Clientset {
 	t.Helper()

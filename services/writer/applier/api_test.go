@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -91,6 +92,10 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	if r.Method == http.MethodGet && name == "endpointslices" {
+		a.list(w, r.URL.Query().Get("labelSelector"))
+		return
+	}
 	slice := a.slices[name]
 	if slice == nil && r.Method != http.MethodPost {
 		status(w, 404, metav1.StatusReasonNotFound)
@@ -128,6 +133,23 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(slice); err != nil {
+		a.t.Error(err)
+	}
+}
+
+func (a *api) list(w http.ResponseWriter, selector string) {
+	list := discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
+	matches, err := labels.Parse(selector)
+	if err != nil {
+		a.t.Error(err)
+	}
+	for _, slice := range a.slices {
+		if matches.Matches(labels.Set(slice.Labels)) {
+			list.Items = append(list.Items, *slice)
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(list); err != nil {
 		a.t.Error(err)
 	}
 }
@@ -223,6 +245,16 @@ func answers(code int, header http.Header) func(*http.Request) (*http.Response, 
 	}
 }
 
+// onWrite is a fault that lets requests take place, and does something with each that changes something.
+func onWrite(do func()) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet {
+			do()
+		}
+		return nil, nil
+	}
+}
+
 // hangs is a fault: no answer to a change, until the caller has had enough.
 func hangs(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
@@ -294,7 +326,7 @@ func newWriter(t testing.TB, reporter *events.Reporter) *writer {
 // apply applies over a cache that is up to date.
 func (w *writer) apply(t testing.TB, d planner.Desired) error {
 	t.Helper()
-	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: d, Current: w.Current(w.api.cache())})
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: d, Current: w.Observed(w.api.cache())})
 	return err
 }
 

@@ -1,12 +1,14 @@
-// Package applier makes the consuming cluster as the planner wants it, and is the only
-// package that changes anything there. It promises to remember its own writes, so that what
-// we hold is never older than they are, and to put right what others change in our slices.
-// It refuses to send while it does not surely lead, and to fight another writer at full speed.
+// Package applier writes the EndpointSlices of a Service as the planner wants them. It is the only package that changes
+// them.
 //
-// Kubernetes has no fencing token. In its place updates and deletes carry the resourceVersion
-// they rest upon (deletes the UID too), creates use fixed names, requests end after 5 s, and
-// leadership is checked just before each: a write that is late all the same never overwrites
-// one of the next leader.
+// It guarantees that what it reports as current is never older than its own writes, that a new term begins with a
+// listing of its slices, that a write with an unknown outcome is looked up before the next one, and that what other
+// clients change in owned slices is repaired, with pauses if they keep changing it. It writes only while this process
+// surely leads. It does not decide what to write or when to retry.
+//
+// Kubernetes has no fencing token. Instead, updates and deletes carry the resourceVersion that they are based on
+// (deletes also the UID), creates use fixed names, requests end after 5 s, and leadership is checked just before each:
+// a write that is late nevertheless never overwrites one of the next leader.
 package applier
 
 import (
@@ -31,58 +33,30 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// deadline ends every request: short against the Lease, whose next holder must not meet it.
+// deadline limits every request. It is short against the Lease, whose next holder must not meet the request.
 const deadline = 5 * time.Second
 
-// A conflict is answered at once: whoever wrote meanwhile has written. When that goes on,
-// what answers so is not another writer, and is asked less and less often: after 250 ms to 4 s.
+// After a conflict the write is repeated immediately: the other client has written. If conflicts go on, it is no other
+// writer that answers so, and retries are delayed by 250 ms to 4 s.
 const (
-	freeConflicts    = 3
-	shortestConflict = 250 * time.Millisecond
+	immediateConflicts = 3
+	minConflictDelay   = 250 * time.Millisecond
 )
 
-// Stale says that a slice is not as the plan thought, and that it was read again: look at
-// Current and Held again, decide and apply again, at once.
-type Stale struct {
-	Slice string
-	Err   error // what the API server said
-}
-
-func (s *Stale) Error() string { return fmt.Sprintf("slice %s changed: %v", s.Slice, s.Err) }
-
-// Unwrap gives what the API server said.
-func (s *Stale) Unwrap() error { return s.Err }
-
-// Later says that nothing was written and when to apply again.
-type Later struct {
-	At  time.Time
-	Err error
-	// Repair says that only the mending of what others did waits: with a change of our own
-	// apply at once.
-	Repair bool
-}
-
-func (l *Later) Error() string {
-	return fmt.Sprintf("not before %s: %v", l.At.Format(time.TimeOnly), l.Err)
-}
-
-// Unwrap gives the reason.
-func (l *Later) Unwrap() error { return l.Err }
-
-// Config is what an Applier needs.
+// Config has what an Applier needs.
 type Config struct {
 	Store   Store
-	Leading func() bool // whether the Lease is surely ours at this moment
-	// Confirm asks the API server for that: nil if it is ours, election.ErrNotLeader if not. Without it the word of
-	// Leading is enough, as in a rehearsal.
+	Leading func() bool // whether this process surely leads at this moment
+	// Confirm reads the holder of the Lease from the API server: nil if it is this process, else election.ErrNotLeader.
+	// Nil: Leading suffices, as in a dry run.
 	Confirm  func(context.Context) error
 	Reporter *events.Reporter
 	Logger   *slog.Logger
 	Metrics  *Metrics     // shared by all Appliers of the process
-	History  *history.Log // too; nil: nothing is remembered for people
+	History  *history.Log // shared too; nil: none
 }
 
-// Applier writes the slices of one Service, one Apply or Withdraw at a time.
+// Applier writes the slices of one Service, one Apply or Withdraw at a time. The other methods may be called meanwhile.
 type Applier struct {
 	store    Store
 	leading  func() bool
@@ -92,96 +66,51 @@ type Applier struct {
 	metrics  *Metrics
 	history  *history.Log
 
-	mu      sync.Mutex
-	records map[key]*record
-	repair  budget
-	// reign counts how often another one may have written; settled is the last one in which all slices
-	// were right, and begun the one in which the Apply or Withdraw under way began.
-	reign, settled, begun int
-
-	// Since the last Apply or Withdraw that succeeded; one at a time has them.
-	conflicts int
-	refusedIn int // the reign in which a refusal was reported; 0: none was
+	mu     sync.Mutex
+	memory *memory // of the current term
 }
 
-// key names a slice.
-type key struct{ namespace, name string }
-
-// New makes an Applier that has written nothing yet.
+// New returns an Applier that has written nothing yet.
 func New(cfg Config) *Applier {
 	return &Applier{
 		store: cfg.Store, leading: cfg.Leading, confirm: cfg.Confirm, reporter: cfg.Reporter, log: cfg.Logger,
-		metrics: cfg.Metrics, history: cfg.History,
-		records: map[key]*record{}, reign: 1,
+		metrics: cfg.Metrics, history: cfg.History, memory: newMemory(),
 	}
 }
 
-// Order is how the slices of a Service are to become.
+// StartTerm forgets what earlier terms did: another leader may have written since.
+func (a *Applier) StartTerm() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.memory = newMemory()
+}
+
+// Observed returns the Service's slices as they are now: the cache's, or what is known to be newer. version is a
+// lower bound of how recent the cache is; see targets.Resolution.
+func (a *Applier) Observed(cached []*discoveryv1.EndpointSlice, version string) []*discoveryv1.EndpointSlice {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.memory.observe(cached, version)
+}
+
+// LastApplied returns the observed slices as this term left them, without what other clients changed. Slices that this
+// term has neither written nor found right are returned as they are: after a restart nothing else is known.
+func (a *Applier) LastApplied(service corev1.ObjectReference, observed []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.memory.service != service.UID {
+		return observed
+	}
+	return a.memory.lastApplied(observed)
+}
+
+// Order is what the slices of a Service should become.
 type Order struct {
-	Service corev1.ObjectReference // the one that Desired is for
-	Desired planner.Desired
-	Current []*discoveryv1.EndpointSlice // as Current gave it
-	Adjust  bool                         // only what the slices list changes, see planner.AdjustExisting
-	Why     func(netip.Addr) string      // what was decided of an address, for the history; nil: nobody knows
-}
-
-// Apply plans from what is current to what is desired, and writes until done or until
-// something is not as thought. The plan is what was to be done, whatever became of it.
-// After an error that is neither election.ErrNotLeader, nor Stale, nor Later, apply again with
-// backoff.
-func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
-	service, desired, current := order.Service, order.Desired, order.Current
-	if err := a.recall(ctx, service); err != nil {
-		return planner.Plan{}, err
-	}
-	plan := order.plan()
-	if !a.leading() {
-		if plan.Empty() {
-			return plan, nil
-		}
-		return plan, election.ErrNotLeader
-	}
-	if err := a.look(ctx, service, desired, current); err != nil {
-		return plan, err
-	}
-	change := a.foreignChange(service, plan, current)
-	if a.confirm != nil && change != nil {
-		if err := a.confirm(ctx); err != nil {
-			return plan, err
-		}
-	}
-	repairs, err := a.mayRepair(order, plan, change)
-	if err != nil {
-		return plan, err
-	}
-	err = a.carryOut(ctx, plan, order)
-	if repairs > 0 && !namespaceEnds(err) {
-		a.repaired(service, repairs, change)
-	}
-	if err != nil {
-		return plan, err
-	}
-	if !order.Adjust { // what others did to a slice meanwhile is not taken for right
-		a.settle(service, desired, current, plan)
-	}
-	a.conflicts, a.refusedIn = 0, 0
-	return plan, nil
-}
-
-// carryOut writes until done or until something is not as thought.
-func (a *Applier) carryOut(ctx context.Context, plan planner.Plan, order Order) error {
-	a.logPlan(order.Service, plan)
-	for _, step := range []struct {
-		verb   verb
-		slices []*discoveryv1.EndpointSlice
-	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
-		for _, slice := range step.slices {
-			if err := a.write(ctx, step.verb, slice, order); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	Service   corev1.ObjectReference // that Desired is for
+	Desired   planner.Desired
+	Current   []*discoveryv1.EndpointSlice // as Observed returned it
+	Adjust    bool                         // only change the conditions of what is listed, see planner.AdjustExisting
+	ReasonFor func(netip.Addr) string      // of the decision about an address, for the history; may be nil
 }
 
 func (o *Order) plan() planner.Plan {
@@ -191,98 +120,160 @@ func (o *Order) plan() planner.Plan {
 	return planner.Compute(o.Desired, o.Current)
 }
 
-// Withdraw deletes these slices of ours: their Service is none of our targets any more.
-// Its errors are those of Apply.
-func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, ours []*discoveryv1.EndpointSlice) error {
-	if err := a.recall(ctx, service); err != nil {
-		return err
+// Apply plans from the current slices to the desired ones, and writes until it is done or something is not as
+// expected. It returns the plan even if that was not carried out. After an error that is neither election.ErrNotLeader nor a
+// StaleError or RetryLaterError, apply again with backoff.
+func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
+	m := a.begin(order.Service)
+	plan := order.plan()
+	if !a.leading() {
+		if plan.Empty() {
+			return plan, nil
+		}
+		return plan, election.ErrNotLeader
 	}
-	a.logPlan(service, planner.Plan{Delete: ours})
-	for _, slice := range ours {
-		if err := a.write(ctx, remove, slice, Order{Service: service, Current: ours}); err != nil {
+	if err := a.resolveUnsure(ctx, m, &order); err != nil {
+		return plan, err
+	}
+	change := m.foreignChange(plan, order.Current)
+	if a.confirm != nil && change != nil {
+		if err := a.confirm(ctx); err != nil {
+			return plan, err
+		}
+	}
+	repairs, err := a.checkRepairBudget(m, order, plan, change)
+	if err != nil {
+		return plan, err
+	}
+	err = a.writePlan(ctx, m, plan, &order)
+	if repairs > 0 && !isNamespaceTerminating(err) {
+		a.recordRepairs(m, order.Service, repairs, change)
+	}
+	if err != nil {
+		return plan, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !order.Adjust { // else what others did to a slice does not count as right
+		m.recordInSync(order.Desired, order.Current, plan)
+	}
+	m.conflicts, m.rejectionReported = 0, false
+	return plan, nil
+}
+
+// Withdraw deletes these owned slices: their Service is no longer a target. Its errors are those of Apply.
+func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, owned []*discoveryv1.EndpointSlice) error {
+	m, order := a.begin(service), Order{Service: service, Current: owned}
+	if len(a.unsureNames(m)) > 0 { // the preconditions of a delete make any other listing unnecessary
+		if err := a.resolveUnsure(ctx, m, &order); err != nil {
 			return err
 		}
 	}
-	a.conflicts, a.refusedIn = 0, 0
+	if err := a.writePlan(ctx, m, planner.Plan{Delete: owned}, &order); err != nil {
+		return err
+	}
+	m.conflicts, m.rejectionReported = 0, false
 	return nil
 }
 
-// write sends one request and makes sense of its answer.
-func (a *Applier) write(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice, order Order) error {
-	service := order.Service
-	if !a.leading() {
+// writePlan writes until it is done or something is not as expected.
+func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, order *Order) error {
+	a.logPlan(order.Service, plan)
+	for _, step := range []struct {
+		verb   verb
+		slices []*discoveryv1.EndpointSlice
+	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
+		for _, slice := range step.slices {
+			if err := a.writeSlice(ctx, m, step.verb, slice, order); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeSlice sends one request and records its outcome.
+func (a *Applier) writeSlice(ctx context.Context, m *memory, verb verb, slice *discoveryv1.EndpointSlice, order *Order) error {
+	if !a.leading() || !a.isCurrent(m) {
 		return election.ErrNotLeader
 	}
-	began := time.Now()
+	start := time.Now()
 	tracepoint.Mark(tracepoint.Plan)
 	answer, err := a.send(ctx, verb, slice)
 	tracepoint.Mark(tracepoint.Write)
 	a.logWrite(verb, slice, order, err)
-	a.metrics.observe(verb, err, time.Since(began))
-	a.remember(verb, slice, order, err)
+	a.metrics.observe(verb, err, time.Since(start))
+	a.addHistory(verb, slice, order, err)
 
-	k := key{slice.Namespace, slice.Name}
 	switch {
 	case err == nil, verb == remove && apierrors.IsNotFound(err):
-		a.wrote(service, verb, slice, answer)
-		a.log.Info("slice written", "verb", verb, "namespace", k.namespace, "slice", k.name, "endpoints", len(slice.Endpoints))
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		m.recordWrite(verb, slice, answer)
+		a.log.Info("slice written", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "endpoints", len(slice.Endpoints))
 		return nil
-	case errors.Is(err, election.ErrNotLeader): // said by Guard, perhaps of a repeated attempt
-		a.doubt(service, verb, slice)
+	case errors.Is(err, election.ErrNotLeader): // from LeaderOnly, perhaps about a repeated attempt
+		a.markUnsure(m, slice)
 		return election.ErrNotLeader
-	case ctx.Err() != nil:
-		a.doubt(service, verb, slice)
-		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
-		a.doubt(service, verb, slice)
-		if err := a.reread(ctx, k); err != nil {
-			return err
-		}
-		if a.conflicts++; a.conflicts > freeConflicts {
-			return a.later(verb, k, shortestConflict<<min(a.conflicts-freeConflicts-1, 4), err)
-		}
-		return &Stale{Slice: k.name, Err: err}
+	case isConflict(verb, err):
+		return a.handleConflict(ctx, m, verb, slice, order, err)
 	case apierrors.IsTooManyRequests(err):
 		wait := time.Second
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			wait = time.Duration(seconds) * time.Second
 		}
-		return a.later(verb, k, wait, err)
-	case namespaceEnds(err):
-		a.log.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", k.namespace, "slice", k.name, "error", err)
-		return &Later{At: time.Now().Add(terminatingPause), Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
-	case refused(err):
-		if a.refusedIn != a.begun { // another leader may have succeeded meanwhile: each term reports it once
-			a.refusedIn = a.begun
-			a.reporter.Report(service, events.Warning{
+		return a.retryLater(verb, slice, wait, err)
+	case isNamespaceTerminating(err):
+		a.log.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "error", err)
+		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
+	case isRejected(err):
+		if !m.rejectionReported {
+			m.rejectionReported = true
+			a.reporter.Report(order.Service, events.Warning{
 				Reason: "WriteRejected", Action: "Retry",
-				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, k.name, err),
+				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, slice.Name, err),
 			})
 		}
-		return fmt.Errorf("%s slice %s: %w", verb, k.name, err)
-	default:
-		// No answer, or one that leaves open whether the write took place. It is looked up
-		// before anything else is planned.
-		a.doubt(service, verb, slice)
-		return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, k.name, err)
+		return fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)
+	default: // no answer, or one that leaves open whether the write took place
+		a.markUnsure(m, slice)
+		return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, slice.Name, err)
 	}
 }
 
-// remember has the history know what was sent and what became of it.
-func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Order, err error) {
+func (a *Applier) markUnsure(m *memory, slice *discoveryv1.EndpointSlice) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.unsure[slice.Name] = struct{}{}
+}
+
+// handleConflict reads the slices again. What they were left as stays known: the write did not take place.
+func (a *Applier) handleConflict(ctx context.Context, m *memory, verb verb, slice *discoveryv1.EndpointSlice, order *Order, conflict error) error {
+	if _, err := a.readSlices(ctx, m, order, slice.Name); err != nil {
+		m.listed = false
+		return err
+	}
+	if m.conflicts++; m.conflicts > immediateConflicts {
+		return a.retryLater(verb, slice, minConflictDelay<<min(m.conflicts-immediateConflicts-1, 4), conflict)
+	}
+	return &StaleError{Slice: slice.Name, Err: conflict}
+}
+
+// addHistory records a request and its result for status pages.
+func (a *Applier) addHistory(verb verb, slice *discoveryv1.EndpointSlice, order *Order, err error) {
 	if a.history == nil {
 		return
 	}
-	var was, now *discoveryv1.EndpointSlice
+	var old, written *discoveryv1.EndpointSlice
 	if n := slices.IndexFunc(order.Current, func(s *discoveryv1.EndpointSlice) bool { return s.Name == slice.Name }); n >= 0 {
-		was = order.Current[n]
+		old = order.Current[n]
 	}
 	if verb != remove {
-		now = slice
+		written = slice
 	}
 	w := history.Write{
 		At: time.Now(), Namespace: order.Service.Namespace, Service: order.Service.Name, Slice: slice.Name,
-		Verb: string(verb), Result: result(verb, err), Changes: history.CompareSlices(was, now, order.Why),
+		Verb: string(verb), Result: result(verb, err), Changes: history.CompareSlices(old, written, order.ReasonFor),
 	}
 	if w.Result != resultOK {
 		w.Message = display.Sanitize(err.Error())
@@ -290,11 +281,10 @@ func (a *Applier) remember(verb verb, slice *discoveryv1.EndpointSlice, order Or
 	a.history.AddWrite(w)
 }
 
-// later puts a write off.
-func (a *Applier) later(verb verb, k key, wait time.Duration, err error) error {
+func (a *Applier) retryLater(verb verb, slice *discoveryv1.EndpointSlice, wait time.Duration, err error) error {
 	at := time.Now().Add(wait)
-	a.log.Warn("slice write delayed", "verb", verb, "namespace", k.namespace, "slice", k.name, "until", at, "error", err)
-	return &Later{At: at, Err: fmt.Errorf("%s slice %s: %w", verb, k.name, err)}
+	a.log.Warn("slice write delayed", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "until", at, "error", err)
+	return &RetryLaterError{At: at, Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 }
 
 func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
@@ -308,39 +298,4 @@ func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.Endpoi
 	default:
 		return nil, a.store.Delete(ctx, slice)
 	}
-}
-
-// recall begins an Apply or Withdraw: it reads the Service's slices whose last write we lost sight of. If
-// there were any, what the caller decided upon is too old.
-func (a *Applier) recall(ctx context.Context, service corev1.ObjectReference) error {
-	a.mu.Lock()
-	a.begun = a.reign
-	a.mu.Unlock()
-	var stale error
-	for _, k := range a.doubted(service) {
-		if err := a.reread(ctx, k); err != nil {
-			return err
-		}
-		stale = &Stale{Slice: k.name, Err: errors.New("outcome of the last write is unknown")}
-	}
-	return stale
-}
-
-func (a *Applier) reread(ctx context.Context, k key) error {
-	slice, err := a.get(ctx, k)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reread slice %s: %w", k.name, err)
-	}
-	if err != nil {
-		slice = nil
-	}
-	a.found(k, slice)
-	return nil
-}
-
-// refused reports whether the API server said no for good: nothing was written. Its 5xx leave
-// that open; etcd may have been slow to answer.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err)
 }

@@ -28,7 +28,7 @@ func (w *writer) wantSent(t *testing.T, want ...string) {
 	}
 }
 
-func TestWritesAndThenRests(t *testing.T) {
+func TestWritesOnlyDifferences(t *testing.T) {
 	w := newWriter(t, nil)
 	w.must(t, desired("10.0.0.1"))
 	w.must(t, desired("10.0.0.1"))
@@ -47,21 +47,21 @@ func TestWritesAndThenRests(t *testing.T) {
 	}
 }
 
-func TestHeldIsNeverOlderThanOurOwnWrite(t *testing.T) {
+func TestObservedIsNeverOlderThanOwnWrites(t *testing.T) {
 	w := newWriter(t, nil)
 	empty, before := w.api.cache()
 	w.must(t, desired("10.0.0.1"))
-	if got := listed(w.Current(empty, before)); got != "10.0.0.1" {
+	if got := listed(w.Observed(empty, before)); got != "10.0.0.1" {
 		t.Errorf("a cache that has not seen the create shows %q", got)
 	}
 
 	old, version := w.api.cache()
 	w.must(t, desired("10.0.0.2"))
-	current := w.Current(old, version)
+	current := w.Observed(old, version)
 	if got := listed(current); got != "10.0.0.2" {
 		t.Errorf("a cache that has not seen the update shows %q", got)
 	}
-	if got := listed(w.Held(shop, current)); got != "10.0.0.2" {
+	if got := listed(w.LastApplied(shop, current)); got != "10.0.0.2" {
 		t.Errorf("held %q", got)
 	}
 	if plan, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current}); err != nil || !plan.Empty() {
@@ -74,12 +74,12 @@ func TestHeldIsNeverOlderThanOurOwnWrite(t *testing.T) {
 	old, version = w.api.cache()
 	d.Endpoints = d.Endpoints[:1]
 	w.must(t, d)
-	if got := listed(w.Current(old, version)); got != "10.0.0.2" {
+	if got := listed(w.Observed(old, version)); got != "10.0.0.2" {
 		t.Errorf("a cache that has not seen the delete shows %q", got)
 	}
 }
 
-func TestWhatOthersDoToOurSlicesIsPutRight(t *testing.T) {
+func TestRepairsWhatOthersDoToOwnedSlices(t *testing.T) {
 	for name, edit := range map[string]func(*discoveryv1.EndpointSlice){
 		"a removed endpoint":  func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
 		"an added endpoint":   func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) },
@@ -94,8 +94,8 @@ func TestWhatOthersDoToOurSlicesIsPutRight(t *testing.T) {
 			w := newWriter(t, nil)
 			w.must(t, desired("10.0.0.1", "10.0.0.2"))
 			w.api.edit("shop-nodes", edit)
-			current := w.Current(w.api.cache())
-			if got := listed(w.Held(shop, current)); got != "10.0.0.1 10.0.0.2" {
+			current := w.Observed(w.api.cache())
+			if got := listed(w.LastApplied(shop, current)); got != "10.0.0.1 10.0.0.2" {
 				t.Errorf("held %q", got)
 			}
 			w.api.sent()
@@ -111,7 +111,7 @@ func TestWhatOthersDoToOurSlicesIsPutRight(t *testing.T) {
 	}
 }
 
-func TestWhatWasRightWithoutAWriteIsHeldToo(t *testing.T) {
+func TestSlicesFoundRightCountAsLastApplied(t *testing.T) {
 	first := newWriter(t, nil)
 	first.must(t, desired("10.0.0.1", "10.0.0.2"))
 	second := newWriter(t, nil)
@@ -119,41 +119,41 @@ func TestWhatWasRightWithoutAWriteIsHeldToo(t *testing.T) {
 	second.must(t, desired("10.0.0.1", "10.0.0.2"))
 	second.wantSent(t)
 	second.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
-	current := second.Current(second.api.cache())
-	if got := listed(second.Held(shop, current)); got != "10.0.0.1 10.0.0.2" {
+	current := second.Observed(second.api.cache())
+	if got := listed(second.LastApplied(shop, current)); got != "10.0.0.1 10.0.0.2" {
 		t.Errorf("held %q", got)
 	}
 
 	t.Run("until it is forgotten", func(t *testing.T) {
-		second.Forget()
-		if got := listed(second.Held(shop, current)); got != "" {
+		second.StartTerm()
+		if got := listed(second.LastApplied(shop, current)); got != "" {
 			t.Errorf("held %q", got)
 		}
 	})
 	t.Run("not for another Service of the name", func(t *testing.T) {
 		again := shop
 		again.UID = "svc-2"
-		if got := listed(first.Held(again, nil)); got != "" {
+		if got := listed(first.LastApplied(again, nil)); got != "" {
 			t.Errorf("held %q", got)
 		}
 	})
 }
 
-func TestAConflictIsReadAgainAndPlannedAgain(t *testing.T) {
+func TestReadsSlicesAgainAfterConflict(t *testing.T) {
 	w := newWriter(t, nil)
 	w.must(t, desired("10.0.0.1"))
 	old, version := w.api.cache()
 	w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) })
 
-	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
-	if stale := (*Stale)(nil); !errors.As(err, &stale) || stale.Slice != "shop-nodes" {
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Observed(old, version)})
+	if stale := (*StaleError)(nil); !errors.As(err, &stale) || stale.Slice != "shop-nodes" {
 		t.Fatalf("got %v", err)
 	}
-	current := w.Current(old, version)
+	current := w.Observed(old, version)
 	if got := listed(current); got != "10.0.0.1 10.9.9.9" {
 		t.Errorf("current is %q", got)
 	}
-	if got := listed(w.Held(shop, current)); got != "10.0.0.1" {
+	if got := listed(w.LastApplied(shop, current)); got != "10.0.0.1" {
 		t.Errorf("held %q", got)
 	}
 	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current}); err != nil {
@@ -165,30 +165,30 @@ func TestAConflictIsReadAgainAndPlannedAgain(t *testing.T) {
 	}
 }
 
-func TestASliceThatIsGoneIsCreatedAgain(t *testing.T) {
+func TestCreatesDeletedSliceAgain(t *testing.T) {
 	w := newWriter(t, nil)
 	w.must(t, desired("10.0.0.1"))
 	old, version := w.api.cache()
 	w.api.edit("shop-nodes", nil)
-	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
-	if stale := (*Stale)(nil); !errors.As(err, &stale) {
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Observed(old, version)})
+	if stale := (*StaleError)(nil); !errors.As(err, &stale) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)}); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Observed(old, version)}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSent(t, "POST endpointslices", "PUT shop-nodes", "POST endpointslices")
 }
 
-func TestANameThatSomeoneElseTookIsLeftToThem(t *testing.T) {
+func TestLeavesNameOfForeignSlice(t *testing.T) {
 	w := newWriter(t, nil)
 	none, version := w.api.cache()
 	w.api.edit("shop-nodes", func(*discoveryv1.EndpointSlice) {})
-	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Current(none, version)})
-	if stale := (*Stale)(nil); !errors.As(err, &stale) {
+	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Observed(none, version)})
+	if stale := (*StaleError)(nil); !errors.As(err, &stale) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Current(none, version)}); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Observed(none, version)}); err != nil {
 		t.Fatal(err)
 	}
 	if w.api.slices["shop-nodes-2"] == nil || len(w.api.slices["shop-nodes"].Endpoints) != 0 {
@@ -196,7 +196,7 @@ func TestANameThatSomeoneElseTookIsLeftToThem(t *testing.T) {
 	}
 }
 
-func TestADeleteThatSomeoneElseMadeIsDone(t *testing.T) {
+func TestDeleteOfMissingSliceSucceeds(t *testing.T) {
 	w := newWriter(t, nil)
 	d := desired("10.0.0.1", "10.0.0.2")
 	d.MaxPerSlice = 1
@@ -204,12 +204,12 @@ func TestADeleteThatSomeoneElseMadeIsDone(t *testing.T) {
 	list, version := w.api.cache()
 	w.api.edit("shop-nodes-2", nil)
 	d.Endpoints = d.Endpoints[:1]
-	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: d, Current: w.Current(list, version)}); err != nil {
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: d, Current: w.Observed(list, version)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
+func TestUnknownOutcomeIsResolvedBeforeTheNextWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after bool
 		fault func(*http.Request) (*http.Response, error)
@@ -230,7 +230,7 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 				old, version := w.api.cache()
 				w.api.setFault(tc.after, tc.fault)
 				began := time.Now()
-				_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
+				_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Observed(old, version)})
 				if err == nil || !strings.Contains(err.Error(), "outcome unknown") {
 					t.Fatalf("got %v", err)
 				}
@@ -240,13 +240,13 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 				w.api.setFault(false, nil)
 				w.api.sent()
 
-				_, err = w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Current(old, version)})
-				if stale := (*Stale)(nil); !errors.As(err, &stale) {
+				_, err = w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: w.Observed(old, version)})
+				if stale := (*StaleError)(nil); !errors.As(err, &stale) {
 					t.Fatalf("got %v", err)
 				}
 				w.wantSent(t)
-				current := w.Current(old, version)
-				if got := listed(w.Held(shop, current)); got != tc.held {
+				current := w.Observed(old, version)
+				if got := listed(w.LastApplied(shop, current)); got != tc.held {
 					t.Errorf("held %q", got)
 				}
 				plan, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current})
@@ -258,37 +258,37 @@ func TestALostAnswerIsLookedUpBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-func TestARefusalIsToldOnceOnTheServiceAndLeavesNoDoubt(t *testing.T) {
+func TestReportsRejectionOncePerTerm(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			var log bytes.Buffer
 			w := newWriter(t, events.NewReporter(events.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
-			told := func() int { return strings.Count(log.String(), "reason=WriteRejected") }
-			refused := answers(code, nil)
-			w.api.setFault(false, refused)
+			countReports := func() int { return strings.Count(log.String(), "reason=WriteRejected") }
+			rejection := answers(code, nil)
+			w.api.setFault(false, rejection)
 			for range 2 {
 				if err := w.apply(t, desired("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes") {
 					t.Fatalf("got %v", err)
 				}
 			}
-			if n := told(); n != 1 || !strings.Contains(log.String(), "keeps its current endpoints") {
-				t.Errorf("told %d times: %s", n, log.String())
+			if n := countReports(); n != 1 || !strings.Contains(log.String(), "keeps its current endpoints") {
+				t.Errorf("reported %d times: %s", n, log.String())
 			}
 			w.api.setFault(false, nil)
 			w.must(t, desired("10.0.0.1"))
-			w.api.setFault(false, refused)
-			if err := w.apply(t, desired("10.0.0.2")); err == nil || told() != 2 {
-				t.Errorf("refused anew, told %d times: %v", told(), err)
+			w.api.setFault(false, rejection)
+			if err := w.apply(t, desired("10.0.0.2")); err == nil || countReports() != 2 {
+				t.Errorf("rejected again, reported %d times: %v", countReports(), err)
 			}
-			w.Forget() // another replica leads for a while
-			if err := w.apply(t, desired("10.0.0.2")); err == nil || told() != 3 {
-				t.Errorf("in the next term, told %d times: %v", told(), err)
+			w.StartTerm() // another replica leads for a while
+			if err := w.apply(t, desired("10.0.0.2")); err == nil || countReports() != 3 {
+				t.Errorf("in the next term, reported %d times: %v", countReports(), err)
 			}
 		})
 	}
 }
 
-func TestAThrottlingServerIsObeyed(t *testing.T) {
+func TestObeysThrottling(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer func(*http.Request) (*http.Response, error)
 		wait   time.Duration
@@ -303,7 +303,7 @@ func TestAThrottlingServerIsObeyed(t *testing.T) {
 				w.api.setFault(false, row.answer)
 				began := time.Now()
 				err := w.apply(t, desired("10.0.0.1"))
-				later := (*Later)(nil)
+				later := (*RetryLaterError)(nil)
 				if !errors.As(err, &later) || later.At.Sub(began) != row.wait || time.Since(began) != 0 {
 					t.Fatalf("got %v after %s", err, time.Since(began))
 				}
@@ -328,7 +328,7 @@ func asksToWait(seconds int) func(*http.Request) (*http.Response, error) {
 	}
 }
 
-func TestConflictsWithoutEndAreAnsweredLessAndLessOften(t *testing.T) {
+func TestBacksOffAfterRepeatedConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t, nil)
 		w.must(t, desired("10.0.0.1"))
@@ -337,7 +337,7 @@ func TestConflictsWithoutEndAreAnsweredLessAndLessOften(t *testing.T) {
 		var waits []string
 		for range 10 {
 			err := w.apply(t, desired("10.0.0.2"))
-			stale, later := (*Stale)(nil), (*Later)(nil)
+			stale, later := (*StaleError)(nil), (*RetryLaterError)(nil)
 			switch {
 			case errors.As(err, &stale):
 				waits = append(waits, "0s")
@@ -354,34 +354,34 @@ func TestConflictsWithoutEndAreAnsweredLessAndLessOften(t *testing.T) {
 		w.api.setFault(false, nil)
 		w.must(t, desired("10.0.0.2"))
 		w.api.setFault(false, conflict)
-		if err := w.apply(t, desired("10.0.0.3")); !errors.As(err, new(*Stale)) {
+		if err := w.apply(t, desired("10.0.0.3")); !errors.As(err, new(*StaleError)) {
 			t.Errorf("the next one, long after: %v", err)
 		}
 	})
 }
 
-func TestWithdrawingDeletesTheGivenSlicesWhileWeLead(t *testing.T) {
+func TestWithdrawDeletesSlicesOnlyWhileLeading(t *testing.T) {
 	w := newWriter(t, nil)
 	w.must(t, desired("10.0.0.1"))
 	cached, version := w.api.cache()
 	w.api.sent()
 
 	w.leading = false
-	if err := w.Withdraw(t.Context(), shop, w.Current(cached, version)); !errors.Is(err, election.ErrNotLeader) {
+	if err := w.Withdraw(t.Context(), shop, w.Observed(cached, version)); !errors.Is(err, election.ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
 	w.leading = true
-	if err := w.Withdraw(t.Context(), shop, w.Current(cached, version)); err != nil {
+	if err := w.Withdraw(t.Context(), shop, w.Observed(cached, version)); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSent(t, "DELETE shop-nodes")
-	if left := w.Current(cached, version); len(left) != 0 { // though the cache still shows it
+	if left := w.Observed(cached, version); len(left) != 0 { // though the cache still shows it
 		t.Errorf("left: %v", left)
 	}
 }
 
-func TestNothingIsSentWithoutTheLease(t *testing.T) {
+func TestSendsNothingWithoutTheLease(t *testing.T) {
 	w := newWriter(t, nil)
 	w.leading = false
 	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, election.ErrNotLeader) {
@@ -394,7 +394,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 
 	t.Run("from the moment it is lost", func(t *testing.T) {
 		w.leading = true
-		w.api.setFault(true, func(*http.Request) (*http.Response, error) { w.leading = false; return nil, nil })
+		w.api.setFault(true, onWrite(func() { w.leading = false }))
 		d := desired("10.0.0.1", "10.0.0.2")
 		d.MaxPerSlice = 1
 		if err := w.apply(t, d); !errors.Is(err, election.ErrNotLeader) {
@@ -408,7 +408,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 			api, leading := newAPI(t), true
 			throttled := answers(429, http.Header{"Retry-After": {"1"}})
 			api.setFault(false, func(r *http.Request) (*http.Response, error) { leading = false; return throttled(r) })
-			client := api.client(Guard(func() bool { return leading })).DiscoveryV1().EndpointSlices("web")
+			client := api.client(LeaderOnly(func() bool { return leading })).DiscoveryV1().EndpointSlices("web")
 			if _, err := client.Create(t.Context(), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err == nil {
 				t.Fatal("no error")
 			}

@@ -18,7 +18,7 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	w.must(t, desired("10.0.0.1", "10.0.0.2"))
 	d := desired("10.0.0.2")
 	why := map[netip.Addr]string{netip.MustParseAddr("10.0.0.1"): "feed: absent", netip.MustParseAddr("10.0.0.2"): "feed: ready"}
-	order := Order{Service: shop, Desired: d, Current: w.Current(w.api.cache()), Why: func(a netip.Addr) string { return why[a] }}
+	order := Order{Service: shop, Desired: d, Current: w.Observed(w.api.cache()), ReasonFor: func(a netip.Addr) string { return why[a] }}
 	if _, err := w.Apply(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Metrics are those of all Appliers of a process.
+// Metrics are shared by all Appliers of a process.
 type Metrics struct {
 	writes   *prometheus.CounterVec
 	duration prometheus.Histogram
@@ -32,7 +32,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}),
 	}
 	for _, verb := range []verb{create, update, remove} {
-		for _, result := range []string{"ok", "conflict", "throttled", "rejected", "terminating", "unknown"} { // so that the first one is seen
+		for _, result := range []string{"ok", "conflict", "throttled", "rejected", "terminating", "unknown"} { // so that a rate sees the first one
 			m.writes.WithLabelValues(string(verb), result)
 		}
 	}
@@ -47,18 +47,18 @@ func (m *Metrics) observe(verb verb, err error, took time.Duration) {
 
 const resultOK = "ok"
 
-// result is what became of a request, in a word.
+// result classifies the outcome of a request.
 func result(verb verb, err error) string {
 	switch {
 	case err == nil, verb == remove && apierrors.IsNotFound(err):
 		return resultOK
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
+	case isConflict(verb, err):
 		return "conflict"
 	case apierrors.IsTooManyRequests(err):
 		return "throttled"
-	case namespaceEnds(err):
+	case isNamespaceTerminating(err):
 		return "terminating"
-	case refused(err):
+	case isRejected(err):
 		return "rejected"
 	}
 	return "unknown"

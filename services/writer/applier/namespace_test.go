@@ -62,8 +62,8 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			w.must(t, desired("10.0.0.1"))
 			w.api.edit("shop-nodes", nil) // by the namespace controller
 			w.api.setFault(false, answersWith(answer))
-			for range freeRepairs + 1 {
-				later, before := (*Later)(nil), time.Now()
+			for range immediateRepairs + 1 {
+				later, before := (*RetryLaterError)(nil), time.Now()
 				if err := w.apply(t, desired("10.0.0.1")); !errors.As(err, &later) || later.Repair || later.At.Before(before.Add(time.Second)) {
 					t.Fatalf("got %v, want to be told when to apply again", err)
 				}
@@ -74,7 +74,7 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			if strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "level=DEBUG") {
 				t.Errorf("want a line at debug level and no warning, got:\n%s", text.String())
 			}
-			for result, want := range map[string]float64{"rejected": 0, "terminating": freeRepairs + 1} {
+			for result, want := range map[string]float64{"rejected": 0, "terminating": immediateRepairs + 1} {
 				if got := testutil.ToFloat64(w.Applier.metrics.writes.WithLabelValues("create", result)); got != want {
 					t.Errorf("%v writes count as %s, want %v", got, result, want)
 				}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
@@ -15,35 +16,35 @@ import (
 )
 
 const (
-	freeRepairs  = 5 // in repairWindow, each at once
-	repairWindow = time.Minute
-	repairCalm   = 5 * time.Minute // without a repair: all is forgotten
-	longestWait  = time.Minute
+	immediateRepairs = 5 // in repairWindow
+	repairWindow     = time.Minute
+	repairReset      = 5 * time.Minute // without a repair: the budget is full again
+	maxRepairDelay   = time.Minute
 )
 
-// budget is how many repairs a Service may still have. Its zero value is a full one. It
-// exists because a repair can be answered by another edit at once, without end.
-type budget struct {
-	recent []time.Time // repairs within the last repairWindow
-	last   time.Time
-	waits  int       // repairs that had to wait, one after the other
-	told   time.Time // the last time that people were told to wait for
+// repairBudget limits repairs of a Service's slices: each can be answered by another edit immediately, without end. Its
+// zero value is a full budget.
+type repairBudget struct {
+	recent      []time.Time // repairs within the last repairWindow
+	last        time.Time
+	delayed     int       // consecutive repairs that had to wait
+	reportedFor time.Time // the delayed repair that was reported last
 }
 
-// next is when the next repair may be made: now, or later.
-func (b *budget) next(now time.Time) time.Time {
-	if b.waits > 0 && now.Sub(b.last) >= repairCalm {
-		*b = budget{}
+// next returns when the next repair may be made: now or later.
+func (b *repairBudget) next(now time.Time) time.Time {
+	if b.delayed > 0 && now.Sub(b.last) >= repairReset {
+		*b = repairBudget{}
 	}
 	for len(b.recent) > 0 && now.Sub(b.recent[0]) >= repairWindow {
 		b.recent = b.recent[1:]
 	}
-	if b.waits == 0 && len(b.recent) < freeRepairs {
+	if b.delayed == 0 && len(b.recent) < immediateRepairs {
 		return now
 	}
-	wait := longestWait
-	if b.waits < 6 { // 1 s, 2 s, 4 s, … 32 s
-		wait = time.Second << b.waits
+	wait := maxRepairDelay
+	if b.delayed < 6 { // 1 s, 2 s, 4 s, … 32 s
+		wait = time.Second << b.delayed
 	}
 	if at := b.last.Add(wait); at.After(now) {
 		return at
@@ -51,144 +52,103 @@ func (b *budget) next(now time.Time) time.Time {
 	return now
 }
 
-// spend books a repair made at now.
-func (b *budget) spend(now time.Time) {
-	if b.waits > 0 || len(b.recent) >= freeRepairs {
-		b.waits++
+// spend records a repair.
+func (b *repairBudget) spend(now time.Time) {
+	if b.delayed > 0 || len(b.recent) >= immediateRepairs {
+		b.delayed++
 	}
 	b.recent = append(b.recent, now)
 	b.last = now
 }
 
-// mayRepair finds out what of the plan only puts right what someone else did to our
-// slices. If that is all there is and there were too many of late, it must wait; a change
-// of our own never waits. The repairs that it counts are to be booked by repaired.
-func (a *Applier) mayRepair(order Order, plan planner.Plan, change *foreignChange) (repairs int, err error) {
-	service := order.Service
-	if repairs = a.repairs(order, plan, change); repairs == 0 {
+// checkRepairBudget returns how many writes of the plan only repair what another client did; the caller records
+// those that it makes. If the plan consists of repairs and there were too many recently, it must wait; a change by the
+// writer never waits.
+func (a *Applier) checkRepairBudget(m *memory, order Order, plan planner.Plan, change *foreignChange) (repairs int, err error) {
+	if repairs = m.countRepairs(order, plan, change); repairs == 0 {
 		return 0, nil
 	}
 	now := time.Now()
-	a.mu.Lock()
-	at := a.repair.next(now)
-	held := at.After(now) && repairs == plan.Writes()
-	told := at.Equal(a.repair.told)
-	if held {
-		a.repair.told = at
-	}
-	a.mu.Unlock()
-	if !held {
+	at := m.repairs.next(now)
+	if !at.After(now) || repairs < plan.Writes() {
 		return repairs, nil
 	}
-	if !told { // whoever asks again meanwhile hears the same
-		a.reporter.Report(service, events.Warning{
+	if !at.Equal(m.repairs.reportedFor) {
+		m.repairs.reportedFor = at
+		a.reporter.Report(order.Service, events.Warning{
 			Reason: "RepairsBackedOff", Action: "Repair",
-			Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", change.slice, change.editor, freeRepairs, at.Format(time.TimeOnly)),
+			Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", change.slice, change.editor, immediateRepairs, at.Format(time.TimeOnly)),
 		})
 	}
-	return 0, &Later{At: at, Err: fmt.Errorf("slice %s is modified repeatedly by %s", change.slice, change.editor), Repair: true}
+	return 0, &RetryLaterError{At: at, Err: fmt.Errorf("slice %s is modified repeatedly by %s", change.slice, change.editor), Repair: true}
 }
 
-// repaired books repairs that were made, or may have been.
-func (a *Applier) repaired(service corev1.ObjectReference, repairs int, change *foreignChange) {
-	now := time.Now()
-	a.mu.Lock()
+// recordRepairs records repairs that were made, or may have been.
+func (a *Applier) recordRepairs(m *memory, service corev1.ObjectReference, repairs int, change *foreignChange) {
 	for range repairs {
-		a.repair.spend(now)
+		m.repairs.spend(time.Now())
 	}
-	a.mu.Unlock()
 	a.metrics.repairs.Add(float64(repairs))
 	a.log.Warn("repairing externally modified slice", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
 }
 
-// foreignChange is what someone else did to one of our slices.
+// foreignChange is what another client did to an owned slice.
 type foreignChange struct{ slice, editor string }
 
-// foreignChange finds a slice that the plan changes and that someone else has written since all was right, or
-// one that someone else has deleted. That may be the next leader: a Lease can be deleted or taken by hand, and
-// Leading says so no sooner than the next renewal. Whoever then puts right what he finds fights the other one at
-// full speed. Nil: nobody did.
-func (a *Applier) foreignChange(service corev1.ObjectReference, plan planner.Plan, current []*discoveryv1.EndpointSlice) *foreignChange {
+// foreignChange finds a slice that the plan changes and that another client has written since all was right, or one that
+// another client has deleted. That client may be the next leader: a Lease can be deleted or taken by hand, and Leading
+// only learns of it with the next renewal. A writer that repaired what it finds then would fight the new leader at full
+// speed.
+func (m *memory) foreignChange(plan planner.Plan, current []*discoveryv1.EndpointSlice) *foreignChange {
 	if plan.Empty() {
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	touches := make(map[key]struct{}, plan.Writes())
-	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update, plan.Delete} {
-		for _, slice := range list {
-			touches[key{slice.Namespace, slice.Name}] = struct{}{}
-		}
+	planned := map[string]struct{}{}
+	for _, slice := range slices.Concat(plan.Create, plan.Update, plan.Delete) {
+		planned[slice.Name] = struct{}{}
 	}
-	there := make(map[key]struct{}, len(current))
+	existing := map[string]struct{}{}
 	for _, slice := range current {
 		if slice.DeletionTimestamp != nil { // it only waits for a finalizer
 			continue
 		}
-		k := key{slice.Namespace, slice.Name}
-		there[k] = struct{}{}
-		if _, touched := touches[k]; !touched {
+		existing[slice.Name] = struct{}{}
+		if _, ok := planned[slice.Name]; !ok {
 			continue
 		}
-		ours := a.left(service, k)
-		if ours == nil && a.settled == a.reign || ours != nil && !same(slice, ours) {
-			return &foreignChange{slice.Name, Editor(slice)}
+		left := m.left[slice.Name]
+		if left == nil && m.inSync || left != nil && !equalContent(slice, left) {
+			return &foreignChange{slice.Name, LastEditor(slice)}
 		}
 	}
-	for _, ours := range a.allLeft(service) {
-		if _, ok := there[key{ours.Namespace, ours.Name}]; !ok {
-			return &foreignChange{ours.Name, Editor(nil)}
+	for _, left := range m.leftSlices() {
+		if _, ok := existing[left.Name]; !ok {
+			return &foreignChange{left.Name, LastEditor(nil)}
 		}
 	}
 	return nil
 }
 
-// left is a slice as we left it, as far as we have a word on it.
-func (a *Applier) left(service corev1.ObjectReference, k key) *discoveryv1.EndpointSlice {
-	if r := a.records[k]; r != nil && r.service == service.UID {
-		return r.ours
-	}
-	return nil
-}
-
-// allLeft are all slices as we left them, by name.
-func (a *Applier) allLeft(service corev1.ObjectReference) (all []*discoveryv1.EndpointSlice) {
-	for k := range a.records {
-		if ours := a.left(service, k); ours != nil && k.namespace == service.Namespace {
-			all = append(all, ours)
-		}
-	}
-	sortByName(all)
-	return all
-}
-
-// repairs counts the writes of the plan that only put right what someone else did. If our slices as we left them
-// would need no write, that is all of them, deletes too: what was put right in one slice may have been done to
-// another. Else it is those that make a slice again what we left.
-func (a *Applier) repairs(order Order, plan planner.Plan, change *foreignChange) (n int) {
+// countRepairs counts the writes of the plan that only repair. If the slices as they were left would need no write, that
+// is all of them, deletes too: what was repaired in one slice may have been done to another. Otherwise it is those that
+// make a slice what it was left as.
+func (m *memory) countRepairs(order Order, plan planner.Plan, change *foreignChange) (n int) {
 	if change == nil {
 		return 0
 	}
-	service := order.Service
-	a.mu.Lock()
-	settled, left := a.settled == a.reign, a.allLeft(service)
-	for _, list := range [][]*discoveryv1.EndpointSlice{plan.Create, plan.Update} {
-		for _, slice := range list {
-			ours := a.left(service, key{slice.Namespace, slice.Name})
-			if ours != nil && sameListing(slice, ours) && maps.Equal(slice.Labels, ours.Labels) {
-				n++
-			}
+	for _, slice := range slices.Concat(plan.Create, plan.Update) {
+		if left := m.left[slice.Name]; left != nil && equalListing(slice, left) && maps.Equal(slice.Labels, left.Labels) {
+			n++
 		}
 	}
-	a.mu.Unlock()
-	if order.Current = left; settled && order.plan().Empty() {
+	if order.Current = m.leftSlices(); m.inSync && order.plan().Empty() {
 		return plan.Writes()
 	}
 	return n
 }
 
-// Editor names the field manager that last changed a slice besides ourselves; nil: it was deleted.
-func Editor(slice *discoveryv1.EndpointSlice) string {
+// LastEditor names the last field manager of a slice besides this writer's; nil: it was deleted.
+func LastEditor(slice *discoveryv1.EndpointSlice) string {
 	if slice == nil {
 		return "a client that deleted it"
 	}
@@ -201,25 +161,26 @@ func Editor(slice *discoveryv1.EndpointSlice) string {
 	return editor
 }
 
-// sameListing compares what two slices of ours make consumers do: endpoints and ports, in any
-// order and however their defaults are written.
-func sameListing(a, b *discoveryv1.EndpointSlice) bool {
-	return a.AddressType == b.AddressType && slices.Equal(listing(a), listing(b)) && slices.Equal(ports(a), ports(b))
+// equalContent compares all that a writer sets.
+func equalContent(a, b *discoveryv1.EndpointSlice) bool {
+	return a.AddressType == b.AddressType &&
+		equality.Semantic.DeepEqual(a.Endpoints, b.Endpoints) &&
+		equality.Semantic.DeepEqual(a.Ports, b.Ports) &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		a.Annotations[corev1.EndpointsLastChangeTriggerTime] == b.Annotations[corev1.EndpointsLastChangeTriggerTime] &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }
 
-func listing(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
+// equalListing compares what consumers use of two owned slices: endpoints and ports, in any order and however their
+// defaults are written.
+func equalListing(a, b *discoveryv1.EndpointSlice) bool {
+	return a.AddressType == b.AddressType && slices.Equal(listedEndpoints(a), listedEndpoints(b)) && maps.Equal(history.PortFields(a), history.PortFields(b))
+}
+
+func listedEndpoints(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
 	return planner.CurrentEndpoints(planner.Desired{
 		Namespace: slice.Namespace,
 		Service:   slice.Labels[discoveryv1.LabelServiceName],
 		ManagedBy: slice.Labels[discoveryv1.LabelManagedBy],
 	}, []*discoveryv1.EndpointSlice{slice})
-}
-
-func ports(slice *discoveryv1.EndpointSlice) []string {
-	var out []string
-	for name, text := range history.PortFields(slice) {
-		out = append(out, name+" "+text)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
-func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
+func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
 	empty := func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }
 	for name, c := range map[string]struct {
 		hand  func(*api)
@@ -51,7 +51,7 @@ func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
 					c.hand(w.api)
 					for {
 						err := w.apply(t, desired("10.0.0.1"))
-						later := (*Later)(nil)
+						later := (*RetryLaterError)(nil)
 						if err == nil {
 							repaired++
 							break
@@ -81,7 +81,7 @@ func TestAnotherWriterIsFoughtSlowlyAndNamed(t *testing.T) {
 	}
 }
 
-func TestChangeOfOurOwnLabelsIsNoRepair(t *testing.T) {
+func TestOwnLabelChangeIsNoRepair(t *testing.T) {
 	w := newWriter(t, nil)
 	for _, writer := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		d := desired("10.0.0.1")
@@ -90,18 +90,18 @@ func TestChangeOfOurOwnLabelsIsNoRepair(t *testing.T) {
 	}
 }
 
-func TestAChangeOfOurOwnTakesTheRepairsWithIt(t *testing.T) {
+func TestOwnChangeIncludesDelayedRepairs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t, nil)
 		d := desired("10.0.0.1", "10.0.0.2")
 		d.MaxPerSlice = 1
 		w.must(t, d)
-		for range freeRepairs {
+		for range immediateRepairs {
 			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
 			w.must(t, d)
 		}
 		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
-		if later := (*Later)(nil); !errors.As(w.apply(t, d), &later) {
+		if later := (*RetryLaterError)(nil); !errors.As(w.apply(t, d), &later) {
 			t.Fatal("a repair should wait by now")
 		}
 		d.Endpoints[1].Ready = false
@@ -115,7 +115,7 @@ func TestAChangeOfOurOwnTakesTheRepairsWithIt(t *testing.T) {
 
 // Found by a simulated world: the Lease was deleted by hand, and the old leader took what the new one wrote for
 // edits, and put them right six times in a tenth of a second.
-func TestWhatSomeoneElseWroteIsChangedOnlyByWhoseTheLeaseIs(t *testing.T) {
+func TestConfirmsLeaseBeforeChangingForeignWrites(t *testing.T) {
 	for name, edit := range map[string]func(*discoveryv1.EndpointSlice){
 		"a slice that it emptied":  func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil },
 		"a slice that it added to": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.0.0.3")) },
@@ -142,7 +142,7 @@ func TestWhatSomeoneElseWroteIsChangedOnlyByWhoseTheLeaseIs(t *testing.T) {
 	}
 }
 
-func TestASliceThatAnotherMadeIsDeletedOnlyByWhoseTheLeaseIs(t *testing.T) {
+func TestConfirmsLeaseBeforeDeletingForeignSlice(t *testing.T) {
 	w := newWriter(t, nil)
 	w.must(t, desired("10.0.0.1"))
 	w.api.sent()
@@ -155,19 +155,19 @@ func TestASliceThatAnotherMadeIsDeletedOnlyByWhoseTheLeaseIs(t *testing.T) {
 	w.wantSent(t)
 }
 
-func TestNobodyIsAskedWhoseTheLeaseIsWhileNobodyElseWrites(t *testing.T) {
+func TestSkipsLeaseConfirmationWithoutCompetingWrites(t *testing.T) {
 	w := newWriter(t, nil)
 	for _, address := range []string{"10.0.0.1", "10.0.0.1", "10.0.0.2"} {
 		w.must(t, desired(address))
 	}
-	w.Forget()
+	w.StartTerm()
 	w.must(t, desired("10.0.0.3"))
 	w.api.setFault(true, cut)
 	if w.apply(t, desired("10.0.0.4")) == nil {
 		t.Fatal("a write whose answer is lost ends well")
 	}
 	w.api.setFault(false, nil)
-	if stale := (*Stale)(nil); !errors.As(w.apply(t, desired("10.0.0.4")), &stale) {
+	if stale := (*StaleError)(nil); !errors.As(w.apply(t, desired("10.0.0.4")), &stale) {
 		t.Fatal("it is not looked up")
 	}
 	w.must(t, desired("10.0.0.5"))
@@ -176,9 +176,9 @@ func TestNobodyIsAskedWhoseTheLeaseIsWhileNobodyElseWrites(t *testing.T) {
 	}
 }
 
-func TestTheRepairBudgetIsFullAgainAfterACalm(t *testing.T) {
-	b, now := budget{}, time.Unix(1000, 0)
-	for range freeRepairs {
+func TestRepairBudgetIsFullAgainAfterPause(t *testing.T) {
+	b, now := repairBudget{}, time.Unix(1000, 0)
+	for range immediateRepairs {
 		if at := b.next(now); !at.Equal(now) {
 			t.Fatalf("waits until %s", at)
 		}
@@ -192,8 +192,8 @@ func TestTheRepairBudgetIsFullAgainAfterACalm(t *testing.T) {
 	if at := b.next(now); !at.Equal(now.Add(2 * time.Second)) {
 		t.Errorf("the seventh may be made at %s", at)
 	}
-	now = now.Add(repairCalm)
-	if at := b.next(now); !at.Equal(now) || b.waits != 0 {
+	now = now.Add(repairReset)
+	if at := b.next(now); !at.Equal(now) || b.delayed != 0 {
 		t.Errorf("after a calm at %s", at)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -14,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
-// fieldManager is how the API server books our changes.
+// fieldManager identifies the writer in managedFields.
 const fieldManager = "slicefeed"
 
 type verb string
@@ -25,14 +26,16 @@ const (
 	remove verb = "delete"
 )
 
-// Store is where slices are written: the consuming cluster, or nowhere.
+// Store is where slices are written: the consuming cluster, or a dry run.
 type Store interface {
 	Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
 	// Update only succeeds if nothing was written since slice's resourceVersion.
 	Update(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error)
-	// Delete only succeeds if it is this very slice, unchanged.
+	// Delete only succeeds if the slice has this UID and resourceVersion.
 	Delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error
 	Get(ctx context.Context, namespace, name string) (*discoveryv1.EndpointSlice, error)
+	// List reads all slices with the label of a Service, as they are at version: not from a cache.
+	List(ctx context.Context, namespace, service string) (all []*discoveryv1.EndpointSlice, version string, err error)
 }
 
 // Kubernetes writes to the API server. Its client must not limit its own rate: a failover
@@ -43,7 +46,7 @@ type cluster struct{ client kubernetes.Interface }
 
 func (c cluster) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	answer := &discoveryv1.EndpointSlice{}
-	err := once(c.client.DiscoveryV1().RESTClient().Post(), slice.Namespace).
+	err := sendOnce(c.client.DiscoveryV1().RESTClient().Post(), slice.Namespace).
 		VersionedParams(&metav1.CreateOptions{FieldManager: fieldManager}, scheme.ParameterCodec).
 		Body(slice).Do(ctx).Into(answer)
 	return answer, err
@@ -53,7 +56,7 @@ func (c cluster) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (
 // lists of endpoints and ports are atomic anyway.
 func (c cluster) Update(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	answer := &discoveryv1.EndpointSlice{}
-	err := once(c.client.DiscoveryV1().RESTClient().Put(), slice.Namespace).Name(slice.Name).
+	err := sendOnce(c.client.DiscoveryV1().RESTClient().Put(), slice.Namespace).Name(slice.Name).
 		VersionedParams(&metav1.UpdateOptions{FieldManager: fieldManager}, scheme.ParameterCodec).
 		Body(slice).Do(ctx).Into(answer)
 	return answer, err
@@ -61,13 +64,12 @@ func (c cluster) Update(ctx context.Context, slice *discoveryv1.EndpointSlice) (
 
 func (c cluster) Delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
 	only := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}
-	return once(c.client.DiscoveryV1().RESTClient().Delete(), slice.Namespace).Name(slice.Name).Body(only).Do(ctx).Error()
+	return sendOnce(c.client.DiscoveryV1().RESTClient().Delete(), slice.Namespace).Name(slice.Name).Body(only).Do(ctx).Error()
 }
 
-// once makes it a request for slices that is sent once. The typed client would repeat it by
-// itself when the API server asks it to wait, and spend our deadline on waiting: how long to
-// wait is for us to know, and what to write then is to be decided anew.
-func once(request *rest.Request, namespace string) *rest.Request {
+// sendOnce prepares a request for slices that is not repeated. The typed client would repeat it when the API server
+// asks it to wait, until the deadline has passed; after a pause there may be something else to write.
+func sendOnce(request *rest.Request, namespace string) *rest.Request {
 	return request.MaxRetries(0).UseProtobufAsDefault().Namespace(namespace).Resource("endpointslices")
 }
 
@@ -75,18 +77,32 @@ func (c cluster) Get(ctx context.Context, namespace, name string) (*discoveryv1.
 	return c.client.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Guard wraps the client's transport so that leadership is checked before every single
-// attempt to change a slice, whoever makes it. For rest.Config.Wrap.
-func Guard(leading func() bool) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return guard{next, leading} }
+func (c cluster) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
+	list, err := c.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service}.String(), // no resourceVersion: the newest state
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	all := make([]*discoveryv1.EndpointSlice, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, list.ResourceVersion, nil
 }
 
-type guard struct {
+// LeaderOnly wraps a client's transport, for rest.Config.Wrap: leadership is checked before each single attempt to change a
+// slice, also before those that client-go repeats.
+func LeaderOnly(leading func() bool) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return leaderOnly{next, leading} }
+}
+
+type leaderOnly struct {
 	next    http.RoundTripper
 	leading func() bool
 }
 
-func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g leaderOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/endpointslices") && !g.leading() {
 		if r.Body != nil {
 			_ = r.Body.Close()

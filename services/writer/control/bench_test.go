@@ -114,6 +114,10 @@ func (a abreast) Get(targets.Key) targets.Resolution {
 	return a.of.view
 }
 
+func (s *shelf) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+	return s.view.Slices, strconv.Itoa(s.version), nil
+}
+
 func (s *shelf) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	s.view.Slices = append(s.view.Slices, nil)
 	return s.Update(ctx, slice)

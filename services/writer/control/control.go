@@ -146,7 +146,7 @@ func (c *control) forget() {
 // again though nothing changes. Begin the write, then tell; how it ended is to be told by wrote.
 func (c *control) step(now time.Time) (write func(context.Context) error, wake time.Time) {
 	if c.term.turns(c.lease.Term(), now) {
-		c.applier.Forget() // another one's writes may lie between
+		c.applier.StartTerm() // another one's writes may lie between
 	}
 	leading := c.term.leads()
 	view := c.targets.Get(c.key)
@@ -220,17 +220,17 @@ func (c *control) aside(view targets.Resolution) func(context.Context) error {
 	if !view.OptedOut || view.Paused {
 		return nil
 	}
-	ours := c.applier.Current(view.Slices, view.ResourceVersion)
+	ours := c.applier.Observed(view.Slices, view.ResourceVersion)
 	return func(ctx context.Context) error { return c.applier.Withdraw(ctx, view.ServiceRef, ours) }
 }
 
 // judge decides on the endpoints of a target. What is to be written is nil while nothing may be.
 func (c *control) judge(view targets.Resolution, now time.Time) (write func(context.Context) error, wake time.Time, warnings []events.Warning) {
 	desired := view.Target.Desired()
-	current := c.applier.Current(view.Slices, view.ResourceVersion)
+	current := c.applier.Observed(view.Slices, view.ResourceVersion)
 	rejected, lists := view.Rejection != nil, current
 	if !rejected { // what others did to the slices of a Service that is rejected stays
-		lists = c.applier.Held(view.ServiceRef, current)
+		lists = c.applier.LastApplied(view.ServiceRef, current)
 	}
 	held := c.holding.of(desired, lists)
 	// Before any snapshot is read: a source that reports in between must wake this target.
@@ -268,7 +268,7 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 			desired.Endpoints = listed(decision.Endpoints)
 			order := applier.Order{
 				Service: view.ServiceRef, Desired: desired, Current: current, Adjust: rejected,
-				Why: func(address netip.Addr) string { return why(decision.Endpoints, address) },
+				ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 			}
 			plan, err := c.applier.Apply(ctx, order)
 			c.nothing = plan.Empty() // nobody else has either until the write is over
@@ -322,8 +322,8 @@ func (c *control) wrote(err error) (idle bool) {
 
 // learn draws the lesson from how a write ended, and says whether it is due again.
 func (c *control) learn(err error) bool {
-	var later *applier.Later
-	var stale *applier.Stale
+	var later *applier.RetryLaterError
+	var stale *applier.StaleError
 	c.notTill, c.mend = time.Time{}, time.Time{}
 	switch {
 	case err == nil:

@@ -36,13 +36,13 @@ func TestAWriteThatIsToWaitWaitsAsLongAsItWasTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &control{stages: &stages{log: slog.New(slog.DiscardHandler)}}
 		at := time.Now().Add(time.Minute)
-		if due := c.learn(&applier.Later{At: at, Err: errors.New("429")}); !due || !c.notTill.Equal(at) {
+		if due := c.learn(&applier.RetryLaterError{At: at, Err: errors.New("429")}); !due || !c.notTill.Equal(at) {
 			t.Errorf("put off: due again: %t, not before %s; want true, %s", due, c.notTill, at)
 		}
-		if due := c.learn(&applier.Later{At: at, Err: errors.New("edited"), Repair: true}); due || !c.mend.Equal(at) || !c.notTill.IsZero() {
+		if due := c.learn(&applier.RetryLaterError{At: at, Err: errors.New("edited"), Repair: true}); due || !c.mend.Equal(at) || !c.notTill.IsZero() {
 			t.Errorf("a repair put off: due again: %t, mended at %s, our own not before %s; want false, %s, never", due, c.mend, c.notTill, at)
 		}
-		if due := c.learn(&applier.Stale{Slice: "a", Err: errors.New("409")}); !due || !c.notTill.IsZero() || !c.mend.IsZero() {
+		if due := c.learn(&applier.StaleError{Slice: "a", Err: errors.New("409")}); !due || !c.notTill.IsZero() || !c.mend.IsZero() {
 			t.Errorf("changed meanwhile: due again: %t, not before %s, mended at %s; want true, at once", due, c.notTill, c.mend)
 		}
 	})

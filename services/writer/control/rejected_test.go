@@ -26,6 +26,10 @@ func (u *updated) Get(context.Context, string, string) (*discoveryv1.EndpointSli
 	return u.is, nil
 }
 
+func (u *updated) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+	return []*discoveryv1.EndpointSlice{u.is}, "1", nil
+}
+
 func (u *updated) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	u.slice = slice
 	return slice, nil

@@ -61,6 +61,31 @@ func (s *store) Get(ctx context.Context, namespace, name string) (*discoveryv1.E
 	}
 }
 
+// List returns the slices of the cluster with what the dry run has written.
+func (s *store) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
+	listed, version, err := s.cluster.List(ctx, namespace, service)
+	if err != nil {
+		return nil, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.slices) > 0 {
+		version = strconv.FormatInt(s.version, 10)
+	}
+	var all []*discoveryv1.EndpointSlice
+	for _, slice := range listed {
+		if _, written := s.slices[types.NamespacedName{Namespace: namespace, Name: slice.Name}]; !written {
+			all = append(all, slice)
+		}
+	}
+	for _, slice := range s.slices {
+		if slice != nil && slice.Namespace == namespace && slice.Labels[discoveryv1.LabelServiceName] == service {
+			all = append(all, slice.DeepCopy())
+		}
+	}
+	return all, version, nil
+}
+
 func (s *store) printWrite(verb string, old, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ func (a *Applier) logPlan(service corev1.ObjectReference, plan planner.Plan) {
 }
 
 // logWrite logs how a write ended.
-func (a *Applier) logWrite(verb verb, slice *discoveryv1.EndpointSlice, order Order, err error) {
+func (a *Applier) logWrite(verb verb, slice *discoveryv1.EndpointSlice, order *Order, err error) {
 	if !tracepoint.Enabled(a.log) {
 		return
 	}

@@ -1,0 +1,63 @@
+package applier
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// StaleError says that a slice is not as the plan expected, and that the slices were read again: call Observed and
+// LastApplied again, decide, and apply again without a pause.
+type StaleError struct {
+	Slice string
+	Err   error
+}
+
+func (e *StaleError) Error() string { return fmt.Sprintf("slice %s changed: %v", e.Slice, e.Err) }
+
+// Unwrap returns the cause.
+func (e *StaleError) Unwrap() error { return e.Err }
+
+// RetryLaterError says that nothing was written, and when to apply again.
+type RetryLaterError struct {
+	At  time.Time
+	Err error
+	// Repair: only the repair of what other clients did is delayed. A change by the writer need not wait.
+	Repair bool
+}
+
+func (e *RetryLaterError) Error() string {
+	return fmt.Sprintf("not before %s: %v", e.At.Format(time.TimeOnly), e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RetryLaterError) Unwrap() error { return e.Err }
+
+// terminatingDelay is how long a write to a namespace that is being deleted waits. Its Service goes soon.
+const terminatingDelay = 8 * time.Second
+
+// isNamespaceTerminating reports whether the API server denies a write because its namespace is being deleted or
+// gone; nobody has to act on that. NamespaceLifecycle in k8s.io/apiserver gives these answers.
+func isNamespaceTerminating(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// isConflict reports whether somebody else changed, created or deleted the slice before.
+func isConflict(verb verb, err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || verb == update && apierrors.IsNotFound(err)
+}
+
+// isRejected reports whether the API server certainly wrote nothing. Its 5xx leave that open: etcd may have been slow
+// to answer.
+func isRejected(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err)
+}
