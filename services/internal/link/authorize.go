@@ -49,7 +49,7 @@ func newAuthorizer(clients *Clients, subscriberServices []string) *authorizer {
 	a := &authorizer{clients: clients, stopping: make(chan struct{}), subscriberServices: map[string]bool{
 		healthpb.Health_ServiceDesc.ServiceName:                    true,
 		reflectionpb.ServerReflection_ServiceDesc.ServiceName:      true,
-		reflectionalphapb.ServerReflection_ServiceDesc.ServiceName: true, //nolint:staticcheck // clients may use the old version
+		reflectionalphapb.ServerReflection_ServiceDesc.ServiceName: true, // clients may use the old version
 	}}
 	for _, service := range subscriberServices {
 		a.subscriberServices[service] = true

@@ -223,7 +223,7 @@ func TestExplainCallError(t *testing.T) {
 		{"rejected", unavailable, fmt.Errorf("EOF; %w", link.ErrRejected), false, "FAIL|EOF|rejects the writer's certificate"},
 		{"an error with advice", unavailable, &link.HandshakeError{Cause: errors.New("expired"), Advice: "renew it"}, false, "FAIL|expired; renew it"},
 	} {
-		handshake, explained := tt.handshake.(*link.HandshakeError)
+		handshake, explained := errors.AsType[*link.HandshakeError](tt.handshake)
 		if tt.handshake != nil && !explained {
 			handshake = &link.HandshakeError{Cause: tt.handshake}
 		}

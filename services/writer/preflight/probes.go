@@ -158,7 +158,7 @@ func (sc *sourceCheck) evaluatePort(p *portCheck) preflight.Finding {
 	case dialed == 0:
 		found.Err = preflight.Warning("no member matches the IP families and the node selector of %s", services)
 	case len(failed) == dialed:
-		found.Err = fmt.Errorf("%s, for %s: %v; check the network in between, the Service's targetPort, and that the backends listen there", found.Observed, services, failed[0])
+		found.Err = fmt.Errorf("%s, for %s: %w; check the network in between, the Service's targetPort, and that the backends listen there", found.Observed, services, failed[0])
 	case len(failed) > 0:
 		found.Err = preflight.Warning("%s, for %s: %s; failing addresses will be not ready", found.Observed, services, abbreviateErrors(failed))
 	case p.denied > 0:
