@@ -65,27 +65,30 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 // resolveService completes the resolution of a target, or rejects it. It returns what to remember as
 // accepted.
 func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, in Input, candidates settingsCandidates) Memory {
-	accepted := Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
-	settings, annotationError, rejection := cfg.chooseSettings(&resolution.Target, svc, candidates)
-	resolution.Target.copyFields(svc)
-	if rejection == nil && annotationError == nil && candidates.annotated != nil {
-		accepted.Settings, accepted.ProbePort = settings, resolution.Target.ProbePort
+	memory := Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
+	chosen := cfg.chooseSettings(resolution.Target, svc, candidates)
+	if chosen.annotated {
+		settings := chosen.target.Settings
+		memory.Settings, memory.ProbePort = &settings, chosen.target.ProbePort
 	}
-	if invalid := validateService(svc); invalid != nil {
-		rejection = invalid
+	resolution.Target = chosen.target
+	resolution.Target.copyFields(svc)
+	rejection := validateService(svc)
+	if rejection == nil {
+		rejection = chosen.rejection
 	}
 	if rejection == nil {
 		rejection = checkOtherSlices(&resolution.Target, in.Slices)
 	}
 	if rejection == nil {
-		resolution.AnnotationError = annotationError
-		return accepted
+		resolution.AnnotationError = chosen.annotationError
+		return memory
 	}
 	resolution.Rejection = rejection
 	if rejection.Reason != ReasonServiceTerminating && rejection.Reason != ReasonOwnedByOtherWriter {
 		resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, candidates)
 	}
-	return accepted
+	return memory
 }
 
 // copyFields sets the fields that do not depend on settings.

@@ -42,15 +42,24 @@ func (m Memory) acceptedSettings(paused bool) *Settings {
 	return &last
 }
 
+// settingsChoice is a target with the settings that it is managed with, or why it is rejected.
+type settingsChoice struct {
+	target          Target
+	annotated       bool       // the settings are those of the annotations
+	annotationError *Rejection // why they are not, although the target is not rejected
+	rejection       *Rejection
+}
+
 // chooseSettings completes a target with the first usable settings: those of its annotations, or else
-// those accepted last. An annotation error says why the former are not usable. Accepted settings are
-// checked again, so that the operator's current limits apply.
-func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, candidates settingsCandidates) (chosen *Settings, annotationError, rejection *Rejection) {
+// those accepted last. Accepted settings are checked again, so that the operator's current limits apply.
+func (cfg *Config) chooseSettings(target Target, svc *corev1.Service, candidates settingsCandidates) settingsChoice {
+	var annotationError, rejection *Rejection
+	kept := target
 	switch {
 	case candidates.annotated != nil:
 		target.Settings = cfg.withOnlySource(*candidates.annotated)
-		if rejection = cfg.resolveTarget(target, svc); rejection == nil {
-			return &target.Settings, nil, nil
+		if rejection = cfg.resolveTarget(&target, svc); rejection == nil {
+			return settingsChoice{target: target, annotated: true}
 		}
 		annotationError = &Rejection{rejection.Reason, display.Truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
 	case len(candidates.problems) > 0:
@@ -58,18 +67,16 @@ func (cfg *Config) chooseSettings(target *Target, svc *corev1.Service, candidate
 		annotationError = &Rejection{ReasonInvalidAnnotation, formatList("Invalid annotations; previous settings stay in effect", candidates.problems)}
 	}
 	if candidates.accepted == nil {
-		return nil, nil, rejection
+		return settingsChoice{target: target, rejection: rejection}
 	}
-	kept := cfg.newTarget(target.Key)
-	kept.UID, kept.Owner, kept.Settings = target.UID, target.Owner, *candidates.accepted
+	kept.Settings = *candidates.accepted
 	if problem := cfg.resolveTarget(&kept, svc); problem != nil {
 		if candidates.annotated == nil {
-			*target, rejection = kept, problem
+			return settingsChoice{target: kept, rejection: problem}
 		}
-		return nil, nil, rejection
+		return settingsChoice{target: target, rejection: rejection}
 	}
-	*target = kept
-	return &target.Settings, annotationError, nil
+	return settingsChoice{target: kept, annotationError: annotationError}
 }
 
 // settingsKept ends the message of an annotation error.
